@@ -1,0 +1,131 @@
+//===- Device.h - what a plan needs of a device -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_DEVICE_H
+#define MOERT_DEVICE_H
+
+#include "moert/DType.h"
+#include "moert/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace moert {
+
+/// A kernel on the host, called once per CTA. `args` holds one 64-bit slot per
+/// launch argument: a data pointer, or the value of a scalar. (On CUDA the same
+/// slots become `kernelParams[i] = &args[i]`.)
+using HostKernelFn = void (*)(const uint64_t *args, int64_t cta);
+
+/// Compiled kernels in the form one kind of device takes.
+struct ModuleImage {
+  enum class Kind : uint8_t { HostFunctions, Cubin, Ptx };
+
+  Kind kind = Kind::HostFunctions;
+  /// HostFunctions: finds a kernel by name. What it captures (a JIT) lives as
+  /// long as the module loaded from this image.
+  std::function<Result<HostKernelFn>(const std::string &name)> lookup;
+  /// Cubin, Ptx: the file's contents.
+  std::vector<uint8_t> bytes;
+};
+
+const char *moduleImageKindName(ModuleImage::Kind kind);
+
+/// Memory owned on a device; freed with the object.
+class Buffer {
+public:
+  virtual ~Buffer();
+  virtual void *data() const = 0;
+  virtual size_t size() const = 0;
+};
+
+/// A kernel that can be launched; owned by its module.
+class Kernel {
+public:
+  virtual ~Kernel();
+  virtual const std::string &name() const = 0;
+};
+
+class Module {
+public:
+  virtual ~Module();
+  /// The kernel lives as long as the module.
+  virtual Result<Kernel *> kernel(const std::string &name) = 0;
+};
+
+class Stream {
+public:
+  virtual ~Stream();
+};
+
+class Event {
+public:
+  virtual ~Event();
+};
+
+/// A recipe for a tensor map (the descriptor of a bulk tensor copy).
+struct TensorMapRecipe {
+  void *data = nullptr;
+  DType dtype = DType::F32;
+  /// Innermost dimension last, as in a tensor's shape.
+  std::vector<int64_t> shape;
+  /// Bytes from one index to the next, per dimension but the innermost.
+  std::vector<int64_t> strideBytes;
+  std::vector<int64_t> box;
+  /// 0, 32, 64 or 128.
+  int64_t swizzleBytes = 0;
+};
+
+struct alignas(64) TensorMap {
+  uint64_t opaque[16] = {};
+};
+
+/// One device. All calls are safe from several threads; work on one stream runs
+/// in the order of the calls. Objects made by a device die before it.
+class Device {
+public:
+  virtual ~Device();
+
+  virtual const std::string &name() const = 0;
+  /// Success where kernels compiled for `target` run here.
+  virtual Status checkTarget(const std::string &target) const = 0;
+
+  /// `alignment` is a power of two; zero bytes give a buffer of size 0.
+  virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes,
+                                                   size_t alignment) = 0;
+  /// Host to device and back; the copy is complete on return.
+  virtual Status copyIn(void *deviceDst, const void *hostSrc, size_t bytes) = 0;
+  virtual Status copyOut(void *hostDst, const void *deviceSrc,
+                         size_t bytes) = 0;
+  virtual Status fill(Stream &stream, void *deviceDst, uint8_t value,
+                      size_t bytes) = 0;
+
+  virtual Result<std::unique_ptr<Module>>
+  loadModule(const ModuleImage &image) = 0;
+
+  virtual Result<std::unique_ptr<Stream>> createStream() = 0;
+  virtual Result<std::unique_ptr<Event>> createEvent() = 0;
+
+  /// Runs `grid` CTAs. `args` is read before the call returns.
+  virtual Status launch(Stream &stream, Kernel &kernel, int64_t grid,
+                        const uint64_t *args, size_t numArgs) = 0;
+  virtual Status record(Stream &stream, Event &event) = 0;
+  virtual Status wait(Stream &stream, Event &event) = 0;
+  /// Returns when all work of the stream is done.
+  virtual Status synchronize(Stream &stream) = 0;
+
+  /// Devices without bulk tensor copies answer `unavailable`.
+  virtual Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) = 0;
+};
+
+} // namespace moert
+
+#endif // MOERT_DEVICE_H

@@ -1,0 +1,137 @@
+//===- Executor.h - runs a plan on a device ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_EXECUTOR_H
+#define MOERT_EXECUTOR_H
+
+#include "moert/Device.h"
+#include "moert/Plan.h"
+#include "moert/Workspace.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace moert {
+
+/// A tensor somewhere in device memory, not owned.
+struct TensorView {
+  void *data = nullptr;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;
+  /// In elements; empty means contiguous and row-major.
+  std::vector<int64_t> strides;
+};
+
+struct ExecutorOptions {
+  /// Gives every workspace tensor a slot of its own, so that view() finds all
+  /// of them intact after a run.
+  bool keepAll = false;
+  /// Fills workspace and outputs with 0xFF bytes (NaN) before each run.
+  bool poison = false;
+};
+
+/// Workspace that the caller owns, aligned to kWorkspaceAlignment.
+struct WorkspaceView {
+  void *data = nullptr;
+  int64_t bytes = 0;
+};
+
+/// What prepareWeights() made and how long it took.
+struct PrepareReport {
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
+/// Runs one plan. Calls on one executor are made one at a time; executors that
+/// share a device, clones included, run at the same time from several threads.
+class Executor {
+public:
+  /// Verifies the plan, loads the module and looks up every kernel. The device
+  /// outlives the executor.
+  static Result<std::unique_ptr<Executor>>
+  create(Plan plan, Device &device, const ModuleImage &image,
+         ExecutorOptions options = {});
+
+  /// A second executor for an overlapping micro-batch: it shares plan, module,
+  /// bound and prepared weights, and has inputs, outputs, streams and workspace
+  /// of its own.
+  Result<std::unique_ptr<Executor>> clone() const;
+
+  const Plan &plan() const { return *thePlan; }
+
+  /// Bytes of a workspace that serves every call of up to `tokens` tokens.
+  Result<int64_t> workspaceBytes(int64_t tokens) const;
+
+  /// Binds an input, a weight or an output. The first dimension of an input or
+  /// output may have any size up to that of max_tokens; a run needs as many
+  /// rows as its tokens call for. The memory stays the caller's and lives until
+  /// the last run with it is complete.
+  Status bind(const std::string &name, const TensorView &view);
+
+  /// Runs the prepare steps. Needed once after the weights are bound, where the
+  /// plan has such steps, and again when one of them is bound anew.
+  Result<PrepareReport> prepareWeights();
+
+  /// Runs the variant for `tokens` in a workspace that the executor owns and
+  /// grows as needed, or in the caller's.
+  Status run(int64_t tokens);
+  Status run(int64_t tokens, WorkspaceView workspace);
+
+  /// Returns when the work of all runs is complete.
+  Status synchronize();
+
+  /// Where a tensor of the plan was in the latest run, with the shape of that
+  /// run. Meant for debugging: what shares a slot is overwritten unless the
+  /// option keepAll is set.
+  Result<TensorView> view(const std::string &name) const;
+
+private:
+  Executor(Device &device, ExecutorOptions options)
+      : device(device), options(options) {}
+
+  struct Binding {
+    void *data = nullptr;
+    std::vector<int64_t> shape;
+    bool bound = false;
+  };
+
+  Status createStreams();
+  Status checkBound(int64_t tokens) const;
+  Status growWorkspace(int64_t tokens);
+  Status poison(const WorkspaceLayout &layout, WorkspaceView workspace,
+                int64_t tokens);
+  Status runSteps(const std::vector<Step> &steps, const std::string &where,
+                  int64_t tokens);
+  Status runStep(const Step &step, int64_t tokens);
+  Result<std::vector<int64_t>> shapeAt(const TensorDecl &tensor,
+                                       int64_t tokens) const;
+
+  Device &device;
+  ExecutorOptions options;
+  std::shared_ptr<const Plan> thePlan;
+  std::shared_ptr<Module> module;
+  /// Per plan kernel.
+  std::vector<Kernel *> kernels;
+  /// Per plan tensor; unbound for workspace and prepared ones.
+  std::vector<Binding> bindings;
+  /// Per plan tensor; null but for prepared ones.
+  std::vector<std::shared_ptr<Buffer>> prepared;
+  bool isPrepared = false;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<Event>> events;
+  std::unique_ptr<Buffer> ownWorkspace;
+  /// Addresses of all plan tensors in the latest run; null where there is none.
+  std::vector<void *> addresses;
+  /// Token count of the latest run, -1 before the first.
+  int64_t lastTokens = -1;
+};
+
+} // namespace moert
+
+#endif // MOERT_EXECUTOR_H

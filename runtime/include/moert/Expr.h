@@ -1,0 +1,120 @@
+//===- Expr.h - sizes as expressions of the token count ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_EXPR_H
+#define MOERT_EXPR_H
+
+#include "moert/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moert {
+
+/// A size or a grid as an expression of the token count, an immutable value.
+///
+///     expr    ::= term (('+' | '-') term)*
+///     term    ::= primary ('*' primary)*
+///     primary ::= integer | '-' integer | 'tokens' | '(' expr ')'
+///               | ('ceildiv' | 'min' | 'max') '(' expr ',' expr ')'
+///
+/// Arithmetic is that of int64; what overflows is an error, never a wrapped
+/// value. `ceildiv(a, b)` rounds towards plus infinity and needs b > 0. The
+/// compiler, the plan and the executor all use this one evaluator.
+class Expr {
+public:
+  /// Longest text and deepest nesting that parse() takes.
+  static constexpr size_t kMaxTextLength = 16384;
+  static constexpr int kMaxDepth = 256;
+  /// Most token counts that maxOver() and minOver() try one by one.
+  static constexpr int64_t kMaxScan = int64_t(1) << 22;
+
+  /// The constant 0.
+  Expr() : Expr(0) {}
+  /// A constant; implicit, so that `Expr::tokens() * 8` reads well.
+  Expr(int64_t value);
+
+  static Expr constant(int64_t value) { return Expr(value); }
+  static Expr tokens();
+  /// Constant operands are folded where that does not overflow, and so are
+  /// `x + 0`, `x - 0` and `x * 1`.
+  static Expr add(const Expr &a, const Expr &b);
+  static Expr sub(const Expr &a, const Expr &b);
+  static Expr mul(const Expr &a, const Expr &b);
+  static Expr ceilDiv(const Expr &a, const Expr &b);
+  static Expr min(const Expr &a, const Expr &b);
+  static Expr max(const Expr &a, const Expr &b);
+  /// The next multiple of `factor`, which is a positive constant.
+  static Expr roundUp(const Expr &a, int64_t factor);
+
+  /// Parses `text`; a failure names the column and what was expected there.
+  static Result<Expr> parse(std::string_view text);
+
+  /// The canonical text: parse(str()) gives an equal expression.
+  std::string str() const;
+
+  Result<int64_t> evaluate(int64_t tokens) const;
+
+  /// The exact largest (smallest) value over lo <= tokens <= hi. An expression
+  /// whose structure shows that it is monotone is evaluated at the ends only;
+  /// any other is tried at every point.
+  Result<int64_t> maxOver(int64_t lo, int64_t hi) const;
+  Result<int64_t> minOver(int64_t lo, int64_t hi) const;
+
+  /// The exact largest value over 0 <= tokens <= limit.
+  Result<int64_t> maxUpTo(int64_t limit) const { return maxOver(0, limit); }
+
+  bool isConstant() const;
+  /// The value of a constant expression; asserts isConstant().
+  int64_t constantValue() const;
+  bool dependsOnTokens() const;
+
+  bool operator==(const Expr &other) const { return code == other.code; }
+  bool operator!=(const Expr &other) const { return !(*this == other); }
+
+private:
+  enum class Op : uint8_t {
+    Constant,
+    Tokens,
+    Add,
+    Sub,
+    Mul,
+    CeilDiv,
+    Min,
+    Max,
+  };
+
+  struct Instr {
+    Op op;
+    int64_t value;
+    bool operator==(const Instr &o) const {
+      return op == o.op && value == o.value;
+    }
+  };
+
+  class Parser;
+  struct Shape;
+
+  static Expr combine(Op op, const Expr &a, const Expr &b);
+  static bool apply(Op op, int64_t a, int64_t b, int64_t &result);
+  Result<int64_t> extremum(int64_t lo, int64_t hi, bool largest) const;
+  Shape analyze() const;
+
+  /// Postfix, so that nothing here recurses however deep the nesting is.
+  std::vector<Instr> code;
+};
+
+inline Expr operator+(const Expr &a, const Expr &b) { return Expr::add(a, b); }
+inline Expr operator-(const Expr &a, const Expr &b) { return Expr::sub(a, b); }
+inline Expr operator*(const Expr &a, const Expr &b) { return Expr::mul(a, b); }
+
+} // namespace moert
+
+#endif // MOERT_EXPR_H

@@ -1,0 +1,27 @@
+//===- HostDevice.h - the CPU as a device -----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_HOSTDEVICE_H
+#define MOERT_HOSTDEVICE_H
+
+#include "moert/Device.h"
+
+#include <memory>
+
+namespace moert {
+
+/// Runs host kernels on a pool of threads that take CTAs from a shared ticket.
+/// A launch returns when its last CTA is done, so streams are in order by
+/// construction; launches from several threads share the pool.
+///
+/// `numThreads` counts the launching thread; 0 means all cores this process may
+/// use. Fails when the threads cannot be had.
+Result<std::unique_ptr<Device>> createHostDevice(int numThreads = 0);
+
+} // namespace moert
+
+#endif // MOERT_HOSTDEVICE_H

@@ -1,0 +1,137 @@
+//===- Plan.h - a compiled layer as data ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_PLAN_H
+#define MOERT_PLAN_H
+
+#include "moert/DType.h"
+#include "moert/Expr.h"
+#include "moert/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moert {
+
+enum class TensorRole : uint8_t {
+  /// Bound by the caller before a run, read.
+  Input,
+  /// Bound by the caller once, read; its shape is constant.
+  Weight,
+  /// Bound by the caller before a run, written.
+  Output,
+  /// Lives in the workspace, in slot `slot`, for the length of one run.
+  Workspace,
+  /// Made from weights by the prepare steps; its shape is constant.
+  Prepared,
+};
+
+const char *tensorRoleName(TensorRole role);
+
+struct TensorDecl {
+  std::string name;
+  DType dtype = DType::F32;
+  /// Row-major and contiguous. Only dimension 0 may depend on the tokens.
+  std::vector<Expr> shape;
+  TensorRole role = TensorRole::Workspace;
+  /// The workspace slot, or -1 for every other role.
+  int64_t slot = -1;
+  /// Bytes the address is a multiple of, a power of two up to 256. The
+  /// element's own alignment holds in any case.
+  int64_t alignment = 1;
+};
+
+struct KernelDecl {
+  /// The symbol in the module.
+  std::string name;
+  /// Number of CTAs; a launch of 0 CTAs is skipped.
+  Expr grid;
+};
+
+/// One 64-bit slot of a launch: a tensor's address, or a scalar.
+struct Argument {
+  enum class Kind : uint8_t { Tensor, Scalar };
+
+  static Argument ofTensor(int64_t index) {
+    Argument arg;
+    arg.kind = Kind::Tensor;
+    arg.tensor = index;
+    return arg;
+  }
+  static Argument ofScalar(Expr value) {
+    Argument arg;
+    arg.kind = Kind::Scalar;
+    arg.scalar = std::move(value);
+    return arg;
+  }
+  static Argument ofTokens() { return ofScalar(Expr::tokens()); }
+
+  Kind kind = Kind::Scalar;
+  /// Index into Plan::tensors.
+  int64_t tensor = -1;
+  /// An int64 value, most often Expr::tokens().
+  Expr scalar;
+};
+
+struct Step {
+  enum class Kind : uint8_t { Launch, RecordEvent, WaitEvent };
+
+  static Step launch(int64_t kernel, std::vector<Argument> args,
+                     int64_t stream = 0);
+  static Step record(int64_t event, int64_t stream);
+  static Step wait(int64_t event, int64_t stream);
+
+  Kind kind = Kind::Launch;
+  int64_t stream = 0;
+  /// Launch: index into Plan::kernels.
+  int64_t kernel = -1;
+  std::vector<Argument> args;
+  /// RecordEvent, WaitEvent: 0 .. numEvents-1.
+  int64_t event = -1;
+};
+
+/// The steps that serve minTokens <= tokens <= maxTokens. A step comes after
+/// the earlier steps of its stream and, after a wait, after everything that
+/// precedes the latest record of that event in the list. Stream 0 is the
+/// caller's: other streams start with a wait and are joined to it before the
+/// end, so that a variant can be captured.
+struct Variant {
+  int64_t minTokens = 0;
+  int64_t maxTokens = 0;
+  std::vector<Step> steps;
+};
+
+struct Plan {
+  /// What the kernels were compiled for: "cpu", "sm_90a", ...
+  std::string target;
+  int64_t maxTokens = 0;
+  int64_t numSlots = 0;
+  int64_t numStreams = 1;
+  int64_t numEvents = 0;
+  std::vector<TensorDecl> tensors;
+  std::vector<KernelDecl> kernels;
+  /// Ascending, without gap or overlap from 0 to maxTokens.
+  std::vector<Variant> variants;
+  /// Launches on stream 0 that make the prepared tensors from the weights, run
+  /// once; empty when the kernels read the weights as they are.
+  std::vector<Step> prepare;
+
+  /// Index of the tensor called `name`, or -1.
+  int64_t findTensor(const std::string &name) const;
+  /// Index of the variant that serves `tokens`, or -1.
+  int64_t findVariant(int64_t tokens) const;
+};
+
+/// Checks everything about a plan that the executor relies on. A failure names
+/// the index and the field, as in "variants[1].steps[3].args[0].tensor", what
+/// was found and what would be accepted.
+Status verifyPlan(const Plan &plan);
+
+} // namespace moert
+
+#endif // MOERT_PLAN_H

@@ -1,0 +1,46 @@
+//===- Workspace.h - where workspace tensors lie ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_WORKSPACE_H
+#define MOERT_WORKSPACE_H
+
+#include "moert/Plan.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace moert {
+
+/// Slots start at multiples of this, and so does a workspace.
+inline constexpr int64_t kWorkspaceAlignment = 256;
+
+/// Bytes of a tensor as an expression of the token count.
+Expr tensorBytes(const TensorDecl &tensor);
+
+/// Bytes of the workspace at one token count, as an expression that holds
+/// within `variant`: the sum of its slots, each as large as its largest member
+/// among the tensors the variant uses.
+Expr variantWorkspaceBytes(const Plan &plan, const Variant &variant);
+
+/// Bytes that serve every call of up to `tokens` tokens. Sizes need not grow
+/// with tokens, so this is the maximum over all counts up to it.
+Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens);
+
+/// Where each tensor lies at one token count.
+struct WorkspaceLayout {
+  /// Per plan tensor; -1 for a tensor outside the workspace or not used by the
+  /// variant.
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+};
+
+Result<WorkspaceLayout> layoutWorkspace(const Plan &plan,
+                                        const Variant &variant, int64_t tokens);
+
+} // namespace moert
+
+#endif // MOERT_WORKSPACE_H
