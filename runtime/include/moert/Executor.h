@@ -54,9 +54,9 @@ class Executor {
 public:
   /// Verifies the plan, loads the module and looks up every kernel. The device
   /// outlives the executor.
-  static Result<std::unique_ptr<Executor>>
-  create(Plan plan, Device &device, const ModuleImage &image,
-         ExecutorOptions options = {});
+  static Result<std::unique_ptr<Executor>> create(Plan plan, Device &device,
+                                                  const ModuleImage &image,
+                                                  ExecutorOptions options = {});
 
   /// A second executor for an overlapping micro-batch: it shares plan, module,
   /// bound and prepared weights, and has inputs, outputs, streams and workspace

@@ -64,7 +64,8 @@ Status unavailable(std::string message);
 Status internalError(std::string message);
 
 /// A value, or the status that says why there is none.
-template <typename T> class [[nodiscard]] Result {
+template <typename T>
+class [[nodiscard]] Result {
 public:
   Result(T value) : held(std::move(value)) {}
   Result(Status failure) : failed(std::move(failure)) {

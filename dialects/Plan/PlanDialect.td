@@ -1,0 +1,53 @@
+//===- PlanDialect.td - the plan dialect -----------------------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECTS_PLAN_PLANDIALECT_TD
+#define MOEC_DIALECTS_PLAN_PLANDIALECT_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def Plan_Dialect : Dialect {
+  let name = "plan";
+  let cppNamespace = "::moec::plan";
+  let summary = "when and where the steps of a layer run";
+  let description = [{
+    The level `plan` answers WHEN and WHERE: which kernels are launched in which order on which
+    stream, over which tensors, and where these lie in one packed workspace. It has no formula and
+    no tile decision. A `plan.program` is data: the runtime's executor walks it on every device.
+    What a kernel computes is a symbol beside it: `plan.kernel` (tensors and `moe` ops), later
+    `tile.kernel` (memrefs and coarse tile ops).
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Plan_ExprAttr : AttrDef<Plan_Dialect, "Expr"> {
+  let mnemonic = "expr";
+  let summary = "a size as an expression of the token count";
+  let description = [{
+    Integers, `tokens`, `+`, `-`, `*`, `ceildiv(a, b)`, `min(a, b)`, `max(a, b)` and parentheses, as
+    text. Parsed and evaluated by the runtime's evaluator (`moert/Expr.h`), the only one there is.
+    The text is kept in canonical form. Example: `#plan.expr<"tokens * 8">`.
+  }];
+  let parameters = (ins StringRefParameter<"canonical text">:$text);
+  let assemblyFormat = "`<` $text `>`";
+  let genVerifyDecl = 1;
+}
+
+def Plan_Role : I32Enum<"Role", "who provides a tensor", [
+  I32EnumCase<"Input", 0, "input">,
+  I32EnumCase<"Weight", 1, "weight">,
+  I32EnumCase<"Output", 2, "output">]> {
+  let cppNamespace = "::moec::plan";
+}
+
+def Plan_RoleAttr : EnumAttr<Plan_Dialect, Plan_Role, "role"> {
+  let assemblyFormat = "$value";
+}
+
+#endif

@@ -1,0 +1,139 @@
+//===- PlanOps.td - operations of the plan dialect -------------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECTS_PLAN_PLANOPS_TD
+#define MOEC_DIALECTS_PLAN_PLANOPS_TD
+
+include "PlanDialect.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
+
+def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, IsolatedFromAbove]> {
+  let summary = "the launches of a layer";
+  let description = [{
+    One block: first the tensors (`plan.tensor`, `plan.buffer`), then at most one `plan.prepare`, then
+    one `plan.variant` or more whose token ranges cover `0 .. max_tokens` without gap or overlap.
+    `max_tokens` bounds the token count T of a run; T = 0 is legal.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$maxTokens);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `max_tokens` $maxTokens attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
+}
+
+def Plan_TensorOp : Plan_Op<"tensor"> {
+  let summary = "a tensor bound by the caller";
+  let description = [{
+    `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. A dynamic
+    first dimension counts `rows`. Rows are contiguous: the layout is row-major without padding.
+  }];
+  let arguments = (ins StrAttr:$name, Plan_RoleAttr:$role, OptionalAttr<Plan_ExprAttr>:$rows);
+  let results = (outs AnyMemRef:$tensor);
+  let assemblyFormat = "$role $name (`rows` $rows^)? attr-dict `:` type($tensor)";
+  let hasVerifier = 1;
+}
+
+def Plan_BufferOp : Plan_Op<"buffer"> {
+  let summary = "a tensor in the workspace";
+  let description = [{
+    Lives in workspace slot `slot`, together with other buffers whose lives do not overlap;
+    `plan-assign-slots` sets it. A slot is as large as its largest member, slots follow each other at
+    256-byte boundaries, and the runtime evaluates both for the token count of a run. `name` is for
+    people and for reading a buffer after a run (`topk_ids`, `expert_offsets`).
+  }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<Plan_ExprAttr>:$rows, OptionalAttr<I64Attr>:$slot);
+  let results = (outs AnyMemRef:$buffer);
+  let assemblyFormat = "$name (`slot` $slot^)? (`rows` $rows^)? attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Plan_PrepareOp : Plan_Op<"prepare", [HasParent<"ProgramOp">, NoTerminator, SingleBlock]> {
+  let summary = "what is done to the weights once, at load";
+  let description = [{
+    Launches that turn the checkpoint's weights into the layout that the kernels read. Empty is the
+    identity: the kernels read the weights as they were bound.
+  }];
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
+}
+
+def Plan_VariantOp : Plan_Op<"variant", [HasParent<"ProgramOp">, NoTerminator, SingleBlock]> {
+  let summary = "the steps for a range of token counts";
+  let description = [{
+    Chosen by the runtime when `min_tokens <= T <= max_tokens`. The block holds `plan.launch`,
+    `plan.record` and `plan.wait` in program order; steps on one stream run in that order.
+  }];
+  let arguments = (ins I64Attr:$minTokens, I64Attr:$maxTokens);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`tokens` $minTokens `to` $maxTokens attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "one launch of a kernel";
+  let description = [{
+    `kernel` names a `plan.kernel` (its arguments are `ins`, its results `outs`) or a `tile.kernel`
+    (its arguments are `ins`, `outs`, then the token count as i64). `ins` are only read, `outs`
+    are written in whole or in the part that their readers look at.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, DefaultValuedAttr<I64Attr, "0">:$stream,
+                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs);
+  let assemblyFormat = [{
+    $kernel (`stream` $stream^)? `ins` `(` ($ins^ `:` type($ins))? `)`
+    `outs` `(` ($outs^ `:` type($outs))? `)` attr-dict
+  }];
+}
+
+def Plan_RecordOp : Plan_Op<"record"> {
+  let summary = "marks a point of a stream";
+  let description = "Event `event` is complete when everything before it on `stream` is.";
+  let arguments = (ins I64Attr:$event, I64Attr:$stream);
+  let assemblyFormat = "`event` $event `stream` $stream attr-dict";
+}
+
+def Plan_WaitOp : Plan_Op<"wait"> {
+  let summary = "a stream waits for a mark";
+  let description = "Later steps of `stream` start after `event`, recorded earlier in the block.";
+  let arguments = (ins I64Attr:$event, I64Attr:$stream);
+  let assemblyFormat = "`event` $event `stream` $stream attr-dict";
+}
+
+def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> {
+  let summary = "what one kernel computes, on tensors";
+  let description = [{
+    A symbol with a function type on tensors; its body holds `moe` ops in value semantics and ends
+    in `plan.return`. `convert-plan-to-tile` turns it into a `tile.kernel` of one phase per op.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
+  let regions = (region MinSizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::FunctionType":$type)>];
+  let extraClassDeclaration = [{
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+  }];
+}
+
+def Plan_ReturnOp : Plan_Op<"return", [HasParent<"KernelOp">, Pure, Terminator, ReturnLike]> {
+  let summary = "the results of a plan.kernel";
+  let description = "One value per result of the kernel's type.";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let hasVerifier = 1;
+}
+
+#endif

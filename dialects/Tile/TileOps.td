@@ -1,0 +1,191 @@
+//===- TileOps.td - operations of the tile dialect -------------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECTS_TILE_TILEOPS_TD
+#define MOEC_DIALECTS_TILE_TILEOPS_TD
+
+include "TileDialect.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
+
+def Tile_In : Arg<MemRefOf<[F32, BF16, F16]>, "read", [MemRead]>;
+def Tile_OptIn : Arg<Optional<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>;
+def Tile_OptF32In : Arg<Optional<MemRefOf<[F32]>>, "read", [MemRead]>;
+def Tile_I32In : Arg<MemRefOf<[I32]>, "read", [MemRead]>;
+def Tile_F32In : Arg<MemRefOf<[F32]>, "read", [MemRead]>;
+def Tile_OptI32In : Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>;
+def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
+def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
+def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
+
+def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> {
+  let summary = "a kernel: a sequence of phases";
+  let description = [{
+    Arguments are memrefs (row-major, at most the first dimension dynamic) and, last, the token count
+    as i64. Each op of the body is a phase; a phase starts when the one before is complete on all
+    CTAs. `tile-split-phases` cuts kernels into one launch per phase where the target cannot order
+    phases inside one. `grid` is the number of CTAs; `tile-assign-config` sets it.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<Plan_ExprAttr>:$grid,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
+  let regions = (region MinSizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::FunctionType":$type)>];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+    /// The token count: the last argument.
+    ::mlir::Value getTokens() { return getBody().getArguments().back(); }
+  }];
+}
+
+def Tile_ReturnOp : Tile_Op<"return", [HasParent<"KernelOp">, Terminator]> {
+  let summary = "ends a kernel";
+  let description = "Kernels have no results: they write memrefs.";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
+  let summary = "ends a scalar region";
+  let description = "The f32 value of a score, weight or epilogue region.";
+  let arguments = (ins F32:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+def Tile_TopKOp : Tile_Op<"top_k", [AttrSizedOperandSegments]> {
+  let summary = "logits to expert ids and weights";
+  let description = [{
+    Rows `0 .. tokens - 1` of logits `T x R`; the formulas of `moe.route`, on memrefs. Rows from
+    `num_valid_tokens` on get ids -1 and weights 0. The order (key descending, index ascending) is
+    total, so the result does not depend on the schedule.
+  }];
+  let arguments = (ins
+    I64:$tokens,
+    Tile_F32In:$logits, Tile_OptF32In:$selectionBias, Tile_OptF32In:$expertScale,
+    Tile_OptI32In:$inputIds, Tile_OptI32In:$hashTable, Tile_OptI32In:$numValidTokens,
+    Tile_I32Out:$ids, Tile_F32Out:$weights,
+    Moe_RoutingAttr:$routing, OptionalAttr<Tile_ConfigAttr>:$config);
+  let regions = (region AnyRegion:$score, AnyRegion:$weight);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `logits` `(` $logits `:` type($logits) `)`
+    oilist(
+        `selection_bias` `(` $selectionBias `:` type($selectionBias) `)`
+      | `expert_scale` `(` $expertScale `:` type($expertScale) `)`
+      | `input_ids` `(` $inputIds `:` type($inputIds) `)`
+      | `hash_table` `(` $hashTable `:` type($hashTable) `)`
+      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+    )
+    `outs` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
+    $routing (`score` $score^)? (`weight` $weight^)? attr-dict
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Tile_RankOp : Tile_Op<"rank"> {
+  let summary = "a stable counting sort of slots by expert";
+  let description = [{
+    The formulas of `moe.permute`, on memrefs: `offsets` `(G + 1)`, `position` `T x k`, `source` `P`,
+    `row_weight` `P x 1`. Bits are equal for every schedule by definition.
+  }];
+  let arguments = (ins
+    I64:$tokens,
+    Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$numValidTokens,
+    Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$rowWeight,
+    I64Attr:$numExperts, DefaultValuedAttr<I64Attr, "0">:$numZeroExperts,
+    OptionalAttr<DenseI64ArrayAttr>:$localExperts, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ids` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
+    (`num_valid_tokens` `(` $numValidTokens^ `:` type($numValidTokens) `)`)?
+    `outs` `(` $offsets `,` $position `,` $source `,` $rowWeight `:`
+    type($offsets) `,` type($position) `,` type($source) `,` type($rowWeight) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_ContractOp : Tile_Op<"contract", [AttrSizedOperandSegments]> {
+  let summary = "a grouped matrix product with an epilogue";
+  let description = [{
+    The formulas of `moe.grouped_matmul`, on memrefs. With `offsets`, group g has positions
+    `offsets[g] .. offsets[g + 1] - 1` and `source` maps a position to its input row; without, the
+    product is dense over rows `0 .. tokens - 1` and rows from `num_valid_tokens` on are written as
+    zeros. Accumulation is f32; the order of summation is the schedule's, fixed per config.
+  }];
+  let arguments = (ins
+    I64:$tokens,
+    Tile_In:$input, Tile_In:$weight,
+    Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$numValidTokens,
+    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$rowOperands,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$columnOperands,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwiseOperands,
+    Tile_Out:$result,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<Tile_ConfigAttr>:$config);
+  let regions = (region AnyRegion:$epilogue);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
+    oilist(
+        `offsets` `(` $offsets `:` type($offsets) `)`
+      | `source` `(` $source `:` type($source) `)`
+      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+      | `rows` `(` $rowOperands `:` type($rowOperands) `)`
+      | `columns` `(` $columnOperands `:` type($columnOperands) `)`
+      | `elementwise` `(` $elementwiseOperands `:` type($elementwiseOperands) `)`
+    )
+    `outs` `(` $result `:` type($result) `)` (`epilogue` $epilogue^)? attr-dict
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Tile_RowMapOp : Tile_Op<"row_map"> {
+  let summary = "an elementwise map of rows";
+  let description = "The formula of `moe.row_map`, on memrefs, for rows `0 .. tokens - 1`.";
+  let arguments = (ins
+    I64:$tokens, Tile_In:$input,
+    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$rowOperands,
+    Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    (`rows` `(` $rowOperands^ `:` type($rowOperands) `)`)?
+    `outs` `(` $result `:` type($result) `)` $body attr-dict
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Tile_GatherReduceOp : Tile_Op<"gather_reduce", [AttrSizedOperandSegments]> {
+  let summary = "the sum of each token's rows";
+  let description = [{
+    The formula of `moe.unpermute`, on memrefs: f32, in order of j, cast once; rows from
+    `num_valid_tokens` on are zeros.
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_In:$rows, Tile_I32In:$position,
+    Tile_OptIn:$identity, Tile_OptF32In:$identityWeights, Tile_OptIn:$addend,
+    Tile_OptI32In:$numValidTokens, Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $rows `,` $position `:` type($rows) `,` type($position) `)`
+    oilist(
+        `identity` `(` $identity `,` $identityWeights `:` type($identity) `,` type($identityWeights) `)`
+      | `addend` `(` $addend `:` type($addend) `)`
+      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+    )
+    `outs` `(` $result `:` type($result) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,254 @@
+//===- LayerSpec.h - a layer as the JSON spec describes it ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The spec of docs/layers.md as a struct with every default resolved. Both
+// sources of a layer, our own JSON spec and a model's config.json, end here;
+// TensorSignature.h and BuildLayer.h start from it. Formulas and the meaning
+// of every field are stated in docs/layers.md, not repeated here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_IMPORT_LAYERSPEC_H
+#define MOEC_IMPORT_LAYERSPEC_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/ErrorHandling.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moec {
+
+/// Largest sizes a layer may have. They are far beyond any model, and small
+/// enough that the bytes of every tensor of a layer fit in 64 bits: the largest
+/// is the first product of all tokens, T * k * N * 4 bytes <= 2^57.
+namespace limits {
+constexpr int64_t maxWidth = int64_t(1) << 20;
+constexpr int64_t maxExperts = int64_t(1) << 16;
+constexpr int64_t maxTopK = int64_t(1) << 10;
+constexpr int64_t maxTokens = int64_t(1) << 24;
+constexpr int64_t maxVocabulary = int64_t(1) << 24;
+} // namespace limits
+
+/// The layer dtype D.
+enum class DType { F32, BF16, F16 };
+
+/// What a call hands to the layer besides the hidden states.
+enum class Entry {
+  Gate,   ///< nothing: the router's weight is part of the layer
+  Logits, ///< router logits
+  Ids,    ///< expert ids and weights
+};
+
+/// Order of the rows of `w13` in a layer with a gate.
+enum class GateUpOrder { GateUp, UpGate, Interleaved };
+
+/// Formula 2: logit to score.
+enum class Score { Identity, Softmax, Sigmoid, SqrtSoftplus };
+
+/// Formula 4: how the experts of a token are chosen.
+enum class Select { TopK, PerGroup, Hash, SparseMixer };
+
+/// Formula 4: the key of a group of experts.
+enum class GroupScore { Max, Top2Sum };
+
+/// Formula 5: score to weight.
+enum class RouteWeight { Score, Sigmoid, Softmax };
+
+/// Formula 3: what becomes of a score that is not finite.
+enum class NonFinite { Zero, NegInf, Lowest };
+
+/// The table of activations. Kinds ending in `NoMul` have no gate.
+enum class Activation {
+  Silu,
+  Gelu,
+  GeluTanh,
+  Relu2,
+  SwigluOai,
+  SwigluOaiUninterleave,
+  SwigluStep,
+  Situ,
+  SiluNoMul,
+  GeluNoMul,
+  GeluTanhNoMul,
+  Relu2NoMul,
+};
+
+/// What the shared expert's output is multiplied by.
+enum class SharedGate { None, Sigmoid };
+
+/// How the expert weights are quantized.
+enum class WeightQuantization {
+  /// e4m3 with an f32 scale for each block of 128 x 128 elements; activations
+  /// are quantized inside the layer, 128 neighbours of a row to a scale.
+  Fp8Block128,
+  /// e2m1 with an e8m0 scale for 32 neighbours of a row.
+  MxFp4,
+};
+
+/// The spec's `routing` object. Of an entry `ids` only `weightOnInput` counts.
+struct RoutingSpec {
+  Score score = Score::Softmax;
+  Select select = Select::TopK;
+  /// The router has a bias (entry `gate`).
+  bool gateBias = false;
+  /// A bias that takes part in the selection but not in the weight.
+  bool selectionBias = false;
+  /// A factor per expert on the weight.
+  bool expertScale = false;
+  /// Groups of experts; 1 is no grouping.
+  int64_t numGroups = 1;
+  /// Groups that stay in the selection.
+  int64_t topkGroups = 1;
+  GroupScore groupScore = GroupScore::Max;
+  RouteWeight weight = RouteWeight::Score;
+  bool renormalize = false;
+  double renormalizeEpsilon = 0.0;
+  /// Factor of every weight.
+  double scale = 1.0;
+  NonFinite nonfinite = NonFinite::Zero;
+  /// The weight multiplies the input of the expert, not its output.
+  bool weightOnInput = false;
+  /// Rows of the hash table, with `Select::Hash` alone.
+  std::optional<int64_t> hashVocabSize;
+};
+
+/// The spec's `activation` object. A parameter is set where the kind has it;
+/// only `limit` may stay unset there, which means no clamp.
+struct ActivationSpec {
+  Activation kind = Activation::Silu;
+  std::optional<double> limit;
+  std::optional<double> alpha;
+  std::optional<double> beta;
+  std::optional<double> linearBeta;
+};
+
+/// The spec's `shared_experts` object: all shared experts as one.
+struct SharedExpertsSpec {
+  int64_t intermediateSize = 0;
+  SharedGate gate = SharedGate::None;
+};
+
+/// The spec's `placement` object. `num_ranks` can only be 1 and is not kept.
+struct PlacementSpec {
+  /// Global ids of the experts held here, in the order of the weights; absent
+  /// means all.
+  std::optional<std::vector<int64_t>> localExperts;
+};
+
+/// A layer.
+struct LayerSpec {
+  /// Symbol name of the layer's function.
+  std::string name = "layer";
+  /// The `model_type` of the config.json that the layer came from, whose
+  /// checkpoint names its tensors accept; empty for a spec of our own.
+  std::string modelType;
+  DType dtype = DType::F32;
+  Entry entry = Entry::Gate;
+  int64_t hiddenSize = 0;
+  int64_t numExperts = 0;
+  int64_t topK = 0;
+  int64_t intermediateSize = 0;
+  int64_t maxTokens = 16384;
+  /// The layer takes the number of valid tokens as an operand.
+  bool numValidTokens = false;
+  /// Identity experts, numbered after the others.
+  int64_t numZeroExperts = 0;
+  /// Width that the routed experts see, where it is not the hidden size.
+  std::optional<int64_t> latentSize;
+  GateUpOrder gateUpOrder = GateUpOrder::GateUp;
+  bool expertBias = false;
+  RoutingSpec routing;
+  ActivationSpec activation;
+  std::optional<SharedExpertsSpec> sharedExperts;
+  std::optional<WeightQuantization> quantization;
+  std::optional<PlacementSpec> placement;
+
+  /// R: rows of the router.
+  int64_t getNumRouted() const { return numExperts + numZeroExperts; }
+  /// L: width that the routed experts see.
+  int64_t getExpertWidth() const { return latentSize.value_or(hiddenSize); }
+  /// Experts whose weights are here.
+  int64_t getNumLocalExperts() const;
+  /// Whether an expert has gate and up rows.
+  bool isGated() const;
+  /// N: rows of `w13` for an intermediate size.
+  int64_t getFirstProductRows(int64_t intermediate) const {
+    return isGated() ? 2 * intermediate : intermediate;
+  }
+};
+
+/// Whether an activation takes a gate and an up value.
+bool isGated(Activation kind);
+
+/// The parameters that an activation kind has, with the value each takes when
+/// the spec is silent (none for a `limit` that means no clamp).
+struct ActivationParameters {
+  struct Parameter {
+    /// Whether the kind has the parameter.
+    bool exists = false;
+    std::optional<double> fallback;
+  };
+  Parameter limit, alpha, beta, linearBeta;
+};
+ActivationParameters getParameters(Activation kind);
+
+/// An activation of this kind with its default parameters.
+ActivationSpec getDefaultActivation(Activation kind);
+
+/// The rule for scores that are not finite where the spec states none.
+NonFinite getDefaultNonFinite(const RoutingSpec &routing);
+
+/// One value of an enum with its spelling in the spec.
+template <typename E>
+struct EnumName {
+  E value;
+  llvm::StringLiteral name;
+};
+
+/// All values of an enum of this header, as docs/layers.md spells them.
+template <typename E>
+llvm::ArrayRef<EnumName<E>> getEnumNames();
+
+template <typename E>
+llvm::StringRef stringify(E value) {
+  for (const EnumName<E> &entry : getEnumNames<E>())
+    if (entry.value == value)
+      return entry.name;
+  llvm_unreachable("an enum value without a name");
+}
+
+template <typename E>
+std::optional<E> symbolize(llvm::StringRef name) {
+  for (const EnumName<E> &entry : getEnumNames<E>())
+    if (entry.name == name)
+      return entry.value;
+  return std::nullopt;
+}
+
+#define MOEC_DECLARE_NAMES(E)                                                  \
+  template <>                                                                  \
+  llvm::ArrayRef<EnumName<E>> getEnumNames<E>();
+MOEC_DECLARE_NAMES(DType)
+MOEC_DECLARE_NAMES(Entry)
+MOEC_DECLARE_NAMES(GateUpOrder)
+MOEC_DECLARE_NAMES(Score)
+MOEC_DECLARE_NAMES(Select)
+MOEC_DECLARE_NAMES(GroupScore)
+MOEC_DECLARE_NAMES(RouteWeight)
+MOEC_DECLARE_NAMES(NonFinite)
+MOEC_DECLARE_NAMES(Activation)
+MOEC_DECLARE_NAMES(SharedGate)
+MOEC_DECLARE_NAMES(WeightQuantization)
+#undef MOEC_DECLARE_NAMES
+
+} // namespace moec
+
+#endif // MOEC_IMPORT_LAYERSPEC_H

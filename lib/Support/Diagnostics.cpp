@@ -1,0 +1,145 @@
+//===- Diagnostics.cpp - errors that show the source line -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Support/Diagnostics.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+/// Widest excerpt of a line that a message shows. Checkpoints come with
+/// configurations on a single line of any length.
+constexpr size_t maxExcerpt = 100;
+
+bool isContinuation(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
+
+unsigned countCharacters(StringRef text) {
+  return llvm::count_if(text, [](char c) { return !isContinuation(c); });
+}
+
+/// Text as it may be shown on a terminal: no control characters.
+std::string printable(StringRef text) {
+  std::string result = text.str();
+  for (char &c : result)
+    if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f)
+      c = c == '\t' ? ' ' : '?';
+  return result;
+}
+} // namespace
+
+StringRef SourceText::getText(SourceRange range) const {
+  return StringRef(text).slice(range.begin, range.end);
+}
+
+SourceRange SourceText::getLine(uint32_t offset) const {
+  StringRef all = text;
+  size_t at = std::min<size_t>(offset, all.size());
+  size_t before = all.take_front(at).rfind('\n');
+  size_t begin = before == StringRef::npos ? 0 : before + 1;
+  size_t end = std::min(all.find('\n', at), all.size());
+  if (end > begin && all[end - 1] == '\r')
+    --end;
+  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
+}
+
+LineColumn SourceText::getLineColumn(uint32_t offset) const {
+  SourceRange line = getLine(offset);
+  LineColumn position;
+  position.line += StringRef(text).take_front(line.begin).count('\n');
+  position.column += countCharacters(
+      getText({line.begin, std::max(line.begin, std::min(offset, line.end))}));
+  return position;
+}
+
+bool Diagnostics::count() {
+  ++numErrors;
+  if (numErrors == maxErrors + 1)
+    os << "error: too many errors, the others are not shown\n";
+  return numErrors <= maxErrors;
+}
+
+void Diagnostics::error(StringRef fileName, const Twine &message) {
+  if (count())
+    os << fileName << ": error: " << message << '\n';
+}
+
+void Diagnostics::error(const SourceText &text, SourceRange range,
+                        const Twine &message) {
+  if (!count())
+    return;
+  LineColumn position = text.getLineColumn(range.begin);
+  os << text.getName() << ':' << position.line << ':' << position.column
+     << ": error: " << message << '\n';
+
+  // A window of the line around the range, never starting inside a character.
+  SourceRange line = text.getLine(range.begin);
+  uint32_t caret = std::min(range.begin, line.end);
+  uint32_t begin = line.begin, end = line.end;
+  if (caret - begin > maxExcerpt / 2 && end - begin > maxExcerpt)
+    begin = caret - maxExcerpt / 2;
+  while (begin > line.begin && isContinuation(text.getText()[begin]))
+    --begin;
+  end = std::min<uint32_t>(end, begin + maxExcerpt);
+  while (end < line.end && isContinuation(text.getText()[end]))
+    --end;
+
+  unsigned indent = countCharacters(text.getText({begin, caret}));
+  uint32_t rangeEnd = std::clamp(range.end, caret, end);
+  unsigned width = countCharacters(text.getText({caret, rangeEnd}));
+  os << "  " << printable(text.getText({begin, end})) << '\n';
+  os.indent(2 + indent) << '^'
+                        << std::string(width > 1 ? width - 1 : 0, '~')
+                        << '\n';
+}
+
+std::string quoted(StringRef text) {
+  constexpr size_t maxLength = 60;
+  if (text.size() <= maxLength)
+    return "'" + printable(text) + "'";
+  size_t end = maxLength;
+  while (end > 0 && isContinuation(text[end]))
+    --end;
+  return "'" + printable(text.take_front(end)) + "...'";
+}
+
+FailureOr<SourceText> readTextFile(StringRef path, uint64_t maxBytes,
+                                   Diagnostics &diags) {
+  if (path != "-" && sys::fs::is_directory(path)) {
+    diags.error(path, "is a directory, a file is needed");
+    return failure();
+  }
+  uint64_t size = 0;
+  if (path != "-" && !sys::fs::file_size(path, size) && size > maxBytes) {
+    diags.error(path, "has " + Twine(size) + " bytes; at most " +
+                          Twine(maxBytes) + " are read");
+    return failure();
+  }
+  ErrorOr<std::unique_ptr<MemoryBuffer>> buffer =
+      MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false,
+                                   /*RequiresNullTerminator=*/false);
+  if (!buffer) {
+    diags.error(path, "cannot be read: " + buffer.getError().message());
+    return failure();
+  }
+  // Again for what has no size of its own, such as a pipe.
+  StringRef text = (*buffer)->getBuffer();
+  if (text.size() > maxBytes) {
+    diags.error(path, "has more than the " + Twine(maxBytes) +
+                          " bytes that are read");
+    return failure();
+  }
+  return SourceText(path == "-" ? "<stdin>" : path.str(), text.str());
+}
+
+} // namespace moec

@@ -1,0 +1,254 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a Hugging Face config.json means, by its model_type.
+
+Each family gives the fields of a JSON spec (docs/layers.md, "Model families").
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from .fields import Fields, SpecError
+
+_DTYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
+_ACTS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
+
+
+def spec_of_config(config: Any) -> dict:
+    """The JSON spec of a config.json."""
+    fields = Fields(config)
+    model_type = fields.raw("model_type")
+    if model_type not in _FAMILIES:
+        raise SpecError(
+            f"field 'model_type' is {model_type!r}: expected one of "
+            + ", ".join(sorted(_FAMILIES))
+        )
+    outer = fields
+    if model_type == "llama4" and fields.has("text_config"):
+        fields = fields.object("text_config")
+    if fields.boolean("mlp_bias"):
+        raise SpecError("field 'mlp_bias': biases in experts are not supported here")
+    spec = {
+        "moec_spec": 1,
+        "name": model_type,
+        "dtype": _dtype(fields, outer),
+        "hidden_size": fields.integer("hidden_size", required=True),
+    }
+    spec |= _FAMILIES[model_type](fields)
+    if quantization := _quantization(outer):
+        spec["quantization"] = {"weight": quantization}
+    return spec
+
+
+def _dtype(fields: Fields, outer: Fields) -> str:
+    for source in (fields, outer):
+        for field in ("torch_dtype", "dtype"):
+            if value := source.choice(field, _DTYPES):
+                return _DTYPES[value]
+    return "bf16"
+
+
+def _quantization(fields: Fields) -> str | None:
+    config = fields.object("quantization_config")
+    if config is None:
+        return None
+    method = config.choice("quant_method", ("fp8", "mxfp4"), required=True)
+    if method == "mxfp4":
+        return "mxfp4"
+    config.choice("fmt", ("e4m3",), required=True)
+    config.choice("activation_scheme", ("dynamic",), required=True)
+    if config.raw("weight_block_size") != [128, 128]:
+        raise SpecError(
+            "field 'quantization_config.weight_block_size': expected [128, 128]"
+        )
+    return "fp8_block128"
+
+
+def _sizes(fields: Fields, experts: str, intermediate: str) -> dict:
+    return {
+        "num_experts": fields.integer(experts, required=True),
+        "top_k": fields.integer("num_experts_per_tok", required=True),
+        "intermediate_size": fields.integer(intermediate, required=True),
+    }
+
+
+def _act(fields: Fields) -> dict:
+    name = fields.choice("hidden_act", _ACTS, "silu")
+    return {"activation": {"kind": _ACTS[name]}}
+
+
+def _shared(fields: Fields, count: str, width: str) -> dict:
+    number = fields.integer(count, 0, minimum=0)
+    if number == 0:
+        return {}
+    size = number * fields.integer(width, required=True)
+    return {"shared_experts": {"intermediate_size": size}}
+
+
+def _groups(fields: Fields) -> dict:
+    groups = fields.integer("n_group", 1)
+    kept = fields.integer("topk_group", 1)
+    if groups == 1 and kept == 1:
+        return {}
+    return {"num_groups": groups, "topk_groups": kept}
+
+
+def _mixtral(fields: Fields) -> dict:
+    return {
+        **_sizes(fields, "num_local_experts", "intermediate_size"),
+        **_act(fields),
+        "routing": {"score": "softmax", "renormalize": True},
+    }
+
+
+def _qwen(shared: bool, renormalize: bool, intermediate="moe_intermediate_size"):
+    def read(fields: Fields) -> dict:
+        spec = {
+            **_sizes(fields, "num_experts", intermediate),
+            **_act(fields),
+            "routing": {
+                "score": "softmax",
+                "renormalize": fields.boolean("norm_topk_prob", renormalize),
+            },
+        }
+        if shared:
+            width = fields.integer("shared_expert_intermediate_size", required=True)
+            spec["shared_experts"] = {"intermediate_size": width, "gate": "sigmoid"}
+        return spec
+
+    return read
+
+
+def _deepseek_v2(fields: Fields) -> dict:
+    fields.choice("scoring_func", ("softmax",))
+    routing = {
+        "score": "softmax",
+        "renormalize": fields.boolean("norm_topk_prob", False),
+        "scale": fields.number("routed_scaling_factor", 1.0),
+    }
+    methods = ("greedy", "group_limited_greedy")
+    if fields.choice("topk_method", methods, "greedy") != "greedy":
+        routing |= {**_groups(fields), "group_score": "max"}
+    return {
+        **_sizes(fields, "n_routed_experts", "moe_intermediate_size"),
+        **_act(fields),
+        **_shared(fields, "n_shared_experts", "moe_intermediate_size"),
+        "routing": routing,
+    }
+
+
+def _noaux_routing(fields: Fields) -> dict:
+    fields.choice("scoring_func", ("sigmoid",))
+    fields.choice("topk_method", ("noaux_tc",))
+    return {
+        "score": "sigmoid",
+        "selection_bias": True,
+        **_groups(fields),
+        "group_score": "top2_sum",
+        "renormalize": fields.boolean("norm_topk_prob", True),
+        "renormalize_epsilon": 1e-20,
+        "scale": fields.number("routed_scaling_factor", 1.0),
+    }
+
+
+def _deepseek_v3(fields: Fields) -> dict:
+    return {
+        **_sizes(fields, "n_routed_experts", "moe_intermediate_size"),
+        **_act(fields),
+        **_shared(fields, "n_shared_experts", "moe_intermediate_size"),
+        "routing": _noaux_routing(fields),
+    }
+
+
+def _nemotron(fields: Fields) -> dict:
+    fields.choice("mlp_hidden_act", ("relu2",), required=True)
+    spec = {
+        **_sizes(fields, "n_routed_experts", "moe_intermediate_size"),
+        **_shared(fields, "n_shared_experts", "moe_shared_expert_intermediate_size"),
+        "activation": {"kind": "relu2_no_mul"},
+        "routing": _noaux_routing(fields),
+    }
+    if latent := fields.integer("moe_latent_size"):
+        spec["latent_size"] = latent
+    return spec
+
+
+def _minimax_m2(fields: Fields) -> dict:
+    fields.choice("scoring_func", ("sigmoid",))
+    return {
+        **_sizes(fields, "num_local_experts", "intermediate_size"),
+        **_act(fields),
+        "routing": {
+            "score": "sigmoid",
+            "selection_bias": fields.boolean("use_routing_bias"),
+            "renormalize": True,
+            "renormalize_epsilon": 1e-20,
+        },
+    }
+
+
+def _gpt_oss(fields: Fields) -> dict:
+    fields.choice("hidden_act", ("silu",))
+    return {
+        **_sizes(fields, "num_local_experts", "intermediate_size"),
+        "activation": {
+            "kind": "swigluoai",
+            "alpha": 1.702,
+            "limit": fields.number("swiglu_limit", 7.0),
+        },
+        "gate_up_order": "interleaved",
+        "expert_bias": True,
+        "routing": {"score": "identity", "weight": "softmax", "gate_bias": True},
+    }
+
+
+def _llama4(fields: Fields) -> dict:
+    width = fields.integer("intermediate_size", required=True)
+    return {
+        "num_experts": fields.integer("num_local_experts", required=True),
+        "top_k": fields.integer("num_experts_per_tok", 1),
+        "intermediate_size": width,
+        **_act(fields),
+        "shared_experts": {"intermediate_size": width},
+        "routing": {
+            "score": "identity",
+            "weight": "sigmoid",
+            "weight_on_input": True,
+        },
+    }
+
+
+def _ernie(fields: Fields) -> dict:
+    return {
+        "num_experts": fields.integer("moe_num_experts", required=True),
+        "top_k": fields.integer("moe_k", required=True),
+        "intermediate_size": fields.integer("moe_intermediate_size", required=True),
+        **_act(fields),
+        **_shared(fields, "moe_num_shared_experts", "moe_intermediate_size"),
+        "routing": {
+            "score": "softmax",
+            "selection_bias": True,
+            "renormalize": True,
+            "renormalize_epsilon": 1e-12,
+        },
+    }
+
+
+_FAMILIES: dict[str, Callable[[Fields], dict]] = {
+    "mixtral": _mixtral,
+    "qwen2_moe": _qwen(shared=True, renormalize=False),
+    "qwen3_moe": _qwen(shared=False, renormalize=False),
+    "qwen3_next": _qwen(shared=True, renormalize=True),
+    "olmoe": _qwen(shared=False, renormalize=False, intermediate="intermediate_size"),
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v3": _deepseek_v3,
+    "kimi_k2": _deepseek_v3,
+    "glm4_moe": _deepseek_v3,
+    "minimax_m2": _minimax_m2,
+    "nemotron_h": _nemotron,
+    "gpt_oss": _gpt_oss,
+    "llama4": _llama4,
+    "llama4_text": _llama4,
+    "ernie4_5_moe": _ernie,
+}

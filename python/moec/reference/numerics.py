@@ -1,0 +1,58 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Small number formats: rounding to the layer dtype and the order of f32 keys."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+#: NumPy type of every dtype that a signature can name.
+NUMPY_DTYPES = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "i32": np.dtype(np.int32),
+}
+
+#: Largest distance of two f32 keys whose order is left open.
+NEAR_TIE_ULPS = 4
+
+# Orders of keys that take part in no near tie: they lie farther from every
+# finite key, and from each other, than NEAR_TIE_ULPS.
+_ORDER_INF = 1 << 33
+_ORDER_NAN = -(1 << 34)
+#: Below every key: an expert that is not a candidate.
+ORDER_EXCLUDED = -(1 << 40)
+
+
+def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
+    """float64 values rounded once, to nearest even, to `dtype`; as float64."""
+    x = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        if dtype != "bf16":
+            return x.astype(NUMPY_DTYPES[dtype]).astype(np.float64)
+        # The cast of ml_dtypes goes through f32, which rounds twice. An f32
+        # value that was rounded to odd keeps enough for the second rounding.
+        single = x.astype(np.float32)
+        widened = single.astype(np.float64)
+        inexact = (widened != x) & ~np.isnan(x)
+        bits = single.view(np.uint32)
+        bits = bits - (inexact & (np.abs(widened) > np.abs(x)))
+        bits = (bits | inexact).astype(np.uint32)
+        return bits.view(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+def key_order(keys: np.ndarray) -> np.ndarray:
+    """Integers ordered as the f32 `keys`, one apart per ulp (-0 equals +0)."""
+    keys = np.ascontiguousarray(keys, np.float32)
+    bits = keys.view(np.int32).astype(np.int64)
+    order = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    order = np.where(np.isinf(keys), np.where(keys > 0, _ORDER_INF, -_ORDER_INF), order)
+    return np.where(np.isnan(keys), _ORDER_NAN, order)
+
+
+def is_near(a, b):
+    """Whether two orders are 1 to NEAR_TIE_ULPS apart."""
+    distance = np.abs(a - b)
+    return (distance >= 1) & (distance <= NEAR_TIE_ULPS)

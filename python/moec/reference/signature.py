@@ -1,0 +1,88 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Names, shapes and dtypes of the tensors of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .fields import SpecError
+from .spec import LayerSpec
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor; `tokens` tells that its first size is the token count."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    tokens: bool = False
+
+    def shape_for(self, num_tokens: int) -> tuple[int, ...]:
+        return (num_tokens, *self.shape) if self.tokens else self.shape
+
+
+def inputs(spec: LayerSpec) -> list[Tensor]:
+    """Every tensor that a call of the layer reads, in the contract's order."""
+    if spec.quantization is not None:
+        raise SpecError(
+            f"field 'quantization.weight' is '{spec.quantization}': the reference "
+            "takes plain f32, bf16 or f16 weights only"
+        )
+    dtype, routing, k = spec.dtype, spec.routing, spec.top_k
+    hidden, routes = spec.hidden_size, spec.num_routes
+    tensors = [Tensor("hidden_states", (hidden,), dtype, tokens=True)]
+    if spec.entry == "logits":
+        tensors.append(Tensor("router_logits", (routes,), "f32", tokens=True))
+    if spec.entry == "ids":
+        tensors.append(Tensor("topk_ids", (k,), "i32", tokens=True))
+        tensors.append(Tensor("topk_weights", (k,), "f32", tokens=True))
+    if spec.num_valid_tokens:
+        tensors.append(Tensor("num_valid_tokens", (1,), "i32"))
+    if spec.entry != "ids":
+        if routing.select == "hash":
+            tensors.append(Tensor("input_ids", (), "i32", tokens=True))
+        if spec.entry == "gate":
+            tensors.append(Tensor("gate.weight", (routes, hidden), dtype))
+            if routing.gate_bias:
+                tensors.append(Tensor("gate.bias", (routes,), "f32"))
+        if routing.selection_bias:
+            tensors.append(Tensor("gate.selection_bias", (routes,), "f32"))
+        if routing.expert_scale:
+            tensors.append(Tensor("gate.expert_scale", (routes,), "f32"))
+        if routing.select == "hash":
+            shape = (routing.hash_vocab_size, k)
+            tensors.append(Tensor("gate.hash_table", shape, "i32"))
+    experts, width, size = spec.num_local_experts, spec.width, spec.intermediate_size
+    rows = spec.first_rows(size)
+    tensors.append(Tensor("experts.w13", (experts, rows, width), dtype))
+    if spec.expert_bias:
+        tensors.append(Tensor("experts.w13_bias", (experts, rows), dtype))
+    tensors.append(Tensor("experts.w2", (experts, width, size), dtype))
+    if spec.expert_bias:
+        tensors.append(Tensor("experts.w2_bias", (experts, width), dtype))
+    if spec.shared_experts is not None:
+        size = spec.shared_experts.intermediate_size
+        rows = spec.first_rows(size)
+        tensors.append(Tensor("shared_experts.w13", (rows, hidden), dtype))
+        tensors.append(Tensor("shared_experts.w2", (hidden, size), dtype))
+        if spec.shared_experts.gate == "sigmoid":
+            tensors.append(Tensor("shared_experts.gate", (1, hidden), dtype))
+    if spec.latent_size is not None:
+        tensors.append(Tensor("latent.down", (spec.latent_size, hidden), dtype))
+        tensors.append(Tensor("latent.up", (hidden, spec.latent_size), dtype))
+    return tensors
+
+
+def outputs(spec: LayerSpec) -> list[Tensor]:
+    """What an outputs file may hold; only `output` must be there."""
+    experts = spec.num_local_experts
+    return [
+        Tensor("output", (spec.hidden_size,), spec.dtype, tokens=True),
+        Tensor("topk_ids", (spec.top_k,), "i32", tokens=True),
+        Tensor("topk_weights", (spec.top_k,), "f32", tokens=True),
+        Tensor("expert_counts", (experts,), "i32"),
+        Tensor("expert_offsets", (experts + 1,), "i32"),
+    ]

@@ -1,0 +1,349 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a layer is: the JSON spec of docs/layers.md as a checked dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import families
+from .activations import PARAMETERS, Activation
+from .fields import Fields, SpecError, read_json
+
+DTYPES = ("f32", "bf16", "f16")
+ENTRIES = ("gate", "logits", "ids")
+ORDERS = ("gate_up", "up_gate", "interleaved")
+_NAME_CHARACTERS = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How ids and weights come from logits; every default is resolved."""
+
+    score: str = "softmax"
+    select: str = "top_k"
+    gate_bias: bool = False
+    selection_bias: bool = False
+    expert_scale: bool = False
+    num_groups: int = 1
+    topk_groups: int = 1
+    group_score: str = "max"
+    weight: str = "score"
+    renormalize: bool = False
+    renormalize_epsilon: float = 0.0
+    scale: float = 1.0
+    nonfinite: str = "zero"
+    weight_on_input: bool = False
+    hash_vocab_size: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedExperts:
+    intermediate_size: int
+    gate: str = "none"
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """One MoE layer. Constructing it checks that the fields fit together."""
+
+    name: str
+    dtype: str
+    entry: str
+    hidden_size: int
+    num_experts: int
+    top_k: int
+    intermediate_size: int
+    routing: Routing
+    activation: Activation
+    max_tokens: int = 16384
+    num_valid_tokens: bool = False
+    num_zero_experts: int = 0
+    latent_size: int | None = None
+    gate_up_order: str = "gate_up"
+    expert_bias: bool = False
+    shared_experts: SharedExperts | None = None
+    quantization: str | None = None
+    local_experts: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        _check(self)
+
+    @property
+    def num_routes(self) -> int:
+        """R: rows of the router."""
+        return self.num_experts + self.num_zero_experts
+
+    @property
+    def width(self) -> int:
+        """L: width that the routed experts see."""
+        return self.latent_size or self.hidden_size
+
+    @property
+    def num_local_experts(self) -> int:
+        """Experts whose weights are here."""
+        if self.local_experts is None:
+            return self.num_experts
+        return len(self.local_experts)
+
+    def first_rows(self, intermediate_size: int) -> int:
+        """Rows of the first product of an expert of that intermediate size."""
+        return 2 * intermediate_size if self.activation.gated else intermediate_size
+
+    def with_overrides(
+        self,
+        *,
+        num_experts: int | None = None,
+        entry: str | None = None,
+        num_valid_tokens: bool | None = None,
+    ) -> "LayerSpec":
+        """The spec as the options of a command line change it.
+
+        Groups, top_k and the rest are kept, so that a number of experts that
+        does not fit them is an error. The entry `ids` drops what the routing
+        said, for ids and weights then come from outside.
+        """
+        changes: dict[str, Any] = {}
+        if num_experts is not None:
+            changes["num_experts"] = num_experts
+        if num_valid_tokens is not None:
+            changes["num_valid_tokens"] = num_valid_tokens
+        if entry is not None and entry != self.entry:
+            if self.entry == "ids":
+                raise SpecError(
+                    "field 'entry' is 'ids': the spec does not say how to route, "
+                    f"so the entry cannot become '{entry}'"
+                )
+            changes["entry"] = entry
+            if entry == "ids":
+                on_input = self.routing.weight_on_input
+                changes["routing"] = Routing(weight_on_input=on_input)
+        return dataclasses.replace(self, **changes)
+
+    @staticmethod
+    def from_file(path: str | Path) -> "LayerSpec":
+        """Reads a JSON spec or a Hugging Face config.json."""
+        value = read_json(path)
+        try:
+            return LayerSpec.from_json(value)
+        except SpecError as error:
+            raise SpecError(f"{path}: {error}") from None
+
+    @staticmethod
+    def from_json(value: Any) -> "LayerSpec":
+        fields = Fields(value)
+        if fields.has("moec_spec"):
+            return _parse_spec(fields)
+        if fields.has("model_type"):
+            return _parse_spec(Fields(families.spec_of_config(value)))
+        raise SpecError(
+            "neither field 'moec_spec' (a spec) nor 'model_type' (a model's "
+            "config.json) is there"
+        )
+
+
+def _parse_spec(fields: Fields) -> LayerSpec:
+    if fields.integer("moec_spec") != 1:
+        raise SpecError("field 'moec_spec': only version 1 is known")
+    name = fields.raw("name") if fields.has("name") else "layer"
+    if not isinstance(name, str) or not name or set(name) - _NAME_CHARACTERS:
+        raise SpecError("field 'name': expected letters, digits, '_', '.' and '-'")
+    entry = fields.choice("entry", ENTRIES, "gate")
+    top_k = fields.integer("top_k", required=True)
+    quantization = None
+    if quantized := fields.object("quantization"):
+        quantization = quantized.choice(
+            "weight", ("fp8_block128", "mxfp4"), required=True
+        )
+        quantized.finish()
+    spec = dict(
+        name=name,
+        dtype=fields.choice("dtype", DTYPES, required=True),
+        entry=entry,
+        hidden_size=fields.integer("hidden_size", required=True),
+        num_experts=fields.integer("num_experts", required=True),
+        top_k=top_k,
+        intermediate_size=fields.integer("intermediate_size", required=True),
+        routing=_parse_routing(fields.object("routing") or Fields({}, "routing"), entry),
+        activation=_parse_activation(fields),
+        max_tokens=fields.integer("max_tokens", 16384),
+        num_valid_tokens=fields.boolean("num_valid_tokens"),
+        num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
+        latent_size=fields.integer("latent_size"),
+        gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
+        expert_bias=fields.boolean("expert_bias"),
+        shared_experts=_parse_shared(fields.object("shared_experts")),
+        quantization=quantization,
+        local_experts=_parse_placement(fields.object("placement")),
+    )
+    fields.finish()
+    return LayerSpec(**spec)
+
+
+def _parse_routing(fields: Fields, entry: str) -> Routing:
+    if entry == "ids":
+        routing = Routing(weight_on_input=fields.boolean("weight_on_input"))
+        for field in fields.given() - {"weight_on_input"}:
+            raise SpecError(
+                f"field '{fields.name(field)}': with entry 'ids' the routing may "
+                "say only weight_on_input"
+            )
+        return routing
+    select = fields.choice(
+        "select", ("top_k", "per_group", "hash", "sparsemixer"), "top_k"
+    )
+    score = fields.choice(
+        "score", ("identity", "softmax", "sigmoid", "sqrtsoftplus"), "softmax"
+    )
+    weight = fields.choice("weight", ("score", "sigmoid", "softmax"), "score")
+    num_groups = fields.integer("num_groups", 1)
+    selection_bias = fields.boolean("selection_bias")
+    if select == "sparsemixer" or num_groups > 1 or weight == "softmax":
+        nonfinite = "neg_inf"
+    else:
+        nonfinite = "lowest" if score == "sqrtsoftplus" else "zero"
+    routing = Routing(
+        score=score,
+        select=select,
+        gate_bias=fields.boolean("gate_bias"),
+        selection_bias=selection_bias,
+        expert_scale=fields.boolean("expert_scale"),
+        num_groups=num_groups,
+        topk_groups=fields.integer("topk_groups", 1),
+        group_score=fields.choice(
+            "group_score", ("max", "top2_sum"), "top2_sum" if selection_bias else "max"
+        ),
+        weight=weight,
+        renormalize=fields.boolean("renormalize"),
+        renormalize_epsilon=fields.number("renormalize_epsilon", 0.0, minimum=0.0),
+        scale=fields.number("scale", 1.0),
+        nonfinite=fields.choice(
+            "nonfinite", ("zero", "neg_inf", "lowest"), nonfinite
+        ),
+        weight_on_input=fields.boolean("weight_on_input"),
+        hash_vocab_size=fields.integer("hash_vocab_size"),
+    )
+    fields.finish()
+    return routing
+
+
+def _parse_activation(fields: Fields) -> Activation:
+    activation = fields.object("activation")
+    if activation is None:
+        raise SpecError("field 'activation' is missing")
+    kind = activation.choice("kind", PARAMETERS, required=True)
+    values = {
+        parameter: activation.number(parameter, default)
+        for parameter, default in PARAMETERS[kind].items()
+    }
+    activation.finish()
+    return Activation(kind, **values)
+
+
+def _parse_shared(fields: Fields | None) -> SharedExperts | None:
+    if fields is None:
+        return None
+    shared = SharedExperts(
+        fields.integer("intermediate_size", required=True),
+        fields.choice("gate", ("none", "sigmoid"), "none"),
+    )
+    fields.finish()
+    return shared
+
+
+def _parse_placement(fields: Fields | None) -> tuple[int, ...] | None:
+    if fields is None:
+        return None
+    if fields.integer("num_ranks", 1) != 1:
+        raise SpecError("field 'placement.num_ranks': must be 1")
+    local = fields.raw("local_experts")
+    fields.finish()
+    if local is None:
+        return None
+    if not isinstance(local, list) or not local:
+        raise SpecError("field 'placement.local_experts': expected a list of ids")
+    if any(type(expert) is not int for expert in local):
+        raise SpecError("field 'placement.local_experts': expected integers")
+    return tuple(local)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise SpecError(message)
+
+
+def _check(spec: LayerSpec) -> None:
+    """Refuses fields that contradict each other."""
+    routes, k, routing = spec.num_routes, spec.top_k, spec.routing
+    _require(spec.entry in ENTRIES, f"field 'entry' is {spec.entry!r}")
+    _require(spec.num_experts > 0, "field 'num_experts': must be positive")
+    _require(
+        k <= routes,
+        f"field 'top_k' is {k}: there are {routes} experts to choose from",
+    )
+    if spec.local_experts is not None:
+        local = spec.local_experts
+        _require(
+            len(set(local)) == len(local)
+            and all(0 <= expert < spec.num_experts for expert in local),
+            "field 'placement.local_experts': expected distinct ids below "
+            f"{spec.num_experts}",
+        )
+    _require(
+        k == 1 or not routing.weight_on_input,
+        f"field 'routing.weight_on_input' needs top_k 1, not {k}",
+    )
+    groups, select = routing.num_groups, routing.select
+    _require(
+        (routing.hash_vocab_size is not None) == (select == "hash"),
+        "field 'routing.hash_vocab_size' goes with select 'hash', and only with it",
+    )
+    if select in ("hash", "sparsemixer"):
+        _require(groups == 1, f"field 'routing.num_groups': select '{select}' has none")
+        _require(
+            not routing.selection_bias,
+            f"field 'routing.selection_bias': select '{select}' takes none",
+        )
+    if select == "sparsemixer":
+        _require(k == 2, f"field 'top_k' is {k}: sparsemixer needs 2")
+        _require(
+            routing.score == "identity",
+            "field 'routing.score': sparsemixer needs 'identity'",
+        )
+        _require(
+            routing.weight == "score" and routing.nonfinite == "neg_inf",
+            "field 'routing.weight' and 'routing.nonfinite': sparsemixer has its own",
+        )
+    _require(
+        routes % groups == 0,
+        f"field 'routing.num_groups' is {groups}: it must divide the {routes} experts",
+    )
+    size = routes // groups
+    if select == "per_group":
+        _require(
+            k % groups == 0,
+            f"field 'top_k' is {k}: per_group needs a multiple of {groups} groups",
+        )
+        _require(
+            routing.topk_groups == 1,
+            "field 'routing.topk_groups': per_group takes every group",
+        )
+    elif select == "top_k":
+        kept = routing.topk_groups
+        _require(
+            kept <= groups,
+            f"field 'routing.topk_groups' is {kept}: there are {groups} groups",
+        )
+        _require(
+            k <= kept * size,
+            f"field 'top_k' is {k}: {kept} groups hold {kept * size} experts",
+        )
+        _require(
+            groups == 1 or size > 1 or routing.group_score == "max",
+            "field 'routing.group_score': top2_sum needs groups of two experts",
+        )
