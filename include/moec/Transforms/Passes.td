@@ -1,0 +1,58 @@
+//===- Passes.td - passes inside one level ---------------------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_TRANSFORMS_PASSES_TD
+#define MOEC_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
+  let summary = "rewrite moe.layer into the pipeline ops";
+  let description = [{
+    Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.grouped_matmul`, `moe.row_map` and
+    `moe.unpermute`, in the order of docs/architecture.md, and replaces `moe.param` by constants.
+    Requires a layer whose weights are f32, bf16 or f16 (a quantized layer is refused by name).
+    Ensures that no `moe.layer` is left and that each op names its results in `moe.name`.
+  }];
+  let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
+}
+
+def PlanAssignSlotsPass : Pass<"plan-assign-slots", "::moec::plan::ProgramOp"> {
+  let summary = "give every buffer of a plan a workspace slot";
+  let description = [{
+    Two buffers share a slot if their lives do not overlap in any variant; a life reaches from the
+    first to the last step that touches the buffer, and steps on streams that may run at the same
+    time count as simultaneous. Buffers are placed largest first into the first slot that is free.
+    Ensures that each `plan.buffer` has a `slot`. The option `keep-all` gives each its own.
+  }];
+  let options = [Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">];
+}
+
+def TileSplitPhasesPass : Pass<"tile-split-phases", "::mlir::ModuleOp"> {
+  let summary = "one kernel and one launch per phase";
+  let description = [{
+    Cuts each `tile.kernel` of several phases into kernels `@name_0`, `@name_1`, ... of one phase each,
+    with just the arguments that the phase uses, and each launch of it into launches in that order
+    on the same stream. For targets that cannot order phases inside one launch.
+  }];
+}
+
+def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
+  let summary = "choose how each phase runs";
+  let description = [{
+    Sets `config` on each phase op without one and `grid` on each kernel, for the target given, and
+    remarks each choice with its reason (`--remarks-filter=tile-assign-config`). A config that is
+    already there is kept after its schedule has checked it. Emission decides nothing later.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "the target: cpu">,
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
+#endif

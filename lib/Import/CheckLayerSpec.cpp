@@ -1,0 +1,257 @@
+//===- CheckLayerSpec.cpp - what makes no sense in a layer ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Relations between fields, the same for specs, models and overrides. Types
+// and ranges of single fields have been checked where they were read.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FieldReader.h"
+#include "moec/Import/Import.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+class Checker {
+public:
+  Checker(const LayerSpec &spec, ImportContext &context)
+      : spec(spec), routing(spec.routing), context(context) {}
+
+  void run() {
+    checkSizes();
+    if (spec.entry != Entry::Ids) {
+      checkGroups();
+      checkSelection();
+      checkWeight();
+    }
+    checkWeightOnInput();
+    checkActivation();
+    checkQuantization();
+    checkPlacement();
+  }
+
+private:
+  /// Reports `message` about a field unless `condition` holds.
+  void require(bool condition, StringRef field, const Twine &message) {
+    if (!condition)
+      context.error(field, message);
+  }
+  std::string show(StringRef field) const { return context.show(field); }
+
+  /// `'n_group' is 3`
+  std::string showValue(StringRef field, int64_t value) const {
+    return (show(field) + " is " + Twine(value)).str();
+  }
+
+  /// The experts that routing chooses from, in words.
+  std::string showExperts() const {
+    std::string text =
+        (Twine(spec.getNumRouted()) + " experts (" + show("num_experts")).str();
+    if (spec.numZeroExperts)
+      text += " and " + show("num_zero_experts");
+    return text + ")";
+  }
+
+  void checkSizes();
+  void checkGroups();
+  void checkSelection();
+  void checkWeight();
+  void checkWeightOnInput();
+  void checkActivation();
+  void checkQuantization();
+  void checkPlacement();
+
+  const LayerSpec &spec;
+  const RoutingSpec &routing;
+  ImportContext &context;
+};
+
+void Checker::checkSizes() {
+  require(spec.topK <= spec.getNumRouted(), "top_k",
+          showValue("top_k", spec.topK) + ", but there are only " +
+              showExperts());
+  if (!spec.isGated())
+    require(spec.gateUpOrder == GateUpOrder::GateUp, "gate_up_order",
+            "'gate_up_order' has no meaning for activation \"" +
+                stringify(spec.activation.kind) +
+                "\", which has no gate; remove it");
+}
+
+void Checker::checkGroups() {
+  int64_t numRouted = spec.getNumRouted(), numGroups = routing.numGroups;
+  require(routing.topkGroups <= numGroups, "routing.topk_groups",
+          showValue("routing.topk_groups", routing.topkGroups) +
+              ", but there are " + Twine(numGroups) + " groups (" +
+              show("routing.num_groups") + ")");
+  if (numGroups == 1)
+    return;
+  if (numRouted % numGroups != 0)
+    return require(false, "routing.num_groups",
+                   showExperts() + " cannot be divided into " +
+                       Twine(numGroups) + " equal groups (" +
+                       show("routing.num_groups") + ")");
+  int64_t groupSize = numRouted / numGroups;
+  switch (routing.select) {
+  case Select::TopK:
+    require(spec.topK <= routing.topkGroups * groupSize, "top_k",
+            showValue("top_k", spec.topK) + ", but the " +
+                Twine(routing.topkGroups) + " groups that stay (" +
+                show("routing.topk_groups") + ") have only " +
+                Twine(routing.topkGroups * groupSize) + " experts");
+    require(routing.groupScore == GroupScore::Max || groupSize >= 2,
+            "routing.group_score",
+            "group score \"top2_sum\" needs groups of at least 2 experts; "
+            "with " +
+                Twine(numGroups) + " groups each has " + Twine(groupSize));
+    break;
+  case Select::PerGroup:
+    require(spec.topK % numGroups == 0, "top_k",
+            showValue("top_k", spec.topK) + ", not a multiple of the " +
+                Twine(numGroups) + " groups (" + show("routing.num_groups") +
+                "), each of which contributes the same number of experts");
+    require(routing.topkGroups == 1, "routing.topk_groups",
+            "'routing.topk_groups' has no meaning with select \"per_group\", "
+            "where every group contributes; remove it");
+    break;
+  case Select::Hash:
+  case Select::SparseMixer:
+    require(false, "routing.num_groups",
+            "'routing.num_groups' has no meaning with select \"" +
+                stringify(routing.select) + "\"; remove it");
+    break;
+  }
+}
+
+void Checker::checkSelection() {
+  require(!routing.gateBias || spec.entry == Entry::Gate, "routing.gate_bias",
+          "'routing.gate_bias' needs entry \"gate\"; router logits include "
+          "the bias already");
+  bool hash = routing.select == Select::Hash;
+  require(!hash || routing.hashVocabSize, "routing.select",
+          "select \"hash\" needs 'routing.hash_vocab_size', the number of "
+          "rows of the table");
+  require(hash || !routing.hashVocabSize, "routing.hash_vocab_size",
+          "'routing.hash_vocab_size' needs select \"hash\"");
+  require(!hash || !routing.selectionBias, "routing.selection_bias",
+          "'routing.selection_bias' has no meaning with select \"hash\", "
+          "which reads the ids from a table; remove it");
+  if (routing.select != Select::SparseMixer)
+    return;
+  require(spec.topK == 2, "top_k",
+          showValue("top_k", spec.topK) +
+              ", but select \"sparsemixer\" chooses 2 experts");
+  require(routing.score == Score::Identity, "routing.select",
+          "select \"sparsemixer\" works on logits; set 'routing.score' to "
+          "\"identity\"");
+  require(routing.weight == RouteWeight::Score, "routing.weight",
+          "'routing.weight' has no meaning with select \"sparsemixer\", which "
+          "defines the weights itself; remove it");
+  require(!routing.selectionBias, "routing.selection_bias",
+          "'routing.selection_bias' has no meaning with select "
+          "\"sparsemixer\"; remove it");
+  require(routing.nonfinite == NonFinite::NegInf, "routing.nonfinite",
+          "'routing.nonfinite' must be \"neg_inf\" with select "
+          "\"sparsemixer\"");
+}
+
+void Checker::checkWeight() {
+  require(routing.renormalizeEpsilon >= 0, "routing.renormalize_epsilon",
+          "'routing.renormalize_epsilon' must not be negative");
+  require(routing.renormalize || routing.renormalizeEpsilon == 0,
+          "routing.renormalize_epsilon",
+          "'routing.renormalize_epsilon' has no meaning without "
+          "'routing.renormalize'");
+}
+
+void Checker::checkWeightOnInput() {
+  require(!routing.weightOnInput || spec.topK == 1,
+          context.origins.count("routing.weight_on_input")
+              ? "routing.weight_on_input"
+              : "top_k",
+          "the weight can be applied to the input of the expert for one "
+          "expert per token only, but " +
+              showValue("top_k", spec.topK));
+}
+
+void Checker::checkActivation() {
+  const ActivationSpec &activation = spec.activation;
+  require(!activation.limit || *activation.limit > 0, "activation.limit",
+          show("activation.limit") + " must be greater than 0");
+  if (activation.kind == Activation::Situ)
+    require(*activation.beta != 0, "activation.beta",
+            "'activation.beta' must not be 0: \"situ\" divides by it");
+}
+
+void Checker::checkQuantization() {
+  if (!spec.quantization)
+    return;
+  switch (*spec.quantization) {
+  case WeightQuantization::Fp8Block128: {
+    // Scales of gate and up rows could not be told apart otherwise.
+    constexpr int64_t block = 128;
+    StringRef why = ": a block of 128 x 128 weights must not hold both gate "
+                    "and up rows";
+    if (!spec.isGated() || spec.gateUpOrder == GateUpOrder::Interleaved)
+      break;
+    require(spec.intermediateSize % block == 0, "intermediate_size",
+            show("intermediate_size") +
+                " must be a multiple of 128 with fp8_block128" + why);
+    if (spec.sharedExperts)
+      require(spec.sharedExperts->intermediateSize % block == 0,
+              "shared_experts.intermediate_size",
+              show("shared_experts.intermediate_size") +
+                  " must be a multiple of 128 with fp8_block128" + why);
+    break;
+  }
+  case WeightQuantization::MxFp4: {
+    constexpr int64_t group = 32;
+    StringRef why = " must be a multiple of 32 with mxfp4, whose scales "
+                    "belong to 32 weights of a row";
+    StringRef width = spec.latentSize ? "latent_size" : "hidden_size";
+    require(spec.getExpertWidth() % group == 0, width, show(width) + why);
+    require(spec.intermediateSize % group == 0, "intermediate_size",
+            show("intermediate_size") + why);
+    require(!spec.sharedExperts, "shared_experts",
+            "mxfp4 of a layer with shared experts is not supported");
+    break;
+  }
+  }
+}
+
+void Checker::checkPlacement() {
+  if (!spec.placement || !spec.placement->localExperts)
+    return;
+  StringRef field = "placement.local_experts";
+  require(!spec.placement->localExperts->empty(), field,
+          "'placement.local_experts' must name at least one expert");
+  SmallBitVector seen(spec.numExperts);
+  for (int64_t id : *spec.placement->localExperts) {
+    if (id >= spec.numExperts)
+      return require(false, field,
+                     "'placement.local_experts' names expert " + Twine(id) +
+                         ", but there are only " + Twine(spec.numExperts) +
+                         " experts (" + show("num_experts") + ")");
+    if (seen.test(id))
+      return require(false, field,
+                     "'placement.local_experts' names expert " + Twine(id) +
+                         " twice");
+    seen.set(id);
+  }
+}
+
+} // namespace
+
+void checkLayerSpec(const LayerSpec &spec, ImportContext &context) {
+  Checker(spec, context).run();
+}
+
+} // namespace moec

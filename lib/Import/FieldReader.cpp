@@ -1,0 +1,238 @@
+//===- FieldReader.cpp - typed fields of a JSON object ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FieldReader.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace llvm;
+
+namespace moec {
+
+std::string ImportContext::show(StringRef field) const {
+  auto it = origins.find(field);
+  return it == origins.end() ? quoted(field) : it->second.shownName;
+}
+
+void ImportContext::error(StringRef field, const Twine &message) {
+  auto it = origins.find(field);
+  if (it != origins.end() && it->second.range)
+    diags.error(text, *it->second.range, message);
+  else
+    diags.error(text.getName(), message);
+}
+
+std::string describeValue(const json::Value &value) {
+  using Kind = json::Value::Kind;
+  switch (value.kind) {
+  case Kind::Boolean:
+    return value.boolean ? "true" : "false";
+  case Kind::Number: {
+    constexpr size_t maxDigits = 24;
+    return value.text.size() <= maxDigits
+               ? value.text
+               : value.text.substr(0, maxDigits) + "...";
+  }
+  case Kind::String: {
+    std::string text = quoted(value.text);
+    text.front() = text.back() = '"';
+    return text;
+  }
+  default:
+    return json::describe(value.kind).str();
+  }
+}
+
+std::string listChoices(ArrayRef<StringRef> choices) {
+  std::string result;
+  for (auto [i, choice] : llvm::enumerate(choices)) {
+    if (i > 0)
+      result += i + 1 == choices.size() ? " or " : ", ";
+    result += "\"" + choice.str() + "\"";
+  }
+  return result;
+}
+
+std::string FieldReader::show(StringRef name) const {
+  return quoted(path + name.str());
+}
+
+bool FieldReader::isKnown(StringRef name) const {
+  return llvm::is_contained(known, name);
+}
+
+const json::Value *FieldReader::get(StringRef name) {
+  if (!isKnown(name))
+    known.push_back(name.str());
+  const json::Member *member = object.find(name);
+  if (!member || (member->value.isNull() && null == Null::IsAbsent))
+    return nullptr;
+  return &member->value;
+}
+
+void FieldReader::error(StringRef name, const Twine &message) {
+  const json::Member *member = object.find(name);
+  // Without the field, the bracket that opens the object stands for it.
+  SourceRange range = member ? member->value.range
+                             : SourceRange{object.range.begin,
+                                           object.range.begin + 1};
+  context.diags.error(context.text, range, message);
+}
+
+void FieldReader::reportMissing(StringRef name, const Twine &expected) {
+  error(name, show(name) + " is missing; it must be " + expected);
+}
+
+void FieldReader::reportWrong(StringRef name, const json::Value &value,
+                              const Twine &expected) {
+  error(name,
+        show(name) + " must be " + expected + ", not " + describeValue(value));
+}
+
+void FieldReader::setOrigin(StringRef name, StringRef field,
+                            const json::Value &value) {
+  std::string key = field.empty() ? path + name.str() : field.str();
+  context.origins[key] = {show(name), value.range};
+}
+
+int64_t FieldReader::getInteger(StringRef name, int64_t min, int64_t max,
+                                std::optional<int64_t> fallback,
+                                StringRef field) {
+  std::string expected =
+      ("an integer from " + Twine(min) + " to " + Twine(max)).str();
+  const json::Value *value = get(name);
+  if (!value) {
+    if (!fallback)
+      reportMissing(name, expected);
+    return fallback.value_or(min);
+  }
+  setOrigin(name, field, *value);
+  std::optional<int64_t> result = value->getInteger();
+  if (!result || *result < min || *result > max) {
+    reportWrong(name, *value, expected);
+    return fallback.value_or(min);
+  }
+  return *result;
+}
+
+bool FieldReader::getBoolean(StringRef name, bool fallback, StringRef field) {
+  const json::Value *value = get(name);
+  if (!value)
+    return fallback;
+  setOrigin(name, field, *value);
+  if (value->kind != json::Value::Kind::Boolean) {
+    reportWrong(name, *value, "true or false");
+    return fallback;
+  }
+  return value->boolean;
+}
+
+double FieldReader::getNumber(StringRef name, double fallback,
+                              StringRef field) {
+  const json::Value *value = get(name);
+  if (!value)
+    return fallback;
+  setOrigin(name, field, *value);
+  std::optional<double> result = value->getDouble();
+  if (!result || std::abs(*result) > std::numeric_limits<float>::max()) {
+    reportWrong(name, *value, "a number that f32 can hold");
+    return fallback;
+  }
+  return *result;
+}
+
+StringRef FieldReader::getString(StringRef name) {
+  const json::Value *value = get(name);
+  if (!value) {
+    reportMissing(name, "a string");
+    return "";
+  }
+  setOrigin(name, "", *value);
+  if (value->kind != json::Value::Kind::String) {
+    reportWrong(name, *value, "a string");
+    return "";
+  }
+  return value->text;
+}
+
+std::optional<StringRef> FieldReader::getChoice(StringRef name,
+                                                ArrayRef<StringRef> allowed,
+                                                bool required) {
+  const json::Value *value = get(name);
+  if (!value) {
+    if (required)
+      reportMissing(name, listChoices(allowed));
+    return std::nullopt;
+  }
+  setOrigin(name, "", *value);
+  if (value->kind == json::Value::Kind::String)
+    if (const auto *found = llvm::find(allowed, StringRef(value->text));
+        found != allowed.end())
+      return *found;
+  reportWrong(name, *value, listChoices(allowed));
+  return std::nullopt;
+}
+
+StringRef FieldReader::getOneOf(StringRef name, ArrayRef<StringRef> allowed) {
+  return getChoice(name, allowed, /*required=*/false)
+      .value_or(allowed.front());
+}
+
+const json::Value *FieldReader::getObject(StringRef name) {
+  const json::Value *value = get(name);
+  if (value && !value->isObject()) {
+    reportWrong(name, *value, "an object");
+    return nullptr;
+  }
+  return value;
+}
+
+const json::Value *FieldReader::getList(StringRef name) {
+  const json::Value *value = get(name);
+  if (value && value->kind != json::Value::Kind::Array) {
+    reportWrong(name, *value, "a list");
+    return nullptr;
+  }
+  return value;
+}
+
+void FieldReader::expectBoolean(StringRef name, bool value) {
+  if (getBoolean(name, value) != value)
+    error(name, show(name) + " must be " + (value ? "true" : "false") +
+                    " for this model; the other is not supported");
+}
+
+void FieldReader::refuseUnknown() {
+  for (const json::Member &member : object.members) {
+    if (isKnown(member.name))
+      continue;
+    // The closest known name, if it is close enough to be a slip.
+    StringRef closest;
+    unsigned distance = 3;
+    for (const std::string &name : known) {
+      unsigned d = StringRef(member.name)
+                       .edit_distance(name, /*AllowReplacements=*/true,
+                                      /*MaxEditDistance=*/distance);
+      if (d < distance && d < name.size()) {
+        distance = d;
+        closest = name;
+      }
+    }
+    std::string message = "unknown field " + show(member.name);
+    if (!closest.empty())
+      message += "; did you mean " + quoted(closest) + "?";
+    else
+      message += "; the fields here are " + llvm::join(known, ", ");
+    context.diags.error(context.text, member.nameRange, message);
+  }
+}
+
+} // namespace moec

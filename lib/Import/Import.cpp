@@ -1,0 +1,99 @@
+//===- Import.cpp - JSON to a layer spec ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Import/Import.h"
+
+#include "FieldReader.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+/// Replaces an integer of the spec by an option of the command line.
+void overrideInteger(ImportContext &context, StringRef field, StringRef option,
+                     std::optional<int64_t> value, int64_t max,
+                     int64_t &result) {
+  if (!value)
+    return;
+  context.origins[field] = {option.str(), std::nullopt};
+  if (*value < 1 || *value > max)
+    context.error(field, option + " must be an integer from 1 to " +
+                             Twine(max) + ", not " + Twine(*value));
+  else
+    result = *value;
+}
+
+/// Moves the entry point of the layer. What the new operands include leaves
+/// the layer.
+void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
+  if (spec.entry == entry)
+    return;
+  if (spec.entry == Entry::Ids) {
+    context.error("entry", "the layer starts from ids and weights and says "
+                           "nothing of routing; entry \"" +
+                               stringify(entry) + "\" cannot be chosen");
+    return;
+  }
+  spec.entry = entry;
+  if (entry == Entry::Logits)
+    spec.routing.gateBias = false;
+  if (entry == Entry::Ids) {
+    RoutingSpec routed;
+    routed.weightOnInput = spec.routing.weightOnInput;
+    spec.routing = routed;
+  }
+}
+
+} // namespace
+
+FailureOr<LayerSpec> finishImport(LayerSpec spec,
+                                  const SpecOverrides &overrides,
+                                  ImportContext &context,
+                                  unsigned numErrorsBefore) {
+  auto failed = [&] {
+    return context.diags.getNumErrors() != numErrorsBefore;
+  };
+  // Relations between fields say nothing about fields that were not read.
+  if (failed())
+    return failure();
+  overrideInteger(context, "num_experts", "--num-experts", overrides.numExperts,
+                  limits::maxExperts, spec.numExperts);
+  overrideInteger(context, "max_tokens", "--max-tokens", overrides.maxTokens,
+                  limits::maxTokens, spec.maxTokens);
+  if (overrides.entry)
+    overrideEntry(context, *overrides.entry, spec);
+  spec.numValidTokens = overrides.numValidTokens.value_or(spec.numValidTokens);
+  if (!failed())
+    checkLayerSpec(spec, context);
+  if (failed())
+    return failure();
+  return spec;
+}
+
+FailureOr<LayerSpec> importJson(const SourceText &text,
+                                const SpecOverrides &overrides,
+                                Diagnostics &diags) {
+  FailureOr<json::Value> document = json::parse(text, diags);
+  if (llvm::failed(document))
+    return failure();
+  if (document->find("moec_spec"))
+    return parseLayerSpec(text, *document, overrides, diags);
+  return parseModelConfig(text, *document, overrides, diags);
+}
+
+FailureOr<LayerSpec> importJsonFile(StringRef path,
+                                    const SpecOverrides &overrides,
+                                    Diagnostics &diags) {
+  FailureOr<SourceText> text = readTextFile(path, json::maxBytes, diags);
+  if (llvm::failed(text))
+    return failure();
+  return importJson(*text, overrides, diags);
+}
+
+} // namespace moec

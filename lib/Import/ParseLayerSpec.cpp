@@ -1,0 +1,224 @@
+//===- ParseLayerSpec.cpp - our own JSON spec -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One function for each object of the spec, in the order of docs/layers.md.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FieldReader.h"
+#include "moec/Import/Import.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+using Null = FieldReader::Null;
+
+void readVersion(FieldReader &reader) {
+  constexpr int64_t version = 1;
+  const json::Value *value = reader.get("moec_spec");
+  if (!value || value->getInteger() != version)
+    reader.error("moec_spec",
+                 "'moec_spec' must be 1, the version of the spec that this "
+                 "compiler reads");
+}
+
+std::string readName(FieldReader &reader) {
+  if (!reader.has("name"))
+    return "layer";
+  std::string name = reader.getString("name").str();
+  constexpr size_t maxLength = 200;
+  bool legal = !name.empty() && name.size() <= maxLength &&
+               llvm::all_of(name, [](char c) {
+                 return isAlnum(c) || c == '_' || c == '.' || c == '-';
+               });
+  if (!legal)
+    reader.error("name", "'name' must be 1 to " + Twine(maxLength) +
+                             " letters, digits and characters of '_.-'");
+  return name;
+}
+
+/// With ids and weights as operands, all of routing is in them.
+RoutingSpec readRoutingOfIds(FieldReader &reader) {
+  RoutingSpec routing;
+  routing.weightOnInput = reader.getBoolean("weight_on_input", false);
+  for (const json::Member &member : reader.getObjectValue().members)
+    if (!reader.isKnown(member.name))
+      reader.error(member.name,
+                   reader.show(member.name) +
+                       " has no meaning with entry \"ids\", whose ids and "
+                       "weights are routed already; only 'weight_on_input' "
+                       "has");
+  return routing;
+}
+
+RoutingSpec readRouting(FieldReader &reader) {
+  RoutingSpec routing;
+  routing.score = reader.getEnum<Score>("score", routing.score);
+  routing.select = reader.getEnum<Select>("select", routing.select);
+  routing.gateBias = reader.getBoolean("gate_bias", false);
+  routing.selectionBias = reader.getBoolean("selection_bias", false);
+  routing.expertScale = reader.getBoolean("expert_scale", false);
+  routing.numGroups = reader.getInteger("num_groups", 1, limits::maxExperts, 1);
+  routing.topkGroups =
+      reader.getInteger("topk_groups", 1, limits::maxExperts, 1);
+  routing.groupScore = reader.getEnum<GroupScore>(
+      "group_score",
+      routing.selectionBias ? GroupScore::Top2Sum : GroupScore::Max);
+  routing.weight = reader.getEnum<RouteWeight>("weight", routing.weight);
+  routing.renormalize = reader.getBoolean("renormalize", false);
+  routing.renormalizeEpsilon = reader.getNumber("renormalize_epsilon", 0.0);
+  routing.scale = reader.getNumber("scale", 1.0);
+  routing.nonfinite =
+      reader.getEnum<NonFinite>("nonfinite", getDefaultNonFinite(routing));
+  routing.weightOnInput = reader.getBoolean("weight_on_input", false);
+  if (reader.has("hash_vocab_size"))
+    routing.hashVocabSize =
+        reader.getInteger("hash_vocab_size", 1, limits::maxVocabulary);
+  reader.refuseUnknown();
+  return routing;
+}
+
+/// One parameter of the activation, if the kind has it.
+void readParameter(FieldReader &reader, StringRef name, Activation kind,
+                   const ActivationParameters::Parameter &parameter,
+                   std::optional<double> &value) {
+  if (!reader.has(name))
+    return;
+  if (!parameter.exists)
+    return reader.error(name, reader.show(name) +
+                                  " is not a parameter of activation \"" +
+                                  stringify(kind) + "\"; remove it");
+  value = reader.getNumber(name, /*fallback=*/1.0);
+}
+
+ActivationSpec readActivation(FieldReader &reader) {
+  ActivationSpec spec =
+      getDefaultActivation(reader.getEnum<Activation>("kind"));
+  ActivationParameters parameters = getParameters(spec.kind);
+  readParameter(reader, "limit", spec.kind, parameters.limit, spec.limit);
+  readParameter(reader, "alpha", spec.kind, parameters.alpha, spec.alpha);
+  readParameter(reader, "beta", spec.kind, parameters.beta, spec.beta);
+  readParameter(reader, "linear_beta", spec.kind, parameters.linearBeta,
+                spec.linearBeta);
+  reader.refuseUnknown();
+  return spec;
+}
+
+SharedExpertsSpec readSharedExperts(FieldReader &reader) {
+  SharedExpertsSpec spec;
+  spec.intermediateSize =
+      reader.getInteger("intermediate_size", 1, limits::maxWidth);
+  spec.gate = reader.getEnum<SharedGate>("gate", SharedGate::None);
+  reader.refuseUnknown();
+  return spec;
+}
+
+WeightQuantization readQuantization(FieldReader &reader) {
+  auto weight = reader.getEnum<WeightQuantization>("weight");
+  reader.refuseUnknown();
+  return weight;
+}
+
+PlacementSpec readPlacement(FieldReader &reader) {
+  PlacementSpec spec;
+  if (reader.getInteger("num_ranks", 1, limits::maxExperts, 1) != 1)
+    reader.error("num_ranks", "'placement.num_ranks' must be 1: layers over "
+                              "several ranks are not compiled yet");
+  if (const json::Value *list = reader.getList("local_experts")) {
+    std::vector<int64_t> ids;
+    for (const json::Value &element : list->elements) {
+      std::optional<int64_t> id = element.getInteger();
+      if (!id || *id < 0 || *id >= limits::maxExperts) {
+        reader.error("local_experts",
+                     "'placement.local_experts' must list ids of experts, not " +
+                         describeValue(element));
+        break;
+      }
+      ids.push_back(*id);
+    }
+    reader.getContext().origins["placement.local_experts"] = {
+        "'placement.local_experts'", list->range};
+    spec.localExperts = std::move(ids);
+  }
+  reader.refuseUnknown();
+  return spec;
+}
+
+/// A reader of the object that a field holds, if it is there.
+std::optional<FieldReader> enter(FieldReader &reader, StringRef name) {
+  const json::Value *object = reader.getObject(name);
+  if (!object)
+    return std::nullopt;
+  return FieldReader(reader.getContext(), *object, name.str() + ".",
+                     Null::IsWrong);
+}
+
+LayerSpec readLayer(FieldReader &reader) {
+  LayerSpec spec;
+  readVersion(reader);
+  spec.name = readName(reader);
+  spec.dtype = reader.getEnum<DType>("dtype");
+  spec.entry = reader.getEnum<Entry>("entry", Entry::Gate);
+  spec.hiddenSize = reader.getInteger("hidden_size", 1, limits::maxWidth);
+  spec.numExperts = reader.getInteger("num_experts", 1, limits::maxExperts);
+  spec.topK = reader.getInteger("top_k", 1, limits::maxTopK);
+  spec.intermediateSize =
+      reader.getInteger("intermediate_size", 1, limits::maxWidth);
+  spec.maxTokens =
+      reader.getInteger("max_tokens", 1, limits::maxTokens, spec.maxTokens);
+  spec.numValidTokens = reader.getBoolean("num_valid_tokens", false);
+  spec.numZeroExperts =
+      reader.getInteger("num_zero_experts", 0, limits::maxExperts, 0);
+  if (reader.has("latent_size"))
+    spec.latentSize = reader.getInteger("latent_size", 1, limits::maxWidth);
+  spec.gateUpOrder =
+      reader.getEnum<GateUpOrder>("gate_up_order", spec.gateUpOrder);
+  spec.expertBias = reader.getBoolean("expert_bias", false);
+  if (auto routing = enter(reader, "routing"))
+    spec.routing = spec.entry == Entry::Ids ? readRoutingOfIds(*routing)
+                                            : readRouting(*routing);
+  if (auto activation = enter(reader, "activation"))
+    spec.activation = readActivation(*activation);
+  else if (!reader.has("activation"))
+    reader.error("activation", "'activation' is missing; it must be an object "
+                               "such as {\"kind\": \"silu\"}");
+  if (auto shared = enter(reader, "shared_experts"))
+    spec.sharedExperts = readSharedExperts(*shared);
+  if (auto quantization = enter(reader, "quantization"))
+    spec.quantization = readQuantization(*quantization);
+  if (auto placement = enter(reader, "placement"))
+    spec.placement = readPlacement(*placement);
+  reader.refuseUnknown();
+  return spec;
+}
+
+} // namespace
+
+FailureOr<LayerSpec> parseLayerSpec(const SourceText &text,
+                                    const json::Value &document,
+                                    const SpecOverrides &overrides,
+                                    Diagnostics &diags) {
+  unsigned numErrors = diags.getNumErrors();
+  if (!document.isObject()) {
+    diags.error(text, document.range,
+                "a spec must be an object, not " + describeValue(document));
+    return failure();
+  }
+  ImportContext context{text, diags, {}};
+  FieldReader reader(context, document, /*path=*/"", Null::IsWrong);
+  LayerSpec spec = readLayer(reader);
+  return finishImport(std::move(spec), overrides, context, numErrors);
+}
+
+} // namespace moec
