@@ -17,7 +17,7 @@ _ACTS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 def spec_of_config(config: Any) -> dict:
     """The JSON spec of a config.json."""
-    fields = Fields(config)
+    fields = Fields(config, nulls=True)
     model_type = fields.raw("model_type")
     if model_type not in _FAMILIES:
         raise SpecError(

@@ -17,21 +17,27 @@ class SpecError(ValueError):
 
 
 class Fields:
-    """Reader of one JSON object that remembers which fields were asked for."""
+    """Reader of one JSON object that remembers which fields were asked for.
 
-    def __init__(self, value: Any, path: str = ""):
+    Configurations of models write null for what is absent; a spec may not.
+    """
+
+    def __init__(self, value: Any, path: str = "", *, nulls: bool = False):
         if not isinstance(value, dict):
             raise SpecError(f"{path or 'the file'}: expected a JSON object")
         self._value = value
         self._path = path
+        self._nulls = nulls
         self._known: set[str] = set()
 
     def name(self, field: str) -> str:
         return f"{self._path}.{field}" if self._path else field
 
     def has(self, field: str) -> bool:
-        """Whether the field is there; JSON's null counts as absent."""
+        """Whether the field is there."""
         self._known.add(field)
+        if field in self._value and self._value[field] is None and not self._nulls:
+            raise SpecError(f"field '{self.name(field)}' is null")
         return self._value.get(field) is not None
 
     def raw(self, field: str) -> Any:
@@ -90,7 +96,7 @@ class Fields:
     def object(self, field) -> "Fields | None":
         if not self.has(field):
             return None
-        return Fields(self._value[field], self.name(field))
+        return Fields(self._value[field], self.name(field), nulls=self._nulls)
 
     def given(self) -> set[str]:
         return set(self._value)

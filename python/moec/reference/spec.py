@@ -137,9 +137,9 @@ class LayerSpec:
     @staticmethod
     def from_json(value: Any) -> "LayerSpec":
         fields = Fields(value)
-        if fields.has("moec_spec"):
+        if "moec_spec" in fields.given():
             return _parse_spec(fields)
-        if fields.has("model_type"):
+        if "model_type" in fields.given():
             return _parse_spec(Fields(families.spec_of_config(value)))
         raise SpecError(
             "neither field 'moec_spec' (a spec) nor 'model_type' (a model's "
@@ -261,7 +261,7 @@ def _parse_placement(fields: Fields | None) -> tuple[int, ...] | None:
         return None
     if fields.integer("num_ranks", 1) != 1:
         raise SpecError("field 'placement.num_ranks': must be 1")
-    local = fields.raw("local_experts")
+    local = fields.raw("local_experts") if fields.has("local_experts") else None
     fields.finish()
     if local is None:
         return None

@@ -1,0 +1,107 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whether an output agrees with the reference.
+
+The measure is the relative Frobenius error, over the whole output and over each
+token row. A row of the reference that is exactly zero must be exactly zero, and
+NaN and infinities must stand at the same places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+#: Bound on the error over the whole output, by layer dtype.
+BOUNDS = {"f32": 1e-5, "bf16": 1e-2, "f16": 1e-2}
+#: A row may be that many times worse than the whole.
+ROW_FACTOR = 3.0
+
+
+@dataclass
+class Comparison:
+    error: float = 0.0
+    bound: float = 0.0
+    worst_row: int | None = None
+    worst_row_error: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+
+def _relative(difference: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Quotient of norms; without a size any difference is infinitely wrong."""
+    with np.errstate(all="ignore"):
+        quotient = difference / size
+    return np.where(size > 0.0, quotient, np.where(difference > 0.0, np.inf, 0.0))
+
+
+def _norms(x: np.ndarray) -> np.ndarray:
+    """Euclidean norms of rows, without overflow of the squares."""
+    largest = np.abs(x).max(axis=1, initial=0.0)
+    scale = np.where(largest > 0.0, largest, 1.0)
+    return np.sqrt(((x / scale[:, None]) ** 2).sum(axis=1)) * scale
+
+
+def compare(
+    reference: np.ndarray, output: np.ndarray, bound: float, name: str = "output"
+) -> Comparison:
+    """Compares two arrays of token rows; `bound` is that of the whole."""
+    reference = np.asarray(reference, np.float64)
+    output = np.asarray(output, np.float64)
+    result = Comparison(bound=bound)
+    if reference.shape != output.shape:
+        result.failures.append(
+            f"{name}: shape {output.shape}, expected {reference.shape}"
+        )
+        return result
+    if reference.shape[0] == 0:
+        return result
+
+    finite = np.isfinite(reference)
+    # Places of NaN, +inf and -inf: all three must agree.
+    place = np.where(np.isnan(reference), 2.0, np.sign(reference) * ~finite)
+    seen = np.where(
+        np.isnan(output), 2.0, np.where(np.isinf(output), np.sign(output), 0.0)
+    )
+    misplaced = np.flatnonzero((place != seen).any(axis=1))
+    if misplaced.size:
+        row = int(misplaced[0])
+        column = int(np.flatnonzero(place[row] != seen[row])[0])
+        result.failures.append(
+            f"{name}[{row}, {column}] is {output[row, column]}, expected "
+            f"{reference[row, column]} ({misplaced.size} rows differ in NaN or inf)"
+        )
+
+    both = finite & np.isfinite(output)
+    expected = np.where(both, reference, 0.0)
+    difference = _norms(np.where(both, output, 0.0) - expected)
+    size = _norms(expected)
+
+    zero = (reference == 0.0).all(axis=1)
+    wrong = np.flatnonzero(zero & (output != 0.0).any(axis=1))
+    if wrong.size:
+        result.failures.append(
+            f"{name}: row {int(wrong[0])} must be exactly zero ({wrong.size} such rows)"
+        )
+
+    rows = _relative(difference, size)
+    result.worst_row = int(np.argmax(rows))
+    result.worst_row_error = float(rows[result.worst_row])
+    whole = _relative(
+        _norms(difference[None, :]), _norms(size[None, :])
+    )
+    result.error = float(whole[0])
+    if not result.error <= bound:
+        result.failures.append(
+            f"{name}: relative error {result.error:.3g} is above {bound:g}"
+        )
+    if not result.worst_row_error <= ROW_FACTOR * bound:
+        result.failures.append(
+            f"{name}: row {result.worst_row} has relative error "
+            f"{result.worst_row_error:.3g}, above {ROW_FACTOR * bound:g}"
+        )
+    return result

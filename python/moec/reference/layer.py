@@ -1,0 +1,189 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The layer itself, in float64 (formulas 7 to 11 of docs/layers.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping
+
+import numpy as np
+
+from .activations import apply, sigmoid, split_gate_up
+from .numerics import round_to
+from .routing import Routing
+from .spec import LayerSpec
+
+# Weights become float64 in pieces of this many elements, so that the memory
+# needed does not grow with the layer.
+_PIECE = 1 << 22
+
+
+@dataclass
+class Decision:
+    """Ids and weights of every row, and which slots count (T x k each)."""
+
+    ids: np.ndarray
+    weights: np.ndarray
+    valid: np.ndarray
+    #: None for the entry `ids`, where nothing is decided here.
+    routing: Routing | None = None
+
+    def replace_ids(self, row: int, ids: np.ndarray) -> None:
+        """Takes other accepted ids for a row."""
+        self.ids[row] = ids
+        self.weights[row] = self.routing.weights(np.array([row]), ids[None, :])[0]
+
+    def rows(self, rows: np.ndarray) -> "Decision":
+        return Decision(self.ids[rows], self.weights[rows], self.valid[rows])
+
+
+def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
+    """x @ weight.T for a matrix, or for one matrix of a stack."""
+    rows, columns = weight.shape[-2:]
+    out = np.empty((x.shape[0], rows))
+    step = max(1, _PIECE // columns)
+    with np.errstate(all="ignore"):
+        for begin in range(0, rows, step):
+            piece = slice(begin, min(begin + step, rows))
+            part = weight[piece] if expert is None else weight[expert, piece]
+            out[:, piece] = x @ np.asarray(part).astype(np.float64).T
+    return out
+
+
+def _float64(tensor) -> np.ndarray:
+    return np.asarray(tensor[...]).astype(np.float64)
+
+
+def num_valid(spec: LayerSpec, tensors: Mapping, tokens: int) -> int:
+    if not spec.num_valid_tokens:
+        return tokens
+    return int(np.clip(int(np.asarray(tensors["num_valid_tokens"][...])[0]), 0, tokens))
+
+
+def decide(spec: LayerSpec, tensors: Mapping) -> Decision:
+    """Routes every row as the reference does."""
+    tokens = tensors["hidden_states"].shape[0]
+    if spec.entry == "ids":
+        routing = None
+        ids = np.asarray(tensors["topk_ids"][...]).astype(np.int64)
+        weights = _float64(tensors["topk_weights"])
+    else:
+        if spec.entry == "logits":
+            logits = _float64(tensors["router_logits"])
+        else:
+            hidden = _float64(tensors["hidden_states"])
+            logits = product(hidden, tensors["gate.weight"])
+            if spec.routing.gate_bias:
+                logits = logits + _float64(tensors["gate.bias"])
+        names = ("gate.selection_bias", "gate.expert_scale", "gate.hash_table")
+        small = {name: tensors[name][...] for name in names if name in tensors}
+        input_ids = None
+        if spec.routing.select == "hash":
+            input_ids = np.asarray(tensors["input_ids"][...]).astype(np.int64)
+        routing = Routing(spec, logits, small, input_ids)
+        ids = routing.ids.copy()
+        weights = routing.weights(np.arange(tokens), ids)
+    valid = (ids >= 0) & (ids < spec.num_routes)
+    valid &= (np.arange(tokens) < num_valid(spec, tensors, tokens))[:, None]
+    return Decision(ids, weights, valid, routing)
+
+
+def local_index(spec: LayerSpec) -> np.ndarray:
+    """For every id the position of its weights, -1 for those without."""
+    index = np.full(spec.num_routes, -1)
+    local = spec.local_experts
+    held = np.arange(spec.num_experts) if local is None else np.array(local)
+    index[held] = np.arange(len(held))
+    return index
+
+
+def expert_counts(spec: LayerSpec, decision: Decision) -> np.ndarray:
+    """Slots that each expert with weights here receives."""
+    index = local_index(spec)[decision.ids[decision.valid]]
+    return np.bincount(index[index >= 0], minlength=spec.num_local_experts)
+
+
+def expert_offsets(counts: np.ndarray) -> np.ndarray:
+    """First row of each expert in expert order, and the total at the end."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _expert(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray):
+    """w2 @ D(activation(w13 @ x)), with biases, not rounded."""
+    up = product(x, tensors["experts.w13"], expert)
+    if spec.expert_bias:
+        up += np.asarray(tensors["experts.w13_bias"][expert]).astype(np.float64)
+    gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
+    a = round_to(apply(spec.activation, gate, up), spec.dtype)
+    y = product(a, tensors["experts.w2"], expert)
+    if spec.expert_bias:
+        y += np.asarray(tensors["experts.w2_bias"][expert]).astype(np.float64)
+    return y
+
+
+def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
+    up = product(hidden, tensors["shared_experts.w13"])
+    gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
+    a = round_to(apply(spec.activation, gate, up), spec.dtype)
+    s = product(a, tensors["shared_experts.w2"])
+    if spec.shared_experts.gate == "sigmoid":
+        s = s * sigmoid(product(hidden, tensors["shared_experts.gate"]))
+    return round_to(s, spec.dtype)
+
+
+def _routed(
+    spec: LayerSpec, tensors: Mapping, x: np.ndarray, decision: Decision
+) -> np.ndarray:
+    """Formulas 7 to 9 without the latent projections."""
+    on_input = spec.routing.weight_on_input
+    r = np.zeros((x.shape[0], spec.width))
+    rows, slots = np.nonzero(decision.valid)
+    ids = decision.ids[rows, slots]
+    weights = decision.weights[rows, slots][:, None]
+    index = local_index(spec)[ids]
+    for expert in np.unique(index[index >= 0]):
+        chosen = np.flatnonzero(index == expert)
+        inputs = x[rows[chosen]]
+        if on_input:
+            inputs = round_to(inputs * weights[chosen], spec.dtype)
+        y = _expert(spec, tensors, int(expert), inputs)
+        if not on_input:
+            y = y * weights[chosen]
+        np.add.at(r, rows[chosen], round_to(y, spec.dtype))
+    zero = np.flatnonzero(ids >= spec.num_experts)
+    y = x[rows[zero]] * weights[zero]
+    np.add.at(r, rows[zero], round_to(y, spec.dtype) if on_input else y)
+    return r
+
+
+def evaluate(
+    spec: LayerSpec,
+    tensors: Mapping,
+    decision: Decision,
+    rows: np.ndarray | None = None,
+) -> np.ndarray:
+    """The output of the layer (or of some of its rows), float64 rounded to D.
+
+    `decision` speaks of the rows that are asked for.
+    """
+    hidden = _float64(tensors["hidden_states"])
+    tokens = hidden.shape[0]
+    present = np.arange(tokens) < num_valid(spec, tensors, tokens)
+    if rows is not None:
+        hidden, present = hidden[rows], present[rows]
+    out = np.zeros(hidden.shape)
+    # Rows beyond num_valid_tokens are left out, not multiplied by zero.
+    hidden = hidden[present]
+    decision = decision.rows(np.flatnonzero(present))
+    with np.errstate(all="ignore"):
+        x = hidden
+        if spec.latent_size is not None:
+            x = round_to(product(hidden, tensors["latent.down"]), spec.dtype)
+        total = _routed(spec, tensors, x, decision)
+        if spec.latent_size is not None:
+            total = product(round_to(total, spec.dtype), tensors["latent.up"])
+        if spec.shared_experts is not None:
+            total = total + _shared(spec, tensors, hidden)
+    out[present] = round_to(total, spec.dtype)
+    return out

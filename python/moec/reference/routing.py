@@ -1,0 +1,168 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From logits to ids and weights, in float64 (formulas 1 to 6 of docs/layers.md)."""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+import numpy as np
+
+from .activations import sigmoid
+from .selection import Selection
+from .spec import LayerSpec
+
+_SPARSEMIXER_EPS = 0.01
+_LOWEST = -1e30
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    return np.where(x > 20.0, x, np.log1p(np.exp(np.minimum(x, 20.0))))
+
+
+def scores(kind: str, logits: np.ndarray) -> np.ndarray:
+    """Formula 2, with what IEEE arithmetic makes of NaN and infinities."""
+    with np.errstate(all="ignore"):
+        if kind == "identity":
+            return logits
+        if kind == "sigmoid":
+            return sigmoid(logits)
+        if kind == "sqrtsoftplus":
+            return np.sqrt(softplus(logits))
+        assert kind == "softmax"
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+def _is_finite(x: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.isfinite(x.astype(np.float32))
+
+
+class Routing:
+    """Routing of the rows of a call for the entries `gate` and `logits`.
+
+    Attributes: `ids` (T x k) as the reference selects them, `near` (T) the rows
+    whose selection hangs on a near tie.
+    """
+
+    def __init__(
+        self,
+        spec: LayerSpec,
+        logits: np.ndarray,
+        tensors: Mapping[str, np.ndarray],
+        input_ids: np.ndarray | None = None,
+    ):
+        self._spec = spec
+        routing = spec.routing
+        value = scores(routing.score, logits)
+        bad = ~_is_finite(value)
+        bias = np.zeros(spec.num_routes)
+        if routing.selection_bias:
+            bias = np.asarray(tensors["gate.selection_bias"], np.float64)
+        with np.errstate(all="ignore"):
+            if routing.nonfinite == "zero":
+                keys = np.where(bad, 0.0, value) + bias
+            else:
+                keys = value + bias
+                bad |= ~_is_finite(keys)
+                floor = -np.inf if routing.nonfinite == "neg_inf" else _LOWEST
+                keys = np.where(bad, floor, keys)
+            keys = keys.astype(np.float32)
+        self.value = np.where(bad, 0.0, value)
+        self._bad = bad
+        self._scale = None
+        if routing.expert_scale:
+            self._scale = np.asarray(tensors["gate.expert_scale"], np.float64)
+        tokens = logits.shape[0]
+        self._dead = np.zeros(tokens, bool)
+        self._selection = None
+        if routing.select == "hash":
+            self.ids = self._look_up(np.asarray(tensors["gate.hash_table"]), input_ids)
+            self.near = np.zeros(tokens, bool)
+            return
+        if routing.nonfinite == "neg_inf":
+            self._dead = np.isneginf(keys).all(axis=1)
+        self._selection = Selection(routing, spec.top_k, keys)
+        self.ids, self.near = self._selection.choose()
+        self.ids[self._dead] = np.arange(spec.top_k)
+        self.near &= ~self._dead
+
+    def _look_up(self, table: np.ndarray, input_ids: np.ndarray) -> np.ndarray:
+        inside = (input_ids >= 0) & (input_ids < table.shape[0])
+        ids = table[np.where(inside, input_ids, 0)].astype(np.int64)
+        return np.where(inside[:, None], ids, -1)
+
+    def accepts(self, row: int, ids: np.ndarray) -> bool:
+        """Whether these ids are right for the row, near ties considered."""
+        if (self.ids[row] == ids).all():
+            return True
+        if self._dead[row] or self._selection is None:
+            return False
+        if (ids < 0).any() or (ids >= self._spec.num_routes).any():
+            return False
+        return self._selection.accepts(row, ids)
+
+    def alternatives(self, row: int) -> list[np.ndarray]:
+        """The ids that are right for a row with a near tie."""
+        return self._selection.alternatives(row)
+
+    @property
+    def has_keys(self) -> bool:
+        return self._selection is not None
+
+    def key_distance(self, row: int, a: int, b: int) -> int:
+        """Distance of two experts' keys in f32 ulps."""
+        order = self._selection.order[row]
+        return int(abs(order[a] - order[b]))
+
+    def weights(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Formula 5 for the given ids of the given rows, rounded to f32."""
+        routing = self._spec.routing
+        inside = (ids >= 0) & (ids < self._spec.num_routes)
+        safe = np.where(inside, ids, 0)
+        value = self.value[rows[:, None], safe]
+        counts = inside & ~self._bad[rows[:, None], safe]
+        with np.errstate(all="ignore"):
+            if routing.select == "sparsemixer":
+                weights = self._sparsemixer(rows, safe)
+            elif routing.weight == "sigmoid":
+                weights = sigmoid(value)
+            elif routing.weight == "softmax":
+                masked = np.where(counts, value, -np.inf)
+                top = masked.max(axis=1, keepdims=True)
+                weights = np.exp(masked - np.where(np.isneginf(top), 0.0, top))
+                total = weights.sum(axis=1, keepdims=True)
+                weights = weights / np.where(total == 0.0, 1.0, total)
+            else:
+                weights = value
+            weights = np.where(counts, weights, 0.0)
+            if routing.renormalize:
+                total = weights.sum(axis=1, keepdims=True)
+                total = total + routing.renormalize_epsilon
+                usable = np.isfinite(total) & (total != 0.0)
+                weights = weights / np.where(usable, total, 1.0)
+            if self._scale is not None:
+                weights = weights * self._scale[safe]
+            weights = weights * routing.scale
+            weights = np.where(
+                self._dead[rows][:, None], 1.0 / self._spec.top_k, weights
+            )
+            return weights.astype(np.float32).astype(np.float64)
+
+    def _sparsemixer(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Both weights: each a softmax over the logits near the largest left."""
+        left = np.where(self._bad[rows], -np.inf, self.value[rows])
+        logits = left.copy()
+        line = np.arange(len(rows))
+        weights = np.zeros(ids.shape)
+        for slot in range(2):
+            top = left.max(axis=1, keepdims=True)
+            far = (top - logits) / np.maximum(np.abs(logits), top)
+            masked = np.where(far > 2.0 * _SPARSEMIXER_EPS, -np.inf, left)
+            exponentials = np.exp(masked - np.where(np.isneginf(top), 0.0, top))
+            total = exponentials.sum(axis=1)
+            chosen = exponentials[line, ids[:, slot]]
+            weights[:, slot] = chosen / np.where(total == 0.0, 1.0, total)
+            left[line, ids[:, slot]] = -np.inf
+        return weights
