@@ -72,14 +72,14 @@ def Moe_RoutingAttr : Moe_Attr<"Routing", "routing"> {
     ```
   }];
   let parameters = (ins
-    "int64_t":$topK,
+    "int64_t":$top_k,
     Moe_DefaultEnum<Moe_Select, "::moec::moe::Select::TopK">:$select,
-    DefaultValuedParameter<"int64_t", "1">:$numGroups,
-    DefaultValuedParameter<"int64_t", "1">:$topkGroups,
-    Moe_DefaultEnum<Moe_GroupScore, "::moec::moe::GroupScore::Max">:$groupScore,
+    DefaultValuedParameter<"int64_t", "1">:$num_groups,
+    DefaultValuedParameter<"int64_t", "1">:$topk_groups,
+    Moe_DefaultEnum<Moe_GroupScore, "::moec::moe::GroupScore::Max">:$group_score,
     Moe_DefaultEnum<Moe_Softmax, "::moec::moe::Softmax::None">:$softmax,
     DefaultValuedParameter<"bool", "false">:$renormalize,
-    OptionalParameter<"::mlir::FloatAttr">:$renormalizeEpsilon,
+    OptionalParameter<"::mlir::FloatAttr">:$renormalize_epsilon,
     OptionalParameter<"::mlir::FloatAttr">:$scale,
     Moe_DefaultEnum<Moe_NonFinite, "::moec::moe::NonFinite::Zero">:$nonfinite
   );
@@ -139,12 +139,12 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     "::mlir::Type":$scale,
     EnumParameter<Moe_Granularity>:$granularity,
     OptionalArrayRefParameter<"int64_t">:$block,
-    DefaultValuedParameter<"bool", "false">:$zeroPoint,
+    DefaultValuedParameter<"bool", "false">:$zero_point,
     DefaultValuedParameter<"bool", "false">:$dynamic
   );
   let assemblyFormat = [{ `<` `storage` `=` $storage `,` `scale` `=` $scale `,`
     `granularity` `=` $granularity (`,` `block` `=` `[` $block^ `]`)?
-    (`,` `zero_point` `=` $zeroPoint^)? (`,` `dynamic` `=` $dynamic^)? `>` }];
+    (`,` `zero_point` `=` $zero_point^)? (`,` `dynamic` `=` $dynamic^)? `>` }];
   let genVerifyDecl = 1;
 }
 
@@ -175,7 +175,7 @@ def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
   let description = [{
     `num_ranks` devices, this one being `rank`. Only one rank is compiled so far.
   }];
-  let parameters = (ins "int64_t":$numRanks, DefaultValuedParameter<"int64_t", "0">:$rank);
+  let parameters = (ins "int64_t":$num_ranks, DefaultValuedParameter<"int64_t", "0">:$rank);
   let genVerifyDecl = 1;
 }
 
@@ -186,8 +186,8 @@ def Moe_PlacementAttr : AttrDef<Moe_Dialect, "Placement"> {
     Global expert ids of `num_experts`, in the order in which the weights hold them. Slots that
     chose another expert contribute nothing here. Example: `#moe.placement<8, local = [4, 5, 6, 7]>`.
   }];
-  let parameters = (ins "int64_t":$numExperts, ArrayRefParameter<"int64_t">:$local);
-  let assemblyFormat = "`<` $numExperts `,` `local` `=` `[` $local `]` `>`";
+  let parameters = (ins "int64_t":$num_experts, ArrayRefParameter<"int64_t">:$local);
+  let assemblyFormat = "`<` $num_experts `,` `local` `=` `[` $local `]` `>`";
   let genVerifyDecl = 1;
 }
 

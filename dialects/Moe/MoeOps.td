@@ -53,66 +53,66 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Moe_DataTensor:$hidden,
-    Optional<Moe_DataTensor>:$gateWeight,
-    Optional<Moe_F32Tensor>:$gateBias,
-    Optional<Moe_F32Tensor>:$routerLogits,
-    Optional<Moe_I32Tensor>:$topkIds,
-    Optional<Moe_F32Tensor>:$topkWeights,
-    Optional<Moe_F32Tensor>:$selectionBias,
-    Optional<Moe_F32Tensor>:$expertScale,
-    Optional<Moe_I32Tensor>:$inputIds,
-    Optional<Moe_I32Tensor>:$hashTable,
+    Optional<Moe_DataTensor>:$gate_weight,
+    Optional<Moe_F32Tensor>:$gate_bias,
+    Optional<Moe_F32Tensor>:$router_logits,
+    Optional<Moe_I32Tensor>:$topk_ids,
+    Optional<Moe_F32Tensor>:$topk_weights,
+    Optional<Moe_F32Tensor>:$selection_bias,
+    Optional<Moe_F32Tensor>:$expert_scale,
+    Optional<Moe_I32Tensor>:$input_ids,
+    Optional<Moe_I32Tensor>:$hash_table,
     Moe_WeightTensor:$w13,
-    Optional<Moe_DataTensor>:$w13Bias,
-    Optional<Moe_ScaleTensor>:$w13Scale,
+    Optional<Moe_DataTensor>:$w13_bias,
+    Optional<Moe_ScaleTensor>:$w13_scale,
     Moe_WeightTensor:$w2,
-    Optional<Moe_DataTensor>:$w2Bias,
-    Optional<Moe_ScaleTensor>:$w2Scale,
-    Optional<Moe_WeightTensor>:$sharedW13,
-    Optional<Moe_ScaleTensor>:$sharedW13Scale,
-    Optional<Moe_WeightTensor>:$sharedW2,
-    Optional<Moe_ScaleTensor>:$sharedW2Scale,
-    Optional<Moe_DataTensor>:$sharedGate,
-    Optional<Moe_DataTensor>:$latentDown,
-    Optional<Moe_DataTensor>:$latentUp,
-    Optional<Moe_I32Tensor>:$numValidTokens,
+    Optional<Moe_DataTensor>:$w2_bias,
+    Optional<Moe_ScaleTensor>:$w2_scale,
+    Optional<Moe_WeightTensor>:$shared_w13,
+    Optional<Moe_ScaleTensor>:$shared_w13_scale,
+    Optional<Moe_WeightTensor>:$shared_w2,
+    Optional<Moe_ScaleTensor>:$shared_w2_scale,
+    Optional<Moe_DataTensor>:$shared_gate,
+    Optional<Moe_DataTensor>:$latent_down,
+    Optional<Moe_DataTensor>:$latent_up,
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
     OptionalAttr<Moe_RoutingAttr>:$routing,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
-    OptionalAttr<Moe_QuantAttr>:$weightQuant,
-    OptionalAttr<Moe_QuantAttr>:$activationQuant,
+    OptionalAttr<Moe_QuantAttr>:$weight_quant,
+    OptionalAttr<Moe_QuantAttr>:$activation_quant,
     OptionalAttr<Moe_ActivationFormatAttr>:$format,
     OptionalAttr<Moe_MeshAttr>:$mesh,
     OptionalAttr<Moe_PlacementAttr>:$placement,
-    OptionalAttr<DictionaryAttr>:$activationParams,
-    DefaultValuedAttr<I64Attr, "0">:$numZeroExperts,
-    UnitAttr:$weightOnInput,
-    DefaultValuedAttr<I64Attr, "16384">:$maxTokens);
+    OptionalAttr<DictionaryAttr>:$activation_params,
+    DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
+    UnitAttr:$weight_on_input,
+    DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
   let results = (outs Moe_DataTensor:$output);
   let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation);
   let assemblyFormat = [{
     $hidden `:` type($hidden)
     oilist(
-        `gate` `(` $gateWeight `:` type($gateWeight) `)`
-      | `gate_bias` `(` $gateBias `:` type($gateBias) `)`
-      | `logits` `(` $routerLogits `:` type($routerLogits) `)`
-      | `ids` `(` $topkIds `:` type($topkIds) `)`
-      | `weights` `(` $topkWeights `:` type($topkWeights) `)`
-      | `selection_bias` `(` $selectionBias `:` type($selectionBias) `)`
-      | `expert_scale` `(` $expertScale `:` type($expertScale) `)`
-      | `input_ids` `(` $inputIds `:` type($inputIds) `)`
-      | `hash_table` `(` $hashTable `:` type($hashTable) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
-      | `latent_down` `(` $latentDown `:` type($latentDown) `)`
-      | `latent_up` `(` $latentUp `:` type($latentUp) `)`
-      | `w13_bias` `(` $w13Bias `:` type($w13Bias) `)`
-      | `w13_scale` `(` $w13Scale `:` type($w13Scale) `)`
-      | `w2_bias` `(` $w2Bias `:` type($w2Bias) `)`
-      | `w2_scale` `(` $w2Scale `:` type($w2Scale) `)`
-      | `shared_w13` `(` $sharedW13 `:` type($sharedW13) `)`
-      | `shared_w13_scale` `(` $sharedW13Scale `:` type($sharedW13Scale) `)`
-      | `shared_w2` `(` $sharedW2 `:` type($sharedW2) `)`
-      | `shared_w2_scale` `(` $sharedW2Scale `:` type($sharedW2Scale) `)`
-      | `shared_gate` `(` $sharedGate `:` type($sharedGate) `)`
+        `gate` `(` $gate_weight `:` type($gate_weight) `)`
+      | `gate_bias` `(` $gate_bias `:` type($gate_bias) `)`
+      | `logits` `(` $router_logits `:` type($router_logits) `)`
+      | `ids` `(` $topk_ids `:` type($topk_ids) `)`
+      | `weights` `(` $topk_weights `:` type($topk_weights) `)`
+      | `selection_bias` `(` $selection_bias `:` type($selection_bias) `)`
+      | `expert_scale` `(` $expert_scale `:` type($expert_scale) `)`
+      | `input_ids` `(` $input_ids `:` type($input_ids) `)`
+      | `hash_table` `(` $hash_table `:` type($hash_table) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `latent_down` `(` $latent_down `:` type($latent_down) `)`
+      | `latent_up` `(` $latent_up `:` type($latent_up) `)`
+      | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
+      | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
+      | `w2_bias` `(` $w2_bias `:` type($w2_bias) `)`
+      | `w2_scale` `(` $w2_scale `:` type($w2_scale) `)`
+      | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
+      | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
+      | `shared_w2` `(` $shared_w2 `:` type($shared_w2) `)`
+      | `shared_w2_scale` `(` $shared_w2_scale `:` type($shared_w2_scale) `)`
+      | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
     )
     `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`
     (`score` $score^)? (`weight` $weight^)? `activation` $activation
@@ -165,22 +165,22 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Moe_F32Tensor:$logits,
-    Optional<Moe_F32Tensor>:$selectionBias,
-    Optional<Moe_F32Tensor>:$expertScale,
-    Optional<Moe_I32Tensor>:$inputIds,
-    Optional<Moe_I32Tensor>:$hashTable,
-    Optional<Moe_I32Tensor>:$numValidTokens,
+    Optional<Moe_F32Tensor>:$selection_bias,
+    Optional<Moe_F32Tensor>:$expert_scale,
+    Optional<Moe_I32Tensor>:$input_ids,
+    Optional<Moe_I32Tensor>:$hash_table,
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
     Moe_RoutingAttr:$routing);
   let results = (outs Moe_I32Tensor:$ids, Moe_F32Tensor:$weights);
   let regions = (region AnyRegion:$score, AnyRegion:$weight);
   let assemblyFormat = [{
     $logits `:` type($logits)
     oilist(
-        `selection_bias` `(` $selectionBias `:` type($selectionBias) `)`
-      | `expert_scale` `(` $expertScale `:` type($expertScale) `)`
-      | `input_ids` `(` $inputIds `:` type($inputIds) `)`
-      | `hash_table` `(` $hashTable `:` type($hashTable) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+        `selection_bias` `(` $selection_bias `:` type($selection_bias) `)`
+      | `expert_scale` `(` $expert_scale `:` type($expert_scale) `)`
+      | `input_ids` `(` $input_ids `:` type($input_ids) `)`
+      | `hash_table` `(` $hash_table `:` type($hash_table) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
     $routing (`score` $score^)? (`weight` $weight^)?
     attr-dict `->` type($ids) `,` type($weights)
@@ -207,14 +207,14 @@ def Moe_PermuteOp : Moe_Op<"permute", [Pure]> {
   let arguments = (ins
     Moe_I32Tensor:$ids,
     Moe_F32Tensor:$weights,
-    Optional<Moe_I32Tensor>:$numValidTokens,
-    I64Attr:$numExperts,
-    DefaultValuedAttr<I64Attr, "0">:$numZeroExperts,
-    OptionalAttr<DenseI64ArrayAttr>:$localExperts);
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
+    I64Attr:$num_experts,
+    DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
+    OptionalAttr<DenseI64ArrayAttr>:$local_experts);
   let results = (outs Moe_I32Tensor:$offsets, Moe_I32Tensor:$position, Moe_I32Tensor:$source,
-                      Moe_F32Tensor:$rowWeight);
+                      Moe_F32Tensor:$row_weight);
   let assemblyFormat = [{
-    $ids `,` $weights (`num_valid_tokens` `(` $numValidTokens^ `:` type($numValidTokens) `)`)?
+    $ids `,` $weights (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     attr-dict `:` type($ids) `,` type($weights) `->` type(results)
   }];
   let hasVerifier = 1;
@@ -241,10 +241,10 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Moe_DataTensor:$weight,
     Optional<Moe_I32Tensor>:$offsets,
     Optional<Moe_I32Tensor>:$source,
-    Optional<Moe_I32Tensor>:$numValidTokens,
-    Variadic<Moe_F32Tensor>:$rowOperands,
-    Variadic<RankedTensorOf<[F32, BF16, F16]>>:$columnOperands,
-    Variadic<Moe_DataTensor>:$elementwiseOperands,
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
+    Variadic<Moe_F32Tensor>:$row_operands,
+    Variadic<RankedTensorOf<[F32, BF16, F16]>>:$column_operands,
+    Variadic<Moe_DataTensor>:$elementwise_operands,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout);
   let results = (outs RankedTensorOf<[F32, BF16, F16]>:$result);
   let regions = (region AnyRegion:$epilogue);
@@ -253,10 +253,10 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     oilist(
         `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
-      | `rows` `(` $rowOperands `:` type($rowOperands) `)`
-      | `columns` `(` $columnOperands `:` type($columnOperands) `)`
-      | `elementwise` `(` $elementwiseOperands `:` type($elementwiseOperands) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `rows` `(` $row_operands `:` type($row_operands) `)`
+      | `columns` `(` $column_operands `:` type($column_operands) `)`
+      | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
     )
     (`epilogue` $epilogue^)? attr-dict `->` type($result)
   }];
@@ -270,11 +270,11 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure]> {
     `result[t, c] = cast(body(input[t, c], row_operands[t]...))`, on f32. Llama 4's weight on the
     input is `body(x, w) = x * w`.
   }];
-  let arguments = (ins Moe_DataTensor:$input, Variadic<Moe_F32Tensor>:$rowOperands);
+  let arguments = (ins Moe_DataTensor:$input, Variadic<Moe_F32Tensor>:$row_operands);
   let results = (outs Moe_DataTensor:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $input `:` type($input) (`rows` `(` $rowOperands^ `:` type($rowOperands) `)`)?
+    $input `:` type($input) (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
     $body attr-dict `->` type($result)
   }];
   let hasVerifier = 1;
@@ -294,16 +294,16 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments]> {
     Moe_DataTensor:$rows,
     Moe_I32Tensor:$position,
     Optional<Moe_DataTensor>:$identity,
-    Optional<Moe_F32Tensor>:$identityWeights,
+    Optional<Moe_F32Tensor>:$identity_weights,
     Optional<Moe_DataTensor>:$addend,
-    Optional<Moe_I32Tensor>:$numValidTokens);
+    Optional<Moe_I32Tensor>:$num_valid_tokens);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
     $rows `,` $position `:` type($rows) `,` type($position)
     oilist(
-        `identity` `(` $identity `,` $identityWeights `:` type($identity) `,` type($identityWeights) `)`
+        `identity` `(` $identity `,` $identity_weights `:` type($identity) `,` type($identity_weights) `)`
       | `addend` `(` $addend `:` type($addend) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
     attr-dict `->` type($result)
   }];

@@ -23,9 +23,9 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
     one `plan.variant` or more whose token ranges cover `0 .. max_tokens` without gap or overlap.
     `max_tokens` bounds the token count T of a run; T = 0 is legal.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$maxTokens);
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$max_tokens);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name `max_tokens` $maxTokens attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name `max_tokens` $max_tokens attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
 }
 
@@ -72,9 +72,9 @@ def Plan_VariantOp : Plan_Op<"variant", [HasParent<"ProgramOp">, NoTerminator, S
     Chosen by the runtime when `min_tokens <= T <= max_tokens`. The block holds `plan.launch`,
     `plan.record` and `plan.wait` in program order; steps on one stream run in that order.
   }];
-  let arguments = (ins I64Attr:$minTokens, I64Attr:$maxTokens);
+  let arguments = (ins I64Attr:$min_tokens, I64Attr:$max_tokens);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`tokens` $minTokens `to` $maxTokens attr-dict-with-keyword $body";
+  let assemblyFormat = "`tokens` $min_tokens `to` $max_tokens attr-dict-with-keyword $body";
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }

@@ -73,19 +73,19 @@ def Tile_TopKOp : Tile_Op<"top_k", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     I64:$tokens,
-    Tile_F32In:$logits, Tile_OptF32In:$selectionBias, Tile_OptF32In:$expertScale,
-    Tile_OptI32In:$inputIds, Tile_OptI32In:$hashTable, Tile_OptI32In:$numValidTokens,
+    Tile_F32In:$logits, Tile_OptF32In:$selection_bias, Tile_OptF32In:$expert_scale,
+    Tile_OptI32In:$input_ids, Tile_OptI32In:$hash_table, Tile_OptI32In:$num_valid_tokens,
     Tile_I32Out:$ids, Tile_F32Out:$weights,
     Moe_RoutingAttr:$routing, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$score, AnyRegion:$weight);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `logits` `(` $logits `:` type($logits) `)`
     oilist(
-        `selection_bias` `(` $selectionBias `:` type($selectionBias) `)`
-      | `expert_scale` `(` $expertScale `:` type($expertScale) `)`
-      | `input_ids` `(` $inputIds `:` type($inputIds) `)`
-      | `hash_table` `(` $hashTable `:` type($hashTable) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+        `selection_bias` `(` $selection_bias `:` type($selection_bias) `)`
+      | `expert_scale` `(` $expert_scale `:` type($expert_scale) `)`
+      | `input_ids` `(` $input_ids `:` type($input_ids) `)`
+      | `hash_table` `(` $hash_table `:` type($hash_table) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
     `outs` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
     $routing (`score` $score^)? (`weight` $weight^)? attr-dict
@@ -102,15 +102,15 @@ def Tile_RankOp : Tile_Op<"rank"> {
   }];
   let arguments = (ins
     I64:$tokens,
-    Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$numValidTokens,
-    Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$rowWeight,
-    I64Attr:$numExperts, DefaultValuedAttr<I64Attr, "0">:$numZeroExperts,
-    OptionalAttr<DenseI64ArrayAttr>:$localExperts, OptionalAttr<Tile_ConfigAttr>:$config);
+    Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$num_valid_tokens,
+    Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$row_weight,
+    I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
+    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ids` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
-    (`num_valid_tokens` `(` $numValidTokens^ `:` type($numValidTokens) `)`)?
-    `outs` `(` $offsets `,` $position `,` $source `,` $rowWeight `:`
-    type($offsets) `,` type($position) `,` type($source) `,` type($rowWeight) `)` attr-dict
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    `outs` `(` $offsets `,` $position `,` $source `,` $row_weight `:`
+    type($offsets) `,` type($position) `,` type($source) `,` type($row_weight) `)` attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -126,10 +126,10 @@ def Tile_ContractOp : Tile_Op<"contract", [AttrSizedOperandSegments]> {
   let arguments = (ins
     I64:$tokens,
     Tile_In:$input, Tile_In:$weight,
-    Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$numValidTokens,
-    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$rowOperands,
-    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$columnOperands,
-    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwiseOperands,
+    Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$num_valid_tokens,
+    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
     Tile_Out:$result,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
@@ -138,10 +138,10 @@ def Tile_ContractOp : Tile_Op<"contract", [AttrSizedOperandSegments]> {
     oilist(
         `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
-      | `rows` `(` $rowOperands `:` type($rowOperands) `)`
-      | `columns` `(` $columnOperands `:` type($columnOperands) `)`
-      | `elementwise` `(` $elementwiseOperands `:` type($elementwiseOperands) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `rows` `(` $row_operands `:` type($row_operands) `)`
+      | `columns` `(` $column_operands `:` type($column_operands) `)`
+      | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
     )
     `outs` `(` $result `:` type($result) `)` (`epilogue` $epilogue^)? attr-dict
   }];
@@ -154,12 +154,12 @@ def Tile_RowMapOp : Tile_Op<"row_map"> {
   let description = "The formula of `moe.row_map`, on memrefs, for rows `0 .. tokens - 1`.";
   let arguments = (ins
     I64:$tokens, Tile_In:$input,
-    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$rowOperands,
+    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
-    (`rows` `(` $rowOperands^ `:` type($rowOperands) `)`)?
+    (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
     `outs` `(` $result `:` type($result) `)` $body attr-dict
   }];
   let hasVerifier = 1;
@@ -174,14 +174,14 @@ def Tile_GatherReduceOp : Tile_Op<"gather_reduce", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     I64:$tokens, Tile_In:$rows, Tile_I32In:$position,
-    Tile_OptIn:$identity, Tile_OptF32In:$identityWeights, Tile_OptIn:$addend,
-    Tile_OptI32In:$numValidTokens, Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+    Tile_OptIn:$identity, Tile_OptF32In:$identity_weights, Tile_OptIn:$addend,
+    Tile_OptI32In:$num_valid_tokens, Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $rows `,` $position `:` type($rows) `,` type($position) `)`
     oilist(
-        `identity` `(` $identity `,` $identityWeights `:` type($identity) `,` type($identityWeights) `)`
+        `identity` `(` $identity `,` $identity_weights `:` type($identity) `,` type($identity_weights) `)`
       | `addend` `(` $addend `:` type($addend) `)`
-      | `num_valid_tokens` `(` $numValidTokens `:` type($numValidTokens) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
     `outs` `(` $result `:` type($result) `)` attr-dict
   }];
