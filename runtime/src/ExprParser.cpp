@@ -102,7 +102,7 @@ private:
 
   bool parsePrimary(Expr &result, int depth) {
     if (take('('))
-      return parseSum(result, depth + 1) && closing(')');
+      return parseSum(result, depth + 1) && need(')');
     if (take('-')) {
       if (atEnd() || !isDigit(text[pos]))
         return expected("an integer after the sign '-'");
@@ -156,14 +156,14 @@ private:
                   "'; tokens, ceildiv, min and max are known");
     }
     Expr a, b;
-    if (!closing('(') || !parseSum(a, depth + 1) || !closing(',') ||
-        !parseSum(b, depth + 1) || !closing(')'))
+    if (!need('(') || !parseSum(a, depth + 1) || !need(',') ||
+        !parseSum(b, depth + 1) || !need(')'))
       return false;
     result = build(a, b);
     return true;
   }
 
-  bool closing(char c) { return take(c) || expected(quote(c)); }
+  bool need(char c) { return take(c) || expected(quote(c)); }
 
   static bool isDigit(char c) { return c >= '0' && c <= '9'; }
   static bool isLetter(char c) {

@@ -102,15 +102,12 @@ private:
   };
 
   Status createStreams();
-  Status checkBound(int64_t tokens) const;
+  Status checkReady(int64_t tokens) const;
   Status growWorkspace(int64_t tokens);
-  Status poison(const WorkspaceLayout &layout, WorkspaceView workspace,
-                int64_t tokens);
+  Status poison(void *workspace, int64_t bytes, int64_t tokens);
   Status runSteps(const std::vector<Step> &steps, const std::string &where,
                   int64_t tokens);
   Status runStep(const Step &step, int64_t tokens);
-  Result<std::vector<int64_t>> shapeAt(const TensorDecl &tensor,
-                                       int64_t tokens) const;
 
   Device &device;
   ExecutorOptions options;

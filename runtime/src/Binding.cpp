@@ -1,0 +1,154 @@
+//===- Binding.cpp - tensors given to and taken from an executor -*- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Executor.h"
+
+#include <algorithm>
+
+namespace moert {
+
+static std::string listText(const std::vector<int64_t> &values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+static std::string shapeText(const std::vector<Expr> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i > 0 ? ", " : "") + shape[i].str();
+  return text + "]";
+}
+
+/// The names of the tensors that a caller may bind.
+static std::string bindableNames(const Plan &plan) {
+  std::string names;
+  for (const TensorDecl &tensor : plan.tensors)
+    if (tensor.role == TensorRole::Input || tensor.role == TensorRole::Weight ||
+        tensor.role == TensorRole::Output)
+      names += (names.empty() ? "" : ", ") + tensor.name;
+  return names;
+}
+
+static std::vector<int64_t>
+contiguousStrides(const std::vector<int64_t> &shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t i = shape.size(); i > 1; --i)
+    strides[i - 2] = strides[i - 1] * std::max<int64_t>(shape[i - 1], 1);
+  return strides;
+}
+
+/// Strides of dimensions of size 1, and of a tensor without elements, are never
+/// used and may be anything.
+static bool isContiguous(const TensorView &view) {
+  if (view.strides.empty())
+    return true;
+  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end())
+    return true;
+  std::vector<int64_t> strides = contiguousStrides(view.shape);
+  for (size_t i = 0; i < strides.size(); ++i)
+    if (view.shape[i] != 1 && view.strides[i] != strides[i])
+      return false;
+  return true;
+}
+
+/// Compares a shape with its declaration; dimension 0 may be smaller where it
+/// depends on the tokens.
+static Status checkShape(const TensorDecl &tensor, const TensorView &view,
+                         int64_t maxTokens) {
+  auto mismatch = [&](const std::string &detail) {
+    return invalidArgument("shape " + shapeText(tensor.shape) + " expected, " +
+                           listText(view.shape) + " found" + detail);
+  };
+  if (view.shape.size() != tensor.shape.size())
+    return mismatch("; the ranks differ");
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    Result<int64_t> most = tensor.shape[i].maxUpTo(maxTokens);
+    if (!most)
+      return most.status();
+    if (tensor.shape[i].isConstant() ? view.shape[i] != *most
+                                     : view.shape[i] < 0)
+      return mismatch("; dimension " + std::to_string(i) + " differs");
+    if (view.shape[i] > *most)
+      return mismatch("; dimension " + std::to_string(i) + " is at most " +
+                      std::to_string(*most) + " (max_tokens is " +
+                      std::to_string(maxTokens) + ")");
+  }
+  if (!view.strides.empty() && view.strides.size() != view.shape.size())
+    return invalidArgument("strides " + listText(view.strides) +
+                           " found for shape " + listText(view.shape) +
+                           "; one per dimension is expected");
+  if (!isContiguous(view))
+    return invalidArgument("strides " +
+                           listText(contiguousStrides(view.shape)) +
+                           " (contiguous) expected, " + listText(view.strides) +
+                           " found; make the tensor contiguous");
+  return Status::ok();
+}
+
+Status Executor::bind(const std::string &name, const TensorView &view) {
+  int64_t index = thePlan->findTensor(name);
+  if (index < 0)
+    return notFound("bind: the plan has no tensor '" + name + "'; it has " +
+                    bindableNames(*thePlan));
+  const TensorDecl &tensor = thePlan->tensors[index];
+  std::string context = "bind '" + name + "'";
+  if (tensor.role == TensorRole::Workspace ||
+      tensor.role == TensorRole::Prepared)
+    return invalidArgument(context + ": a " + tensorRoleName(tensor.role) +
+                           " tensor belongs to the executor; bind one of " +
+                           bindableNames(*thePlan));
+  if (view.dtype != tensor.dtype)
+    return invalidArgument(context + ": dtype " + dtypeName(tensor.dtype) +
+                           " expected, " + dtypeName(view.dtype) +
+                           " found; convert the tensor");
+  if (Status status = checkShape(tensor, view, thePlan->maxTokens); !status)
+    return status.withContext(context);
+  bool hasElements =
+      std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end();
+  if (hasElements && !view.data)
+    return invalidArgument(context + ": the data pointer is null");
+  int64_t alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
+  auto address = reinterpret_cast<uintptr_t>(view.data);
+  if (hasElements && address % alignment != 0)
+    return invalidArgument(context + ": an address aligned to " +
+                           std::to_string(alignment) + " bytes expected, " +
+                           std::to_string(address) +
+                           " found; copy the tensor to aligned memory");
+  bindings[index] = {view.data, view.shape, true};
+  if (tensor.role == TensorRole::Weight && !thePlan->prepare.empty())
+    isPrepared = false;
+  return Status::ok();
+}
+
+Result<TensorView> Executor::view(const std::string &name) const {
+  int64_t index = thePlan->findTensor(name);
+  if (index < 0)
+    return notFound("view: the plan has no tensor '" + name + "'");
+  if (lastTokens < 0)
+    return unavailable("view '" + name + "': nothing has run yet");
+  const TensorDecl &tensor = thePlan->tensors[index];
+  TensorView view;
+  view.data = addresses[index];
+  view.dtype = tensor.dtype;
+  for (const Expr &size : tensor.shape) {
+    Result<int64_t> value = size.evaluate(lastTokens);
+    if (!value)
+      return value.status();
+    view.shape.push_back(*value);
+  }
+  if (!view.data && tensor.role == TensorRole::Workspace &&
+      std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end())
+    return notFound("view '" + name + "': the variant for " +
+                    std::to_string(lastTokens) +
+                    " tokens does not use this tensor");
+  return view;
+}
+
+} // namespace moert

@@ -1,0 +1,287 @@
+//===- Executor.cpp - runs a plan on a device -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Executor.h"
+#include "Check.h"
+
+#include <chrono>
+
+namespace moert {
+
+static std::string variantName(size_t index) {
+  return "variants[" + std::to_string(index) + "]";
+}
+
+//===----------------------------------------------------------------------===//
+// Creation
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
+                                                   const ModuleImage &image,
+                                                   ExecutorOptions options) {
+  MOERT_CHECK(verifyPlan(plan));
+  MOERT_CHECK(device.checkTarget(plan.target));
+  if (options.keepAll) {
+    plan.numSlots = 0;
+    for (TensorDecl &tensor : plan.tensors)
+      if (tensor.role == TensorRole::Workspace)
+        tensor.slot = plan.numSlots++;
+    // Without sharing the workspace is larger, perhaps more than 64 bits hold.
+    MOERT_CHECK(verifyPlan(plan));
+  }
+  std::unique_ptr<Executor> executor(new Executor(device, options));
+  Result<std::unique_ptr<Module>> module = device.loadModule(image);
+  if (!module)
+    return module.status();
+  executor->module = std::move(*module);
+  for (const KernelDecl &decl : plan.kernels) {
+    Result<Kernel *> kernel = executor->module->kernel(decl.name);
+    if (!kernel)
+      return kernel.status();
+    executor->kernels.push_back(*kernel);
+  }
+  executor->bindings.resize(plan.tensors.size());
+  executor->prepared.resize(plan.tensors.size());
+  executor->isPrepared = plan.prepare.empty();
+  executor->thePlan = std::make_shared<const Plan>(std::move(plan));
+  MOERT_CHECK(executor->createStreams());
+  return executor;
+}
+
+Status Executor::createStreams() {
+  for (int64_t i = 0; i < thePlan->numStreams; ++i) {
+    Result<std::unique_ptr<Stream>> stream = device.createStream();
+    if (!stream)
+      return stream.status();
+    streams.push_back(std::move(*stream));
+  }
+  for (int64_t i = 0; i < thePlan->numEvents; ++i) {
+    Result<std::unique_ptr<Event>> event = device.createEvent();
+    if (!event)
+      return event.status();
+    events.push_back(std::move(*event));
+  }
+  return Status::ok();
+}
+
+Result<std::unique_ptr<Executor>> Executor::clone() const {
+  std::unique_ptr<Executor> copy(new Executor(device, options));
+  copy->thePlan = thePlan;
+  copy->module = module;
+  copy->kernels = kernels;
+  copy->prepared = prepared;
+  copy->isPrepared = isPrepared;
+  copy->bindings.resize(bindings.size());
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (thePlan->tensors[i].role == TensorRole::Weight)
+      copy->bindings[i] = bindings[i];
+  MOERT_CHECK(copy->createStreams());
+  return copy;
+}
+
+Result<int64_t> Executor::workspaceBytes(int64_t tokens) const {
+  return moert::workspaceBytes(*thePlan, tokens);
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+Result<PrepareReport> Executor::prepareWeights() {
+  PrepareReport report;
+  if (thePlan->prepare.empty())
+    return report;
+  auto start = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (thePlan->tensors[i].role == TensorRole::Weight && !bindings[i].bound)
+      return invalidArgument("prepareWeights: weight '" +
+                             thePlan->tensors[i].name +
+                             "' is not bound; bind it first");
+  // What an earlier run still reads stays until it is complete.
+  MOERT_CHECK(synchronize());
+  isPrepared = false;
+  lastTokens = -1;
+  addresses.assign(bindings.size(), nullptr);
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const TensorDecl &tensor = thePlan->tensors[i];
+    addresses[i] = bindings[i].data;
+    if (tensor.role != TensorRole::Prepared)
+      continue;
+    Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
+    if (!bytes)
+      return bytes.status();
+    prepared[i].reset();
+    Result<std::unique_ptr<Buffer>> buffer =
+        device.allocate(*bytes, kWorkspaceAlignment);
+    if (!buffer)
+      return buffer.status().withContext("prepareWeights: tensor '" +
+                                         tensor.name + "'");
+    prepared[i] = std::move(*buffer);
+    addresses[i] = prepared[i]->data();
+    report.bytes += *bytes;
+  }
+  MOERT_CHECK(runSteps(thePlan->prepare, "prepare", /*tokens=*/0));
+  MOERT_CHECK(synchronize());
+  isPrepared = true;
+  report.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return report;
+}
+
+//===----------------------------------------------------------------------===//
+// Runs
+//===----------------------------------------------------------------------===//
+
+Status Executor::run(int64_t tokens) {
+  MOERT_CHECK(checkReady(tokens));
+  MOERT_CHECK(growWorkspace(tokens));
+  return run(tokens, {ownWorkspace->data(),
+                      static_cast<int64_t>(ownWorkspace->size())});
+}
+
+Status Executor::run(int64_t tokens, WorkspaceView workspace) {
+  MOERT_CHECK(checkReady(tokens));
+  int64_t variantIndex = thePlan->findVariant(tokens);
+  const Variant &variant = thePlan->variants[variantIndex];
+  Result<WorkspaceLayout> layout = layoutWorkspace(*thePlan, variant, tokens);
+  if (!layout)
+    return layout.status();
+  if (workspace.bytes < layout->bytes)
+    return invalidArgument("run: the workspace has " +
+                           std::to_string(workspace.bytes) + " bytes, " +
+                           std::to_string(tokens) + " tokens need " +
+                           std::to_string(layout->bytes) +
+                           "; allocate what workspaceBytes() answers");
+  auto base = reinterpret_cast<uintptr_t>(workspace.data);
+  if (layout->bytes > 0 && (base == 0 || base % kWorkspaceAlignment != 0))
+    return invalidArgument("run: the workspace's address " +
+                           std::to_string(base) + " is not a multiple of " +
+                           std::to_string(kWorkspaceAlignment));
+
+  addresses.assign(thePlan->tensors.size(), nullptr);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (layout->offsets[i] >= 0)
+      addresses[i] = reinterpret_cast<void *>(base + layout->offsets[i]);
+    else if (prepared[i])
+      addresses[i] = prepared[i]->data();
+    else
+      addresses[i] = bindings[i].data;
+  }
+  lastTokens = tokens;
+  if (options.poison)
+    MOERT_CHECK(poison(workspace.data, layout->bytes, tokens));
+  return runSteps(variant.steps, variantName(variantIndex) + ".steps", tokens);
+}
+
+Status Executor::checkReady(int64_t tokens) const {
+  std::string call = "run(" + std::to_string(tokens) + ")";
+  if (tokens < 0 || tokens > thePlan->maxTokens)
+    return outOfRange(
+        call + ": 0 to max_tokens = " + std::to_string(thePlan->maxTokens) +
+        " tokens are accepted; compile with a larger "
+        "max_tokens or split the batch");
+  if (!isPrepared)
+    return invalidArgument(call + ": the weights are not prepared; call "
+                                  "prepareWeights() first");
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const TensorDecl &tensor = thePlan->tensors[i];
+    if (tensor.role == TensorRole::Workspace ||
+        tensor.role == TensorRole::Prepared)
+      continue;
+    if (!bindings[i].bound)
+      return invalidArgument(call + ": " + tensorRoleName(tensor.role) + " '" +
+                             tensor.name + "' is not bound; bind it first");
+    if (tensor.shape.empty())
+      continue;
+    Result<int64_t> rows = tensor.shape[0].evaluate(tokens);
+    if (!rows)
+      return rows.status().withContext(call);
+    if (bindings[i].shape[0] < *rows)
+      return invalidArgument(
+          call + ": tensor '" + tensor.name + "' is bound with " +
+          std::to_string(bindings[i].shape[0]) + " rows, " +
+          std::to_string(*rows) + " are needed; bind a larger one");
+  }
+  return Status::ok();
+}
+
+Status Executor::growWorkspace(int64_t tokens) {
+  Result<int64_t> bytes = workspaceBytes(tokens);
+  if (!bytes)
+    return bytes.status();
+  if (ownWorkspace && ownWorkspace->size() >= static_cast<size_t>(*bytes))
+    return Status::ok();
+  // An earlier run may still use the memory that is about to go.
+  MOERT_CHECK(synchronize());
+  ownWorkspace.reset();
+  lastTokens = -1;
+  Result<std::unique_ptr<Buffer>> buffer =
+      device.allocate(*bytes, kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status().withContext("run: workspace for " +
+                                       std::to_string(tokens) + " tokens");
+  ownWorkspace = std::move(*buffer);
+  return Status::ok();
+}
+
+Status Executor::poison(void *workspace, int64_t bytes, int64_t tokens) {
+  MOERT_CHECK(device.fill(*streams[0], workspace, 0xFF, bytes));
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const TensorDecl &tensor = thePlan->tensors[i];
+    if (tensor.role != TensorRole::Output)
+      continue;
+    Result<int64_t> outputBytes = tensorBytes(tensor).evaluate(tokens);
+    if (!outputBytes)
+      return outputBytes.status();
+    MOERT_CHECK(device.fill(*streams[0], addresses[i], 0xFF, *outputBytes));
+  }
+  return Status::ok();
+}
+
+Status Executor::runSteps(const std::vector<Step> &steps,
+                          const std::string &where, int64_t tokens) {
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (Status status = runStep(steps[i], tokens); !status)
+      return status.withContext(where + "[" + std::to_string(i) + "]");
+  return Status::ok();
+}
+
+Status Executor::runStep(const Step &step, int64_t tokens) {
+  Stream &stream = *streams[step.stream];
+  if (step.kind == Step::Kind::RecordEvent)
+    return device.record(stream, *events[step.event]);
+  if (step.kind == Step::Kind::WaitEvent)
+    return device.wait(stream, *events[step.event]);
+  Result<int64_t> grid = thePlan->kernels[step.kernel].grid.evaluate(tokens);
+  if (!grid)
+    return grid.status();
+  if (*grid == 0)
+    return Status::ok();
+  std::vector<uint64_t> args(step.args.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Argument &arg = step.args[i];
+    if (arg.kind == Argument::Kind::Tensor) {
+      args[i] = reinterpret_cast<uintptr_t>(addresses[arg.tensor]);
+      continue;
+    }
+    Result<int64_t> value = arg.scalar.evaluate(tokens);
+    if (!value)
+      return value.status();
+    args[i] = static_cast<uint64_t>(*value);
+  }
+  return device.launch(stream, *kernels[step.kernel], *grid, args.data(),
+                       args.size());
+}
+
+Status Executor::synchronize() {
+  for (const std::unique_ptr<Stream> &stream : streams)
+    MOERT_CHECK(device.synchronize(*stream));
+  return Status::ok();
+}
+
+} // namespace moert

@@ -1,0 +1,67 @@
+//===- Plan.cpp - a compiled layer as data ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Plan.h"
+
+namespace moert {
+
+const char *tensorRoleName(TensorRole role) {
+  switch (role) {
+  case TensorRole::Input:
+    return "input";
+  case TensorRole::Weight:
+    return "weight";
+  case TensorRole::Output:
+    return "output";
+  case TensorRole::Workspace:
+    return "workspace";
+  case TensorRole::Prepared:
+    return "prepared";
+  }
+  return "unknown";
+}
+
+Step Step::launch(int64_t kernel, std::vector<Argument> args, int64_t stream) {
+  Step step;
+  step.kind = Kind::Launch;
+  step.kernel = kernel;
+  step.args = std::move(args);
+  step.stream = stream;
+  return step;
+}
+
+Step Step::record(int64_t event, int64_t stream) {
+  Step step;
+  step.kind = Kind::RecordEvent;
+  step.event = event;
+  step.stream = stream;
+  return step;
+}
+
+Step Step::wait(int64_t event, int64_t stream) {
+  Step step;
+  step.kind = Kind::WaitEvent;
+  step.event = event;
+  step.stream = stream;
+  return step;
+}
+
+int64_t Plan::findTensor(const std::string &name) const {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == name)
+      return static_cast<int64_t>(i);
+  return -1;
+}
+
+int64_t Plan::findVariant(int64_t tokens) const {
+  for (size_t i = 0; i < variants.size(); ++i)
+    if (variants[i].minTokens <= tokens && tokens <= variants[i].maxTokens)
+      return static_cast<int64_t>(i);
+  return -1;
+}
+
+} // namespace moert

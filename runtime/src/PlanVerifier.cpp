@@ -1,0 +1,354 @@
+//===- PlanVerifier.cpp - the semantic check of a plan ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Check.h"
+#include "StepOrder.h"
+#include "moert/Plan.h"
+#include "moert/Workspace.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+namespace moert {
+
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxStreams = 64;
+constexpr int64_t kMaxEvents = 65536;
+
+std::string num(int64_t value) { return std::to_string(value); }
+
+std::string at(const std::string &list, size_t index) {
+  return list + "[" + std::to_string(index) + "]";
+}
+
+/// "tensors[3].shape[0] is -1; an integer >= 0 is accepted"
+Status wrong(const std::string &field, const std::string &found,
+             const std::string &accepted) {
+  return invalidArgument("plan: " + field + " is " + found + "; " + accepted +
+                         " is accepted");
+}
+
+Status checkRange(const std::string &field, int64_t value, int64_t lo,
+                  int64_t hi) {
+  if (value >= lo && value <= hi)
+    return Status::ok();
+  return wrong(field, num(value), num(lo) + " to " + num(hi));
+}
+
+Status checkIndex(const std::string &field, int64_t value, size_t count,
+                  const std::string &list) {
+  if (value >= 0 && static_cast<uint64_t>(value) < count)
+    return Status::ok();
+  return wrong(field, num(value),
+               "an index into " + list + ", of which there are " +
+                   std::to_string(count) + ",");
+}
+
+/// A step's place in messages and the token counts it is run with.
+struct StepContext {
+  std::string where;
+  int64_t minTokens, maxTokens;
+  bool isPrepare;
+};
+
+class PlanVerifier {
+public:
+  explicit PlanVerifier(const Plan &plan) : plan(plan) {}
+
+  Status verify() const {
+    MOERT_CHECK(verifyHeader());
+    MOERT_CHECK(verifyTensors());
+    MOERT_CHECK(verifyKernels());
+    MOERT_CHECK(verifyRanges());
+    MOERT_CHECK(verifyPrepare());
+    for (size_t i = 0; i < plan.variants.size(); ++i)
+      MOERT_CHECK(verifyVariant(i));
+    Result<int64_t> bytes = workspaceBytes(plan, plan.maxTokens);
+    return bytes.status().withContext("plan");
+  }
+
+private:
+  Status verifyHeader() const {
+    if (plan.target.empty())
+      return wrong("target", "empty", "the name of a target, such as \"cpu\",");
+    MOERT_CHECK(checkRange("max_tokens", plan.maxTokens, 1, kMaxInt32));
+    MOERT_CHECK(checkRange("num_streams", plan.numStreams, 1, kMaxStreams));
+    MOERT_CHECK(checkRange("num_events", plan.numEvents, 0, kMaxEvents));
+    return checkRange("num_slots", plan.numSlots, 0,
+                      static_cast<int64_t>(plan.tensors.size()));
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Tensors and kernels
+  //===--------------------------------------------------------------------===//
+
+  template <typename List>
+  static Status verifyNames(const std::string &list, const List &items) {
+    std::unordered_map<std::string, size_t> seen;
+    for (size_t i = 0; i < items.size(); ++i) {
+      std::string field = at(list, i) + ".name";
+      if (items[i].name.empty())
+        return wrong(field, "empty", "a name");
+      auto [first, isNew] = seen.emplace(items[i].name, i);
+      if (!isNew)
+        return wrong(field,
+                     "'" + items[i].name + "', the name of " +
+                         at(list, first->second) + " too",
+                     "a name of its own");
+    }
+    return Status::ok();
+  }
+
+  Status verifyTensors() const {
+    MOERT_CHECK(verifyNames("tensors", plan.tensors));
+    for (size_t i = 0; i < plan.tensors.size(); ++i)
+      MOERT_CHECK(verifyTensor(plan.tensors[i], at("tensors", i)));
+    return Status::ok();
+  }
+
+  Status verifyTensor(const TensorDecl &tensor,
+                      const std::string &where) const {
+    bool constantOnly = tensor.role == TensorRole::Weight ||
+                        tensor.role == TensorRole::Prepared;
+    for (size_t d = 0; d < tensor.shape.size(); ++d) {
+      std::string field = at(where + ".shape", d);
+      const Expr &size = tensor.shape[d];
+      if ((d > 0 || constantOnly) && !size.isConstant())
+        return wrong(field, "'" + size.str() + "'",
+                     d > 0 ? std::string("a constant (only dimension 0 may "
+                                         "depend on tokens)")
+                           : std::string("a constant (the role is ") +
+                                 tensorRoleName(tensor.role) + ")");
+      Result<int64_t> least = size.minOver(0, plan.maxTokens);
+      if (!least)
+        return least.status().withContext("plan: " + field);
+      if (*least < 0)
+        return wrong(field,
+                     "'" + size.str() + "', which is " + num(*least) +
+                         " at some token count",
+                     "a size >= 0");
+    }
+    Result<int64_t> bytes = tensorBytes(tensor).maxUpTo(plan.maxTokens);
+    if (!bytes)
+      return bytes.status().withContext("plan: size of " + where + " '" +
+                                        tensor.name + "'");
+    if (tensor.alignment < 1 || tensor.alignment > kWorkspaceAlignment ||
+        (tensor.alignment & (tensor.alignment - 1)) != 0)
+      return wrong(where + ".alignment", num(tensor.alignment),
+                   "a power of two from 1 to " + num(kWorkspaceAlignment));
+    if (tensor.role == TensorRole::Workspace)
+      return checkIndex(where + ".slot", tensor.slot, plan.numSlots, "slots");
+    if (tensor.slot != -1)
+      return wrong(where + ".slot", num(tensor.slot),
+                   std::string("-1 (the role is ") +
+                       tensorRoleName(tensor.role) + ")");
+    return Status::ok();
+  }
+
+  Status verifyKernels() const { return verifyNames("kernels", plan.kernels); }
+
+  //===--------------------------------------------------------------------===//
+  // Steps
+  //===--------------------------------------------------------------------===//
+
+  Status verifyRanges() const {
+    if (plan.variants.empty())
+      return wrong("variants", "empty", "at least one variant");
+    int64_t next = 0;
+    for (size_t i = 0; i < plan.variants.size(); ++i) {
+      const Variant &variant = plan.variants[i];
+      std::string where = at("variants", i);
+      if (variant.minTokens != next)
+        return wrong(where + ".min_tokens", num(variant.minTokens),
+                     num(next) + " (no gap, no overlap)");
+      MOERT_CHECK(checkRange(where + ".max_tokens", variant.maxTokens,
+                             variant.minTokens, plan.maxTokens));
+      next = variant.maxTokens + 1;
+    }
+    if (next != plan.maxTokens + 1)
+      return wrong(at("variants", plan.variants.size() - 1) + ".max_tokens",
+                   num(next - 1),
+                   num(plan.maxTokens) +
+                       " (the last variant reaches max_tokens)");
+    return Status::ok();
+  }
+
+  Status verifyLaunch(const Step &step, const StepContext &context) const {
+    MOERT_CHECK(checkIndex(context.where + ".kernel", step.kernel,
+                           plan.kernels.size(), "kernels"));
+    const Expr &grid = plan.kernels[step.kernel].grid;
+    std::string gridField = at("kernels", step.kernel) + ".grid";
+    Result<int64_t> least = grid.minOver(context.minTokens, context.maxTokens);
+    Result<int64_t> most = grid.maxOver(context.minTokens, context.maxTokens);
+    if (!least || !most)
+      return (least ? most : least)
+          .status()
+          .withContext("plan: " + gridField + ", launched by " + context.where);
+    if (*least < 0 || *most > kMaxInt32)
+      return wrong(gridField,
+                   "'" + grid.str() + "', which reaches " +
+                       num(*least < 0 ? *least : *most) + " in " +
+                       context.where,
+                   "0 to " + num(kMaxInt32));
+    if (context.isPrepare && grid.dependsOnTokens())
+      return wrong(gridField, "'" + grid.str() + "'",
+                   "a constant (" + context.where + " launches it)");
+    for (size_t i = 0; i < step.args.size(); ++i)
+      MOERT_CHECK(verifyArgument(step.args[i], at(context.where + ".args", i),
+                                 context));
+    return Status::ok();
+  }
+
+  Status verifyArgument(const Argument &arg, const std::string &where,
+                        const StepContext &context) const {
+    if (arg.kind == Argument::Kind::Scalar) {
+      if (context.isPrepare && arg.scalar.dependsOnTokens())
+        return wrong(where, "'" + arg.scalar.str() + "'",
+                     "a constant (a prepare step knows no tokens)");
+      return arg.scalar.maxOver(context.minTokens, context.maxTokens)
+          .status()
+          .withContext("plan: " + where);
+    }
+    MOERT_CHECK(checkIndex(where + ".tensor", arg.tensor, plan.tensors.size(),
+                           "tensors"));
+    const TensorDecl &tensor = plan.tensors[arg.tensor];
+    if (context.isPrepare && tensor.role != TensorRole::Weight &&
+        tensor.role != TensorRole::Prepared)
+      return wrong(where,
+                   std::string("the ") + tensorRoleName(tensor.role) +
+                       " tensor '" + tensor.name + "'",
+                   "a weight or prepared tensor");
+    return Status::ok();
+  }
+
+  Status verifyPrepare() const {
+    std::vector<bool> made(plan.tensors.size());
+    for (size_t i = 0; i < plan.prepare.size(); ++i) {
+      const Step &step = plan.prepare[i];
+      StepContext context{at("prepare", i), 0, 0, true};
+      if (step.kind != Step::Kind::Launch)
+        return wrong(context.where + ".kind", "an event", "a launch");
+      MOERT_CHECK(checkRange(context.where + ".stream", step.stream, 0, 0));
+      MOERT_CHECK(verifyLaunch(step, context));
+      for (const Argument &arg : step.args)
+        if (arg.kind == Argument::Kind::Tensor)
+          made[arg.tensor] = true;
+    }
+    for (size_t i = 0; i < plan.tensors.size(); ++i)
+      if (plan.tensors[i].role == TensorRole::Prepared && !made[i])
+        return invalidArgument("plan: " + at("tensors", i) + " '" +
+                               plan.tensors[i].name +
+                               "' is prepared, but no prepare step has it as "
+                               "an argument; add the step that makes it");
+    return Status::ok();
+  }
+
+  Status verifyVariant(size_t index) const {
+    const Variant &variant = plan.variants[index];
+    std::string where = at("variants", index);
+    StepOrder order(plan.numStreams, plan.numEvents);
+    for (size_t i = 0; i < variant.steps.size(); ++i) {
+      const Step &step = variant.steps[i];
+      StepContext context{at(where + ".steps", i), variant.minTokens,
+                          variant.maxTokens, false};
+      MOERT_CHECK(checkRange(context.where + ".stream", step.stream, 0,
+                             plan.numStreams - 1));
+      if (step.stream > 0 && !order.started(step.stream) &&
+          step.kind != Step::Kind::WaitEvent)
+        return invalidArgument(
+            "plan: " + context.where + " is the first of stream " +
+            num(step.stream) +
+            "; let that stream wait for an event of stream 0 first");
+      if (step.kind == Step::Kind::Launch) {
+        MOERT_CHECK(verifyLaunch(step, context));
+      } else {
+        MOERT_CHECK(checkIndex(context.where + ".event", step.event,
+                               plan.numEvents, "events"));
+      }
+      if (!order.append(step))
+        return invalidArgument("plan: " + context.where + " waits for event " +
+                               num(step.event) +
+                               ", which no earlier step records");
+    }
+    MOERT_CHECK(verifyJoin(variant, where, order));
+    MOERT_CHECK(verifyOutputs(variant, where));
+    return verifySlots(variant, where, order);
+  }
+
+  Status verifyJoin(const Variant &variant, const std::string &where,
+                    const StepOrder &order) const {
+    for (size_t i = 0; i < variant.steps.size(); ++i)
+      if (variant.steps[i].kind == Step::Kind::Launch &&
+          !order.beforeNext(i, 0))
+        return invalidArgument(
+            "plan: " + at(where + ".steps", i) + " on stream " +
+            num(variant.steps[i].stream) +
+            " may still run at the end; record an event after it and let "
+            "stream 0 wait for that");
+    return Status::ok();
+  }
+
+  Status verifyOutputs(const Variant &variant, const std::string &where) const {
+    std::vector<bool> used(plan.tensors.size());
+    for (const Step &step : variant.steps)
+      for (const Argument &arg : step.args)
+        if (arg.kind == Argument::Kind::Tensor)
+          used[arg.tensor] = true;
+    for (size_t i = 0; i < plan.tensors.size(); ++i)
+      if (plan.tensors[i].role == TensorRole::Output && !used[i])
+        return invalidArgument("plan: no launch of " + where +
+                               " has the output " + at("tensors", i) + " '" +
+                               plan.tensors[i].name + "' as an argument");
+    return Status::ok();
+  }
+
+  /// Tensors in one slot are used one after the other, never at the same time.
+  Status verifySlots(const Variant &variant, const std::string &where,
+                     const StepOrder &order) const {
+    std::vector<std::vector<size_t>> uses(plan.tensors.size());
+    for (size_t i = 0; i < variant.steps.size(); ++i)
+      for (const Argument &arg : variant.steps[i].args)
+        if (arg.kind == Argument::Kind::Tensor &&
+            plan.tensors[arg.tensor].role == TensorRole::Workspace)
+          uses[arg.tensor].push_back(i);
+    auto allBefore = [&](size_t a, size_t b) {
+      for (size_t i : uses[a])
+        for (size_t j : uses[b])
+          if (!order.before(i, j))
+            return false;
+      return true;
+    };
+    std::vector<std::vector<size_t>> members(plan.numSlots);
+    for (size_t b = 0; b < plan.tensors.size(); ++b) {
+      if (uses[b].empty())
+        continue;
+      std::vector<size_t> &others = members[plan.tensors[b].slot];
+      for (size_t a : others)
+        if (!allBefore(a, b) && !allBefore(b, a))
+          return invalidArgument(
+              "plan: " + at("tensors", a) + " '" + plan.tensors[a].name +
+              "' and " + at("tensors", b) + " '" + plan.tensors[b].name +
+              "' share slot " + num(plan.tensors[b].slot) + ", but in " +
+              where +
+              " neither is used up before the other's first use; give one "
+              "another slot");
+      others.push_back(b);
+    }
+    return Status::ok();
+  }
+
+  const Plan &plan;
+};
+
+} // namespace
+
+Status verifyPlan(const Plan &plan) { return PlanVerifier(plan).verify(); }
+
+} // namespace moert

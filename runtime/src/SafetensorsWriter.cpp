@@ -1,0 +1,174 @@
+//===- SafetensorsWriter.cpp - write safetensors files ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SafetensorsHeader.h"
+#include "moert/Safetensors.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+#include <unordered_set>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace moert {
+
+/// Data begin at a multiple of this in the file, and so in its mapping.
+static constexpr size_t kDataAlignment = 64;
+
+static Status checkTensors(const std::vector<SafetensorsTensor> &tensors) {
+  std::unordered_set<std::string> names;
+  for (const SafetensorsTensor &tensor : tensors) {
+    std::string where = "tensor '" + tensor.name + "'";
+    if (tensor.name.empty() || tensor.name == "__metadata__")
+      return invalidArgument(where + ": not a name for a tensor");
+    if (!names.insert(tensor.name).second)
+      return invalidArgument(where + ": given twice");
+    for (int64_t size : tensor.shape)
+      if (size < 0)
+        return invalidArgument(where + ": shape " + shapeText(tensor.shape) +
+                               " has a negative size");
+    Result<uint64_t> bytes = safetensorsBytes(tensor.dtype, tensor.shape);
+    if (!bytes)
+      return bytes.status().withContext(where);
+    if (*bytes != tensor.bytes)
+      return invalidArgument(where + ": " + std::to_string(tensor.bytes) +
+                             " bytes given, " + dtypeName(tensor.dtype) +
+                             " of shape " + shapeText(tensor.shape) + " has " +
+                             std::to_string(*bytes));
+    if (tensor.bytes > 0 && !tensor.data)
+      return invalidArgument(where + ": the data pointer is null");
+  }
+  return Status::ok();
+}
+
+static std::string
+headerText(const std::vector<const SafetensorsTensor *> &tensors,
+           const std::map<std::string, std::string> &metadata) {
+  rapidjson::StringBuffer buffer;
+  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
+  auto writeString = [&](const std::string &text) {
+    writer.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
+  };
+  writer.StartObject();
+  if (!metadata.empty()) {
+    writeString("__metadata__");
+    writer.StartObject();
+    for (const auto &[key, value] : metadata) {
+      writeString(key);
+      writeString(value);
+    }
+    writer.EndObject();
+  }
+  uint64_t offset = 0;
+  for (const SafetensorsTensor *tensor : tensors) {
+    writeString(tensor->name);
+    writer.StartObject();
+    writeString("dtype");
+    writeString(safetensorsName(tensor->dtype));
+    writeString("shape");
+    writer.StartArray();
+    for (int64_t size : tensor->shape)
+      writer.Int64(size);
+    writer.EndArray();
+    writeString("data_offsets");
+    writer.StartArray();
+    writer.Uint64(offset);
+    offset += tensor->bytes;
+    writer.Uint64(offset);
+    writer.EndArray();
+    writer.EndObject();
+  }
+  writer.EndObject();
+  std::string text(buffer.GetString(), buffer.GetSize());
+  text.resize((text.size() + 8 + kDataAlignment - 1) / kDataAlignment *
+                      kDataAlignment -
+                  8,
+              ' ');
+  return text;
+}
+
+static bool writeAll(int descriptor, const void *data, size_t bytes) {
+  auto *next = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t written = write(descriptor, next, bytes);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return false;
+    next += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+static bool
+writeContents(int descriptor, const std::string &header,
+              const std::vector<const SafetensorsTensor *> &tensors) {
+  uint8_t length[8];
+  for (int i = 0; i < 8; ++i)
+    length[i] = static_cast<uint8_t>(header.size() >> (8 * i));
+  if (!writeAll(descriptor, length, sizeof(length)) ||
+      !writeAll(descriptor, header.data(), header.size()))
+    return false;
+  for (const SafetensorsTensor *tensor : tensors)
+    if (!writeAll(descriptor, tensor->data, tensor->bytes))
+      return false;
+  return true;
+}
+
+Status writeSafetensors(const std::string &path,
+                        const std::vector<SafetensorsTensor> &tensors,
+                        const std::map<std::string, std::string> &metadata) {
+  if (Status status = checkTensors(tensors); !status)
+    return status.withContext(path);
+  struct stat info;
+  // Renaming over a device or a directory would replace or miss it.
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return invalidArgument(path + ": exists and is not a regular file; choose "
+                                  "another path");
+  // Wide elements first keeps every tensor aligned to its element.
+  std::vector<const SafetensorsTensor *> sorted;
+  for (const SafetensorsTensor &tensor : tensors)
+    sorted.push_back(&tensor);
+  std::sort(sorted.begin(), sorted.end(), [](const auto *a, const auto *b) {
+    int64_t aBits = dtypeBits(a->dtype), bBits = dtypeBits(b->dtype);
+    return aBits != bBits ? aBits > bBits : a->name < b->name;
+  });
+  std::string header = headerText(sorted, metadata);
+
+  static std::atomic<unsigned> counter{0};
+  std::string temporary = path + ".tmp." + std::to_string(getpid()) + "." +
+                          std::to_string(counter++);
+  int descriptor =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0)
+    return unavailable(path + ": cannot be written: " + strerror(errno));
+  bool written = writeContents(descriptor, header, sorted);
+  int error = errno;
+  if (close(descriptor) != 0 && written) {
+    written = false;
+    error = errno;
+  }
+  if (written && rename(temporary.c_str(), path.c_str()) != 0) {
+    written = false;
+    error = errno;
+  }
+  if (!written) {
+    unlink(temporary.c_str());
+    return unavailable(path + ": cannot be written: " + strerror(error));
+  }
+  return Status::ok();
+}
+
+} // namespace moert
