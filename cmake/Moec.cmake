@@ -38,16 +38,22 @@ function(moec_add_tool name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE moec_options ${ARG_LINK_LIBS})
   target_link_options(${name} PRIVATE -Wl,--gc-sections)
-  _moec_use_pch(${name})
 endfunction()
 
-# moec_add_unittest(XTests a.cpp [LINK_LIBS libraries]): a GoogleTest program known to ctest.
+# moec_add_unittest(XTests a.cpp [LINK_LIBS libraries] [NO_PCH]): a GoogleTest program known to
+# ctest. NO_PCH suits tests that know nothing of MLIR.
 function(moec_add_unittest name)
-  cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_PCH" "" "LINK_LIBS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE moec_options ${ARG_LINK_LIBS} GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  # Compiled like a library (PIC, not PIE), so that the precompiled header fits.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
+  if(NOT ARG_NO_PCH)
+    _moec_use_pch(${name})
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/unittests)
   add_test(NAME ${name} COMMAND ${name})
   set_property(GLOBAL APPEND PROPERTY MOEC_UNITTESTS ${name})

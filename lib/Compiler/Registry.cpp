@@ -1,0 +1,46 @@
+//===- Registry.cpp - dialects and passes of moec ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/Registry.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Transforms/Passes.h"
+#include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Plan/Plan.h"
+#include "moec/Dialect/Tile/Tile.h"
+#ifdef MOEC_HAVE_PASSES
+#include "moec/Conversion/Passes.h"
+#include "moec/Transforms/Passes.h"
+#endif
+
+using namespace mlir;
+
+void moec::registerDialects(DialectRegistry &registry) {
+  registry.insert<moe::MoeDialect, plan::PlanDialect, tile::TileDialect>();
+  registry.insert<arith::ArithDialect, cf::ControlFlowDialect,
+                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect,
+                  vector::VectorDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+void moec::registerPasses() {
+#ifdef MOEC_HAVE_PASSES
+  registerMoecTransformsPasses();
+  registerMoecConversionPasses();
+#endif
+  registerCanonicalizerPass();
+  registerCSEPass();
+  registerSymbolDCEPass();
+}

@@ -1,0 +1,63 @@
+//===- MoeOpt.cpp - the command moe-opt -------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/Compiler/SourceFile.h"
+#include "moec/Tools/Tools.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+
+int moec::moeOptMain(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  llvm::setBugReportMsg("moe-opt crashed; please report it with the command "
+                        "line and the input file.\n");
+  DialectRegistry registry;
+  registerDialects(registry);
+  registerPasses();
+  auto [inputName, outputName] = registerAndParseCLIOptions(
+      argc, argv,
+      "moe-opt: run passes on IR of moec's levels.\n\n"
+      "  moe-opt layer.mlir --moe-decompose\n"
+      "  moe-opt layer.mlir --pass-pipeline='builtin.module(convert-moe-to-plan)'"
+      "\n",
+      registry);
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects()) {
+    for (StringRef name : registry.getDialectNames())
+      llvm::outs() << name << "\n";
+    return 0;
+  }
+  if (config.shouldListPasses()) {
+    printRegisteredPasses();
+    return 0;
+  }
+
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputName, &error);
+  if (!file) {
+    llvm::errs() << "error: " << error << "\n";
+    return 1;
+  }
+  if (failed(checkNesting(file->getMemBufferRef())))
+    return 1;
+  std::unique_ptr<llvm::ToolOutputFile> output =
+      openOutputFile(outputName, &error);
+  if (!output) {
+    llvm::errs() << "error: " << error << "\n";
+    return 1;
+  }
+  if (failed(MlirOptMain(output->os(), std::move(file), registry, config)))
+    return 1;
+  output->keep();
+  return 0;
+}

@@ -1,0 +1,23 @@
+"""The lit suite: IR before and after each pass, goldens and error messages."""
+
+import os
+import sys
+
+import lit.formats
+
+config.name = "moec"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Numeric", "models", "Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+
+config.environment["PATH"] = os.pathsep.join(
+    [config.moec_bin_dir, config.llvm_bin_dir, os.environ.get("PATH", "")]
+)
+config.environment["FILECHECK_OPTS"] = "--enable-var-scope"
+for name in ("MOEC_PYTHON", "HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+config.substitutions.append(("%models", os.path.join(config.test_source_root, "models")))
+config.substitutions.append(("%python", os.environ.get("MOEC_PYTHON", sys.executable)))
