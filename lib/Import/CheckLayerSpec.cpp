@@ -10,8 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FieldReader.h"
-#include "moec/Import/Import.h"
+#include "Internal.h"
 
 #include "llvm/ADT/SmallBitVector.h"
 
@@ -164,6 +163,11 @@ void Checker::checkSelection() {
 }
 
 void Checker::checkWeight() {
+  require(routing.weight != RouteWeight::Softmax ||
+              routing.score != Score::Softmax,
+          "routing.weight",
+          "'routing.weight' \"softmax\" needs a score that is not a softmax "
+          "itself; set 'routing.score' to \"identity\"");
   require(routing.renormalizeEpsilon >= 0, "routing.renormalize_epsilon",
           "'routing.renormalize_epsilon' must not be negative");
   require(routing.renormalize || routing.renormalizeEpsilon == 0,

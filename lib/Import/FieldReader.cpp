@@ -81,9 +81,9 @@ const json::Value *FieldReader::get(StringRef name) {
 void FieldReader::error(StringRef name, const Twine &message) {
   const json::Member *member = object.find(name);
   // Without the field, the bracket that opens the object stands for it.
-  SourceRange range = member ? member->value.range
-                             : SourceRange{object.range.begin,
-                                           object.range.begin + 1};
+  SourceRange range =
+      member ? member->value.range
+             : SourceRange{object.range.begin, object.range.begin + 1};
   context.diags.error(context.text, range, message);
 }
 
@@ -182,8 +182,7 @@ std::optional<StringRef> FieldReader::getChoice(StringRef name,
 }
 
 StringRef FieldReader::getOneOf(StringRef name, ArrayRef<StringRef> allowed) {
-  return getChoice(name, allowed, /*required=*/false)
-      .value_or(allowed.front());
+  return getChoice(name, allowed, /*required=*/false).value_or(allowed.front());
 }
 
 const json::Value *FieldReader::getObject(StringRef name) {

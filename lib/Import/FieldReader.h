@@ -129,20 +129,6 @@ std::string describeValue(const json::Value &value);
 /// `"a", "b" or "c"`: the strings a field accepts.
 std::string listChoices(llvm::ArrayRef<llvm::StringRef> choices);
 
-/// Reports what makes no sense in a complete spec.
-void checkLayerSpec(const LayerSpec &spec, ImportContext &context);
-
-/// Applies the overrides, then checks the spec. `numErrorsBefore` is the
-/// number of errors at the start of the import: after others, nothing is
-/// checked.
-llvm::FailureOr<LayerSpec> finishImport(LayerSpec spec,
-                                        const struct SpecOverrides &overrides,
-                                        ImportContext &context,
-                                        unsigned numErrorsBefore);
-
-/// What a config.json says about quantization; errors are reported.
-std::optional<WeightQuantization> readQuantizationConfig(FieldReader &config);
-
 } // namespace moec
 
 #endif // MOEC_LIB_IMPORT_FIELDREADER_H

@@ -5,9 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Import/Import.h"
-
-#include "FieldReader.h"
+#include "Internal.h"
 
 using namespace llvm;
 
@@ -56,9 +54,7 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
                                   const SpecOverrides &overrides,
                                   ImportContext &context,
                                   unsigned numErrorsBefore) {
-  auto failed = [&] {
-    return context.diags.getNumErrors() != numErrorsBefore;
-  };
+  auto failed = [&] { return context.diags.getNumErrors() != numErrorsBefore; };
   // Relations between fields say nothing about fields that were not read.
   if (failed())
     return failure();

@@ -9,8 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FieldReader.h"
-#include "moec/Import/Import.h"
+#include "Internal.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -140,9 +139,10 @@ PlacementSpec readPlacement(FieldReader &reader) {
     for (const json::Value &element : list->elements) {
       std::optional<int64_t> id = element.getInteger();
       if (!id || *id < 0 || *id >= limits::maxExperts) {
-        reader.error("local_experts",
-                     "'placement.local_experts' must list ids of experts, not " +
-                         describeValue(element));
+        reader.error(
+            "local_experts",
+            "'placement.local_experts' must list ids of experts, not " +
+                describeValue(element));
         break;
       }
       ids.push_back(*id);

@@ -98,8 +98,7 @@ void Diagnostics::error(const SourceText &text, SourceRange range,
   uint32_t rangeEnd = std::clamp(range.end, caret, end);
   unsigned width = countCharacters(text.getText({caret, rangeEnd}));
   os << "  " << printable(text.getText({begin, end})) << '\n';
-  os.indent(2 + indent) << '^'
-                        << std::string(width > 1 ? width - 1 : 0, '~')
+  os.indent(2 + indent) << '^' << std::string(width > 1 ? width - 1 : 0, '~')
                         << '\n';
 }
 

@@ -102,8 +102,7 @@ public:
     if (!frame.names.insert(name).second) {
       const Member *first = frame.value.find(name);
       diags.error(source, range,
-                  "member " + quoted(name) +
-                      " is given twice, first in line " +
+                  "member " + quoted(name) + " is given twice, first in line " +
                       Twine(source.getLineColumn(first->nameRange.begin).line));
       return false;
     }
@@ -188,14 +187,14 @@ private:
 } // namespace
 
 const Member *Value::find(StringRef name) const {
-  auto it = find_if(
-      members, [&](const Member &member) { return member.name == name; });
+  auto it = find_if(members,
+                    [&](const Member &member) { return member.name == name; });
   return it == members.end() ? nullptr : &*it;
 }
 
 bool Value::isIntegerLiteral() const {
-  return kind == Kind::Number && StringRef(text).find_first_of(".eE") ==
-                                     StringRef::npos;
+  return kind == Kind::Number &&
+         StringRef(text).find_first_of(".eE") == StringRef::npos;
 }
 
 std::optional<int64_t> Value::getInteger() const {

@@ -1,0 +1,78 @@
+//===- TensorSignature.h - the tensors of a layer ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The table "Tensors" of docs/layers.md for one layer, with the names and
+// forms under which Hugging Face checkpoints hold the same values.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_IMPORT_TENSORSIGNATURE_H
+#define MOEC_IMPORT_TENSORSIGNATURE_H
+
+#include "moec/Import/LayerSpec.h"
+
+namespace moec {
+
+/// The size of a dimension that is the number of tokens of a call.
+constexpr int64_t tokenDimension = -1;
+
+enum class TensorType { F32, BF16, F16, I32, F8E4M3FN, F4E2M1FN, F8E8M0FNU };
+
+/// As messages and signatures spell it: "bf16", "f8E4M3FN", ...
+llvm::StringRef stringify(TensorType type);
+
+TensorType getTensorType(DType dtype);
+
+enum class TensorRole { Input, Weight, Output };
+llvm::StringRef stringify(TensorRole role);
+
+/// One tensor of a checkpoint: where it goes in a tensor of the layer.
+struct CheckpointPart {
+  /// Name inside the MoE block; the checkpoint's own name ends in a dot and
+  /// this. `{e}` stands for the global id of an expert: there is one such
+  /// tensor for each expert held here, without the expert dimension.
+  std::string name;
+  /// Row i of the part is row `firstRow + i * rowStride` of the destination;
+  /// rows are the second to last dimension of a matrix (the last of a bias).
+  int64_t firstRow = 0;
+  int64_t rowStride = 1;
+  /// Rows of the part: less than those of the destination when gate and up
+  /// come apart.
+  int64_t numRows = 0;
+  /// The last two dimensions are swapped in the checkpoint.
+  bool transposed = false;
+
+  /// Whether there is one tensor for each expert.
+  bool isPerExpert() const;
+  /// The name for an expert.
+  std::string getName(int64_t expert) const;
+  /// Whether a tensor that a file calls `fileName` is this part.
+  bool matches(llvm::StringRef fileName, int64_t expert) const;
+};
+
+/// One way in which checkpoints hold a tensor: parts that fill it together.
+using CheckpointForm = std::vector<CheckpointPart>;
+
+/// A tensor of a layer.
+struct TensorInfo {
+  /// Canonical name.
+  std::string name;
+  std::vector<int64_t> shape;
+  TensorType type = TensorType::F32;
+  TensorRole role = TensorRole::Input;
+  /// What is accepted instead of the canonical name; may be empty. Shapes with
+  /// other dimensions of size 1 are the same tensor.
+  std::vector<CheckpointForm> checkpointForms;
+};
+
+/// The tensors of a layer in the order of docs/layers.md, the output last. The
+/// scales of a quantized weight follow it (`experts.w13_scale`).
+std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);
+
+} // namespace moec
+
+#endif // MOEC_IMPORT_TENSORSIGNATURE_H

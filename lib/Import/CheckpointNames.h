@@ -1,0 +1,22 @@
+//===- CheckpointNames.h - names in Hugging Face checkpoints ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_IMPORT_CHECKPOINTNAMES_H
+#define MOEC_LIB_IMPORT_CHECKPOINTNAMES_H
+
+#include "moec/Import/TensorSignature.h"
+
+namespace moec {
+
+/// The forms in which checkpoints of the layer's family hold a weight. A layer
+/// of no family takes the forms of those that keep experts apart.
+std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
+                                               const TensorInfo &tensor);
+
+} // namespace moec
+
+#endif // MOEC_LIB_IMPORT_CHECKPOINTNAMES_H

@@ -1,0 +1,193 @@
+//===- TensorSignature.cpp - the tensors of a layer -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Import/TensorSignature.h"
+
+#include "CheckpointNames.h"
+
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+StringRef stringify(TensorType type) {
+  switch (type) {
+  case TensorType::F32:
+    return "f32";
+  case TensorType::BF16:
+    return "bf16";
+  case TensorType::F16:
+    return "f16";
+  case TensorType::I32:
+    return "i32";
+  case TensorType::F8E4M3FN:
+    return "f8E4M3FN";
+  case TensorType::F4E2M1FN:
+    return "f4E2M1FN";
+  case TensorType::F8E8M0FNU:
+    return "f8E8M0FNU";
+  }
+  llvm_unreachable("every type is listed");
+}
+
+TensorType getTensorType(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+    return TensorType::F32;
+  case DType::BF16:
+    return TensorType::BF16;
+  case DType::F16:
+    return TensorType::F16;
+  }
+  llvm_unreachable("every dtype is listed");
+}
+
+StringRef stringify(TensorRole role) {
+  switch (role) {
+  case TensorRole::Input:
+    return "input";
+  case TensorRole::Weight:
+    return "weight";
+  case TensorRole::Output:
+    return "output";
+  }
+  llvm_unreachable("every role is listed");
+}
+
+namespace {
+
+/// Collects the tensors of one layer.
+class SignatureBuilder {
+public:
+  explicit SignatureBuilder(const LayerSpec &spec)
+      : spec(spec), layerType(getTensorType(spec.dtype)) {}
+
+  std::vector<TensorInfo> build() {
+    addInputs();
+    addRouter();
+    addExperts();
+    addSharedExperts();
+    addLatent();
+    add("output", {tokenDimension, spec.hiddenSize}, layerType,
+        TensorRole::Output);
+    return std::move(tensors);
+  }
+
+private:
+  void add(StringRef name, std::vector<int64_t> shape, TensorType type,
+           TensorRole role = TensorRole::Weight) {
+    TensorInfo info{name.str(), std::move(shape), type, role, {}};
+    if (role == TensorRole::Weight)
+      info.checkpointForms = getCheckpointForms(spec, info);
+    tensors.push_back(std::move(info));
+  }
+
+  /// A weight matrix of the experts or of the shared expert, with the scales
+  /// of its quantization. `shape` ends in rows x contracted dimension.
+  void addQuantized(StringRef name, std::vector<int64_t> shape) {
+    if (!spec.quantization)
+      return add(name, std::move(shape), layerType);
+    std::vector<int64_t> scales = shape;
+    int64_t &rows = scales[scales.size() - 2];
+    int64_t &columns = scales.back();
+    switch (*spec.quantization) {
+    case WeightQuantization::Fp8Block128:
+      rows = divideCeil(rows, 128);
+      columns = divideCeil(columns, 128);
+      add(name, std::move(shape), TensorType::F8E4M3FN);
+      return add((name + "_scale").str(), std::move(scales), TensorType::F32);
+    case WeightQuantization::MxFp4:
+      columns = divideCeil(columns, 32);
+      add(name, std::move(shape), TensorType::F4E2M1FN);
+      return add((name + "_scale").str(), std::move(scales),
+                 TensorType::F8E8M0FNU);
+    }
+  }
+
+  void addInputs() {
+    constexpr TensorRole input = TensorRole::Input;
+    constexpr int64_t tokens = tokenDimension;
+    add("hidden_states", {tokens, spec.hiddenSize}, layerType, input);
+    if (spec.entry == Entry::Logits)
+      add("router_logits", {tokens, spec.getNumRouted()}, TensorType::F32,
+          input);
+    if (spec.entry == Entry::Ids) {
+      add("topk_ids", {tokens, spec.topK}, TensorType::I32, input);
+      add("topk_weights", {tokens, spec.topK}, TensorType::F32, input);
+    }
+    if (spec.numValidTokens)
+      add("num_valid_tokens", {1}, TensorType::I32, input);
+    if (usesHash())
+      add("input_ids", {tokens}, TensorType::I32, input);
+  }
+
+  void addRouter() {
+    if (spec.entry == Entry::Ids)
+      return;
+    const RoutingSpec &routing = spec.routing;
+    int64_t numRouted = spec.getNumRouted();
+    if (spec.entry == Entry::Gate)
+      add("gate.weight", {numRouted, spec.hiddenSize}, layerType);
+    if (routing.gateBias)
+      add("gate.bias", {numRouted}, TensorType::F32);
+    if (routing.selectionBias)
+      add("gate.selection_bias", {numRouted}, TensorType::F32);
+    if (routing.expertScale)
+      add("gate.expert_scale", {numRouted}, TensorType::F32);
+    if (usesHash())
+      add("gate.hash_table", {*routing.hashVocabSize, spec.topK},
+          TensorType::I32);
+  }
+
+  void addExperts() {
+    int64_t numExperts = spec.getNumLocalExperts();
+    int64_t width = spec.getExpertWidth();
+    int64_t rows = spec.getFirstProductRows(spec.intermediateSize);
+    addQuantized("experts.w13", {numExperts, rows, width});
+    if (spec.expertBias)
+      add("experts.w13_bias", {numExperts, rows}, layerType);
+    addQuantized("experts.w2", {numExperts, width, spec.intermediateSize});
+    if (spec.expertBias)
+      add("experts.w2_bias", {numExperts, width}, layerType);
+  }
+
+  void addSharedExperts() {
+    if (!spec.sharedExperts)
+      return;
+    int64_t size = spec.sharedExperts->intermediateSize;
+    addQuantized("shared_experts.w13",
+                 {spec.getFirstProductRows(size), spec.hiddenSize});
+    addQuantized("shared_experts.w2", {spec.hiddenSize, size});
+    if (spec.sharedExperts->gate == SharedGate::Sigmoid)
+      add("shared_experts.gate", {1, spec.hiddenSize}, layerType);
+  }
+
+  void addLatent() {
+    if (!spec.latentSize)
+      return;
+    add("latent.down", {*spec.latentSize, spec.hiddenSize}, layerType);
+    add("latent.up", {spec.hiddenSize, *spec.latentSize}, layerType);
+  }
+
+  bool usesHash() const {
+    return spec.entry != Entry::Ids && spec.routing.select == Select::Hash;
+  }
+
+  const LayerSpec &spec;
+  TensorType layerType;
+  std::vector<TensorInfo> tensors;
+};
+
+} // namespace
+
+std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec) {
+  return SignatureBuilder(spec).build();
+}
+
+} // namespace moec
