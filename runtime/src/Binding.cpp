@@ -6,18 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Text.h"
 #include "moert/Executor.h"
 
 #include <algorithm>
 
 namespace moert {
-
-static std::string listText(const std::vector<int64_t> &values) {
-  std::string text = "[";
-  for (size_t i = 0; i < values.size(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(values[i]);
-  return text + "]";
-}
 
 static std::string shapeText(const std::vector<Expr> &shape) {
   std::string text = "[";

@@ -7,6 +7,7 @@
 
 #include "moert/Safetensors.h"
 #include "SafetensorsHeader.h"
+#include "Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -84,7 +85,7 @@ Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
       return failTensor(
           offsets + "hold " + std::to_string(entry.end - entry.begin) +
           " bytes, " + dtypeName(entry.dtype) + " of shape " +
-          shapeText(entry.shape) + " needs " + std::to_string(*size));
+          listText(entry.shape) + " needs " + std::to_string(*size));
     covered = entry.end;
     file.index[entry.name] = file.tensors.size();
     file.tensors.push_back({std::move(entry.name), entry.dtype,

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SafetensorsHeader.h"
+#include "Text.h"
 
 #include <limits>
 #include <rapidjson/error/en.h>
@@ -292,22 +293,15 @@ Result<uint64_t> safetensorsBytes(DType dtype,
   if (isEmpty)
     return uint64_t(0);
   if (overflow)
-    return outOfRange("shape " + shapeText(shape) +
+    return outOfRange("shape " + listText(shape) +
                       " has more bytes than 64 "
                       "bits count");
   if (bits % 8 != 0)
-    return invalidArgument("shape " + shapeText(shape) + " of " +
+    return invalidArgument("shape " + listText(shape) + " of " +
                            dtypeName(dtype) +
                            " does not fill whole bytes; an even number of "
                            "elements is expected");
   return bits / 8;
-}
-
-std::string shapeText(const std::vector<int64_t> &shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
 }
 
 } // namespace moert

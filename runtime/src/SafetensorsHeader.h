@@ -42,9 +42,6 @@ Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
 Result<uint64_t> safetensorsBytes(DType dtype,
                                   const std::vector<int64_t> &shape);
 
-/// "[2, 3]"
-std::string shapeText(const std::vector<int64_t> &shape);
-
 } // namespace moert
 
 #endif // MOERT_SRC_SAFETENSORSHEADER_H

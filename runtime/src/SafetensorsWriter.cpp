@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SafetensorsHeader.h"
+#include "Text.h"
 #include "moert/Safetensors.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ static Status checkTensors(const std::vector<SafetensorsTensor> &tensors) {
       return invalidArgument(where + ": given twice");
     for (int64_t size : tensor.shape)
       if (size < 0)
-        return invalidArgument(where + ": shape " + shapeText(tensor.shape) +
+        return invalidArgument(where + ": shape " + listText(tensor.shape) +
                                " has a negative size");
     Result<uint64_t> bytes = safetensorsBytes(tensor.dtype, tensor.shape);
     if (!bytes)
@@ -44,7 +45,7 @@ static Status checkTensors(const std::vector<SafetensorsTensor> &tensors) {
     if (*bytes != tensor.bytes)
       return invalidArgument(where + ": " + std::to_string(tensor.bytes) +
                              " bytes given, " + dtypeName(tensor.dtype) +
-                             " of shape " + shapeText(tensor.shape) + " has " +
+                             " of shape " + listText(tensor.shape) + " has " +
                              std::to_string(*bytes));
     if (tensor.bytes > 0 && !tensor.data)
       return invalidArgument(where + ": the data pointer is null");
