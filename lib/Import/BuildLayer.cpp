@@ -1,0 +1,262 @@
+//===- BuildLayer.cpp - a layer spec to IR of the moe dialect ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Import/BuildLayer.h"
+
+#include "ScalarRegions.h"
+#include "moec/Dialect/Moe/Moe.h"
+#include "moec/Import/TensorSignature.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace moec {
+
+namespace {
+
+class LayerBuilder {
+public:
+  LayerBuilder(MLIRContext &context, const LayerSpec &spec)
+      : spec(spec), builder(&context), loc(builder.getUnknownLoc()),
+        signature(getTensorSignature(spec)) {}
+
+  OwningOpRef<ModuleOp> build();
+
+private:
+  Type getElementType(TensorType type);
+  RankedTensorType getType(const TensorInfo &tensor);
+  func::FuncOp buildFunction();
+  moe::LayerOp buildLayer(func::FuncOp func);
+
+  moe::RoutingAttr getRouting();
+  moe::WeightLayoutAttr getLayout();
+  moe::QuantAttr getWeightQuant();
+  moe::QuantAttr getActivationQuant();
+  moe::PlacementAttr getPlacement();
+
+  /// The argument with a canonical name; null when the layer has none.
+  Value get(StringRef name) { return arguments.lookup(name); }
+
+  const LayerSpec &spec;
+  OpBuilder builder;
+  Location loc;
+  std::vector<TensorInfo> signature;
+  llvm::StringMap<Value> arguments;
+};
+
+Type LayerBuilder::getElementType(TensorType type) {
+  switch (type) {
+  case TensorType::F32:
+    return builder.getF32Type();
+  case TensorType::BF16:
+    return builder.getBF16Type();
+  case TensorType::F16:
+    return builder.getF16Type();
+  case TensorType::I32:
+    return builder.getI32Type();
+  case TensorType::F8E4M3FN:
+    return builder.getType<Float8E4M3FNType>();
+  case TensorType::F4E2M1FN:
+    return builder.getType<Float4E2M1FNType>();
+  case TensorType::F8E8M0FNU:
+    return builder.getType<Float8E8M0FNUType>();
+  }
+  llvm_unreachable("every type is listed");
+}
+
+RankedTensorType LayerBuilder::getType(const TensorInfo &tensor) {
+  SmallVector<int64_t> shape;
+  for (int64_t size : tensor.shape)
+    shape.push_back(size == tokenDimension ? ShapedType::kDynamic : size);
+  return RankedTensorType::get(shape, getElementType(tensor.type));
+}
+
+func::FuncOp LayerBuilder::buildFunction() {
+  SmallVector<Type> inputs, results;
+  SmallVector<DictionaryAttr> inputAttrs, resultAttrs;
+  for (const TensorInfo &tensor : signature) {
+    NamedAttribute name =
+        builder.getNamedAttr("moe.name", builder.getStringAttr(tensor.name));
+    if (tensor.role == TensorRole::Output) {
+      results.push_back(getType(tensor));
+      resultAttrs.push_back(builder.getDictionaryAttr(name));
+      continue;
+    }
+    inputs.push_back(getType(tensor));
+    inputAttrs.push_back(builder.getDictionaryAttr(
+        {name, builder.getNamedAttr("moe.role", builder.getStringAttr(
+                                                    stringify(tensor.role)))}));
+  }
+  auto func = func::FuncOp::create(loc, spec.name,
+                                   builder.getFunctionType(inputs, results));
+  func.setAllArgAttrs(inputAttrs);
+  func.setAllResultAttrs(resultAttrs);
+  Block *entry = func.addEntryBlock();
+  for (auto [tensor, argument] : llvm::zip(signature, entry->getArguments()))
+    arguments[tensor.name] = argument;
+  return func;
+}
+
+moe::RoutingAttr LayerBuilder::getRouting() {
+  if (spec.entry == Entry::Ids)
+    return {};
+  const RoutingSpec &routing = spec.routing;
+  auto getSelect = [&] {
+    switch (routing.select) {
+    case Select::TopK:
+      return moe::Select::TopK;
+    case Select::PerGroup:
+      return moe::Select::PerGroup;
+    case Select::Hash:
+      return moe::Select::Hash;
+    case Select::SparseMixer:
+      return moe::Select::SparseMixer;
+    }
+    llvm_unreachable("every selection is listed");
+  };
+  auto getNonFinite = [&] {
+    switch (routing.nonfinite) {
+    case NonFinite::Zero:
+      return moe::NonFinite::Zero;
+    case NonFinite::NegInf:
+      return moe::NonFinite::NegInf;
+    case NonFinite::Lowest:
+      return moe::NonFinite::Lowest;
+    }
+    llvm_unreachable("every rule is listed");
+  };
+  // Without groups their score has no meaning and keeps its default, so that
+  // equal layers are equal IR.
+  moe::GroupScore groupScore =
+      routing.numGroups > 1 && routing.groupScore == GroupScore::Top2Sum
+          ? moe::GroupScore::Top2Sum
+          : moe::GroupScore::Max;
+  moe::Softmax softmax = routing.score == Score::Softmax ? moe::Softmax::All
+                         : routing.weight == RouteWeight::Softmax
+                             ? moe::Softmax::Selected
+                             : moe::Softmax::None;
+  // A value that changes nothing stays unsaid.
+  auto getFloat = [&](double value, double neutral) {
+    return value == neutral ? FloatAttr() : builder.getF32FloatAttr(value);
+  };
+  return moe::RoutingAttr::get(builder.getContext(), spec.topK, getSelect(),
+                               routing.numGroups, routing.topkGroups,
+                               groupScore, softmax, routing.renormalize,
+                               getFloat(routing.renormalizeEpsilon, 0.0),
+                               getFloat(routing.scale, 1.0), getNonFinite());
+}
+
+moe::WeightLayoutAttr LayerBuilder::getLayout() {
+  if (!spec.isGated())
+    return {};
+  auto getOrder = [&] {
+    switch (spec.gateUpOrder) {
+    case GateUpOrder::GateUp:
+      return moe::GateUpOrder::GateUp;
+    case GateUpOrder::UpGate:
+      return moe::GateUpOrder::UpGate;
+    case GateUpOrder::Interleaved:
+      return moe::GateUpOrder::Interleaved;
+    }
+    llvm_unreachable("every order is listed");
+  };
+  return moe::WeightLayoutAttr::get(builder.getContext(), getOrder());
+}
+
+moe::QuantAttr LayerBuilder::getWeightQuant() {
+  if (!spec.quantization)
+    return {};
+  MLIRContext *context = builder.getContext();
+  switch (*spec.quantization) {
+  case WeightQuantization::Fp8Block128:
+    return moe::QuantAttr::get(context, getElementType(TensorType::F8E4M3FN),
+                               builder.getF32Type(), moe::Granularity::Block,
+                               /*block=*/{128, 128}, /*zero_point=*/false,
+                               /*dynamic=*/false);
+  case WeightQuantization::MxFp4:
+    return moe::QuantAttr::get(
+        context, getElementType(TensorType::F4E2M1FN),
+        getElementType(TensorType::F8E8M0FNU), moe::Granularity::Group,
+        /*block=*/{1, 32}, /*zero_point=*/false, /*dynamic=*/false);
+  }
+  llvm_unreachable("every quantization is listed");
+}
+
+moe::QuantAttr LayerBuilder::getActivationQuant() {
+  // mxfp4 quantizes weights alone.
+  if (spec.quantization != WeightQuantization::Fp8Block128)
+    return {};
+  return moe::QuantAttr::get(
+      builder.getContext(), getElementType(TensorType::F8E4M3FN),
+      builder.getF32Type(), moe::Granularity::Group, /*block=*/{1, 128},
+      /*zero_point=*/false, /*dynamic=*/true);
+}
+
+moe::PlacementAttr LayerBuilder::getPlacement() {
+  if (!spec.placement || !spec.placement->localExperts)
+    return {};
+  return moe::PlacementAttr::get(builder.getContext(), spec.numExperts,
+                                 *spec.placement->localExperts);
+}
+
+moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
+  return moe::LayerOp::create(
+      builder, loc, func.getResultTypes().front(),
+      /*hidden=*/get("hidden_states"), /*gate_weight=*/get("gate.weight"),
+      /*gate_bias=*/get("gate.bias"), /*router_logits=*/get("router_logits"),
+      /*topk_ids=*/get("topk_ids"), /*topk_weights=*/get("topk_weights"),
+      /*selection_bias=*/get("gate.selection_bias"),
+      /*expert_scale=*/get("gate.expert_scale"),
+      /*input_ids=*/get("input_ids"), /*hash_table=*/get("gate.hash_table"),
+      /*w13=*/get("experts.w13"), /*w13_bias=*/get("experts.w13_bias"),
+      /*w13_scale=*/get("experts.w13_scale"), /*w2=*/get("experts.w2"),
+      /*w2_bias=*/get("experts.w2_bias"), /*w2_scale=*/get("experts.w2_scale"),
+      /*shared_w13=*/get("shared_experts.w13"),
+      /*shared_w13_scale=*/get("shared_experts.w13_scale"),
+      /*shared_w2=*/get("shared_experts.w2"),
+      /*shared_w2_scale=*/get("shared_experts.w2_scale"),
+      /*shared_gate=*/get("shared_experts.gate"),
+      /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
+      /*num_valid_tokens=*/get("num_valid_tokens"), getRouting(), getLayout(),
+      getWeightQuant(), getActivationQuant(),
+      /*format=*/moe::ActivationFormatAttr(), /*mesh=*/moe::MeshAttr(),
+      getPlacement(),
+      getActivationParams(builder.getContext(), spec.activation),
+      /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),
+      /*weight_on_input=*/spec.routing.weightOnInput,
+      /*max_tokens=*/static_cast<uint64_t>(spec.maxTokens));
+}
+
+OwningOpRef<ModuleOp> LayerBuilder::build() {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  func::FuncOp func = buildFunction();
+  module->push_back(func);
+  builder.setInsertionPointToStart(&func.front());
+  moe::LayerOp layer = buildLayer(func);
+  if (spec.entry != Entry::Ids) {
+    buildScoreRegion(layer.getScore(), spec.routing.score);
+    buildWeightRegion(layer.getWeight(), spec.routing.weight);
+  }
+  buildActivationRegion(layer.getActivation(), spec.activation);
+  func::ReturnOp::create(builder, loc, layer.getOutput());
+  if (failed(verify(*module)))
+    return nullptr;
+  return module;
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> buildLayer(MLIRContext &context, const LayerSpec &spec) {
+  context.loadDialect<func::FuncDialect, arith::ArithDialect, math::MathDialect,
+                      moe::MoeDialect>();
+  return LayerBuilder(context, spec).build();
+}
+
+} // namespace moec

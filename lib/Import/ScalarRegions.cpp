@@ -1,0 +1,251 @@
+//===- ScalarRegions.cpp - formulas as regions ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The formulas 2 and 5 and the table of activations of docs/layers.md, one
+// function each, written as arith and math on f32.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ScalarRegions.h"
+
+#include "moec/Dialect/Moe/Moe.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace moec {
+
+namespace {
+
+/// Writes f32 operations at the end of a block, so that a formula here looks
+/// like the formula in the documentation.
+class Scalars {
+public:
+  explicit Scalars(Block &block)
+      : builder(OpBuilder::atBlockEnd(&block)), loc(builder.getUnknownLoc()) {}
+
+  Value constant(double value) {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getF32FloatAttr(value));
+  }
+  Value param(StringRef name) {
+    return moe::ParamOp::create(builder, loc, builder.getF32Type(),
+                                builder.getStringAttr(name));
+  }
+  Value add(Value a, Value b) { return binary<arith::AddFOp>(a, b); }
+  Value sub(Value a, Value b) { return binary<arith::SubFOp>(a, b); }
+  Value mul(Value a, Value b) { return binary<arith::MulFOp>(a, b); }
+  Value div(Value a, Value b) { return binary<arith::DivFOp>(a, b); }
+  /// Smaller and larger of two; NaN if either is.
+  Value min(Value a, Value b) { return binary<arith::MinimumFOp>(a, b); }
+  Value max(Value a, Value b) { return binary<arith::MaximumFOp>(a, b); }
+  Value neg(Value a) { return unary<arith::NegFOp>(a); }
+  Value exp(Value a) { return unary<math::ExpOp>(a); }
+  Value log1p(Value a) { return unary<math::Log1pOp>(a); }
+  Value sqrt(Value a) { return unary<math::SqrtOp>(a); }
+  Value erf(Value a) { return unary<math::ErfOp>(a); }
+  Value tanh(Value a) { return unary<math::TanhOp>(a); }
+  Value selectGreater(Value a, Value b, Value yes, Value no) {
+    Value greater =
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGT, a, b);
+    return arith::SelectOp::create(builder, loc, greater, yes, no);
+  }
+
+  /// x clamped to -limit .. limit.
+  Value clamp(Value x, Value limit) { return max(min(x, limit), neg(limit)); }
+  /// 1 / (1 + exp(-x))
+  Value sigmoid(Value x) {
+    Value one = constant(1.0);
+    return div(one, add(one, exp(neg(x))));
+  }
+
+  void yield(Value value) { moe::YieldOp::create(builder, loc, value); }
+
+private:
+  template <typename Op>
+  Value binary(Value a, Value b) {
+    return Op::create(builder, loc, a, b);
+  }
+  template <typename Op>
+  Value unary(Value a) {
+    return Op::create(builder, loc, a);
+  }
+
+  OpBuilder builder;
+  Location loc;
+};
+
+Block &addBlock(Region &region, unsigned numArguments) {
+  Block &block = region.emplaceBlock();
+  Type f32 = Float32Type::get(region.getContext());
+  for (unsigned i = 0; i < numArguments; ++i)
+    block.addArgument(f32, UnknownLoc::get(region.getContext()));
+  return block;
+}
+
+/// sqrt(softplus(x)), where softplus(x) is x for x > 20, else log1p(exp(x)).
+Value buildSqrtSoftplus(Scalars &s, Value x) {
+  Value softplus = s.log1p(s.exp(x));
+  return s.sqrt(s.selectGreater(x, s.constant(20.0), x, softplus));
+}
+
+//===----------------------------------------------------------------------===//
+// Activations: of a gate value, and of an up value where the kind has one
+//===----------------------------------------------------------------------===//
+
+/// Multiplies by the up value of a kind that has one.
+Value mulUp(Scalars &s, Value activated, Value up) {
+  return up ? s.mul(activated, up) : activated;
+}
+
+Value buildSilu(Scalars &s, const ActivationSpec &spec, Value gate, Value up) {
+  if (spec.limit) {
+    Value limit = s.param("limit");
+    gate = s.min(gate, limit);
+    if (up)
+      up = s.clamp(up, limit);
+  }
+  return mulUp(s, s.mul(gate, s.sigmoid(gate)), up);
+}
+
+Value buildGelu(Scalars &s, const ActivationSpec &, Value gate, Value up) {
+  Value erf = s.erf(s.mul(gate, s.constant(std::sqrt(0.5))));
+  Value half = s.mul(s.constant(0.5), gate);
+  return mulUp(s, s.mul(half, s.add(s.constant(1.0), erf)), up);
+}
+
+Value buildGeluTanh(Scalars &s, const ActivationSpec &, Value gate, Value up) {
+  constexpr double twoOverPi = 0.63661977236758134308;
+  Value cube = s.mul(s.mul(gate, gate), gate);
+  Value inner = s.add(gate, s.mul(s.constant(0.044715), cube));
+  Value tanh = s.tanh(s.mul(s.constant(std::sqrt(twoOverPi)), inner));
+  Value half = s.mul(s.constant(0.5), gate);
+  return mulUp(s, s.mul(half, s.add(s.constant(1.0), tanh)), up);
+}
+
+Value buildRelu2(Scalars &s, const ActivationSpec &, Value gate, Value up) {
+  Value relu = s.max(gate, s.constant(0.0));
+  return mulUp(s, s.mul(relu, relu), up);
+}
+
+Value buildSwigluOai(Scalars &s, const ActivationSpec &, Value gate, Value up) {
+  Value limit = s.param("limit");
+  gate = s.min(gate, limit);
+  up = s.clamp(up, limit);
+  Value activated = s.mul(gate, s.sigmoid(s.mul(s.param("alpha"), gate)));
+  return s.mul(s.add(up, s.constant(1.0)), activated);
+}
+
+Value buildSwigluOaiUninterleave(Scalars &s, const ActivationSpec &spec,
+                                 Value gate, Value up) {
+  if (spec.limit) {
+    Value limit = s.param("limit");
+    gate = s.min(gate, limit);
+    up = s.clamp(up, limit);
+  }
+  Value activated = s.mul(gate, s.sigmoid(s.mul(s.param("alpha"), gate)));
+  return s.mul(activated, s.add(up, s.param("beta")));
+}
+
+Value buildSwigluStep(Scalars &s, const ActivationSpec &, Value gate,
+                      Value up) {
+  Value limit = s.param("limit");
+  Value silu = s.mul(gate, s.sigmoid(gate));
+  return s.mul(s.min(silu, limit), s.clamp(up, limit));
+}
+
+Value buildSitu(Scalars &s, const ActivationSpec &spec, Value gate, Value up) {
+  Value beta = s.param("beta");
+  Value activated =
+      s.mul(s.mul(beta, s.tanh(s.div(gate, beta))), s.sigmoid(gate));
+  if (*spec.linearBeta > 0) {
+    Value linearBeta = s.param("linear_beta");
+    up = s.mul(linearBeta, s.tanh(s.div(up, linearBeta)));
+  }
+  return s.mul(activated, up);
+}
+
+using ActivationBuilder = Value (*)(Scalars &, const ActivationSpec &,
+                                    Value gate, Value up);
+
+ActivationBuilder getBuilder(Activation kind) {
+  switch (kind) {
+  case Activation::Silu:
+  case Activation::SiluNoMul:
+    return buildSilu;
+  case Activation::Gelu:
+  case Activation::GeluNoMul:
+    return buildGelu;
+  case Activation::GeluTanh:
+  case Activation::GeluTanhNoMul:
+    return buildGeluTanh;
+  case Activation::Relu2:
+  case Activation::Relu2NoMul:
+    return buildRelu2;
+  case Activation::SwigluOai:
+    return buildSwigluOai;
+  case Activation::SwigluOaiUninterleave:
+    return buildSwigluOaiUninterleave;
+  case Activation::SwigluStep:
+    return buildSwigluStep;
+  case Activation::Situ:
+    return buildSitu;
+  }
+  llvm_unreachable("every activation is listed");
+}
+
+} // namespace
+
+void buildScoreRegion(Region &region, Score score) {
+  // Softmax looks at all experts and is an attribute of the op.
+  if (score == Score::Identity || score == Score::Softmax)
+    return;
+  Block &block = addBlock(region, 1);
+  Scalars s(block);
+  Value logit = block.getArgument(0);
+  s.yield(score == Score::Sigmoid ? s.sigmoid(logit)
+                                  : buildSqrtSoftplus(s, logit));
+}
+
+void buildWeightRegion(Region &region, RouteWeight weight) {
+  if (weight != RouteWeight::Sigmoid)
+    return;
+  Block &block = addBlock(region, 1);
+  Scalars s(block);
+  s.yield(s.sigmoid(block.getArgument(0)));
+}
+
+void buildActivationRegion(Region &region, const ActivationSpec &activation) {
+  bool gated = isGated(activation.kind);
+  Block &block = addBlock(region, gated ? 2 : 1);
+  Scalars s(block);
+  Value up = gated ? Value(block.getArgument(1)) : Value();
+  s.yield(getBuilder(activation.kind)(s, activation, block.getArgument(0), up));
+}
+
+DictionaryAttr getActivationParams(MLIRContext *context,
+                                   const ActivationSpec &activation) {
+  Builder builder(context);
+  NamedAttrList params;
+  auto add = [&](StringRef name, std::optional<double> value) {
+    if (value)
+      params.append(name, builder.getF32FloatAttr(*value));
+  };
+  add("limit", activation.limit);
+  add("alpha", activation.alpha);
+  add("beta", activation.beta);
+  // Not greater than 0 it means no tanh, and the region does not read it.
+  if (activation.linearBeta && *activation.linearBeta > 0)
+    add("linear_beta", activation.linearBeta);
+  return params.empty() ? DictionaryAttr() : params.getDictionary(context);
+}
+
+} // namespace moec
