@@ -1,0 +1,250 @@
+//===- KernelEmitter.cpp - what emission functions share --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emit.h"
+
+using namespace mlir;
+using namespace moec;
+
+KernelEmitter::KernelEmitter(func::FuncOp func, tile::KernelOp kernel)
+    : b(kernel.getLoc(), OpBuilder::atBlockEnd(&func.getBody().front())) {
+  Block &body = func.getBody().front();
+  for (auto [from, to] :
+       llvm::zip(kernel.getBody().getArguments(), body.getArguments().drop_back()))
+    mapping.map(from, to);
+  ctaIndex = body.getArguments().back();
+  tokenCount = arith::IndexCastOp::create(b, b.getIndexType(), operand(kernel.getTokens()));
+}
+
+//===----------------------------------------------------------------------===//
+// Kernel arguments
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::operand(Value kernelArgument) const {
+  return kernelArgument ? mapping.lookup(kernelArgument) : Value();
+}
+
+Value KernelEmitter::validTokens(Value numValidTokens) {
+  if (!numValidTokens)
+    return tokens();
+  Value valid = loadIndex(operand(numValidTokens), index(0));
+  return min(max(valid, index(0)), tokens());
+}
+
+RowRange KernelEmitter::rowsOfCta(int64_t rows) {
+  Value begin = mul(cta(), rows);
+  return {begin, min(add(begin, rows), tokens())};
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
+
+Value KernelEmitter::i32(int64_t value) {
+  return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+}
+
+Value KernelEmitter::f32(double value) {
+  return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+}
+
+Value KernelEmitter::add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(x, y); }
+Value KernelEmitter::mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(x, y); }
+Value KernelEmitter::min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(x, y); }
+Value KernelEmitter::max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(x, y); }
+
+//===----------------------------------------------------------------------===//
+// Vectors
+//===----------------------------------------------------------------------===//
+
+VectorType KernelEmitter::f32Vector(int64_t lanes) {
+  return VectorType::get(lanes, b.getF32Type());
+}
+
+Value KernelEmitter::splat(Value scalar, int64_t lanes) {
+  return vector::BroadcastOp::create(b, VectorType::get(lanes, scalar.getType()), scalar);
+}
+
+Value KernelEmitter::splat(double value, int64_t lanes) {
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(f32Vector(lanes), static_cast<float>(value)));
+}
+
+Value KernelEmitter::mask(Value count, int64_t lanes) {
+  return vector::CreateMaskOp::create(b, VectorType::get(lanes, b.getI1Type()), count);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// `value` (a float or a vector of floats) with another element type.
+static Value castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
+  Type from = getElementTypeOrSelf(value.getType());
+  if (from == element)
+    return value;
+  Type type = element;
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    type = vector.clone(element);
+  if (from.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, type, value);
+  return arith::TruncFOp::create(b, type, value);
+}
+
+static Type elementType(Value memref) { return cast<MemRefType>(memref.getType()).getElementType(); }
+
+Value KernelEmitter::loadF32(Value memref, ValueRange indices) {
+  return castFloat(b, memref::LoadOp::create(b, memref, indices), b.getF32Type());
+}
+
+Value KernelEmitter::loadI32(Value memref, ValueRange indices) {
+  return memref::LoadOp::create(b, memref, indices);
+}
+
+Value KernelEmitter::loadIndex(Value memref, ValueRange indices) {
+  return arith::IndexCastOp::create(b, b.getIndexType(), loadI32(memref, indices));
+}
+
+void KernelEmitter::storeF32(Value value, Value memref, ValueRange indices) {
+  memref::StoreOp::create(b, castFloat(b, value, elementType(memref)), memref, indices);
+}
+
+void KernelEmitter::storeI32(Value value, Value memref, ValueRange indices) {
+  memref::StoreOp::create(b, value, memref, indices);
+}
+
+Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes, Value mask) {
+  auto type = VectorType::get(lanes, elementType(memref));
+  Value loaded;
+  if (mask) {
+    Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+    loaded = vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);
+  } else {
+    loaded = vector::LoadOp::create(b, type, memref, indices);
+  }
+  return castFloat(b, loaded, b.getF32Type());
+}
+
+void KernelEmitter::storeVector(Value vector, Value memref, ValueRange indices, Value mask) {
+  Value rounded = castFloat(b, vector, elementType(memref));
+  if (mask)
+    vector::MaskedStoreOp::create(b, memref, indices, mask, rounded);
+  else
+    vector::StoreOp::create(b, rounded, memref, indices);
+}
+
+Value KernelEmitter::scratch(ArrayRef<int64_t> shape, Type elementType) {
+  return memref::AllocaOp::create(b, MemRefType::get(shape, elementType),
+                                  b.getI64IntegerAttr(64));
+}
+
+//===----------------------------------------------------------------------===//
+// Structure
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::forLoop(Value lower, Value upper, int64_t step,
+                            function_ref<void(Value)> body) {
+  forLoop(lower, upper, step, {}, [&](Value iv, ValueRange) {
+    body(iv);
+    return SmallVector<Value>();
+  });
+}
+
+SmallVector<Value>
+KernelEmitter::forLoop(Value lower, Value upper, int64_t step, ValueRange init,
+                       function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(b, lower, upper, index(step), init);
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = loop.getBody();
+  // A loop without carried values is born with its terminator.
+  if (block->mightHaveTerminator())
+    b.setInsertionPoint(block->getTerminator());
+  else
+    b.setInsertionPointToEnd(block);
+  SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+  if (!init.empty())
+    scf::YieldOp::create(b, next);
+  return SmallVector<Value>(loop.getResults());
+}
+
+void KernelEmitter::ifThen(Value condition, function_ref<void()> then,
+                           function_ref<void()> otherwise) {
+  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/bool(otherwise));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  then();
+  if (otherwise) {
+    b.setInsertionPoint(branch.elseBlock()->getTerminator());
+    otherwise();
+  }
+}
+
+void KernelEmitter::forColumns(Value begin, Value end, int64_t lanes, int64_t multiple,
+                               function_ref<void(Value, Value)> body) {
+  if (multiple % lanes == 0) {
+    forLoop(begin, end, lanes, [&](Value column) { body(column, Value()); });
+    return;
+  }
+  Value length = arith::SubIOp::create(b, end, begin);
+  Value tail = arith::RemSIOp::create(b, length, index(lanes));
+  Value full = arith::SubIOp::create(b, end, tail);
+  forLoop(begin, full, lanes, [&](Value column) { body(column, Value()); });
+  Value hasTail = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, tail, index(0));
+  ifThen(hasTail, [&] { body(full, mask(tail, lanes)); });
+}
+
+/// The type that takes `type`'s place when scalars become vectors of `lanes`.
+static Type widened(Type type, int64_t lanes) {
+  return lanes ? VectorType::get(lanes, type) : type;
+}
+
+FailureOr<Value> KernelEmitter::inlineRegion(Region &region, ValueRange args) {
+  if (region.empty())
+    return args.front();
+  auto vector = dyn_cast<VectorType>(args.front().getType());
+  int64_t lanes = vector ? vector.getNumElements() : 0;
+  Block &block = region.front();
+  if (!region.hasOneBlock() || block.getNumArguments() != args.size()) {
+    region.getParentOp()->emitOpError("has a scalar region that does not fit its operands");
+    return failure();
+  }
+  IRMapping map;
+  map.map(block.getArguments(), args);
+  auto remap = [&](Value value) -> Value {
+    if (Value known = map.lookupOrNull(value))
+      return known;
+    // Constants of the kernel around the region.
+    Operation *def = value.getDefiningOp();
+    if (!def || !def->hasTrait<OpTrait::ConstantLike>())
+      return {};
+    Value scalar = b.clone(*def)->getResult(0);
+    Value here = lanes ? splat(scalar, lanes) : scalar;
+    map.map(value, here);
+    return here;
+  };
+  for (Operation &op : block.without_terminator()) {
+    if (op.hasTrait<OpTrait::ConstantLike>()) {
+      remap(op.getResult(0));
+      continue;
+    }
+    bool elementwise = OpTrait::hasElementwiseMappableTraits(&op) && op.getNumRegions() == 0;
+    SmallVector<Value> operands = llvm::map_to_vector(op.getOperands(), remap);
+    if (!elementwise || llvm::is_contained(operands, Value())) {
+      op.emitOpError("cannot be vectorized: a scalar region holds elementwise ops of arith and "
+                     "math on its arguments and constants");
+      return failure();
+    }
+    OperationState state(b.getLoc(), op.getName(), operands, /*types=*/{}, op.getAttrs());
+    state.propertiesAttr = op.getPropertiesAsAttribute();
+    for (Type type : op.getResultTypes())
+      state.addTypes(widened(type, lanes));
+    map.map(op.getResults(), b.create(state)->getResults());
+  }
+  return remap(block.getTerminator()->getOperand(0));
+}
