@@ -21,7 +21,7 @@ def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
 def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F8E8M0FNU]>;
 
-def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments]> {
+def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "a whole Mixture-of-Experts layer";
   let description = [{
     All formulas of docs/layers.md in one op. Shapes, with T tokens, H hidden size, L latent size
@@ -149,14 +149,15 @@ def Moe_ParamOp : Moe_Op<"param", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Moe_YieldOp : Moe_Op<"yield", [Pure, Terminator, ReturnLike]> {
+def Moe_YieldOp : Moe_Op<"yield", [Pure, Terminator, ReturnLike,
+    ParentOneOf<["LayerOp", "RouteOp", "GroupedMatmulOp", "RowMapOp"]>]> {
   let summary = "ends a scalar region";
   let description = "The f32 value of a score, weight, activation or epilogue region.";
   let arguments = (ins F32:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
-def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments]> {
+def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "scores to expert ids and weights";
   let description = [{
     docs/layers.md, formulas 2 to 5, on logits `T x R x f32`. Ids are `T x k x i32`, weights
@@ -220,7 +221,8 @@ def Moe_PermuteOp : Moe_Op<"permute", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegments]> {
+def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegments,
+    IsolatedFromAbove]> {
   let summary = "matrix products of row groups with their weights, and an epilogue";
   let description = [{
     Position p of group g (`offsets[g] <= p < offsets[g + 1]`) reads row `source[p]` of `input`
@@ -264,7 +266,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
   let hasRegionVerifier = 1;
 }
 
-def Moe_RowMapOp : Moe_Op<"row_map", [Pure]> {
+def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove]> {
   let summary = "an elementwise map of rows";
   let description = [{
     `result[t, c] = cast(body(input[t, c], row_operands[t]...))`, on f32. Llama 4's weight on the

@@ -6,15 +6,185 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace moec::moe;
 
-#define VERIFY(CLASS, ...)                                                     \
-  LogicalResult CLASS::verify(function_ref<InFlightDiagnostic()>, __VA_ARGS__) \
-  { return success(); }
-VERIFY(RoutingAttr, int64_t, Select, int64_t, int64_t, GroupScore, Softmax, bool, FloatAttr, FloatAttr, NonFinite)
-VERIFY(QuantAttr, Type, Type, Granularity, ArrayRef<int64_t>, bool, bool)
-VERIFY(ActivationFormatAttr, Format, int64_t)
-VERIFY(MeshAttr, int64_t, int64_t)
-VERIFY(PlacementAttr, int64_t, ArrayRef<int64_t>)
+using EmitError = function_ref<InFlightDiagnostic()>;
+
+//===----------------------------------------------------------------------===//
+// Routing
+//===----------------------------------------------------------------------===//
+
+/// An f32 number, or absent.
+static LogicalResult verifyFactor(EmitError emitError, StringRef name,
+                                  FloatAttr value) {
+  if (!value)
+    return success();
+  if (!value.getType().isF32())
+    return emitError() << "'" << name << "' must be f32, not "
+                       << value.getType() << "; write '" << name
+                       << " = 1.0 : f32'";
+  if (!std::isfinite(value.getValueAsDouble()))
+    return emitError() << "'" << name << "' must be a finite number";
+  return success();
+}
+
+static LogicalResult verifyGroupCounts(EmitError emitError, Select select,
+                                       int64_t topK, int64_t numGroups,
+                                       int64_t topkGroups) {
+  if (numGroups < 1)
+    return emitError() << "'num_groups' is " << numGroups
+                       << "; at least 1 (no groups) is accepted";
+  if (topkGroups < 1 || topkGroups > numGroups)
+    return emitError() << "'topk_groups' is " << topkGroups
+                       << "; 1 to 'num_groups' = " << numGroups
+                       << " is accepted";
+  if (numGroups == 1 || select == Select::TopK)
+    return success();
+  if (select != Select::PerGroup)
+    return emitError() << "'num_groups' has no meaning with select '"
+                       << stringifySelect(select) << "'; remove it";
+  if (topK % numGroups != 0)
+    return emitError() << "'top_k' is " << topK
+                       << ", which must be a multiple of 'num_groups' = "
+                       << numGroups << " with select 'per_group'";
+  if (topkGroups != 1)
+    return emitError() << "'topk_groups' has no meaning with select "
+                          "'per_group', where every group contributes; "
+                          "remove it";
+  return success();
+}
+
+static LogicalResult verifySparseMixer(EmitError emitError, int64_t topK,
+                                       Softmax softmax, NonFinite nonfinite) {
+  if (topK != 2)
+    return emitError() << "'top_k' is " << topK
+                       << ", but select 'sparsemixer' chooses 2 experts";
+  if (softmax != Softmax::None)
+    return emitError() << "'softmax' must be 'none' with select 'sparsemixer', "
+                          "which has its own";
+  if (nonfinite != NonFinite::NegInf)
+    return emitError() << "'nonfinite' must be 'neg_inf' with select "
+                          "'sparsemixer'";
+  return success();
+}
+
+LogicalResult RoutingAttr::verify(EmitError emitError, int64_t topK,
+                                  Select select, int64_t numGroups,
+                                  int64_t topkGroups, GroupScore groupScore,
+                                  Softmax softmax, bool renormalize,
+                                  FloatAttr renormalizeEpsilon, FloatAttr scale,
+                                  NonFinite nonfinite) {
+  if (topK < 1)
+    return emitError() << "'top_k' is " << topK << "; at least 1 is accepted";
+  if (failed(verifyGroupCounts(emitError, select, topK, numGroups, topkGroups)))
+    return failure();
+  if (select == Select::SparseMixer &&
+      failed(verifySparseMixer(emitError, topK, softmax, nonfinite)))
+    return failure();
+  if (failed(
+          verifyFactor(emitError, "renormalize_epsilon", renormalizeEpsilon)) ||
+      failed(verifyFactor(emitError, "scale", scale)))
+    return failure();
+  if (!renormalizeEpsilon)
+    return success();
+  if (!renormalize)
+    return emitError() << "'renormalize_epsilon' has no meaning without "
+                          "'renormalize = true'";
+  if (renormalizeEpsilon.getValueAsDouble() < 0)
+    return emitError() << "'renormalize_epsilon' must not be negative";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Quantization
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyBlock(EmitError emitError, Granularity granularity,
+                                 ArrayRef<int64_t> block) {
+  bool isBlock = granularity == Granularity::Block;
+  if (!isBlock && granularity != Granularity::Group) {
+    if (block.empty())
+      return success();
+    return emitError() << "'block' has no meaning with granularity '"
+                       << stringifyGranularity(granularity) << "'; remove it";
+  }
+  bool isPositive = llvm::all_of(block, [](int64_t size) { return size > 0; });
+  if (block.size() != 2 || !isPositive)
+    return emitError() << "granularity '" << stringifyGranularity(granularity)
+                       << "' needs 'block = [rows, contracted]' with two sizes "
+                          "above 0";
+  if (!isBlock && block[0] != 1)
+    return emitError() << "granularity 'group' is a part of one row: write "
+                          "'block = [1, "
+                       << block[1] << "]', or granularity 'block'";
+  return success();
+}
+
+LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
+                                Granularity granularity,
+                                ArrayRef<int64_t> block, bool zeroPoint,
+                                bool dynamic) {
+  bool isInteger = storage.isSignlessInteger(8) || storage.isSignlessInteger(4);
+  if (!isInteger &&
+      !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(storage))
+    return emitError() << "'storage' is " << storage
+                       << "; f8E4M3FN, f8E5M2, f4E2M1FN, i8 and i4 are "
+                          "accepted";
+  if (!isa<Float32Type, BFloat16Type, Float8E8M0FNUType>(scale))
+    return emitError() << "'scale' is " << scale
+                       << "; f32, bf16 and f8E8M0FNU are accepted";
+  if (failed(verifyBlock(emitError, granularity, block)))
+    return failure();
+  if (zeroPoint && !isInteger)
+    return emitError() << "'zero_point' belongs to integer storage; remove it "
+                          "for "
+                       << storage;
+  bool isOfWeights =
+      granularity == Granularity::Channel || granularity == Granularity::Block;
+  if (dynamic && isOfWeights)
+    return emitError() << "'dynamic' is for activations, which have no "
+                          "granularity '"
+                       << stringifyGranularity(granularity)
+                       << "'; write 'tensor', 'token' or 'group'";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Activations in flight, ranks
+//===----------------------------------------------------------------------===//
+
+LogicalResult ActivationFormatAttr::verify(EmitError emitError, Format format,
+                                           int64_t alignment) {
+  if (alignment < 1)
+    return emitError() << "'alignment' is " << alignment
+                       << "; at least 1 row is accepted";
+  if (alignment != 1 && format != Format::Contiguous)
+    return emitError() << "'alignment' has no meaning with format '"
+                       << stringifyFormat(format)
+                       << "'; remove it or write 'contiguous'";
+  return success();
+}
+
+LogicalResult MeshAttr::verify(EmitError emitError, int64_t numRanks,
+                               int64_t rank) {
+  if (numRanks < 1)
+    return emitError() << "'num_ranks' is " << numRanks
+                       << "; at least 1 is accepted";
+  if (rank < 0 || rank >= numRanks)
+    return emitError() << "'rank' is " << rank << "; 0 to " << numRanks - 1
+                       << " is accepted";
+  return success();
+}
+
+LogicalResult PlacementAttr::verify(EmitError emitError, int64_t numExperts,
+                                    ArrayRef<int64_t> local) {
+  if (numExperts < 1)
+    return emitError() << "the number of experts is " << numExperts
+                       << "; at least 1 is accepted";
+  return verifyLocalExperts(emitError, numExperts, local);
+}

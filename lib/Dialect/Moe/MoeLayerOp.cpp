@@ -1,13 +1,431 @@
+//===- MoeLayerOp.cpp - the layer op and its verifier -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/ScalarRegion.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
 using namespace mlir;
 using namespace moec::moe;
-LogicalResult LayerOp::verify() { return success(); }
-LogicalResult LayerOp::verifyRegions() { return success(); }
-static int64_t dim(Value v, int i) { return cast<RankedTensorType>(v.getType()).getDimSize(i); }
-int64_t LayerOp::getNumLocalExperts() { return dim(getW13(), 0); }
-int64_t LayerOp::getNumExperts() { return getPlacement() ? getPlacement()->getNumExperts() : getNumLocalExperts(); }
-int64_t LayerOp::getNumRouted() { return getNumExperts() + getNumZeroExperts(); }
-int64_t LayerOp::getTopK() { return getTopkIds() ? dim(getTopkIds(), 1) : getRouting()->getTopK(); }
-int64_t LayerOp::getHiddenSize() { return dim(getHidden(), 1); }
-int64_t LayerOp::getExpertWidth() { return getLatentDown() ? dim(getLatentDown(), 0) : getHiddenSize(); }
-int64_t LayerOp::getIntermediateSize() { int64_t n = dim(getW13(), 1); return isGated() ? n / 2 : n; }
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+int64_t LayerOp::getNumLocalExperts() { return getDim(getW13(), 0); }
+
+int64_t LayerOp::getNumExperts() {
+  return getPlacement() ? getPlacement()->getNumExperts()
+                        : getNumLocalExperts();
+}
+
+int64_t LayerOp::getNumRouted() {
+  return getNumExperts() + static_cast<int64_t>(getNumZeroExperts());
+}
+
+int64_t LayerOp::getTopK() {
+  return getTopkIds() ? getDim(getTopkIds(), 1) : getRouting()->getTopK();
+}
+
+int64_t LayerOp::getHiddenSize() { return getDim(getHidden(), 1); }
+
+int64_t LayerOp::getExpertWidth() {
+  return getLatentDown() ? getDim(getLatentDown(), 0) : getHiddenSize();
+}
+
+int64_t LayerOp::getIntermediateSize() {
+  int64_t rows = getDim(getW13(), 1);
+  return isGated() ? rows / 2 : rows;
+}
+
+//===----------------------------------------------------------------------===//
+// Verifier
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The rules of `moe.layer`, in the order in which later ones may rely on
+/// earlier ones: the regions' arguments, then the experts' shapes, then the
+/// rest.
+class LayerVerifier {
+public:
+  explicit LayerVerifier(LayerOp op) : op(op), check(op) {}
+
+  LogicalResult verify() {
+    return failure(failed(verifyAttributes()) || failed(verifyActivation()) ||
+                   failed(verifyExperts()) || failed(verifyEntry()) ||
+                   failed(verifyRouting()) || failed(verifyShared()) ||
+                   failed(verifyQuantization()) || failed(verifyLimits()));
+  }
+
+private:
+  using Shape = ArrayRef<Dim>;
+
+  LogicalResult verifyAttributes();
+  LogicalResult verifyActivation();
+  LogicalResult verifyExperts();
+  LogicalResult verifyEntry();
+  LogicalResult verifyNoRouting();
+  LogicalResult verifyRouting();
+  LogicalResult verifyShared();
+  LogicalResult verifyQuantization();
+  LogicalResult verifyWeightQuant(QuantAttr quant);
+  LogicalResult verifyActivationQuant(QuantAttr quant);
+  LogicalResult verifyScales(QuantAttr quant, StringRef name, Value weight,
+                             Value scale, bool isFirst);
+  LogicalResult verifyLimits();
+
+  /// An optional operand of layer dtype.
+  LogicalResult checkData(StringRef name, Value value, Shape dims) {
+    if (failed(check.checkShape(name, value, dims)))
+      return failure();
+    return check.checkElement(name, value, getElementType(op.getHidden()),
+                              "like 'hidden'");
+  }
+
+  /// A weight, which may be quantized.
+  LogicalResult checkWeight(StringRef name, Value value, Shape dims) {
+    std::optional<QuantAttr> quant = op.getWeightQuant();
+    if (!quant)
+      return checkData(name, value, dims);
+    if (failed(check.checkShape(name, value, dims)))
+      return failure();
+    return check.checkElement(name, value, quant->getStorage(),
+                              "the storage of 'weight_quant'");
+  }
+
+  LayerOp op;
+  OperandChecker check;
+};
+
+LogicalResult LayerVerifier::verifyAttributes() {
+  if (auto format = op.getFormat();
+      format && format->getFormat() != Format::Standard)
+    return check.error("'format' is '")
+           << stringifyFormat(format->getFormat())
+           << "'; only 'standard' is compiled so far: remove 'format'";
+  if (auto mesh = op.getMesh(); mesh && mesh->getNumRanks() != 1)
+    return check.error("'mesh' has ")
+           << mesh->getNumRanks()
+           << " ranks; only 1 is compiled so far: split the experts by "
+              "'placement' and run one layer per rank";
+  if (static_cast<int64_t>(op.getNumZeroExperts()) < 0)
+    return check.error("'num_zero_experts' is ")
+           << static_cast<int64_t>(op.getNumZeroExperts()) << "; at least 0 is accepted";
+  return success();
+}
+
+LogicalResult LayerVerifier::verifyActivation() {
+  Region &region = op.getActivation();
+  if (region.empty())
+    return check.error("needs a region 'activation'");
+  unsigned count = region.getNumArguments();
+  if (count != 1 && count != 2)
+    return check.error("region 'activation' must take (gate, up) or (x), each "
+                       "f32, but takes ")
+           << count << " arguments";
+  SmallVector<std::string> arguments;
+  if (op.isGated())
+    arguments = {"gate", "up"};
+  else
+    arguments = {"x"};
+  if (failed(verifyScalarArguments(op, region, "activation", arguments)))
+    return failure();
+  if (op.isGated() && !op.getLayout())
+    return check.error("needs 'layout' to find the gate and up rows of 'w13'; "
+                       "write 'layout = #moe.weight_layout<order = gate_up>'");
+  if (!op.isGated() && op.getLayout())
+    return check.error("'layout' has no meaning with an activation of one "
+                       "argument, which has no gate; remove it");
+  DictionaryAttr params = op.getActivationParamsAttr();
+  for (NamedAttribute entry :
+       params ? params.getValue() : ArrayRef<NamedAttribute>()) {
+    auto value = dyn_cast<FloatAttr>(entry.getValue());
+    if (!value || !value.getType().isF32())
+      return check.error("entry '")
+             << entry.getName().getValue() << "' of 'activation_params' is "
+             << entry.getValue() << ", but must be a number like '1.0 : f32'";
+  }
+  return success();
+}
+
+LogicalResult LayerVerifier::verifyExperts() {
+  if (failed(check.checkShape("hidden", op.getHidden(),
+                              {tokensDim(), {"hidden_size"}})))
+    return failure();
+  if (op.getOutput().getType() != op.getHidden().getType())
+    return check.error("the output must have the type of 'hidden', ")
+           << op.getHidden().getType() << ", not " << op.getOutput().getType();
+  if (bool(op.getLatentDown()) != bool(op.getLatentUp()))
+    return check.error("takes 'latent_down' and 'latent_up' together");
+  Dim hidden{"hidden_size", op.getHiddenSize()};
+  if (failed(checkData("latent_down", op.getLatentDown(),
+                       {{"latent_size"}, hidden})))
+    return failure();
+  Dim width{op.getLatentDown() ? "latent_size" : "hidden_size",
+            op.getExpertWidth()};
+  if (failed(checkData("latent_up", op.getLatentUp(), {hidden, width})))
+    return failure();
+
+  Dim experts{"num_experts"};
+  if (std::optional<PlacementAttr> placement = op.getPlacement())
+    experts = {"local experts", int64_t(placement->getLocal().size())};
+  StringRef rowsName =
+      op.isGated() ? "(2 * intermediate_size)" : "intermediate_size";
+  if (failed(checkWeight("w13", op.getW13(), {experts, {rowsName}, width})))
+    return failure();
+  experts.size = op.getNumLocalExperts();
+  Dim rows{rowsName, getDim(op.getW13(), 1)};
+  if (op.isGated() && rows.size % 2 != 0)
+    return check.error("'w13' has ")
+           << rows.size << " rows; with a gate they must be pairs (gate, up)";
+  Dim intermediate{"intermediate_size", op.getIntermediateSize()};
+  return failure(
+      failed(checkWeight("w2", op.getW2(), {experts, width, intermediate})) ||
+      failed(checkData("w13_bias", op.getW13Bias(), {experts, rows})) ||
+      failed(checkData("w2_bias", op.getW2Bias(), {experts, width})));
+}
+
+LogicalResult LayerVerifier::verifyEntry() {
+  int numEntries = bool(op.getGateWeight()) + bool(op.getRouterLogits()) +
+                   bool(op.getTopkIds());
+  if (numEntries != 1)
+    return check.error("needs exactly one of 'gate', 'logits' and 'ids', but "
+                       "has ")
+           << numEntries;
+  if (bool(op.getTopkIds()) != bool(op.getTopkWeights()))
+    return check.error("takes 'ids' and 'weights' together");
+  if (op.getGateBias() && !op.getGateWeight())
+    return check.error("takes 'gate_bias' with 'gate' only; router logits "
+                       "include the bias already");
+  Dim routed{"num_routed", op.getNumRouted()};
+  if (failed(checkData("gate", op.getGateWeight(),
+                       {routed, {"hidden_size", op.getHiddenSize()}})) ||
+      failed(check.checkShape("gate_bias", op.getGateBias(), {routed})) ||
+      failed(check.checkShape("logits", op.getRouterLogits(),
+                              {tokensDim(), routed})) ||
+      failed(
+          check.checkShape("ids", op.getTopkIds(), {tokensDim(), {"top_k"}})))
+    return failure();
+  if (!op.getTopkIds())
+    return success();
+  int64_t topK = op.getTopK();
+  if (topK > op.getNumRouted())
+    return check.error("'ids' has ")
+           << topK << " experts per token, but there are only "
+           << op.getNumRouted() << " experts";
+  return check.checkShape("weights", op.getTopkWeights(),
+                          {tokensDim(), {"top_k", topK}});
+}
+
+/// Of an entry `ids`: everything about routing is in the ids and weights.
+LogicalResult LayerVerifier::verifyNoRouting() {
+  StringRef extra = op.getRouting()           ? "attribute 'routing'"
+                    : op.getSelectionBias()   ? "operand 'selection_bias'"
+                    : op.getExpertScale()     ? "operand 'expert_scale'"
+                    : op.getInputIds()        ? "operand 'input_ids'"
+                    : op.getHashTable()       ? "operand 'hash_table'"
+                    : !op.getScore().empty()  ? "region 'score'"
+                    : !op.getWeight().empty() ? "region 'weight'"
+                                              : "";
+  if (extra.empty())
+    return success();
+  return check.error("has the entry 'ids', whose ids and weights say all about "
+                     "routing; remove the ")
+         << extra;
+}
+
+LogicalResult LayerVerifier::verifyRouting() {
+  if (op.getTopkIds())
+    return verifyNoRouting();
+  if (!op.getRouting())
+    return check.error("needs 'routing' with the entries 'gate' and 'logits'; "
+                       "write 'routing = #moe.routing<top_k = ...>'");
+  if (!op.getScore().empty() &&
+      failed(verifyScalarArguments(op, op.getScore(), "score", {"logit"})))
+    return failure();
+  if (!op.getWeight().empty() &&
+      failed(verifyScalarArguments(op, op.getWeight(), "weight", {"score"})))
+    return failure();
+  return verifyRoutingOperands(check, *op.getRouting(), op.getNumRouted(),
+                               op.getSelectionBias(), op.getExpertScale(),
+                               op.getInputIds(), op.getHashTable(),
+                               op.getScore(), op.getWeight());
+}
+
+LogicalResult LayerVerifier::verifyShared() {
+  if (bool(op.getSharedW13()) != bool(op.getSharedW2()))
+    return check.error("takes 'shared_w13' and 'shared_w2' together");
+  if (!op.getSharedW13()) {
+    if (op.getSharedGate())
+      return check.error("takes 'shared_gate' with 'shared_w13' and "
+                         "'shared_w2' only");
+    return success();
+  }
+  Dim hidden{"hidden_size", op.getHiddenSize()};
+  StringRef rowsName = op.isGated() ? "(2 * shared intermediate_size)"
+                                    : "shared intermediate_size";
+  if (failed(
+          checkWeight("shared_w13", op.getSharedW13(), {{rowsName}, hidden})))
+    return failure();
+  int64_t rows = getDim(op.getSharedW13(), 0);
+  if (op.isGated() && rows % 2 != 0)
+    return check.error("'shared_w13' has ")
+           << rows << " rows; with a gate they must be pairs (gate, up)";
+  Dim intermediate{"shared intermediate_size", op.isGated() ? rows / 2 : rows};
+  return failure(
+      failed(
+          checkWeight("shared_w2", op.getSharedW2(), {hidden, intermediate})) ||
+      failed(checkData("shared_gate", op.getSharedGate(), {{"1", 1}, hidden})));
+}
+
+//===----------------------------------------------------------------------===//
+// Quantization
+//===----------------------------------------------------------------------===//
+
+LogicalResult LayerVerifier::verifyQuantization() {
+  if (std::optional<QuantAttr> quant = op.getActivationQuant())
+    if (failed(verifyActivationQuant(*quant)))
+      return failure();
+  if (std::optional<QuantAttr> quant = op.getWeightQuant())
+    return verifyWeightQuant(*quant);
+  bool hasScale = op.getW13Scale() || op.getW2Scale() ||
+                  op.getSharedW13Scale() || op.getSharedW2Scale();
+  if (hasScale)
+    return check.error(
+        "has scales of weights, but no 'weight_quant' that says "
+        "what they mean; write 'weight_quant = #moe.quant<...>'");
+  return success();
+}
+
+LogicalResult LayerVerifier::verifyActivationQuant(QuantAttr quant) {
+  if (!op.getWeightQuant())
+    return check.error("'activation_quant' needs 'weight_quant': activations "
+                       "are quantized for products with quantized weights");
+  if (!quant.getDynamic())
+    return check.error("'activation_quant' must say 'dynamic = true'; there is "
+                       "no operand with scales known beforehand");
+  return success();
+}
+
+LogicalResult LayerVerifier::verifyWeightQuant(QuantAttr quant) {
+  if (quant.getDynamic() || quant.getGranularity() == Granularity::Token)
+    return check.error("'weight_quant' must not be 'dynamic' or of granularity "
+                       "'token'; weights are quantized beforehand");
+  if (quant.getZeroPoint())
+    return check.error("'weight_quant' has a 'zero_point', for which there is "
+                       "no operand; only symmetric weights are accepted");
+  return failure(
+      failed(verifyScales(quant, "w13", op.getW13(), op.getW13Scale(), true)) ||
+      failed(verifyScales(quant, "w2", op.getW2(), op.getW2Scale(), false)) ||
+      failed(verifyScales(quant, "shared_w13", op.getSharedW13(),
+                          op.getSharedW13Scale(), true)) ||
+      failed(verifyScales(quant, "shared_w2", op.getSharedW2(),
+                          op.getSharedW2Scale(), false)));
+}
+
+/// `isFirst`: the rows are those of the first product, gate and up halves.
+LogicalResult LayerVerifier::verifyScales(QuantAttr quant, StringRef name,
+                                          Value weight, Value scale,
+                                          bool isFirst) {
+  std::string scaleName = (name + "_scale").str();
+  if (bool(weight) != bool(scale))
+    return check.error("takes '") << name << "' and '" << scaleName
+                                  << "' together with 'weight_quant'";
+  if (!weight)
+    return success();
+  auto type = cast<ShapedType>(weight.getType());
+  int64_t rows = type.getShape().end()[-2], columns = type.getShape().back();
+  SmallVector<Dim> dims;
+  if (type.getRank() == 3)
+    dims.push_back({"num_experts", type.getDimSize(0)});
+  switch (quant.getGranularity()) {
+  case Granularity::Tensor:
+    if (dims.empty())
+      dims.push_back({"1", 1});
+    break;
+  case Granularity::Channel:
+    dims.push_back({"rows", rows});
+    break;
+  case Granularity::Group: {
+    int64_t group = quant.getBlock()[1];
+    if (columns % group != 0)
+      return check.error("'")
+             << name << "' has rows of " << columns
+             << " elements, which must be a multiple of the group of " << group;
+    dims.push_back({"rows", rows});
+    dims.push_back({"groups of a row", columns / group});
+    break;
+  }
+  case Granularity::Block: {
+    // Gate and up halves have blocks of their own: the second half starts one.
+    bool hasHalves = isFirst && op.isGated() &&
+                     op.getLayout()->getOrder() != GateUpOrder::Interleaved;
+    int64_t height = quant.getBlock()[0], width = quant.getBlock()[1];
+    int64_t blocks = hasHalves ? 2 * llvm::divideCeil(rows / 2, height)
+                               : llvm::divideCeil(rows, height);
+    dims.push_back(
+        {hasHalves ? "(blocks of gate and up rows)" : "blocks of rows",
+         blocks});
+    dims.push_back(
+        {"blocks of a row", int64_t(llvm::divideCeil(columns, width))});
+    break;
+  }
+  case Granularity::Token:
+    break;
+  }
+  if (failed(check.checkShape(scaleName, scale, dims)))
+    return failure();
+  return check.checkElement(scaleName, scale, quant.getScale(),
+                            "the scale of 'weight_quant'");
+}
+
+//===----------------------------------------------------------------------===//
+// Limits
+//===----------------------------------------------------------------------===//
+
+LogicalResult LayerVerifier::verifyLimits() {
+  int64_t maxTokens = op.getMaxTokens(), topK = op.getTopK();
+  // Positions of slots are i32.
+  int64_t limit = std::numeric_limits<int32_t>::max() / topK;
+  if (maxTokens < 1 || maxTokens > limit)
+    return check.error("'max_tokens' is ")
+           << maxTokens << "; 1 to " << limit
+           << " is accepted with top_k = " << topK
+           << ", so that positions fit 32 bits";
+  if (op.getWeightOnInput() && topK != 1)
+    return check.error("'weight_on_input' needs one expert per token, but "
+                       "top_k is ")
+           << topK;
+  return check.checkNumValidTokens(op.getNumValidTokens());
+}
+
+} // namespace
+
+LogicalResult LayerOp::verify() { return LayerVerifier(*this).verify(); }
+
+LogicalResult LayerOp::verifyRegions() {
+  if (failed(verifyScalarBody(*this, getScore(), "score")) ||
+      failed(verifyScalarBody(*this, getWeight(), "weight")) ||
+      failed(verifyScalarBody(*this, getActivation(), "activation")))
+    return failure();
+  llvm::StringSet<> read;
+  getActivation().walk([&](ParamOp param) { read.insert(param.getName()); });
+  DictionaryAttr params = getActivationParamsAttr();
+  for (NamedAttribute entry :
+       params ? params.getValue() : ArrayRef<NamedAttribute>())
+    if (!read.contains(entry.getName().getValue()))
+      return emitOpError("entry '")
+             << entry.getName().getValue()
+             << "' of 'activation_params' is never read; read it by "
+                "'moe.param' or remove it";
+  return success();
+}

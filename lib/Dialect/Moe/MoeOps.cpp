@@ -1,12 +1,66 @@
+//===- MoeOps.cpp - verifiers of the pipeline ops ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/ScalarRegion.h"
+
 using namespace mlir;
 using namespace moec::moe;
-LogicalResult ParamOp::verify() { return success(); }
-LogicalResult RouteOp::verify() { return success(); }
-LogicalResult RouteOp::verifyRegions() { return success(); }
-LogicalResult PermuteOp::verify() { return success(); }
-LogicalResult GroupedMatmulOp::verify() { return success(); }
-LogicalResult GroupedMatmulOp::verifyRegions() { return success(); }
-LogicalResult RowMapOp::verify() { return success(); }
-LogicalResult RowMapOp::verifyRegions() { return success(); }
-LogicalResult UnpermuteOp::verify() { return success(); }
+
+LogicalResult ParamOp::verify() {
+  auto layer = dyn_cast_if_present<LayerOp>((*this)->getParentOp());
+  if (!layer || (*this)->getParentRegion() != &layer.getActivation())
+    return emitOpError("belongs into the region 'activation' of a 'moe.layer', "
+                       "whose 'activation_params' it reads; write the constant "
+                       "here instead");
+  DictionaryAttr params = layer.getActivationParamsAttr();
+  if (params && params.contains(getName()))
+    return success();
+  InFlightDiagnostic diag = emitOpError("reads '")
+                            << getName()
+                            << "', which 'activation_params' of the layer does "
+                               "not have";
+  if (params && !params.empty()) {
+    diag << "; it has ";
+    llvm::interleaveComma(params, diag, [&](NamedAttribute entry) {
+      diag << "'" << entry.getName().getValue() << "'";
+    });
+  }
+  return diag;
+}
+
+LogicalResult RouteOp::verify() {
+  return verifyRoute(*this, RouteOperands(*this));
+}
+LogicalResult RouteOp::verifyRegions() {
+  if (failed(verifyScalarBody(*this, getScore(), "score")))
+    return failure();
+  return verifyScalarBody(*this, getWeight(), "weight");
+}
+
+LogicalResult PermuteOp::verify() {
+  return verifyPermute(*this, PermuteOperands(*this));
+}
+
+LogicalResult GroupedMatmulOp::verify() {
+  return verifyMatmul(*this, MatmulOperands(*this));
+}
+LogicalResult GroupedMatmulOp::verifyRegions() {
+  return verifyScalarBody(*this, getEpilogue(), "epilogue");
+}
+
+LogicalResult RowMapOp::verify() {
+  return verifyRowMap(*this, RowMapOperands(*this));
+}
+LogicalResult RowMapOp::verifyRegions() {
+  return verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult UnpermuteOp::verify() {
+  return verifyUnpermute(*this, UnpermuteOperands(*this));
+}

@@ -1,0 +1,74 @@
+//===- OperandChecker.h - shapes against a formula --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Verifiers of the levels moe (tensors) and tile (memrefs) say the same thing
+// about operands: this shape, this element type. They say it through this
+// class, so that their messages read alike.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECT_MOE_OPERANDCHECKER_H
+#define MOEC_DIALECT_MOE_OPERANDCHECKER_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+
+namespace moec::moe {
+
+/// One dimension of an expected shape.
+struct Dim {
+  /// Any static size above 0.
+  static constexpr int64_t kAny = -1;
+  /// What only a run knows: `?`.
+  static constexpr int64_t kRunTime = mlir::ShapedType::kDynamic;
+
+  /// What the dimension counts, as messages name it.
+  llvm::StringRef meaning;
+  int64_t size = kAny;
+};
+
+/// The dimension that counts tokens; it is `?` in every type.
+inline Dim tokensDim() { return {"tokens", Dim::kRunTime}; }
+/// The dimension that counts positions, tokens * top_k of them; `?` too.
+inline Dim positionsDim() { return {"positions", Dim::kRunTime}; }
+
+/// Reports what is wrong with the operands and results of one op. An optional
+/// operand that is absent (a null value) is always right.
+class OperandChecker {
+public:
+  explicit OperandChecker(mlir::Operation *op) : op(op) {}
+
+  /// The rank and each dimension of a ranked tensor or a memref. A memref must
+  /// be row-major without gaps.
+  llvm::LogicalResult checkShape(llvm::StringRef name, mlir::Value value,
+                                 llvm::ArrayRef<Dim> dims) const;
+
+  /// The element type; `why` says where the expected one comes from.
+  llvm::LogicalResult checkElement(llvm::StringRef name, mlir::Value value,
+                                   mlir::Type expected,
+                                   const llvm::Twine &why) const;
+
+  /// `num_valid_tokens`: one number.
+  llvm::LogicalResult checkNumValidTokens(mlir::Value value) const {
+    return checkShape("num_valid_tokens", value, {{"a single number", 1}});
+  }
+
+  mlir::InFlightDiagnostic error(const llvm::Twine &message) const {
+    return op->emitOpError(message);
+  }
+
+private:
+  mlir::Operation *op;
+};
+
+/// Size of a dimension of a ranked tensor or a memref.
+int64_t getDim(mlir::Value value, unsigned index);
+mlir::Type getElementType(mlir::Value value);
+
+} // namespace moec::moe
+
+#endif // MOEC_DIALECT_MOE_OPERANDCHECKER_H

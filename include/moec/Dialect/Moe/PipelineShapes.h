@@ -1,0 +1,119 @@
+//===- PipelineShapes.h - operand rules of the pipeline ops -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// An op of the pipeline exists twice: on tensors (`moe`) and on memrefs
+// (`tile`), with the same names and the same formula. Their verifiers fill
+// these structs, and the rules are written once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECT_MOE_PIPELINESHAPES_H
+#define MOEC_DIALECT_MOE_PIPELINESHAPES_H
+
+#include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Moe/OperandChecker.h"
+
+namespace moec::moe {
+
+/// `moe.route`, `tile.top_k`.
+struct RouteOperands {
+  template <typename OpTy>
+  explicit RouteOperands(OpTy op)
+      : logits(op.getLogits()), selectionBias(op.getSelectionBias()),
+        expertScale(op.getExpertScale()), inputIds(op.getInputIds()),
+        hashTable(op.getHashTable()), numValidTokens(op.getNumValidTokens()),
+        ids(op.getIds()), weights(op.getWeights()), routing(op.getRouting()),
+        score(op.getScore()), weight(op.getWeight()) {}
+
+  mlir::Value logits, selectionBias, expertScale, inputIds, hashTable,
+      numValidTokens, ids, weights;
+  RoutingAttr routing;
+  mlir::Region &score, &weight;
+};
+llvm::LogicalResult verifyRoute(mlir::Operation *op, const RouteOperands &o);
+
+/// `moe.permute`, `tile.rank`.
+struct PermuteOperands {
+  template <typename OpTy>
+  explicit PermuteOperands(OpTy op)
+      : ids(op.getIds()), weights(op.getWeights()),
+        numValidTokens(op.getNumValidTokens()), offsets(op.getOffsets()),
+        position(op.getPosition()), source(op.getSource()),
+        rowWeight(op.getRowWeight()), numExperts(op.getNumExperts()),
+        numZeroExperts(op.getNumZeroExperts()),
+        localExperts(op.getLocalExperts()) {}
+
+  mlir::Value ids, weights, numValidTokens, offsets, position, source,
+      rowWeight;
+  int64_t numExperts, numZeroExperts;
+  std::optional<llvm::ArrayRef<int64_t>> localExperts;
+};
+llvm::LogicalResult verifyPermute(mlir::Operation *op,
+                                  const PermuteOperands &o);
+
+/// `moe.grouped_matmul`, `tile.contract`.
+struct MatmulOperands {
+  template <typename OpTy>
+  explicit MatmulOperands(OpTy op)
+      : input(op.getInput()), weight(op.getWeight()), offsets(op.getOffsets()),
+        source(op.getSource()), numValidTokens(op.getNumValidTokens()),
+        result(op.getResult()), rows(op.getRowOperands()),
+        columns(op.getColumnOperands()),
+        elementwise(op.getElementwiseOperands()),
+        isPaired(op.getLayout().has_value()), epilogue(op.getEpilogue()) {}
+
+  mlir::Value input, weight, offsets, source, numValidTokens, result;
+  mlir::ValueRange rows, columns, elementwise;
+  /// The columns are pairs (gate, up).
+  bool isPaired;
+  mlir::Region &epilogue;
+};
+llvm::LogicalResult verifyMatmul(mlir::Operation *op, const MatmulOperands &o);
+
+/// `moe.row_map`, `tile.row_map`.
+struct RowMapOperands {
+  template <typename OpTy>
+  explicit RowMapOperands(OpTy op)
+      : input(op.getInput()), result(op.getResult()), rows(op.getRowOperands()),
+        body(op.getBody()) {}
+
+  mlir::Value input, result;
+  mlir::ValueRange rows;
+  mlir::Region &body;
+};
+llvm::LogicalResult verifyRowMap(mlir::Operation *op, const RowMapOperands &o);
+
+/// `moe.unpermute`, `tile.gather_reduce`.
+struct UnpermuteOperands {
+  template <typename OpTy>
+  explicit UnpermuteOperands(OpTy op)
+      : rows(op.getRows()), position(op.getPosition()),
+        identity(op.getIdentity()), identityWeights(op.getIdentityWeights()),
+        addend(op.getAddend()), numValidTokens(op.getNumValidTokens()),
+        result(op.getResult()) {}
+
+  mlir::Value rows, position, identity, identityWeights, addend, numValidTokens,
+      result;
+};
+llvm::LogicalResult verifyUnpermute(mlir::Operation *op,
+                                    const UnpermuteOperands &o);
+
+/// What a routing attribute asks of the operands beside it; also for
+/// `moe.layer`, whose entries differ.
+llvm::LogicalResult verifyRoutingOperands(
+    const OperandChecker &check, RoutingAttr routing, int64_t numRouted,
+    mlir::Value selectionBias, mlir::Value expertScale, mlir::Value inputIds,
+    mlir::Value hashTable, mlir::Region &score, mlir::Region &weight);
+
+/// Global expert ids: at least one, in range, distinct.
+llvm::LogicalResult
+verifyLocalExperts(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+                   int64_t numExperts, llvm::ArrayRef<int64_t> local);
+
+} // namespace moec::moe
+
+#endif // MOEC_DIALECT_MOE_PIPELINESHAPES_H

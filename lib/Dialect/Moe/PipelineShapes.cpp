@@ -1,0 +1,292 @@
+//===- PipelineShapes.cpp - operand rules of the pipeline ops ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/ScalarRegion.h"
+
+using namespace mlir;
+
+namespace moec::moe {
+
+//===----------------------------------------------------------------------===//
+// Routing
+//===----------------------------------------------------------------------===//
+
+/// Whether the groups of the attribute fit `numRouted` experts.
+static LogicalResult verifyGroups(const OperandChecker &check,
+                                  RoutingAttr routing, int64_t numRouted) {
+  int64_t topK = routing.getTopK(), numGroups = routing.getNumGroups();
+  if (topK > numRouted)
+    return check.error("'top_k' is ") << topK << ", but there are only "
+                                      << numRouted << " experts to choose from";
+  if (numGroups == 1)
+    return success();
+  if (numRouted % numGroups != 0)
+    return check.error("'num_groups' is ")
+           << numGroups << ", which must divide the number of experts, "
+           << numRouted;
+  int64_t groupSize = numRouted / numGroups;
+  int64_t candidates = routing.getTopkGroups() * groupSize;
+  if (routing.getSelect() != Select::TopK)
+    return success();
+  if (topK > candidates)
+    return check.error("'top_k' is ")
+           << topK << ", but the " << routing.getTopkGroups()
+           << " groups that stay ('topk_groups') have only " << candidates
+           << " experts";
+  if (routing.getGroupScore() == GroupScore::Top2Sum && groupSize < 2)
+    return check.error("'group_score' is 'top2_sum', but groups have only 1 "
+                       "expert; write 'max' or fewer groups");
+  return success();
+}
+
+LogicalResult verifyRoutingOperands(const OperandChecker &check,
+                                    RoutingAttr routing, int64_t numRouted,
+                                    Value selectionBias, Value expertScale,
+                                    Value inputIds, Value hashTable,
+                                    Region &score, Region &weight) {
+  if (failed(verifyGroups(check, routing, numRouted)))
+    return failure();
+  StringRef select = stringifySelect(routing.getSelect());
+  bool isHash = routing.getSelect() == Select::Hash;
+  bool isMixer = routing.getSelect() == Select::SparseMixer;
+  if (isHash != bool(inputIds) || isHash != bool(hashTable))
+    return check.error(
+        isHash ? "needs 'input_ids' and 'hash_table' with select 'hash'"
+               : "takes 'input_ids' and 'hash_table' with select 'hash' only");
+  if (selectionBias && (isHash || isMixer))
+    return check.error("takes no 'selection_bias' with select '")
+           << select << "', which compares no keys";
+  if (isMixer && (!score.empty() || !weight.empty()))
+    return check.error("takes no region 'score' or 'weight' with select "
+                       "'sparsemixer', which defines the weights itself");
+  Dim experts{"num_routed", numRouted};
+  if (failed(check.checkShape("selection_bias", selectionBias, {experts})) ||
+      failed(check.checkShape("expert_scale", expertScale, {experts})) ||
+      failed(check.checkShape("input_ids", inputIds, {tokensDim()})) ||
+      failed(check.checkShape("hash_table", hashTable,
+                              {{"vocabulary"}, {"top_k", routing.getTopK()}})))
+    return failure();
+  return success();
+}
+
+LogicalResult verifyRoute(Operation *op, const RouteOperands &o) {
+  OperandChecker check(op);
+  if (failed(
+          check.checkShape("logits", o.logits, {tokensDim(), {"num_routed"}})))
+    return failure();
+  Dim topK{"top_k", o.routing.getTopK()};
+  if (failed(verifyRoutingOperands(check, o.routing, getDim(o.logits, 1),
+                                   o.selectionBias, o.expertScale, o.inputIds,
+                                   o.hashTable, o.score, o.weight)) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)) ||
+      failed(check.checkShape("ids", o.ids, {tokensDim(), topK})) ||
+      failed(check.checkShape("weights", o.weights, {tokensDim(), topK})))
+    return failure();
+  if (!o.score.empty() &&
+      failed(verifyScalarArguments(op, o.score, "score", {"logit"})))
+    return failure();
+  if (!o.weight.empty() &&
+      failed(verifyScalarArguments(op, o.weight, "weight", {"score"})))
+    return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Permutation
+//===----------------------------------------------------------------------===//
+
+LogicalResult verifyLocalExperts(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t numExperts, ArrayRef<int64_t> local) {
+  if (local.empty())
+    return emitError() << "local experts must name at least one expert";
+  llvm::SmallDenseSet<int64_t, 16> seen;
+  for (int64_t id : local) {
+    if (id < 0 || id >= numExperts)
+      return emitError() << "local expert " << id
+                         << " is out of range; ids are 0 to " << numExperts - 1;
+    if (!seen.insert(id).second)
+      return emitError() << "local expert " << id
+                         << " is named twice; name each expert once";
+  }
+  return success();
+}
+
+LogicalResult verifyPermute(Operation *op, const PermuteOperands &o) {
+  OperandChecker check(op);
+  if (o.numExperts < 1)
+    return check.error("'num_experts' is ") << o.numExperts << "; at least 1 "
+                                            << "is accepted";
+  if (o.numZeroExperts < 0)
+    return check.error("'num_zero_experts' is ")
+           << o.numZeroExperts << "; at least 0 is accepted";
+  int64_t numLocal = o.numExperts;
+  if (o.localExperts) {
+    auto emitError = [&] { return op->emitOpError(); };
+    if (failed(verifyLocalExperts(emitError, o.numExperts, *o.localExperts)))
+      return failure();
+    numLocal = o.localExperts->size();
+  }
+  if (failed(check.checkShape("ids", o.ids, {tokensDim(), {"top_k"}})))
+    return failure();
+  Dim topK{"top_k", getDim(o.ids, 1)};
+  if (failed(check.checkShape("weights", o.weights, {tokensDim(), topK})) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)) ||
+      failed(check.checkShape("offsets", o.offsets,
+                              {{"(local experts + 1)", numLocal + 1}})) ||
+      failed(check.checkShape("position", o.position, {tokensDim(), topK})) ||
+      failed(check.checkShape("source", o.source, {positionsDim()})) ||
+      failed(check.checkShape("row_weight", o.rowWeight,
+                              {positionsDim(), {"1", 1}})))
+    return failure();
+  return success();
+}
+
+LogicalResult verifyUnpermute(Operation *op, const UnpermuteOperands &o) {
+  OperandChecker check(op);
+  if (bool(o.identity) != bool(o.identityWeights))
+    return check.error("takes 'identity' and 'identity_weights' together");
+  if (failed(check.checkShape("rows", o.rows, {positionsDim(), {"width"}})) ||
+      failed(
+          check.checkShape("position", o.position, {tokensDim(), {"top_k"}})))
+    return failure();
+  Dim width{"width", getDim(o.rows, 1)};
+  Dim topK{"top_k", getDim(o.position, 1)};
+  if (failed(check.checkShape("identity", o.identity, {tokensDim(), width})) ||
+      failed(check.checkShape("identity_weights", o.identityWeights,
+                              {tokensDim(), topK})) ||
+      failed(check.checkShape("addend", o.addend, {tokensDim(), width})) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)) ||
+      failed(check.checkShape("result", o.result, {tokensDim(), width})))
+    return failure();
+  Type element = getElementType(o.rows);
+  StringRef why = "like 'rows'";
+  if (failed(check.checkElement("identity", o.identity, element, why)) ||
+      failed(check.checkElement("addend", o.addend, element, why)) ||
+      failed(check.checkElement("result", o.result, element, why)))
+    return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Products and maps
+//===----------------------------------------------------------------------===//
+
+static std::string nameOf(StringRef list, size_t index) {
+  return (list + "[" + Twine(index) + "]").str();
+}
+
+/// The names of an epilogue's arguments, in their order.
+static SmallVector<std::string> getEpilogueArguments(const MatmulOperands &o) {
+  SmallVector<std::string> names;
+  auto add = [&](const std::string &name) {
+    if (o.isPaired) {
+      names.push_back(name + ".gate");
+      names.push_back(name + ".up");
+    } else {
+      names.push_back(name);
+    }
+  };
+  add("acc");
+  for (size_t i = 0; i < o.rows.size(); ++i)
+    names.push_back(nameOf("rows", i));
+  for (size_t i = 0; i < o.columns.size(); ++i)
+    add(nameOf("columns", i));
+  for (size_t i = 0; i < o.elementwise.size(); ++i)
+    names.push_back(nameOf("elementwise", i));
+  return names;
+}
+
+static LogicalResult verifyEpilogue(const OperandChecker &check, Operation *op,
+                                    const MatmulOperands &o) {
+  if (!o.epilogue.empty())
+    return verifyScalarArguments(op, o.epilogue, "epilogue",
+                                 getEpilogueArguments(o));
+  if (o.isPaired)
+    return check.error("has a 'layout', hence two accumulators; add an "
+                       "epilogue that makes one value of them");
+  if (!o.rows.empty() || !o.columns.empty() || !o.elementwise.empty())
+    return check.error("has operands 'rows', 'columns' or 'elementwise', but "
+                       "no epilogue that reads them; add one");
+  return success();
+}
+
+LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
+  OperandChecker check(op);
+  bool isGrouped = bool(o.offsets);
+  if (!isGrouped && o.source)
+    return check.error("takes 'source' with 'offsets' only; a dense product "
+                       "reads its rows in order");
+  if (isGrouped && o.numValidTokens)
+    return check.error("takes 'num_valid_tokens' without 'offsets' only; "
+                       "offsets count valid rows already");
+
+  SmallVector<Dim> group, weight;
+  if (isGrouped) {
+    if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})))
+      return failure();
+    if (getDim(o.offsets, 0) < 2)
+      return check.error("'offsets' must have at least 2 entries: the begin "
+                         "and the end of one group");
+    group.push_back({"groups", getDim(o.offsets, 0) - 1});
+  }
+  StringRef rowsMeaning = isGrouped && !o.source ? "positions" : "tokens";
+  if (failed(check.checkShape("input", o.input,
+                              {{rowsMeaning, Dim::kRunTime}, {"k"}})))
+    return failure();
+  weight = group;
+  weight.append({{"n"}, {"k", getDim(o.input, 1)}});
+  if (failed(check.checkShape("weight", o.weight, weight)) ||
+      failed(check.checkElement("weight", o.weight, getElementType(o.input),
+                                "like 'input'")) ||
+      failed(check.checkShape("source", o.source, {positionsDim()})) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)))
+    return failure();
+
+  int64_t n = getDim(o.weight, group.size());
+  if (o.isPaired && n % 2 != 0)
+    return check.error("has a 'layout', so the rows of 'weight' must be pairs "
+                       "(gate, up), but there are ")
+           << n;
+  Dim row = isGrouped ? positionsDim() : tokensDim();
+  Dim resultColumns{o.isPaired ? "(n / 2)" : "n", o.isPaired ? n / 2 : n};
+  if (failed(check.checkShape("result", o.result, {row, resultColumns})))
+    return failure();
+  for (auto [i, value] : llvm::enumerate(o.rows))
+    if (failed(check.checkShape(nameOf("rows", i), value, {row, {"1", 1}})))
+      return failure();
+  SmallVector<Dim> column = group;
+  column.push_back({"n", n});
+  for (auto [i, value] : llvm::enumerate(o.columns))
+    if (failed(check.checkShape(nameOf("columns", i), value, column)))
+      return failure();
+  for (auto [i, value] : llvm::enumerate(o.elementwise))
+    if (failed(check.checkShape(nameOf("elementwise", i), value,
+                                {row, resultColumns})))
+      return failure();
+  return verifyEpilogue(check, op, o);
+}
+
+LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
+  OperandChecker check(op);
+  if (failed(check.checkShape("input", o.input, {tokensDim(), {"width"}})) ||
+      failed(check.checkShape("result", o.result,
+                              {tokensDim(), {"width", getDim(o.input, 1)}})) ||
+      failed(check.checkElement("result", o.result, getElementType(o.input),
+                                "like 'input'")))
+    return failure();
+  SmallVector<std::string> arguments{"x"};
+  for (auto [i, value] : llvm::enumerate(o.rows)) {
+    arguments.push_back(nameOf("rows", i));
+    if (failed(
+            check.checkShape(arguments.back(), value, {tokensDim(), {"1", 1}})))
+      return failure();
+  }
+  return verifyScalarArguments(op, o.body, "body", arguments);
+}
+
+} // namespace moec::moe

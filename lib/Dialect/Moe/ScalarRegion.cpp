@@ -1,0 +1,68 @@
+//===- ScalarRegion.cpp - regions on single f32 values ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Moe/ScalarRegion.h"
+#include "moec/Dialect/Moe/Moe.h"
+
+using namespace mlir;
+
+namespace moec::moe {
+
+LogicalResult verifyScalarArguments(Operation *op, Region &region,
+                                    StringRef name,
+                                    ArrayRef<std::string> arguments) {
+  if (!region.hasOneBlock())
+    return op->emitOpError("region '")
+           << name << "' must be one block without branches";
+  unsigned count = region.getNumArguments();
+  if (count != arguments.size())
+    return op->emitOpError("region '")
+           << name << "' must take (" << llvm::join(arguments, ", ")
+           << "), each f32, but takes " << count << " argument"
+           << (count == 1 ? "" : "s");
+  for (auto [argument, meaning] : llvm::zip(region.getArguments(), arguments))
+    if (!argument.getType().isF32())
+      return op->emitOpError("region '")
+             << name << "' must take '" << meaning << "' as f32, not as "
+             << argument.getType() << "; operands are extended before it";
+  return success();
+}
+
+static LogicalResult verifyScalarOp(Operation &op, StringRef region) {
+  Dialect *dialect = op.getDialect();
+  bool isScalarDialect =
+      dialect && isa<arith::ArithDialect, math::MathDialect>(dialect);
+  if (!isScalarDialect && !isa<ParamOp>(op))
+    return op.emitOpError("is not allowed in the scalar region '")
+           << region
+           << "'; use ops of arith and math on single values, and an attribute "
+              "for what looks at neighbours";
+  SmallVector<Type> types(op.getOperandTypes());
+  llvm::append_range(types, op.getResultTypes());
+  for (Type type : types)
+    if (!type.isIntOrIndexOrFloat())
+      return op.emitOpError("works on ")
+             << type << " in the scalar region '" << region
+             << "'; use single values, the lowering makes vectors of them";
+  return success();
+}
+
+LogicalResult verifyScalarBody(Operation *op, Region &region, StringRef name) {
+  if (region.empty())
+    return success();
+  Block &body = region.front();
+  std::string yield = (op->getName().getDialectNamespace() + ".yield").str();
+  if (body.empty() || body.back().getName().getStringRef() != yield)
+    return op->emitOpError("region '")
+           << name << "' must end in '" << yield << "'";
+  for (Operation &inner : body.without_terminator())
+    if (failed(verifyScalarOp(inner, name)))
+      return failure();
+  return success();
+}
+
+} // namespace moec::moe
