@@ -74,7 +74,8 @@ public:
 
   bool isOk() const { return held.has_value(); }
   explicit operator bool() const { return isOk(); }
-  const Status &status() const { return failed; }
+  const Status &status() const & { return failed; }
+  Status status() && { return std::move(failed); }
 
   T &operator*() & { return value(); }
   const T &operator*() const & { return value(); }
