@@ -1,0 +1,37 @@
+//===- Names.h - discardable attributes between the levels ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_NAMES_H
+#define MOEC_ANALYSIS_NAMES_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+
+namespace moec {
+
+/// On arguments and results of a layer's function: the canonical tensor name.
+/// On pipeline ops: an array of one name per result.
+inline constexpr llvm::StringLiteral kNameAttr = "moe.name";
+/// On arguments of a layer's function: "input" or "weight".
+inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
+/// On the function whose layers were decomposed: the bound of the token count.
+inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
+
+/// The name of result `index` of `op`, or "" where `op` carries none.
+inline llvm::StringRef getResultName(mlir::Operation *op, unsigned index) {
+  auto names = op->getAttrOfType<mlir::ArrayAttr>(kNameAttr);
+  if (!names || index >= names.size())
+    return {};
+  auto name = llvm::dyn_cast<mlir::StringAttr>(names[index]);
+  return name ? name.getValue() : llvm::StringRef();
+}
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_NAMES_H

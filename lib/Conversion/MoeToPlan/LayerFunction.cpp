@@ -1,0 +1,232 @@
+//===- LayerFunction.cpp - a function of pipeline ops as kernels *- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerFunction.h"
+
+#include "mlir/IR/Matchers.h"
+#include "moec/Analysis/Names.h"
+#include "moec/Analysis/ScalarRegions.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::moe;
+
+/// The bound of docs/layers.md where nobody states one.
+static constexpr int64_t kDefaultMaxTokens = 16384;
+
+static RankedTensorType tensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+static bool hasDynamicRows(Value value) {
+  RankedTensorType type = tensorType(value);
+  return type.getRank() > 0 && type.isDynamicDim(0);
+}
+
+/// Only the first dimension may depend on the token count.
+static bool isRowMajorData(RankedTensorType type) {
+  return !type.getEncoding() &&
+         llvm::none_of(type.getShape().drop_front(type.getRank() > 0),
+                       ShapedType::isDynamic);
+}
+
+bool LayerFunction::holdsLayer(func::FuncOp func) {
+  return func
+      .walk([](Operation *op) {
+        return isa_and_nonnull<MoeDialect>(op->getDialect())
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+LogicalResult LayerFunction::analyze(func::FuncOp function) {
+  func = function;
+  if (!func.getBody().hasOneBlock())
+    return func.emitOpError("holds moe ops in several blocks; a layer's "
+                            "function has one block without control flow");
+  maxTokens = kDefaultMaxTokens;
+  if (auto attr = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr))
+    maxTokens = attr.getInt();
+  if (maxTokens < 1)
+    return func.emitOpError("has ")
+           << kMaxTokensAttr << " = " << maxTokens << "; give at least 1";
+  if (failed(checkArguments()) || failed(checkOps()) || failed(checkResults()))
+    return failure();
+  formGroups();
+  return success();
+}
+
+LogicalResult LayerFunction::checkArguments() {
+  llvm::StringSet<> names;
+  bool anyDynamic = false;
+  for (BlockArgument arg : func.getArguments()) {
+    unsigned index = arg.getArgNumber();
+    auto fail = [&](const Twine &message) {
+      return func.emitOpError("argument ") << index << " " << message;
+    };
+    auto type = dyn_cast<RankedTensorType>(arg.getType());
+    if (!type || !isRowMajorData(type))
+      return fail("has a type other than a ranked tensor with at most the "
+                  "first dimension dynamic; write, say, tensor<?x2048xbf16>");
+    auto name = func.getArgAttrOfType<StringAttr>(index, kNameAttr);
+    if (!name || name.getValue().empty())
+      return fail("has no name; add {moe.name = \"hidden_states\"} or another "
+                  "tensor name of docs/layers.md");
+    if (!names.insert(name.getValue()).second)
+      return fail("is the second one with moe.name = \"" + name.getValue() +
+                  "\"; give each tensor its own name");
+    auto role = func.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+    if (!role || (role.getValue() != "input" && role.getValue() != "weight"))
+      return fail("('" + name.getValue() +
+                  "') has no role; add moe.role = \"input\" or \"weight\"");
+    if (!hasDynamicRows(arg))
+      continue;
+    if (role.getValue() == "weight")
+      return fail("('" + name.getValue() +
+                  "') is a weight with a dynamic dimension; weights have "
+                  "constant shapes");
+    anyDynamic = true;
+    rows[arg] = moert::Expr::tokens();
+  }
+  if (!anyDynamic)
+    return func.emitOpError("has no input with a dynamic first dimension; the "
+                            "token count is given at run time, so write "
+                            "tensor<?x...> for the inputs that have one row "
+                            "per token");
+  return success();
+}
+
+LogicalResult LayerFunction::checkOps() {
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    if (matchPattern(&op, m_Constant()))
+      continue;
+    if (isa<LayerOp>(op))
+      return op.emitOpError("cannot become a plan as a whole; run "
+                            "moe-decompose first");
+    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RowMapOp, UnpermuteOp>(op))
+      return op.emitOpError("cannot become a kernel; a layer's function holds "
+                            "moe.route, moe.permute, moe.grouped_matmul, "
+                            "moe.row_map and moe.unpermute only");
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && matchPattern(source, m_Constant()))
+        return op.emitOpError("reads a constant tensor; make it an argument of "
+                              "the function with moe.role = \"weight\"");
+    for (Value result : op.getResults())
+      if (!isRowMajorData(tensorType(result)))
+        return op.emitOpError("has a result with a dynamic dimension other "
+                              "than the first; only the number of rows may "
+                              "depend on the token count");
+    if (failed(sinkConstants(&op)) || failed(inferRows(op)))
+      return failure();
+    ops.push_back(&op);
+  }
+  return success();
+}
+
+LogicalResult LayerFunction::inferRows(Operation &op) {
+  // The operand whose rows the first result has, and the ones it has times k.
+  auto setRows = [&](Value result, Value like,
+                     int64_t factor) -> LogicalResult {
+    auto it = rows.find(like);
+    if (it == rows.end() || !hasDynamicRows(result))
+      return op.emitOpError("has a static number of rows; the token count is "
+                            "given at run time, so write tensor<?x...>");
+    moert::Expr count = it->second * factor;
+    rows[result] = count;
+    return success();
+  };
+  return TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](RouteOp route) {
+        return success(
+            succeeded(setRows(route.getIds(), route.getLogits(), 1)) &&
+            succeeded(setRows(route.getWeights(), route.getLogits(), 1)));
+      })
+      .Case([&](PermuteOp permute) {
+        Value ids = permute.getIds();
+        int64_t topK = tensorType(ids).getDimSize(1);
+        return success(succeeded(setRows(permute.getPosition(), ids, 1)) &&
+                       succeeded(setRows(permute.getSource(), ids, topK)) &&
+                       succeeded(setRows(permute.getRowWeight(), ids, topK)));
+      })
+      .Case([&](GroupedMatmulOp matmul) {
+        Value like =
+            matmul.getSource() ? matmul.getSource() : matmul.getInput();
+        return setRows(matmul.getResult(), like, 1);
+      })
+      .Case([&](RowMapOp map) {
+        return setRows(map.getResult(), map.getInput(), 1);
+      })
+      .Case([&](UnpermuteOp unpermute) {
+        return setRows(unpermute.getResult(), unpermute.getPosition(), 1);
+      })
+      .Default([](Operation *) { return failure(); });
+}
+
+LogicalResult LayerFunction::checkResults() {
+  llvm::StringSet<> names;
+  for (BlockArgument arg : func.getArguments())
+    names.insert(
+        func.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr)
+            .getValue());
+  llvm::DenseSet<Value> seen;
+  for (auto [index, value] : llvm::enumerate(getReturned())) {
+    auto fail = [&, index = index](const Twine &message) {
+      return func.emitOpError("result ") << index << " " << message;
+    };
+    auto name = func.getResultAttrOfType<StringAttr>(index, kNameAttr);
+    if (!name || name.getValue().empty())
+      return fail("has no name; add {moe.name = \"output\"}");
+    if (!names.insert(name.getValue()).second)
+      return fail("has the name \"" + name.getValue() +
+                  "\" of another tensor; give each its own name");
+    if (!isa_and_nonnull<MoeDialect>(value.getDefiningOp()
+                                         ? value.getDefiningOp()->getDialect()
+                                         : nullptr))
+      return fail("is not computed here; return results of moe ops");
+    if (!seen.insert(value).second)
+      return fail("returns the same value as an earlier one; return each once");
+  }
+  if (seen.empty())
+    return func.emitOpError("returns nothing; return the layer's output");
+  return success();
+}
+
+static std::string kernelName(ArrayRef<Operation *> ops) {
+  if (isa<RouteOp>(ops.front()))
+    return "route";
+  if (isa<PermuteOp>(ops.front()))
+    return "permute";
+  StringRef name = getResultName(ops.front(), 0);
+  return name.empty() ? ops.front()->getName().stripDialect().str()
+                      : name.str();
+}
+
+void LayerFunction::formGroups() {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    KernelGroup group;
+    group.ops.push_back(ops[i]);
+    if (auto route = dyn_cast<RouteOp>(ops[i]); route && i + 1 < ops.size())
+      if (auto permute = dyn_cast<PermuteOp>(ops[i + 1]);
+          permute && permute.getIds() == route.getIds())
+        group.ops.push_back(ops[++i]);
+    group.name = kernelName(group.ops);
+    for (Operation *op : group.ops) {
+      for (Value operand : op->getOperands())
+        if (!llvm::is_contained(group.ops, operand.getDefiningOp()))
+          group.ins.insert(operand);
+      for (Value result : op->getResults()) {
+        producers[result] = groups.size();
+        group.outs.push_back(result);
+      }
+    }
+    groups.push_back(std::move(group));
+  }
+}

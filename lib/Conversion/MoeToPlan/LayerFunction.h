@@ -1,0 +1,76 @@
+//===- LayerFunction.h - a function of pipeline ops as kernels --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_MOETOPLAN_LAYERFUNCTION_H
+#define MOEC_LIB_CONVERSION_MOETOPLAN_LAYERFUNCTION_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "moec/Dialect/Moe/Moe.h"
+#include "moert/Expr.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace moec {
+
+/// Pipeline ops that become one kernel.
+struct KernelGroup {
+  llvm::SmallVector<mlir::Operation *, 2> ops;
+  /// What the ops read from outside the group, each once, in order of use.
+  llvm::SetVector<mlir::Value> ins;
+  /// Every result of the ops.
+  llvm::SmallVector<mlir::Value, 6> outs;
+  /// Base of the symbol; made unique when the kernel is made.
+  std::string name;
+};
+
+/// A function of pipeline ops, checked and cut into kernels.
+class LayerFunction {
+public:
+  /// Whether `func` holds ops of the moe dialect, so that it has to convert.
+  static bool holdsLayer(mlir::func::FuncOp func);
+
+  /// Checks `func` and fills this; reports what cannot be lowered where it
+  /// stands. Moves constants that regions use from outside into them.
+  mlir::LogicalResult analyze(mlir::func::FuncOp func);
+
+  mlir::func::FuncOp getFunc() const { return func; }
+  llvm::ArrayRef<KernelGroup> getGroups() const { return groups; }
+  /// What the function returns.
+  mlir::ValueRange getReturned() const {
+    return func->getRegion(0).front().getTerminator()->getOperands();
+  }
+  int64_t getMaxTokens() const { return maxTokens; }
+
+  /// The number of rows of a value whose first dimension is dynamic.
+  const moert::Expr &getRows(mlir::Value value) const {
+    return rows.find(value)->second;
+  }
+
+  /// The group that makes `value`, or -1 for an argument of the function.
+  int64_t getProducer(mlir::Value value) const {
+    auto it = producers.find(value);
+    return it == producers.end() ? -1 : it->second;
+  }
+
+private:
+  mlir::LogicalResult checkArguments();
+  mlir::LogicalResult checkResults();
+  mlir::LogicalResult checkOps();
+  mlir::LogicalResult inferRows(mlir::Operation &op);
+  void formGroups();
+
+  mlir::func::FuncOp func;
+  int64_t maxTokens = 0;
+  llvm::SmallVector<mlir::Operation *> ops;
+  llvm::SmallVector<KernelGroup, 0> groups;
+  llvm::DenseMap<mlir::Value, moert::Expr> rows;
+  llvm::DenseMap<mlir::Value, int64_t> producers;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_MOETOPLAN_LAYERFUNCTION_H

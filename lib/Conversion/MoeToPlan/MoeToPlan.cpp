@@ -1,0 +1,184 @@
+//===- MoeToPlan.cpp - pipeline ops to launches over buffers ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerFunction.h"
+#include "StreamSchedule.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "moec/Analysis/Names.h"
+#include "moec/Conversion/Passes.h"
+#include "moec/Dialect/Plan/Plan.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace moec {
+#define GEN_PASS_DEF_CONVERTMOETOPLANPASS
+#include "moec/Conversion/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// Makes the program and the kernels of one function.
+class ProgramEmitter {
+public:
+  ProgramEmitter(const LayerFunction &layer, SymbolTable &symbols)
+      : layer(layer), symbols(symbols), loc(layer.getFunc().getLoc()),
+        builder(layer.getFunc().getContext()) {}
+
+  void run() {
+    func::FuncOp func = layer.getFunc();
+    builder.setInsertionPointAfter(func);
+    program = plan::ProgramOp::create(builder, loc, func.getName(),
+                                      layer.getMaxTokens());
+    builder.setInsertionPointAfter(program);
+    for (const KernelGroup &group : layer.getGroups())
+      kernels.push_back(emitKernel(group));
+    builder.setInsertionPointToStart(&program.getBody().emplaceBlock());
+    emitTensors();
+    emitBuffers();
+    auto prepare = plan::PrepareOp::create(builder, loc);
+    prepare.getBody().emplaceBlock();
+    auto variant =
+        plan::VariantOp::create(builder, loc, 0, layer.getMaxTokens());
+    builder.setInsertionPointToStart(&variant.getBody().emplaceBlock());
+    for (const ScheduledStep &step : scheduleStreams(layer))
+      emitStep(step);
+  }
+
+private:
+  static MemRefType toMemRef(Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return MemRefType::get(type.getShape(), type.getElementType());
+  }
+
+  plan::ExprAttr getRows(Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    if (type.getRank() == 0 || !type.isDynamicDim(0))
+      return {};
+    return plan::ExprAttr::get(builder.getContext(),
+                               layer.getRows(value).str());
+  }
+
+  StringAttr emitKernel(const KernelGroup &group) {
+    SmallVector<Type> ins, outs;
+    for (Value in : group.ins)
+      ins.push_back(in.getType());
+    for (Value out : group.outs)
+      outs.push_back(out.getType());
+    Location kernelLoc = group.ops.front()->getLoc();
+    auto kernel = plan::KernelOp::create(builder, kernelLoc, group.name,
+                                         builder.getFunctionType(ins, outs));
+    // The function goes away later: its name is still taken here.
+    StringAttr symbol = symbols.insert(kernel);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&kernel.getBody().front());
+    IRMapping mapping;
+    mapping.map(group.ins.getArrayRef(), kernel.getBody().getArguments());
+    for (Operation *op : group.ops)
+      builder.clone(*op, mapping);
+    SmallVector<Value> results;
+    for (Value out : group.outs)
+      results.push_back(mapping.lookup(out));
+    plan::ReturnOp::create(builder, kernelLoc, results);
+    builder.setInsertionPointAfter(kernel);
+    return symbol;
+  }
+
+  void emitTensors() {
+    func::FuncOp func = layer.getFunc();
+    auto emit = [&](Value value, StringAttr name, plan::Role role) {
+      memory[value] = plan::TensorOp::create(
+          builder, value.getLoc(), toMemRef(value), name, role, getRows(value));
+      names.insert(name.getValue());
+    };
+    for (BlockArgument arg : func.getArguments()) {
+      unsigned index = arg.getArgNumber();
+      auto role = func.getArgAttrOfType<StringAttr>(index, kRoleAttr);
+      emit(arg, func.getArgAttrOfType<StringAttr>(index, kNameAttr),
+           role.getValue() == "weight" ? plan::Role::Weight
+                                       : plan::Role::Input);
+    }
+    for (auto [index, value] : llvm::enumerate(layer.getReturned()))
+      emit(value, func.getResultAttrOfType<StringAttr>(index, kNameAttr),
+           plan::Role::Output);
+  }
+
+  void emitBuffers() {
+    for (const KernelGroup &group : layer.getGroups())
+      for (Value out : group.outs) {
+        if (memory.contains(out))
+          continue;
+        Operation *op = out.getDefiningOp();
+        StringRef name =
+            getResultName(op, cast<OpResult>(out).getResultNumber());
+        memory[out] = plan::BufferOp::create(
+            builder, op->getLoc(), toMemRef(out),
+            uniqueName(name.empty() ? op->getName().stripDialect() : name),
+            getRows(out), IntegerAttr());
+      }
+  }
+
+  StringAttr uniqueName(StringRef base) {
+    std::string name = base.str();
+    for (int suffix = 1; !names.insert(name).second; ++suffix)
+      name = (base + "_" + Twine(suffix)).str();
+    return builder.getStringAttr(name);
+  }
+
+  void emitStep(const ScheduledStep &step) {
+    if (step.kind == ScheduledStep::Kind::Record) {
+      plan::RecordOp::create(builder, loc, step.index, step.stream);
+      return;
+    }
+    if (step.kind == ScheduledStep::Kind::Wait) {
+      plan::WaitOp::create(builder, loc, step.index, step.stream);
+      return;
+    }
+    const KernelGroup &group = layer.getGroups()[step.index];
+    auto toMemory = [&](auto &&values) {
+      SmallVector<Value> result;
+      for (Value value : values)
+        result.push_back(memory.lookup(value));
+      return result;
+    };
+    plan::LaunchOp::create(builder, group.ops.front()->getLoc(),
+                           FlatSymbolRefAttr::get(kernels[step.index]),
+                           builder.getI64IntegerAttr(step.stream),
+                           toMemory(group.ins), toMemory(group.outs));
+  }
+
+  const LayerFunction &layer;
+  SymbolTable &symbols;
+  Location loc;
+  OpBuilder builder;
+  plan::ProgramOp program;
+  SmallVector<StringAttr> kernels;
+  DenseMap<Value, Value> memory;
+  llvm::StringSet<> names;
+};
+
+struct ConvertMoeToPlan
+    : moec::impl::ConvertMoeToPlanPassBase<ConvertMoeToPlan> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    SmallVector<func::FuncOp> funcs;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (LayerFunction::holdsLayer(func))
+        funcs.push_back(func);
+    for (func::FuncOp func : funcs) {
+      LayerFunction layer;
+      if (failed(layer.analyze(func)))
+        return signalPassFailure();
+      ProgramEmitter(layer, symbols).run();
+      func.erase();
+    }
+  }
+};
+
+} // namespace

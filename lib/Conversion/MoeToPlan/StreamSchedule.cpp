@@ -1,0 +1,153 @@
+//===- StreamSchedule.cpp - which kernel runs when and where ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamSchedule.h"
+
+#include "llvm/ADT/BitVector.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::moe;
+
+namespace {
+
+/// Kernels beside the main stream, joined before `consumer`.
+struct SideBranch {
+  int64_t consumer;
+  llvm::BitVector members;
+  /// Kernels of the main stream whose results the members read.
+  llvm::BitVector inputs;
+  /// The event that joins it again, once it has been launched.
+  int64_t joinEvent = -1;
+};
+
+class Scheduler {
+public:
+  explicit Scheduler(const LayerFunction &layer)
+      : layer(layer), numGroups(layer.getGroups().size()), onSide(numGroups),
+        routed(numGroups), emitted(numGroups) {}
+
+  SmallVector<ScheduledStep> run() {
+    findRouted();
+    // From the back: what is inside a branch already is not cut once more.
+    for (int64_t i = numGroups - 1; i >= 0; --i)
+      if (!onSide.test(i))
+        formBranch(i);
+    std::reverse(branches.begin(), branches.end());
+    launchReadyBranches();
+    for (int64_t i = 0; i < numGroups; ++i) {
+      if (onSide.test(i))
+        continue;
+      for (SideBranch &branch : branches)
+        if (branch.consumer == i)
+          steps.push_back({ScheduledStep::Kind::Wait, branch.joinEvent, 0});
+      steps.push_back({ScheduledStep::Kind::Launch, i, 0});
+      emitted.set(i);
+      launchReadyBranches();
+    }
+    return std::move(steps);
+  }
+
+private:
+  /// Marks what depends on the routing, itself included.
+  void findRouted() {
+    for (int64_t i = 0; i < numGroups; ++i) {
+      const KernelGroup &group = layer.getGroups()[i];
+      bool depends = isa<RouteOp, PermuteOp>(group.ops.front());
+      for (Value in : group.ins)
+        if (int64_t producer = layer.getProducer(in); producer >= 0)
+          depends |= routed.test(producer);
+      if (depends)
+        routed.set(i);
+    }
+  }
+
+  static SmallVector<Value, 1> getAddends(const KernelGroup &group) {
+    if (auto sum = dyn_cast<UnpermuteOp>(group.ops.front()))
+      return sum.getAddend() ? SmallVector<Value, 1>{sum.getAddend()}
+                             : SmallVector<Value, 1>{};
+    if (auto matmul = dyn_cast<GroupedMatmulOp>(group.ops.front()))
+      return SmallVector<Value, 1>(matmul.getElementwiseOperands());
+    return {};
+  }
+
+  void formBranch(int64_t consumer) {
+    const KernelGroup &group = layer.getGroups()[consumer];
+    if (!routed.test(consumer))
+      return; // Nothing would run beside it.
+    SideBranch branch{consumer, llvm::BitVector(numGroups),
+                      llvm::BitVector(numGroups)};
+    for (Value addend : getAddends(group))
+      if (int64_t producer = layer.getProducer(addend); producer >= 0)
+        branch.members.set(producer);
+    // Producers stand before their users, so one sweep from the back closes
+    // the set; a kernel whose result somebody else reads stays outside.
+    for (int64_t i = consumer - 1; i >= 0; --i) {
+      if (!branch.members.test(i))
+        continue;
+      if (routed.test(i) || onSide.test(i) || isReadOutside(i, branch)) {
+        branch.members.reset(i);
+        branch.inputs.set(i);
+        continue;
+      }
+      for (Value in : layer.getGroups()[i].ins)
+        if (int64_t producer = layer.getProducer(in); producer >= 0)
+          branch.members.set(producer);
+    }
+    // Inputs of the consumer alone are no inputs of the branch.
+    branch.inputs.reset();
+    for (int64_t i : branch.members.set_bits())
+      for (Value in : layer.getGroups()[i].ins)
+        if (int64_t producer = layer.getProducer(in);
+            producer >= 0 && !branch.members.test(producer))
+          branch.inputs.set(producer);
+    if (branch.members.none())
+      return;
+    onSide |= branch.members;
+    branches.push_back(std::move(branch));
+  }
+
+  bool isReadOutside(int64_t index, const SideBranch &branch) const {
+    for (Value out : layer.getGroups()[index].outs)
+      for (Operation *user : out.getUsers()) {
+        if (user->getNumResults() == 0)
+          return true; // The function's return: an output of the layer.
+        int64_t reader = layer.getProducer(user->getResult(0));
+        if (reader != branch.consumer && !branch.members.test(reader))
+          return true;
+      }
+    return false;
+  }
+
+  void launchReadyBranches() {
+    for (SideBranch &branch : branches) {
+      // True when an input is not there yet.
+      if (branch.joinEvent >= 0 || branch.inputs.test(emitted))
+        continue;
+      steps.push_back({ScheduledStep::Kind::Record, numEvents, 0});
+      steps.push_back({ScheduledStep::Kind::Wait, numEvents++, 1});
+      for (int64_t i : branch.members.set_bits())
+        steps.push_back({ScheduledStep::Kind::Launch, i, 1});
+      branch.joinEvent = numEvents++;
+      steps.push_back({ScheduledStep::Kind::Record, branch.joinEvent, 1});
+    }
+  }
+
+  const LayerFunction &layer;
+  int64_t numGroups;
+  /// Per kernel: in some branch; depends on the routing; launched already.
+  llvm::BitVector onSide, routed, emitted;
+  SmallVector<SideBranch, 1> branches;
+  SmallVector<ScheduledStep> steps;
+  int64_t numEvents = 0;
+};
+
+} // namespace
+
+SmallVector<ScheduledStep> moec::scheduleStreams(const LayerFunction &layer) {
+  return Scheduler(layer).run();
+}

@@ -1,0 +1,32 @@
+//===- StreamSchedule.h - which kernel runs when and where ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_MOETOPLAN_STREAMSCHEDULE_H
+#define MOEC_LIB_CONVERSION_MOETOPLAN_STREAMSCHEDULE_H
+
+#include "LayerFunction.h"
+
+namespace moec {
+
+/// A step of the plan before there is IR for it.
+struct ScheduledStep {
+  enum class Kind { Launch, Record, Wait };
+  Kind kind;
+  /// Launch: the kernel's index; else the event's.
+  int64_t index;
+  int64_t stream;
+};
+
+/// Orders the kernels of `layer`. What only an addend of the routed result
+/// needs, and what does not depend on the routing (the shared expert), goes to
+/// stream 1 as early as its inputs are there; the rest stays on stream 0 in
+/// program order.
+llvm::SmallVector<ScheduledStep> scheduleStreams(const LayerFunction &layer);
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_MOETOPLAN_STREAMSCHEDULE_H

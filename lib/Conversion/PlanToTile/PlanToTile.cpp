@@ -1,0 +1,205 @@
+//===- PlanToTile.cpp - kernels on tensors to kernels on memrefs *- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One op, one phase: the formulas stay as they are, scalar regions are cloned.
+// What a phase computes goes to memory at once, so each value of a kernel is
+// one of the kernel's results.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "moec/Analysis/Names.h"
+#include "moec/Analysis/ScalarRegions.h"
+#include "moec/Conversion/Passes.h"
+#include "moec/Dialect/Tile/Tile.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace moec {
+#define GEN_PASS_DEF_CONVERTPLANTOTILEPASS
+#include "moec/Conversion/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// Clones a scalar region and lets it end in tile.yield.
+void cloneScalarRegion(Region &from, Region &to) {
+  IRMapping mapping;
+  from.cloneInto(&to, mapping);
+  if (to.empty())
+    return;
+  auto yield = cast<moe::YieldOp>(to.front().getTerminator());
+  OpBuilder builder(yield);
+  tile::YieldOp::create(builder, yield.getLoc(), yield.getValue());
+  yield.erase();
+}
+
+/// Makes the tile.kernel of one plan.kernel.
+class KernelConverter {
+public:
+  explicit KernelConverter(plan::KernelOp kernel)
+      : kernel(kernel), builder(kernel) {}
+
+  LogicalResult run() {
+    if (!kernel.getBody().hasOneBlock())
+      return kernel.emitOpError("has several blocks; a kernel is one block of "
+                                "moe ops that ends in plan.return");
+    if (failed(createKernel()) || failed(mapResults()))
+      return failure();
+    for (Operation &op : kernel.getBody().front().without_terminator())
+      if (failed(convert(op)))
+        return failure();
+    tile::ReturnOp::create(builder, kernel.getLoc());
+    kernel.erase();
+    return success();
+  }
+
+private:
+  LogicalResult createKernel() {
+    SmallVector<Type> inputs;
+    for (ArrayRef<Type> types :
+         {kernel.getArgumentTypes(), kernel.getResultTypes()})
+      for (Type type : types) {
+        auto tensor = dyn_cast<RankedTensorType>(type);
+        if (!tensor || !MemRefType::isValidElementType(tensor.getElementType()))
+          return kernel.emitOpError("has an argument or result of type ")
+                 << type << "; a kernel takes and makes ranked tensors";
+        inputs.push_back(
+            MemRefType::get(tensor.getShape(), tensor.getElementType()));
+      }
+    inputs.push_back(builder.getI64Type());
+    tileKernel =
+        tile::KernelOp::create(builder, kernel.getLoc(), kernel.getSymName(),
+                               builder.getFunctionType(inputs, {}));
+    builder.setInsertionPointToStart(&tileKernel.getBody().front());
+    tokens = tileKernel.getBody().front().getArguments().back();
+    for (auto [from, to] :
+         llvm::zip(kernel.getBody().front().getArguments(),
+                   tileKernel.getBody().front().getArguments()))
+      memory[from] = to;
+    return success();
+  }
+
+  LogicalResult mapResults() {
+    auto ret = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
+    auto outs = tileKernel.getBody().front().getArguments().drop_front(
+        kernel.getArgumentTypes().size());
+    for (auto [value, out] : llvm::zip(ret.getValues(), outs)) {
+      if (!isa_and_nonnull<moe::MoeDialect>(
+              value.getDefiningOp() ? value.getDefiningOp()->getDialect()
+                                    : nullptr))
+        return ret.emitOpError("returns a value that no moe op of the kernel "
+                               "computes; a result is memory that a phase "
+                               "writes");
+      if (!memory.try_emplace(value, out).second)
+        return ret.emitOpError("returns one value twice; give the kernel one "
+                               "result for it");
+    }
+    return success();
+  }
+
+  LogicalResult convert(Operation &op) {
+    // What a region needs of it is copied into the region below.
+    if (matchPattern(&op, m_Constant()))
+      return success();
+    if (failed(sinkConstants(&op)))
+      return failure();
+    for (Value result : op.getResults())
+      if (isa<RankedTensorType>(result.getType()) && !memory.contains(result))
+        return op.emitOpError("has a result that the kernel does not return; "
+                              "a phase writes memory that the plan provides, "
+                              "so return it");
+    Operation *phase =
+        TypeSwitch<Operation *, Operation *>(&op)
+            .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
+                  moe::RowMapOp, moe::UnpermuteOp>(
+                [&](auto source) { return create(source); })
+            .Default([](Operation *) { return nullptr; });
+    if (!phase)
+      return op.emitOpError("has no phase at level tile; a plan.kernel holds "
+                            "moe.route, moe.permute, moe.grouped_matmul, "
+                            "moe.row_map and moe.unpermute only");
+    if (Attribute name = op.getAttr(kNameAttr))
+      phase->setAttr(kNameAttr, name);
+    return success();
+  }
+
+  Value get(Value value) { return value ? memory.lookup(value) : Value(); }
+  SmallVector<Value> get(ValueRange values) {
+    return llvm::map_to_vector(values, [&](Value v) { return get(v); });
+  }
+
+  Operation *create(moe::RouteOp op) {
+    auto phase = tile::TopKOp::create(
+        builder, op.getLoc(), tokens, get(op.getLogits()),
+        get(op.getSelectionBias()), get(op.getExpertScale()),
+        get(op.getInputIds()), get(op.getHashTable()),
+        get(op.getNumValidTokens()), get(op.getIds()), get(op.getWeights()),
+        op.getRoutingAttr(), tile::ConfigAttr());
+    cloneScalarRegion(op.getScore(), phase.getScore());
+    cloneScalarRegion(op.getWeight(), phase.getWeight());
+    return phase;
+  }
+
+  Operation *create(moe::PermuteOp op) {
+    return tile::RankOp::create(
+        builder, op.getLoc(), tokens, get(op.getIds()), get(op.getWeights()),
+        get(op.getNumValidTokens()), get(op.getOffsets()),
+        get(op.getPosition()), get(op.getSource()), get(op.getRowWeight()),
+        op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
+        op.getLocalExpertsAttr(), tile::ConfigAttr());
+  }
+
+  Operation *create(moe::GroupedMatmulOp op) {
+    auto phase = tile::ContractOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
+        get(op.getOffsets()), get(op.getSource()), get(op.getNumValidTokens()),
+        get(op.getRowOperands()), get(op.getColumnOperands()),
+        get(op.getElementwiseOperands()), get(op.getResult()),
+        op.getLayoutAttr(), tile::ConfigAttr());
+    cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
+    return phase;
+  }
+
+  Operation *create(moe::RowMapOp op) {
+    auto phase = tile::RowMapOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()),
+        get(op.getRowOperands()), get(op.getResult()), tile::ConfigAttr());
+    cloneScalarRegion(op.getBody(), phase.getBody());
+    return phase;
+  }
+
+  Operation *create(moe::UnpermuteOp op) {
+    return tile::GatherReduceOp::create(
+        builder, op.getLoc(), tokens, get(op.getRows()), get(op.getPosition()),
+        get(op.getIdentity()), get(op.getIdentityWeights()),
+        get(op.getAddend()), get(op.getNumValidTokens()), get(op.getResult()),
+        tile::ConfigAttr());
+  }
+
+  plan::KernelOp kernel;
+  OpBuilder builder;
+  tile::KernelOp tileKernel;
+  Value tokens;
+  DenseMap<Value, Value> memory;
+};
+
+struct ConvertPlanToTile
+    : moec::impl::ConvertPlanToTilePassBase<ConvertPlanToTile> {
+  void runOnOperation() override {
+    for (auto kernel :
+         llvm::make_early_inc_range(getOperation().getOps<plan::KernelOp>()))
+      if (failed(KernelConverter(kernel).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,428 @@
+//===- MoeDecompose.cpp - a layer becomes pipeline ops ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The order of the ops and their rounding points are those of docs/layers.md:
+// a result type is the place where f32 is rounded.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "moec/Analysis/Names.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_MOEDECOMPOSEPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::moe;
+
+namespace {
+
+/// The values that an epilogue region gets, in the order of its arguments.
+struct EpilogueArgs {
+  /// One, or gate and up.
+  ValueRange accumulators;
+  ValueRange rows;
+  /// For each column operand as many values as there are accumulators.
+  ValueRange columns;
+  ValueRange elementwise;
+};
+
+using EpilogueBuilder =
+    function_ref<Value(ImplicitLocOpBuilder &, const EpilogueArgs &)>;
+
+/// The operands of a grouped_matmul, by name.
+struct Product {
+  Value input, weight;
+  Value offsets, source, numValidTokens;
+  SmallVector<Value, 1> rows, columns, elementwise;
+  WeightLayoutAttr layout;
+};
+
+/// Why `layer` cannot be decomposed, or success.
+LogicalResult checkLowerable(LayerOp layer) {
+  if (layer.getWeightQuant() || layer.getActivationQuant() ||
+      layer.getW13Scale() || layer.getW2Scale() || layer.getSharedW13Scale() ||
+      layer.getSharedW2Scale())
+    return layer.emitOpError(
+        "has quantized weights or activations, which are described at the "
+        "level moe but not lowered yet; dequantize the weights to f32, bf16 "
+        "or f16 and drop 'weight_quant', 'activation_quant' and the scales");
+  for (Value weight : {layer.getW13(), layer.getW2(), layer.getSharedW13(),
+                       layer.getSharedW2()}) {
+    if (!weight)
+      continue;
+    Type element = cast<RankedTensorType>(weight.getType()).getElementType();
+    if (!element.isF32() && !element.isBF16() && !element.isF16())
+      return layer.emitOpError("has weights of type ")
+             << element << ", which are not lowered yet; give f32, bf16 or f16";
+  }
+  if (MeshAttr mesh = layer.getMeshAttr(); mesh && mesh.getNumRanks() != 1)
+    return layer.emitOpError("is spread over ")
+           << mesh.getNumRanks()
+           << " ranks, which is not lowered yet; set num_ranks = 1";
+  if (ActivationFormatAttr format = layer.getFormatAttr();
+      format && format.getFormat() != Format::Standard)
+    return layer.emitOpError("has the activation format '")
+           << stringifyFormat(format.getFormat())
+           << "', which is not lowered yet; use 'standard'";
+  return success();
+}
+
+/// Replaces each moe.param in `region` by the constant that it names.
+LogicalResult resolveParams(Region &region, DictionaryAttr params) {
+  WalkResult result = region.walk([&](ParamOp param) {
+    auto value = params
+                     ? dyn_cast_or_null<FloatAttr>(params.get(param.getName()))
+                     : FloatAttr();
+    if (!value) {
+      param.emitOpError("names no float entry of 'activation_params'; add ")
+          << param.getName() << " = <value> : f32 to the layer";
+      return WalkResult::interrupt();
+    }
+    OpBuilder builder(param);
+    Value constant = arith::ConstantOp::create(
+        builder, param.getLoc(),
+        builder.getF32FloatAttr(value.getValueAsDouble()));
+    param.replaceAllUsesWith(constant);
+    param.erase();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// Rewrites one layer; the builder stands before it.
+class LayerDecomposer {
+public:
+  explicit LayerDecomposer(LayerOp layer)
+      : layer(layer), b(layer.getLoc(), layer),
+        dtype(cast<RankedTensorType>(layer.getOutput().getType())
+                  .getElementType()),
+        numTokens(
+            cast<RankedTensorType>(layer.getHidden().getType()).getDimSize(0)),
+        numPositions(ShapedType::isDynamic(numTokens)
+                         ? ShapedType::kDynamic
+                         : numTokens * layer.getTopK()) {}
+
+  void run();
+
+private:
+  RankedTensorType tensorOf(ArrayRef<int64_t> shape, Type element) {
+    return RankedTensorType::get(shape, element);
+  }
+  void setNames(Operation *op, ArrayRef<StringRef> names) {
+    op->setAttr(kNameAttr, b.getStrArrayAttr(names));
+  }
+
+  Value product(const Product &p, RankedTensorType type, StringRef name,
+                EpilogueBuilder epilogue);
+  Value inlineActivation(ImplicitLocOpBuilder &builder, ValueRange args);
+
+  void route();
+  void permute();
+  void makeExpertInput();
+  Value runExperts();
+  Value runSharedExpert();
+  void reduce(Value expertRows, Value shared);
+
+  LayerOp layer;
+  ImplicitLocOpBuilder b;
+  Type dtype;
+  int64_t numTokens, numPositions;
+  Value ids, weights;
+  Value offsets, position, source, rowWeight;
+  /// What the routed experts read: without and with the weight on the input.
+  Value latentInput, expertInput;
+};
+
+Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
+  Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1.0f));
+  Value exponential = math::ExpOp::create(b, arith::NegFOp::create(b, x));
+  return arith::DivFOp::create(b, one,
+                               arith::AddFOp::create(b, one, exponential));
+}
+
+/// An epilogue that returns its accumulator; not worth a region.
+constexpr std::nullptr_t kNoEpilogue = nullptr;
+
+Value LayerDecomposer::product(const Product &p, RankedTensorType type,
+                               StringRef name, EpilogueBuilder epilogue) {
+  auto op = GroupedMatmulOp::create(b, type, p.input, p.weight, p.offsets,
+                                    p.source, p.numValidTokens, p.rows,
+                                    p.columns, p.elementwise, p.layout);
+  setNames(op, name);
+  if (!epilogue)
+    return op.getResult();
+  unsigned numAccumulators = p.layout ? 2 : 1;
+  unsigned numArgs = numAccumulators + p.rows.size() +
+                     p.columns.size() * numAccumulators + p.elementwise.size();
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = b.createBlock(&op.getEpilogue(), {},
+                               SmallVector<Type>(numArgs, b.getF32Type()),
+                               SmallVector<Location>(numArgs, b.getLoc()));
+  ValueRange rest = block->getArguments();
+  auto take = [&](size_t count) {
+    ValueRange head = rest.take_front(count);
+    rest = rest.drop_front(count);
+    return head;
+  };
+  EpilogueArgs args;
+  args.accumulators = take(numAccumulators);
+  args.rows = take(p.rows.size());
+  args.columns = take(p.columns.size() * numAccumulators);
+  args.elementwise = take(p.elementwise.size());
+  YieldOp::create(b, epilogue(b, args));
+  return op.getResult();
+}
+
+Value LayerDecomposer::inlineActivation(ImplicitLocOpBuilder &builder,
+                                        ValueRange args) {
+  Block &body = layer.getActivation().front();
+  IRMapping mapping;
+  mapping.map(body.getArguments(), args);
+  for (Operation &op : body.without_terminator())
+    builder.clone(op, mapping);
+  return mapping.lookupOrDefault(
+      cast<YieldOp>(body.getTerminator()).getValue());
+}
+
+void LayerDecomposer::route() {
+  if (layer.getTopkIds()) {
+    ids = layer.getTopkIds();
+    weights = layer.getTopkWeights();
+    return;
+  }
+  Value logits = layer.getRouterLogits();
+  if (!logits) {
+    Product p;
+    p.input = layer.getHidden();
+    p.weight = layer.getGateWeight();
+    auto addBias = [](ImplicitLocOpBuilder &b,
+                      const EpilogueArgs &args) -> Value {
+      return arith::AddFOp::create(b, args.accumulators[0], args.columns[0]);
+    };
+    auto type = tensorOf({numTokens, layer.getNumRouted()}, b.getF32Type());
+    if (Value bias = layer.getGateBias()) {
+      p.columns.push_back(bias);
+      logits = product(p, type, "router_logits", addBias);
+    } else {
+      logits = product(p, type, "router_logits", kNoEpilogue);
+    }
+  }
+  int64_t topK = layer.getTopK();
+  auto op = RouteOp::create(b, tensorOf({numTokens, topK}, b.getI32Type()),
+                            tensorOf({numTokens, topK}, b.getF32Type()), logits,
+                            layer.getSelectionBias(), layer.getExpertScale(),
+                            layer.getInputIds(), layer.getHashTable(),
+                            layer.getNumValidTokens(), layer.getRoutingAttr());
+  setNames(op, {"topk_ids", "topk_weights"});
+  IRMapping mapping;
+  layer.getScore().cloneInto(&op.getScore(), mapping);
+  layer.getWeight().cloneInto(&op.getWeight(), mapping);
+  ids = op.getIds();
+  weights = op.getWeights();
+}
+
+void LayerDecomposer::permute() {
+  DenseI64ArrayAttr local;
+  if (PlacementAttr placement = layer.getPlacementAttr())
+    local = b.getDenseI64ArrayAttr(placement.getLocal());
+  int64_t topK = layer.getTopK();
+  auto op = PermuteOp::create(
+      b, tensorOf({layer.getNumLocalExperts() + 1}, b.getI32Type()),
+      tensorOf({numTokens, topK}, b.getI32Type()),
+      tensorOf({numPositions}, b.getI32Type()),
+      tensorOf({numPositions, 1}, b.getF32Type()), ids, weights,
+      layer.getNumValidTokens(), b.getI64IntegerAttr(layer.getNumExperts()),
+      b.getI64IntegerAttr(layer.getNumZeroExperts()), local);
+  setNames(op, {"expert_offsets", "position", "source", "row_weight"});
+  offsets = op.getOffsets();
+  position = op.getPosition();
+  source = op.getSource();
+  rowWeight = op.getRowWeight();
+}
+
+void LayerDecomposer::makeExpertInput() {
+  latentInput = layer.getHidden();
+  if (layer.getLatentDown()) {
+    Product p;
+    p.input = layer.getHidden();
+    p.weight = layer.getLatentDown();
+    latentInput =
+        product(p, tensorOf({numTokens, layer.getExpertWidth()}, dtype),
+                "latent_in", kNoEpilogue);
+  }
+  expertInput = latentInput;
+  if (!layer.getWeightOnInput())
+    return;
+  auto op = RowMapOp::create(b, latentInput.getType(), latentInput, weights);
+  setNames(op, {"weighted_input"});
+  OpBuilder::InsertionGuard guard(b);
+  Type f32 = b.getF32Type();
+  Block *block =
+      b.createBlock(&op.getBody(), {}, {f32, f32}, {b.getLoc(), b.getLoc()});
+  YieldOp::create(b, arith::MulFOp::create(b, block->getArgument(0),
+                                           block->getArgument(1)));
+  expertInput = op.getResult();
+}
+
+Value LayerDecomposer::runExperts() {
+  Product first;
+  first.input = expertInput;
+  first.weight = layer.getW13();
+  first.offsets = offsets;
+  first.source = source;
+  first.layout = layer.getLayoutAttr();
+  if (layer.getW13Bias())
+    first.columns.push_back(layer.getW13Bias());
+  Value hidden = product(
+      first, tensorOf({numPositions, layer.getIntermediateSize()}, dtype),
+      "experts_hidden",
+      [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+        SmallVector<Value, 2> inputs(args.accumulators);
+        for (auto [input, bias] : llvm::zip(inputs, args.columns))
+          input = arith::AddFOp::create(b, input, bias);
+        return inlineActivation(b, inputs);
+      });
+
+  Product second;
+  second.input = hidden;
+  second.weight = layer.getW2();
+  second.offsets = offsets;
+  if (!layer.getWeightOnInput())
+    second.rows.push_back(rowWeight);
+  if (layer.getW2Bias())
+    second.columns.push_back(layer.getW2Bias());
+  auto finish = [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+    Value y = args.accumulators[0];
+    if (!args.columns.empty())
+      y = arith::AddFOp::create(b, y, args.columns[0]);
+    if (!args.rows.empty())
+      y = arith::MulFOp::create(b, y, args.rows[0]);
+    return y;
+  };
+  auto type = tensorOf({numPositions, layer.getExpertWidth()}, dtype);
+  if (second.rows.empty() && second.columns.empty())
+    return product(second, type, "experts_out", kNoEpilogue);
+  return product(second, type, "experts_out", finish);
+}
+
+Value LayerDecomposer::runSharedExpert() {
+  if (!layer.getSharedW13())
+    return {};
+  Value gate;
+  if (layer.getSharedGate()) {
+    Product p;
+    p.input = layer.getHidden();
+    p.weight = layer.getSharedGate();
+    gate = product(p, tensorOf({numTokens, 1}, b.getF32Type()), "shared_gate",
+                   [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                     return sigmoid(b, args.accumulators[0]);
+                   });
+  }
+  int64_t sharedSize =
+      cast<RankedTensorType>(layer.getSharedW2().getType()).getDimSize(1);
+  Product first;
+  first.input = layer.getHidden();
+  first.weight = layer.getSharedW13();
+  first.layout = layer.getLayoutAttr();
+  Value hidden =
+      product(first, tensorOf({numTokens, sharedSize}, dtype), "shared_hidden",
+              [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                return inlineActivation(b, args.accumulators);
+              });
+  Product second;
+  second.input = hidden;
+  second.weight = layer.getSharedW2();
+  auto type = tensorOf({numTokens, layer.getHiddenSize()}, dtype);
+  if (!gate)
+    return product(second, type, "shared_out", kNoEpilogue);
+  second.rows.push_back(gate);
+  return product(
+      second, type, "shared_out",
+      [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+        return arith::MulFOp::create(b, args.accumulators[0], args.rows[0]);
+      });
+}
+
+void LayerDecomposer::reduce(Value expertRows, Value shared) {
+  bool latent = static_cast<bool>(layer.getLatentUp());
+  bool hasZeroExperts = layer.getNumZeroExperts() > 0;
+  auto sum = UnpermuteOp::create(
+      b, tensorOf({numTokens, layer.getExpertWidth()}, dtype), expertRows,
+      position, hasZeroExperts ? latentInput : Value(),
+      hasZeroExperts ? weights : Value(), latent ? Value() : shared,
+      layer.getNumValidTokens());
+  setNames(sum, {latent ? "routed_out" : "output"});
+  Value output = sum.getResult();
+  if (latent) {
+    Product p;
+    p.input = output;
+    p.weight = layer.getLatentUp();
+    p.numValidTokens = layer.getNumValidTokens();
+    auto type = cast<RankedTensorType>(layer.getOutput().getType());
+    auto addShared = [](ImplicitLocOpBuilder &b,
+                        const EpilogueArgs &args) -> Value {
+      return arith::AddFOp::create(b, args.accumulators[0],
+                                   args.elementwise[0]);
+    };
+    if (shared) {
+      p.elementwise.push_back(shared);
+      output = product(p, type, "output", addShared);
+    } else {
+      output = product(p, type, "output", kNoEpilogue);
+    }
+  }
+  layer.getOutput().replaceAllUsesWith(output);
+}
+
+void LayerDecomposer::run() {
+  route();
+  permute();
+  makeExpertInput();
+  Value rows = runExperts();
+  Value shared = runSharedExpert();
+  reduce(rows, shared);
+  layer.erase();
+}
+
+struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    SmallVector<LayerOp> layers;
+    func.walk([&](LayerOp layer) { layers.push_back(layer); });
+    for (LayerOp layer : layers) {
+      if (failed(checkLowerable(layer)) || failed(checkMaxTokens(func, layer)))
+        return signalPassFailure();
+      DictionaryAttr params = layer.getActivationParamsAttr();
+      for (Region *region :
+           {&layer.getScore(), &layer.getWeight(), &layer.getActivation()})
+        if (failed(resolveParams(*region, params)))
+          return signalPassFailure();
+      LayerDecomposer(layer).run();
+    }
+  }
+
+  /// The bound is a fact about the whole function from here on.
+  static LogicalResult checkMaxTokens(func::FuncOp func, LayerOp layer) {
+    auto before = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
+    if (before && before != layer.getMaxTokensAttr())
+      return layer.emitOpError("has max_tokens = ")
+             << layer.getMaxTokens() << ", but function @" << func.getName()
+             << " is bounded by " << before.getInt()
+             << " tokens; give all its layers one bound";
+    func->setAttr(kMaxTokensAttr, layer.getMaxTokensAttr());
+    return success();
+  }
+};
+
+} // namespace
