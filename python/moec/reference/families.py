@@ -141,13 +141,14 @@ def _deepseek_v2(fields: Fields) -> dict:
 def _noaux_routing(fields: Fields) -> dict:
     fields.choice("scoring_func", ("sigmoid",))
     fields.choice("topk_method", ("noaux_tc",))
+    renormalize = fields.boolean("norm_topk_prob", True)
     return {
         "score": "sigmoid",
         "selection_bias": True,
         **_groups(fields),
         "group_score": "top2_sum",
-        "renormalize": fields.boolean("norm_topk_prob", True),
-        "renormalize_epsilon": 1e-20,
+        "renormalize": renormalize,
+        "renormalize_epsilon": 1e-20 if renormalize else 0.0,
         "scale": fields.number("routed_scaling_factor", 1.0),
     }
 

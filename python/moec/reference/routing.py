@@ -69,6 +69,8 @@ class Routing:
                 floor = -np.inf if routing.nonfinite == "neg_inf" else _LOWEST
                 keys = np.where(bad, floor, keys)
             keys = keys.astype(np.float32)
+            # Scores are f32: what underflows there weighs nothing.
+            value = np.where(value.astype(np.float32) == 0.0, 0.0, value)
         self.value = np.where(bad, 0.0, value)
         self._bad = bad
         self._scale = None
@@ -140,7 +142,7 @@ class Routing:
             if routing.renormalize:
                 total = weights.sum(axis=1, keepdims=True)
                 total = total + routing.renormalize_epsilon
-                usable = np.isfinite(total) & (total != 0.0)
+                usable = _is_finite(total) & (total != 0.0)
                 weights = weights / np.where(usable, total, 1.0)
             if self._scale is not None:
                 weights = weights * self._scale[safe]

@@ -123,6 +123,9 @@ class LayerSpec:
             if entry == "ids":
                 on_input = self.routing.weight_on_input
                 changes["routing"] = Routing(weight_on_input=on_input)
+            elif entry == "logits":
+                # Logits that come from outside hold the bias already.
+                changes["routing"] = dataclasses.replace(self.routing, gate_bias=False)
         return dataclasses.replace(self, **changes)
 
     @staticmethod
@@ -298,6 +301,36 @@ def _check(spec: LayerSpec) -> None:
         k == 1 or not routing.weight_on_input,
         f"field 'routing.weight_on_input' needs top_k 1, not {k}",
     )
+    activation = spec.activation
+    _require(
+        activation.limit is None or activation.limit > 0,
+        "field 'activation.limit': must be above 0",
+    )
+    _require(
+        activation.kind != "situ" or activation.beta != 0,
+        "field 'activation.beta': situ divides by it",
+    )
+    _require(
+        activation.gated or spec.gate_up_order == "gate_up",
+        f"field 'gate_up_order': {activation.kind} has no gate",
+    )
+    _require(
+        not routing.gate_bias or spec.entry == "gate",
+        "field 'routing.gate_bias' needs entry 'gate'",
+    )
+    _require(
+        routing.weight != "softmax" or routing.score != "softmax",
+        "field 'routing.weight': a softmax of a softmax",
+    )
+    _require(
+        routing.renormalize or routing.renormalize_epsilon == 0.0,
+        "field 'routing.renormalize_epsilon' needs renormalize",
+    )
+    _check_selection(spec)
+
+
+def _check_selection(spec: LayerSpec) -> None:
+    routes, k, routing = spec.num_routes, spec.top_k, spec.routing
     groups, select = routing.num_groups, routing.select
     _require(
         (routing.hash_vocab_size is not None) == (select == "hash"),

@@ -1,0 +1,299 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A layer in scalar Python, written a second time from docs/layers.md.
+
+The tests hold moec.reference against it. It takes the JSON spec itself and
+nested lists, loops over everything and knows no near ties.
+"""
+
+import math
+import struct
+
+
+def to_f32(x):
+    if math.isnan(x) or math.isinf(x):
+        return x
+    try:
+        return struct.unpack("f", struct.pack("f", x))[0]
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def to_dtype(x, dtype):
+    """Nearest even in exact arithmetic: scale, round the integer, scale back."""
+    if dtype == "f32":
+        return to_f32(x)
+    if x == 0.0 or math.isnan(x) or math.isinf(x):
+        return x
+    digits, smallest, largest = {"bf16": (8, -133, 2.0**128), "f16": (11, -24, 2.0**16)}[
+        dtype
+    ]
+    exponent = max(math.frexp(x)[1] - digits, smallest)
+    rounded = math.ldexp(round(math.ldexp(x, -exponent)), exponent)
+    return math.copysign(math.inf, x) if abs(rounded) >= largest else rounded
+
+
+def sigmoid(x):
+    if math.isnan(x):
+        return x
+    if x < -700.0:
+        return 0.0
+    return 1.0 / (1.0 + math.exp(-x))
+
+
+def clamp(x, low, high):
+    return low if x < low else high if x > high else x
+
+
+def activate(spec, g, u):
+    a = spec["activation"]
+    kind = a["kind"]
+    base = kind.removesuffix("_no_mul")
+    if base != kind:
+        u = 1.0
+    if base == "silu":
+        if a.get("limit") is not None:
+            limit = a["limit"]
+            g, u = min(g, limit), clamp(u, -limit, limit)
+        return g * sigmoid(g) * u
+    if base == "gelu":
+        return 0.5 * g * math.erfc(-g / math.sqrt(2.0)) * u
+    if base == "gelu_tanh":
+        inner = math.sqrt(2.0 / math.pi) * (g + 0.044715 * g * g * g)
+        return 0.5 * g * (1.0 + math.tanh(inner)) * u
+    if base == "relu2":
+        return (g * g if g > 0.0 else 0.0) * u
+    if base == "swigluoai":
+        alpha, limit = a.get("alpha", 1.702), a.get("limit", 7.0)
+        g, u = min(g, limit), clamp(u, -limit, limit)
+        return (u + 1.0) * (g * sigmoid(alpha * g))
+    if base == "swigluoai_uninterleave":
+        limit = a.get("limit", math.inf)
+        g, u = min(g, limit), clamp(u, -limit, limit)
+        return g * sigmoid(a.get("alpha", 1.0) * g) * (u + a.get("beta", 0.0))
+    if base == "swiglustep":
+        limit = a.get("limit", 7.0)
+        return min(g * sigmoid(g), limit) * clamp(u, -limit, limit)
+    assert base == "situ"
+    beta, linear = a.get("beta", 4.0), a.get("linear_beta", 25.0)
+    if linear > 0:
+        u = linear * math.tanh(u / linear)
+    return beta * math.tanh(g / beta) * sigmoid(g) * u
+
+
+def score_row(kind, logits):
+    if kind == "identity":
+        return list(logits)
+    if kind == "sigmoid":
+        return [sigmoid(l) for l in logits]
+    if kind == "sqrtsoftplus":
+        out = []
+        for l in logits:
+            soft = l if l > 20.0 or math.isnan(l) else math.log1p(math.exp(l))
+            out.append(math.sqrt(soft))
+        return out
+    if any(math.isnan(l) or l == math.inf for l in logits):
+        return [math.nan] * len(logits)
+    top = max(logits)
+    if top == -math.inf:
+        return [math.nan] * len(logits)
+    e = [math.exp(l - top) for l in logits]
+    return [x / sum(e) for x in e]
+
+
+def best(keys, candidates, count):
+    return sorted(candidates, key=lambda e: (-keys[e], e))[:count]
+
+
+def nonfinite_rule(r):
+    if "nonfinite" in r:
+        return r["nonfinite"]
+    if (
+        r.get("select") == "sparsemixer"
+        or r.get("num_groups", 1) > 1
+        or r.get("weight") == "softmax"
+    ):
+        return "neg_inf"
+    return "lowest" if r.get("score") == "sqrtsoftplus" else "zero"
+
+
+def sparsemixer_row(logits):
+    """Ids and weights; logits that are not finite are -inf."""
+    left = {e: l for e, l in enumerate(logits)}
+    ids, weights = [], []
+    for _ in range(2):
+        top = max(left.values())
+        chosen = min(e for e, l in left.items() if l == top)
+        total = 0.0
+        for l in left.values():
+            if l == -math.inf:
+                continue
+            scale = max(abs(l), top)
+            if scale != 0.0 and (top - l) / scale > 0.02:
+                continue
+            total += math.exp(l - top)
+        ids.append(chosen)
+        weights.append(1.0 / total if total else 0.0)
+        del left[chosen]
+    return ids, weights
+
+
+def route_row(spec, logits, tensors, token):
+    """Ids and weights of a token."""
+    r = spec.get("routing", {})
+    k = spec["top_k"]
+    routes = len(logits)
+    rule = nonfinite_rule(r)
+    v = score_row(r.get("score", "softmax"), logits)
+    bias = tensors.get("gate.selection_bias", [0.0] * routes)
+    bad, keys = [], []
+    for e in range(routes):
+        is_bad = not math.isfinite(to_f32(v[e]))
+        if is_bad and rule == "zero":
+            v[e] = 0.0
+        key = to_f32(v[e] + bias[e])
+        if rule != "zero" and (is_bad or not math.isfinite(key)):
+            is_bad = True
+            key = -math.inf if rule == "neg_inf" else -1e30
+        bad.append(is_bad)
+        keys.append(key)
+        if is_bad:
+            v[e] = 0.0
+
+    select = r.get("select", "top_k")
+    groups = r.get("num_groups", 1)
+    size = routes // groups
+    if select == "hash":
+        word = tensors["input_ids"][token]
+        table = tensors["gate.hash_table"]
+        ids = list(table[word]) if 0 <= word < len(table) else [-1] * k
+    elif rule == "neg_inf" and max(keys) == -math.inf:
+        return list(range(k)), [1.0 / k] * k
+    elif select == "per_group":
+        ids = []
+        for g in range(groups):
+            ids += best(keys, range(g * size, (g + 1) * size), k // groups)
+    else:
+        candidates = list(range(routes))
+        if groups > 1:
+            group_score = r.get(
+                "group_score", "top2_sum" if r.get("selection_bias") else "max"
+            )
+            group_keys = []
+            for g in range(groups):
+                members = sorted(keys[g * size : (g + 1) * size], reverse=True)
+                count = 2 if group_score == "top2_sum" else 1
+                group_keys.append(to_f32(sum(members[:count])))
+            stay = best(group_keys, range(groups), r.get("topk_groups", 1))
+            candidates = [e for e in candidates if e // size in stay]
+        ids = best(keys, candidates, k)
+
+    ok = [0 <= e < routes and not bad[e] for e in ids]
+    values = [v[e] if 0 <= e < routes else 0.0 for e in ids]
+    if select == "sparsemixer":
+        ids, w = sparsemixer_row([l if math.isfinite(l) else -math.inf for l in logits])
+    elif r.get("weight", "score") == "softmax":
+        chosen = [x for x, o in zip(values, ok) if o]
+        total = sum(math.exp(x - max(chosen)) for x in chosen)
+        w = [math.exp(x - max(chosen)) / total if o else 0.0 for x, o in zip(values, ok)]
+    elif r.get("weight", "score") == "sigmoid":
+        w = [sigmoid(x) if o else 0.0 for x, o in zip(values, ok)]
+    else:
+        w = values
+    if r.get("renormalize"):
+        total = sum(w) + r.get("renormalize_epsilon", 0.0)
+        w = [x / (total if total != 0.0 else 1.0) for x in w]
+    if "gate.expert_scale" in tensors:
+        scale = tensors["gate.expert_scale"]
+        w = [x * scale[e] if 0 <= e < routes else x for x, e in zip(w, ids)]
+    return ids, [x * r.get("scale", 1.0) for x in w]
+
+
+def dot(matrix, x):
+    return [sum(a * b for a, b in zip(row, x)) for row in matrix]
+
+
+def expert_row(spec, w13, b13, w2, b2, x):
+    dtype = spec["dtype"]
+    u = dot(w13, x)
+    if b13 is not None:
+        u = [a + b for a, b in zip(u, b13)]
+    order = spec.get("gate_up_order", "gate_up")
+    half = len(u) // 2
+    if spec["activation"]["kind"].endswith("_no_mul"):
+        pairs = [(g, None) for g in u]
+    elif order == "gate_up":
+        pairs = [(u[i], u[half + i]) for i in range(half)]
+    elif order == "up_gate":
+        pairs = [(u[half + i], u[i]) for i in range(half)]
+    else:
+        pairs = [(u[2 * i], u[2 * i + 1]) for i in range(half)]
+    a = [to_dtype(activate(spec, g, up), dtype) for g, up in pairs]
+    y = dot(w2, a)
+    return [p + q for p, q in zip(y, b2)] if b2 is not None else y
+
+
+def run(spec, tensors):
+    """Output, ids, weights (rows of lists) and counts; tensors are lists."""
+    dtype, experts = spec["dtype"], spec["num_experts"]
+    routes = experts + spec.get("num_zero_experts", 0)
+    local = spec.get("placement", {}).get("local_experts", list(range(experts)))
+    on_input = spec.get("routing", {}).get("weight_on_input", False)
+    hidden = tensors["hidden_states"]
+    limit = tensors["num_valid_tokens"][0] if "num_valid_tokens" in tensors else len(hidden)
+    out, all_ids, all_weights = [], [], []
+    counts = [0] * len(local)
+    entry = spec.get("entry", "gate")
+
+    def rounded(row):
+        return [to_dtype(x, dtype) for x in row]
+
+    for t, h in enumerate(hidden):
+        if entry == "ids":
+            ids, weights = tensors["topk_ids"][t], tensors["topk_weights"][t]
+        else:
+            if entry == "logits":
+                logits = tensors["router_logits"][t]
+            else:
+                logits = dot(tensors["gate.weight"], h)
+                if "gate.bias" in tensors:
+                    logits = [a + b for a, b in zip(logits, tensors["gate.bias"])]
+            ids, weights = route_row(spec, logits, tensors, t)
+            weights = [to_f32(w) for w in weights]
+        all_ids.append(list(ids))
+        all_weights.append(list(weights))
+        if t >= limit:
+            out.append([0.0] * len(h))
+            continue
+        x = rounded(dot(tensors["latent.down"], h)) if "latent.down" in tensors else h
+        r = [0.0] * len(x)
+        for e, w in zip(ids, weights):
+            if not 0 <= e < routes:
+                continue
+            xe = rounded([v * w for v in x]) if on_input else x
+            if e >= experts:
+                y = xe if on_input else [v * w for v in xe]
+            elif e in local:
+                i = local.index(e)
+                counts[i] += 1
+                b13 = tensors["experts.w13_bias"][i] if "experts.w13_bias" in tensors else None
+                b2 = tensors["experts.w2_bias"][i] if "experts.w2_bias" in tensors else None
+                y = expert_row(
+                    spec, tensors["experts.w13"][i], b13, tensors["experts.w2"][i], b2, xe
+                )
+                y = rounded(y if on_input else [v * w for v in y])
+            else:
+                continue
+            r = [a + b for a, b in zip(r, y)]
+        if "latent.up" in tensors:
+            r = dot(tensors["latent.up"], rounded(r))
+        if "shared_experts.w13" in tensors:
+            s = expert_row(
+                spec, tensors["shared_experts.w13"], None, tensors["shared_experts.w2"], None, h
+            )
+            if "shared_experts.gate" in tensors:
+                gate = sigmoid(dot(tensors["shared_experts.gate"], h)[0])
+                s = [v * gate for v in s]
+            r = [a + b for a, b in zip(r, rounded(s))]
+        out.append(rounded(r))
+    return out, all_ids, all_weights, counts

@@ -1,0 +1,136 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""docs/spec.schema.json accepts good specs, refuses bad ones, and agrees with
+the reference's own reader."""
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from test_reference_layer import VARIANTS
+from test_reference_layer import spec_json as layer_json
+from test_reference_spec import ERRORS, spec_json
+
+from moec.reference import LayerSpec, SpecError
+from moec.reference.activations import PARAMETERS
+
+PATH = Path(__file__).parents[2] / "docs" / "spec.schema.json"
+SCHEMA = json.loads(PATH.read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+# What a schema cannot say: relations between numbers, and that 64.0 is no integer.
+BEYOND_SCHEMA = [
+    ("top_k", 9),
+    ("hidden_size", 64.0),
+    ("routing.num_groups", 3),
+    ("routing.topk_groups", 2),
+    ("routing", {"num_groups": 8, "topk_groups": 1}),
+    ("routing", {"num_groups": 8, "topk_groups": 2, "group_score": "top2_sum"}),
+    ("routing", {"select": "per_group", "num_groups": 4}),
+    ("placement", {"local_experts": [8]}),
+]
+
+
+def is_valid(value):
+    return VALIDATOR.is_valid(value)
+
+
+def test_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_objects_are_closed():
+    def closed(node, path):
+        if isinstance(node, dict):
+            if node.get("type") == "object":
+                keys = ("additionalProperties", "unevaluatedProperties")
+                assert any(node.get(key) is False for key in keys), path
+            for key, child in node.items():
+                closed(child, f"{path}/{key}")
+        elif isinstance(node, list):
+            for child in node:
+                closed(child, path)
+
+    closed(SCHEMA, "")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_good_specs(name):
+    VALIDATOR.validate(layer_json(**VARIANTS[name]))
+
+
+@pytest.mark.parametrize("kind", PARAMETERS)
+def test_activation_parameters(kind):
+    everything = ("limit", "alpha", "beta", "linear_beta")
+    VALIDATOR.validate(spec_json("activation.kind", kind))
+    for parameter in everything:
+        value = spec_json(activation={"kind": kind, parameter: 1.5})
+        assert is_valid(value) == (parameter in PARAMETERS[kind])
+
+
+def test_every_field_of_the_reader_is_in_the_schema():
+    value = spec_json(
+        name="a.b-c_1", entry="gate", max_tokens=5, num_valid_tokens=True,
+        num_zero_experts=2, latent_size=4, gate_up_order="up_gate", expert_bias=True,
+        routing={
+            "score": "sigmoid", "select": "top_k", "gate_bias": True,
+            "selection_bias": True, "expert_scale": True, "num_groups": 2,
+            "topk_groups": 1, "group_score": "max", "weight": "score",
+            "renormalize": True, "renormalize_epsilon": 1e-20, "scale": 2.5,
+            "nonfinite": "zero", "weight_on_input": False,
+        },
+        shared_experts={"intermediate_size": 3, "gate": "none"},
+        quantization={"weight": "fp8_block128"},
+        placement={"num_ranks": 1, "local_experts": [3, 0]},
+    )
+    VALIDATOR.validate(value)
+    LayerSpec.from_json(value)
+    used = set(value["routing"]) | {"hash_vocab_size"}
+    assert used == set(SCHEMA["$defs"]["routing"]["properties"])
+    assert set(value) == set(SCHEMA["properties"])
+
+
+# Infinity is not JSON.
+BAD = [row[:2] for row in ERRORS if row[1] != float("inf")] + [
+    ("activation.limit", 0),
+    ("activation", {"kind": "situ", "beta": 0}),
+    ("routing", {"renormalize_epsilon": 1}),
+    ("routing", {"weight": "softmax"}),
+    ("routing", {"select": "hash", "hash_vocab_size": 4, "selection_bias": True}),
+    ("routing", {"select": "sparsemixer", "score": "identity", "nonfinite": "zero"}),
+    ("placement", {"local_experts": [-1]}),
+    ("routing.hash_vocab_size", 4),
+]
+
+
+@pytest.mark.parametrize("path,value", BAD)
+def test_bad_specs(path, value):
+    spec = spec_json(path, value)
+    assert is_valid(spec) == ((path, value) in BEYOND_SCHEMA)
+    with pytest.raises(SpecError):
+        LayerSpec.from_json(spec)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entry": "ids", "routing": {"score": "softmax"}},
+        {"entry": "ids", "routing": {"weight_on_input": True}, "top_k": 2},
+        {"entry": "logits", "routing": {"gate_bias": True}},
+        {"gate_up_order": "interleaved", "activation": {"kind": "relu2_no_mul"}},
+        {"routing": {"select": "sparsemixer", "score": "identity"}, "top_k": 3},
+    ],
+)
+def test_contradictions(changes):
+    assert not is_valid(spec_json(**changes))
+    with pytest.raises(SpecError):
+        LayerSpec.from_json(spec_json(**changes))
+
+
+@pytest.mark.parametrize("field", ["moec_spec", "dtype", "hidden_size", "activation"])
+def test_required(field):
+    value = copy.deepcopy(spec_json())
+    del value[field]
+    assert not is_valid(value)
