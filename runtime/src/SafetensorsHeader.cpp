@@ -7,12 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "SafetensorsHeader.h"
+#include "RapidJson.h"
 #include "Text.h"
 
 #include <limits>
-#include <rapidjson/error/en.h>
-#include <rapidjson/memorystream.h>
-#include <rapidjson/reader.h>
 #include <unordered_set>
 
 namespace moert {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "RapidJson.h"
 #include "SafetensorsHeader.h"
 #include "Text.h"
 #include "moert/Safetensors.h"
@@ -14,8 +15,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
 #include <unordered_set>
 
 #include <fcntl.h>
