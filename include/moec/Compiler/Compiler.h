@@ -1,0 +1,68 @@
+//===- Compiler.h - from a description to a layer that runs -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_COMPILER_COMPILER_H
+#define MOEC_COMPILER_COMPILER_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "moec/Compiler/Levels.h"
+#include "moec/Import/Import.h"
+#include "moec/Target/CPU.h"
+#include "moert/Device.h"
+#include "moert/Plan.h"
+
+namespace moec {
+
+/// A layer as it was read: IR of some level and, if it came from JSON, the spec.
+struct Source {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::optional<LayerSpec> spec;
+};
+
+/// Reads a config.json or a spec (`.json`), or IR of any level (`.mlir`).
+/// Prints what is wrong on the error stream. Overrides are for JSON alone.
+mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
+                                   llvm::StringRef path,
+                                   const SpecOverrides &overrides);
+
+/// What a pipeline does beside lowering.
+struct CompileOptions {
+  CpuTargetOptions cpu;
+  /// Gives each buffer a workspace slot of its own, to look at after a run.
+  bool keepAllBuffers = false;
+  /// Prints the IR after each pass on the error stream.
+  bool printIRAfterAll = false;
+  /// Folder (made if missing) that gets `NAME.plan.mlir`, `NAME.tile.mlir`, ...
+  std::string dumpDir;
+  /// File that gets IR and pass pipeline when a pass fails.
+  std::string reproducer;
+};
+
+/// Lowers a module in place from the level that it has to `level`, which is not
+/// above it.
+mlir::LogicalResult lowerToLevel(mlir::ModuleOp module, Level level,
+                                 const CompileOptions &options);
+
+/// A layer for the host device.
+struct CompiledLayer {
+  moert::Plan plan;
+  moert::ModuleImage image;
+};
+
+/// Lowers a module of any level to machine code in memory. The module is left
+/// at level tile.
+mlir::FailureOr<CompiledLayer> compileForHost(mlir::ModuleOp module,
+                                              const CompileOptions &options);
+
+/// The LLVM IR of the kernels, as text.
+mlir::FailureOr<std::string> emitLLVM(mlir::ModuleOp module,
+                                      const CompileOptions &options);
+
+} // namespace moec
+
+#endif // MOEC_COMPILER_COMPILER_H

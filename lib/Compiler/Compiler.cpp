@@ -1,0 +1,118 @@
+//===- Compiler.cpp - from a description to a layer that runs ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/Compiler.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "moec/Compiler/PlanData.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Writes `module` as `FOLDER/LAYER.LEVEL.mlir` where a folder is given.
+static LogicalResult dumpLevel(ModuleOp module, Level level,
+                               const CompileOptions &options) {
+  if (options.dumpDir.empty())
+    return success();
+  if (std::error_code error =
+          llvm::sys::fs::create_directories(options.dumpDir))
+    return module.emitError("cannot make the folder '")
+           << options.dumpDir << "' for dumps: " << error.message();
+  SmallString<128> path(options.dumpDir);
+  llvm::sys::path::append(path, "layer." + stringifyLevel(level) + ".mlir");
+  std::error_code error;
+  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
+  if (error)
+    return module.emitError("cannot write '")
+           << path << "': " << error.message();
+  module.print(file.os());
+  file.keep();
+  return success();
+}
+
+static LogicalResult runPasses(ModuleOp module, const CompileOptions &options,
+                               function_ref<void(OpPassManager &)> build) {
+  PassManager manager(module.getContext());
+  if (options.printIRAfterAll)
+    manager.enableIRPrinting(
+        /*shouldPrintBeforePass=*/nullptr,
+        /*shouldPrintAfterPass=*/[](Pass *, Operation *) { return true; },
+        /*printModuleScope=*/true, /*printAfterOnlyOnChange=*/false);
+  if (!options.reproducer.empty())
+    manager.enableCrashReproducerGeneration(options.reproducer);
+  build(manager);
+  return manager.run(module);
+}
+
+LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
+                                 const CompileOptions &options) {
+  FailureOr<Level> current = detectLevel(module);
+  if (failed(current))
+    return failure();
+  if (*current > level)
+    return module.emitError("the module is at level '")
+           << stringifyLevel(*current) << "', below '" << stringifyLevel(level)
+           << "'; lowering cannot be undone";
+  if (failed(dumpLevel(module, *current, options)))
+    return failure();
+  if (*current == Level::Moe && level > Level::Moe) {
+    if (failed(runPasses(module, options, [&](OpPassManager &manager) {
+          buildMoeToPlanPipeline(manager, options.keepAllBuffers);
+        })))
+      return failure();
+    current = Level::Plan;
+    if (failed(dumpLevel(module, *current, options)))
+      return failure();
+  }
+  if (*current == Level::Plan && level > Level::Plan) {
+    if (failed(runPasses(module, options, [&](OpPassManager &manager) {
+          buildPlanToTilePipeline(manager, "cpu", getVectorLanes(options.cpu));
+        })))
+      return failure();
+    return dumpLevel(module, Level::Tile, options);
+  }
+  return success();
+}
+
+/// The kernels of a module of any level in the llvm dialect; the module itself
+/// is left at level tile.
+static FailureOr<OwningOpRef<ModuleOp>>
+lowerKernels(ModuleOp module, const CompileOptions &options) {
+  if (failed(lowerToLevel(module, Level::Tile, options)))
+    return failure();
+  OwningOpRef<ModuleOp> kernels = module.clone();
+  if (failed(runPasses(*kernels, options, [](OpPassManager &manager) {
+        buildTileToLLVMPipeline(manager);
+      })))
+    return failure();
+  return kernels;
+}
+
+FailureOr<CompiledLayer> moec::compileForHost(ModuleOp module,
+                                              const CompileOptions &options) {
+  auto kernels = lowerKernels(module, options);
+  if (failed(kernels))
+    return failure();
+  FailureOr<moert::Plan> plan = translatePlan(module, "cpu");
+  if (failed(plan))
+    return failure();
+  FailureOr<moert::ModuleImage> image = jitKernels(**kernels, options.cpu);
+  if (failed(image))
+    return failure();
+  return CompiledLayer{std::move(*plan), std::move(*image)};
+}
+
+FailureOr<std::string> moec::emitLLVM(ModuleOp module,
+                                      const CompileOptions &options) {
+  auto kernels = lowerKernels(module, options);
+  if (failed(kernels))
+    return failure();
+  return printLLVM(**kernels, options.cpu);
+}

@@ -1,0 +1,100 @@
+//===- MoeCompile.cpp - the command moe-compile -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToolOptions.h"
+#include "mlir/Support/FileUtilities.h"
+#include "moec/Tools/Explain.h"
+#include "moec/Tools/Tools.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace cl = llvm::cl;
+
+namespace {
+enum class Emit { Moe, Plan, Tile, LLVM };
+
+struct Options : ToolOptions {
+  cl::opt<Emit> emit{
+      "emit",
+      cl::desc("What to print"),
+      cl::values(clEnumValN(Emit::Moe, "moe", "the layer as one op"),
+                 clEnumValN(Emit::Plan, "plan",
+                            "launches over buffers, kernels on tensors"),
+                 clEnumValN(Emit::Tile, "tile",
+                            "kernels of coarse ops on memrefs, with configs"),
+                 clEnumValN(Emit::LLVM, "llvm", "LLVM IR of the kernels")),
+      cl::init(Emit::Tile), cl::cat(category)};
+  cl::opt<std::string> output{"o", cl::desc("Where to write (default: stdout)"),
+                              cl::value_desc("file"), cl::init("-"),
+                              cl::cat(category)};
+  cl::opt<bool> explain{
+      "explain",
+      cl::desc("Print what was chosen and why, instead of IR"),
+      cl::cat(category)};
+};
+} // namespace
+
+static FailureOr<std::string> produce(const Source &source,
+                                      const Options &options) {
+  ModuleOp module = *source.module;
+  CompileOptions compile = options.getCompileOptions();
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (options.explain) {
+    if (failed(lowerToLevel(module, Level::Tile, compile)) ||
+        failed(explainLayer(module, source.spec, os)))
+      return failure();
+    return text;
+  }
+  if (options.emit == Emit::LLVM)
+    return emitLLVM(module, compile);
+  Level level = options.emit == Emit::Moe    ? Level::Moe
+                : options.emit == Emit::Plan ? Level::Plan
+                                             : Level::Tile;
+  if (failed(lowerToLevel(module, level, compile)))
+    return failure();
+  module.print(os);
+  return text;
+}
+
+int moec::moeCompileMain(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  Options options;
+  if (!options.parse(
+          argc, argv,
+          "moe-compile: take a Mixture-of-Experts layer through the levels of "
+          "IR.\n\n"
+          "  moe-compile config.json --emit=moe      what the layer computes\n"
+          "  moe-compile config.json --emit=plan     when and where\n"
+          "  moe-compile config.json --emit=tile     how, per kernel\n"
+          "  moe-compile config.json --explain       what was chosen, and why\n"
+          "\nThe input is a model's config.json, a spec (docs/layers.md) or "
+          "IR of any level above\nthe one asked for.\n"))
+    return 1;
+  MLIRContext context(options.makeRegistry());
+  ConsoleDiagnostics diagnostics(context);
+  FailureOr<Source> source =
+      loadSource(context, options.input, options.getOverrides());
+  if (failed(source))
+    return 1;
+  FailureOr<std::string> text = produce(*source, options);
+  if (failed(text))
+    return 1;
+  std::string error;
+  std::unique_ptr<llvm::ToolOutputFile> file =
+      openOutputFile(options.output, &error);
+  if (!file) {
+    llvm::errs() << "error: " << error << "\n";
+    return 1;
+  }
+  file->os() << *text;
+  file->keep();
+  return 0;
+}

@@ -1,0 +1,108 @@
+//===- Check.cpp - the comparison with the reference ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Check.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/Program.h"
+
+using namespace moec;
+using moert::Result;
+using moert::Status;
+
+Status moec::writeResult(const std::string &path, const RunResult &result) {
+  std::vector<moert::SafetensorsTensor> entries = {result.output.getEntry()};
+  for (const HostTensor &tensor : result.details)
+    entries.push_back(tensor.getEntry());
+  return moert::writeSafetensors(path, entries);
+}
+
+ReferenceCheck::~ReferenceCheck() {
+  if (!inputs.empty())
+    llvm::sys::fs::remove(inputs);
+}
+
+Result<std::string> ReferenceCheck::makeTemporary(llvm::StringRef stem) {
+  llvm::SmallString<128> path;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
+          "moec-" + stem, "safetensors", path))
+    return moert::unavailable("cannot make a temporary file for the check: " +
+                              error.message());
+  return path.str().str();
+}
+
+Status ReferenceCheck::setInputs(const std::vector<HostTensor> &tensors) {
+  Result<std::string> path = makeTemporary("inputs");
+  if (!path)
+    return path.status();
+  inputs = *path;
+  std::vector<moert::SafetensorsTensor> entries;
+  for (const HostTensor &tensor : tensors)
+    if (tensor.role != moert::TensorRole::Output)
+      entries.push_back(tensor.getEntry());
+  return moert::writeSafetensors(inputs, entries);
+}
+
+/// The interpreter that has the reference's packages: MOEC_PYTHON, else the
+/// first python3 of the path.
+static Result<std::string> findPython() {
+  if (std::optional<std::string> set = llvm::sys::Process::GetEnv("MOEC_PYTHON"))
+    return *set;
+  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("python3");
+  if (found)
+    return *found;
+  return moert::unavailable(
+      "--check needs Python with the package in python/: set MOEC_PYTHON to "
+      "an interpreter (scripts/setup makes .venv/bin/python)");
+}
+
+bool ReferenceCheck::compare(const RunResult &result) {
+  auto complain = [](const Status &status) {
+    llvm::errs() << "error: " << status.message() << "\n";
+    return false;
+  };
+  Result<std::string> python = findPython();
+  if (!python)
+    return complain(python.status());
+  Result<std::string> outputs = makeTemporary("outputs");
+  if (!outputs)
+    return complain(outputs.status());
+  Status written = writeResult(*outputs, result);
+  std::vector<std::string> args = {
+      *python,  "-m",           "moec.reference", "check",
+      "--spec", description,    "--inputs",       inputs,
+      "--outputs", *outputs};
+  if (overrides.numExperts)
+    args.insert(args.end(),
+                {"--num-experts", std::to_string(*overrides.numExperts)});
+  if (overrides.entry)
+    args.insert(args.end(), {"--entry", stringify(*overrides.entry).str()});
+  if (overrides.numValidTokens.value_or(false))
+    args.push_back("--num-valid-tokens");
+  llvm::SmallVector<llvm::StringRef> refs(args.begin(), args.end());
+  std::string error;
+  int exitCode = 1;
+  if (written) {
+    llvm::outs().flush();
+    exitCode = llvm::sys::ExecuteAndWait(*python, refs, std::nullopt, {}, 0, 0,
+                                         &error);
+  }
+  llvm::sys::fs::remove(*outputs);
+  if (!written)
+    return complain(written);
+  if (!error.empty() || exitCode < 0)
+    return complain(moert::unavailable("the reference could not run: " + error));
+  if (exitCode > 1)
+    return complain(moert::unavailable(
+        "the reference could not check this layer (exit code " +
+        std::to_string(exitCode) +
+        "); is MOEC_PYTHON an interpreter with the packages of "
+        "python/requirements.txt, and PYTHONPATH the folder python/?"));
+  return exitCode == 0;
+}

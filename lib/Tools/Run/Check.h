@@ -1,0 +1,45 @@
+//===- Check.h - the comparison with the reference --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_CHECK_H
+#define MOEC_LIB_TOOLS_RUN_CHECK_H
+
+#include "RunLevel.h"
+
+namespace moec {
+
+/// Runs the float64 reference (`python -m moec.reference check`) as a process
+/// of its own, which reads the description itself and shares no code with the
+/// compiler. Inputs are written to a temporary file once.
+class ReferenceCheck {
+public:
+  /// `description` is the JSON that the layer came from.
+  ReferenceCheck(std::string description, const SpecOverrides &overrides)
+      : description(std::move(description)), overrides(overrides) {}
+  ~ReferenceCheck();
+
+  /// Writes the inputs to a temporary file, by their canonical names.
+  moert::Status setInputs(const std::vector<HostTensor> &tensors);
+
+  /// Compares; the reference prints its summary on standard output. False if
+  /// the results are wrong or the reference could not run (with a message).
+  bool compare(const RunResult &result);
+
+private:
+  moert::Result<std::string> makeTemporary(llvm::StringRef stem);
+
+  std::string description;
+  SpecOverrides overrides;
+  std::string inputs;
+};
+
+/// Writes output and details to a safetensors file, whole or not at all.
+moert::Status writeResult(const std::string &path, const RunResult &result);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_CHECK_H

@@ -1,0 +1,167 @@
+//===- Generate.cpp - pseudo-random tensors from a seed ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "HostTensor.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/xxhash.h"
+
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+using namespace moec;
+using moert::DType;
+
+namespace {
+
+/// A counter-based generator: value i of a stream is a hash of (stream, i), so
+/// that any part of a tensor can be made by any thread.
+class Stream {
+public:
+  Stream(uint64_t seed, llvm::StringRef name)
+      : key(llvm::xxh3_64bits(name) ^ (seed * 0x9E3779B97F4A7C15ull)) {}
+
+  uint64_t bits(uint64_t i) const {
+    // The finalizer of SplitMix64.
+    uint64_t z = key + (i + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+
+  /// Uniform in [-sqrt(3), sqrt(3)]: mean 0, variance 1.
+  float unit(uint64_t i) const {
+    float u = float(bits(i) >> 40) * (1.0f / float(1 << 24));
+    return (2.0f * u - 1.0f) * 1.7320508f;
+  }
+
+private:
+  uint64_t key;
+};
+
+uint16_t toBF16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return uint16_t((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+uint16_t toF16(float value) {
+  llvm::APFloat x(value);
+  bool lost;
+  x.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven,
+            &lost);
+  return uint16_t(x.bitcastToAPInt().getZExtValue());
+}
+
+void store(const HostTensor &tensor, int64_t i, float value) {
+  switch (tensor.dtype) {
+  case DType::BF16:
+    reinterpret_cast<uint16_t *>(tensor.data())[i] = toBF16(value);
+    return;
+  case DType::F16:
+    reinterpret_cast<uint16_t *>(tensor.data())[i] = toF16(value);
+    return;
+  default:
+    reinterpret_cast<float *>(tensor.data())[i] = value;
+    return;
+  }
+}
+
+void fillRandom(const HostTensor &tensor, uint64_t seed, float scale) {
+  Stream stream(seed, tensor.name);
+  int64_t count = tensor.getNumElements();
+  auto fill = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      store(tensor, i, scale * stream.unit(uint64_t(i)));
+  };
+  int64_t numThreads = count < (1 << 16)
+                           ? 1
+                           : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (int64_t t = 1; t < numThreads; ++t)
+    threads.emplace_back(fill, count * t / numThreads,
+                         count * (t + 1) / numThreads);
+  fill(0, count / numThreads);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+/// Distinct ids of a token: a walk from a random start by a random odd step
+/// would repeat for even counts, so each draw steps on from a taken id.
+void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
+  Stream stream(options.seed, tensor.name);
+  auto *ids = reinterpret_cast<int32_t *>(tensor.data());
+  int64_t topK = tensor.shape.back();
+  for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
+    int32_t *first = ids + row * topK;
+    for (int64_t j = 0; j < topK; ++j) {
+      auto id = int32_t(stream.bits(uint64_t(row * topK + j)) %
+                        uint64_t(options.numExperts));
+      for (int64_t tries = 0; tries < options.numExperts &&
+                              std::find(first, first + j, id) != first + j;
+           ++tries)
+        id = (id + 1) % int32_t(options.numExperts);
+      first[j] = id;
+    }
+  }
+}
+
+void fillWeights(const HostTensor &tensor, uint64_t seed) {
+  Stream stream(seed, tensor.name);
+  auto *weights = reinterpret_cast<float *>(tensor.data());
+  int64_t topK = tensor.shape.back();
+  for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
+    float sum = 0;
+    for (int64_t j = row * topK; j < (row + 1) * topK; ++j)
+      sum += weights[j] = 1.1f + 0.5f * stream.unit(uint64_t(j));
+    for (int64_t j = row * topK; j < (row + 1) * topK; ++j)
+      weights[j] /= sum;
+  }
+}
+
+} // namespace
+
+void moec::generateTensors(std::vector<HostTensor> &tensors,
+                           const GenerateOptions &options) {
+  int64_t vocabulary = 1;
+  int64_t tokens = 0;
+  for (const HostTensor &tensor : tensors) {
+    if (tensor.name == "gate.hash_table")
+      vocabulary = tensor.shape[0];
+    if (tensor.name == "hidden_states")
+      tokens = tensor.shape[0];
+  }
+  for (const HostTensor &tensor : tensors) {
+    if (tensor.role == moert::TensorRole::Output)
+      continue;
+    if (tensor.name == "num_valid_tokens") {
+      *reinterpret_cast<int32_t *>(tensor.data()) = int32_t(
+          options.numValidTokens < 0 ? tokens : options.numValidTokens);
+    } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
+      fillIds(tensor, options);
+    } else if (tensor.name == "topk_weights") {
+      fillWeights(tensor, options.seed);
+    } else if (tensor.name == "input_ids") {
+      Stream stream(options.seed, tensor.name);
+      for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+        reinterpret_cast<int32_t *>(tensor.data())[i] =
+            int32_t(stream.bits(uint64_t(i)) % uint64_t(vocabulary));
+    } else if (tensor.name == "gate.expert_scale") {
+      Stream stream(options.seed, tensor.name);
+      for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+        store(tensor, i, 1.0f + 0.1f * stream.unit(uint64_t(i)));
+    } else {
+      bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
+      bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;
+      float scale = isBias     ? 0.1f
+                    : isWeight ? 1.0f / std::sqrt(float(tensor.shape.back()))
+                               : 1.0f;
+      fillRandom(tensor, options.seed, scale);
+    }
+  }
+}

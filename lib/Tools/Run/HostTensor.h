@@ -1,0 +1,74 @@
+//===- HostTensor.h - the tensors of a run, in host memory ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_HOSTTENSOR_H
+#define MOEC_LIB_TOOLS_RUN_HOSTTENSOR_H
+
+#include "moec/Import/TensorSignature.h"
+#include "moert/Executor.h"
+#include "moert/Plan.h"
+#include "moert/Safetensors.h"
+
+#include <memory>
+
+namespace moec {
+
+/// A tensor that moe-run owns. The memory is aligned to 64 bytes.
+struct HostTensor {
+  std::string name;
+  moert::TensorRole role = moert::TensorRole::Input;
+  moert::DType dtype = moert::DType::F32;
+  std::vector<int64_t> shape;
+
+  /// Null for a tensor of no elements.
+  uint8_t *data() const { return storage.get(); }
+  int64_t getNumElements() const;
+  size_t getNumBytes() const;
+  moert::TensorView getView() const;
+  moert::SafetensorsTensor getEntry() const;
+
+  /// (Re)allocates for the shape; contents are undefined.
+  moert::Status allocate();
+
+private:
+  struct Free {
+    void operator()(uint8_t *memory) const;
+  };
+  std::unique_ptr<uint8_t, Free> storage;
+};
+
+/// The inputs, weights and outputs of a plan for `tokens` tokens, allocated.
+moert::Result<std::vector<HostTensor>> allocateTensors(const moert::Plan &plan,
+                                                       int64_t tokens);
+
+/// What generateTensors() is told beside the plan.
+struct GenerateOptions {
+  uint64_t seed = 0;
+  int64_t numExperts = 0;
+  /// Value of `num_valid_tokens`; all tokens when negative.
+  int64_t numValidTokens = -1;
+};
+
+/// Fills inputs and weights with pseudo-random values that depend on seed and
+/// tensor name alone: weights of variance 1 / (contracted size), so that every
+/// intermediate is of the order of one, distinct expert ids, weights that sum
+/// to one.
+void generateTensors(std::vector<HostTensor> &tensors,
+                     const GenerateOptions &options);
+
+/// Fills inputs and weights from a safetensors file: by canonical name, else by
+/// the checkpoint names of `signature` (empty for a layer that comes from IR).
+/// A failure names file, tensor, what was found and what is accepted.
+moert::Status loadTensors(std::vector<HostTensor> &tensors,
+                          const moert::SafetensorsFile &file,
+                          const std::string &path,
+                          const std::vector<TensorInfo> &signature,
+                          llvm::ArrayRef<int64_t> expertIds);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_HOSTTENSOR_H

@@ -1,0 +1,55 @@
+//===- RunLevel.h - executes a layer at one level of IR ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_RUNLEVEL_H
+#define MOEC_LIB_TOOLS_RUN_RUNLEVEL_H
+
+#include "HostTensor.h"
+#include "moec/Compiler/Compiler.h"
+
+namespace moec {
+
+/// What is executed: IR through the interpreter, or compiled kernels.
+enum class ExecutedLevel { Moe, Plan, Tile, LLVM };
+llvm::StringRef stringify(ExecutedLevel level);
+
+struct RunOptions {
+  int64_t tokens = 0;
+  /// Timed runs; the first, untimed one comes in addition.
+  int64_t repeat = 0;
+  int threads = 0;
+  /// Fill workspace and output with NaN before the first run, and run once more
+  /// with a workspace slot for each buffer: the output has to be the same.
+  bool careful = false;
+  CompileOptions compile;
+};
+
+struct RunResult {
+  HostTensor output;
+  /// Routing as far as the layer has it: `topk_ids`, `topk_weights`,
+  /// `expert_offsets`, `expert_counts`. Read from a run with options.careful.
+  std::vector<HostTensor> details;
+  double compileSeconds = 0;
+  moert::PrepareReport prepare;
+  int64_t workspaceBytes = 0;
+  /// Ascending.
+  std::vector<double> seconds;
+};
+
+/// The plan of a layer, for its tensors; compiles as far as level plan.
+mlir::FailureOr<moert::Plan> makePlan(mlir::ModuleOp module,
+                                      const CompileOptions &options);
+
+/// Executes `module`, which is left as it is, on `tensors` (inputs, weights and
+/// the output, whose memory is overwritten). Prints what is wrong.
+mlir::FailureOr<RunResult> runLevel(mlir::ModuleOp module, ExecutedLevel level,
+                                    std::vector<HostTensor> &tensors,
+                                    const RunOptions &options);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_RUNLEVEL_H
