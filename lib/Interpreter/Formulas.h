@@ -1,0 +1,88 @@
+//===- Formulas.h - the formula of each coarse op, on tensors ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// Each formula serves the moe op and the tile op of the same meaning. Float
+// tensors are f32, bf16 or f16; index tensors are i32. Indices that come from
+// tensors are checked, so that a wrong pass gives a message and not a crash.
+
+#ifndef MOEC_LIB_INTERPRETER_FORMULAS_H
+#define MOEC_LIB_INTERPRETER_FORMULAS_H
+
+#include "moec/Dialect/Moe/Moe.h"
+#include "moec/Interpreter/RegionEvaluator.h"
+#include "moec/Interpreter/Tensor.h"
+
+#include <optional>
+
+namespace moec::interpreter {
+
+using OptionalRef = std::optional<TensorRef>;
+
+/// moe.route and tile.top_k.
+struct RouteArguments {
+  int64_t tokens = 0;
+  TensorRef logits;
+  OptionalRef selectionBias, expertScale, inputIds, hashTable, numValidTokens;
+  TensorRef ids, weights;
+};
+moert::Status route(const RouteArguments &arguments, moe::RoutingAttr routing,
+                    RegionEvaluator &score, RegionEvaluator &weight);
+
+/// moe.permute and tile.rank.
+struct PermuteArguments {
+  int64_t tokens = 0;
+  TensorRef ids, weights;
+  OptionalRef numValidTokens;
+  TensorRef offsets, position, source, rowWeight;
+  int64_t numExperts = 0;
+  int64_t numZeroExperts = 0;
+  std::optional<llvm::ArrayRef<int64_t>> localExperts;
+};
+moert::Status permute(const PermuteArguments &arguments);
+
+/// moe.grouped_matmul and tile.contract. Sums of products are made in double
+/// and rounded to f32 once.
+struct MatmulArguments {
+  /// Rows of a dense product.
+  int64_t tokens = 0;
+  TensorRef input, weight;
+  OptionalRef offsets, source, numValidTokens;
+  llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
+  TensorRef result;
+  std::optional<moe::GateUpOrder> order;
+};
+moert::Status groupedMatmul(const MatmulArguments &arguments,
+                            RegionEvaluator &epilogue);
+
+/// moe.row_map and tile.row_map.
+struct RowMapArguments {
+  int64_t tokens = 0;
+  TensorRef input;
+  llvm::SmallVector<TensorRef> rowOperands;
+  TensorRef result;
+};
+moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
+
+/// moe.unpermute and tile.gather_reduce.
+struct UnpermuteArguments {
+  int64_t tokens = 0;
+  TensorRef rows, position;
+  OptionalRef identity, identityWeights, addend, numValidTokens;
+  TensorRef result;
+};
+moert::Status unpermute(const UnpermuteArguments &arguments);
+
+/// The token count that an optional `num_valid_tokens` leaves, 0 to `tokens`.
+int64_t validTokens(const OptionalRef &numValidTokens, int64_t tokens);
+
+/// Fails unless dimension 0 of `tensor` is at least `rows`.
+moert::Status checkRows(const char *name, const TensorRef &tensor,
+                        int64_t rows);
+
+} // namespace moec::interpreter
+
+#endif // MOEC_LIB_INTERPRETER_FORMULAS_H

@@ -1,0 +1,221 @@
+//===- Matmul.cpp - matrix products and row maps ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Formulas.h"
+
+#include <algorithm>
+
+using namespace moert;
+using llvm::MutableArrayRef;
+
+namespace moec::interpreter {
+
+/// Eight sums, so that they do not wait for each other.
+static float dot(const double *a, const double *b, int64_t size) {
+  double sums[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8)
+    for (int64_t lane = 0; lane < 8; ++lane)
+      sums[lane] += a[i + lane] * b[i + lane];
+  double sum = 0;
+  for (; i < size; ++i)
+    sum += a[i] * b[i];
+  for (double lane : sums)
+    sum += lane;
+  return sum;
+}
+
+namespace {
+
+/// One product, group by group.
+class Matmul {
+public:
+  Matmul(const MatmulArguments &arguments, RegionEvaluator &epilogue)
+      : arguments(arguments), epilogue(epilogue),
+        depth(arguments.input.shape[1]),
+        weightRows(arguments.weight.shape[arguments.weight.shape.size() - 2]),
+        columns(arguments.order ? weightRows / 2 : weightRows) {}
+
+  Status check() const;
+  Status run();
+
+private:
+  Status runGroup(int64_t group, int64_t begin, int64_t end);
+  /// The row of gate (0) or up (1) of a pair; without pairs the column.
+  int64_t weightRow(int64_t column, int64_t which) const;
+  void epilogueArguments(int64_t group, int64_t column, int64_t position);
+
+  const MatmulArguments &arguments;
+  RegionEvaluator &epilogue;
+  int64_t depth;
+  int64_t weightRows;
+  int64_t columns;
+  /// Accumulators in front, then what epilogueArguments() appends.
+  std::vector<float> values;
+};
+
+} // namespace
+
+Status Matmul::check() const {
+  const TensorRef &weight = arguments.weight;
+  if (weight.shape.back() != depth)
+    return invalidArgument("input " + describe(arguments.input) +
+                           " and weight " + describe(weight) +
+                           " differ in their last dimension");
+  if (arguments.result.rowSize() != columns)
+    return invalidArgument("the result " + describe(arguments.result) +
+                           " should have " + std::to_string(columns) +
+                           " columns");
+  size_t perColumn = arguments.order ? 2 : 1;
+  size_t expected = perColumn * (1 + arguments.columnOperands.size()) +
+                    arguments.rowOperands.size() +
+                    arguments.elementwiseOperands.size();
+  if (!epilogue.isIdentity() && epilogue.numArguments() != expected)
+    return invalidArgument(
+        "the epilogue has " + std::to_string(epilogue.numArguments()) +
+        " arguments, the operands give " + std::to_string(expected));
+  if (arguments.offsets)
+    return checkRows("offsets", *arguments.offsets, weight.shape[0] + 1);
+  for (const auto &operands :
+       {arguments.rowOperands, arguments.elementwiseOperands,
+        llvm::SmallVector<TensorRef>{arguments.input}})
+    for (const TensorRef &operand : operands)
+      if (Status status = checkRows("operand", operand, arguments.tokens);
+          !status)
+        return status;
+  return checkRows("result", arguments.result, arguments.tokens);
+}
+
+int64_t Matmul::weightRow(int64_t column, int64_t which) const {
+  if (!arguments.order)
+    return column;
+  switch (*arguments.order) {
+  case moe::GateUpOrder::GateUp:
+    return which * columns + column;
+  case moe::GateUpOrder::UpGate:
+    return (1 - which) * columns + column;
+  case moe::GateUpOrder::Interleaved:
+    return 2 * column + which;
+  }
+  llvm_unreachable("all orders are listed");
+}
+
+void Matmul::epilogueArguments(int64_t group, int64_t column,
+                               int64_t position) {
+  int64_t pieces = arguments.order ? 2 : 1;
+  values.resize(pieces);
+  for (const TensorRef &operand : arguments.rowOperands)
+    values.push_back(loadAt(operand, position));
+  for (const TensorRef &operand : arguments.columnOperands)
+    for (int64_t which = 0; which < pieces; ++which)
+      values.push_back(
+          loadAt(operand, group * weightRows + weightRow(column, which)));
+  for (const TensorRef &operand : arguments.elementwiseOperands)
+    values.push_back(loadAt(operand, position * columns + column));
+}
+
+Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
+  if (begin == end)
+    return Status::ok();
+  std::vector<double> inputs((end - begin) * depth);
+  for (int64_t p = begin; p < end; ++p) {
+    int64_t row = p;
+    if (arguments.source)
+      row = arguments.source->as<int32_t>()[p];
+    if (row < 0 || row >= arguments.input.shape[0])
+      return invalidArgument("position " + std::to_string(p) + " reads row " +
+                             std::to_string(row) + " of the input " +
+                             describe(arguments.input));
+    load(arguments.input, row * depth,
+         MutableArrayRef<double>(&inputs[(p - begin) * depth], depth));
+  }
+  int64_t pieces = arguments.order ? 2 : 1;
+  std::vector<double> weights[2];
+  std::vector<float> results((end - begin) * columns);
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t which = 0; which < pieces; ++which) {
+      weights[which].resize(depth);
+      int64_t row = group * weightRows + weightRow(column, which);
+      load(arguments.weight, row * depth,
+           MutableArrayRef<double>(weights[which]));
+    }
+    for (int64_t p = begin; p < end; ++p) {
+      epilogueArguments(group, column, p);
+      for (int64_t which = 0; which < pieces; ++which)
+        values[which] =
+            dot(&inputs[(p - begin) * depth], weights[which].data(), depth);
+      results[(p - begin) * columns + column] = epilogue.evaluate(values);
+    }
+  }
+  store(arguments.result, begin * columns, results);
+  return Status::ok();
+}
+
+Status Matmul::run() {
+  if (!arguments.offsets) {
+    int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
+    std::vector<float> zeros((arguments.tokens - valid) * columns);
+    store(arguments.result, valid * columns, zeros);
+    return runGroup(0, 0, valid);
+  }
+  const int32_t *offsets = arguments.offsets->as<int32_t>();
+  int64_t limit = arguments.result.shape[0];
+  for (const TensorRef &operand : arguments.rowOperands)
+    limit = std::min(limit, operand.shape[0]);
+  for (const TensorRef &operand : arguments.elementwiseOperands)
+    limit = std::min(limit, operand.shape[0]);
+  if (arguments.source)
+    limit = std::min(limit, arguments.source->shape[0]);
+  int64_t numGroups = arguments.weight.shape[0];
+  for (int64_t g = 0; g < numGroups; ++g) {
+    if (offsets[g] < 0 || offsets[g] > offsets[g + 1] || offsets[g + 1] > limit)
+      return invalidArgument("offsets[" + std::to_string(g) + "] and [" +
+                             std::to_string(g + 1) + "] are " +
+                             std::to_string(offsets[g]) + " and " +
+                             std::to_string(offsets[g + 1]) + ", but there " +
+                             "are " + std::to_string(limit) + " positions");
+    if (Status status = runGroup(g, offsets[g], offsets[g + 1]); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+Status groupedMatmul(const MatmulArguments &arguments,
+                     RegionEvaluator &epilogue) {
+  Matmul matmul(arguments, epilogue);
+  if (Status status = matmul.check(); !status)
+    return status;
+  return matmul.run();
+}
+
+Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body) {
+  if (Status status = checkRows("input", arguments.input, arguments.tokens);
+      !status)
+    return status;
+  if (Status status = checkRows("result", arguments.result, arguments.tokens);
+      !status)
+    return status;
+  for (const TensorRef &operand : arguments.rowOperands)
+    if (Status status = checkRows("rows", operand, arguments.tokens); !status)
+      return status;
+  int64_t width = arguments.input.rowSize();
+  std::vector<float> row(width), values;
+  for (int64_t t = 0; t < arguments.tokens; ++t) {
+    load(arguments.input, t * width, MutableArrayRef<float>(row));
+    values.assign(1, 0.0f);
+    for (const TensorRef &operand : arguments.rowOperands)
+      values.push_back(loadAt(operand, t * operand.rowSize()));
+    for (float &value : row) {
+      values[0] = value;
+      value = body.evaluate(values);
+    }
+    store(arguments.result, t * width, row);
+  }
+  return Status::ok();
+}
+
+} // namespace moec::interpreter

@@ -1,0 +1,148 @@
+//===- Permute.cpp - positions of slots, and the way back -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Formulas.h"
+
+#include <algorithm>
+
+using namespace moert;
+
+namespace moec::interpreter {
+
+int64_t validTokens(const OptionalRef &numValidTokens, int64_t tokens) {
+  if (!numValidTokens)
+    return tokens;
+  return std::clamp<int64_t>(numValidTokens->as<int32_t>()[0], 0, tokens);
+}
+
+Status checkRows(const char *name, const TensorRef &tensor, int64_t rows) {
+  if (!tensor.shape.empty() && tensor.shape[0] >= rows)
+    return Status::ok();
+  return invalidArgument(std::string(name) + " is " + describe(tensor) +
+                         ", but has to have " + std::to_string(rows) + " rows");
+}
+
+Status permute(const PermuteArguments &arguments) {
+  int64_t tokens = arguments.tokens;
+  int64_t topK = arguments.ids.shape[1];
+  int64_t numExperts = arguments.numExperts;
+  for (auto [name, tensor, rows] :
+       {std::tuple<const char *, TensorRef, int64_t>("ids", arguments.ids,
+                                                     tokens),
+        {"weights", arguments.weights, tokens},
+        {"position", arguments.position, tokens},
+        {"source", arguments.source, tokens * topK},
+        {"row_weight", arguments.rowWeight, tokens * topK}})
+    if (Status status = checkRows(name, tensor, rows); !status)
+      return status;
+
+  std::vector<int64_t> localOf(numExperts, -1);
+  int64_t numLocal =
+      arguments.localExperts ? arguments.localExperts->size() : numExperts;
+  for (int64_t g = 0; g < numLocal; ++g) {
+    int64_t expert = arguments.localExperts ? (*arguments.localExperts)[g] : g;
+    if (expert < 0 || expert >= numExperts)
+      return invalidArgument("local_experts[" + std::to_string(g) + "] is " +
+                             std::to_string(expert) +
+                             ", ids are 0 to num_experts - 1");
+    localOf[expert] = g;
+  }
+  if (Status status = checkRows("offsets", arguments.offsets, numLocal + 1);
+      !status)
+    return status;
+
+  // Slots of each local expert in the order of (t, j).
+  std::vector<std::vector<int64_t>> slots(numLocal);
+  int64_t valid = validTokens(arguments.numValidTokens, tokens);
+  const int32_t *ids = arguments.ids.as<int32_t>();
+  int32_t *position = arguments.position.as<int32_t>();
+  for (int64_t slot = 0; slot < tokens * topK; ++slot) {
+    int64_t id = slot < valid * topK ? ids[slot] : -1;
+    position[slot] = -1;
+    if (id >= 0 && id < numExperts && localOf[id] >= 0)
+      slots[localOf[id]].push_back(slot);
+    else if (id >= numExperts && id < numExperts + arguments.numZeroExperts)
+      position[slot] = -2;
+  }
+
+  int32_t *offsets = arguments.offsets.as<int32_t>();
+  int32_t next = 0;
+  for (int64_t g = 0; g < numLocal; ++g) {
+    offsets[g] = next;
+    for (int64_t slot : slots[g]) {
+      position[slot] = next;
+      arguments.source.as<int32_t>()[next] = slot / topK;
+      arguments.rowWeight.as<float>()[next] =
+          arguments.weights.as<float>()[slot];
+      ++next;
+    }
+  }
+  offsets[numLocal] = next;
+  return Status::ok();
+}
+
+static Status checkUnpermute(const UnpermuteArguments &arguments) {
+  int64_t width = arguments.result.rowSize();
+  for (auto [name, tensor] :
+       {std::pair<const char *, OptionalRef>("identity", arguments.identity),
+        {"addend", arguments.addend},
+        {"result", arguments.result},
+        {"position", arguments.position},
+        {"identity_weights", arguments.identityWeights}})
+    if (tensor)
+      if (Status status = checkRows(name, *tensor, arguments.tokens); !status)
+        return status;
+  for (const OptionalRef &tensor :
+       {OptionalRef(arguments.rows), arguments.identity, arguments.addend})
+    if (tensor && tensor->rowSize() != width)
+      return invalidArgument("rows of " + describe(*tensor) +
+                             " do not fit the result " +
+                             describe(arguments.result));
+  return Status::ok();
+}
+
+Status unpermute(const UnpermuteArguments &arguments) {
+  if (Status status = checkUnpermute(arguments); !status)
+    return status;
+  int64_t topK = arguments.position.shape[1];
+  int64_t width = arguments.result.rowSize();
+  int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
+  std::vector<float> sum(width), row(width);
+  for (int64_t t = 0; t < arguments.tokens; ++t) {
+    std::fill(sum.begin(), sum.end(), 0.0f);
+    for (int64_t j = 0; t < valid && j < topK; ++j) {
+      int32_t position = arguments.position.as<int32_t>()[t * topK + j];
+      float factor = 1;
+      if (position >= arguments.rows.shape[0])
+        return invalidArgument(
+            "position[" + std::to_string(t) + ", " + std::to_string(j) +
+            "] is " + std::to_string(position) + ", but there are " +
+            std::to_string(arguments.rows.shape[0]) + " rows");
+      if (position >= 0) {
+        load(arguments.rows, position * width,
+             llvm::MutableArrayRef<float>(row));
+      } else if (position == -2 && arguments.identity &&
+                 arguments.identityWeights) {
+        load(*arguments.identity, t * width, llvm::MutableArrayRef<float>(row));
+        factor = loadAt(*arguments.identityWeights, t * topK + j);
+      } else {
+        continue;
+      }
+      for (int64_t c = 0; c < width; ++c)
+        sum[c] += factor * row[c];
+    }
+    if (t < valid && arguments.addend) {
+      load(*arguments.addend, t * width, llvm::MutableArrayRef<float>(row));
+      for (int64_t c = 0; c < width; ++c)
+        sum[c] += row[c];
+    }
+    store(arguments.result, t * width, sum);
+  }
+  return Status::ok();
+}
+
+} // namespace moec::interpreter

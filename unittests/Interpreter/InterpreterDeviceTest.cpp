@@ -1,0 +1,151 @@
+//===- InterpreterDeviceTest.cpp - kernels under the executor ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Interpreter/InterpreterDevice.h"
+#include "moert/Executor.h"
+#include "unittests/Interpreter/TestModule.h"
+
+using namespace moec;
+using namespace moec::interpreter;
+
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Floats = std::vector<float>;
+
+const char *const kProgram = R"(
+  plan.program @layer max_tokens 8 {
+    %i = plan.tensor input "topk_ids" rows <"tokens">
+      : memref<?x2xi32>
+    %w = plan.tensor input "topk_weights" rows <"tokens">
+      : memref<?x2xf32>
+    %o = plan.tensor output "expert_offsets" : memref<4xi32>
+    %p = plan.tensor output "position" rows <"tokens">
+      : memref<?x2xi32>
+    %s = plan.tensor output "source" rows <"tokens * 2">
+      : memref<?xi32>
+    %r = plan.tensor output "row_weight" rows <"tokens * 2">
+      : memref<?x1xf32>
+    plan.prepare { }
+    plan.variant tokens 0 to 8 {
+      plan.launch @permute ins(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+        outs(%o, %p, %s, %r : memref<4xi32>, memref<?x2xi32>, memref<?xi32>,
+             memref<?x1xf32>)
+    }
+  })";
+
+const char *const kPlanKernel = R"(
+  plan.kernel @permute(%i: tensor<?x2xi32>, %w: tensor<?x2xf32>)
+      -> (tensor<4xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>) {
+    %o, %p, %s, %r = moe.permute %i, %w {num_experts = 3 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32>
+      -> tensor<4xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+    plan.return %o, %p, %s, %r
+      : tensor<4xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  })";
+
+const char *const kTileKernel = R"(
+  tile.kernel @permute(%i: memref<?x2xi32>, %w: memref<?x2xf32>,
+      %o: memref<4xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
+      %r: memref<?x1xf32>, %t: i64) {
+    tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %r : memref<4xi32>, memref<?x2xi32>, memref<?xi32>,
+           memref<?x1xf32>) {num_experts = 3 : i64}
+    tile.return
+  })";
+
+/// The plan that stands in kProgram.
+moert::Plan permutePlan() {
+  moert::Plan plan;
+  plan.target = "cpu";
+  plan.maxTokens = 8;
+  moert::Expr tokens = moert::Expr::tokens();
+  auto add = [&](const char *name, moert::DType dtype,
+                 std::vector<moert::Expr> shape, moert::TensorRole role) {
+    moert::TensorDecl decl;
+    decl.name = name;
+    decl.dtype = dtype;
+    decl.shape = std::move(shape);
+    decl.role = role;
+    plan.tensors.push_back(decl);
+  };
+  using moert::DType;
+  using moert::TensorRole;
+  add("topk_ids", DType::I32, {tokens, 2}, TensorRole::Input);
+  add("topk_weights", DType::F32, {tokens, 2}, TensorRole::Input);
+  add("expert_offsets", DType::I32, {4}, TensorRole::Output);
+  add("position", DType::I32, {tokens, 2}, TensorRole::Output);
+  add("source", DType::I32, {tokens * 2}, TensorRole::Output);
+  add("row_weight", DType::F32, {tokens * 2, 1}, TensorRole::Output);
+  plan.kernels.push_back({"permute", 1});
+  std::vector<moert::Argument> args;
+  for (int64_t i = 0; i < 6; ++i)
+    args.push_back(moert::Argument::ofTensor(i));
+  args.push_back(moert::Argument::ofTokens());
+  plan.variants.push_back({0, 8, {moert::Step::launch(0, args)}});
+  return plan;
+}
+
+moert::TensorView executorView(std::vector<float> &values,
+                               std::vector<int64_t> shape) {
+  return {values.data(), moert::DType::F32, std::move(shape), {}};
+}
+
+moert::TensorView executorView(std::vector<int32_t> &values,
+                               std::vector<int64_t> shape) {
+  return {values.data(), moert::DType::I32, std::move(shape), {}};
+}
+
+void runProgram(const char *kernel) {
+  TestModule test(std::string(kProgram) + kernel);
+  auto device = createInterpreterDevice(*test.module);
+  ASSERT_TRUE(device.isOk()) << device.status().message();
+  auto executor =
+      moert::Executor::create(permutePlan(), **device, moert::ModuleImage());
+  ASSERT_TRUE(executor.isOk()) << executor.status().message();
+  Ids ids = {1, 0, 2, 1, -1, 0}, offsets(4), position(6), source(6);
+  Floats weights = {1, 2, 3, 4, 5, 6}, rowWeight(6);
+  moert::Executor &run = **executor;
+  for (moert::Status status :
+       {run.bind("topk_ids", executorView(ids, {3, 2})),
+        run.bind("topk_weights", executorView(weights, {3, 2})),
+        run.bind("expert_offsets", executorView(offsets, {4})),
+        run.bind("position", executorView(position, {3, 2})),
+        run.bind("source", executorView(source, {6})),
+        run.bind("row_weight", executorView(rowWeight, {6, 1})), run.run(3),
+        run.synchronize()})
+    ASSERT_TRUE(status.isOk()) << status.message();
+  EXPECT_EQ(offsets, Ids({0, 2, 4, 5}));
+  EXPECT_EQ(position, Ids({2, 0, 4, 3, -1, 1}));
+  source.resize(5);
+  rowWeight.resize(5);
+  EXPECT_EQ(source, Ids({0, 2, 0, 1, 1}));
+  EXPECT_EQ(rowWeight, Floats({2, 6, 1, 4, 3}));
+  EXPECT_TRUE(run.run(0).isOk());
+  EXPECT_EQ(offsets, Ids({0, 0, 0, 0}));
+}
+
+} // namespace
+
+TEST(InterpreterDevice, RunsPlanKernels) { runProgram(kPlanKernel); }
+
+TEST(InterpreterDevice, RunsTileKernels) { runProgram(kTileKernel); }
+
+TEST(InterpreterDevice, NamesWhatIsMissing) {
+  auto failureWith = [](const std::string &text) {
+    TestModule test(text);
+    auto device = createInterpreterDevice(*test.module);
+    EXPECT_TRUE(device.isOk());
+    auto module = (*device)->loadModule(moert::ModuleImage());
+    EXPECT_TRUE(module.isOk());
+    return (*module)->kernel("permute").status().message();
+  };
+  EXPECT_NE(failureWith("").find("no plan.kernel or tile.kernel"),
+            std::string::npos);
+  EXPECT_NE(failureWith(kTileKernel).find("no plan.launch names it"),
+            std::string::npos);
+}

@@ -1,0 +1,292 @@
+//===- PipelineTest.cpp - the other pipeline ops by the interpreter --*- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "unittests/Interpreter/TestModule.h"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+using namespace moec;
+using namespace moec::interpreter;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+using Ids = std::vector<int32_t>;
+using Floats = std::vector<float>;
+
+/// bf16 bits of a value that bf16 can hold.
+uint16_t bf16(float value) {
+  uint16_t bits = 0;
+  TensorRef tensor;
+  tensor.data = &bits;
+  tensor.dtype = moert::DType::BF16;
+  tensor.shape = {1};
+  store(tensor, 0, value);
+  return bits;
+}
+
+} // namespace
+
+TEST(Permute, SortsStablyAndSkips) {
+  TestModule test(R"(
+    func.func @f(%i: tensor<?x2xi32>, %w: tensor<?x2xf32>,
+                 %v: tensor<1xi32>) -> (tensor<4xi32>, tensor<?x2xi32>,
+                 tensor<?xi32>, tensor<?x1xf32>) {
+      %o, %p, %s, %r = moe.permute %i, %w num_valid_tokens(%v : tensor<1xi32>)
+        {num_experts = 3 : i64, num_zero_experts = 1 : i64}
+        : tensor<?x2xi32>, tensor<?x2xf32>
+        -> tensor<4xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+      return %o, %p, %s, %r
+        : tensor<4xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+    })");
+  // The last token is padding; 3 is the zero expert, 4 and -1 are out of range.
+  Ids ids = {2, 0, 0, 3, -1, 4, 2, 0, 1, 1};
+  Floats weights = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  Ids valid = {4};
+  auto out =
+      test.run({view(ids, {5, 2}), view(weights, {5, 2}), view(valid, {1})});
+  ASSERT_EQ(out.size(), 4u);
+  EXPECT_EQ(valuesOf<int32_t>(out[0]), Ids({0, 3, 3, 5}));
+  EXPECT_EQ(valuesOf<int32_t>(out[1]),
+            Ids({3, 0, 1, -2, -1, -1, 4, 2, -1, -1}));
+  Ids source = valuesOf<int32_t>(out[2]);
+  Floats rowWeight = valuesOf<float>(out[3]);
+  source.resize(5);
+  rowWeight.resize(5);
+  EXPECT_EQ(source, Ids({0, 1, 3, 0, 3}));
+  EXPECT_EQ(rowWeight, Floats({2, 3, 8, 1, 7}));
+}
+
+TEST(Permute, LocalExperts) {
+  TestModule test(R"(
+    func.func @f(%i: tensor<?x1xi32>, %w: tensor<?x1xf32>)
+        -> (tensor<3xi32>, tensor<?x1xi32>) {
+      %o, %p, %s, %r = moe.permute %i, %w
+        {num_experts = 4 : i64, local_experts = array<i64: 3, 1>}
+        : tensor<?x1xi32>, tensor<?x1xf32>
+        -> tensor<3xi32>, tensor<?x1xi32>, tensor<?xi32>, tensor<?x1xf32>
+      return %o, %p : tensor<3xi32>, tensor<?x1xi32>
+    })");
+  Ids ids = {1, 0, 3, 1, 2};
+  Floats weights(5);
+  auto out = test.run({view(ids, {5, 1}), view(weights, {5, 1})});
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(valuesOf<int32_t>(out[0]), Ids({0, 1, 3}));
+  EXPECT_EQ(valuesOf<int32_t>(out[1]), Ids({1, -1, 0, 2, -1}));
+  auto none = test.run({view(ids, {0, 1}), view(weights, {0, 1})});
+  ASSERT_EQ(none.size(), 2u);
+  EXPECT_EQ(valuesOf<int32_t>(none[0]), Ids({0, 0, 0}));
+}
+
+namespace {
+
+/// A gated grouped product whose epilogue is gate + 100 up + row + bias parts.
+std::string gated(const std::string &order) {
+  return R"(
+    func.func @f(%x: tensor<?x2xf32>, %w: tensor<2x4x2xf32>,
+                 %o: tensor<3xi32>, %s: tensor<?xi32>, %r: tensor<?x1xf32>,
+                 %b: tensor<2x4xf32>) -> tensor<?x2xf32> {
+      %0 = moe.grouped_matmul %x, %w : tensor<?x2xf32>, tensor<2x4x2xf32>
+        offsets(%o : tensor<3xi32>) source(%s : tensor<?xi32>)
+        rows(%r : tensor<?x1xf32>) columns(%b : tensor<2x4xf32>) epilogue {
+        ^bb0(%g: f32, %u: f32, %row: f32, %bg: f32, %bu: f32):
+          %c = arith.constant 100.0 : f32
+          %1 = arith.addf %u, %bu : f32
+          %2 = arith.mulf %1, %c : f32
+          %3 = arith.addf %g, %bg : f32
+          %4 = arith.addf %2, %3 : f32
+          %5 = arith.addf %4, %row : f32
+          moe.yield %5 : f32
+        } {layout = #moe.weight_layout<order = )" +
+         order + R"(>} -> tensor<?x2xf32>
+      return %0 : tensor<?x2xf32>
+    })";
+}
+
+} // namespace
+
+TEST(GroupedMatmul, PairsRowsBySourceAndOrder) {
+  Floats x = {1, 10, 2, 20};
+  // Weight row n of group g gives (n + 1 + 10 g) times the input's sum.
+  Floats w, b;
+  for (int g = 0; g < 2; ++g)
+    for (int n = 0; n < 4; ++n) {
+      w.insert(w.end(), 2, n + 1 + 10.0f * g);
+      b.push_back(g + n * 0.25f);
+    }
+  Ids offsets = {0, 1, 3}, source = {1, 0, 1};
+  Floats row = {1000, 2000, 3000};
+  auto expected = [&](auto gateRow, auto upRow) {
+    Floats result;
+    for (int p = 0; p < 3; ++p)
+      for (int i = 0; i < 2; ++i) {
+        int g = p == 0 ? 0 : 1;
+        float sum = source[p] ? 22 : 11;
+        auto product = [&](int n) {
+          return (n + 1 + 10 * g) * sum + g + n * 0.25f;
+        };
+        result.push_back(100 * product(upRow(i)) + product(gateRow(i)) +
+                         row[p]);
+      }
+    return result;
+  };
+  std::vector<TensorRef> inputs = {view(x, {2, 2}),    view(w, {2, 4, 2}),
+                                   view(offsets, {3}), view(source, {3}),
+                                   view(row, {3, 1}),  view(b, {2, 4})};
+  auto run = [&](const char *order) {
+    TestModule test(gated(order));
+    auto out = test.run(inputs);
+    return out.empty() ? Floats() : valuesOf<float>(out[0]);
+  };
+  EXPECT_EQ(run("gate_up"),
+            expected([](int i) { return i; }, [](int i) { return i + 2; }));
+  EXPECT_EQ(run("up_gate"),
+            expected([](int i) { return i + 2; }, [](int i) { return i; }));
+  EXPECT_EQ(run("interleaved"), expected([](int i) { return 2 * i; },
+                                         [](int i) { return 2 * i + 1; }));
+}
+
+TEST(GroupedMatmul, NamesWrongIndices) {
+  TestModule test(gated("gate_up"));
+  Floats x(4), w(16), b(8), row(3);
+  Ids offsets = {0, 1, 3}, source = {1, 2, 1};
+  std::vector<TensorRef> inputs = {view(x, {2, 2}),    view(w, {2, 4, 2}),
+                                   view(offsets, {3}), view(source, {3}),
+                                   view(row, {3, 1}),  view(b, {2, 4})};
+  EXPECT_EQ(test.failure(inputs), "@f: moe.grouped_matmul: position 1 reads "
+                                  "row 2 of the input f32[2x2]");
+  source = {1, 0, 1};
+  offsets = {0, 2, 4};
+  EXPECT_EQ(test.failure(inputs),
+            "@f: moe.grouped_matmul: offsets[1] and [2] are 2 and 4, but "
+            "there are 3 positions");
+  inputs[0] = view(x, {1, 4});
+  EXPECT_EQ(test.failure(inputs),
+            "@f: argument 0 is f32[1x4], but its type says f32[?x2]");
+}
+
+TEST(GroupedMatmul, DenseRoundsOnceAndZerosPadding) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x3xbf16>, %w: tensor<1x3xbf16>,
+                 %v: tensor<1xi32>, %a: tensor<?x1xbf16>) -> tensor<?x1xbf16> {
+      %0 = moe.grouped_matmul %x, %w : tensor<?x3xbf16>, tensor<1x3xbf16>
+        num_valid_tokens(%v : tensor<1xi32>)
+        elementwise(%a : tensor<?x1xbf16>) epilogue {
+        ^bb0(%s: f32, %e: f32):
+          %1 = arith.addf %s, %e : f32
+          moe.yield %1 : f32
+        } -> tensor<?x1xbf16>
+      return %0 : tensor<?x1xbf16>
+    })");
+  // 256 + 1 is a tie in bf16; the third product decides it upwards.
+  std::vector<uint16_t> x = {bf16(256), bf16(1), bf16(0.5f),
+                             bf16(1),   bf16(1), bf16(1)};
+  std::vector<uint16_t> w(3, bf16(1)), addend = {bf16(0.25f), bf16(1)};
+  Ids valid = {1};
+  auto out = test.run({view(x, {2, 3}), view(w, {1, 3}), view(valid, {1}),
+                       view(addend, {2, 1})});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(valuesOf<uint16_t>(out[0]), std::vector<uint16_t>({bf16(258), 0}));
+}
+
+TEST(RowMap, WeighsRows) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x2xf32>, %r: tensor<?x1xf32>) -> tensor<?x2xf32> {
+      %0 = moe.row_map %x : tensor<?x2xf32> rows(%r : tensor<?x1xf32>) {
+        ^bb0(%a: f32, %w: f32):
+          %1 = arith.mulf %a, %w : f32
+          moe.yield %1 : f32
+        } -> tensor<?x2xf32>
+      return %0 : tensor<?x2xf32>
+    })");
+  Floats x = {1, 2, 3, 4}, r = {10, 100};
+  auto out = test.run({view(x, {2, 2}), view(r, {2, 1})});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(valuesOf<float>(out[0]), Floats({10, 20, 300, 400}));
+}
+
+TEST(Unpermute, SumsInOrderWithIdentityAndAddend) {
+  TestModule test(R"(
+    func.func @f(%y: tensor<?x1xf32>, %p: tensor<?x3xi32>, %i: tensor<?x1xf32>,
+                 %w: tensor<?x3xf32>, %a: tensor<?x1xf32>, %v: tensor<1xi32>)
+        -> tensor<?x1xf32> {
+      %0 = moe.unpermute %y, %p : tensor<?x1xf32>, tensor<?x3xi32>
+        identity(%i, %w : tensor<?x1xf32>, tensor<?x3xf32>)
+        addend(%a : tensor<?x1xf32>) num_valid_tokens(%v : tensor<1xi32>)
+        -> tensor<?x1xf32>
+      return %0 : tensor<?x1xf32>
+    })");
+  // f32 in order of j: (2^24 + 1) + 1 loses both ones. NaN of a slot that is
+  // left out stays out.
+  Floats y = {16777216, 1, 1, kNaN};
+  Ids position = {0, 1, 2, 1, -2, -1, 3, 3, 3};
+  Floats identity = {0, 5, 0}, weights = {0, 0, 0, 0, 2, kNaN, 0, 0, 0};
+  Floats addend = {0, 0.5f, 1};
+  Ids valid = {2};
+  std::vector<TensorRef> inputs = {
+      view(y, {4, 1}),       view(position, {3, 3}), view(identity, {3, 1}),
+      view(weights, {3, 3}), view(addend, {3, 1}),   view(valid, {1})};
+  auto out = test.run(inputs);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(valuesOf<float>(out[0]), Floats({16777216, 11.5f, 0}));
+  position[1] = 4;
+  EXPECT_EQ(test.failure(inputs),
+            "@f: moe.unpermute: position[0, 1] is 4, but there are 4 rows");
+}
+
+TEST(Function, NamesAnOpThatDoesNotRun) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+      %0 = arith.addf %x, %x : tensor<?x2xf32>
+      return %0 : tensor<?x2xf32>
+    })");
+  Floats x(2);
+  EXPECT_EQ(test.failure({view(x, {1, 2})}).find("@f: arith.addf: "), 0u);
+  EXPECT_EQ(test.failure({}), "@f: it takes 1 tensors, 0 were given");
+}
+
+TEST(Function, ALayerOfRealSizeTakesSeconds) {
+  // 16 tokens of 8 slots through the two products of 16 experts.
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x2048xbf16>, %w13: tensor<16x1536x2048xbf16>,
+                 %w2: tensor<16x2048x768xbf16>, %o: tensor<17xi32>,
+                 %s: tensor<?xi32>) -> tensor<?x2048xbf16> {
+      %0 = moe.grouped_matmul %x, %w13
+        : tensor<?x2048xbf16>, tensor<16x1536x2048xbf16>
+        offsets(%o : tensor<17xi32>) source(%s : tensor<?xi32>) epilogue {
+        ^bb0(%g: f32, %u: f32):
+          %1 = arith.mulf %g, %u : f32
+          moe.yield %1 : f32
+        } {layout = #moe.weight_layout<order = gate_up>} -> tensor<?x768xbf16>
+      %2 = moe.grouped_matmul %0, %w2
+        : tensor<?x768xbf16>, tensor<16x2048x768xbf16>
+        offsets(%o : tensor<17xi32>) -> tensor<?x2048xbf16>
+      return %2 : tensor<?x2048xbf16>
+    })");
+  std::vector<uint16_t> x(16 * 2048, bf16(0.5f));
+  std::vector<uint16_t> w13(16 * 1536 * 2048, bf16(0.03125f));
+  std::vector<uint16_t> w2(16 * 2048 * 768, bf16(0.0078125f));
+  Ids offsets, source;
+  for (int g = 0; g <= 16; ++g)
+    offsets.push_back(g * 8);
+  for (int p = 0; p < 128; ++p)
+    source.push_back(p % 16);
+  auto start = std::chrono::steady_clock::now();
+  auto out = test.run({view(x, {16, 2048}), view(w13, {16, 1536, 2048}),
+                       view(w2, {16, 2048, 768}), view(offsets, {17}),
+                       view(source, {128})});
+  std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - start;
+  RecordProperty("seconds", std::to_string(elapsed.count()));
+  ASSERT_EQ(out.size(), 1u);
+  // 32 * 32 * 768 / 128.
+  EXPECT_EQ(valuesOf<uint16_t>(out[0])[128 * 2048 - 1], bf16(6144));
+}
