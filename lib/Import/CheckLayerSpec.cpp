@@ -224,7 +224,7 @@ void Checker::checkQuantization() {
     require(spec.getExpertWidth() % group == 0, width, show(width) + why);
     require(spec.intermediateSize % group == 0, "intermediate_size",
             show("intermediate_size") + why);
-    require(!spec.sharedExperts, "shared_experts",
+    require(!spec.sharedExperts, "shared_experts.intermediate_size",
             "mxfp4 of a layer with shared experts is not supported");
     break;
   }

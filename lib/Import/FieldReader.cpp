@@ -19,7 +19,7 @@ namespace moec {
 
 std::string ImportContext::show(StringRef field) const {
   auto it = origins.find(field);
-  return it == origins.end() ? quoted(field) : it->second.shownName;
+  return it == origins.end() ? quote(field) : it->second.shownName;
 }
 
 void ImportContext::error(StringRef field, const Twine &message) {
@@ -42,7 +42,7 @@ std::string describeValue(const json::Value &value) {
                : value.text.substr(0, maxDigits) + "...";
   }
   case Kind::String: {
-    std::string text = quoted(value.text);
+    std::string text = quote(value.text);
     text.front() = text.back() = '"';
     return text;
   }
@@ -62,7 +62,7 @@ std::string listChoices(ArrayRef<StringRef> choices) {
 }
 
 std::string FieldReader::show(StringRef name) const {
-  return quoted(path + name.str());
+  return quote(path + name.str());
 }
 
 bool FieldReader::isKnown(StringRef name) const {
@@ -149,18 +149,18 @@ double FieldReader::getNumber(StringRef name, double fallback,
   return *result;
 }
 
-StringRef FieldReader::getString(StringRef name) {
+std::optional<StringRef> FieldReader::getString(StringRef name) {
   const json::Value *value = get(name);
   if (!value) {
     reportMissing(name, "a string");
-    return "";
+    return std::nullopt;
   }
   setOrigin(name, "", *value);
   if (value->kind != json::Value::Kind::String) {
     reportWrong(name, *value, "a string");
-    return "";
+    return std::nullopt;
   }
-  return value->text;
+  return StringRef(value->text);
 }
 
 std::optional<StringRef> FieldReader::getChoice(StringRef name,
@@ -227,7 +227,7 @@ void FieldReader::refuseUnknown() {
     }
     std::string message = "unknown field " + show(member.name);
     if (!closest.empty())
-      message += "; did you mean " + quoted(closest) + "?";
+      message += "; did you mean " + quote(closest) + "?";
     else
       message += "; the fields here are " + llvm::join(known, ", ");
     context.diags.error(context.text, member.nameRange, message);

@@ -66,8 +66,8 @@ public:
   /// A number that f32 can hold.
   double getNumber(llvm::StringRef name, double fallback,
                    llvm::StringRef field = "");
-  /// A required string; empty when there was none.
-  llvm::StringRef getString(llvm::StringRef name);
+  /// A required string; none when it is missing or something else.
+  std::optional<llvm::StringRef> getString(llvm::StringRef name);
   /// A string out of `allowed`; the first one when the field is absent.
   llvm::StringRef getOneOf(llvm::StringRef name,
                            llvm::ArrayRef<llvm::StringRef> allowed);

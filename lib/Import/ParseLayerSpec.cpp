@@ -33,18 +33,21 @@ void readVersion(FieldReader &reader) {
 }
 
 std::string readName(FieldReader &reader) {
+  std::string fallback = "layer";
   if (!reader.has("name"))
-    return "layer";
-  std::string name = reader.getString("name").str();
+    return fallback;
+  std::optional<StringRef> name = reader.getString("name");
+  if (!name)
+    return fallback;
   constexpr size_t maxLength = 200;
-  bool legal = !name.empty() && name.size() <= maxLength &&
-               llvm::all_of(name, [](char c) {
+  bool legal = !name->empty() && name->size() <= maxLength &&
+               llvm::all_of(*name, [](char c) {
                  return isAlnum(c) || c == '_' || c == '.' || c == '-';
                });
   if (!legal)
     reader.error("name", "'name' must be 1 to " + Twine(maxLength) +
                              " letters, digits and characters of '_.-'");
-  return name;
+  return name->str();
 }
 
 /// With ids and weights as operands, all of routing is in them.

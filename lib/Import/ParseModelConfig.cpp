@@ -140,19 +140,20 @@ const ModelFamily *findFamily(FieldReader &config) {
                      known);
     return nullptr;
   }
-  StringRef modelType = config.getString("model_type");
+  std::optional<StringRef> modelType = config.getString("model_type");
+  if (!modelType)
+    return nullptr;
   const ModelFamily *family =
       llvm::find_if(getModelFamilies(), [&](const ModelFamily &f) {
-        return f.modelType == modelType;
+        return f.modelType == *modelType;
       });
   if (family != getModelFamilies().end())
     return family;
-  if (!modelType.empty())
-    config.error("model_type",
-                 "unknown model_type " +
-                     describeValue(*config.get("model_type")) +
-                     "; the known ones are " + known +
-                     ". Any layer can be written as a spec (docs/layers.md)");
+  config.error("model_type",
+               "unknown model_type " +
+                   describeValue(*config.get("model_type")) +
+                   "; the known ones are " + known +
+                   ". Any layer can be written as a spec (docs/layers.md)");
   return nullptr;
 }
 

@@ -73,26 +73,26 @@ std::optional<WeightQuantization> readQuantizationConfig(FieldReader &config) {
     return std::nullopt;
   FieldReader reader(config.getContext(), *object, "quantization_config.",
                      FieldReader::Null::IsAbsent);
-  StringRef method = reader.getString("quant_method");
+  std::optional<StringRef> method = reader.getString("quant_method");
+  if (!method)
+    return std::nullopt;
   if (method == "fp8") {
     reader.getOneOf("fmt", {"e4m3"});
     reader.getOneOf("activation_scheme", {"dynamic"});
     checkBlockSize(reader);
     checkExceptions(reader);
-    refuseOtherFields(reader, method);
+    refuseOtherFields(reader, *method);
     return WeightQuantization::Fp8Block128;
   }
   if (method == "mxfp4") {
     checkExceptions(reader);
-    refuseOtherFields(reader, method);
+    refuseOtherFields(reader, *method);
     return WeightQuantization::MxFp4;
   }
-  if (const json::Value *value = reader.get("quant_method");
-      value && !method.empty())
-    reader.error("quant_method",
-                 "quantization " + describeValue(*value) +
-                     " is not supported; \"fp8\" with blocks of 128 x 128 and "
-                     "\"mxfp4\" are");
+  reader.error("quant_method",
+               "quantization " + describeValue(*reader.get("quant_method")) +
+                   " is not supported; \"fp8\" with blocks of 128 x 128 and "
+                   "\"mxfp4\" are");
   return std::nullopt;
 }
 

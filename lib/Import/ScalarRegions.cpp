@@ -26,7 +26,9 @@ namespace moec {
 namespace {
 
 /// Writes f32 operations at the end of a block, so that a formula here looks
-/// like the formula in the documentation.
+/// like the formula in the documentation. At most one argument of a call may
+/// itself write operations: C++ leaves the order of arguments open, and the
+/// order of operations must not depend on the compiler.
 class Scalars {
 public:
   explicit Scalars(Block &block)
@@ -60,7 +62,10 @@ public:
   }
 
   /// x clamped to -limit .. limit.
-  Value clamp(Value x, Value limit) { return max(min(x, limit), neg(limit)); }
+  Value clamp(Value x, Value limit) {
+    Value upper = min(x, limit);
+    return max(upper, neg(limit));
+  }
   /// 1 / (1 + exp(-x))
   Value sigmoid(Value x) {
     Value one = constant(1.0);
@@ -158,14 +163,14 @@ Value buildSwigluOaiUninterleave(Scalars &s, const ActivationSpec &spec,
 Value buildSwigluStep(Scalars &s, const ActivationSpec &, Value gate,
                       Value up) {
   Value limit = s.param("limit");
-  Value silu = s.mul(gate, s.sigmoid(gate));
-  return s.mul(s.min(silu, limit), s.clamp(up, limit));
+  Value silu = s.min(s.mul(gate, s.sigmoid(gate)), limit);
+  return s.mul(silu, s.clamp(up, limit));
 }
 
 Value buildSitu(Scalars &s, const ActivationSpec &spec, Value gate, Value up) {
   Value beta = s.param("beta");
-  Value activated =
-      s.mul(s.mul(beta, s.tanh(s.div(gate, beta))), s.sigmoid(gate));
+  Value tanh = s.mul(beta, s.tanh(s.div(gate, beta)));
+  Value activated = s.mul(tanh, s.sigmoid(gate));
   if (*spec.linearBeta > 0) {
     Value linearBeta = s.param("linear_beta");
     up = s.mul(linearBeta, s.tanh(s.div(up, linearBeta)));

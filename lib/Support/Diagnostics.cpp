@@ -102,7 +102,7 @@ void Diagnostics::error(const SourceText &text, SourceRange range,
                         << '\n';
 }
 
-std::string quoted(StringRef text) {
+std::string quote(StringRef text) {
   constexpr size_t maxLength = 60;
   if (text.size() <= maxLength)
     return "'" + printable(text) + "'";

@@ -102,7 +102,7 @@ public:
     if (!frame.names.insert(name).second) {
       const Member *first = frame.value.find(name);
       diags.error(source, range,
-                  "member " + quoted(name) + " is given twice, first in line " +
+                  "member " + quote(name) + " is given twice, first in line " +
                       Twine(source.getLineColumn(first->nameRange.begin).line));
       return false;
     }

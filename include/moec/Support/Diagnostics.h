@@ -88,7 +88,7 @@ private:
 
 /// `text` in single quotes, cut to a length that fits a message and with
 /// control characters replaced: for text that comes from a file.
-std::string quoted(llvm::StringRef text);
+std::string quote(llvm::StringRef text);
 
 /// Reads a text file of at most `maxBytes` bytes. A missing, unreadable or too
 /// large file is an error that names the file.

@@ -1,0 +1,299 @@
+//===- ImportErrorTest.cpp - what bad input gets ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ImportTesting.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace moec;
+using namespace moec::testing;
+
+namespace {
+
+/// A spec with extra fields, and a piece of the message that it gets.
+struct BadSpec {
+  const char *fields;
+  const char *message;
+};
+
+void expectErrors(llvm::ArrayRef<BadSpec> cases) {
+  for (const BadSpec &bad : cases) {
+    std::string messages = importError(makeSpec(bad.fields));
+    EXPECT_NE(messages.find(bad.message), std::string::npos)
+        << bad.fields << "\n"
+        << messages;
+    // One error, one caret.
+    EXPECT_EQ(llvm::StringRef(messages).count(" error: "), 1u) << messages;
+    EXPECT_EQ(llvm::StringRef(messages).count('^'), 1u) << messages;
+  }
+}
+
+TEST(ImportError, CaretsStandUnderTheValue) {
+  EXPECT_EQ(importError("{\"moec_spec\": 1, \"dtype\": \"f32\",\n"
+                        " \"hidden_size\": \"64\", \"num_experts\": 8,\n"
+                        " \"top_k\": 2, \"intermediate_size\": 32,\n"
+                        " \"activation\": {\"kind\": \"silu\"}}"),
+            "t.json:2:17: error: 'hidden_size' must be an integer from 1 to "
+            "1048576, not \"64\"\n"
+            "   \"hidden_size\": \"64\", \"num_experts\": 8,\n"
+            "                  ^~~~\n");
+}
+
+TEST(ImportError, AllErrorsOfAFileAreShown) {
+  std::string messages =
+      importError(R"({"moec_spec": 1, "dtype": "f8", "top_k": 0})");
+  for (const char *message :
+       {"'dtype' must be \"f32\", \"bf16\" or \"f16\", not \"f8\"",
+        "'hidden_size' is missing; it must be an integer from 1 to 1048576",
+        "'num_experts' is missing; it must be an integer from 1 to 65536",
+        "'top_k' must be an integer from 1 to 1024, not 0",
+        "'intermediate_size' is missing", "'activation' is missing"})
+    EXPECT_NE(messages.find(message), std::string::npos) << messages;
+}
+
+TEST(ImportError, Version) {
+  for (const char *version : {"2", "\"1\"", "1.0", "null", "0"})
+    EXPECT_NE(importError(std::string("{\"moec_spec\": ") + version + "}")
+                  .find("'moec_spec' must be 1"),
+              std::string::npos);
+}
+
+TEST(ImportError, NotAnObject) {
+  EXPECT_EQ(importError("[1]"), "t.json:1:1: error: a model's configuration "
+                                "must be an object, not a list\n"
+                                "  [1]\n  ^~~\n");
+}
+
+TEST(ImportError, UnknownFields) {
+  expectErrors({
+      {R"("hiden_size": 3)",
+       "unknown field 'hiden_size'; did you mean 'hidden_size'?"},
+      {R"("routing": {"topk_group": 3})",
+       "unknown field 'routing.topk_group'; did you mean 'topk_groups'?"},
+      {R"("routing": {"frobnicate": 3})",
+       "unknown field 'routing.frobnicate'; the fields here are score, "
+       "select, gate_bias"},
+      {R"("activation": {"kind": "silu", "limits": 3})",
+       "unknown field 'activation.limits'; did you mean 'limit'?"},
+      {R"("shared_experts": {"intermediate_size": 8, "gated": true})",
+       "unknown field 'shared_experts.gated'; did you mean 'gate'?"},
+      {R"("quantization": {"weight": "mxfp4", "w": 1})",
+       "unknown field 'quantization.w'"},
+      {R"("placement": {"rank": 0})", "unknown field 'placement.rank'"},
+  });
+}
+
+TEST(ImportError, WrongTypesAndRanges) {
+  expectErrors({
+      {R"("max_tokens": -1)",
+       "'max_tokens' must be an integer from 1 to 16777216, not -1"},
+      {R"("max_tokens": 99999999999999999999999999)",
+       "not 999999999999999999999999..."},
+      {R"("max_tokens": 2.0)", "not 2.0"},
+      {R"("max_tokens": true)", "not true"},
+      {R"("max_tokens": null)", "not null"},
+      {R"("max_tokens": [1])", "not a list"},
+      {R"("num_zero_experts": -1)", "an integer from 0 to 65536, not -1"},
+      {R"("num_valid_tokens": 1)",
+       "'num_valid_tokens' must be true or false, not 1"},
+      {R"("latent_size": 0)", "'latent_size' must be an integer from 1 to"},
+      {R"("gate_up_order": "gateup")",
+       "'gate_up_order' must be \"gate_up\", \"up_gate\" or \"interleaved\", "
+       "not \"gateup\""},
+      {R"("entry": 1)", "'entry' must be \"gate\", \"logits\" or \"ids\""},
+      {R"("name": "")", "'name' must be 1 to 200 letters"},
+      {R"("name": "a b")", "'name' must be 1 to 200 letters"},
+      {R"("name": 5)", "'name' must be a string, not 5"},
+      {R"("routing": [])", "'routing' must be an object, not a list"},
+      {R"("routing": {"score": "relu"})",
+       "'routing.score' must be \"identity\", \"softmax\", \"sigmoid\" or "
+       "\"sqrtsoftplus\", not \"relu\""},
+      {R"("routing": {"scale": "2"})",
+       "'routing.scale' must be a number that f32 can hold, not \"2\""},
+      {R"("routing": {"scale": 1e39})", "that f32 can hold, not 1e39"},
+      {R"("routing": {"hash_vocab_size": 0})", "'routing.hash_vocab_size'"},
+      {R"("activation": {"kind": "swish"})", "'activation.kind' must be"},
+      {R"("activation": {})", "'activation.kind' is missing"},
+      {R"("activation": "silu")", "'activation' must be an object"},
+      {R"("shared_experts": {})",
+       "'shared_experts.intermediate_size' is missing"},
+      {R"("quantization": {"weight": "int4"})",
+       "'quantization.weight' must be \"fp8_block128\" or \"mxfp4\", not "
+       "\"int4\""},
+      {R"("quantization": {})", "'quantization.weight' is missing"},
+      {R"("placement": {"num_ranks": 2})",
+       "'placement.num_ranks' must be 1: layers over several ranks"},
+      {R"("placement": {"local_experts": 3})",
+       "'placement.local_experts' must be a list, not 3"},
+      {R"("placement": {"local_experts": [-1]})",
+       "'placement.local_experts' must list ids of experts, not -1"},
+  });
+}
+
+TEST(ImportError, Selection) {
+  expectErrors({
+      {R"("routing": {"num_groups": 3})",
+       "8 experts ('num_experts') cannot be divided into 3 equal groups "
+       "('routing.num_groups')"},
+      {R"("num_zero_experts": 1, "routing": {"num_groups": 4})",
+       "9 experts ('num_experts' and 'num_zero_experts') cannot be divided"},
+      {R"("routing": {"num_groups": 8, "topk_groups": 1})",
+       "'top_k' is 2, but the 1 groups that stay ('routing.topk_groups') "
+       "have only 1 experts"},
+      {R"("routing": {"num_groups": 2, "topk_groups": 3})",
+       "'routing.topk_groups' is 3, but there are 2 groups "
+       "('routing.num_groups')"},
+      {R"("routing": {"num_groups": 8, "topk_groups": 4,
+                      "group_score": "top2_sum"})",
+       "group score \"top2_sum\" needs groups of at least 2 experts"},
+      {R"("routing": {"select": "per_group", "num_groups": 4})",
+       "'top_k' is 2, not a multiple of the 4 groups"},
+      {R"("routing": {"select": "per_group", "num_groups": 2,
+                      "topk_groups": 2})",
+       "'routing.topk_groups' has no meaning with select \"per_group\""},
+      {R"("routing": {"select": "hash"})",
+       "select \"hash\" needs 'routing.hash_vocab_size'"},
+      {R"("routing": {"hash_vocab_size": 10})",
+       "'routing.hash_vocab_size' needs select \"hash\""},
+      {R"("routing": {"select": "hash", "hash_vocab_size": 10,
+                      "selection_bias": true})",
+       "'routing.selection_bias' has no meaning with select \"hash\""},
+      {R"("routing": {"select": "hash", "hash_vocab_size": 10,
+                      "num_groups": 2})",
+       "'routing.num_groups' has no meaning with select \"hash\""},
+      {R"("routing": {"select": "sparsemixer"})",
+       "set 'routing.score' to \"identity\""},
+      {R"("routing": {"select": "sparsemixer", "score": "identity",
+                      "weight": "sigmoid"})",
+       "'routing.weight' has no meaning with select \"sparsemixer\""},
+      {R"("routing": {"select": "sparsemixer", "score": "identity",
+                      "selection_bias": true})",
+       "'routing.selection_bias' has no meaning with select \"sparsemixer\""},
+      {R"("routing": {"select": "sparsemixer", "score": "identity",
+                      "nonfinite": "zero"})",
+       "'routing.nonfinite' must be \"neg_inf\""},
+      {R"("entry": "logits", "routing": {"gate_bias": true})",
+       "'routing.gate_bias' needs entry \"gate\""},
+      {R"("entry": "ids", "routing": {"score": "softmax"})",
+       "'routing.score' has no meaning with entry \"ids\""},
+  });
+}
+
+TEST(ImportError, Weights) {
+  expectErrors({
+      {R"("routing": {"weight": "softmax"})",
+       "'routing.weight' \"softmax\" needs a score that is not a softmax"},
+      {R"("routing": {"renormalize_epsilon": 1e-6})",
+       "'routing.renormalize_epsilon' has no meaning without "
+       "'routing.renormalize'"},
+      {R"("routing": {"renormalize": true, "renormalize_epsilon": -1})",
+       "'routing.renormalize_epsilon' must not be negative"},
+      {R"("routing": {"weight_on_input": true})",
+       "one expert per token only, but 'top_k' is 2"},
+  });
+}
+
+TEST(ImportError, Activations) {
+  expectErrors({
+      {R"("activation": {"kind": "gelu", "limit": 7})",
+       "'activation.limit' is not a parameter of activation \"gelu\""},
+      {R"("activation": {"kind": "silu", "alpha": 7})",
+       "'activation.alpha' is not a parameter of activation \"silu\""},
+      {R"("activation": {"kind": "swigluoai", "beta": 7})",
+       "'activation.beta' is not a parameter of activation \"swigluoai\""},
+      {R"("activation": {"kind": "silu", "limit": 0})",
+       "'activation.limit' must be greater than 0"},
+      {R"("activation": {"kind": "situ", "beta": 0})",
+       "'activation.beta' must not be 0"},
+      {R"("gate_up_order": "up_gate", "activation": {"kind": "relu2_no_mul"})",
+       "'gate_up_order' has no meaning for activation \"relu2_no_mul\""},
+  });
+}
+
+TEST(ImportError, QuantizationAndPlacement) {
+  expectErrors({
+      {R"("quantization": {"weight": "fp8_block128"})",
+       "'intermediate_size' must be a multiple of 128 with fp8_block128"},
+      {R"("latent_size": 48, "quantization": {"weight": "mxfp4"})",
+       "'latent_size' must be a multiple of 32 with mxfp4"},
+      {R"("shared_experts": {"intermediate_size": 32},
+          "quantization": {"weight": "mxfp4"})",
+       "mxfp4 of a layer with shared experts is not supported"},
+      {R"("placement": {"local_experts": []})",
+       "'placement.local_experts' must name at least one expert"},
+      {R"("placement": {"local_experts": [8]})",
+       "names expert 8, but there are only 8 experts ('num_experts')"},
+      {R"("placement": {"local_experts": [1, 2, 1]})", "names expert 1 twice"},
+  });
+}
+
+TEST(ImportError, TooManyExpertsPerToken) {
+  std::string messages = importError(
+      R"({"moec_spec": 1, "dtype": "f32", "hidden_size": 64,
+"num_experts": 8, "top_k": 9, "intermediate_size": 32,
+"activation": {"kind": "silu"}})");
+  EXPECT_EQ(messages,
+            "t.json:2:28: error: 'top_k' is 9, but there are only 8 experts "
+            "('num_experts')\n"
+            "  \"num_experts\": 8, \"top_k\": 9, \"intermediate_size\": 32,\n"
+            "                             ^\n");
+}
+
+TEST(ImportError, Overrides) {
+  SpecOverrides overrides;
+  overrides.numExperts = 1;
+  EXPECT_EQ(
+      llvm::StringRef(importError(makeSpec(), overrides)).split('\n').first,
+      "t.json:2:28: error: 'top_k' is 2, but there are only 1 experts "
+      "(--num-experts)");
+  overrides.numExperts = 6;
+  EXPECT_NE(importError(makeSpec(R"("routing": {"num_groups": 4})"), overrides)
+                .find("6 experts (--num-experts) cannot be divided into 4 "
+                      "equal groups"),
+            std::string::npos);
+  overrides.numExperts = -3;
+  EXPECT_EQ(importError(makeSpec(), overrides),
+            "t.json: error: --num-experts must be an integer from 1 to 65536, "
+            "not -3\n");
+  overrides = SpecOverrides();
+  overrides.maxTokens = INT64_MAX;
+  EXPECT_EQ(importError(makeSpec(), overrides),
+            "t.json: error: --max-tokens must be an integer from 1 to "
+            "16777216, not 9223372036854775807\n");
+  overrides = SpecOverrides();
+  overrides.entry = Entry::Gate;
+  EXPECT_NE(importError(makeSpec(R"("entry": "ids")"), overrides)
+                .find("the layer starts from ids and weights"),
+            std::string::npos);
+}
+
+TEST(ImportError, NothingCrashesOnMangledText) {
+  // Every prefix of a spec, and the spec with each character replaced.
+  std::string spec = makeSpec(
+      R"("routing": {"score": "sigmoid", "scale": 2.5, "num_groups": 2},
+         "placement": {"local_experts": [1, 2]})");
+  for (size_t i = 0; i < spec.size(); ++i) {
+    importError(spec.substr(0, i));
+    for (char c : {'"', '}', '-', '9', '\0'}) {
+      std::string mangled = spec;
+      mangled[i] = c;
+      Imported imported(mangled);
+      EXPECT_EQ(imported.ok(), imported.messages.empty());
+    }
+  }
+}
+
+TEST(ImportError, FileThatIsNotThere) {
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  Diagnostics diags(os);
+  EXPECT_TRUE(failed(importJsonFile("/nonexistent.json", {}, diags)));
+  EXPECT_EQ(messages, "/nonexistent.json: error: cannot be read: No such file "
+                      "or directory\n");
+}
+
+} // namespace

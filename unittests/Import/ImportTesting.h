@@ -1,0 +1,60 @@
+//===- ImportTesting.h - an import from a string ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_UNITTESTS_IMPORT_IMPORTTESTING_H
+#define MOEC_UNITTESTS_IMPORT_IMPORTTESTING_H
+
+#include "moec/Import/Import.h"
+
+#include "gtest/gtest.h"
+
+namespace moec::testing {
+
+/// The result of importing a text as the file `t.json`.
+struct Imported {
+  llvm::FailureOr<LayerSpec> spec = llvm::failure();
+  std::string messages;
+
+  explicit Imported(std::string text, const SpecOverrides &overrides = {}) {
+    llvm::raw_string_ostream os(messages);
+    Diagnostics diags(os);
+    spec = importJson(SourceText("t.json", std::move(text)), overrides, diags);
+    EXPECT_EQ(succeeded(spec), diags.getNumErrors() == 0);
+  }
+
+  bool ok() const { return succeeded(spec); }
+};
+
+/// A layer that has to be right.
+inline LayerSpec importOk(std::string text,
+                          const SpecOverrides &overrides = {}) {
+  Imported imported(std::move(text), overrides);
+  EXPECT_TRUE(imported.ok()) << imported.messages;
+  return imported.ok() ? *imported.spec : LayerSpec();
+}
+
+/// What is said about a layer that has to be wrong.
+inline std::string importError(std::string text,
+                               const SpecOverrides &overrides = {}) {
+  Imported imported(std::move(text), overrides);
+  EXPECT_FALSE(imported.ok());
+  return imported.messages;
+}
+
+/// A spec with the required fields, 8 experts and `fields` besides.
+inline std::string makeSpec(const std::string &fields = "") {
+  return R"({"moec_spec": 1, "dtype": "f32", "hidden_size": 64,
+"num_experts": 8, "top_k": 2, "intermediate_size": 32)" +
+         (fields.empty() ? "" : ",\n" + fields) +
+         (fields.find("\"activation\"") == std::string::npos
+              ? R"(, "activation": {"kind": "silu"}})"
+              : "}");
+}
+
+} // namespace moec::testing
+
+#endif // MOEC_UNITTESTS_IMPORT_IMPORTTESTING_H

@@ -1,0 +1,461 @@
+//===- ModelConfigTest.cpp - config.json of every family --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ImportTesting.h"
+
+using namespace moec;
+using namespace moec::testing;
+
+namespace {
+
+/// A configuration: the fields that all share, and those of the family.
+std::string makeConfig(const std::string &modelType,
+                       const std::string &fields) {
+  return "{\"model_type\": \"" + modelType + "\", \"hidden_size\": 64" +
+         (fields.empty() ? "" : ",\n") + fields + "}";
+}
+
+const char *const mixtral =
+    R"("num_local_experts": 8, "num_experts_per_tok": 2,
+"intermediate_size": 128)";
+const char *const qwen3 =
+    R"("num_experts": 8, "num_experts_per_tok": 2,
+"moe_intermediate_size": 128)";
+const char *const deepSeekV2 =
+    R"("n_routed_experts": 8, "num_experts_per_tok": 2,
+"moe_intermediate_size": 128)";
+const char *const deepSeekV3 =
+    R"("n_routed_experts": 8, "num_experts_per_tok": 2,
+"moe_intermediate_size": 128, "n_group": 4, "topk_group": 2,
+"routed_scaling_factor": 2.5)";
+
+std::string join(const char *fields, const std::string &more) {
+  return fields + std::string(",\n") + more;
+}
+
+TEST(ModelConfig, KnownTypesAreSorted) {
+  std::vector<llvm::StringRef> types = getKnownModelTypes();
+  EXPECT_EQ(types.size(), 15u);
+  EXPECT_TRUE(std::is_sorted(types.begin(), types.end()));
+}
+
+TEST(ModelConfig, Mixtral) {
+  LayerSpec spec = importOk(makeConfig("mixtral", mixtral));
+  EXPECT_EQ(spec.name, "t");
+  EXPECT_EQ(spec.modelType, "mixtral");
+  EXPECT_EQ(spec.dtype, DType::BF16);
+  EXPECT_EQ(spec.hiddenSize, 64);
+  EXPECT_EQ(spec.numExperts, 8);
+  EXPECT_EQ(spec.topK, 2);
+  EXPECT_EQ(spec.intermediateSize, 128);
+  EXPECT_EQ(spec.routing.score, Score::Softmax);
+  EXPECT_EQ(spec.routing.weight, RouteWeight::Score);
+  EXPECT_TRUE(spec.routing.renormalize);
+  EXPECT_EQ(spec.routing.renormalizeEpsilon, 0.0);
+  EXPECT_EQ(spec.routing.nonfinite, NonFinite::Zero);
+  EXPECT_EQ(spec.activation.kind, Activation::Silu);
+  EXPECT_FALSE(spec.sharedExperts);
+}
+
+TEST(ModelConfig, Qwen) {
+  EXPECT_FALSE(importOk(makeConfig("qwen3_moe", qwen3)).routing.renormalize);
+  EXPECT_TRUE(importOk(makeConfig("qwen3_moe",
+                                  join(qwen3, R"("norm_topk_prob": true)")))
+                  .routing.renormalize);
+  std::string shared = join(qwen3, R"("shared_expert_intermediate_size": 256)");
+  LayerSpec spec = importOk(makeConfig("qwen2_moe", shared));
+  EXPECT_FALSE(spec.routing.renormalize);
+  EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
+  EXPECT_EQ(spec.sharedExperts->gate, SharedGate::Sigmoid);
+  spec = importOk(makeConfig("qwen3_next", shared));
+  EXPECT_TRUE(spec.routing.renormalize);
+  EXPECT_EQ(spec.sharedExperts->gate, SharedGate::Sigmoid);
+}
+
+TEST(ModelConfig, Olmoe) {
+  LayerSpec spec = importOk(
+      makeConfig("olmoe", R"("num_experts": 64, "num_experts_per_tok": 8,
+                  "intermediate_size": 1024)"));
+  EXPECT_EQ(spec.intermediateSize, 1024);
+  EXPECT_EQ(spec.routing.score, Score::Softmax);
+  EXPECT_FALSE(spec.routing.renormalize);
+}
+
+TEST(ModelConfig, DeepSeekV2) {
+  LayerSpec spec = importOk(makeConfig(
+      "deepseek_v2",
+      join(deepSeekV2, R"("topk_method": "group_limited_greedy", "n_group": 4,
+           "topk_group": 2, "routed_scaling_factor": 16,
+           "n_shared_experts": 2)")));
+  EXPECT_EQ(spec.routing.numGroups, 4);
+  EXPECT_EQ(spec.routing.topkGroups, 2);
+  EXPECT_EQ(spec.routing.groupScore, GroupScore::Max);
+  EXPECT_EQ(spec.routing.nonfinite, NonFinite::NegInf);
+  EXPECT_EQ(spec.routing.scale, 16.0);
+  EXPECT_FALSE(spec.routing.renormalize);
+  EXPECT_FALSE(spec.routing.selectionBias);
+  EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
+  EXPECT_EQ(spec.sharedExperts->gate, SharedGate::None);
+  // Greedy selection does not look at groups.
+  spec = importOk(makeConfig(
+      "deepseek_v2",
+      join(deepSeekV2,
+           R"("topk_method": "greedy", "n_group": 3, "topk_group": 2)")));
+  EXPECT_EQ(spec.routing.numGroups, 1);
+  EXPECT_EQ(spec.routing.topkGroups, 1);
+  EXPECT_EQ(spec.routing.scale, 1.0);
+}
+
+TEST(ModelConfig, DeepSeekV3AndKimi) {
+  for (const char *type : {"deepseek_v3", "kimi_k2"}) {
+    LayerSpec spec = importOk(
+        makeConfig(type, join(deepSeekV3, R"("n_shared_experts": 1)")));
+    EXPECT_EQ(spec.routing.score, Score::Sigmoid);
+    EXPECT_TRUE(spec.routing.selectionBias);
+    EXPECT_EQ(spec.routing.numGroups, 4);
+    EXPECT_EQ(spec.routing.topkGroups, 2);
+    EXPECT_EQ(spec.routing.groupScore, GroupScore::Top2Sum);
+    EXPECT_TRUE(spec.routing.renormalize);
+    EXPECT_EQ(spec.routing.renormalizeEpsilon, 1e-20);
+    EXPECT_EQ(spec.routing.scale, 2.5);
+    EXPECT_EQ(spec.routing.nonfinite, NonFinite::NegInf);
+    EXPECT_EQ(spec.sharedExperts->intermediateSize, 128);
+  }
+  LayerSpec spec = importOk(makeConfig(
+      "deepseek_v3", join(deepSeekV3, R"("norm_topk_prob": false)")));
+  EXPECT_FALSE(spec.routing.renormalize);
+  EXPECT_EQ(spec.routing.renormalizeEpsilon, 0.0);
+}
+
+TEST(ModelConfig, Glm) {
+  LayerSpec spec = importOk(makeConfig("glm4_moe", deepSeekV2));
+  EXPECT_EQ(spec.routing.score, Score::Sigmoid);
+  EXPECT_TRUE(spec.routing.selectionBias);
+  EXPECT_EQ(spec.routing.numGroups, 1);
+  EXPECT_EQ(spec.routing.scale, 1.0);
+  EXPECT_EQ(spec.routing.nonfinite, NonFinite::Zero);
+}
+
+TEST(ModelConfig, MiniMax) {
+  EXPECT_FALSE(
+      importOk(makeConfig("minimax_m2", mixtral)).routing.selectionBias);
+  LayerSpec spec = importOk(
+      makeConfig("minimax_m2", join(mixtral, R"("use_routing_bias": true)")));
+  EXPECT_EQ(spec.routing.score, Score::Sigmoid);
+  EXPECT_TRUE(spec.routing.selectionBias);
+  EXPECT_TRUE(spec.routing.renormalize);
+  EXPECT_EQ(spec.routing.renormalizeEpsilon, 1e-20);
+}
+
+TEST(ModelConfig, NemotronH) {
+  LayerSpec spec = importOk(makeConfig(
+      "nemotron_h",
+      join(deepSeekV3, R"("mlp_hidden_act": "relu2", "moe_latent_size": 32,
+           "n_shared_experts": 2,
+           "moe_shared_expert_intermediate_size": 96)")));
+  EXPECT_EQ(spec.activation.kind, Activation::Relu2NoMul);
+  EXPECT_EQ(spec.latentSize, 32);
+  EXPECT_EQ(spec.getExpertWidth(), 32);
+  EXPECT_EQ(spec.sharedExperts->intermediateSize, 192);
+  EXPECT_EQ(spec.routing.score, Score::Sigmoid);
+  EXPECT_EQ(importOk(makeConfig("nemotron_h",
+                                join(deepSeekV3, R"("mlp_hidden_act": "silu",
+                                     "moe_latent_size": null)")))
+                .activation.kind,
+            Activation::SiluNoMul);
+}
+
+TEST(ModelConfig, GptOss) {
+  LayerSpec spec =
+      importOk(makeConfig("gpt_oss", join(mixtral, R"("swiglu_limit": 6.5,
+                      "experts_per_token": 2)")));
+  EXPECT_EQ(spec.routing.score, Score::Identity);
+  EXPECT_EQ(spec.routing.weight, RouteWeight::Softmax);
+  EXPECT_EQ(spec.routing.nonfinite, NonFinite::NegInf);
+  EXPECT_TRUE(spec.routing.gateBias);
+  EXPECT_TRUE(spec.expertBias);
+  EXPECT_EQ(spec.activation.kind, Activation::SwigluOai);
+  EXPECT_EQ(spec.activation.alpha, 1.702);
+  EXPECT_EQ(spec.activation.limit, 6.5);
+  EXPECT_EQ(spec.gateUpOrder, GateUpOrder::Interleaved);
+  EXPECT_EQ(importOk(makeConfig("gpt_oss", mixtral)).activation.limit, 7.0);
+}
+
+TEST(ModelConfig, Llama4) {
+  std::string fields = R"("num_local_experts": 16, "intermediate_size": 128)";
+  for (const std::string &config :
+       {makeConfig("llama4_text", fields),
+        R"({"model_type": "llama4", "text_config": )" +
+            makeConfig("llama4_text", fields) + "}",
+        makeConfig("llama4", fields)}) {
+    LayerSpec spec = importOk(config);
+    EXPECT_EQ(spec.numExperts, 16);
+    EXPECT_EQ(spec.topK, 1);
+    EXPECT_EQ(spec.routing.score, Score::Identity);
+    EXPECT_EQ(spec.routing.weight, RouteWeight::Sigmoid);
+    EXPECT_TRUE(spec.routing.weightOnInput);
+    EXPECT_EQ(spec.sharedExperts->intermediateSize, 128);
+    EXPECT_EQ(spec.dtype, DType::BF16);
+  }
+}
+
+TEST(ModelConfig, Llama4TakesDTypeAndQuantizationFromEitherLevel) {
+  std::string text = makeConfig(
+      "llama4_text", R"("num_local_experts": 16, "intermediate_size": 128)");
+  LayerSpec spec = importOk(R"({"model_type": "llama4",
+      "torch_dtype": "float16", "quantization_config": {"quant_method": "fp8",
+      "weight_block_size": [128, 128]}, "text_config": )" +
+                            text + "}");
+  EXPECT_EQ(spec.dtype, DType::F16);
+  EXPECT_EQ(spec.quantization, WeightQuantization::Fp8Block128);
+}
+
+TEST(ModelConfig, Ernie) {
+  LayerSpec spec =
+      importOk(makeConfig("ernie4_5_moe", R"("moe_num_experts": 64, "moe_k": 6,
+      "moe_intermediate_size": 96, "moe_num_shared_experts": 2,
+      "moe_use_aux_free": true, "use_bias": false)"));
+  EXPECT_EQ(spec.numExperts, 64);
+  EXPECT_EQ(spec.topK, 6);
+  EXPECT_EQ(spec.routing.score, Score::Softmax);
+  EXPECT_TRUE(spec.routing.selectionBias);
+  EXPECT_TRUE(spec.routing.renormalize);
+  EXPECT_EQ(spec.routing.renormalizeEpsilon, 1e-12);
+  EXPECT_EQ(spec.sharedExperts->intermediateSize, 192);
+}
+
+TEST(ModelConfig, DTypesAndActivations) {
+  auto import = [](const std::string &fields) {
+    return importOk(makeConfig("mixtral", join(mixtral, fields)));
+  };
+  EXPECT_EQ(import(R"("torch_dtype": "float32")").dtype, DType::F32);
+  EXPECT_EQ(import(R"("torch_dtype": "float16")").dtype, DType::F16);
+  EXPECT_EQ(import(R"("dtype": "float32")").dtype, DType::F32);
+  EXPECT_EQ(import(R"("torch_dtype": null)").dtype, DType::BF16);
+  EXPECT_EQ(import(R"("hidden_act": "gelu")").activation.kind,
+            Activation::Gelu);
+  EXPECT_EQ(import(R"("hidden_act": "gelu_pytorch_tanh")").activation.kind,
+            Activation::GeluTanh);
+}
+
+TEST(ModelConfig, FieldsThatDescribeNoLayerAreNotRead) {
+  importOk(makeConfig(
+      "mixtral", join(mixtral, R"("vocab_size": 3, "rope_scaling": {"a": []},
+      "top_k": 50, "router_jitter_noise": 0.1, "n_group": 1,
+      "routed_scaling_factor": 1.0, "n_shared_experts": null,
+      "shared_intermediate_size": 0, "num_experts": 8, "ep_size": 1,
+      "quantization_config": null)")));
+}
+
+//===----------------------------------------------------------------------===//
+// What is refused
+//===----------------------------------------------------------------------===//
+
+struct BadConfig {
+  const char *modelType;
+  const char *base;
+  const char *fields;
+  const char *message;
+};
+
+void expectErrors(llvm::ArrayRef<BadConfig> cases) {
+  for (const BadConfig &bad : cases) {
+    std::string messages =
+        importError(makeConfig(bad.modelType, join(bad.base, bad.fields)));
+    EXPECT_NE(messages.find(bad.message), std::string::npos)
+        << bad.fields << "\n"
+        << messages;
+    EXPECT_EQ(llvm::StringRef(messages).count(" error: "), 1u) << messages;
+  }
+}
+
+TEST(ModelConfigError, UnknownModelTypeListsTheKnownOnes) {
+  EXPECT_EQ(importError("{\"model_type\": \"llama\"}"),
+            "t.json:1:16: error: unknown model_type \"llama\"; the known ones "
+            "are deepseek_v2, deepseek_v3, ernie4_5_moe, glm4_moe, gpt_oss, "
+            "kimi_k2, llama4, llama4_text, minimax_m2, mixtral, nemotron_h, "
+            "olmoe, qwen2_moe, qwen3_moe, qwen3_next. Any layer can be "
+            "written as a spec (docs/layers.md)\n"
+            "  {\"model_type\": \"llama\"}\n"
+            "                 ^~~~~~~\n");
+  EXPECT_NE(importError("{}").find("neither a spec ('moec_spec' is missing) "
+                                   "nor a model's configuration"),
+            std::string::npos);
+  EXPECT_NE(importError("{\"model_type\": 3}")
+                .find("'model_type' must be a string, not 3"),
+            std::string::npos);
+}
+
+TEST(ModelConfigError, MissingFieldsAreNamed) {
+  std::string messages = importError(R"({"model_type": "mixtral"})");
+  for (const char *name : {"hidden_size", "num_local_experts",
+                           "num_experts_per_tok", "intermediate_size"})
+    EXPECT_NE(messages.find(std::string("'") + name + "' is missing"),
+              std::string::npos)
+        << messages;
+  messages = importError(makeConfig("deepseek_v3", deepSeekV2));
+  EXPECT_NE(messages.find("'n_group' is missing; model_type \"deepseek_v3\" "
+                          "needs it"),
+            std::string::npos);
+  messages =
+      importError(makeConfig("deepseek_v3", R"("n_group": 1, "topk_group": 1,
+      "routed_scaling_factor": 1, "n_routed_experts": 8,
+      "num_experts_per_tok": 2)"));
+  EXPECT_NE(messages.find("'moe_intermediate_size' is missing"),
+            std::string::npos);
+}
+
+TEST(ModelConfigError, ErrorsUseTheNamesOfTheFile) {
+  expectErrors({
+      {"deepseek_v3", deepSeekV3, R"("n_shared_experts": -1)",
+       "'n_shared_experts' must be an integer from 0 to 1024, not -1"},
+      {"qwen2_moe", qwen3, R"("shared_expert_intermediate_size": "x")",
+       "'shared_expert_intermediate_size' must be an integer"},
+      {"mixtral", mixtral, R"("torch_dtype": "int8")",
+       "'torch_dtype' must be \"bfloat16\", \"float16\" or \"float32\", not "
+       "\"int8\""},
+      {"mixtral", mixtral, R"("torch_dtype": "float16", "dtype": "bfloat16")",
+       "'dtype' and 'torch_dtype' name different types"},
+  });
+  EXPECT_NE(importError(makeConfig("mixtral",
+                                   R"("num_local_experts": 8,
+      "num_experts_per_tok": 9, "intermediate_size": 128)"))
+                .find("'num_experts_per_tok' is 9, but there are only 8 "
+                      "experts ('num_local_experts')"),
+            std::string::npos);
+  EXPECT_NE(
+      importError(makeConfig("glm4_moe", join(deepSeekV2, R"("n_group": 3)")))
+          .find("8 experts ('n_routed_experts') cannot be divided into "
+                "3 equal groups ('n_group')"),
+      std::string::npos);
+  EXPECT_NE(importError(R"({"model_type": "llama4", "text_config":
+      {"hidden_size": 64, "num_local_experts": 0, "intermediate_size": 8}})")
+                .find("'text_config.num_local_experts' must be an integer"),
+            std::string::npos);
+  EXPECT_NE(importError(R"({"model_type": "llama4", "text_config": 3})")
+                .find("'text_config' must be an object, not 3"),
+            std::string::npos);
+}
+
+TEST(ModelConfigError, UnsupportedRoutingIsNamed) {
+  expectErrors({
+      {"mixtral", mixtral, R"("hidden_act": "relu")",
+       "'hidden_act' must be \"silu\", \"gelu\" or \"gelu_pytorch_tanh\", "
+       "not \"relu\""},
+      {"nemotron_h", deepSeekV3, R"("mlp_hidden_act": "tanh")",
+       "'mlp_hidden_act' must be"},
+      {"gpt_oss", mixtral, R"("hidden_act": "gelu")",
+       "'hidden_act' must be \"silu\", not \"gelu\""},
+      {"deepseek_v3", deepSeekV3, R"("scoring_func": "softmax")",
+       "'scoring_func' must be \"sigmoid\", not \"softmax\""},
+      {"deepseek_v2", deepSeekV2, R"("scoring_func": "sigmoid")",
+       "'scoring_func' must be \"softmax\", not \"sigmoid\""},
+      {"deepseek_v3", deepSeekV3, R"("topk_method": "greedy")",
+       "'topk_method' must be \"noaux_tc\", not \"greedy\""},
+      {"deepseek_v2", deepSeekV2, R"("topk_method": "noaux_tc")",
+       "'topk_method' must be \"greedy\" or \"group_limited_greedy\""},
+      {"mixtral", mixtral, R"("norm_topk_prob": false)",
+       "'norm_topk_prob' must be true for this model"},
+  });
+}
+
+TEST(ModelConfigError, FieldsOfOtherFamiliesAreRefusedByName) {
+  expectErrors({
+      {"mixtral", mixtral, R"("n_group": 8)",
+       "'n_group' = 8 is not supported for model_type \"mixtral\""},
+      {"mixtral", mixtral, R"("num_experts": 16)",
+       "'num_experts' = 16 is not supported"},
+      {"mixtral", mixtral, R"("routed_scaling_factor": 2.5)",
+       "'routed_scaling_factor' = 2.5 is not supported"},
+      {"qwen3_moe", qwen3, R"("shared_expert_intermediate_size": 512)",
+       "'shared_expert_intermediate_size' = 512 is not supported"},
+      {"qwen3_moe", qwen3, R"("zero_expert_type": "identity")",
+       "'zero_expert_type' = \"identity\" is not supported"},
+      {"deepseek_v3", deepSeekV3, R"("swiglu_limit": 10)",
+       "'swiglu_limit' = 10 is not supported"},
+      {"deepseek_v3", deepSeekV3, R"("moe_latent_size": 32)",
+       "'moe_latent_size' = 32 is not supported"},
+      {"deepseek_v3", deepSeekV3, R"("ep_size": 8)",
+       "'ep_size' = 8 is not supported"},
+      {"nemotron_h", deepSeekV3, R"("mlp_bias": true)",
+       "'mlp_bias' = true is not supported"},
+      {"gpt_oss", mixtral, R"("experts_per_token": 3)",
+       "'experts_per_token' = 3 is not supported"},
+      {"llama4_text", mixtral, R"("scoring_func": "softmax")", "scoring_func"},
+  });
+  EXPECT_NE(importError(makeConfig("llama4_text", mixtral))
+                .find("one expert per token only, but 'num_experts_per_tok' "
+                      "is 2"),
+            std::string::npos);
+}
+
+TEST(ModelConfigError, Sizes) {
+  expectErrors({
+      {"deepseek_v3", deepSeekV3, R"("n_shared_experts": 1000000)",
+       "'n_shared_experts' must be an integer from 0 to 1024"},
+  });
+  EXPECT_NE(importError(makeConfig("deepseek_v2", R"("n_routed_experts": 8,
+      "num_experts_per_tok": 2, "moe_intermediate_size": 1048576,
+      "n_shared_experts": 2)"))
+                .find("'n_shared_experts' shared experts of width 1048576 are "
+                      "wider than 1048576 together"),
+            std::string::npos);
+}
+
+TEST(ModelConfigError, QuantizationIsRefusedByName) {
+  auto quantized = [](const char *config) {
+    return std::string("\"quantization_config\": ") + config;
+  };
+  struct Case {
+    const char *config;
+    const char *message;
+  } cases[] = {
+      {R"({"quant_method": "awq", "bits": 4})",
+       "quantization \"awq\" is not supported; \"fp8\" with blocks of 128 x "
+       "128 and \"mxfp4\" are"},
+      {R"({"bits": 4})",
+       "'quantization_config.quant_method' is missing; it must be a string"},
+      {R"({"quant_method": 8})", "must be a string, not 8"},
+      {R"("fp8")", "'quantization_config' must be an object, not \"fp8\""},
+      {R"({"quant_method": "fp8"})",
+       "'quantization_config.weight_block_size' must be [128, 128]"},
+      {R"({"quant_method": "fp8", "weight_block_size": [64, 128]})",
+       "'quantization_config.weight_block_size' must be [128, 128]"},
+      {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
+           "fmt": "e5m2"})",
+       "'quantization_config.fmt' must be \"e4m3\", not \"e5m2\""},
+      {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
+           "activation_scheme": "static"})",
+       "'quantization_config.activation_scheme' must be \"dynamic\""},
+      {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
+           "scale_fmt": "ue8m0"})",
+       "'quantization_config.scale_fmt' is not supported with quant_method "
+       "\"fp8\""},
+      {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
+           "modules_to_not_convert": ["lm_head", "mlp.experts.0"]})",
+       "'quantization_config.modules_to_not_convert' contains "
+       "\"mlp.experts.0\""},
+      {R"({"quant_method": "mxfp4", "group_size": 16})",
+       "'quantization_config.group_size' is not supported"},
+  };
+  for (const Case &bad : cases) {
+    std::string messages = importError(
+        makeConfig("mixtral", join(mixtral, quantized(bad.config))));
+    EXPECT_NE(messages.find(bad.message), std::string::npos)
+        << bad.config << "\n"
+        << messages;
+    EXPECT_EQ(llvm::StringRef(messages).count('^'), 1u) << messages;
+  }
+  LayerSpec spec = importOk(
+      makeConfig("mixtral", join(mixtral, quantized(R"({"quant_method": "fp8",
+      "weight_block_size": [128, 128], "fmt": "e4m3",
+      "activation_scheme": "dynamic",
+      "modules_to_not_convert": ["lm_head", "mlp.shared_expert_gate"]})"))));
+  EXPECT_EQ(spec.quantization, WeightQuantization::Fp8Block128);
+}
+
+} // namespace

@@ -1,0 +1,195 @@
+//===- TensorSignatureTest.cpp - the tensors of a layer ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Import/TensorSignature.h"
+#include "ImportTesting.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace moec;
+using namespace moec::testing;
+
+namespace {
+
+/// One line per tensor: `input hidden_states ?x64xf32`.
+std::vector<std::string> describe(const LayerSpec &spec) {
+  std::vector<std::string> lines;
+  for (const TensorInfo &tensor : getTensorSignature(spec)) {
+    std::string line = (stringify(tensor.role) + " " + tensor.name + " ").str();
+    for (int64_t size : tensor.shape)
+      line += (size == tokenDimension ? "?" : std::to_string(size)) + "x";
+    lines.push_back(line + stringify(tensor.type).str());
+  }
+  return lines;
+}
+
+/// The forms of one tensor: `name@firstRow+rowStride*numRows`, parts of a form
+/// joined by ` & `, a `T` after what is transposed.
+std::vector<std::string> describeForms(const LayerSpec &spec,
+                                       llvm::StringRef name) {
+  std::vector<std::string> forms;
+  for (const TensorInfo &tensor : getTensorSignature(spec)) {
+    if (tensor.name != name)
+      continue;
+    for (const CheckpointForm &form : tensor.checkpointForms) {
+      std::vector<std::string> parts;
+      for (const CheckpointPart &part : form)
+        parts.push_back(part.name + "@" + std::to_string(part.firstRow) + "+" +
+                        std::to_string(part.rowStride) + "*" +
+                        std::to_string(part.numRows) +
+                        (part.transposed ? "T" : ""));
+      forms.push_back(llvm::join(parts, " & "));
+    }
+  }
+  return forms;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(TensorSignature, SmallestLayer) {
+  EXPECT_EQ(
+      describe(importOk(makeSpec())),
+      (Lines{"input hidden_states ?x64xf32", "weight gate.weight 8x64xf32",
+             "weight experts.w13 8x64x64xf32", "weight experts.w2 8x64x32xf32",
+             "output output ?x64xf32"}));
+}
+
+TEST(TensorSignature, EverythingInTheOrderOfTheDocumentation) {
+  LayerSpec spec = importOk(R"({
+    "moec_spec": 1, "dtype": "bf16", "hidden_size": 64, "num_experts": 6,
+    "top_k": 2, "intermediate_size": 32, "num_valid_tokens": true,
+    "num_zero_experts": 2, "latent_size": 16, "expert_bias": true,
+    "routing": {"score": "sigmoid", "gate_bias": true, "selection_bias": true,
+      "expert_scale": true},
+    "activation": {"kind": "silu"},
+    "shared_experts": {"intermediate_size": 24, "gate": "sigmoid"},
+    "placement": {"local_experts": [4, 0]}})");
+  EXPECT_EQ(
+      describe(spec),
+      (Lines{
+          "input hidden_states ?x64xbf16", "input num_valid_tokens 1xi32",
+          "weight gate.weight 8x64xbf16", "weight gate.bias 8xf32",
+          "weight gate.selection_bias 8xf32", "weight gate.expert_scale 8xf32",
+          "weight experts.w13 2x64x16xbf16",
+          "weight experts.w13_bias 2x64xbf16", "weight experts.w2 2x16x32xbf16",
+          "weight experts.w2_bias 2x16xbf16",
+          "weight shared_experts.w13 48x64xbf16",
+          "weight shared_experts.w2 64x24xbf16",
+          "weight shared_experts.gate 1x64xbf16",
+          "weight latent.down 16x64xbf16", "weight latent.up 64x16xbf16",
+          "output output ?x64xbf16"}));
+}
+
+TEST(TensorSignature, Entries) {
+  EXPECT_EQ(
+      describe(importOk(makeSpec(
+          R"("entry": "logits", "num_zero_experts": 1,
+                   "routing": {"select": "hash", "hash_vocab_size": 100})"))),
+      (Lines{"input hidden_states ?x64xf32", "input router_logits ?x9xf32",
+             "input input_ids ?xi32", "weight gate.hash_table 100x2xi32",
+             "weight experts.w13 8x64x64xf32", "weight experts.w2 8x64x32xf32",
+             "output output ?x64xf32"}));
+  EXPECT_EQ(
+      describe(importOk(makeSpec(
+          R"("entry": "ids", "activation": {"kind": "relu2_no_mul"})"))),
+      (Lines{"input hidden_states ?x64xf32", "input topk_ids ?x2xi32",
+             "input topk_weights ?x2xf32", "weight experts.w13 8x32x64xf32",
+             "weight experts.w2 8x64x32xf32", "output output ?x64xf32"}));
+}
+
+TEST(TensorSignature, ScalesFollowQuantizedWeights) {
+  LayerSpec spec = importOk(R"({
+    "moec_spec": 1, "dtype": "bf16", "hidden_size": 192, "num_experts": 4,
+    "top_k": 1, "intermediate_size": 128, "activation": {"kind": "silu"},
+    "shared_experts": {"intermediate_size": 128},
+    "quantization": {"weight": "fp8_block128"}})");
+  EXPECT_EQ(describe(spec), (Lines{"input hidden_states ?x192xbf16",
+                                   "weight gate.weight 4x192xbf16",
+                                   "weight experts.w13 4x256x192xf8E4M3FN",
+                                   "weight experts.w13_scale 4x2x2xf32",
+                                   "weight experts.w2 4x192x128xf8E4M3FN",
+                                   "weight experts.w2_scale 4x2x1xf32",
+                                   "weight shared_experts.w13 256x192xf8E4M3FN",
+                                   "weight shared_experts.w13_scale 2x2xf32",
+                                   "weight shared_experts.w2 192x128xf8E4M3FN",
+                                   "weight shared_experts.w2_scale 2x1xf32",
+                                   "output output ?x192xbf16"}));
+  EXPECT_EQ(describeForms(spec, "experts.w13_scale"),
+            (Lines{"experts.{e}.gate_proj.weight_scale_inv@0+1*1 & "
+                   "experts.{e}.up_proj.weight_scale_inv@1+1*1",
+                   "experts.{e}.w1.weight_scale_inv@0+1*1 & "
+                   "experts.{e}.w3.weight_scale_inv@1+1*1"}));
+}
+
+TEST(TensorSignature, RowsOfGateAndUpFollowTheOrder) {
+  auto forms = [](const char *order) {
+    LayerSpec spec =
+        importOk(makeSpec(std::string("\"gate_up_order\": ") + order));
+    return describeForms(spec, "experts.w13").front();
+  };
+  EXPECT_EQ(forms("\"gate_up\""), "experts.{e}.gate_proj.weight@0+1*32 & "
+                                  "experts.{e}.up_proj.weight@32+1*32");
+  EXPECT_EQ(forms("\"up_gate\""), "experts.{e}.gate_proj.weight@32+1*32 & "
+                                  "experts.{e}.up_proj.weight@0+1*32");
+  EXPECT_EQ(forms("\"interleaved\""), "experts.{e}.gate_proj.weight@0+2*32 & "
+                                      "experts.{e}.up_proj.weight@1+2*32");
+}
+
+TEST(TensorSignature, FusedTensorsAreTransposed) {
+  LayerSpec spec = importOk(R"({"model_type": "gpt_oss", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 2,
+      "intermediate_size": 32})");
+  EXPECT_EQ(describeForms(spec, "gate.weight"), Lines{"router.weight@0+1*8"});
+  EXPECT_EQ(describeForms(spec, "gate.bias"), Lines{"router.bias@0+1*8"});
+  EXPECT_EQ(describeForms(spec, "experts.w13"),
+            Lines{"experts.gate_up_proj@0+1*64T"});
+  EXPECT_EQ(describeForms(spec, "experts.w13_bias"),
+            Lines{"experts.gate_up_proj_bias@0+1*64"});
+  EXPECT_EQ(describeForms(spec, "experts.w2"),
+            Lines{"experts.down_proj@0+1*64T"});
+}
+
+TEST(TensorSignature, NamesOfFamilies) {
+  LayerSpec spec = importOk(R"({"model_type": "nemotron_h", "hidden_size": 64,
+      "n_routed_experts": 8, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 32, "moe_latent_size": 16,
+      "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 48})");
+  EXPECT_EQ(describeForms(spec, "gate.selection_bias"),
+            Lines{"gate.e_score_correction_bias@0+1*8"});
+  EXPECT_EQ(describeForms(spec, "experts.w13"),
+            Lines{"experts.{e}.up_proj.weight@0+1*32"});
+  EXPECT_EQ(describeForms(spec, "shared_experts.w13"),
+            Lines{"shared_experts.up_proj.weight@0+1*48"});
+  EXPECT_EQ(describeForms(spec, "latent.down"),
+            Lines{"fc1_latent_proj.weight@0+1*16"});
+  spec = importOk(R"({"model_type": "llama4_text", "hidden_size": 64,
+      "num_local_experts": 8, "intermediate_size": 32})");
+  EXPECT_EQ(describeForms(spec, "shared_experts.w13"),
+            Lines{"shared_expert.gate_proj.weight@0+1*32 & "
+                  "shared_expert.up_proj.weight@32+1*32"});
+  spec = importOk(R"({"model_type": "qwen2_moe", "hidden_size": 64,
+      "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+      "shared_expert_intermediate_size": 32})");
+  EXPECT_EQ(describeForms(spec, "shared_experts.gate"),
+            Lines{"shared_expert_gate.weight@0+1*1"});
+}
+
+TEST(CheckpointPart, MatchesWholeNamesOnly) {
+  CheckpointPart part{"experts.{e}.w1.weight", 0, 1, 4, false};
+  EXPECT_TRUE(part.isPerExpert());
+  EXPECT_EQ(part.getName(12), "experts.12.w1.weight");
+  EXPECT_TRUE(part.matches("experts.12.w1.weight", 12));
+  EXPECT_TRUE(
+      part.matches("model.layers.3.block_sparse_moe.experts.12.w1.weight", 12));
+  EXPECT_FALSE(part.matches("model.shared_experts.12.w1.weight", 12));
+  EXPECT_FALSE(part.matches("experts.12.w1.weight", 2));
+  CheckpointPart gate{"gate.weight", 0, 1, 4, false};
+  EXPECT_FALSE(gate.isPerExpert());
+  EXPECT_FALSE(gate.matches("mlp.shared_expert_gate.weight", 0));
+}
+
+} // namespace
