@@ -37,6 +37,10 @@ def Plan_ExprAttr : AttrDef<Plan_Dialect, "Expr"> {
   let parameters = (ins StringRefParameter<"canonical text">:$text);
   let assemblyFormat = "`<` $text `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The parsed text.
+    ::moert::Expr getExpr() const;
+  }];
 }
 
 def Plan_Role : I32Enum<"Role", "who provides a tensor", [

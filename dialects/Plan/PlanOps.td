@@ -29,7 +29,7 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
   let hasRegionVerifier = 1;
 }
 
-def Plan_TensorOp : Plan_Op<"tensor"> {
+def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">]> {
   let summary = "a tensor bound by the caller";
   let description = [{
     `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. A dynamic
@@ -41,7 +41,7 @@ def Plan_TensorOp : Plan_Op<"tensor"> {
   let hasVerifier = 1;
 }
 
-def Plan_BufferOp : Plan_Op<"buffer"> {
+def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
   let summary = "a tensor in the workspace";
   let description = [{
     Lives in workspace slot `slot`, together with other buffers whose lives do not overlap;
@@ -80,6 +80,7 @@ def Plan_VariantOp : Plan_Op<"variant", [HasParent<"ProgramOp">, NoTerminator, S
 }
 
 def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
+    ParentOneOf<["PrepareOp", "VariantOp"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one launch of a kernel";
   let description = [{
@@ -93,20 +94,23 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
     $kernel (`stream` $stream^)? `ins` `(` ($ins^ `:` type($ins))? `)`
     `outs` `(` ($outs^ `:` type($outs))? `)` attr-dict
   }];
+  let hasVerifier = 1;
 }
 
-def Plan_RecordOp : Plan_Op<"record"> {
+def Plan_RecordOp : Plan_Op<"record", [HasParent<"VariantOp">]> {
   let summary = "marks a point of a stream";
   let description = "Event `event` is complete when everything before it on `stream` is.";
   let arguments = (ins I64Attr:$event, I64Attr:$stream);
   let assemblyFormat = "`event` $event `stream` $stream attr-dict";
+  let hasVerifier = 1;
 }
 
-def Plan_WaitOp : Plan_Op<"wait"> {
+def Plan_WaitOp : Plan_Op<"wait", [HasParent<"VariantOp">]> {
   let summary = "a stream waits for a mark";
   let description = "Later steps of `stream` start after `event`, recorded earlier in the block.";
   let arguments = (ins I64Attr:$event, I64Attr:$stream);
   let assemblyFormat = "`event` $event `stream` $stream attr-dict";
+  let hasVerifier = 1;
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> {
@@ -121,6 +125,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> 
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::FunctionType":$type)>];
+  let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
     ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }

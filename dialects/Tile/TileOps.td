@@ -16,6 +16,10 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
+/// An op of a kernel's body: `tokens` is its first operand, memrefs are the others.
+class Tile_Phase<string mnemonic, list<Trait> traits = []>
+    : Tile_Op<mnemonic, !listconcat(traits, [HasParent<"KernelOp">])>;
+
 def Tile_In : Arg<MemRefOf<[F32, BF16, F16]>, "read", [MemRead]>;
 def Tile_OptIn : Arg<Optional<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>;
 def Tile_OptF32In : Arg<Optional<MemRefOf<[F32]>>, "read", [MemRead]>;
@@ -42,6 +46,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> 
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::FunctionType":$type)>];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
     ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
@@ -57,14 +62,15 @@ def Tile_ReturnOp : Tile_Op<"return", [HasParent<"KernelOp">, Terminator]> {
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
+def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike,
+    ParentOneOf<["TopKOp", "ContractOp", "RowMapOp"]>]> {
   let summary = "ends a scalar region";
   let description = "The f32 value of a score, weight or epilogue region.";
   let arguments = (ins F32:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
-def Tile_TopKOp : Tile_Op<"top_k", [AttrSizedOperandSegments]> {
+def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "logits to expert ids and weights";
   let description = [{
     Rows `0 .. tokens - 1` of logits `T x R`; the formulas of `moe.route`, on memrefs. Rows from
@@ -94,7 +100,7 @@ def Tile_TopKOp : Tile_Op<"top_k", [AttrSizedOperandSegments]> {
   let hasRegionVerifier = 1;
 }
 
-def Tile_RankOp : Tile_Op<"rank"> {
+def Tile_RankOp : Tile_Phase<"rank"> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
     The formulas of `moe.permute`, on memrefs: `offsets` `(G + 1)`, `position` `T x k`, `source` `P`,
@@ -115,7 +121,7 @@ def Tile_RankOp : Tile_Op<"rank"> {
   let hasVerifier = 1;
 }
 
-def Tile_ContractOp : Tile_Op<"contract", [AttrSizedOperandSegments]> {
+def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "a grouped matrix product with an epilogue";
   let description = [{
     The formulas of `moe.grouped_matmul`, on memrefs. With `offsets`, group g has positions
@@ -149,7 +155,7 @@ def Tile_ContractOp : Tile_Op<"contract", [AttrSizedOperandSegments]> {
   let hasRegionVerifier = 1;
 }
 
-def Tile_RowMapOp : Tile_Op<"row_map"> {
+def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
   let summary = "an elementwise map of rows";
   let description = "The formula of `moe.row_map`, on memrefs, for rows `0 .. tokens - 1`.";
   let arguments = (ins
@@ -166,7 +172,7 @@ def Tile_RowMapOp : Tile_Op<"row_map"> {
   let hasRegionVerifier = 1;
 }
 
-def Tile_GatherReduceOp : Tile_Op<"gather_reduce", [AttrSizedOperandSegments]> {
+def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]> {
   let summary = "the sum of each token's rows";
   let description = [{
     The formula of `moe.unpermute`, on memrefs: f32, in order of j, cast once; rows from

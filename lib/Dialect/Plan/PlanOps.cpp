@@ -1,32 +1,220 @@
+//===- PlanOps.cpp - tensors, launches and kernels of a plan ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Plan/KernelSyntax.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/OpImplementation.h"
-#include "mlir/Interfaces/FunctionImplementation.h"
+
 using namespace mlir;
 using namespace moec::plan;
-LogicalResult ExprAttr::verify(function_ref<InFlightDiagnostic()>, StringRef) { return success(); }
-LogicalResult ProgramOp::verifyRegions() { return success(); }
-LogicalResult TensorOp::verify() { return success(); }
-LogicalResult BufferOp::verify() { return success(); }
-LogicalResult PrepareOp::verifyRegions() { return success(); }
-LogicalResult VariantOp::verify() { return success(); }
-LogicalResult VariantOp::verifyRegions() { return success(); }
-LogicalResult ReturnOp::verify() { return success(); }
-LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &) { return success(); }
-void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name, FunctionType type) {
-  state.addAttribute(SymbolTable::getSymbolAttrName(), builder.getStringAttr(name));
-  state.addAttribute(getFunctionTypeAttrName(state.name), TypeAttr::get(type));
-  Block *body = new Block();
-  for (Type input : type.getInputs())
-    body->addArgument(input, state.location);
-  state.addRegion()->push_back(body);
+
+//===----------------------------------------------------------------------===//
+// Sizes, tensors, buffers
+//===----------------------------------------------------------------------===//
+
+LogicalResult ExprAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               StringRef text) {
+  moert::Result<moert::Expr> expr =
+      moert::Expr::parse(std::string_view(text.data(), text.size()));
+  if (!expr)
+    return emitError() << expr.status().message();
+  if (std::string canonical = expr->str(); canonical != text)
+    return emitError() << "expression '" << text
+                       << "' is not in canonical form; write '" << canonical
+                       << "'";
+  return success();
 }
+
+moert::Expr ExprAttr::getExpr() const {
+  StringRef text = getText();
+  moert::Result<moert::Expr> expr =
+      moert::Expr::parse(std::string_view(text.data(), text.size()));
+  return expr ? *expr : moert::Expr();
+}
+
+LogicalResult moec::plan::verifyPackedMemRef(Operation *op, const Twine &name,
+                                             MemRefType type) {
+  if (!type.getLayout().isIdentity())
+    return op->emitOpError(name)
+           << " must be row-major without gaps; remove the layout of " << type;
+  for (auto [index, size] : llvm::enumerate(type.getShape()))
+    if (index > 0 && ShapedType::isDynamic(size))
+      return op->emitOpError(name)
+             << " has the dynamic dimension " << index << " in " << type
+             << "; only the first one may be '?'";
+  return success();
+}
+
+/// What tensors and buffers have in common.
+static LogicalResult verifyMemory(Operation *op, StringRef name, Value value,
+                                  std::optional<ExprAttr> rows) {
+  if (name.empty())
+    return op->emitOpError("needs a name that is not empty");
+  auto type = dyn_cast<MemRefType>(value.getType());
+  if (!type)
+    return op->emitOpError("'") << name << "' must be a ranked memref";
+  if (failed(verifyPackedMemRef(op, "'" + name + "'", type)))
+    return failure();
+  bool isDynamic = type.getRank() > 0 && type.isDynamicDim(0);
+  if (isDynamic && !rows)
+    return op->emitOpError("'")
+           << name << "' has a dynamic first dimension; say how large it is: "
+           << "'rows #plan.expr<\"tokens\">'";
+  if (!isDynamic && rows)
+    return op->emitOpError("'")
+           << name << "' takes no 'rows': its shape " << type << " is static";
+  return success();
+}
+
+LogicalResult TensorOp::verify() {
+  if (failed(verifyMemory(*this, getName(), getTensor(), getRows())))
+    return failure();
+  if (getRole() == Role::Weight && getRows())
+    return emitOpError("'") << getName()
+                            << "' is a weight, whose shape must be static; "
+                               "make it an 'input'";
+  return success();
+}
+
+LogicalResult BufferOp::verify() {
+  if (IntegerAttr slot = getSlotAttr(); slot && slot.getInt() < 0)
+    return emitOpError("'") << getName() << "' has slot " << slot.getInt()
+                            << "; slots are numbered from 0, and no 'slot' "
+                               "means that none is assigned yet";
+  return verifyMemory(*this, getName(), getBuffer(), getRows());
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+/// Launches name kernels by symbol; their types must agree.
+static LogicalResult verifyOperandTypes(LaunchOp launch,
+                                        FunctionOpInterface kernel,
+                                        ArrayRef<Type> expected,
+                                        OperandRange operands, StringRef list) {
+  if (expected.size() != operands.size())
+    return launch.emitOpError("gives ")
+           << operands.size() << " " << list << ", but "
+           << SymbolTable::getSymbolName(kernel) << " takes "
+           << expected.size();
+  for (auto [index, pair] : llvm::enumerate(llvm::zip(expected, operands))) {
+    auto [wanted, operand] = pair;
+    auto type = cast<ShapedType>(operand.getType());
+    auto shaped = dyn_cast<ShapedType>(wanted);
+    bool agrees = shaped && shaped.hasRank() && type.hasRank() &&
+                  shaped.getShape() == type.getShape() &&
+                  shaped.getElementType() == type.getElementType();
+    if (!agrees)
+      return launch.emitOpError()
+             << list << "[" << index << "] is " << type << ", but "
+             << SymbolTable::getSymbolName(kernel) << " takes " << wanted;
+  }
+  return success();
+}
+
+LogicalResult LaunchOp::verify() {
+  if (getStreamAttr() && getStreamAttr().getInt() < 0)
+    return emitOpError("stream ")
+           << getStreamAttr().getInt()
+           << " is not a stream; they are numbered from 0";
+  for (Value out : getOuts())
+    if (llvm::is_contained(getIns(), out))
+      return emitOpError("reads and writes the same tensor; a kernel's 'outs' "
+                         "must not be among its 'ins'");
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getKernelAttr());
+  if (!kernel)
+    return emitOpError("launches '")
+           << getKernel() << "', which is no kernel of the module";
+  if (isa<KernelOp>(*kernel))
+    return failure(
+        failed(verifyOperandTypes(*this, kernel, kernel.getArgumentTypes(),
+                                  getIns(), "ins")) ||
+        failed(verifyOperandTypes(*this, kernel, kernel.getResultTypes(),
+                                  getOuts(), "outs")));
+  // Below level tile a kernel is a function with an argument list of its own.
+  if (kernel->getName().getStringRef() != "tile.kernel")
+    return success();
+  ArrayRef<Type> arguments = kernel.getArgumentTypes();
+  size_t numOperands = getIns().size() + getOuts().size();
+  if (arguments.size() != numOperands + 1)
+    return emitOpError("gives ")
+           << numOperands << " tensors, but " << getKernel() << " takes "
+           << arguments.size() - 1 << " and the token count";
+  return failure(
+      failed(verifyOperandTypes(*this, kernel,
+                                arguments.take_front(getIns().size()), getIns(),
+                                "ins")) ||
+      failed(verifyOperandTypes(
+          *this, kernel,
+          arguments.drop_front(getIns().size()).take_front(getOuts().size()),
+          getOuts(), "outs")));
+}
+
+/// The numbers of a `plan.record` or `plan.wait`.
+template <typename OpTy>
+static LogicalResult verifyEvent(OpTy op) {
+  for (auto [name, value] : {std::pair("event", op.getEventAttr().getInt()),
+                             std::pair("stream", op.getStreamAttr().getInt())})
+    if (value < 0)
+      return op.emitOpError("has ")
+             << name << " " << value << "; " << name << "s are numbered from 0";
+  return success();
+}
+
+LogicalResult RecordOp::verify() { return verifyEvent(*this); }
+LogicalResult WaitOp::verify() { return verifyEvent(*this); }
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                     FunctionType type) {
+  buildKernel<KernelOp>(builder, state, name, type);
+}
+
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
-  auto type = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results, function_interface_impl::VariadicFlag,
-                 std::string &) { return builder.getFunctionType(args, results); };
-  return function_interface_impl::parseFunctionOp(parser, result, false, getFunctionTypeAttrName(result.name), type,
-                                                  getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+  return parseKernel<KernelOp>(parser, result);
 }
-void KernelOp::print(OpAsmPrinter &p) {
-  function_interface_impl::printFunctionOp(p, *this, false, getFunctionTypeAttrName(), getArgAttrsAttrName(), getResAttrsAttrName());
+
+void KernelOp::print(OpAsmPrinter &printer) { printKernel(printer, *this); }
+
+LogicalResult KernelOp::verify() {
+  auto verifyTensors = [&](ArrayRef<Type> types,
+                           StringRef list) -> LogicalResult {
+    for (auto [index, type] : llvm::enumerate(types))
+      if (!isa<RankedTensorType>(type))
+        return emitOpError() << list << " " << index << " is " << type
+                             << "; a kernel takes and makes ranked tensors";
+    return success();
+  };
+  if (failed(verifyTensors(getArgumentTypes(), "argument")) ||
+      failed(verifyTensors(getResultTypes(), "result")))
+    return failure();
+  if (!getBody().hasOneBlock())
+    return emitOpError("must have one block: moe ops and a 'plan.return'");
+  for (Operation &op : getBody().front())
+    if (!isa<ReturnOp>(op) && op.getName().getDialectNamespace() != "moe")
+      return op.emitOpError("is not allowed in a 'plan.kernel'; its body holds "
+                            "moe ops and a 'plan.return'");
+  return success();
+}
+
+LogicalResult ReturnOp::verify() {
+  auto kernel = cast<KernelOp>((*this)->getParentOp());
+  if (TypeRange(kernel.getResultTypes()) == getValues().getTypes())
+    return success();
+  return emitOpError("returns (")
+         << getValues().getTypes() << "), but " << kernel.getSymName()
+         << " has the results (" << kernel.getResultTypes() << ")";
 }

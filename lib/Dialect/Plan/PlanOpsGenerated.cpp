@@ -1,4 +1,5 @@
-//===- PlanOpsGenerated.cpp - the generated half of the plan ops -*- C++ -*-===//
+//===- PlanOpsGenerated.cpp - the generated half of the plan ops -*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

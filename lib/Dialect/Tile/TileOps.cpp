@@ -1,33 +1,163 @@
+//===- TileOps.cpp - verifiers of kernels and phases ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/ScalarRegion.h"
+#include "moec/Dialect/Plan/KernelSyntax.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Tile/Tile.h"
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/OpImplementation.h"
-#include "mlir/Interfaces/FunctionImplementation.h"
+
 using namespace mlir;
+using namespace moec;
 using namespace moec::tile;
-LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()>, StringRef, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) { return success(); }
-LogicalResult KernelOp::verify() { return success(); }
-LogicalResult TopKOp::verify() { return success(); }
-LogicalResult TopKOp::verifyRegions() { return success(); }
-LogicalResult RankOp::verify() { return success(); }
-LogicalResult ContractOp::verify() { return success(); }
-LogicalResult ContractOp::verifyRegions() { return success(); }
-LogicalResult RowMapOp::verify() { return success(); }
-LogicalResult RowMapOp::verifyRegions() { return success(); }
-LogicalResult GatherReduceOp::verify() { return success(); }
-void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name, FunctionType type) {
-  state.addAttribute(SymbolTable::getSymbolAttrName(), builder.getStringAttr(name));
-  state.addAttribute(getFunctionTypeAttrName(state.name), TypeAttr::get(type));
-  Block *body = new Block();
-  for (Type input : type.getInputs())
-    body->addArgument(input, state.location);
-  state.addRegion()->push_back(body);
+
+//===----------------------------------------------------------------------===//
+// Configuration
+//===----------------------------------------------------------------------===//
+
+LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 StringRef schedule, int64_t m, int64_t n,
+                                 int64_t k, int64_t panel, int64_t lanes,
+                                 int64_t rows) {
+  auto [target, op] = schedule.split('.');
+  if (target.empty() || op.empty())
+    return emitError() << "'schedule' is \"" << schedule
+                       << "\"; write the target and the schedule's name, as in "
+                          "\"cpu.contract\"";
+  for (auto [name, value] :
+       {std::pair("m", m), std::pair("n", n), std::pair("k", k),
+        std::pair("panel", panel), std::pair("lanes", lanes),
+        std::pair("rows", rows)})
+    if (value < 0)
+      return emitError() << "'" << name << "' is " << value
+                         << "; a size above 0 is accepted, or 0 where the "
+                            "schedule has no such parameter";
+  return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                     FunctionType type) {
+  plan::buildKernel<KernelOp>(builder, state, name, type);
+}
+
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
-  auto type = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results, function_interface_impl::VariadicFlag,
-                 std::string &) { return builder.getFunctionType(args, results); };
-  return function_interface_impl::parseFunctionOp(parser, result, false, getFunctionTypeAttrName(result.name), type,
-                                                  getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+  return plan::parseKernel<KernelOp>(parser, result);
 }
-void KernelOp::print(OpAsmPrinter &p) {
-  function_interface_impl::printFunctionOp(p, *this, false, getFunctionTypeAttrName(), getArgAttrsAttrName(), getResAttrsAttrName());
+
+void KernelOp::print(OpAsmPrinter &printer) {
+  plan::printKernel(printer, *this);
+}
+
+static LogicalResult verifySignature(KernelOp kernel) {
+  if (!kernel.getResultTypes().empty())
+    return kernel.emitOpError("has results; a kernel writes memrefs: make them "
+                              "arguments");
+  ArrayRef<Type> types = kernel.getArgumentTypes();
+  if (types.empty() || !types.back().isSignlessInteger(64))
+    return kernel.emitOpError(
+        "must have the token count, an i64, as its last argument");
+  for (auto [index, type] : llvm::enumerate(types.drop_back())) {
+    auto memref = dyn_cast<MemRefType>(type);
+    if (!memref)
+      return kernel.emitOpError("argument ")
+             << index << " is " << type
+             << "; a kernel takes ranked memrefs and, last, the token count";
+    if (failed(plan::verifyPackedMemRef(kernel, "argument " + Twine(index),
+                                        memref)))
+      return failure();
+  }
+  return success();
+}
+
+/// `op` is a phase of `kernel`.
+static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
+  if (!isa<TopKOp, RankOp, ContractOp, RowMapOp, GatherReduceOp>(op))
+    return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
+                          "phases (tile ops on memrefs) and a 'tile.return'");
+  if (op.getOperand(0) != kernel.getTokens())
+    return op.emitOpError("must take the kernel's last argument as 'tokens'");
+  if (kernel.getGrid() && !op.getAttr("config"))
+    return op.emitOpError("has no 'config', but its kernel has a 'grid', which "
+                          "follows from it; run 'tile-assign-config' or remove "
+                          "the 'grid'");
+  return success();
+}
+
+LogicalResult KernelOp::verify() {
+  if (failed(verifySignature(*this)))
+    return failure();
+  if (!getBody().hasOneBlock())
+    return emitOpError("must have one block: phases and a 'tile.return'");
+  return success();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  for (Operation &op : getBody().front())
+    if (!isa<ReturnOp>(op) && failed(verifyPhase(*this, op)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+/// A phase runs on many CTAs in no order: it must not read what it writes.
+static LogicalResult verifySeparate(Operation *op, ValueRange outs) {
+  for (auto [index, out] : llvm::enumerate(outs))
+    if (llvm::count(op->getOperands(), out) != 1)
+      return op->emitOpError("has outs[")
+             << index << "] among its other operands too; a phase must not "
+             << "read or write one memref twice";
+  return success();
+}
+
+LogicalResult TopKOp::verify() {
+  if (failed(moe::verifyRoute(*this, moe::RouteOperands(*this))))
+    return failure();
+  return verifySeparate(*this, {getIds(), getWeights()});
+}
+LogicalResult TopKOp::verifyRegions() {
+  if (failed(moe::verifyScalarBody(*this, getScore(), "score")))
+    return failure();
+  return moe::verifyScalarBody(*this, getWeight(), "weight");
+}
+
+LogicalResult RankOp::verify() {
+  if (failed(moe::verifyPermute(*this, moe::PermuteOperands(*this))))
+    return failure();
+  return verifySeparate(
+      *this, {getOffsets(), getPosition(), getSource(), getRowWeight()});
+}
+
+LogicalResult ContractOp::verify() {
+  if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getResult());
+}
+LogicalResult ContractOp::verifyRegions() {
+  return moe::verifyScalarBody(*this, getEpilogue(), "epilogue");
+}
+
+LogicalResult RowMapOp::verify() {
+  if (failed(moe::verifyRowMap(*this, moe::RowMapOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getResult());
+}
+LogicalResult RowMapOp::verifyRegions() {
+  return moe::verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult GatherReduceOp::verify() {
+  if (failed(moe::verifyUnpermute(*this, moe::UnpermuteOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getResult());
 }

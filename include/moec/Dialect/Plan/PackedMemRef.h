@@ -1,0 +1,25 @@
+//===- PackedMemRef.h - the memrefs that the runtime can bind ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECT_PLAN_PACKEDMEMREF_H
+#define MOEC_DIALECT_PLAN_PACKEDMEMREF_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+
+namespace moec::plan {
+
+/// A kernel gets an address and the token count, nothing else: a memref must be
+/// row-major without gaps, and at most its first dimension dynamic. `name` is
+/// what the message calls it.
+llvm::LogicalResult verifyPackedMemRef(mlir::Operation *op,
+                                       const llvm::Twine &name,
+                                       mlir::MemRefType type);
+
+} // namespace moec::plan
+
+#endif // MOEC_DIALECT_PLAN_PACKEDMEMREF_H

@@ -1,0 +1,252 @@
+//===- PlanProgram.cpp - the structure of a program -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What can be seen without a device: order, names, ranges, who writes before
+// who reads. That steps on several streams are ordered and joined is checked
+// by the runtime on the plan as data (`moert::verifyPlan`).
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Plan/Plan.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace moec::plan;
+
+namespace {
+
+/// Where an op stands in a program; a program's ops come in this order.
+enum class Section { Memory, Prepare, Variants };
+
+class ProgramVerifier {
+public:
+  explicit ProgramVerifier(ProgramOp program)
+      : program(program), maxTokens(program.getMaxTokens()) {}
+
+  LogicalResult verify() {
+    if (maxTokens < 1 || maxTokens > std::numeric_limits<int32_t>::max())
+      return program.emitOpError("'max_tokens' is ")
+             << maxTokens << "; 1 to " << std::numeric_limits<int32_t>::max()
+             << " is accepted";
+    for (Operation &op : program.getBody().front())
+      if (failed(verifyOp(op)))
+        return failure();
+    if (nextTokens == 0)
+      return program.emitOpError("has no 'plan.variant'; write 'plan.variant "
+                                 "tokens 0 to ")
+             << maxTokens << "'";
+    if (nextTokens != maxTokens + 1)
+      return program.emitOpError("has variants for 0 to ")
+             << nextTokens - 1 << " tokens only; the last must reach "
+             << "'max_tokens' = " << maxTokens;
+    return success();
+  }
+
+private:
+  LogicalResult verifyOp(Operation &op);
+  LogicalResult verifyMemory(Operation *op, StringRef name,
+                             std::optional<ExprAttr> rows);
+  LogicalResult verifyPrepare(PrepareOp prepare);
+  LogicalResult verifyVariant(VariantOp variant);
+  LogicalResult verifyLaunch(LaunchOp launch, llvm::DenseSet<Value> &written);
+
+  LogicalResult enter(Operation &op, Section next) {
+    if (next < section)
+      return op.emitOpError("is out of order; a 'plan.program' holds tensors "
+                            "and buffers, then at most one 'plan.prepare', "
+                            "then variants");
+    section = next;
+    return success();
+  }
+
+  ProgramOp program;
+  int64_t maxTokens;
+  Section section = Section::Memory;
+  bool hasPrepare = false;
+  /// First token count that no variant serves so far.
+  int64_t nextTokens = 0;
+  llvm::StringMap<Operation *> names;
+  SmallVector<TensorOp> outputs;
+  /// What is readable when a variant starts.
+  llvm::DenseSet<Value> ready;
+};
+
+LogicalResult ProgramVerifier::verifyOp(Operation &op) {
+  if (auto tensor = dyn_cast<TensorOp>(op)) {
+    if (tensor.getRole() == Role::Output)
+      outputs.push_back(tensor);
+    else
+      ready.insert(tensor.getTensor());
+    return failure(
+        failed(enter(op, Section::Memory)) ||
+        failed(verifyMemory(tensor, tensor.getName(), tensor.getRows())));
+  }
+  if (auto buffer = dyn_cast<BufferOp>(op))
+    return failure(
+        failed(enter(op, Section::Memory)) ||
+        failed(verifyMemory(buffer, buffer.getName(), buffer.getRows())));
+  if (auto prepare = dyn_cast<PrepareOp>(op))
+    return failure(failed(enter(op, Section::Prepare)) ||
+                   failed(verifyPrepare(prepare)));
+  if (auto variant = dyn_cast<VariantOp>(op))
+    return failure(failed(enter(op, Section::Variants)) ||
+                   failed(verifyVariant(variant)));
+  return op.emitOpError("is not allowed in a 'plan.program'; it holds "
+                        "'plan.tensor', 'plan.buffer', 'plan.prepare' and "
+                        "'plan.variant'");
+}
+
+LogicalResult ProgramVerifier::verifyMemory(Operation *op, StringRef name,
+                                            std::optional<ExprAttr> rows) {
+  auto [entry, isNew] = names.try_emplace(name, op);
+  if (!isNew) {
+    InFlightDiagnostic diag = op->emitOpError("'")
+                              << name
+                              << "' is the name of another tensor or buffer "
+                                 "too; give each its own";
+    diag.attachNote(entry->second->getLoc()) << "the other is here";
+    return diag;
+  }
+  if (!rows)
+    return success();
+  moert::Result<int64_t> least = rows->getExpr().minOver(0, maxTokens);
+  if (!least)
+    return op->emitOpError("rows of '")
+           << name << "': " << least.status().message();
+  if (*least < 0)
+    return op->emitOpError("rows of '")
+           << name << "' are '" << rows->getText() << "', which is " << *least
+           << " for some token count up to " << maxTokens
+           << "; a size of at least 0 is accepted";
+  return success();
+}
+
+/// The ins of a launch must hold something; its outs do afterwards.
+LogicalResult ProgramVerifier::verifyLaunch(LaunchOp launch,
+                                            llvm::DenseSet<Value> &written) {
+  for (Value in : launch.getIns())
+    if (!written.contains(in)) {
+      InFlightDiagnostic diag =
+          launch.emitOpError("reads memory that no launch has written yet");
+      diag.attachNote(in.getLoc()) << "the memory is here";
+      return diag;
+    }
+  for (Value out : launch.getOuts()) {
+    auto tensor = out.getDefiningOp<TensorOp>();
+    if (tensor && tensor.getRole() != Role::Output)
+      return launch.emitOpError("writes '")
+             << tensor.getName() << "', the caller's "
+             << stringifyRole(tensor.getRole())
+             << "; write a buffer or an output";
+    written.insert(out);
+  }
+  return success();
+}
+
+LogicalResult ProgramVerifier::verifyPrepare(PrepareOp prepare) {
+  if (hasPrepare)
+    return prepare.emitOpError("is the second one; put all launches into one "
+                               "'plan.prepare'");
+  hasPrepare = true;
+  for (Operation &op : prepare.getBody().front()) {
+    auto launch = cast<LaunchOp>(op);
+    for (Value operand : launch.getOperands()) {
+      auto tensor = operand.getDefiningOp<TensorOp>();
+      bool isOfRun = !cast<MemRefType>(operand.getType()).hasStaticShape() ||
+                     (tensor && tensor.getRole() != Role::Weight);
+      if (isOfRun)
+        return launch.emitOpError("prepares weights, before any run: it takes "
+                                  "weights and buffers of static shape only, "
+                                  "not ")
+               << operand.getType();
+    }
+    if (failed(verifyLaunch(launch, ready)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult ProgramVerifier::verifyVariant(VariantOp variant) {
+  int64_t min = variant.getMinTokens(), max = variant.getMaxTokens();
+  if (min != nextTokens)
+    return variant.emitOpError("starts at ")
+           << min << " tokens, but must start at " << nextTokens
+           << ": variants follow each other without gap or overlap";
+  if (max > maxTokens)
+    return variant.emitOpError("reaches ")
+           << max << " tokens; 'max_tokens' of the program is " << maxTokens;
+  nextTokens = max + 1;
+  llvm::DenseSet<Value> written = ready;
+  for (LaunchOp launch : variant.getBody().getOps<LaunchOp>())
+    if (failed(verifyLaunch(launch, written)))
+      return failure();
+  for (TensorOp output : outputs)
+    if (!written.contains(output.getTensor()))
+      return variant.emitOpError("never writes the output '")
+             << output.getName() << "'; launch a kernel with it in 'outs'";
+  return success();
+}
+
+} // namespace
+
+LogicalResult ProgramOp::verifyRegions() {
+  return ProgramVerifier(*this).verify();
+}
+
+LogicalResult PrepareOp::verifyRegions() {
+  for (Operation &op : getBody().front()) {
+    auto launch = dyn_cast<LaunchOp>(op);
+    if (!launch)
+      return op.emitOpError(
+          "is not allowed in a 'plan.prepare'; it holds launches only");
+    if (launch.getStream() != 0)
+      return launch.emitOpError("is on stream ")
+             << launch.getStream() << "; a 'plan.prepare' has stream 0 only";
+  }
+  return success();
+}
+
+LogicalResult VariantOp::verify() {
+  int64_t min = getMinTokens(), max = getMaxTokens();
+  if (min < 0 || max < min)
+    return emitOpError("serves ") << min << " to " << max
+                                  << " tokens; write a range like '0 to 16384'";
+  return success();
+}
+
+LogicalResult VariantOp::verifyRegions() {
+  llvm::DenseSet<int64_t> recorded, started{0};
+  for (Operation &op : getBody().front()) {
+    int64_t stream;
+    if (auto wait = dyn_cast<WaitOp>(op)) {
+      if (!recorded.contains(wait.getEvent()))
+        return wait.emitOpError("waits for event ")
+               << wait.getEvent()
+               << ", which no earlier 'plan.record' of the variant records";
+      started.insert(wait.getStream());
+      continue;
+    }
+    if (auto record = dyn_cast<RecordOp>(op)) {
+      recorded.insert(record.getEvent());
+      stream = record.getStream();
+    } else if (auto launch = dyn_cast<LaunchOp>(op)) {
+      stream = launch.getStream();
+    } else {
+      return op.emitOpError("is not allowed in a 'plan.variant'; it holds "
+                            "'plan.launch', 'plan.record' and 'plan.wait'");
+    }
+    // Only stream 0 is the caller's.
+    if (!started.contains(stream))
+      return op.emitOpError("is the first step of stream ")
+             << stream
+             << "; let that stream wait for an event of another one before";
+  }
+  return success();
+}
