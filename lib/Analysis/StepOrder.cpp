@@ -1,0 +1,52 @@
+//===- StepOrder.cpp - what happens before what in a variant ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/StepOrder.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace moec;
+
+StepOrder::StepOrder(plan::VariantOp variant) {
+  Block &block = variant.getBody().front();
+  unsigned numSteps = llvm::range_size(block);
+  // What is over when the stream's next step begins, and when the event is
+  // complete.
+  DenseMap<int64_t, llvm::BitVector> streams, events;
+  auto at = [&](DenseMap<int64_t, llvm::BitVector> &map,
+                int64_t key) -> llvm::BitVector & {
+    return map.try_emplace(key, numSteps).first->second;
+  };
+  for (auto [index, op] : llvm::enumerate(block)) {
+    int64_t stream = llvm::TypeSwitch<Operation *, int64_t>(&op)
+                         .Case<plan::LaunchOp, plan::RecordOp, plan::WaitOp>(
+                             [](auto step) { return step.getStream(); })
+                         .Default([](Operation *) { return 0; });
+    llvm::BitVector &past = at(streams, stream);
+    if (auto wait = dyn_cast<plan::WaitOp>(op))
+      past |= at(events, wait.getEvent());
+    predecessors.push_back(past);
+    past.set(index);
+    if (auto record = dyn_cast<plan::RecordOp>(op))
+      at(events, record.getEvent()) = past;
+    for (Value operand : op.getOperands())
+      uses[operand].push_back(index);
+  }
+}
+
+bool StepOrder::endsBefore(Value first, Value second) const {
+  auto firstUses = uses.find(first), secondUses = uses.find(second);
+  if (firstUses == uses.end() || secondUses == uses.end())
+    return true;
+  return llvm::all_of(secondUses->second, [&](unsigned later) {
+    return llvm::all_of(firstUses->second, [&](unsigned earlier) {
+      return predecessors[later].test(earlier);
+    });
+  });
+}

@@ -1,0 +1,111 @@
+//===- Levels.cpp - the levels of IR and the way down -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/Levels.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "moec/Conversion/Passes.h"
+#include "moec/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace moec;
+
+StringRef moec::stringifyLevel(Level level) {
+  switch (level) {
+  case Level::Moe:
+    return "moe";
+  case Level::Plan:
+    return "plan";
+  case Level::Tile:
+    return "tile";
+  }
+  llvm_unreachable("all levels are above");
+}
+
+FailureOr<Level> moec::detectLevel(ModuleOp module) {
+  Operation *layer = nullptr, *planKernel = nullptr, *tileKernel = nullptr;
+  for (Operation &op : *module.getBody()) {
+    if (isa<plan::KernelOp>(op))
+      planKernel = &op;
+    else if (isa<tile::KernelOp>(op))
+      tileKernel = &op;
+    else if (auto func = dyn_cast<func::FuncOp>(op)) {
+      WalkResult found = func.walk([](Operation *inner) {
+        return isa_and_nonnull<moe::MoeDialect>(inner->getDialect())
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      });
+      if (found.wasInterrupted())
+        layer = &op;
+    }
+  }
+  int numLevels =
+      (layer != nullptr) + (planKernel != nullptr) + (tileKernel != nullptr);
+  if (numLevels == 0)
+    return module.emitError("holds nothing to compile; give a func.func with "
+                            "moe ops, or a plan.program with plan.kernel or "
+                            "tile.kernel");
+  if (numLevels > 1)
+    return (planKernel ? planKernel : layer)
+        ->emitOpError("stands beside IR of another level; bring all of the "
+                      "module to one level");
+  return layer ? Level::Moe : planKernel ? Level::Plan : Level::Tile;
+}
+
+void moec::buildMoeToPlanPipeline(OpPassManager &manager, bool keepAllBuffers) {
+  manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
+  manager.addPass(createConvertMoeToPlanPass());
+  PlanAssignSlotsPassOptions slots;
+  slots.keepAll = keepAllBuffers;
+  manager.addNestedPass<plan::ProgramOp>(createPlanAssignSlotsPass(slots));
+}
+
+void moec::buildPlanToTilePipeline(OpPassManager &manager, StringRef target,
+                                   int64_t lanes) {
+  manager.addPass(createConvertPlanToTilePass());
+  manager.addPass(createTileSplitPhasesPass());
+  TileAssignConfigPassOptions config;
+  config.target = target.str();
+  config.lanes = lanes;
+  manager.addPass(createTileAssignConfigPass(config));
+}
+
+namespace {
+
+struct MoeToPlanOptions : PassPipelineOptions<MoeToPlanOptions> {
+  Option<bool> keepAll{*this, "keep-all",
+                       llvm::cl::desc("one slot per buffer, so that each can "
+                                      "be read after a run"),
+                       llvm::cl::init(false)};
+};
+
+struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
+  Option<std::string> target{*this, "target", llvm::cl::desc("the target: cpu"),
+                             llvm::cl::init("cpu")};
+  Option<int64_t> lanes{
+      *this, "lanes",
+      llvm::cl::desc("f32 elements of a vector; 0: those of the host"),
+      llvm::cl::init(0)};
+};
+
+} // namespace
+
+void moec::registerLevelPipelines() {
+  PassPipelineRegistration<MoeToPlanOptions>(
+      "moe-to-plan", "from layers to launches over workspace slots",
+      [](OpPassManager &manager, const MoeToPlanOptions &options) {
+        buildMoeToPlanPipeline(manager, options.keepAll);
+      });
+  PassPipelineRegistration<PlanToTileOptions>(
+      "plan-to-tile", "from kernels on tensors to configured tile kernels",
+      [](OpPassManager &manager, const PlanToTileOptions &options) {
+        buildPlanToTilePipeline(manager, options.target.getValue(),
+                                options.lanes);
+      });
+}

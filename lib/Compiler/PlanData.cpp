@@ -1,0 +1,230 @@
+//===- PlanData.cpp - a plan.program as the runtime's data ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/PlanData.h"
+
+#include "mlir/IR/SymbolTable.h"
+#include "moec/Dialect/Plan/Plan.h"
+#include "moec/Dialect/Tile/Tile.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <optional>
+
+using namespace mlir;
+using namespace moec;
+
+static std::optional<moert::DType> convertType(Type type) {
+  return llvm::TypeSwitch<Type, std::optional<moert::DType>>(type)
+      .Case([](Float64Type) { return moert::DType::F64; })
+      .Case([](Float32Type) { return moert::DType::F32; })
+      .Case([](BFloat16Type) { return moert::DType::BF16; })
+      .Case([](Float16Type) { return moert::DType::F16; })
+      .Case([](Float8E4M3FNType) { return moert::DType::F8E4M3; })
+      .Case([](Float8E5M2Type) { return moert::DType::F8E5M2; })
+      .Case([](Float8E8M0FNUType) { return moert::DType::F8E8M0; })
+      .Case([](Float4E2M1FNType) { return moert::DType::F4E2M1; })
+      .Case([](IntegerType integer) -> std::optional<moert::DType> {
+        bool isUnsigned = integer.isUnsigned();
+        switch (integer.getWidth()) {
+        case 64:
+          return isUnsigned ? moert::DType::U64 : moert::DType::I64;
+        case 32:
+          return isUnsigned ? moert::DType::U32 : moert::DType::I32;
+        case 16:
+          return isUnsigned ? moert::DType::U16 : moert::DType::I16;
+        case 8:
+          return isUnsigned ? moert::DType::U8 : moert::DType::I8;
+        case 1:
+          return moert::DType::Bool;
+        default:
+          return std::nullopt;
+        }
+      })
+      .Default([](Type) { return std::nullopt; });
+}
+
+static moert::TensorRole convertRole(plan::Role role) {
+  switch (role) {
+  case plan::Role::Input:
+    return moert::TensorRole::Input;
+  case plan::Role::Weight:
+    return moert::TensorRole::Weight;
+  case plan::Role::Output:
+    return moert::TensorRole::Output;
+  }
+  llvm_unreachable("all roles are above");
+}
+
+namespace {
+
+class PlanTranslator {
+public:
+  PlanTranslator(plan::ProgramOp program, StringRef target)
+      : program(program), module(program->getParentOfType<ModuleOp>()) {
+    plan.target = target.str();
+    plan.maxTokens = program.getMaxTokens();
+  }
+
+  FailureOr<moert::Plan> run() {
+    for (Operation &op : program.getBody().front())
+      if (failed(translate(op)))
+        return failure();
+    if (moert::Status status = moert::verifyPlan(plan); !status)
+      return program.emitOpError("is no plan that can run: ")
+             << status.message();
+    return std::move(plan);
+  }
+
+private:
+  LogicalResult translate(Operation &op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+        .Case([&](plan::TensorOp tensor) {
+          return addTensor(tensor.getTensor(), tensor.getName(),
+                           tensor.getRowsAttr(), convertRole(tensor.getRole()),
+                           -1);
+        })
+        .Case([&](plan::BufferOp buffer) -> LogicalResult {
+          if (!buffer.getSlot())
+            return buffer.emitOpError("has no slot; run plan-assign-slots");
+          int64_t slot = *buffer.getSlot();
+          plan.numSlots = std::max(plan.numSlots, slot + 1);
+          return addTensor(buffer.getBuffer(), buffer.getName(),
+                           buffer.getRowsAttr(), moert::TensorRole::Workspace,
+                           slot);
+        })
+        .Case([&](plan::PrepareOp prepare) {
+          // Weights do not depend on the tokens of a call.
+          return addSteps(prepare.getBody().front(), moert::Expr(0),
+                          plan.prepare);
+        })
+        .Case([&](plan::VariantOp variant) {
+          moert::Variant &steps = plan.variants.emplace_back();
+          steps.minTokens = variant.getMinTokens();
+          steps.maxTokens = variant.getMaxTokens();
+          return addSteps(variant.getBody().front(), moert::Expr::tokens(),
+                          steps.steps);
+        })
+        .Default([](Operation *other) {
+          return other->emitOpError("has no place in a plan.program");
+        });
+  }
+
+  LogicalResult addTensor(Value value, StringRef name, plan::ExprAttr rows,
+                          moert::TensorRole role, int64_t slot) {
+    auto type = cast<MemRefType>(value.getType());
+    Operation *op = value.getDefiningOp();
+    moert::TensorDecl tensor;
+    tensor.name = name.str();
+    tensor.role = role;
+    tensor.slot = slot;
+    std::optional<moert::DType> dtype = convertType(type.getElementType());
+    if (!dtype)
+      return op->emitOpError("has elements of type ")
+             << type.getElementType()
+             << ", which the runtime does not know; give a float or integer "
+                "type of 8 to 64 bits";
+    tensor.dtype = *dtype;
+    if (!type.getLayout().isIdentity())
+      return op->emitOpError("has a layout; tensors of a plan are row-major "
+                             "without padding");
+    for (int64_t size : type.getShape()) {
+      if (!ShapedType::isDynamic(size)) {
+        tensor.shape.emplace_back(size);
+        continue;
+      }
+      if (!rows)
+        return op->emitOpError("has a dynamic dimension but no 'rows'; add "
+                               "rows <\"tokens\"> or another expression");
+      tensor.shape.push_back(rows.getExpr());
+    }
+    tensors[value] = plan.tensors.size();
+    plan.tensors.push_back(std::move(tensor));
+    return success();
+  }
+
+  LogicalResult addSteps(Block &block, const moert::Expr &tokens,
+                         std::vector<moert::Step> &steps) {
+    for (Operation &op : block) {
+      moert::Step step;
+      if (auto launch = dyn_cast<plan::LaunchOp>(op)) {
+        FailureOr<int64_t> kernel = getKernel(launch);
+        if (failed(kernel))
+          return failure();
+        std::vector<moert::Argument> args;
+        for (OperandRange values : {launch.getIns(), launch.getOuts()})
+          for (Value value : values)
+            args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
+        args.push_back(moert::Argument::ofScalar(tokens));
+        step =
+            moert::Step::launch(*kernel, std::move(args), launch.getStream());
+      } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
+        step = moert::Step::record(record.getEvent(), record.getStream());
+        plan.numEvents = std::max(plan.numEvents, step.event + 1);
+      } else if (auto wait = dyn_cast<plan::WaitOp>(op)) {
+        step = moert::Step::wait(wait.getEvent(), wait.getStream());
+        plan.numEvents = std::max(plan.numEvents, step.event + 1);
+      } else {
+        return op.emitOpError("is no step; plan.launch, plan.record and "
+                              "plan.wait are");
+      }
+      plan.numStreams = std::max(plan.numStreams, step.stream + 1);
+      steps.push_back(std::move(step));
+    }
+    return success();
+  }
+
+  FailureOr<int64_t> getKernel(plan::LaunchOp launch) {
+    auto [it, isNew] =
+        kernels.try_emplace(launch.getKernel(), plan.kernels.size());
+    if (!isNew)
+      return it->second;
+    moert::KernelDecl decl;
+    decl.name = launch.getKernel().str();
+    decl.grid = 1;
+    Operation *callee = symbols.lookupNearestSymbolFrom(
+        module, launch.getKernelAttr().getAttr());
+    if (auto kernel = dyn_cast_or_null<tile::KernelOp>(callee)) {
+      if (plan::ExprAttr grid = kernel.getGridAttr()) {
+        decl.grid = grid.getExpr();
+      } else if (llvm::any_of(kernel.getBody().front(), [](Operation &op) {
+                   return op.hasAttr("config");
+                 })) {
+        return kernel.emitOpError("has phases with a 'config' but no 'grid'; "
+                                  "run tile-assign-config");
+      }
+    } else if (!isa_and_nonnull<plan::KernelOp>(callee)) {
+      return launch.emitOpError("launches @")
+             << launch.getKernel()
+             << ", which is no plan.kernel or tile.kernel of the module; the "
+                "plan is translated before kernels become functions";
+    }
+    plan.kernels.push_back(std::move(decl));
+    return it->second;
+  }
+
+  plan::ProgramOp program;
+  ModuleOp module;
+  SymbolTableCollection symbols;
+  moert::Plan plan;
+  DenseMap<Value, int64_t> tensors;
+  llvm::StringMap<int64_t> kernels;
+};
+
+} // namespace
+
+FailureOr<moert::Plan> moec::translatePlan(ModuleOp module, StringRef target) {
+  auto programs = llvm::to_vector(module.getOps<plan::ProgramOp>());
+  if (programs.empty())
+    return module.emitError("holds no plan.program; lower a layer to level "
+                            "plan first");
+  if (programs.size() > 1)
+    return programs[1].emitOpError("is the second program of the module; give "
+                                   "each layer a module of its own");
+  return PlanTranslator(programs.front(), target).run();
+}

@@ -1,0 +1,125 @@
+//===- TileAssignConfig.cpp - choose how each phase runs --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/Remarks.h"
+#include "moec/Analysis/Schedules.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_TILEASSIGNCONFIGPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr llvm::StringLiteral kConfigAttr = "config";
+
+/// Decides the phases of one kernel, then its grid.
+class KernelConfigurator {
+public:
+  KernelConfigurator(tile::KernelOp kernel, const CpuTarget &target)
+      : kernel(kernel), target(target) {}
+
+  LogicalResult run() {
+    moert::Expr grid = 0;
+    for (Operation &op : kernel.getBody().front().without_terminator()) {
+      if (matchPattern(&op, m_Constant()))
+        continue;
+      const Schedule *schedule = decide(op);
+      if (!schedule)
+        return failure();
+      // A CTA of a kernel with several phases takes part in each of them.
+      auto config = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
+      moert::Expr phaseGrid = schedule->grid(&op, config);
+      grid = grid == moert::Expr(0) ? phaseGrid
+                                    : moert::Expr::max(grid, phaseGrid);
+      remarkChoice(op, config, phaseGrid);
+    }
+    kernel.setGridAttr(plan::ExprAttr::get(kernel.getContext(), grid.str()));
+    return success();
+  }
+
+private:
+  /// Sets the op's config unless it has one; null after a diagnostic.
+  const Schedule *decide(Operation &op) {
+    auto given = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
+    const Schedule *schedule =
+        given ? findCpuSchedule(given.getSchedule()) : findCpuScheduleFor(&op);
+    if (!schedule) {
+      InFlightDiagnostic diagnostic = op.emitOpError();
+      if (given)
+        diagnostic << "has the schedule \"" << given.getSchedule()
+                   << "\", which the target cpu does not have; there are ";
+      else
+        diagnostic << "has no schedule on the target cpu; there are ";
+      llvm::interleaveComma(getCpuSchedules(), diagnostic,
+                            [&](const Schedule &s) { diagnostic << s.name; });
+      return nullptr;
+    }
+    if (schedule->opName != op.getName().getStringRef()) {
+      op.emitOpError("has the schedule \"")
+          << schedule->name << "\", which runs " << schedule->opName
+          << "; drop 'config' to have one chosen";
+      return nullptr;
+    }
+    tile::ConfigAttr config = given ? given : schedule->choose(&op, target);
+    std::string reason = schedule->whyIllegal(&op, config, target);
+    if (!reason.empty()) {
+      op.emitOpError("cannot run as ") << config << ": " << reason;
+      return nullptr;
+    }
+    op.setAttr(kConfigAttr, config);
+    wasGiven = static_cast<bool>(given);
+    return schedule;
+  }
+
+  void remarkChoice(Operation &op, tile::ConfigAttr config,
+                    const moert::Expr &grid) {
+    remark::RemarkOpts options = remark::RemarkOpts::name(config.getSchedule())
+                                     .category("tile-assign-config")
+                                     .function(kernel.getSymName());
+    remark::passed(op.getLoc(), options)
+        << remark::metric("config", config)
+        << remark::metric("grid", grid.str())
+        << remark::reason("{0}", wasGiven ? "given in the IR and legal"
+                                          : "the schedule's choice for " +
+                                                std::to_string(target.lanes) +
+                                                " lanes");
+  }
+
+  tile::KernelOp kernel;
+  const CpuTarget &target;
+  bool wasGiven = false;
+};
+
+struct TileAssignConfig
+    : moec::impl::TileAssignConfigPassBase<TileAssignConfig> {
+  using TileAssignConfigPassBase::TileAssignConfigPassBase;
+
+  void runOnOperation() override {
+    if (target != "cpu") {
+      getOperation().emitError("tile-assign-config: target '")
+          << target << "' is unknown; 'cpu' is accepted";
+      return signalPassFailure();
+    }
+    if (lanes != 0 && !CpuTarget::isLegalLanes(lanes)) {
+      getOperation().emitError("tile-assign-config: lanes = ")
+          << lanes << "; 4, 8, 16 or 0 for the host's are accepted";
+      return signalPassFailure();
+    }
+    CpuTarget cpu = lanes ? CpuTarget{lanes} : CpuTarget::host();
+    for (auto kernel : getOperation().getOps<tile::KernelOp>())
+      if (failed(KernelConfigurator(kernel, cpu).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
