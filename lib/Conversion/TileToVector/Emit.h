@@ -20,7 +20,7 @@
 
 namespace moec {
 
-/// Half-open range of rows that a CTA owns; both are of type index.
+/// Half-open range of rows or columns; both ends are of type index.
 struct RowRange {
   mlir::Value begin;
   mlir::Value end;
@@ -58,7 +58,9 @@ public:
   mlir::Value mul(mlir::Value x, mlir::Value y);
   /// `x + constant`, `x * constant` on index.
   mlir::Value add(mlir::Value x, int64_t y) { return y ? add(x, index(y)) : x; }
-  mlir::Value mul(mlir::Value x, int64_t y) { return y == 1 ? x : mul(x, index(y)); }
+  mlir::Value mul(mlir::Value x, int64_t y) {
+    return y == 1 ? x : mul(x, index(y));
+  }
   /// Smaller and larger of two signed values of type index.
   mlir::Value min(mlir::Value x, mlir::Value y);
   mlir::Value max(mlir::Value x, mlir::Value y);
@@ -80,16 +82,22 @@ public:
   mlir::Value loadI32(mlir::Value memref, mlir::ValueRange indices);
   mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
   /// Rounds an f32 to the memref's element type.
-  void storeF32(mlir::Value value, mlir::Value memref, mlir::ValueRange indices);
-  void storeI32(mlir::Value value, mlir::Value memref, mlir::ValueRange indices);
-  /// `lanes` neighbours of the last dimension as f32. With a mask, lanes that are
-  /// off are not read and give 0.
-  mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices, int64_t lanes,
-                         mlir::Value mask = {});
-  /// Rounds a vector of f32 to the memref's element type. With a mask, lanes that
-  /// are off are not written.
-  void storeVector(mlir::Value vector, mlir::Value memref, mlir::ValueRange indices,
-                   mlir::Value mask = {});
+  void storeF32(mlir::Value value, mlir::Value memref,
+                mlir::ValueRange indices);
+  void storeI32(mlir::Value value, mlir::Value memref,
+                mlir::ValueRange indices);
+  /// `lanes` neighbours of the last dimension as f32. With a mask, lanes that
+  /// are off are not read and give 0.
+  mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices,
+                         int64_t lanes, mlir::Value mask = {});
+  /// Rounds a vector of f32 to the memref's element type. With a mask, lanes
+  /// that are off are not written.
+  void storeVector(mlir::Value vector, mlir::Value memref,
+                   mlir::ValueRange indices, mlir::Value mask = {});
+  /// Writes zeros to a block of a memref of rank 2. `multiple` is a known
+  /// divisor of the number of columns.
+  void storeZeros(mlir::Value memref, RowRange rows, RowRange columns,
+                  int64_t lanes, int64_t multiple);
   /// Memory on the stack, aligned to a cache line. Call it outside of loops.
   mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type elementType);
 
@@ -100,21 +108,27 @@ public:
                llvm::function_ref<void(mlir::Value)> body);
   /// The same with values carried from turn to turn; returns the last ones.
   llvm::SmallVector<mlir::Value>
-  forLoop(mlir::Value lower, mlir::Value upper, int64_t step, mlir::ValueRange init,
-          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)> body);
+  forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
+          mlir::ValueRange init,
+          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
+                                                            mlir::ValueRange)>
+              body);
   void ifThen(mlir::Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = nullptr);
-  /// The columns `begin .. end - 1` in steps of `lanes`: `body(column, mask)`, where
-  /// the mask is null for all but a last step that is not full. `multiple` is a
-  /// known divisor of every range's length: steps that cannot occur are not emitted.
-  void forColumns(mlir::Value begin, mlir::Value end, int64_t lanes, int64_t multiple,
+  /// The columns `begin .. end - 1` in steps of `lanes`: `body(column, mask)`,
+  /// where the mask is null for all but a last step that is not full.
+  /// `multiple` is a known divisor of every range's length: steps that cannot
+  /// occur are not emitted.
+  void forColumns(mlir::Value begin, mlir::Value end, int64_t lanes,
+                  int64_t multiple,
                   llvm::function_ref<void(mlir::Value, mlir::Value)> body);
 
   /// Re-emits a one-block scalar region on `args` and returns what it yields.
-  /// With vectors of any one lane count every op becomes its vector form; what the
-  /// region takes from outside must be constants. An empty region yields `args[0]`.
-  /// Fails with a diagnostic on an op that has no vector form.
-  mlir::FailureOr<mlir::Value> inlineRegion(mlir::Region &region, mlir::ValueRange args);
+  /// With vectors of any one lane count every op becomes its vector form; what
+  /// the region takes from outside must be constants. An empty region yields
+  /// `args[0]`. Fails with a diagnostic on an op that has no vector form.
+  mlir::FailureOr<mlir::Value> inlineRegion(mlir::Region &region,
+                                            mlir::ValueRange args);
 
 private:
   mlir::IRMapping mapping;
@@ -123,8 +137,16 @@ private:
 };
 
 /// Fails with a diagnostic unless the op has a config of that schedule.
-mlir::FailureOr<tile::ConfigAttr> requireConfig(mlir::Operation *op, tile::ConfigAttr config,
+mlir::FailureOr<tile::ConfigAttr> requireConfig(mlir::Operation *op,
+                                                tile::ConfigAttr config,
                                                 llvm::StringRef schedule);
+
+/// Fails with a diagnostic unless the config's field is above 0.
+mlir::LogicalResult requirePositive(mlir::Operation *op, llvm::StringRef field,
+                                    int64_t value);
+/// Fails with a diagnostic unless vectors of that many f32 can be made: 4, 8
+/// or 16.
+mlir::LogicalResult requireLanes(mlir::Operation *op, int64_t lanes);
 
 // The schedules. Each emits the work of one CTA at the emitter's position and
 // fails, with the reason as a diagnostic, on a config that it cannot obey.
@@ -132,10 +154,12 @@ mlir::LogicalResult emitContract(tile::ContractOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitGatherReduce(tile::GatherReduceOp op, KernelEmitter &emitter);
+mlir::LogicalResult emitGatherReduce(tile::GatherReduceOp op,
+                                     KernelEmitter &emitter);
 
-/// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by arithmetic,
-/// so that no call of the C library remains. Fails on other transcendental ops.
+/// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
+/// arithmetic, so that no call of the C library remains. Fails on other
+/// transcendental ops.
 mlir::LogicalResult expandMath(mlir::func::FuncOp func);
 
 } // namespace moec

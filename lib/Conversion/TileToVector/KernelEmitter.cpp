@@ -13,11 +13,12 @@ using namespace moec;
 KernelEmitter::KernelEmitter(func::FuncOp func, tile::KernelOp kernel)
     : b(kernel.getLoc(), OpBuilder::atBlockEnd(&func.getBody().front())) {
   Block &body = func.getBody().front();
-  for (auto [from, to] :
-       llvm::zip(kernel.getBody().getArguments(), body.getArguments().drop_back()))
+  for (auto [from, to] : llvm::zip(kernel.getBody().getArguments(),
+                                   body.getArguments().drop_back()))
     mapping.map(from, to);
   ctaIndex = body.getArguments().back();
-  tokenCount = arith::IndexCastOp::create(b, b.getIndexType(), operand(kernel.getTokens()));
+  tokenCount = arith::IndexCastOp::create(b, b.getIndexType(),
+                                          operand(kernel.getTokens()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -44,7 +45,9 @@ RowRange KernelEmitter::rowsOfCta(int64_t rows) {
 // Scalars
 //===----------------------------------------------------------------------===//
 
-Value KernelEmitter::index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
+Value KernelEmitter::index(int64_t value) {
+  return arith::ConstantIndexOp::create(b, value);
+}
 
 Value KernelEmitter::i32(int64_t value) {
   return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
@@ -54,10 +57,18 @@ Value KernelEmitter::f32(double value) {
   return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
 }
 
-Value KernelEmitter::add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(x, y); }
-Value KernelEmitter::mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(x, y); }
-Value KernelEmitter::min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(x, y); }
-Value KernelEmitter::max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(x, y); }
+Value KernelEmitter::add(Value x, Value y) {
+  return b.createOrFold<arith::AddIOp>(x, y);
+}
+Value KernelEmitter::mul(Value x, Value y) {
+  return b.createOrFold<arith::MulIOp>(x, y);
+}
+Value KernelEmitter::min(Value x, Value y) {
+  return b.createOrFold<arith::MinSIOp>(x, y);
+}
+Value KernelEmitter::max(Value x, Value y) {
+  return b.createOrFold<arith::MaxSIOp>(x, y);
+}
 
 //===----------------------------------------------------------------------===//
 // Vectors
@@ -68,7 +79,8 @@ VectorType KernelEmitter::f32Vector(int64_t lanes) {
 }
 
 Value KernelEmitter::splat(Value scalar, int64_t lanes) {
-  return vector::BroadcastOp::create(b, VectorType::get(lanes, scalar.getType()), scalar);
+  return vector::BroadcastOp::create(
+      b, VectorType::get(lanes, scalar.getType()), scalar);
 }
 
 Value KernelEmitter::splat(double value, int64_t lanes) {
@@ -77,7 +89,8 @@ Value KernelEmitter::splat(double value, int64_t lanes) {
 }
 
 Value KernelEmitter::mask(Value count, int64_t lanes) {
-  return vector::CreateMaskOp::create(b, VectorType::get(lanes, b.getI1Type()), count);
+  return vector::CreateMaskOp::create(b, VectorType::get(lanes, b.getI1Type()),
+                                      count);
 }
 
 //===----------------------------------------------------------------------===//
@@ -97,10 +110,13 @@ static Value castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
   return arith::TruncFOp::create(b, type, value);
 }
 
-static Type elementType(Value memref) { return cast<MemRefType>(memref.getType()).getElementType(); }
+static Type elementType(Value memref) {
+  return cast<MemRefType>(memref.getType()).getElementType();
+}
 
 Value KernelEmitter::loadF32(Value memref, ValueRange indices) {
-  return castFloat(b, memref::LoadOp::create(b, memref, indices), b.getF32Type());
+  return castFloat(b, memref::LoadOp::create(b, memref, indices),
+                   b.getF32Type());
 }
 
 Value KernelEmitter::loadI32(Value memref, ValueRange indices) {
@@ -108,18 +124,21 @@ Value KernelEmitter::loadI32(Value memref, ValueRange indices) {
 }
 
 Value KernelEmitter::loadIndex(Value memref, ValueRange indices) {
-  return arith::IndexCastOp::create(b, b.getIndexType(), loadI32(memref, indices));
+  return arith::IndexCastOp::create(b, b.getIndexType(),
+                                    loadI32(memref, indices));
 }
 
 void KernelEmitter::storeF32(Value value, Value memref, ValueRange indices) {
-  memref::StoreOp::create(b, castFloat(b, value, elementType(memref)), memref, indices);
+  memref::StoreOp::create(b, castFloat(b, value, elementType(memref)), memref,
+                          indices);
 }
 
 void KernelEmitter::storeI32(Value value, Value memref, ValueRange indices) {
   memref::StoreOp::create(b, value, memref, indices);
 }
 
-Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes, Value mask) {
+Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes,
+                                Value mask) {
   auto type = VectorType::get(lanes, elementType(memref));
   Value loaded;
   if (mask) {
@@ -131,12 +150,24 @@ Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes,
   return castFloat(b, loaded, b.getF32Type());
 }
 
-void KernelEmitter::storeVector(Value vector, Value memref, ValueRange indices, Value mask) {
+void KernelEmitter::storeVector(Value vector, Value memref, ValueRange indices,
+                                Value mask) {
   Value rounded = castFloat(b, vector, elementType(memref));
   if (mask)
     vector::MaskedStoreOp::create(b, memref, indices, mask, rounded);
   else
     vector::StoreOp::create(b, rounded, memref, indices);
+}
+
+void KernelEmitter::storeZeros(Value memref, RowRange rows, RowRange columns,
+                               int64_t lanes, int64_t multiple) {
+  Value zero = splat(0.0, lanes);
+  forLoop(rows.begin, rows.end, 1, [&](Value row) {
+    forColumns(columns.begin, columns.end, lanes, multiple,
+               [&](Value column, Value mask) {
+                 storeVector(zero, memref, {row, column}, mask);
+               });
+  });
 }
 
 Value KernelEmitter::scratch(ArrayRef<int64_t> shape, Type elementType) {
@@ -156,9 +187,9 @@ void KernelEmitter::forLoop(Value lower, Value upper, int64_t step,
   });
 }
 
-SmallVector<Value>
-KernelEmitter::forLoop(Value lower, Value upper, int64_t step, ValueRange init,
-                       function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+SmallVector<Value> KernelEmitter::forLoop(
+    Value lower, Value upper, int64_t step, ValueRange init,
+    function_ref<SmallVector<Value>(Value, ValueRange)> body) {
   auto loop = scf::ForOp::create(b, lower, upper, index(step), init);
   OpBuilder::InsertionGuard guard(b);
   Block *block = loop.getBody();
@@ -167,7 +198,8 @@ KernelEmitter::forLoop(Value lower, Value upper, int64_t step, ValueRange init,
     b.setInsertionPoint(block->getTerminator());
   else
     b.setInsertionPointToEnd(block);
-  SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+  SmallVector<Value> next =
+      body(loop.getInductionVar(), loop.getRegionIterArgs());
   if (!init.empty())
     scf::YieldOp::create(b, next);
   return SmallVector<Value>(loop.getResults());
@@ -175,7 +207,8 @@ KernelEmitter::forLoop(Value lower, Value upper, int64_t step, ValueRange init,
 
 void KernelEmitter::ifThen(Value condition, function_ref<void()> then,
                            function_ref<void()> otherwise) {
-  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/bool(otherwise));
+  auto branch =
+      scf::IfOp::create(b, condition, /*withElseRegion=*/bool(otherwise));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenBlock()->getTerminator());
   then();
@@ -185,7 +218,8 @@ void KernelEmitter::ifThen(Value condition, function_ref<void()> then,
   }
 }
 
-void KernelEmitter::forColumns(Value begin, Value end, int64_t lanes, int64_t multiple,
+void KernelEmitter::forColumns(Value begin, Value end, int64_t lanes,
+                               int64_t multiple,
                                function_ref<void(Value, Value)> body) {
   if (multiple % lanes == 0) {
     forLoop(begin, end, lanes, [&](Value column) { body(column, Value()); });
@@ -195,7 +229,8 @@ void KernelEmitter::forColumns(Value begin, Value end, int64_t lanes, int64_t mu
   Value tail = arith::RemSIOp::create(b, length, index(lanes));
   Value full = arith::SubIOp::create(b, end, tail);
   forLoop(begin, full, lanes, [&](Value column) { body(column, Value()); });
-  Value hasTail = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, tail, index(0));
+  Value hasTail =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, tail, index(0));
   ifThen(hasTail, [&] { body(full, mask(tail, lanes)); });
 }
 
@@ -211,7 +246,8 @@ FailureOr<Value> KernelEmitter::inlineRegion(Region &region, ValueRange args) {
   int64_t lanes = vector ? vector.getNumElements() : 0;
   Block &block = region.front();
   if (!region.hasOneBlock() || block.getNumArguments() != args.size()) {
-    region.getParentOp()->emitOpError("has a scalar region that does not fit its operands");
+    region.getParentOp()->emitOpError(
+        "has a scalar region that does not fit its operands");
     return failure();
   }
   IRMapping map;
@@ -233,14 +269,17 @@ FailureOr<Value> KernelEmitter::inlineRegion(Region &region, ValueRange args) {
       remap(op.getResult(0));
       continue;
     }
-    bool elementwise = OpTrait::hasElementwiseMappableTraits(&op) && op.getNumRegions() == 0;
+    bool elementwise =
+        OpTrait::hasElementwiseMappableTraits(&op) && op.getNumRegions() == 0;
     SmallVector<Value> operands = llvm::map_to_vector(op.getOperands(), remap);
     if (!elementwise || llvm::is_contained(operands, Value())) {
-      op.emitOpError("cannot be vectorized: a scalar region holds elementwise ops of arith and "
+      op.emitOpError("cannot be vectorized: a scalar region holds elementwise "
+                     "ops of arith and "
                      "math on its arguments and constants");
       return failure();
     }
-    OperationState state(b.getLoc(), op.getName(), operands, /*types=*/{}, op.getAttrs());
+    OperationState state(b.getLoc(), op.getName(), operands, /*types=*/{},
+                         op.getAttrs());
     state.propertiesAttr = op.getPropertiesAsAttribute();
     for (Type type : op.getResultTypes())
       state.addTypes(widened(type, lanes));

@@ -18,7 +18,8 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-FailureOr<tile::ConfigAttr> moec::requireConfig(Operation *op, tile::ConfigAttr config,
+FailureOr<tile::ConfigAttr> moec::requireConfig(Operation *op,
+                                                tile::ConfigAttr config,
                                                 StringRef schedule) {
   if (!config) {
     op->emitOpError("has no config; run tile-assign-config first");
@@ -26,10 +27,26 @@ FailureOr<tile::ConfigAttr> moec::requireConfig(Operation *op, tile::ConfigAttr 
   }
   if (config.getSchedule() != schedule) {
     op->emitOpError("has the schedule '")
-        << config.getSchedule() << "', and on the CPU it needs '" << schedule << "'";
+        << config.getSchedule() << "', and on the CPU it needs '" << schedule
+        << "'";
     return failure();
   }
   return config;
+}
+
+LogicalResult moec::requirePositive(Operation *op, StringRef field,
+                                    int64_t value) {
+  if (value > 0)
+    return success();
+  return op->emitOpError("needs a config with ")
+         << field << " > 0, got " << value;
+}
+
+LogicalResult moec::requireLanes(Operation *op, int64_t lanes) {
+  if (lanes == 4 || lanes == 8 || lanes == 16)
+    return success();
+  return op->emitOpError("needs a config with lanes = 4, 8 or 16, got ")
+         << lanes;
 }
 
 namespace {
@@ -41,7 +58,8 @@ FailureOr<Operation *> onlyPhase(tile::KernelOp kernel) {
     if (op.hasTrait<OpTrait::ConstantLike>())
       continue;
     if (phase) {
-      op.emitOpError("is a second phase of its kernel; run tile-split-phases first");
+      op.emitOpError(
+          "is a second phase of its kernel; run tile-split-phases first");
       return failure();
     }
     phase = &op;
@@ -59,8 +77,12 @@ LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
       .Case([&](tile::TopKOp op) { return emitTopK(op, emitter); })
       .Case([&](tile::RankOp op) { return emitRank(op, emitter); })
       .Case([&](tile::RowMapOp op) { return emitRowMap(op, emitter); })
-      .Case([&](tile::GatherReduceOp op) { return emitGatherReduce(op, emitter); })
-      .Default([](Operation *op) { return op->emitOpError("is not a phase that the CPU can run"); });
+      .Case([&](tile::GatherReduceOp op) {
+        return emitGatherReduce(op, emitter);
+      })
+      .Default([](Operation *op) {
+        return op->emitOpError("is not a phase that the CPU can run");
+      });
 }
 
 LogicalResult convertKernel(tile::KernelOp kernel) {
@@ -85,9 +107,11 @@ LogicalResult convertKernel(tile::KernelOp kernel) {
   return success();
 }
 
-struct ConvertTileToVector : moec::impl::ConvertTileToVectorPassBase<ConvertTileToVector> {
+struct ConvertTileToVector
+    : moec::impl::ConvertTileToVectorPassBase<ConvertTileToVector> {
   void runOnOperation() override {
-    for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<tile::KernelOp>()))
+    for (auto kernel :
+         llvm::make_early_inc_range(getOperation().getOps<tile::KernelOp>()))
       if (failed(convertKernel(kernel)))
         return signalPassFailure();
   }

@@ -1,0 +1,313 @@
+//===- Contract.cpp - the schedule cpu.contract -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA owns `panel` result columns of one group (or of one block of `rows`
+// rows of a dense product). Each `n` weight rows of the panel come from memory
+// once and stay in the nearest cache while blocks of `m` input rows meet them
+// in registers. The dot products go to a scratch of at most `rows` rows; the
+// epilogue then runs over it in vectors of columns.
+
+#include "ContractTile.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace moec;
+
+/// Bound of what a CTA keeps on its thread's stack.
+static constexpr int64_t kMaxScratchBytes = 64 * 1024;
+
+namespace {
+
+/// The numbers of a contract's types and config.
+struct Shape {
+  int64_t groups = 1, columns, planes, lanes, m, n, panel, rows, turn;
+
+  int64_t getPanels() const { return llvm::divideCeil(columns, panel); }
+  /// A divisor of the number of columns of every panel.
+  int64_t getPanelDivisor() const { return std::gcd(panel, columns % panel); }
+  /// Columns of the scratch: whole vectors.
+  int64_t getScratchColumns() const { return llvm::alignTo(panel, lanes); }
+};
+
+FailureOr<Shape> getShape(tile::ContractOp op) {
+  auto config = requireConfig(op, op.getConfigAttr(), "cpu.contract");
+  if (failed(config) || failed(requireLanes(op, config->getLanes())) ||
+      failed(requirePositive(op, "m", config->getM())) ||
+      failed(requirePositive(op, "n", config->getN())) ||
+      failed(requirePositive(op, "panel", config->getPanel())) ||
+      failed(requirePositive(op, "rows", config->getRows())))
+    return failure();
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  Shape shape;
+  if (op.getOffsets())
+    shape.groups = weight.getDimSize(0);
+  shape.columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  shape.planes = op.getLayout() ? 2 : 1;
+  shape.lanes = config->getLanes();
+  shape.m = config->getM();
+  shape.n = config->getN();
+  shape.panel = config->getPanel();
+  shape.rows = config->getRows();
+  int64_t step = ContractTile::getStep(weight.getElementType(), shape.lanes);
+  shape.turn = config->getK() ? config->getK() : step;
+
+  auto refuse = [&]() { return op.emitOpError("has a config that "); };
+  if (shape.n % 4 != 0)
+    return refuse() << "needs n to be a multiple of 4, got " << shape.n;
+  if (shape.panel % shape.n != 0)
+    return refuse() << "needs panel = " << shape.panel
+                    << " to be a multiple of n = " << shape.n;
+  if (shape.turn % step != 0)
+    return refuse() << "needs k to be a multiple of " << step << ", got "
+                    << shape.turn;
+  int64_t bytes = shape.planes * shape.rows * shape.getScratchColumns() * 4;
+  if (bytes > kMaxScratchBytes)
+    return refuse() << "asks for " << bytes << " bytes of accumulators, and "
+                    << kMaxScratchBytes << " is the bound; lower rows or panel";
+  return shape;
+}
+
+/// The work of one CTA.
+class Contract {
+public:
+  Contract(tile::ContractOp op, KernelEmitter &emitter, Shape shape)
+      : op(op), emitter(emitter), b(emitter.b), shape(shape),
+        input(emitter.operand(op.getInput())),
+        weight(emitter.operand(op.getWeight())),
+        source(emitter.operand(op.getSource())),
+        result(emitter.operand(op.getResult())),
+        tile(emitter, input, weight, shape.lanes, shape.turn) {}
+
+  LogicalResult emit();
+
+private:
+  void emitGrouped(Value group);
+  void emitDense(Value block);
+  /// At most `shape.rows` rows from `firstRow` on, which has to be below `end`.
+  void emitRows(Value firstRow, Value count);
+  void emitColumns(Value firstRow, Value count, Value plane, Value column);
+  void emitTile(Value firstRow, Value row, int64_t rows, Value plane,
+                Value column);
+  void emitEpilogue(Value firstRow, Value count);
+  SmallVector<Value> loadColumnOperand(Value operand, Value column, Value mask);
+
+  /// The weight row of a result column: plane 0 is the gate.
+  Value getWeightRow(Value plane, Value column);
+  ContractTile::Index getLeading(Value last);
+
+  tile::ContractOp op;
+  KernelEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  Shape shape;
+  Value input, weight, source, result;
+  ContractTile tile;
+  /// `planes x rows x columns` of f32.
+  Value sums;
+  /// Null for a dense product.
+  Value group;
+  RowRange panel;
+  LogicalResult status = success();
+};
+
+LogicalResult Contract::emit() {
+  sums = emitter.scratch({shape.planes, shape.rows, shape.getScratchColumns()},
+                         b.getF32Type());
+  Value panels = emitter.index(shape.getPanels());
+  Value major = arith::DivUIOp::create(b, emitter.cta(), panels);
+  Value minor = arith::RemUIOp::create(b, emitter.cta(), panels);
+  panel.begin = emitter.mul(minor, shape.panel);
+  panel.end = emitter.min(emitter.add(panel.begin, shape.panel),
+                          emitter.index(shape.columns));
+  if (op.getOffsets())
+    emitGrouped(major);
+  else
+    emitDense(major);
+  return status;
+}
+
+void Contract::emitGrouped(Value major) {
+  group = major;
+  Value offsets = emitter.operand(op.getOffsets());
+  Value begin = emitter.loadIndex(offsets, group);
+  Value end = emitter.loadIndex(offsets, emitter.add(group, 1));
+  emitter.forLoop(begin, end, shape.rows, [&](Value row) {
+    Value left = arith::SubIOp::create(b, end, row);
+    emitRows(row, emitter.min(left, emitter.index(shape.rows)));
+  });
+}
+
+void Contract::emitDense(Value block) {
+  Value begin = emitter.mul(block, shape.rows);
+  Value end = emitter.min(emitter.add(begin, shape.rows), emitter.tokens());
+  Value valid = emitter.validTokens(op.getNumValidTokens());
+  Value count = arith::SubIOp::create(b, emitter.min(end, valid), begin);
+  emitRows(begin, emitter.max(count, emitter.index(0)));
+  if (op.getNumValidTokens())
+    emitter.storeZeros(result, {emitter.max(begin, valid), end}, panel,
+                       shape.lanes, shape.getPanelDivisor());
+}
+
+void Contract::emitRows(Value firstRow, Value count) {
+  emitter.forLoop(panel.begin, panel.end, shape.n, [&](Value column) {
+    emitter.forLoop(
+        emitter.index(0), emitter.index(shape.planes), 1,
+        [&](Value plane) { emitColumns(firstRow, count, plane, column); });
+  });
+  emitEpilogue(firstRow, count);
+}
+
+//===----------------------------------------------------------------------===//
+// Dot products
+//===----------------------------------------------------------------------===//
+
+Value Contract::getWeightRow(Value plane, Value column) {
+  if (shape.planes == 1)
+    return column;
+  switch (op.getLayoutAttr().getOrder()) {
+  case moe::GateUpOrder::GateUp:
+    return emitter.add(emitter.mul(plane, shape.columns), column);
+  case moe::GateUpOrder::UpGate: {
+    Value other = arith::SubIOp::create(b, emitter.index(1), plane);
+    return emitter.add(emitter.mul(other, shape.columns), column);
+  }
+  case moe::GateUpOrder::Interleaved:
+    return emitter.add(emitter.mul(column, 2), plane);
+  }
+  llvm_unreachable("all orders are handled");
+}
+
+ContractTile::Index Contract::getLeading(Value last) {
+  if (group)
+    return {group, last};
+  return {last};
+}
+
+/// All rows with `n` columns: blocks of `m` rows, then what is left.
+void Contract::emitColumns(Value firstRow, Value count, Value plane,
+                           Value column) {
+  Value left = arith::RemUIOp::create(b, count, emitter.index(shape.m));
+  Value blocks = arith::SubIOp::create(b, count, left);
+  emitter.forLoop(emitter.index(0), blocks, shape.m, [&](Value row) {
+    emitTile(firstRow, row, shape.m, plane, column);
+  });
+  if (shape.m == 1)
+    return;
+  auto cases = llvm::to_vector(llvm::seq<int64_t>(1, shape.m));
+  auto choice =
+      scf::IndexSwitchOp::create(b, TypeRange(), left, cases, cases.size());
+  OpBuilder::InsertionGuard guard(b);
+  for (auto [rows, region] : llvm::zip(cases, choice.getCaseRegions())) {
+    b.createBlock(&region);
+    emitTile(firstRow, blocks, rows, plane, column);
+    scf::YieldOp::create(b);
+  }
+  b.createBlock(&choice.getDefaultRegion());
+  scf::YieldOp::create(b);
+}
+
+void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value plane,
+                        Value column) {
+  SmallVector<ContractTile::Index> inputRows, weightRows, nextRows;
+  for (int64_t i = 0; i < rows; ++i) {
+    Value inputRow = emitter.add(firstRow, emitter.add(row, i));
+    if (source)
+      inputRow = emitter.loadIndex(source, inputRow);
+    inputRows.push_back({inputRow});
+  }
+  // Columns past the end repeat the last one; nobody reads their sums.
+  Value last = emitter.index(shape.columns - 1);
+  for (int64_t j = 0; j < shape.n; ++j) {
+    Value here = emitter.add(column, j);
+    if (shape.columns % shape.n != 0)
+      here = emitter.min(here, last);
+    weightRows.push_back(getLeading(getWeightRow(plane, here)));
+    Value next = emitter.min(emitter.add(column, shape.n + j), last);
+    nextRows.push_back(getLeading(getWeightRow(plane, next)));
+  }
+  SmallVector<Value> quads = tile.emit(inputRows, weightRows, nextRows);
+  Value offset = arith::SubIOp::create(b, column, panel.begin);
+  for (auto [i, quad] : llvm::enumerate(quads)) {
+    int64_t perRow = shape.n / 4;
+    emitter.storeVector(quad, sums,
+                        {plane, emitter.add(row, i / perRow),
+                         emitter.add(offset, 4 * (i % perRow))});
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Epilogue
+//===----------------------------------------------------------------------===//
+
+/// A column operand's values: one, or gate and up.
+SmallVector<Value> Contract::loadColumnOperand(Value operand, Value column,
+                                               Value mask) {
+  int64_t lanes = shape.lanes;
+  auto load = [&](Value at, int64_t width, Value mask) {
+    return emitter.loadVector(operand, getLeading(at), width, mask);
+  };
+  if (shape.planes == 1)
+    return {load(column, lanes, mask)};
+  if (op.getLayoutAttr().getOrder() != moe::GateUpOrder::Interleaved)
+    return {load(getWeightRow(emitter.index(0), column), lanes, mask),
+            load(getWeightRow(emitter.index(1), column), lanes, mask)};
+  if (mask) {
+    Value left = arith::SubIOp::create(b, panel.end, column);
+    mask = emitter.mask(emitter.mul(left, 2), 2 * lanes);
+  }
+  Value pairs = load(emitter.mul(column, 2), 2 * lanes, mask);
+  SmallVector<int64_t> even, odd;
+  for (int64_t i = 0; i < lanes; ++i) {
+    even.push_back(2 * i);
+    odd.push_back(2 * i + 1);
+  }
+  return {vector::ShuffleOp::create(b, pairs, pairs, even),
+          vector::ShuffleOp::create(b, pairs, pairs, odd)};
+}
+
+void Contract::emitEpilogue(Value firstRow, Value count) {
+  int64_t lanes = shape.lanes;
+  Value zero = emitter.index(0);
+  emitter.forLoop(zero, count, 1, [&](Value row) {
+    Value position = emitter.add(firstRow, row);
+    SmallVector<Value> rowValues;
+    for (Value operand : op.getRowOperands())
+      rowValues.push_back(emitter.splat(
+          emitter.loadF32(emitter.operand(operand), {position, zero}), lanes));
+    auto emitVector = [&](Value column, Value mask) {
+      Value offset = arith::SubIOp::create(b, column, panel.begin);
+      SmallVector<Value> args;
+      for (int64_t plane = 0; plane < shape.planes; ++plane)
+        args.push_back(emitter.loadVector(
+            sums, {emitter.index(plane), row, offset}, lanes));
+      llvm::append_range(args, rowValues);
+      for (Value operand : op.getColumnOperands())
+        llvm::append_range(
+            args, loadColumnOperand(emitter.operand(operand), column, mask));
+      for (Value operand : op.getElementwiseOperands())
+        args.push_back(emitter.loadVector(emitter.operand(operand),
+                                          {position, column}, lanes, mask));
+      FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
+      if (failed(value))
+        status = failure();
+      else
+        emitter.storeVector(*value, result, {position, column}, mask);
+    };
+    emitter.forColumns(panel.begin, panel.end, lanes, shape.getPanelDivisor(),
+                       emitVector);
+  });
+}
+
+} // namespace
+
+LogicalResult moec::emitContract(tile::ContractOp op, KernelEmitter &emitter) {
+  FailureOr<Shape> shape = getShape(op);
+  if (failed(shape))
+    return failure();
+  return Contract(op, emitter, *shape).emit();
+}

@@ -1,0 +1,135 @@
+//===- CpuKernelEntry.cpp - what the runtime calls --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// The body of a kernel gets plain pointers in place of memrefs and makes the
+// descriptors itself, as constants around the pointer. That leaves nothing of
+// MLIR's calling convention, and `noalias` can stand on the pointers: a launch
+// never names a buffer both as an input and as an output.
+
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "moec/Conversion/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_CPUKERNELENTRYPASS
+#include "moec/Conversion/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+
+namespace {
+
+/// The entry does not know the extent of a dynamic dimension: kernels get all
+/// extents that they need from the token count and from offsets.
+LogicalResult checkNoDynamicExtent(func::FuncOp func) {
+  WalkResult result = func.walk([](memref::DimOp dim) {
+    dim.emitOpError("asks for an extent that a kernel on the CPU does not "
+                    "know; derive it from the token count");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// A row-major memref at `pointer`; the extent of a dynamic dimension is 0.
+Value makeMemRef(ImplicitLocOpBuilder &b, const LLVMTypeConverter &converter,
+                 MemRefType type, Value pointer) {
+  auto descriptor =
+      MemRefDescriptor::poison(b, b.getLoc(), converter.convertType(type));
+  descriptor.setAllocatedPtr(b, b.getLoc(), pointer);
+  descriptor.setAlignedPtr(b, b.getLoc(), pointer);
+  descriptor.setConstantOffset(b, b.getLoc(), 0);
+  int64_t stride = 1;
+  for (int64_t i = type.getRank() - 1; i >= 0; --i) {
+    int64_t size = type.isDynamicDim(i) ? 0 : type.getDimSize(i);
+    descriptor.setConstantSize(b, b.getLoc(), i, size);
+    descriptor.setConstantStride(b, b.getLoc(), i, stride);
+    stride *= size;
+  }
+  return UnrealizedConversionCastOp::create(b, type, Value(descriptor))
+      .getResult(0);
+}
+
+/// Only the outermost dimension may be dynamic, for then strides are constants.
+LogicalResult checkMemRef(func::FuncOp func, MemRefType type) {
+  ArrayRef<int64_t> inner = type.getShape().drop_front(type.getRank() ? 1 : 0);
+  if (type.getLayout().isIdentity() && !ShapedType::isDynamicShape(inner))
+    return success();
+  return func.emitOpError("has an argument of type ")
+         << type
+         << "; a kernel takes row-major memrefs of which at most the first "
+            "dimension is dynamic";
+}
+
+/// Replaces the memref arguments by pointers and makes the function private.
+LogicalResult makeBody(func::FuncOp func, const LLVMTypeConverter &converter) {
+  Block &block = func.getBody().front();
+  auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
+  Type pointer = LLVM::LLVMPointerType::get(func.getContext());
+  for (BlockArgument argument : block.getArguments()) {
+    auto type = dyn_cast<MemRefType>(argument.getType());
+    if (!type)
+      continue;
+    if (failed(checkMemRef(func, type)))
+      return failure();
+    argument.setType(pointer);
+    Value memref = makeMemRef(b, converter, type, argument);
+    argument.replaceUsesWithIf(memref, [](OpOperand &use) {
+      return !isa<LLVM::InsertValueOp>(use.getOwner());
+    });
+    func.setArgAttr(argument.getArgNumber(),
+                    LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
+  }
+  func.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
+  func->removeAttr("moec.kernel");
+  func.setPrivate();
+  return success();
+}
+
+void makeEntry(func::FuncOp body, StringRef name) {
+  ImplicitLocOpBuilder b(body.getLoc(), body);
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Type i64 = b.getI64Type();
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), {pointer, i64});
+  auto entry = LLVM::LLVMFuncOp::create(b, name, type);
+  Block *block = entry.addEntryBlock(b);
+  b.setInsertionPointToStart(block);
+  SmallVector<Value> args;
+  for (auto [i, argType] :
+       llvm::enumerate(body.getArgumentTypes().drop_back())) {
+    Value slot = LLVM::GEPOp::create(b, pointer, i64, block->getArgument(0),
+                                     LLVM::GEPArg(static_cast<int32_t>(i)));
+    args.push_back(LLVM::LoadOp::create(b, argType, slot));
+  }
+  args.push_back(
+      arith::IndexCastOp::create(b, b.getIndexType(), block->getArgument(1)));
+  func::CallOp::create(b, body, args);
+  LLVM::ReturnOp::create(b, ValueRange());
+}
+
+struct CpuKernelEntry : moec::impl::CpuKernelEntryPassBase<CpuKernelEntry> {
+  void runOnOperation() override {
+    LLVMTypeConverter converter(&getContext());
+    for (auto func :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
+      if (!func->hasAttr("moec.kernel"))
+        continue;
+      if (failed(checkNoDynamicExtent(func)) ||
+          failed(makeBody(func, converter)))
+        return signalPassFailure();
+      std::string name = func.getName().str();
+      func.setName(name + "__body");
+      makeEntry(func, name);
+    }
+  }
+};
+
+} // namespace

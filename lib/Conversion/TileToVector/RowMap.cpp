@@ -1,0 +1,45 @@
+//===- RowMap.cpp - the schedule cpu.row_map --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA owns `rows` rows; columns run in vectors of `lanes`.
+
+#include "Emit.h"
+
+using namespace mlir;
+using namespace moec;
+
+LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
+  auto config = requireConfig(op, op.getConfigAttr(), "cpu.row_map");
+  if (failed(config) ||
+      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requireLanes(op, config->getLanes())))
+    return failure();
+  int64_t lanes = config->getLanes();
+  Value input = emitter.operand(op.getInput());
+  Value result = emitter.operand(op.getResult());
+  int64_t columns = cast<MemRefType>(result.getType()).getDimSize(1);
+
+  LogicalResult status = success();
+  RowRange range = emitter.rowsOfCta(config->getRows());
+  Value zero = emitter.index(0);
+  emitter.forLoop(range.begin, range.end, 1, [&](Value row) {
+    SmallVector<Value> args(1);
+    for (Value operand : op.getRowOperands())
+      args.push_back(emitter.splat(
+          emitter.loadF32(emitter.operand(operand), {row, zero}), lanes));
+    emitter.forColumns(
+        zero, emitter.index(columns), lanes, columns,
+        [&](Value column, Value mask) {
+          args[0] = emitter.loadVector(input, {row, column}, lanes, mask);
+          FailureOr<Value> value = emitter.inlineRegion(op.getBody(), args);
+          if (failed(value))
+            status = failure();
+          else
+            emitter.storeVector(*value, result, {row, column}, mask);
+        });
+  });
+  return status;
+}

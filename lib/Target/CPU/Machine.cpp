@@ -1,0 +1,97 @@
+//===- Machine.cpp - the CPU that code is made for --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Machine.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace llvm;
+using namespace moec;
+
+/// Instruction sets that make a difference to what runs, as LLVM names them.
+static constexpr StringLiteral kInstructionSets[] = {
+    "avx",        "avx2",       "fma",        "f16c",      "bmi",
+    "bmi2",       "lzcnt",      "movbe",      "popcnt",    "sse4.2",
+    "avx512f",    "avx512bw",   "avx512cd",   "avx512dq",  "avx512vl",
+    "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16"};
+
+static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
+  // Once per process: registering targets is not safe against itself.
+  static const bool initialized = [] {
+    InitializeNativeTarget();
+    InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  auto builder = orc::JITTargetMachineBuilder::detectHost();
+  if (builder)
+    builder->setCodeGenOptLevel(CodeGenOptLevel::Aggressive);
+  return builder;
+}
+
+Expected<orc::JITTargetMachineBuilder>
+moec::makeMachineBuilder(const CpuTargetOptions &options) {
+  auto host = makeHostBuilder();
+  if (!host || options.cpu == "host")
+    return host;
+  auto machine = host->createTargetMachine();
+  if (!machine)
+    return machine.takeError();
+  if (!(*machine)->getMCSubtargetInfo()->isCPUStringValid(options.cpu))
+    return createStringError("unknown CPU '" + options.cpu +
+                             "'; use 'host' or a name that LLVM knows, such "
+                             "as 'x86-64-v3'");
+  host->setCPU(options.cpu);
+  host->setFeatures("");
+  return host;
+}
+
+std::string moec::getMissingFeatures(const TargetMachine &machine) {
+  auto host = makeHostBuilder();
+  if (!host) {
+    consumeError(host.takeError());
+    return "";
+  }
+  auto hostMachine = host->createTargetMachine();
+  if (!hostMachine) {
+    consumeError(hostMachine.takeError());
+    return "";
+  }
+  SmallVector<StringRef> missing;
+  for (StringRef name : kInstructionSets) {
+    std::string flag = ("+" + name).str();
+    if (machine.getMCSubtargetInfo()->checkFeatures(flag) &&
+        !(*hostMachine)->getMCSubtargetInfo()->checkFeatures(flag))
+      missing.push_back(name);
+  }
+  return join(missing, ", ");
+}
+
+mlir::LogicalResult moec::checkCpu(mlir::Operation *op,
+                                   const CpuTargetOptions &options) {
+  auto builder = makeMachineBuilder(options);
+  if (builder)
+    return mlir::success();
+  return op->emitError(toString(builder.takeError()));
+}
+
+int64_t moec::getVectorLanes(const CpuTargetOptions &options) {
+  auto builder = makeMachineBuilder(options);
+  if (!builder) {
+    consumeError(builder.takeError());
+    return 8;
+  }
+  auto machine = builder->createTargetMachine();
+  if (!machine) {
+    consumeError(machine.takeError());
+    return 8;
+  }
+  return (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512f") ? 16 : 8;
+}

@@ -1,0 +1,120 @@
+//===- Translate.cpp - the llvm dialect to LLVM IR and assembly -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Machine.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Analysis/CGSCCPassManager.h"
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
+
+using namespace mlir;
+using namespace moec;
+
+FailureOr<std::unique_ptr<llvm::Module>>
+moec::translateKernels(ModuleOp module, llvm::TargetMachine &machine,
+                       llvm::LLVMContext &context) {
+  registerBuiltinDialectTranslation(*module.getContext());
+  registerLLVMDialectTranslation(*module.getContext());
+  // The plan is data for the runtime; only kernels become code.
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
+  for (Operation &op : *module.getBody())
+    if (isa_and_nonnull<LLVM::LLVMDialect>(op.getDialect()))
+      builder.clone(op);
+  auto translated = translateModuleToLLVMIR(*kernels, context, "kernels");
+  if (!translated)
+    return module.emitError("the kernels could not be translated to LLVM IR");
+  translated->setDataLayout(machine.createDataLayout());
+  translated->setTargetTriple(machine.getTargetTriple());
+  for (llvm::Function &function : *translated) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", machine.getTargetFeatureString());
+    function.setDoesNotThrow();
+    if (!function.getName().ends_with("__body"))
+      continue;
+    // Inlined into its entry, the pointers' noalias would be as good as lost.
+    function.setLinkage(llvm::GlobalValue::InternalLinkage);
+    function.addFnAttr(llvm::Attribute::NoInline);
+  }
+  return translated;
+}
+
+void moec::optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PipelineTuningOptions tuning;
+  // Emission has chosen the vectors.
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+      .run(module, modules);
+}
+
+/// Translates for the CPU asked for and gives module and machine to `print`.
+static FailureOr<std::string>
+printKernels(ModuleOp module, const CpuTargetOptions &options,
+             function_ref<LogicalResult(llvm::Module &, llvm::TargetMachine &,
+                                        llvm::raw_pwrite_stream &)>
+                 print) {
+  auto builder = makeMachineBuilder(options);
+  if (!builder)
+    return module.emitError(llvm::toString(builder.takeError()));
+  auto machine = builder->createTargetMachine();
+  if (!machine)
+    return module.emitError(llvm::toString(machine.takeError()));
+  llvm::LLVMContext context;
+  auto translated = translateKernels(module, **machine, context);
+  if (failed(translated))
+    return failure();
+  SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  if (failed(print(**translated, **machine, stream)))
+    return failure();
+  return text.str().str();
+}
+
+FailureOr<std::string> moec::printLLVM(ModuleOp module,
+                                       const CpuTargetOptions &options) {
+  return printKernels(module, options,
+                      [](llvm::Module &kernels, llvm::TargetMachine &,
+                         llvm::raw_pwrite_stream &stream) {
+                        kernels.print(stream, /*AAW=*/nullptr);
+                        return success();
+                      });
+}
+
+FailureOr<std::string> moec::printAssembly(ModuleOp module,
+                                           const CpuTargetOptions &options) {
+  return printKernels(
+      module, options,
+      [&](llvm::Module &kernels, llvm::TargetMachine &machine,
+          llvm::raw_pwrite_stream &stream) -> LogicalResult {
+        optimizeKernels(kernels, machine);
+        llvm::legacy::PassManager passes;
+        if (machine.addPassesToEmitFile(passes, stream, nullptr,
+                                        llvm::CodeGenFileType::AssemblyFile))
+          return module.emitError("the CPU's target cannot print assembly");
+        passes.run(kernels);
+        return success();
+      });
+}
