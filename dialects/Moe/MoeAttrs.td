@@ -122,6 +122,12 @@ def Moe_Granularity : Moe_Enum<"Granularity", "which elements share a scale", [
   I32EnumCase<"Group", 3, "group">,
   I32EnumCase<"Block", 4, "block">]>;
 
+/// Sizes in brackets, so that they can stand between other parameters.
+def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
+  let parser = "::parseSizes($_parser)";
+  let printer = "::printSizes($_printer, $_self)";
+}
+
 def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
   let summary = "how a tensor is quantized";
   let description = [{
@@ -138,13 +144,10 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     "::mlir::Type":$storage,
     "::mlir::Type":$scale,
     EnumParameter<Moe_Granularity>:$granularity,
-    OptionalArrayRefParameter<"int64_t">:$block,
+    Moe_BlockParameter:$block,
     DefaultValuedParameter<"bool", "false">:$zero_point,
     DefaultValuedParameter<"bool", "false">:$dynamic
   );
-  let assemblyFormat = [{ `<` `storage` `=` $storage `,` `scale` `=` $scale `,`
-    `granularity` `=` $granularity (`,` `block` `=` `[` $block^ `]`)?
-    (`,` `zero_point` `=` $zero_point^)? (`,` `dynamic` `=` $dynamic^)? `>` }];
   let genVerifyDecl = 1;
 }
 

@@ -15,6 +15,21 @@
 using namespace mlir;
 using namespace moec::moe;
 
+/// `[128, 128]`
+static FailureOr<SmallVector<int64_t>> parseSizes(AsmParser &parser) {
+  SmallVector<int64_t> sizes;
+  auto parseSize = [&] { return parser.parseInteger(sizes.emplace_back()); };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseSize))
+    return failure();
+  return sizes;
+}
+
+static void printSizes(AsmPrinter &printer, ArrayRef<int64_t> sizes) {
+  printer << '[';
+  llvm::interleaveComma(sizes, printer);
+  printer << ']';
+}
+
 #include "dialects/Moe/MoeDialect.cpp.inc"
 #include "dialects/Moe/MoeEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
