@@ -19,10 +19,10 @@ def spec_of_config(config: Any) -> dict:
     """The JSON spec of a config.json."""
     fields = Fields(config, nulls=True)
     model_type = fields.raw("model_type")
-    if model_type not in _FAMILIES:
+    if model_type not in FAMILIES:
         raise SpecError(
             f"field 'model_type' is {model_type!r}: expected one of "
-            + ", ".join(sorted(_FAMILIES))
+            + ", ".join(sorted(FAMILIES))
         )
     outer = fields
     if model_type == "llama4" and fields.has("text_config"):
@@ -35,7 +35,7 @@ def spec_of_config(config: Any) -> dict:
         "dtype": _dtype(fields, outer),
         "hidden_size": fields.integer("hidden_size", required=True),
     }
-    spec |= _FAMILIES[model_type](fields)
+    spec |= FAMILIES[model_type](fields)
     if quantization := _quantization(outer):
         spec["quantization"] = {"weight": quantization}
     return spec
@@ -236,7 +236,7 @@ def _ernie(fields: Fields) -> dict:
     }
 
 
-_FAMILIES: dict[str, Callable[[Fields], dict]] = {
+FAMILIES: dict[str, Callable[[Fields], dict]] = {
     "mixtral": _mixtral,
     "qwen2_moe": _qwen(shared=True, renormalize=False),
     "qwen3_moe": _qwen(shared=False, renormalize=False),

@@ -176,6 +176,14 @@ def _inf_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
     _spoil_logits(spec, tensors, rng, [np.inf, -np.inf])
 
 
+def _wide_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Logits of standard deviation 8."""
+    if spec.entry == "ids":
+        raise SpecError("hard inputs 'wide_logits' need entry gate or logits")
+    name = "router_logits" if spec.entry == "logits" else "gate.weight"
+    tensors[name] *= tensors[name].dtype.type(8.0)
+
+
 def _needs_ids(spec: LayerSpec, name: str) -> None:
     if spec.entry != "ids":
         raise SpecError(f"hard inputs '{name}' need entry ids")
@@ -243,6 +251,7 @@ HARD_INPUTS: dict[str, Callable[..., None]] = {
     "ties": _ties,
     "nan_logits": _nan_logits,
     "inf_logits": _inf_logits,
+    "wide_logits": _wide_logits,
     "minus_one_ids": _minus_one_ids,
     "out_of_range_ids": _out_of_range_ids,
     "nan_weights": _nan_weights,

@@ -1,0 +1,373 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The numeric cases: a spec, a token count, a seed and perhaps hard inputs.
+
+Unless a case is about something else it has f32, router logits as its entry and
+small sizes: errors in formulas show best where rounding is small and where the
+order of keys does not depend on a product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASE = {
+    "moec_spec": 1,
+    "dtype": "f32",
+    "entry": "logits",
+    "hidden_size": 64,
+    "num_experts": 8,
+    "top_k": 2,
+    "intermediate_size": 48,
+    "routing": {"score": "softmax", "renormalize": True},
+    "activation": {"kind": "silu"},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    #: A JSON spec, or a model's configuration.
+    model: dict
+    tokens: int = 33
+    seed: int = 1
+    hard: str | None = None
+
+
+CASES: list[Case] = []
+
+
+def case(name: str, tokens: int = 33, seed: int = 1, hard: str | None = None, **spec):
+    """Adds a case; `spec` are fields that differ from BASE."""
+    model = {key: value for key, value in (BASE | spec).items() if value is not None}
+    if model["entry"] == "ids":
+        model["routing"] = spec.get("routing", {})
+    CASES.append(Case(name, model, tokens, seed, hard))
+
+
+def config(name: str, **fields):
+    """Adds a case of a model family, all sizes small."""
+    model = {"hidden_size": 64, "hidden_act": "silu", "torch_dtype": "bfloat16"} | fields
+    model = {key: value for key, value in model.items() if value is not None}
+    CASES.append(Case(f"family_{name}", {"model_type": name} | model))
+
+
+# -- entry points and dtypes
+
+for entry in ("gate", "logits", "ids"):
+    for dtype in ("f32", "bf16", "f16"):
+        case(f"entry_{entry}_{dtype}", entry=entry, dtype=dtype)
+    for tokens in (0, 1, 7):
+        case(f"entry_{entry}_tokens_{tokens}", tokens=tokens, entry=entry, dtype="bf16")
+    case(
+        f"entry_{entry}_padding",
+        entry=entry,
+        hard="padding",
+        num_valid_tokens=True,
+        shared_experts={"intermediate_size": 40},
+    )
+    case(f"entry_{entry}_valid_tokens", entry=entry, num_valid_tokens=True)
+
+# -- scores, weights and what follows them
+
+ROUTINGS = {
+    "softmax": {"score": "softmax"},
+    "sigmoid": {"score": "sigmoid"},
+    "sqrtsoftplus": {"score": "sqrtsoftplus"},
+    "identity": {"score": "identity"},
+    "sigmoid_renormalize": {"score": "sigmoid", "renormalize": True},
+    "sqrtsoftplus_renormalize": {
+        "score": "sqrtsoftplus", "renormalize": True, "scale": 1.5,
+    },
+    "weight_softmax": {"score": "identity", "weight": "softmax"},
+    "weight_sigmoid": {"score": "identity", "weight": "sigmoid"},
+    "weight_sigmoid_renormalize": {
+        "score": "identity", "weight": "sigmoid", "renormalize": True,
+    },
+    "epsilon": {"renormalize": True, "renormalize_epsilon": 0.25},
+    "scale": {"score": "sigmoid", "scale": 2.5},
+    "selection_bias": {"score": "sigmoid", "selection_bias": True, "renormalize": True},
+    "softmax_selection_bias": {
+        "score": "softmax", "selection_bias": True, "renormalize": True,
+        "renormalize_epsilon": 1e-12,
+    },
+    "sqrtsoftplus_selection_bias": {
+        "score": "sqrtsoftplus", "selection_bias": True, "renormalize": True,
+        "scale": 1.5,
+    },
+    "expert_scale": {"renormalize": True, "expert_scale": True},
+    "everything": {
+        "score": "sigmoid", "selection_bias": True, "expert_scale": True,
+        "renormalize": True, "renormalize_epsilon": 1e-20, "scale": 2.5,
+    },
+    "sparsemixer": {"score": "identity", "select": "sparsemixer"},
+}
+for name, routing in ROUTINGS.items():
+    case(f"route_{name}", routing=routing)
+for name in ("softmax", "everything", "sparsemixer", "weight_softmax"):
+    for dtype in ("bf16", "f16"):
+        case(f"route_{name}_{dtype}", entry="gate", dtype=dtype, routing=ROUTINGS[name])
+case("gate_bias", entry="gate", routing={"gate_bias": True, "renormalize": True})
+case(
+    "gate_bias_weight_softmax",
+    entry="gate",
+    dtype="bf16",
+    routing={"score": "identity", "weight": "softmax", "gate_bias": True},
+)
+for name in ("softmax", "sqrtsoftplus_renormalize", "weight_softmax", "sparsemixer"):
+    case(f"wide_{name}", routing=ROUTINGS[name], hard="wide_logits")
+
+# -- shapes of the published routing tests; the experts themselves are tiny
+
+TINY = {"hidden_size": 16, "intermediate_size": 8}
+SIGMOID = {"score": "sigmoid", "selection_bias": True, "renormalize": True}
+
+for experts, top_k, tokens in ((6, 3, 1), (6, 4, 33), (16, 3, 56), (16, 4, 33)):
+    case(
+        f"topk_{experts}_{top_k}_tokens_{tokens}",
+        tokens=tokens, num_experts=experts, top_k=top_k, **TINY,
+    )
+for experts, top_k, groups, kept in (
+    (16, 2, 8, 2), (128, 2, 8, 2), (256, 8, 8, 4), (384, 8, 1, 1), (512, 22, 1, 1),
+    (64, 6, 8, 4), (32, 6, 4, 2),
+):
+    sizes = {"num_experts": experts, "top_k": top_k, **TINY}
+    grouped = {"num_groups": groups, "topk_groups": kept}
+    name = f"groups_{experts}_{top_k}_{groups}_{kept}"
+    case(
+        f"{name}_softmax", tokens=64, **sizes,
+        routing={"score": "softmax", "group_score": "max", **grouped, "scale": 16},
+    )
+    case(
+        f"{name}_sigmoid", tokens=64, **sizes,
+        routing={**SIGMOID, **grouped, "renormalize_epsilon": 1e-20, "scale": 2.5},
+    )
+for experts, top_k in (
+    (129, 8), (385, 8), (512, 9), (512, 16), (513, 9), (769, 9), (895, 9), (896, 16),
+    (897, 9), (1024, 16),
+):
+    case(
+        f"many_sigmoid_{experts}_{top_k}",
+        tokens=7, num_experts=experts, top_k=top_k, **TINY, routing=SIGMOID,
+    )
+for experts, top_k in ((128, 4), (128, 5), (161, 8), (512, 17), (512, 23), (577, 9)):
+    case(
+        f"many_softmax_{experts}_{top_k}",
+        tokens=7, num_experts=experts, top_k=top_k, **TINY,
+    )
+for experts, top_k in ((128, 6), (256, 6), (384, 8), (512, 16)):
+    case(
+        f"many_sqrtsoftplus_{experts}_{top_k}",
+        num_experts=experts, top_k=top_k, **TINY,
+        routing={"score": "sqrtsoftplus", "renormalize": True, "scale": 1.5},
+    )
+case("top_k_is_all", num_experts=6, top_k=6)
+case("one_routed_expert", num_experts=1, top_k=1)
+case("groups_max_with_bias", num_experts=16, top_k=4, routing={
+    **SIGMOID, "num_groups": 4, "topk_groups": 2, "group_score": "max",
+})
+case("groups_top2_without_bias", num_experts=16, top_k=4, routing={
+    "num_groups": 4, "topk_groups": 2, "group_score": "top2_sum",
+})
+for score in ("softmax", "sigmoid"):
+    case(f"per_group_{score}", num_experts=16, top_k=8, routing={
+        "score": score, "select": "per_group", "num_groups": 4, "renormalize": True,
+    })
+
+# -- hash routing
+
+HASH = {
+    "score": "sqrtsoftplus", "select": "hash", "hash_vocab_size": 50,
+    "renormalize": True, "scale": 2.5,
+}
+case("hash", routing=HASH, num_experts=16, top_k=6)
+case("hash_gate_bf16", routing=HASH, entry="gate", dtype="bf16")
+for hard in ("out_of_range_ids", "one_expert", "empty_experts"):
+    case(f"hash_{hard}", routing=HASH, hard=hard)
+case("hash_padding", routing=HASH, hard="padding", num_valid_tokens=True)
+case("hash_nan", routing=HASH, hard="nan_logits")
+
+# -- ties and scores that are not finite
+
+for experts in (8, 512, 896, 1024):
+    case(f"ties_{experts}", num_experts=experts, top_k=min(experts // 2, 16), **TINY,
+         tokens=17, hard="ties", routing=SIGMOID)
+case("ties_gate", entry="gate", num_experts=16, top_k=4, hard="ties")
+case("ties_gate_bf16", entry="gate", dtype="bf16", num_experts=16, top_k=4, hard="ties")
+case("ties_groups", num_experts=32, top_k=4, hard="ties", **TINY,
+     routing={"num_groups": 8, "topk_groups": 3})
+case("ties_groups_top2", num_experts=32, top_k=4, hard="ties", **TINY,
+     routing={**SIGMOID, "num_groups": 8, "topk_groups": 3})
+case("ties_per_group", num_experts=16, top_k=8, hard="ties", **TINY,
+     routing={"select": "per_group", "num_groups": 4})
+case("ties_sparsemixer", num_experts=16, hard="ties", routing=ROUTINGS["sparsemixer"])
+case("ties_weight_softmax", num_experts=16, top_k=4, hard="ties",
+     routing=ROUTINGS["weight_softmax"])
+
+for hard in ("nan_logits", "inf_logits"):
+    for rule in ("zero", "neg_inf", "lowest"):
+        for score in ("softmax", "sigmoid", "sqrtsoftplus"):
+            case(f"{hard}_{rule}_{score}", hard=hard, top_k=3, num_experts=6, **TINY,
+                 routing={"score": score, "nonfinite": rule, "renormalize": True})
+    for name in ("identity", "weight_softmax", "weight_sigmoid", "sparsemixer",
+                 "everything"):
+        case(f"{hard}_{name}", hard=hard, num_experts=16, routing=ROUTINGS[name], **TINY)
+    case(f"{hard}_gate", hard=hard, entry="gate",
+         routing={"score": "sigmoid", "renormalize": True})
+    case(f"{hard}_groups", hard=hard, num_experts=16, top_k=4, **TINY,
+         routing={**SIGMOID, "num_groups": 4, "topk_groups": 2})
+    case(f"{hard}_per_group", hard=hard, num_experts=16, top_k=8, **TINY,
+         routing={"select": "per_group", "num_groups": 4, "renormalize": True})
+    case(f"{hard}_many", hard=hard, num_experts=896, top_k=16, tokens=9, **TINY,
+         routing={**SIGMOID, "nonfinite": "neg_inf"})
+
+# -- where tokens go, and ids that mean nothing
+
+for entry in ("gate", "logits", "ids"):
+    for hard in ("one_expert", "empty_experts"):
+        case(f"{hard}_{entry}", entry=entry, hard=hard, dtype="bf16", tokens=70)
+for hard in ("minus_one_ids", "out_of_range_ids", "nan_weights"):
+    for dtype in ("f32", "bf16"):
+        case(f"{hard}_{dtype}", entry="ids", hard=hard, dtype=dtype)
+    case(f"{hard}_shared", entry="ids", hard=hard, top_k=3,
+         shared_experts={"intermediate_size": 40, "gate": "sigmoid"})
+    case(f"{hard}_zero_experts", entry="ids", hard=hard, top_k=4, num_zero_experts=4)
+
+# -- activations
+
+ACTIVATIONS = {
+    "silu": {},
+    "silu_limit": {"kind": "silu", "limit": 0.75},
+    "gelu": {},
+    "gelu_tanh": {},
+    "relu2": {},
+    "swigluoai": {},
+    "swigluoai_parameters": {"kind": "swigluoai", "alpha": 1.1, "limit": 0.75},
+    "swigluoai_uninterleave": {},
+    "swigluoai_uninterleave_parameters": {
+        "kind": "swigluoai_uninterleave", "alpha": 1.702, "beta": 1, "limit": 0.75,
+    },
+    "swiglustep": {},
+    "swiglustep_limit": {"kind": "swiglustep", "limit": 0.5},
+    "situ": {},
+    "situ_parameters": {"kind": "situ", "beta": 0.75, "linear_beta": 1.5},
+    "situ_linear": {"kind": "situ", "linear_beta": 0},
+    "silu_no_mul": {},
+    "gelu_no_mul": {},
+    "gelu_tanh_no_mul": {},
+    "relu2_no_mul": {},
+}
+for name, parameters in ACTIVATIONS.items():
+    activation = {"kind": name} | parameters
+    case(f"activation_{name}", activation=activation, intermediate_size=40)
+    if not parameters:
+        case(f"activation_{name}_bf16", activation=activation, dtype="bf16",
+             shared_experts={"intermediate_size": 24})
+for name in ("silu", "swigluoai", "relu2_no_mul"):
+    case(f"activation_{name}_f16", activation={"kind": name}, dtype="f16",
+         intermediate_size=40)
+
+# -- weights: order, biases, shared experts, latent width, zero experts
+
+for order in ("gate_up", "up_gate", "interleaved"):
+    for dtype in ("f32", "bf16"):
+        case(f"order_{order}_{dtype}", gate_up_order=order, dtype=dtype,
+             shared_experts={"intermediate_size": 40})
+    case(f"order_{order}_bias", gate_up_order=order, expert_bias=True)
+for dtype in ("f32", "bf16", "f16"):
+    case(f"expert_bias_{dtype}", expert_bias=True, dtype=dtype)
+    for gate in ("none", "sigmoid"):
+        case(f"shared_{gate}_{dtype}", entry="gate", dtype=dtype,
+             shared_experts={"intermediate_size": 72, "gate": gate})
+    case(f"latent_{dtype}", latent_size=32, dtype=dtype)
+    case(f"zero_experts_{dtype}", num_zero_experts=4, top_k=4, dtype=dtype)
+case("expert_bias_no_gate", expert_bias=True, activation={"kind": "relu2_no_mul"})
+case("shared_wide", shared_experts={"intermediate_size": 160})
+case("latent_shared", latent_size=32, dtype="bf16",
+     shared_experts={"intermediate_size": 72, "gate": "sigmoid"})
+case("latent_no_gate", latent_size=24, dtype="bf16", entry="gate",
+     activation={"kind": "relu2_no_mul"}, routing=SIGMOID,
+     shared_experts={"intermediate_size": 72})
+case("latent_zero_experts", latent_size=32, num_zero_experts=8, top_k=4)
+case("latent_padding", latent_size=32, num_valid_tokens=True, hard="padding")
+case("zero_experts_many", num_zero_experts=24, top_k=6, entry="gate",
+     routing={"selection_bias": True, "scale": 6})
+case("zero_experts_shared", num_zero_experts=8, top_k=4, dtype="bf16",
+     shared_experts={"intermediate_size": 40})
+
+# -- weight on the input, placement
+
+LLAMA = {"score": "identity", "weight": "sigmoid", "weight_on_input": True}
+for dtype in ("f32", "bf16", "f16"):
+    case(f"weight_on_input_{dtype}", top_k=1, dtype=dtype, entry="gate", routing=LLAMA,
+         shared_experts={"intermediate_size": 48})
+case("weight_on_input_ids", top_k=1, entry="ids", routing={"weight_on_input": True})
+case("weight_on_input_minus_one", top_k=1, entry="ids", hard="nan_weights",
+     routing={"weight_on_input": True})
+case("weight_on_input_latent", top_k=1, latent_size=32, routing=LLAMA)
+case("weight_on_input_zero_experts", top_k=1, num_zero_experts=8, dtype="bf16",
+     routing={"weight_on_input": True})
+case("weight_on_input_nan", top_k=1, hard="nan_logits", routing=LLAMA)
+case("local_experts", placement={"local_experts": [2, 3, 4, 5]})
+case("local_experts_shuffled", entry="gate", dtype="bf16", top_k=4,
+     placement={"num_ranks": 1, "local_experts": [7, 0, 5]})
+case("local_experts_ids", entry="ids", hard="minus_one_ids", expert_bias=True,
+     placement={"local_experts": [1, 6]})
+case("local_experts_zero_experts", num_zero_experts=4, top_k=4,
+     placement={"local_experts": [3]})
+case("local_experts_none_chosen", hard="one_expert", seed=2, top_k=1, num_experts=64,
+     placement={"local_experts": [63]})
+
+# -- sizes that fit no tile, and those of published layer tests
+
+for hidden, intermediate, experts, top_k in (
+    (511, 96, 6, 3), (33, 17, 5, 2), (1, 1, 3, 2), (7, 130, 6, 4), (2880, 40, 4, 4),
+    (100, 1, 6, 2), (129, 257, 3, 1),
+):
+    for dtype in ("f32", "bf16"):
+        case(f"sizes_{hidden}_{intermediate}_{experts}_{top_k}_{dtype}",
+             entry="gate" if hidden > 30 else "logits", dtype=dtype,
+             hidden_size=hidden, intermediate_size=intermediate,
+             num_experts=experts, top_k=top_k)
+case("sizes_odd_everything", hidden_size=45, intermediate_size=19, latent_size=13,
+     num_experts=7, top_k=3, dtype="bf16", entry="gate", expert_bias=True,
+     gate_up_order="interleaved", shared_experts={"intermediate_size": 11, "gate": "sigmoid"})
+for tokens, intermediate, hidden, experts, top_k in (
+    (1, 128, 128, 8, 2), (1, 2048, 128, 8, 2), (33, 2048, 128, 8, 6), (64, 1024, 511, 8, 2),
+    (1, 128, 128, 64, 6), (33, 128, 128, 192, 6), (300, 128, 256, 64, 6),
+    (2, 2048, 511, 8, 1), (222, 512, 256, 8, 2), (1, 128, 128, 256, 2),
+):
+    case(f"conformance_{tokens}_{intermediate}_{hidden}_{experts}_{top_k}",
+         tokens=tokens, intermediate_size=intermediate, hidden_size=hidden,
+         num_experts=experts, top_k=top_k, dtype="bf16")
+case("many_tokens", tokens=2000, dtype="bf16", top_k=4, **TINY)
+
+# -- model families, by configuration
+
+DEEPSEEK = {
+    "moe_intermediate_size": 48, "n_routed_experts": 16, "num_experts_per_tok": 4,
+    "n_shared_experts": 2, "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5,
+    "first_k_dense_replace": 1, "moe_layer_freq": 1,
+}
+LOCAL = {"intermediate_size": 48, "num_local_experts": 8, "num_experts_per_tok": 2}
+QWEN = {"moe_intermediate_size": 48, "num_experts": 16, "num_experts_per_tok": 4}
+SHARED = {"shared_expert_intermediate_size": 80}
+config("mixtral", **LOCAL)
+config("qwen2_moe", **QWEN, **SHARED, intermediate_size=100)
+config("qwen3_moe", **QWEN, norm_topk_prob=True)
+config("qwen3_next", **QWEN, **SHARED, norm_topk_prob=True)
+config("olmoe", intermediate_size=48, num_experts=16, num_experts_per_tok=4)
+config("deepseek_v2", **DEEPSEEK, topk_method="group_limited_greedy",
+       scoring_func="softmax", norm_topk_prob=False)
+config("deepseek_v3", **DEEPSEEK, topk_method="noaux_tc", scoring_func="sigmoid",
+       norm_topk_prob=True)
+config("kimi_k2", **DEEPSEEK | {"n_group": 1, "topk_group": 1}, scoring_func="sigmoid",
+       topk_method="noaux_tc", norm_topk_prob=True)
+config("glm4_moe", **DEEPSEEK, norm_topk_prob=True)
+config("minimax_m2", **LOCAL, scoring_func="sigmoid", use_routing_bias=True)
+config("nemotron_h", **DEEPSEEK, moe_shared_expert_intermediate_size=80,
+       mlp_hidden_act="relu2", hidden_act=None, norm_topk_prob=True, moe_latent_size=32)
+config("gpt_oss", **LOCAL, swiglu_limit=7.0)
+config("llama4_text", **LOCAL | {"num_experts_per_tok": 1}, intermediate_size_mlp=96)
+config("ernie4_5_moe", moe_intermediate_size=48, moe_num_experts=16, moe_k=4,
+       moe_num_shared_experts=2)

@@ -1,0 +1,132 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which features of the contract a numeric case exercises.
+
+The tags come from the spec that a case turns into, so that a case cannot claim
+more than it does. docs/coverage.md counts them.
+"""
+
+from __future__ import annotations
+
+from cases import Case
+
+from moec.reference import HARD_INPUTS, LayerSpec
+from moec.reference.activations import PARAMETERS
+from moec.reference.families import FAMILIES
+
+ENTRIES = ("gate", "logits", "ids")
+DTYPES = ("f32", "bf16", "f16")
+
+
+def _features() -> dict[str, list[str]]:
+    """Every feature that must have a case, by section."""
+    parameters = [
+        f"{kind} with {name}" for kind, names in PARAMETERS.items() for name in names
+    ]
+    return {
+        "entry and dtype": [f"{entry}, {dtype}" for entry in ENTRIES for dtype in DTYPES],
+        "score": ["identity", "softmax", "sigmoid", "sqrtsoftplus"],
+        "select": [
+            "top_k", "top_k, groups by max", "top_k, groups by top2_sum", "per_group",
+            "hash", "sparsemixer",
+        ],
+        "weight": [
+            "score", "sigmoid", "softmax", "renormalize", "renormalize_epsilon", "scale",
+            "gate_bias", "selection_bias", "expert_scale", "weight_on_input",
+        ],
+        "nonfinite, with such logits": ["zero", "neg_inf", "lowest"],
+        "activation": [*PARAMETERS, *parameters],
+        "weights": [
+            "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
+            "shared_experts with sigmoid gate", "latent_size", "num_zero_experts",
+            "placement.local_experts",
+        ],
+        "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
+        "sizes": [
+            "hidden_size not a multiple of 8", "intermediate_size not a multiple of 8",
+            "num_experts not a power of two", "num_experts of 512 and more",
+            "top_k of 9 and more",
+        ],
+        "hard inputs": list(HARD_INPUTS),
+        "model family": [family for family in FAMILIES if family != "llama4"],
+    }
+
+
+FEATURES = _features()
+
+
+def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:
+    routing = spec.routing
+    tags = {("weight", "weight_on_input")} if routing.weight_on_input else set()
+    if spec.entry == "ids":
+        return tags
+    select = routing.select
+    if select == "top_k" and routing.num_groups > 1:
+        select += f", groups by {routing.group_score}"
+    tags |= {("score", routing.score), ("select", select)}
+    if routing.select != "sparsemixer":
+        tags.add(("weight", routing.weight))
+    given = {
+        "renormalize": routing.renormalize,
+        "renormalize_epsilon": routing.renormalize_epsilon > 0,
+        "scale": routing.scale != 1,
+        "gate_bias": routing.gate_bias,
+        "selection_bias": routing.selection_bias,
+        "expert_scale": routing.expert_scale,
+    }
+    tags |= {("weight", name) for name, is_given in given.items() if is_given}
+    if hard in ("nan_logits", "inf_logits"):
+        tags.add(("nonfinite, with such logits", routing.nonfinite))
+    return tags
+
+
+def _of_sizes(spec: LayerSpec, tokens: int) -> set[tuple[str, str]]:
+    count = "0" if tokens == 0 else "1" if tokens == 1 else "2 to 15"
+    if tokens >= 16:
+        count = "16 to 255" if tokens < 256 else "256 and more"
+    sizes = {
+        "hidden_size not a multiple of 8": spec.hidden_size % 8 != 0,
+        "intermediate_size not a multiple of 8": spec.intermediate_size % 8 != 0,
+        "num_experts not a power of two": spec.num_experts & (spec.num_experts - 1) != 0,
+        "num_experts of 512 and more": spec.num_experts >= 512,
+        "top_k of 9 and more": spec.top_k >= 9,
+    }
+    return {("tokens", count)} | {("sizes", name) for name, is_so in sizes.items() if is_so}
+
+
+def features(case: Case) -> set[tuple[str, str]]:
+    """(section, feature) pairs of a case."""
+    spec = LayerSpec.from_json(case.model)
+    tags = _of_routing(spec, case.hard) | _of_sizes(spec, case.tokens)
+    tags.add(("entry and dtype", f"{spec.entry}, {spec.dtype}"))
+    kind = spec.activation.kind
+    tags.add(("activation", kind))
+    for name, default in PARAMETERS[kind].items():
+        if getattr(spec.activation, name) != default:
+            tags.add(("activation", f"{kind} with {name}"))
+    if spec.activation.gated:
+        tags.add(("weights", spec.gate_up_order))
+    given = {
+        "expert_bias": spec.expert_bias,
+        "shared_experts": spec.shared_experts is not None,
+        "latent_size": spec.latent_size is not None,
+        "num_zero_experts": spec.num_zero_experts > 0,
+        "placement.local_experts": spec.local_experts is not None,
+    }
+    tags |= {("weights", name) for name, is_given in given.items() if is_given}
+    if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
+        tags.add(("weights", "shared_experts with sigmoid gate"))
+    if spec.num_valid_tokens:
+        tags.add(("tokens", "num_valid_tokens"))
+    if case.hard:
+        tags.add(("hard inputs", case.hard))
+    if "model_type" in case.model:
+        tags.add(("model family", case.model["model_type"]))
+    return tags
+
+
+def multiplications(case: Case) -> int:
+    """Multiplications of the routed experts and the router: what a run costs."""
+    spec = LayerSpec.from_json(case.model)
+    expert = (spec.first_rows(1) + 1) * spec.intermediate_size * spec.width
+    return case.tokens * (spec.top_k * expert + spec.num_routes * spec.hidden_size)

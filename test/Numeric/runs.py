@@ -1,0 +1,118 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs moe-run on numeric cases, several processes at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cases import Case
+
+from moec.reference import InputError, LayerSpec, Report, TensorFile, check, generate
+from moec.reference import signature, write_tensors
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 300
+
+
+def binary(name: str) -> Path:
+    """A tool of the build that is tested."""
+    folder = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
+    path = folder / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: build it, or set MOEC_BIN_DIR")
+    return path
+
+
+@dataclass
+class Run:
+    """A finished process and the files around it."""
+
+    case: Case
+    command: list[str]
+    returncode: int
+    messages: str
+    inputs: Path
+    outputs: Path
+
+    def explain(self, text: str) -> str:
+        return f"{text}\n{shlex.join(self.command)}\n{self.messages}"
+
+    def check(self) -> Report:
+        """The verdict of the reference; a failed process is an error."""
+        if self.returncode != 0:
+            raise AssertionError(self.explain(f"moe-run exits {self.returncode}"))
+        spec = LayerSpec.from_json(self.case.model)
+        inputs, outputs = TensorFile(self.inputs), TensorFile(self.outputs)
+        tokens = inputs.require(signature.inputs(spec))
+        try:
+            outputs.require(signature.outputs(spec), tokens, optional=True)
+        except InputError as error:
+            raise AssertionError(self.explain(str(error))) from None
+        if spec.entry != "ids":
+            # Without them a wrong selection could hide behind its weights.
+            missing = {"topk_ids", "topk_weights", "expert_counts"} - set(outputs)
+            assert not missing, self.explain(f"no {sorted(missing)} in the outputs")
+        return check(spec, inputs, outputs)
+
+
+class Runs:
+    """Starts runs ahead of the tests that ask for them."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._futures: dict[tuple, Future] = {}
+        self._lock = threading.Lock()
+
+    def start(self, case: Case, *options: str) -> Future:
+        key = (case.name, *options)
+        with self._lock:
+            if key not in self._futures:
+                self._futures[key] = self._pool.submit(self._run, case, options)
+            return self._futures[key]
+
+    def get(self, case: Case, *options: str) -> Run:
+        return self.start(case, *options).result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def forget(self, run: Run) -> None:
+        """Removes the files of a run that went well."""
+        shutil.rmtree(run.inputs.parent, ignore_errors=True)
+
+    def _run(self, case: Case, options: tuple[str, ...]) -> Run:
+        folder = self._folder / "-".join([case.name, *options]).replace("=", "-")
+        folder.mkdir()
+        model, inputs, outputs = (
+            folder / name for name in ("model.json", "in.safetensors", "out.safetensors")
+        )
+        model.write_text(json.dumps(case.model))
+        spec = LayerSpec.from_json(case.model)
+        write_tensors(inputs, generate(spec, case.tokens, case.seed, case.hard))
+        command = [
+            str(binary("moe-run")),
+            str(model),
+            f"--inputs={inputs}",
+            f"--outputs={outputs}",
+            f"--tokens={case.tokens}",
+            *options,
+        ]
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT,
+        )
+        return Run(case, command, done.returncode, done.stdout, inputs, outputs)

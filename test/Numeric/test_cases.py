@@ -1,0 +1,54 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The cases themselves: well-formed, telling, and complete. Runs no binary."""
+
+import json
+from collections import Counter
+
+import jsonschema
+import numpy as np
+import pytest
+from cases import CASES
+from features import FEATURES, features
+from runs import ROOT
+
+from moec.reference import LayerSpec, decide, evaluate, generate
+
+SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
+
+
+def test_names_are_unique():
+    names = Counter(case.name for case in CASES)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_models_are_unique():
+    seen = Counter(
+        json.dumps([case.model, case.tokens, case.seed, case.hard], sort_keys=True)
+        for case in CASES
+    )
+    assert [model for model, count in seen.items() if count > 1] == []
+
+
+def test_every_feature_has_a_case():
+    covered = set().union(*(features(case) for case in CASES))
+    wanted = {(section, name) for section, names in FEATURES.items() for name in names}
+    assert sorted(wanted - covered) == []
+    assert sorted(covered - wanted) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case_is_telling(case):
+    if "moec_spec" in case.model:
+        jsonschema.Draft202012Validator(SCHEMA).validate(case.model)
+    spec = LayerSpec.from_json(case.model)
+    tensors = generate(spec, case.tokens, case.seed, case.hard)
+    decision = decide(spec, tensors)
+    out = evaluate(spec, tensors, decision)
+    # One row on a near tie would be more than the share that a check allows.
+    assert decision.routing is None or not decision.routing.near.any()
+    assert np.isfinite(out).all()
+    # A zero output would agree with a kernel that does nothing.
+    all_lost = case.tokens == 0 or case.name == "local_experts_none_chosen"
+    assert out.any() != all_lost
+    assert np.abs(out).max(initial=0.0) < 100.0

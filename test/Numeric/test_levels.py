@@ -1,0 +1,36 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The levels above the kernels, executed on the inputs of the numeric cases.
+
+The first level that disagrees with the reference names the passes to look at.
+"""
+
+import pytest
+from cases import CASES
+from features import multiplications
+
+# The interpreter works on one f32 at a time.
+LARGEST = 2_000_000
+
+PASSES = {
+    "moe": "the importer or moe-decompose",
+    "plan": "convert-moe-to-plan or plan-assign-slots",
+    "tile": "convert-plan-to-tile, tile-split-phases or tile-assign-config",
+}
+OPTIONS = [(f"--level={level}",) for level in PASSES]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if multiplications(case) <= LARGEST],
+    ids=lambda case: case.name,
+)
+def test_levels(case, runs):
+    for level, passes in PASSES.items():
+        run = runs.get(case, f"--level={level}")
+        report = run.check()
+        assert report.ok, run.explain(
+            f"level {level} is the first to be wrong: look at {passes}\n"
+            + "\n".join([report.summary(), *report.failures])
+        )
+        runs.forget(run)

@@ -1,0 +1,14 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every case through the compiled kernels, against the float64 reference."""
+
+import pytest
+from cases import CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case, runs):
+    run = runs.get(case)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    runs.forget(run)
