@@ -15,13 +15,13 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/Passes.h"
+#include "moec/Compiler/Levels.h"
+#include "moec/Conversion/Passes.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
-#ifdef MOEC_HAVE_PASSES
-#include "moec/Conversion/Passes.h"
+#include "moec/Target/CPU.h"
 #include "moec/Transforms/Passes.h"
-#endif
 
 using namespace mlir;
 
@@ -36,10 +36,10 @@ void moec::registerDialects(DialectRegistry &registry) {
 }
 
 void moec::registerPasses() {
-#ifdef MOEC_HAVE_PASSES
   registerMoecTransformsPasses();
   registerMoecConversionPasses();
-#endif
+  registerLevelPipelines();
+  registerTileToLLVMPipeline();
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();

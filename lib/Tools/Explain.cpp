@@ -154,7 +154,7 @@ private:
     os << "\nlaunches, in order\n"
        << llvm::formatv("  {0,-6} {1,-18} {2,-14} {3,-46} {4}\n", "stream",
                         "kernel", "op", "config", "CTAs");
-    for (const Phase &phase : phases)
+    for (Phase &phase : phases)
       os << llvm::formatv(
           "  {0,-6} {1,-18} {2,-14} {3,-46} {4}\n", phase.launch.getStream(),
           phase.kernel.getSymName(), phase.op->getName().stripDialect(),
@@ -178,7 +178,7 @@ private:
                             work.bytes / (1 << 20));
       os << "\n";
     };
-    for (const Phase &phase : phases) {
+    for (Phase &phase : phases) {
       SmallVector<Work> works;
       for (auto [i, tokens] : llvm::enumerate(counts)) {
         works.push_back(getWork(phase.op, topK, tokens));

@@ -10,7 +10,7 @@
 #include "Run/RunLevel.h"
 #include "ToolOptions.h"
 #include "moec/Tools/Tools.h"
-#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 
 #include <numeric>

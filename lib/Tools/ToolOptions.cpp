@@ -12,6 +12,16 @@
 using namespace mlir;
 using namespace moec;
 
+ForeignOptionsRemoved::ForeignOptionsRemoved() {
+  llvm::SmallVector<llvm::cl::Option *> foreign;
+  for (const auto &entry : llvm::cl::getRegisteredOptions())
+    if (!llvm::StringRef(entry.first).starts_with("help") &&
+        entry.first != "version")
+      foreign.push_back(entry.second);
+  for (llvm::cl::Option *option : foreign)
+    option->removeArgument();
+}
+
 bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   llvm::cl::HideUnrelatedOptions(category);
   // Parsing errors are ours to report: by default the process would end here.

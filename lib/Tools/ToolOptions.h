@@ -16,9 +16,15 @@
 
 namespace moec {
 
-/// Options of moe-compile and moe-run. Values of one type per process: command
-/// line options register themselves.
-struct ToolOptions {
+/// Takes every option that LLVM's own libraries have registered off the command
+/// line: their names would clash with ours, and differ between link modes.
+struct ForeignOptionsRemoved {
+  ForeignOptionsRemoved();
+};
+
+/// Options of moe-compile and moe-run. One object per process: command line
+/// options register themselves.
+struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> input{llvm::cl::Positional, llvm::cl::Required,
                                    llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),

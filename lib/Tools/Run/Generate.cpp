@@ -15,7 +15,7 @@
 #include <thread>
 
 using namespace moec;
-using moert::DType;
+using ElementType = moert::DType;
 
 namespace {
 
@@ -60,10 +60,10 @@ uint16_t toF16(float value) {
 
 void store(const HostTensor &tensor, int64_t i, float value) {
   switch (tensor.dtype) {
-  case DType::BF16:
+  case ElementType::BF16:
     reinterpret_cast<uint16_t *>(tensor.data())[i] = toBF16(value);
     return;
-  case DType::F16:
+  case ElementType::F16:
     reinterpret_cast<uint16_t *>(tensor.data())[i] = toF16(value);
     return;
   default:

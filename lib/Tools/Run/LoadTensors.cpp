@@ -13,7 +13,7 @@
 #include <cstring>
 
 using namespace moec;
-using moert::DType;
+using ElementType = moert::DType;
 using moert::SafetensorsEntry;
 using moert::Status;
 
@@ -38,9 +38,9 @@ bool isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
 }
 
 /// Whether values of `from` become values of `to` without loss.
-bool canWiden(DType from, DType to) {
+bool canWiden(ElementType from, ElementType to) {
   return from == to ||
-         (to == DType::F32 && (from == DType::BF16 || from == DType::F16));
+         (to == ElementType::F32 && (from == ElementType::BF16 || from == ElementType::F16));
 }
 
 /// Copies elements from a file into tensors; a failure names file and tensor.
@@ -180,7 +180,7 @@ private:
     uint16_t half;
     std::memcpy(&half, source, 2);
     float value;
-    if (entry.dtype == DType::BF16) {
+    if (entry.dtype == ElementType::BF16) {
       uint32_t bits = uint32_t(half) << 16;
       std::memcpy(&value, &bits, 4);
     } else {

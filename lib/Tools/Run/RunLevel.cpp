@@ -227,7 +227,9 @@ FailureOr<RunResult> runFunction(ModuleOp module,
   SmallVector<interpreter::TensorRef> inputs;
   for (const HostTensor &tensor : tensors)
     if (tensor.role != moert::TensorRole::Output)
-      inputs.push_back({tensor.data(), tensor.dtype, tensor.shape});
+      inputs.push_back(
+          {tensor.data(), tensor.dtype,
+           SmallVector<int64_t, 4>(tensor.shape.begin(), tensor.shape.end())});
   Result<std::vector<interpreter::Tensor>> outputs =
       interpreter::interpretFunction(*functions.begin(), inputs);
   if (!outputs) {
@@ -237,7 +239,9 @@ FailureOr<RunResult> runFunction(ModuleOp module,
   RunResult result;
   interpreter::TensorRef output = outputs->front().ref();
   result.output =
-      copyTensor("output", {output.data, output.dtype, output.shape, {}});
+      copyTensor("output", {output.data, output.dtype,
+                            {output.shape.begin(), output.shape.end()},
+                            {}});
   return result;
 }
 
