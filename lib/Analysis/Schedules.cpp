@@ -62,6 +62,7 @@ struct ContractShape {
     rowsPerColumn = op.getLayout() ? 2 : 1;
     columns = weight.getDimSize(weight.getRank() - 2) / rowsPerColumn;
     columnBytes = depth * rowsPerColumn * (weight.getElementTypeBitWidth() / 8);
+    parts = weight.getElementTypeBitWidth() < 32 ? 2 : 1;
   }
 
   bool grouped;
@@ -117,8 +118,8 @@ int64_t choosePanel(const ContractShape &shape, int64_t n) {
   constexpr int64_t narrowest = 16, widest = 64, densePanels = 16;
   int64_t panel = std::clamp(cacheBytes / shape.columnBytes, narrowest, widest);
   if (!shape.grouped)
-    panel =
-        std::min<int64_t>(panel, llvm::divideCeil(shape.columns, densePanels));
+    panel = std::clamp<int64_t>(llvm::divideCeil(shape.columns, densePanels),
+                                narrowest, panel);
   panel = std::min(panel, shape.columns);
   return std::max(panel / n * n, n);
 }

@@ -66,38 +66,19 @@ LogicalResult checkLowerable(LayerOp layer) {
       return layer.emitOpError("has weights of type ")
              << element << ", which are not lowered yet; give f32, bf16 or f16";
   }
-  if (MeshAttr mesh = layer.getMeshAttr(); mesh && mesh.getNumRanks() != 1)
-    return layer.emitOpError("is spread over ")
-           << mesh.getNumRanks()
-           << " ranks, which is not lowered yet; set num_ranks = 1";
-  if (ActivationFormatAttr format = layer.getFormatAttr();
-      format && format.getFormat() != Format::Standard)
-    return layer.emitOpError("has the activation format '")
-           << stringifyFormat(format.getFormat())
-           << "', which is not lowered yet; use 'standard'";
   return success();
 }
 
-/// Replaces each moe.param in `region` by the constant that it names.
-LogicalResult resolveParams(Region &region, DictionaryAttr params) {
-  WalkResult result = region.walk([&](ParamOp param) {
-    auto value = params
-                     ? dyn_cast_or_null<FloatAttr>(params.get(param.getName()))
-                     : FloatAttr();
-    if (!value) {
-      param.emitOpError("names no float entry of 'activation_params'; add ")
-          << param.getName() << " = <value> : f32 to the layer";
-      return WalkResult::interrupt();
-    }
+/// Replaces each moe.param by the constant that it names.
+void resolveParams(LayerOp layer) {
+  layer.getActivation().walk([&](ParamOp param) {
     OpBuilder builder(param);
-    Value constant = arith::ConstantOp::create(
-        builder, param.getLoc(),
-        builder.getF32FloatAttr(value.getValueAsDouble()));
-    param.replaceAllUsesWith(constant);
+    auto value =
+        cast<FloatAttr>(layer.getActivationParamsAttr().get(param.getName()));
+    param.replaceAllUsesWith(
+        arith::ConstantOp::create(builder, param.getLoc(), value).getResult());
     param.erase();
-    return WalkResult::advance();
   });
-  return failure(result.wasInterrupted());
 }
 
 /// Rewrites one layer; the builder stands before it.
@@ -403,11 +384,7 @@ struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
     for (LayerOp layer : layers) {
       if (failed(checkLowerable(layer)) || failed(checkMaxTokens(func, layer)))
         return signalPassFailure();
-      DictionaryAttr params = layer.getActivationParamsAttr();
-      for (Region *region :
-           {&layer.getScore(), &layer.getWeight(), &layer.getActivation()})
-        if (failed(resolveParams(*region, params)))
-          return signalPassFailure();
+      resolveParams(layer);
       LayerDecomposer(layer).run();
     }
   }

@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
@@ -31,8 +30,6 @@ public:
   LogicalResult run() {
     moert::Expr grid = 0;
     for (Operation &op : kernel.getBody().front().without_terminator()) {
-      if (matchPattern(&op, m_Constant()))
-        continue;
       const Schedule *schedule = decide(op);
       if (!schedule)
         return failure();

@@ -6,8 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
-#include "moec/Analysis/ScalarRegions.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -33,39 +31,20 @@ public:
       : kernel(kernel), symbols(symbols), builder(kernel) {}
 
   /// The phases, or an empty list if the kernel has just one and stays.
-  FailureOr<SmallVector<Phase>> run() {
-    SmallVector<Operation *> ops;
-    Block &body = kernel.getBody().front();
-    for (Operation &op : body.without_terminator()) {
-      if (matchPattern(&op, m_Constant()))
-        continue;
-      if (failed(sinkConstants(&op)))
-        return failure();
-      ops.push_back(&op);
-    }
-    for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
-      if (matchPattern(&op, m_Constant()) && op.use_empty())
-        op.erase();
+  SmallVector<Phase> run() {
     SmallVector<Phase> phases;
-    if (ops.size() <= 1)
+    auto ops = kernel.getBody().front().without_terminator();
+    if (llvm::range_size(ops) <= 1)
       return phases;
-    for (auto [index, op] : llvm::enumerate(ops)) {
-      FailureOr<Phase> phase = split(op, index);
-      if (failed(phase))
-        return failure();
-      phases.push_back(std::move(*phase));
-    }
+    for (auto [index, op] : llvm::enumerate(ops))
+      phases.push_back(split(op, index));
     return phases;
   }
 
 private:
-  FailureOr<Phase> split(Operation *op, size_t index) {
-    auto effectsOp = dyn_cast<MemoryEffectOpInterface>(op);
-    if (!effectsOp)
-      return op->emitOpError("is no phase: it does not say what it reads and "
-                             "writes; a tile.kernel holds tile ops only");
+  Phase split(Operation &op, size_t index) {
     SmallVector<MemoryEffects::EffectInstance> effects;
-    effectsOp.getEffects(effects);
+    cast<MemoryEffectOpInterface>(op).getEffects(effects);
     DenseSet<Value> written;
     for (const MemoryEffects::EffectInstance &effect : effects)
       if (isa<MemoryEffects::Write>(effect.getEffect()))
@@ -76,7 +55,7 @@ private:
     Block::BlockArgListType args =
         kernel.getBody().front().getArguments().drop_back();
     for (BlockArgument arg : args)
-      if (llvm::is_contained(op->getOperands(), arg))
+      if (llvm::is_contained(op.getOperands(), arg))
         (written.contains(arg) ? phase.outs : phase.ins)
             .push_back(arg.getArgNumber());
     auto order = llvm::concat<unsigned>(phase.ins, phase.outs);
@@ -85,7 +64,7 @@ private:
     types.push_back(builder.getI64Type());
 
     auto part = tile::KernelOp::create(
-        builder, op->getLoc(), (kernel.getSymName() + "_" + Twine(index)).str(),
+        builder, op.getLoc(), (kernel.getSymName() + "_" + Twine(index)).str(),
         builder.getFunctionType(types, {}));
     phase.symbol = symbols.insert(part);
     IRMapping mapping;
@@ -94,8 +73,8 @@ private:
       mapping.map(args[number], to);
     mapping.map(kernel.getTokens(), part.getTokens());
     OpBuilder inner = OpBuilder::atBlockEnd(&body);
-    inner.clone(*op, mapping);
-    tile::ReturnOp::create(inner, op->getLoc());
+    inner.clone(op, mapping);
+    tile::ReturnOp::create(inner, op.getLoc());
     return phase;
   }
 
@@ -125,13 +104,10 @@ struct TileSplitPhases : moec::impl::TileSplitPhasesPassBase<TileSplitPhases> {
     llvm::StringMap<SmallVector<Phase>> split;
     for (auto kernel :
          llvm::make_early_inc_range(getOperation().getOps<tile::KernelOp>())) {
-      FailureOr<SmallVector<Phase>> phases =
-          KernelSplitter(kernel, symbols).run();
-      if (failed(phases))
-        return signalPassFailure();
-      if (phases->empty())
+      SmallVector<Phase> phases = KernelSplitter(kernel, symbols).run();
+      if (phases.empty())
         continue;
-      split[kernel.getSymName()] = std::move(*phases);
+      split[kernel.getSymName()] = std::move(phases);
       symbols.erase(kernel);
     }
     SmallVector<plan::LaunchOp> launches;

@@ -13,9 +13,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
 #include "moec/Analysis/Names.h"
-#include "moec/Analysis/ScalarRegions.h"
 #include "moec/Conversion/Passes.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -49,10 +47,8 @@ public:
       : kernel(kernel), builder(kernel) {}
 
   LogicalResult run() {
-    if (!kernel.getBody().hasOneBlock())
-      return kernel.emitOpError("has several blocks; a kernel is one block of "
-                                "moe ops that ends in plan.return");
-    if (failed(createKernel()) || failed(mapResults()))
+    createKernel();
+    if (failed(mapResults()))
       return failure();
     for (Operation &op : kernel.getBody().front().without_terminator())
       if (failed(convert(op)))
@@ -63,15 +59,12 @@ public:
   }
 
 private:
-  LogicalResult createKernel() {
+  void createKernel() {
     SmallVector<Type> inputs;
     for (ArrayRef<Type> types :
          {kernel.getArgumentTypes(), kernel.getResultTypes()})
       for (Type type : types) {
-        auto tensor = dyn_cast<RankedTensorType>(type);
-        if (!tensor || !MemRefType::isValidElementType(tensor.getElementType()))
-          return kernel.emitOpError("has an argument or result of type ")
-                 << type << "; a kernel takes and makes ranked tensors";
+        auto tensor = cast<RankedTensorType>(type);
         inputs.push_back(
             MemRefType::get(tensor.getShape(), tensor.getElementType()));
       }
@@ -85,7 +78,6 @@ private:
          llvm::zip(kernel.getBody().front().getArguments(),
                    tileKernel.getBody().front().getArguments()))
       memory[from] = to;
-    return success();
   }
 
   LogicalResult mapResults() {
@@ -93,12 +85,9 @@ private:
     auto outs = tileKernel.getBody().front().getArguments().drop_front(
         kernel.getArgumentTypes().size());
     for (auto [value, out] : llvm::zip(ret.getValues(), outs)) {
-      if (!isa_and_nonnull<moe::MoeDialect>(
-              value.getDefiningOp() ? value.getDefiningOp()->getDialect()
-                                    : nullptr))
-        return ret.emitOpError("returns a value that no moe op of the kernel "
-                               "computes; a result is memory that a phase "
-                               "writes");
+      if (!value.getDefiningOp())
+        return ret.emitOpError("returns an argument of the kernel; a result "
+                               "is memory that a phase writes");
       if (!memory.try_emplace(value, out).second)
         return ret.emitOpError("returns one value twice; give the kernel one "
                                "result for it");
@@ -107,13 +96,8 @@ private:
   }
 
   LogicalResult convert(Operation &op) {
-    // What a region needs of it is copied into the region below.
-    if (matchPattern(&op, m_Constant()))
-      return success();
-    if (failed(sinkConstants(&op)))
-      return failure();
     for (Value result : op.getResults())
-      if (isa<RankedTensorType>(result.getType()) && !memory.contains(result))
+      if (!memory.contains(result))
         return op.emitOpError("has a result that the kernel does not return; "
                               "a phase writes memory that the plan provides, "
                               "so return it");
