@@ -1,4 +1,5 @@
-//===- moe-compile.cpp - a layer through the levels of IR --------*- C++ -*-===//
+//===- moe-compile.cpp - a layer through the levels of IR --------*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

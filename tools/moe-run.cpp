@@ -1,4 +1,5 @@
-//===- moe-run.cpp - compiles a layer, runs it and checks it -----*- C++ -*-===//
+//===- moe-run.cpp - compiles a layer, runs it and checks it -----*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -43,8 +43,7 @@ static FailureOr<Source> loadIR(MLIRContext &context, StringRef path) {
   sources->AddNewSourceBuffer(std::move(file), llvm::SMLoc());
   SourceMgrDiagnosticHandler handler(*sources, &context, llvm::errs());
   Source source;
-  source.module =
-      parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  source.module = parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   if (!source.module)
     return failure();
   return source;

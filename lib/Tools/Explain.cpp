@@ -64,17 +64,17 @@ Work getWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   bool grouped = static_cast<bool>(op.getOffsets());
   double rows = double(tokens) * double(grouped ? topK : 1);
   double columns = double(weight.getShape()[grouped ? 1 : 0]);
-  double groups =
-      grouped ? getActiveGroups(double(weight.getDimSize(0)), double(topK),
-                                double(tokens))
-              : 1;
+  double groups = grouped ? getActiveGroups(double(weight.getDimSize(0)),
+                                            double(topK), double(tokens))
+                          : 1;
   Work work;
   work.operations = 2 * rows * columns * double(weight.getShape().back());
-  work.bytes = groups * columns * double(weight.getShape().back()) *
-                   getElementBytes(op.getWeight()) +
-               rows * getRowBytes(op.getResult()) +
-               std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK)) *
-                   getRowBytes(op.getInput());
+  work.bytes =
+      groups * columns * double(weight.getShape().back()) *
+          getElementBytes(op.getWeight()) +
+      rows * getRowBytes(op.getResult()) +
+      std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK)) *
+          getRowBytes(op.getInput());
   return work;
 }
 

@@ -22,8 +22,7 @@ enum class Emit { Moe, Plan, Tile, LLVM };
 
 struct Options : ToolOptions {
   cl::opt<Emit> emit{
-      "emit",
-      cl::desc("What to print"),
+      "emit", cl::desc("What to print"),
       cl::values(clEnumValN(Emit::Moe, "moe", "the layer as one op"),
                  clEnumValN(Emit::Plan, "plan",
                             "launches over buffers, kernels on tensors"),
@@ -35,8 +34,7 @@ struct Options : ToolOptions {
                               cl::value_desc("file"), cl::init("-"),
                               cl::cat(category)};
   cl::opt<bool> explain{
-      "explain",
-      cl::desc("Print what was chosen and why, instead of IR"),
+      "explain", cl::desc("Print what was chosen and why, instead of IR"),
       cl::cat(category)};
 };
 } // namespace

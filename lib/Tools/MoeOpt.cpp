@@ -28,7 +28,8 @@ int moec::moeOptMain(int argc, char **argv) {
       argc, argv,
       "moe-opt: run passes on IR of moec's levels.\n\n"
       "  moe-opt layer.mlir --moe-decompose\n"
-      "  moe-opt layer.mlir --pass-pipeline='builtin.module(convert-moe-to-plan)'"
+      "  moe-opt layer.mlir "
+      "--pass-pipeline='builtin.module(convert-moe-to-plan)'"
       "\n",
       registry);
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();

@@ -25,9 +25,9 @@ namespace {
 struct Options : ToolOptions {
   cl::opt<int64_t> tokens{"tokens", cl::desc("Number of tokens"), cl::init(1),
                           cl::cat(category)};
-  cl::opt<uint64_t> seed{
-      "seed", cl::desc("Seed of generated weights and activations"),
-      cl::init(0), cl::cat(category)};
+  cl::opt<uint64_t> seed{"seed",
+                         cl::desc("Seed of generated weights and activations"),
+                         cl::init(0), cl::cat(category)};
   cl::opt<std::string> inputs{
       "inputs", cl::value_desc("file.safetensors"),
       cl::desc("Weights and activations, by the names that --signature lists"),
@@ -37,9 +37,9 @@ struct Options : ToolOptions {
       cl::desc("Where to write the output and, where the layer routes, "
                "topk_ids, topk_weights, expert_offsets and expert_counts"),
       cl::cat(category)};
-  cl::opt<bool> signature{
-      "signature", cl::desc("List the tensors of the layer and stop"),
-      cl::cat(category)};
+  cl::opt<bool> signature{"signature",
+                          cl::desc("List the tensors of the layer and stop"),
+                          cl::cat(category)};
   cl::opt<bool> check{
       "check",
       cl::desc("Compare with the float64 reference in python/ (needs "
@@ -58,16 +58,15 @@ struct Options : ToolOptions {
   cl::opt<int> threads{"threads", cl::desc("Threads (default: all cores)"),
                        cl::init(0), cl::cat(category)};
   cl::opt<ExecutedLevel> level{
-      "level",
-      cl::desc("What to execute"),
-      cl::values(clEnumValN(ExecutedLevel::Moe, "moe",
-                            "interpret the pipeline ops"),
-                 clEnumValN(ExecutedLevel::Plan, "plan",
-                            "run the plan, interpret its kernels"),
-                 clEnumValN(ExecutedLevel::Tile, "tile",
-                            "run the plan, interpret the tile kernels"),
-                 clEnumValN(ExecutedLevel::LLVM, "llvm",
-                            "run compiled kernels (default)")),
+      "level", cl::desc("What to execute"),
+      cl::values(
+          clEnumValN(ExecutedLevel::Moe, "moe", "interpret the pipeline ops"),
+          clEnumValN(ExecutedLevel::Plan, "plan",
+                     "run the plan, interpret its kernels"),
+          clEnumValN(ExecutedLevel::Tile, "tile",
+                     "run the plan, interpret the tile kernels"),
+          clEnumValN(ExecutedLevel::LLVM, "llvm",
+                     "run compiled kernels (default)")),
       cl::init(ExecutedLevel::LLVM), cl::cat(category)};
   cl::opt<bool> bisect{
       "bisect",
@@ -110,10 +109,9 @@ void printSignature(const Session &session) {
     if (decl.role == moert::TensorRole::Workspace ||
         decl.role == moert::TensorRole::Prepared)
       continue;
-    llvm::outs() << llvm::formatv("{0,-7} {1,-26} {2,-5} {3}\n",
-                                  moert::tensorRoleName(decl.role), decl.name,
-                                  moert::dtypeName(decl.dtype),
-                                  printShape(decl));
+    llvm::outs() << llvm::formatv(
+        "{0,-7} {1,-26} {2,-5} {3}\n", moert::tensorRoleName(decl.role),
+        decl.name, moert::dtypeName(decl.dtype), printShape(decl));
     for (const TensorInfo &info : infos)
       for (const CheckpointForm &form : info.checkpointForms)
         if (info.name == decl.name)
@@ -168,8 +166,8 @@ bool fillTensors(Session &session, const Options &options) {
       moert::SafetensorsFile::open(options.inputs);
   if (!file)
     return complain(file.status().message());
-  moert::Status status = loadTensors(session.tensors, *file, options.inputs,
-                                     signature, expertIds);
+  moert::Status status =
+      loadTensors(session.tensors, *file, options.inputs, signature, expertIds);
   return status || complain(status.message());
 }
 

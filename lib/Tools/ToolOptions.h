@@ -26,9 +26,10 @@ struct ForeignOptionsRemoved {
 /// options register themselves.
 struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
-  llvm::cl::opt<std::string> input{llvm::cl::Positional, llvm::cl::Required,
-                                   llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
-                                   llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> input{
+      llvm::cl::Positional, llvm::cl::Required,
+      llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::desc("What to compile for: cpu"),
       llvm::cl::init("cpu"), llvm::cl::cat(category)};
@@ -71,8 +72,8 @@ struct ToolOptions : private ForeignOptionsRemoved {
   static mlir::DialectRegistry makeRegistry();
 };
 
-/// Prints diagnostics as `file:line:col: error: message`, notes indented, on the
-/// error stream.
+/// Prints diagnostics as `file:line:col: error: message`, notes indented, on
+/// the error stream.
 class ConsoleDiagnostics : public mlir::ScopedDiagnosticHandler {
 public:
   explicit ConsoleDiagnostics(mlir::MLIRContext &context);

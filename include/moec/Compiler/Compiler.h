@@ -18,7 +18,8 @@
 
 namespace moec {
 
-/// A layer as it was read: IR of some level and, if it came from JSON, the spec.
+/// A layer as it was read: IR of some level and, if it came from JSON, the
+/// spec.
 struct Source {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<LayerSpec> spec;

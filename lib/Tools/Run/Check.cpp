@@ -52,7 +52,8 @@ Status ReferenceCheck::setInputs(const std::vector<HostTensor> &tensors) {
 /// The interpreter that has the reference's packages: MOEC_PYTHON, else the
 /// first python3 of the path.
 static Result<std::string> findPython() {
-  if (std::optional<std::string> set = llvm::sys::Process::GetEnv("MOEC_PYTHON"))
+  if (std::optional<std::string> set =
+          llvm::sys::Process::GetEnv("MOEC_PYTHON"))
     return *set;
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("python3");
   if (found)
@@ -75,9 +76,8 @@ bool ReferenceCheck::compare(const RunResult &result) {
     return complain(outputs.status());
   Status written = writeResult(*outputs, result);
   std::vector<std::string> args = {
-      *python,  "-m",           "moec.reference", "check",
-      "--spec", description,    "--inputs",       inputs,
-      "--outputs", *outputs};
+      *python,     "-m",       "moec.reference", "check",     "--spec",
+      description, "--inputs", inputs,           "--outputs", *outputs};
   if (overrides.numExperts)
     args.insert(args.end(),
                 {"--num-experts", std::to_string(*overrides.numExperts)});
@@ -97,7 +97,8 @@ bool ReferenceCheck::compare(const RunResult &result) {
   if (!written)
     return complain(written);
   if (!error.empty() || exitCode < 0)
-    return complain(moert::unavailable("the reference could not run: " + error));
+    return complain(
+        moert::unavailable("the reference could not run: " + error));
   if (exitCode > 1)
     return complain(moert::unavailable(
         "the reference could not check this layer (exit code " +

@@ -79,9 +79,8 @@ void fillRandom(const HostTensor &tensor, uint64_t seed, float scale) {
     for (int64_t i = begin; i < end; ++i)
       store(tensor, i, scale * stream.unit(uint64_t(i)));
   };
-  int64_t numThreads = count < (1 << 16)
-                           ? 1
-                           : std::max(1u, std::thread::hardware_concurrency());
+  int64_t numThreads =
+      count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
   for (int64_t t = 1; t < numThreads; ++t)
     threads.emplace_back(fill, count * t / numThreads,
@@ -140,8 +139,8 @@ void moec::generateTensors(std::vector<HostTensor> &tensors,
     if (tensor.role == moert::TensorRole::Output)
       continue;
     if (tensor.name == "num_valid_tokens") {
-      *reinterpret_cast<int32_t *>(tensor.data()) = int32_t(
-          options.numValidTokens < 0 ? tokens : options.numValidTokens);
+      *reinterpret_cast<int32_t *>(tensor.data()) =
+          int32_t(options.numValidTokens < 0 ? tokens : options.numValidTokens);
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
     } else if (tensor.name == "topk_weights") {

@@ -39,8 +39,8 @@ bool isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
 
 /// Whether values of `from` become values of `to` without loss.
 bool canWiden(ElementType from, ElementType to) {
-  return from == to ||
-         (to == ElementType::F32 && (from == ElementType::BF16 || from == ElementType::F16));
+  return from == to || (to == ElementType::F32 && (from == ElementType::BF16 ||
+                                                   from == ElementType::F16));
 }
 
 /// Copies elements from a file into tensors; a failure names file and tensor.
@@ -131,11 +131,12 @@ private:
   Status loadPart(const CheckpointPart &part, const SafetensorsEntry &entry,
                   const HostTensor &tensor, int64_t slot) {
     // What the destination holds per expert: rows x columns, a bias one column.
-    bool isStacked = part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
+    bool isStacked =
+        part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
     size_t rank = tensor.shape.size() - (isStacked ? 1 : 0);
     int64_t columns = rank == 1 ? 1 : tensor.shape.back();
-    int64_t rows = rank == 1 ? tensor.shape.back()
-                             : tensor.shape[tensor.shape.size() - 2];
+    int64_t rows =
+        rank == 1 ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
     int64_t blocks =
         isStacked && !part.isPerExpert() ? tensor.shape.front() : 1;
     std::vector<int64_t> expected = {blocks, part.numRows, columns};

@@ -239,7 +239,8 @@ FailureOr<RunResult> runFunction(ModuleOp module,
   RunResult result;
   interpreter::TensorRef output = outputs->front().ref();
   result.output =
-      copyTensor("output", {output.data, output.dtype,
+      copyTensor("output", {output.data,
+                            output.dtype,
                             {output.shape.begin(), output.shape.end()},
                             {}});
   return result;
