@@ -21,12 +21,18 @@ using namespace moec;
 
 /// Bound of what a CTA keeps on its thread's stack.
 static constexpr int64_t kMaxScratchBytes = 64 * 1024;
+/// Rows of a group between two epilogues, where the config leaves it open.
+static constexpr int64_t kGroupRows = 64;
 
 namespace {
 
 /// The numbers of a contract's types and config.
 struct Shape {
-  int64_t groups = 1, columns, planes, lanes, m, n, panel, rows, turn;
+  int64_t columns, lanes, m, n, panel, rows;
+  /// 2 with a layout: gate and up.
+  int64_t planes;
+  /// Contracted elements per turn of the innermost loop.
+  int64_t turn;
 
   int64_t getPanels() const { return llvm::divideCeil(columns, panel); }
   /// A divisor of the number of columns of every panel.
@@ -40,36 +46,40 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
   if (failed(config) || failed(requireLanes(op, config->getLanes())) ||
       failed(requirePositive(op, "m", config->getM())) ||
       failed(requirePositive(op, "n", config->getN())) ||
-      failed(requirePositive(op, "panel", config->getPanel())) ||
+      failed(requirePositive(op, "panel", config->getPanel())))
+    return failure();
+  if (!op.getOffsets() &&
       failed(requirePositive(op, "rows", config->getRows())))
     return failure();
   auto weight = cast<MemRefType>(op.getWeight().getType());
   Shape shape;
-  if (op.getOffsets())
-    shape.groups = weight.getDimSize(0);
   shape.columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   shape.planes = op.getLayout() ? 2 : 1;
   shape.lanes = config->getLanes();
   shape.m = config->getM();
   shape.n = config->getN();
   shape.panel = config->getPanel();
-  shape.rows = config->getRows();
-  int64_t step = ContractTile::getStep(weight.getElementType(), shape.lanes);
-  shape.turn = config->getK() ? config->getK() : step;
+  shape.turn = llvm::alignTo(
+      std::max<int64_t>(config->getK(), 1),
+      ContractTile::getStep(weight.getElementType(), shape.lanes));
+  int64_t rowBytes = shape.planes * shape.getScratchColumns() * 4;
+  shape.rows =
+      config->getRows()
+          ? config->getRows()
+          : std::clamp<int64_t>(kMaxScratchBytes / rowBytes, 1, kGroupRows);
 
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
-  if (shape.n % 4 != 0)
-    return refuse() << "needs n to be a multiple of 4, got " << shape.n;
+  if (shape.planes * shape.n % 4 != 0)
+    return refuse() << "takes " << shape.planes * shape.n
+                    << " weight rows at a time; change n so that they are a "
+                       "multiple of 4";
   if (shape.panel % shape.n != 0)
-    return refuse() << "needs panel = " << shape.panel
-                    << " to be a multiple of n = " << shape.n;
-  if (shape.turn % step != 0)
-    return refuse() << "needs k to be a multiple of " << step << ", got "
-                    << shape.turn;
-  int64_t bytes = shape.planes * shape.rows * shape.getScratchColumns() * 4;
-  if (bytes > kMaxScratchBytes)
-    return refuse() << "asks for " << bytes << " bytes of accumulators, and "
-                    << kMaxScratchBytes << " is the bound; lower rows or panel";
+    return refuse() << "has panel = " << shape.panel
+                    << ", which is no multiple of n = " << shape.n;
+  if (shape.rows * rowBytes > kMaxScratchBytes)
+    return refuse() << "asks for " << shape.rows * rowBytes
+                    << " bytes of accumulators, and " << kMaxScratchBytes
+                    << " is the bound; lower rows or panel";
   return shape;
 }
 
@@ -91,14 +101,14 @@ private:
   void emitDense(Value block);
   /// At most `shape.rows` rows from `firstRow` on, which has to be below `end`.
   void emitRows(Value firstRow, Value count);
-  void emitColumns(Value firstRow, Value count, Value plane, Value column);
-  void emitTile(Value firstRow, Value row, int64_t rows, Value plane,
-                Value column);
+  void emitColumns(Value firstRow, Value count, Value column);
+  void emitTile(Value firstRow, Value row, int64_t rows, Value column);
+  void storeSums(Value quad, Value row, int64_t weightRow, Value column);
   void emitEpilogue(Value firstRow, Value count);
   SmallVector<Value> loadColumnOperand(Value operand, Value column, Value mask);
 
   /// The weight row of a result column: plane 0 is the gate.
-  Value getWeightRow(Value plane, Value column);
+  Value getWeightRow(int64_t plane, Value column);
   ContractTile::Index getLeading(Value last);
 
   tile::ContractOp op;
@@ -154,11 +164,8 @@ void Contract::emitDense(Value block) {
 }
 
 void Contract::emitRows(Value firstRow, Value count) {
-  emitter.forLoop(panel.begin, panel.end, shape.n, [&](Value column) {
-    emitter.forLoop(
-        emitter.index(0), emitter.index(shape.planes), 1,
-        [&](Value plane) { emitColumns(firstRow, count, plane, column); });
-  });
+  emitter.forLoop(panel.begin, panel.end, shape.n,
+                  [&](Value column) { emitColumns(firstRow, count, column); });
   emitEpilogue(firstRow, count);
 }
 
@@ -166,16 +173,14 @@ void Contract::emitRows(Value firstRow, Value count) {
 // Dot products
 //===----------------------------------------------------------------------===//
 
-Value Contract::getWeightRow(Value plane, Value column) {
+Value Contract::getWeightRow(int64_t plane, Value column) {
   if (shape.planes == 1)
     return column;
   switch (op.getLayoutAttr().getOrder()) {
   case moe::GateUpOrder::GateUp:
-    return emitter.add(emitter.mul(plane, shape.columns), column);
-  case moe::GateUpOrder::UpGate: {
-    Value other = arith::SubIOp::create(b, emitter.index(1), plane);
-    return emitter.add(emitter.mul(other, shape.columns), column);
-  }
+    return emitter.add(column, plane * shape.columns);
+  case moe::GateUpOrder::UpGate:
+    return emitter.add(column, (1 - plane) * shape.columns);
   case moe::GateUpOrder::Interleaved:
     return emitter.add(emitter.mul(column, 2), plane);
   }
@@ -189,13 +194,11 @@ ContractTile::Index Contract::getLeading(Value last) {
 }
 
 /// All rows with `n` columns: blocks of `m` rows, then what is left.
-void Contract::emitColumns(Value firstRow, Value count, Value plane,
-                           Value column) {
+void Contract::emitColumns(Value firstRow, Value count, Value column) {
   Value left = arith::RemUIOp::create(b, count, emitter.index(shape.m));
   Value blocks = arith::SubIOp::create(b, count, left);
-  emitter.forLoop(emitter.index(0), blocks, shape.m, [&](Value row) {
-    emitTile(firstRow, row, shape.m, plane, column);
-  });
+  emitter.forLoop(emitter.index(0), blocks, shape.m,
+                  [&](Value row) { emitTile(firstRow, row, shape.m, column); });
   if (shape.m == 1)
     return;
   auto cases = llvm::to_vector(llvm::seq<int64_t>(1, shape.m));
@@ -204,15 +207,14 @@ void Contract::emitColumns(Value firstRow, Value count, Value plane,
   OpBuilder::InsertionGuard guard(b);
   for (auto [rows, region] : llvm::zip(cases, choice.getCaseRegions())) {
     b.createBlock(&region);
-    emitTile(firstRow, blocks, rows, plane, column);
+    emitTile(firstRow, blocks, rows, column);
     scf::YieldOp::create(b);
   }
   b.createBlock(&choice.getDefaultRegion());
   scf::YieldOp::create(b);
 }
 
-void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value plane,
-                        Value column) {
+void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
   SmallVector<ContractTile::Index> inputRows, weightRows, nextRows;
   for (int64_t i = 0; i < rows; ++i) {
     Value inputRow = emitter.add(firstRow, emitter.add(row, i));
@@ -222,21 +224,39 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value plane,
   }
   // Columns past the end repeat the last one; nobody reads their sums.
   Value last = emitter.index(shape.columns - 1);
-  for (int64_t j = 0; j < shape.n; ++j) {
-    Value here = emitter.add(column, j);
-    if (shape.columns % shape.n != 0)
-      here = emitter.min(here, last);
-    weightRows.push_back(getLeading(getWeightRow(plane, here)));
-    Value next = emitter.min(emitter.add(column, shape.n + j), last);
-    nextRows.push_back(getLeading(getWeightRow(plane, next)));
-  }
+  for (int64_t plane = 0; plane < shape.planes; ++plane)
+    for (int64_t j = 0; j < shape.n; ++j) {
+      Value here = emitter.add(column, j);
+      if (shape.columns % shape.n != 0)
+        here = emitter.min(here, last);
+      weightRows.push_back(getLeading(getWeightRow(plane, here)));
+      Value next = emitter.min(emitter.add(column, shape.n + j), last);
+      nextRows.push_back(getLeading(getWeightRow(plane, next)));
+    }
   SmallVector<Value> quads = tile.emit(inputRows, weightRows, nextRows);
   Value offset = arith::SubIOp::create(b, column, panel.begin);
-  for (auto [i, quad] : llvm::enumerate(quads)) {
-    int64_t perRow = shape.n / 4;
-    emitter.storeVector(quad, sums,
-                        {plane, emitter.add(row, i / perRow),
-                         emitter.add(offset, 4 * (i % perRow))});
+  int64_t quadsPerRow = weightRows.size() / 4;
+  for (auto [i, quad] : llvm::enumerate(quads))
+    storeSums(quad, emitter.add(row, i / quadsPerRow), 4 * (i % quadsPerRow),
+              offset);
+}
+
+/// Stores the sums of the tile's weight rows from `weightRow` on, which are the
+/// `n` columns of plane 0, then those of plane 1.
+void Contract::storeSums(Value quad, Value row, int64_t weightRow,
+                         Value column) {
+  for (int64_t done = 0; done < 4;) {
+    int64_t plane = (weightRow + done) / shape.n;
+    int64_t first = (weightRow + done) % shape.n;
+    int64_t length = std::min<int64_t>(4 - done, shape.n - first);
+    Value run = quad;
+    if (length < 4)
+      run = vector::ExtractStridedSliceOp::create(
+          b, quad, ArrayRef<int64_t>{done}, ArrayRef<int64_t>{length},
+          ArrayRef<int64_t>{1});
+    emitter.storeVector(
+        run, sums, {emitter.index(plane), row, emitter.add(column, first)});
+    done += length;
   }
 }
 
@@ -254,8 +274,8 @@ SmallVector<Value> Contract::loadColumnOperand(Value operand, Value column,
   if (shape.planes == 1)
     return {load(column, lanes, mask)};
   if (op.getLayoutAttr().getOrder() != moe::GateUpOrder::Interleaved)
-    return {load(getWeightRow(emitter.index(0), column), lanes, mask),
-            load(getWeightRow(emitter.index(1), column), lanes, mask)};
+    return {load(getWeightRow(0, column), lanes, mask),
+            load(getWeightRow(1, column), lanes, mask)};
   if (mask) {
     Value left = arith::SubIOp::create(b, panel.end, column);
     mask = emitter.mask(emitter.mul(left, 2), 2 * lanes);
