@@ -1,0 +1,185 @@
+//===- Rank.cpp - the schedule cpu.rank -------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// One CTA sorts all slots in two passes: it counts the slots of each local
+// expert, and then deals out positions in the order of (token, slot).
+
+#include "Emit.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class RankEmission {
+public:
+  RankEmission(tile::RankOp op, KernelEmitter &emitter);
+
+  void run();
+
+private:
+  void makeLocalTable();
+  /// The local expert that a slot chose; `numLocal` where it is not here.
+  Value localOf(Value id);
+  /// What `position` says of a slot that has none.
+  Value positionOfOther(Value id);
+  void count(Value token);
+  void makeOffsets();
+  void place(Value token);
+  void forSlots(Value token, llvm::function_ref<void(Value)> body) {
+    emitter.forLoop(emitter.index(0), emitter.index(topK), 1, body);
+  }
+
+  Value isBelow(Value x, int64_t bound) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, x,
+                                 emitter.i32(bound));
+  }
+  Value choose(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(b, condition, x, y);
+  }
+  Value toIndex(Value x) {
+    return arith::IndexCastOp::create(b, b.getIndexType(), x);
+  }
+
+  tile::RankOp op;
+  KernelEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  int64_t topK;
+  int64_t numExperts;
+  int64_t numLocal;
+  Value ids, weights, offsets, position, source, rowWeight;
+  /// Scratch: per local expert, and one more for slots that are not here, first
+  /// the number of slots and then the next position.
+  Value next;
+  /// Scratch: local expert per global id; null where they are the same.
+  Value localTable;
+};
+
+} // namespace
+
+RankEmission::RankEmission(tile::RankOp op, KernelEmitter &emitter)
+    : op(op), emitter(emitter), b(emitter.b),
+      topK(cast<MemRefType>(op.getIds().getType()).getDimSize(1)),
+      numExperts(op.getNumExperts()),
+      numLocal(op.getLocalExperts() ? op.getLocalExperts()->size()
+                                    : numExperts),
+      ids(emitter.operand(op.getIds())),
+      weights(emitter.operand(op.getWeights())),
+      offsets(emitter.operand(op.getOffsets())),
+      position(emitter.operand(op.getPosition())),
+      source(emitter.operand(op.getSource())),
+      rowWeight(emitter.operand(op.getRowWeight())) {
+  next = emitter.scratch(numLocal + 1, b.getI32Type());
+  if (op.getLocalExperts())
+    makeLocalTable();
+}
+
+void RankEmission::makeLocalTable() {
+  constexpr int64_t kLanes = 8;
+  int64_t size = llvm::alignTo(numExperts, kLanes);
+  SmallVector<int32_t> table(size, numLocal);
+  for (auto [local, expert] : llvm::enumerate(*op.getLocalExperts()))
+    table[expert] = local;
+  localTable = emitter.scratch(size, b.getI32Type());
+  auto type = VectorType::get(kLanes, b.getI32Type());
+  for (int64_t i = 0; i < size; i += kLanes) {
+    auto values = ArrayRef<int32_t>(table).slice(i, kLanes);
+    Value constant =
+        arith::ConstantOp::create(b, DenseIntElementsAttr::get(type, values));
+    vector::StoreOp::create(b, constant, localTable, emitter.index(i));
+  }
+}
+
+/// As an unsigned number, a negative id is out of range too.
+Value RankEmission::localOf(Value id) {
+  Value isExpert = isBelow(id, numExperts);
+  Value absent = emitter.i32(numLocal);
+  if (!localTable)
+    return choose(isExpert, id, absent);
+  Value safe = choose(isExpert, id, emitter.i32(0));
+  return choose(isExpert, emitter.loadI32(localTable, toIndex(safe)), absent);
+}
+
+Value RankEmission::positionOfOther(Value id) {
+  Value nothing = emitter.i32(-1);
+  if (op.getNumZeroExperts() == 0)
+    return nothing;
+  Value number = arith::SubIOp::create(b, id, emitter.i32(numExperts));
+  return choose(isBelow(number, op.getNumZeroExperts()), emitter.i32(-2),
+                nothing);
+}
+
+void RankEmission::count(Value token) {
+  forSlots(token, [&](Value slot) {
+    Value local = toIndex(localOf(emitter.loadI32(ids, {token, slot})));
+    Value counted = emitter.loadI32(next, local);
+    emitter.storeI32(arith::AddIOp::create(b, counted, emitter.i32(1)), next,
+                     local);
+  });
+}
+
+/// Offsets are the sums of the counts before; they are also where the positions
+/// of each expert begin.
+void RankEmission::makeOffsets() {
+  SmallVector<Value> total = emitter.forLoop(
+      emitter.index(0), emitter.index(numLocal), 1, emitter.i32(0),
+      [&](Value local, ValueRange carried) -> SmallVector<Value> {
+        Value counted = emitter.loadI32(next, local);
+        emitter.storeI32(carried[0], offsets, local);
+        emitter.storeI32(carried[0], next, local);
+        return {arith::AddIOp::create(b, carried[0], counted)};
+      });
+  emitter.storeI32(total[0], offsets, emitter.index(numLocal));
+}
+
+void RankEmission::place(Value token) {
+  Value tokenNumber = arith::IndexCastOp::create(b, b.getI32Type(), token);
+  forSlots(token, [&](Value slot) {
+    Value id = emitter.loadI32(ids, {token, slot});
+    Value local = localOf(id);
+    Value isHere = isBelow(local, numLocal);
+    emitter.ifThen(
+        isHere,
+        [&] {
+          Value place = emitter.loadI32(next, toIndex(local));
+          emitter.storeI32(arith::AddIOp::create(b, place, emitter.i32(1)),
+                           next, toIndex(local));
+          emitter.storeI32(place, position, {token, slot});
+          emitter.storeI32(tokenNumber, source, toIndex(place));
+          emitter.storeF32(emitter.loadF32(weights, {token, slot}), rowWeight,
+                           {toIndex(place), emitter.index(0)});
+        },
+        [&] {
+          emitter.storeI32(positionOfOther(id), position, {token, slot});
+        });
+  });
+}
+
+void RankEmission::run() {
+  Value zero = emitter.index(0);
+  Value valid = emitter.validTokens(op.getNumValidTokens());
+  emitter.forLoop(zero, emitter.index(numLocal + 1), 1, [&](Value local) {
+    emitter.storeI32(emitter.i32(0), next, local);
+  });
+  emitter.forLoop(zero, valid, 1, [&](Value token) { count(token); });
+  makeOffsets();
+  emitter.forLoop(zero, valid, 1, [&](Value token) { place(token); });
+  if (!op.getNumValidTokens())
+    return;
+  emitter.forLoop(valid, emitter.tokens(), 1, [&](Value token) {
+    forSlots(token, [&](Value slot) {
+      emitter.storeI32(emitter.i32(-1), position, {token, slot});
+    });
+  });
+}
+
+LogicalResult moec::emitRank(tile::RankOp op, KernelEmitter &emitter) {
+  if (failed(requireConfig(op, op.getConfigAttr(), "cpu.rank")))
+    return failure();
+  RankEmission(op, emitter).run();
+  return success();
+}

@@ -1,0 +1,483 @@
+//===- TopK.cpp - the schedule cpu.top_k ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// A CTA routes `rows` tokens, one after the other; a row's experts run in
+// vectors of `lanes`. Formulas 2 to 5 of docs/layers.md. Scratch memory holds
+// the values of a row (NaN where the value counts as 0, and in pads) and their
+// keys. The order of selection is total, so only the rounding of scores and
+// weights depends on the schedule.
+
+#include "TopKSelect.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLowestKey = -1e30;
+/// Twice the epsilon of sparsemixer.
+constexpr double kMixerThreshold = 0.02;
+
+class TopKEmission {
+public:
+  TopKEmission(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
+
+  LogicalResult run(int64_t rows);
+
+private:
+  using Predicate = arith::CmpFPredicate;
+
+  bool isHash() const { return routing.getSelect() == moe::Select::Hash; }
+  bool hasDeadRows() const {
+    return routing.getNonfinite() == moe::NonFinite::NegInf && !isHash();
+  }
+
+  void routeRow(Value token);
+  void clearRow(Value token);
+
+  // From logits to values and keys.
+  Value loadScores(Value token, Value expert, Value mask);
+  void softmaxRow(Value token);
+  Value finishRow(Value token);
+  Value finishVector(Value score, Value expert, Value position, Value mask,
+                     Value largest);
+
+  // From keys to ids; `chosen` and `scales` get a value per slot.
+  void select(Value token);
+  void selectBest(Value token, Value firstSlot, int64_t count, Value begin,
+                  Value end);
+  void selectByHash(Value token);
+  void selectSparseMixer(Value token);
+  Value mixerSum(Value largest);
+  void take(Value token, Value slot, Value position, Value value);
+
+  // From values to weights.
+  void weighRow(Value token);
+  Value softmaxSelected(Value weights, Value counts);
+  Value renormalize(Value weights);
+
+  Value splat(double value) { return emitter.splat(value, layout.lanes); }
+  Value compare(Predicate predicate, Value x, Value y) {
+    return arith::CmpFOp::create(b, predicate, x, y);
+  }
+  Value choose(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(b, condition, x, y);
+  }
+  Value isFinite(Value x, Value infinity) {
+    return compare(Predicate::OLT, math::AbsFOp::create(b, x), infinity);
+  }
+  Value maskOrNaN(Value x, Value mask) {
+    return mask ? choose(mask, x, splat(kNaN)) : x;
+  }
+  Value toIndex(Value x) {
+    return arith::IndexCastOp::create(b, b.getIndexType(), x);
+  }
+  Value toI32(Value x) {
+    return arith::IndexCastOp::create(b, b.getI32Type(), x);
+  }
+  Value sumOf(Value vector) {
+    return vector::ReductionOp::create(b, vector::CombiningKind::ADD, vector,
+                                       arith::FastMathFlags::reassoc);
+  }
+  Value largestOf(Value vector) {
+    return vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF,
+                                       vector);
+  }
+  Value largerOf(Value x, Value y) {
+    return choose(compare(Predicate::OGT, x, y), x, y);
+  }
+
+  tile::TopKOp op;
+  KernelEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  moe::RoutingAttr routing;
+  int64_t numRoutes;
+  int64_t topK;
+  RowLayout layout;
+  KeyTable keys;
+  /// Lanes of the vector that holds all slots of a token.
+  int64_t slotLanes;
+  Value logits, selectionBias, expertScale, ids, weights;
+  /// Scratch: f32 per position, and f32 per slot.
+  Value values, chosen, scales;
+  LogicalResult status = success();
+};
+
+} // namespace
+
+static int64_t columnsOf(Value memref) {
+  return cast<MemRefType>(memref.getType()).getDimSize(1);
+}
+
+TopKEmission::TopKEmission(tile::TopKOp op, KernelEmitter &emitter,
+                           int64_t lanes)
+    : op(op), emitter(emitter), b(emitter.b), routing(op.getRouting()),
+      numRoutes(columnsOf(op.getLogits())), topK(routing.getTopK()),
+      layout(emitter, routing.getNumGroups(),
+             numRoutes / routing.getNumGroups(), lanes),
+      keys(layout), slotLanes(llvm::alignTo(topK, lanes)),
+      logits(emitter.operand(op.getLogits())),
+      selectionBias(emitter.operand(op.getSelectionBias())),
+      expertScale(emitter.operand(op.getExpertScale())),
+      ids(emitter.operand(op.getIds())),
+      weights(emitter.operand(op.getWeights())) {
+  values = emitter.scratch(layout.size(), b.getF32Type());
+  chosen = emitter.scratch(slotLanes, b.getF32Type());
+  scales = emitter.scratch(slotLanes, b.getF32Type());
+  // Slots beyond top_k stay as they are here.
+  Value zero = emitter.index(0);
+  emitter.storeVector(emitter.splat(kNaN, slotLanes), chosen, zero);
+  emitter.storeVector(emitter.splat(1.0, slotLanes), scales, zero);
+}
+
+LogicalResult TopKEmission::run(int64_t rows) {
+  Value valid = emitter.validTokens(op.getNumValidTokens());
+  RowRange range = emitter.rowsOfCta(rows);
+  Value end = emitter.min(range.end, valid);
+  emitter.forLoop(range.begin, end, 1, [&](Value token) { routeRow(token); });
+  if (op.getNumValidTokens())
+    emitter.forLoop(emitter.max(range.begin, valid), range.end, 1,
+                    [&](Value token) { clearRow(token); });
+  return status;
+}
+
+void TopKEmission::clearRow(Value token) {
+  emitter.forLoop(emitter.index(0), emitter.index(topK), 1, [&](Value slot) {
+    emitter.storeI32(emitter.i32(-1), ids, {token, slot});
+    emitter.storeF32(emitter.f32(0.0), weights, {token, slot});
+  });
+}
+
+void TopKEmission::routeRow(Value token) {
+  if (routing.getSoftmax() == moe::Softmax::All)
+    softmaxRow(token);
+  Value isAlive = finishRow(token);
+  if (!isAlive) {
+    select(token);
+    weighRow(token);
+    return;
+  }
+  emitter.ifThen(
+      isAlive,
+      [&] {
+        select(token);
+        weighRow(token);
+      },
+      [&] {
+        Value weight = emitter.f32(1.0 / topK);
+        emitter.forLoop(emitter.index(0), emitter.index(topK), 1,
+                        [&](Value slot) {
+                          emitter.storeI32(toI32(slot), ids, {token, slot});
+                          emitter.storeF32(weight, weights, {token, slot});
+                        });
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Values and keys
+//===----------------------------------------------------------------------===//
+
+Value TopKEmission::loadScores(Value token, Value expert, Value mask) {
+  Value logit = emitter.loadVector(logits, {token, expert}, layout.lanes, mask);
+  FailureOr<Value> score = emitter.inlineRegion(op.getScore(), logit);
+  if (succeeded(score))
+    return *score;
+  status = failure();
+  return logit;
+}
+
+/// exp(x - largest), where what the difference loses to rounding counts too:
+/// keys are compared to a few ulps.
+static Value expOfDifference(ImplicitLocOpBuilder &b, Value x, Value largest,
+                             Value zero) {
+  auto sub = [&](Value p, Value q) -> Value {
+    return arith::SubFOp::create(b, p, q);
+  };
+  Value difference = sub(x, largest);
+  Value minusLargest = sub(difference, x);
+  Value error =
+      arith::SubFOp::create(b, sub(x, sub(difference, minusLargest)),
+                            arith::AddFOp::create(b, largest, minusLargest));
+  // Infinities make it NaN.
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, error, error);
+  error = arith::SelectOp::create(b, isNumber, error, zero);
+  Value power = math::ExpOp::create(b, difference);
+  return math::FmaOp::create(b, power, error, power);
+}
+
+/// Leaves exp(score - max) / sum in `values`. A NaN in the row reaches all of
+/// it through the sum.
+void TopKEmission::softmaxRow(Value token) {
+  int64_t lanes = layout.lanes;
+  SmallVector<Value> largest =
+      layout.forRow(splat(-kInfinity),
+                    [&](Value expert, Value position, Value mask,
+                        ValueRange carried) -> SmallVector<Value> {
+                      Value score = loadScores(token, expert, mask);
+                      if (mask)
+                        score = choose(mask, score, splat(-kInfinity));
+                      emitter.storeVector(score, values, position);
+                      return {largerOf(score, carried[0])};
+                    });
+  Value rowLargest = emitter.splat(largestOf(largest[0]), lanes);
+  SmallVector<Value> sum =
+      layout.forRow(splat(0.0),
+                    [&](Value, Value position, Value mask,
+                        ValueRange carried) -> SmallVector<Value> {
+                      Value score = emitter.loadVector(values, position, lanes);
+                      Value power =
+                          expOfDifference(b, score, rowLargest, splat(0.0));
+                      emitter.storeVector(power, values, position);
+                      return {arith::AddFOp::create(b, carried[0], power)};
+                    });
+  Value rowSum = emitter.splat(sumOf(sum[0]), lanes);
+  layout.forRow(
+      {}, [&](Value, Value position, Value, ValueRange) -> SmallVector<Value> {
+        Value power = emitter.loadVector(values, position, lanes);
+        emitter.storeVector(arith::DivFOp::create(b, power, rowSum), values,
+                            position);
+        return {};
+      });
+}
+
+/// Leaves the row's values and keys in scratch memory. Returns whether a key is
+/// left, or null where it does not matter.
+Value TopKEmission::finishRow(Value token) {
+  SmallVector<Value> init;
+  if (hasDeadRows())
+    init.push_back(keys.initialLargest());
+  bool isSoftmax = routing.getSoftmax() == moe::Softmax::All;
+  SmallVector<Value> largest = layout.forRow(
+      init,
+      [&](Value expert, Value position, Value mask,
+          ValueRange carried) -> SmallVector<Value> {
+        Value score = isSoftmax
+                          ? emitter.loadVector(values, position, layout.lanes)
+                          : loadScores(token, expert, mask);
+        Value next = finishVector(score, expert, position, mask,
+                                  carried.empty() ? Value() : carried[0]);
+        return next ? SmallVector<Value>{next} : SmallVector<Value>();
+      });
+  return hasDeadRows() ? keys.isAboveMinusInfinity(largest[0]) : Value();
+}
+
+/// The rule for scores that are not finite. Returns the next `largest`.
+Value TopKEmission::finishVector(Value score, Value expert, Value position,
+                                 Value mask, Value largest) {
+  Value infinity = splat(kInfinity);
+  bool isZeroRule = routing.getNonfinite() == moe::NonFinite::Zero;
+  // A score that is not finite makes a key that is not, whatever the bias.
+  Value counts = isFinite(score, infinity);
+  Value key = isZeroRule ? choose(counts, score, splat(0.0)) : score;
+  if (selectionBias) {
+    Value bias = emitter.loadVector(selectionBias, expert, layout.lanes, mask);
+    key = arith::AddFOp::create(b, key, bias);
+    // Only a bias can still be NaN; the order stays total.
+    if (isZeroRule)
+      key = choose(compare(Predicate::ORD, key, key), key, splat(-kInfinity));
+    else
+      counts = isFinite(key, infinity);
+  }
+  emitter.storeVector(maskOrNaN(choose(counts, score, splat(kNaN)), mask),
+                      values, position);
+  if (isHash())
+    return {};
+  if (!isZeroRule)
+    key = choose(counts, key,
+                 splat(routing.getNonfinite() == moe::NonFinite::NegInf
+                           ? -kInfinity
+                           : kLowestKey));
+  Value ordered = KeyTable::fromFloat(emitter, key);
+  keys.store(ordered, position, mask);
+  return largest ? keys.nextLargest(largest, ordered, mask) : Value();
+}
+
+//===----------------------------------------------------------------------===//
+// Selection
+//===----------------------------------------------------------------------===//
+
+void TopKEmission::select(Value token) {
+  Value zero = emitter.index(0);
+  switch (routing.getSelect()) {
+  case moe::Select::TopK:
+    if (layout.numGroups > 1)
+      keys.keepBestGroups(routing.getGroupScore(), routing.getTopkGroups());
+    return selectBest(
+        token, zero, topK, zero,
+        emitter.index(llvm::alignTo(layout.size(), layout.lanes)));
+  case moe::Select::PerGroup: {
+    int64_t share = topK / layout.numGroups;
+    emitter.forLoop(zero, emitter.index(layout.numGroups), 1, [&](Value group) {
+      Value begin = emitter.mul(group, layout.stride);
+      selectBest(token, emitter.mul(group, share), share, begin,
+                 emitter.add(begin, layout.stride));
+    });
+    return;
+  }
+  case moe::Select::Hash:
+    return selectByHash(token);
+  case moe::Select::SparseMixer:
+    return selectSparseMixer(token);
+  }
+}
+
+/// Slot `slot` takes the expert at `position`, whose value is `value`.
+void TopKEmission::take(Value token, Value slot, Value position, Value value) {
+  Value expert = layout.expertAt(position);
+  emitter.storeI32(toI32(expert), ids, {token, slot});
+  emitter.storeF32(value, chosen, slot);
+  if (expertScale)
+    emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
+  keys.remove(position);
+}
+
+void TopKEmission::selectBest(Value token, Value firstSlot, int64_t count,
+                              Value begin, Value end) {
+  emitter.forLoop(emitter.index(0), emitter.index(count), 1, [&](Value i) {
+    Value position = keys.argmax(begin, end);
+    take(token, emitter.add(firstSlot, i), position,
+         emitter.loadF32(values, position));
+  });
+}
+
+void TopKEmission::selectByHash(Value token) {
+  Value table = emitter.operand(op.getHashTable());
+  Value row = emitter.loadI32(emitter.operand(op.getInputIds()), token);
+  // As unsigned numbers, negative ones are out of range too.
+  auto isBelow = [&](Value x, Value bound) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, x, bound);
+  };
+  Value tableRows = memref::DimOp::create(b, table, emitter.index(0));
+  Value hasRow = isBelow(toIndex(row), tableRows);
+  emitter.forLoop(emitter.index(0), emitter.index(topK), 1, [&](Value slot) {
+    emitter.storeI32(emitter.i32(-1), ids, {token, slot});
+    emitter.storeF32(emitter.f32(kNaN), chosen, slot);
+    emitter.storeF32(emitter.f32(1.0), scales, slot);
+    emitter.ifThen(hasRow, [&] {
+      Value id = emitter.loadI32(table, {toIndex(row), slot});
+      emitter.storeI32(id, ids, {token, slot});
+      Value isExpert = isBelow(id, emitter.i32(numRoutes));
+      emitter.ifThen(isExpert, [&] {
+        Value expert = toIndex(id);
+        emitter.storeF32(emitter.loadF32(values, expert), chosen, slot);
+        if (expertScale)
+          emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
+      });
+    });
+  });
+}
+
+/// The sum of exp(value - largest) over the experts near the largest.
+Value TopKEmission::mixerSum(Value largest) {
+  int64_t lanes = layout.lanes;
+  Value top = emitter.splat(largest, lanes);
+  SmallVector<Value> sum = layout.forRow(
+      splat(0.0),
+      [&](Value, Value position, Value,
+          ValueRange carried) -> SmallVector<Value> {
+        Value value = emitter.loadVector(values, position, lanes);
+        Value difference = arith::SubFOp::create(b, top, value);
+        Value distance = arith::DivFOp::create(
+            b, difference, largerOf(math::AbsFOp::create(b, value), top));
+        // 0 / 0 is near.
+        Value isNear =
+            compare(Predicate::ULE, distance, splat(kMixerThreshold));
+        Value isLeft = compare(Predicate::ORD, value, value);
+        Value counts = arith::AndIOp::create(b, isNear, isLeft);
+        Value power =
+            math::ExpOp::create(b, arith::SubFOp::create(b, value, top));
+        return {arith::AddFOp::create(b, carried[0],
+                                      choose(counts, power, splat(0.0)))};
+      });
+  return sumOf(sum[0]);
+}
+
+void TopKEmission::selectSparseMixer(Value token) {
+  Value zero = emitter.index(0);
+  Value end = emitter.index(layout.size());
+  emitter.forLoop(zero, emitter.index(topK), 1, [&](Value slot) {
+    Value position = keys.argmax(zero, end);
+    Value largest = KeyTable::toFloat(emitter, keys.load(position));
+    Value weight =
+        arith::DivFOp::create(b, emitter.f32(1.0), mixerSum(largest));
+    Value value = emitter.loadF32(values, position);
+    Value counts = compare(Predicate::ORD, value, value);
+    take(token, slot, position, choose(counts, weight, emitter.f32(kNaN)));
+    // The next round is without it.
+    emitter.storeF32(emitter.f32(kNaN), values, position);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+void TopKEmission::weighRow(Value token) {
+  Value zero = emitter.index(0);
+  Value value = emitter.loadVector(chosen, zero, slotLanes);
+  Value counts = compare(Predicate::ORD, value, value);
+  FailureOr<Value> weighted = emitter.inlineRegion(op.getWeight(), value);
+  if (failed(weighted)) {
+    status = failure();
+    return;
+  }
+  Value none = emitter.splat(0.0, slotLanes);
+  Value result = choose(counts, *weighted, none);
+  if (routing.getSoftmax() == moe::Softmax::Selected)
+    result = softmaxSelected(result, counts);
+  if (routing.getRenormalize())
+    result = renormalize(result);
+  if (expertScale)
+    result = arith::MulFOp::create(b, result,
+                                   emitter.loadVector(scales, zero, slotLanes));
+  if (routing.getScale())
+    result = arith::MulFOp::create(
+        b, result, emitter.splat(routing.getScaleValue(), slotLanes));
+  Value mask;
+  if (topK != slotLanes)
+    mask = emitter.mask(emitter.index(topK), slotLanes);
+  emitter.storeVector(result, weights, {token, zero}, mask);
+}
+
+Value TopKEmission::softmaxSelected(Value result, Value counts) {
+  Value none = emitter.splat(0.0, slotLanes);
+  Value left = choose(counts, result, emitter.splat(-kInfinity, slotLanes));
+  Value largest = emitter.splat(largestOf(left), slotLanes);
+  Value power = expOfDifference(b, result, largest, none);
+  power = choose(counts, power, none);
+  Value quotient =
+      arith::DivFOp::create(b, power, emitter.splat(sumOf(power), slotLanes));
+  return choose(counts, quotient, none);
+}
+
+Value TopKEmission::renormalize(Value result) {
+  Value sum = arith::AddFOp::create(b, sumOf(result),
+                                    emitter.f32(routing.getEpsilonValue()));
+  Value isUsable =
+      arith::AndIOp::create(b, isFinite(sum, emitter.f32(kInfinity)),
+                            compare(Predicate::ONE, sum, emitter.f32(0.0)));
+  Value denominator = choose(isUsable, sum, emitter.f32(1.0));
+  return arith::DivFOp::create(b, result,
+                               emitter.splat(denominator, slotLanes));
+}
+
+LogicalResult moec::emitTopK(tile::TopKOp op, KernelEmitter &emitter) {
+  auto config = requireConfig(op, op.getConfigAttr(), "cpu.top_k");
+  if (failed(config) ||
+      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requireLanes(op, config->getLanes())))
+    return failure();
+  return TopKEmission(op, emitter, config->getLanes()).run(config->getRows());
+}

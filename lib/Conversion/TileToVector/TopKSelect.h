@@ -1,0 +1,90 @@
+//===- TopKSelect.h - the best keys of a row --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKSELECT_H
+#define MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKSELECT_H
+
+#include "Emit.h"
+
+namespace moec {
+
+/// One row of experts as vectors. Groups whose size is no multiple of the lanes
+/// are padded, so an expert's position in scratch memory is not its id.
+class RowLayout {
+public:
+  RowLayout(KernelEmitter &emitter, int64_t numGroups, int64_t groupSize,
+            int64_t lanes);
+
+  /// Called with an expert, its position, a mask (null where all lanes are
+  /// experts) and the carried values; returns the next carried values.
+  using Body = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::Value, mlir::Value, mlir::Value, mlir::ValueRange)>;
+  /// Runs over all experts in steps of `lanes`, in ascending order.
+  llvm::SmallVector<mlir::Value> forRow(mlir::ValueRange init, Body body);
+  /// The same over the experts of one group.
+  llvm::SmallVector<mlir::Value> forGroup(mlir::Value group,
+                                          mlir::ValueRange init, Body body);
+
+  /// Positions of the whole row, pads included.
+  int64_t size() const { return numGroups * stride; }
+  /// The expert, an index, at a position.
+  mlir::Value expertAt(mlir::Value position);
+
+  KernelEmitter &emitter;
+  const int64_t numGroups;
+  const int64_t groupSize;
+  const int64_t lanes;
+  /// Positions from one group to the next.
+  const int64_t stride;
+};
+
+/// The selection keys of a row in scratch memory, as i32 whose signed order is
+/// that of the f32 keys: -0 equals 0, and NaN does not occur. What cannot be
+/// selected, pads included, is less than every key.
+class KeyTable {
+public:
+  KeyTable(RowLayout &layout);
+
+  /// Keys of floats, and the floats of keys; scalars or vectors.
+  static mlir::Value fromFloat(KernelEmitter &emitter, mlir::Value value);
+  static mlir::Value toFloat(KernelEmitter &emitter, mlir::Value key);
+
+  /// Stores keys of a full vector at `position`; lanes that are off are pads.
+  void store(mlir::Value keys, mlir::Value position, mlir::Value mask);
+  mlir::Value load(mlir::Value position);
+  /// Position of the largest key in `begin .. end - 1`, the first of equals.
+  mlir::Value argmax(mlir::Value begin, mlir::Value end);
+  /// Never to be selected again.
+  void remove(mlir::Value position);
+  /// Removes all experts but those of the best groups.
+  void keepBestGroups(moe::GroupScore score, int64_t count);
+
+  /// A carried value for the largest key of a row, and whether it shows a key
+  /// above -inf.
+  mlir::Value initialLargest();
+  mlir::Value nextLargest(mlir::Value largest, mlir::Value keys,
+                          mlir::Value mask);
+  mlir::Value isAboveMinusInfinity(mlir::Value largest);
+
+private:
+  mlir::Value splatKey(int64_t key);
+  mlir::Value maskedKeys(mlir::Value keys, mlir::Value mask);
+  mlir::Value argmaxIn(mlir::Value table, mlir::Value begin, mlir::Value end);
+  mlir::Value groupKey(mlir::Value group, moe::GroupScore score);
+
+  RowLayout &layout;
+  KernelEmitter &emitter;
+  mlir::ImplicitLocOpBuilder &b;
+  mlir::VectorType vectorType;
+  mlir::Value keys;
+  /// Keys of groups; null where there is one.
+  mlir::Value groupKeys;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKSELECT_H
