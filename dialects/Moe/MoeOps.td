@@ -16,7 +16,7 @@ class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemoni
 
 def Moe_Float : AnyTypeOf<[F32, BF16, F16]>;
 def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
-def Moe_WeightTensor : RankedTensorOf<[F32, BF16, F16, AnyTypeOf<[F8E4M3FN, F8E5M2, F4E2M1FN]>]>;
+def Moe_WeightTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, F4E2M1FN, I8, I<4>]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
 def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F8E8M0FNU]>;

@@ -119,7 +119,8 @@ LogicalResult LayerVerifier::verifyAttributes() {
               "'placement' and run one layer per rank";
   if (static_cast<int64_t>(op.getNumZeroExperts()) < 0)
     return check.error("'num_zero_experts' is ")
-           << static_cast<int64_t>(op.getNumZeroExperts()) << "; at least 0 is accepted";
+           << static_cast<int64_t>(op.getNumZeroExperts())
+           << "; at least 0 is accepted";
   return success();
 }
 

@@ -65,9 +65,11 @@ LogicalResult OperandChecker::checkShape(StringRef name, Value value,
 
   auto meanings = llvm::map_range(dims, [](const Dim &d) { return d.meaning; });
   auto sizes = llvm::map_to_vector(dims, [](const Dim &d) { return d.size; });
-  InFlightDiagnostic diag = error("'" + name + "' must be ");
-  diag << llvm::join(meanings, " x ") << " = " << show(sizes) << ", but is "
-       << show(shape);
+  std::string meaning = llvm::join(meanings, " x "), expected = show(sizes);
+  InFlightDiagnostic diag = error("'" + name + "' must be of shape ");
+  if (meaning != expected)
+    diag << meaning << " = ";
+  diag << expected << ", not " << show(shape);
   if (llvm::is_contained(sizes, Dim::kAny))
     diag << " (* is any size above 0)";
   bool fixesTokens = shape.size() == dims.size() && !dims.empty() &&

@@ -35,8 +35,8 @@ static LogicalResult verifyGroups(const OperandChecker &check,
     return success();
   if (topK > candidates)
     return check.error("'top_k' is ")
-           << topK << ", but the " << routing.getTopkGroups()
-           << " groups that stay ('topk_groups') have only " << candidates
+           << topK << ", but the groups that stay ('topk_groups' = "
+           << routing.getTopkGroups() << ") have only " << candidates
            << " experts";
   if (routing.getGroupScore() == GroupScore::Top2Sum && groupSize < 2)
     return check.error("'group_score' is 'top2_sum', but groups have only 1 "

@@ -54,7 +54,7 @@ public:
 
   /// `num_valid_tokens`: one number.
   llvm::LogicalResult checkNumValidTokens(mlir::Value value) const {
-    return checkShape("num_valid_tokens", value, {{"a single number", 1}});
+    return checkShape("num_valid_tokens", value, {{"1", 1}});
   }
 
   mlir::InFlightDiagnostic error(const llvm::Twine &message) const {

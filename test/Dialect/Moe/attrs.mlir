@@ -1,0 +1,65 @@
+// Every attribute with every parameter, through the printer and back.
+// RUN: moe-opt %s | moe-opt | FileCheck %s
+
+// CHECK-LABEL: module @routing
+// CHECK-SAME: all = #moe.routing<top_k = 8, num_groups = 8, topk_groups = 4, group_score = top2_sum, softmax = selected, renormalize = true, renormalize_epsilon = {{[0-9.eE-]+}} : f32, scale = 2.500000e+00 : f32, nonfinite = neg_inf>
+// CHECK-SAME: defaults = #moe.routing<top_k = 1>
+// CHECK-SAME: hash = #moe.routing<top_k = 6, select = hash, nonfinite = lowest>
+// CHECK-SAME: mixer = #moe.routing<top_k = 2, select = sparsemixer, nonfinite = neg_inf>
+// CHECK-SAME: per_group = #moe.routing<top_k = 8, select = per_group, num_groups = 4, softmax = all>
+module @routing attributes {test.values = {
+  all = #moe.routing<top_k = 8, num_groups = 8, topk_groups = 4, group_score = top2_sum,
+                     softmax = selected, renormalize = true,
+                     renormalize_epsilon = 1.0e-20 : f32, scale = 2.5 : f32,
+                     nonfinite = neg_inf>,
+  // What is a default is not printed.
+  defaults = #moe.routing<top_k = 1, select = top_k, num_groups = 1, topk_groups = 1,
+                          group_score = max, softmax = none, renormalize = false,
+                          nonfinite = zero>,
+  hash = #moe.routing<top_k = 6, select = hash, nonfinite = lowest>,
+  mixer = #moe.routing<top_k = 2, select = sparsemixer, nonfinite = neg_inf>,
+  per_group = #moe.routing<top_k = 8, select = per_group, num_groups = 4, softmax = all>
+}} {}
+
+// CHECK-LABEL: module @layout
+// CHECK-SAME: a = #moe.weight_layout<order = gate_up>
+// CHECK-SAME: b = #moe.weight_layout<order = up_gate>
+// CHECK-SAME: c = #moe.weight_layout<order = interleaved>
+module @layout attributes {test.values = {
+  a = #moe.weight_layout<order = gate_up>,
+  b = #moe.weight_layout<order = up_gate>,
+  c = #moe.weight_layout<order = interleaved>
+}} {}
+
+// CHECK-LABEL: module @quant
+// CHECK-SAME: block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
+// CHECK-SAME: channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>
+// CHECK-SAME: group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
+// CHECK-SAME: tensor = #moe.quant<storage = i8, scale = f32, granularity = tensor>
+// CHECK-SAME: token = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
+// CHECK-SAME: zero_point = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 64], zero_point = true>
+module @quant attributes {test.values = {
+  block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>,
+  channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>,
+  group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>,
+  tensor = #moe.quant<storage = i8, scale = f32, granularity = tensor, dynamic = false>,
+  token = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>,
+  zero_point = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 64],
+                          zero_point = true>
+}} {}
+
+// CHECK-LABEL: module @ranks
+// CHECK-SAME: batched = #moe.activation_format<format = batched_experts>
+// CHECK-SAME: contiguous = #moe.activation_format<format = contiguous, alignment = 128>
+// CHECK-SAME: mesh = #moe.mesh<num_ranks = 8, rank = 3>
+// CHECK-SAME: one = #moe.mesh<num_ranks = 1>
+// CHECK-SAME: placement = #moe.placement<8, local = [4, 5, 6, 7]>
+// CHECK-SAME: standard = #moe.activation_format<format = standard>
+module @ranks attributes {test.values = {
+  batched = #moe.activation_format<format = batched_experts>,
+  contiguous = #moe.activation_format<format = contiguous, alignment = 128>,
+  mesh = #moe.mesh<num_ranks = 8, rank = 3>,
+  one = #moe.mesh<num_ranks = 1, rank = 0>,
+  placement = #moe.placement<8, local = [4, 5, 6, 7]>,
+  standard = #moe.activation_format<format = standard, alignment = 1>
+}} {}

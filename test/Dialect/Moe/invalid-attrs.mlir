@@ -1,0 +1,139 @@
+// RUN: moe-opt %s --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{'top_k' is 0; at least 1 is accepted}}
+module attributes {test.a = #moe.routing<top_k = 0>} {}
+
+// -----
+
+// expected-error@+1 {{'num_groups' is 0; at least 1 (no groups) is accepted}}
+module attributes {test.a = #moe.routing<top_k = 1, num_groups = 0>} {}
+
+// -----
+
+// expected-error@+1 {{'topk_groups' is 3; 1 to 'num_groups' = 2 is accepted}}
+module attributes {test.a = #moe.routing<top_k = 1, num_groups = 2, topk_groups = 3>} {}
+
+// -----
+
+// expected-error@+1 {{'num_groups' has no meaning with select 'hash'; remove it}}
+module attributes {test.a = #moe.routing<top_k = 1, select = hash, num_groups = 2>} {}
+
+// -----
+
+// expected-error@+1 {{'top_k' is 3, which must be a multiple of 'num_groups' = 2 with select 'per_group'}}
+module attributes {test.a = #moe.routing<top_k = 3, select = per_group, num_groups = 2>} {}
+
+// -----
+
+// expected-error@+1 {{'topk_groups' has no meaning with select 'per_group', where every group contributes; remove it}}
+module attributes {test.a = #moe.routing<top_k = 4, select = per_group, num_groups = 2, topk_groups = 2>} {}
+
+// -----
+
+// expected-error@+1 {{'top_k' is 3, but select 'sparsemixer' chooses 2 experts}}
+module attributes {test.a = #moe.routing<top_k = 3, select = sparsemixer, nonfinite = neg_inf>} {}
+
+// -----
+
+// expected-error@+1 {{'softmax' must be 'none' with select 'sparsemixer', which has its own}}
+module attributes {test.a = #moe.routing<top_k = 2, select = sparsemixer, softmax = all, nonfinite = neg_inf>} {}
+
+// -----
+
+// expected-error@+1 {{'nonfinite' must be 'neg_inf' with select 'sparsemixer'}}
+module attributes {test.a = #moe.routing<top_k = 2, select = sparsemixer>} {}
+
+// -----
+
+// expected-error@+1 {{'scale' must be f32, not 'f64'; write 'scale = 1.0 : f32'}}
+module attributes {test.a = #moe.routing<top_k = 2, scale = 2.5>} {}
+
+// -----
+
+// expected-error@+1 {{'scale' must be a finite number}}
+module attributes {test.a = #moe.routing<top_k = 2, scale = 0x7FC00000 : f32>} {}
+
+// -----
+
+// expected-error@+1 {{'renormalize_epsilon' has no meaning without 'renormalize = true'}}
+module attributes {test.a = #moe.routing<top_k = 2, renormalize_epsilon = 1.0e-20 : f32>} {}
+
+// -----
+
+// expected-error@+1 {{'renormalize_epsilon' must not be negative}}
+module attributes {test.a = #moe.routing<top_k = 2, renormalize = true, renormalize_epsilon = -1.0 : f32>} {}
+
+// -----
+
+// expected-error@+1 {{'storage' is 'f32'; f8E4M3FN, f8E5M2, f4E2M1FN, i8 and i4 are accepted}}
+module attributes {test.a = #moe.quant<storage = f32, scale = f32, granularity = tensor>} {}
+
+// -----
+
+// expected-error@+1 {{'scale' is 'f16'; f32, bf16 and f8E8M0FNU are accepted}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f16, granularity = tensor>} {}
+
+// -----
+
+// expected-error@+1 {{'block' has no meaning with granularity 'token'; remove it}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = token, block = [1, 32]>} {}
+
+// -----
+
+// expected-error@+1 {{granularity 'group' needs 'block = [rows, contracted]' with two sizes above 0}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = group>} {}
+
+// -----
+
+// expected-error@+1 {{granularity 'block' needs 'block = [rows, contracted]' with two sizes above 0}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = block, block = [128, 0]>} {}
+
+// -----
+
+// expected-error@+1 {{granularity 'group' is a part of one row: write 'block = [1, 32]', or granularity 'block'}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = group, block = [2, 32]>} {}
+
+// -----
+
+// expected-error@+1 {{'zero_point' belongs to integer storage; remove it for 'f8E4M3FN'}}
+module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, zero_point = true>} {}
+
+// -----
+
+// expected-error@+1 {{'dynamic' is for activations, which have no granularity 'channel'; write 'tensor', 'token' or 'group'}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = channel, dynamic = true>} {}
+
+// -----
+
+// expected-error@+1 {{'alignment' is 0; at least 1 row is accepted}}
+module attributes {test.a = #moe.activation_format<format = contiguous, alignment = 0>} {}
+
+// -----
+
+// expected-error@+1 {{'alignment' has no meaning with format 'standard'; remove it or write 'contiguous'}}
+module attributes {test.a = #moe.activation_format<format = standard, alignment = 16>} {}
+
+// -----
+
+// expected-error@+1 {{'num_ranks' is 0; at least 1 is accepted}}
+module attributes {test.a = #moe.mesh<num_ranks = 0>} {}
+
+// -----
+
+// expected-error@+1 {{'rank' is 2; 0 to 1 is accepted}}
+module attributes {test.a = #moe.mesh<num_ranks = 2, rank = 2>} {}
+
+// -----
+
+// expected-error@+1 {{the number of experts is 0; at least 1 is accepted}}
+module attributes {test.a = #moe.placement<0, local = [0]>} {}
+
+// -----
+
+// expected-error@+1 {{local expert 8 is out of range; ids are 0 to 7}}
+module attributes {test.a = #moe.placement<8, local = [0, 8]>} {}
+
+// -----
+
+// expected-error@+1 {{local expert 3 is named twice; name each expert once}}
+module attributes {test.a = #moe.placement<8, local = [3, 1, 3]>} {}
