@@ -63,7 +63,7 @@ static LogicalResult verifyMemory(Operation *op, StringRef name, Value value,
   if (isDynamic && !rows)
     return op->emitOpError("'")
            << name << "' has a dynamic first dimension; say how large it is: "
-           << "'rows #plan.expr<\"tokens\">'";
+           << "'rows <\"tokens\">'";
   if (!isDynamic && rows)
     return op->emitOpError("'")
            << name << "' takes no 'rows': its shape " << type << " is static";
@@ -97,10 +97,10 @@ static LogicalResult verifyOperandTypes(LaunchOp launch,
                                         FunctionOpInterface kernel,
                                         ArrayRef<Type> expected,
                                         OperandRange operands, StringRef list) {
+  StringRef name = SymbolTable::getSymbolName(kernel).getValue();
   if (expected.size() != operands.size())
     return launch.emitOpError("gives ")
-           << operands.size() << " " << list << ", but "
-           << SymbolTable::getSymbolName(kernel) << " takes "
+           << operands.size() << " " << list << ", but " << name << " takes "
            << expected.size();
   for (auto [index, pair] : llvm::enumerate(llvm::zip(expected, operands))) {
     auto [wanted, operand] = pair;
@@ -110,9 +110,8 @@ static LogicalResult verifyOperandTypes(LaunchOp launch,
                   shaped.getShape() == type.getShape() &&
                   shaped.getElementType() == type.getElementType();
     if (!agrees)
-      return launch.emitOpError()
-             << list << "[" << index << "] is " << type << ", but "
-             << SymbolTable::getSymbolName(kernel) << " takes " << wanted;
+      return launch.emitOpError() << list << "[" << index << "] is " << type
+                                  << ", but " << name << " takes " << wanted;
   }
   return success();
 }
