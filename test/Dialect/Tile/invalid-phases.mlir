@@ -1,0 +1,250 @@
+// RUN: moe-opt %s --split-input-file --verify-diagnostics
+
+tile.kernel @k(%l: memref<8x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{'logits' must be of shape tokens x num_routed = ?x*, not 8x4 (* is any size above 0) (only a run knows how many tokens there are: write '?')}}
+  tile.top_k tokens(%tokens) logits(%l : memref<8x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{'top_k' is 5, but there are only 4 experts to choose from}}
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 5>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{'ids' must be of shape tokens x top_k = ?x3, not ?x2}}
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 3>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{needs 'input_ids' and 'hash_table' with select 'hash'}}
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2, select = hash>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<5xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{'selection_bias' must be of shape num_routed = 4, not 5}}
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) selection_bias(%b : memref<5xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{region 'score' must take (logit), each f32, but takes 0 arguments}}
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> score {
+  ^bb0:
+    %z = arith.constant 0.0 : f32
+    tile.yield %z : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{region 'weight' must end in 'tile.yield'}}
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> weight {
+  ^bb0(%v: f32):
+    llvm.unreachable
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %b: memref<4xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %tokens: i64) {
+  tile.top_k tokens(%tokens) logits(%l : memref<?x4xf32>) outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> score {
+  ^bb0(%v: f32):
+    // expected-error@+1 {{'moe.param' op belongs into the region 'activation' of a 'moe.layer'}}
+    %p = moe.param "limit"
+    tile.yield %p : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{'offsets' must be of shape (local experts + 1) = 9, not 5}}
+  tile.rank tokens(%tokens) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %r : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{'num_experts' is 0; at least 1 is accepted}}
+  tile.rank tokens(%tokens) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %r : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 0 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{local expert 4 is out of range; ids are 0 to 3}}
+  tile.rank tokens(%tokens) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %r : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64, local_experts = array<i64: 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{has outs[1] among its other operands too; a phase must not read or write one memref twice}}
+  tile.rank tokens(%tokens) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %i, %s, %r : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'weight' must be of shape groups x n x k = 2x*x16, not 8x16}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'result' must be of shape tokens x n = ?x8, not ?x16}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%z : memref<?x16xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %y: memref<?x4xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has a 'layout', hence two accumulators; add an epilogue that makes one value of them}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x4xf32>) {layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has outs[0] among its other operands too; a phase must not read or write one memref twice}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) elementwise(%y : memref<?x8xf32>) outs(%y : memref<?x8xf32>) epilogue {
+  ^bb0(%a: f32, %e: f32):
+    tile.yield %a : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x8xf32>) epilogue {
+  ^bb0(%a: f32):
+    // expected-error@+1 {{'arith.constant' op works on 'vector<4xf32>' in the scalar region 'epilogue'; use single values, the lowering makes vectors of them}}
+    %c = arith.constant dense<0.0> : vector<4xf32>
+    tile.yield %a : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %r: memref<?xf32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'result' must be of shape tokens x width = ?x16, not ?x8}}
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf32>) outs(%y : memref<?x8xf32>) {
+  ^bb0(%v: f32):
+    tile.yield %v : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %r: memref<?xf32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'rows[0]' must be of shape tokens x 1 = ?x1, not ?}}
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf32>) rows(%r : memref<?xf32>) outs(%z : memref<?x16xf32>) {
+  ^bb0(%v: f32):
+    tile.yield %v : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %r: memref<?xf32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{region 'body' must take (x), each f32, but takes 2 arguments}}
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf32>) outs(%z : memref<?x16xf32>) {
+  ^bb0(%v: f32, %u: f32):
+    tile.yield %v : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %r: memref<?xf32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has outs[0] among its other operands too; a phase must not read or write one memref twice}}
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf32>) outs(%x : memref<?x16xf32>) {
+  ^bb0(%v: f32):
+    tile.yield %v : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %r: memref<?xf32>, %y: memref<?x8xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf32>) outs(%z : memref<?x16xf32>) {
+  ^bb0(%v: f32):
+    // expected-error@+1 {{'memref.alloc' op is not allowed in the scalar region 'body'}}
+    %m = memref.alloc() : memref<4xf32>
+    tile.yield %v : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: memref<?x16xf32>, %z: memref<?x16xbf16>, %tokens: i64) {
+  // expected-error@+1 {{'result' must have elements of type 'f32', like 'rows', not 'bf16'}}
+  tile.gather_reduce tokens(%tokens) ins(%x, %p : memref<?x16xf32>, memref<?x2xi32>) outs(%z : memref<?x16xbf16>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %p: memref<?xi32>, %y: memref<?x16xf32>, %z: memref<?x16xbf16>, %tokens: i64) {
+  // expected-error@+1 {{'position' must be of shape tokens x top_k = ?x*, not ?}}
+  tile.gather_reduce tokens(%tokens) ins(%x, %p : memref<?x16xf32>, memref<?xi32>) outs(%y : memref<?x16xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: memref<?x16xf32>, %z: memref<?x16xbf16>, %tokens: i64) {
+  // expected-error@+1 {{has outs[0] among its other operands too; a phase must not read or write one memref twice}}
+  tile.gather_reduce tokens(%tokens) ins(%x, %p : memref<?x16xf32>, memref<?x2xi32>) addend(%y : memref<?x16xf32>) outs(%y : memref<?x16xf32>)
+  tile.return
+}
+
+// -----
+
+"tile.kernel"() ({
+^bb0(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %tokens: i64):
+  // expected-error@+1 {{must take the kernel's last argument as 'tokens'}}
+  tile.row_map tokens(%n) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+  ^bb0(%v: f32):
+    tile.yield %v : f32
+  }
+  %n = arith.addi %tokens, %tokens : i64
+  tile.return
+}) {sym_name = "k", function_type = (memref<?x8xf32>, memref<?x8xf32>, i64) -> ()} : () -> ()

@@ -1,0 +1,149 @@
+// Every op of the dialect with every operand, through the printer and back.
+// RUN: moe-opt %s | moe-opt | FileCheck %s
+// RUN: moe-opt %s --mlir-print-op-generic | moe-opt | FileCheck %s
+
+// CHECK-LABEL: tile.kernel @route(
+// CHECK-SAME: %[[LOGITS:[a-z0-9]+]]: memref<?x8xf32>
+// CHECK-SAME: %[[TOKENS:[a-z0-9]+]]: i64) {
+tile.kernel @route(%logits: memref<?x8xf32>, %bias: memref<8xf32>, %scale: memref<8xf32>,
+    %input_ids: memref<?xi32>, %table: memref<10x2xi32>, %valid: memref<1xi32>,
+    %ids: memref<?x2xi32>, %weights: memref<?x2xf32>,
+    %offsets: memref<4xi32>, %position: memref<?x2xi32>, %source: memref<?xi32>,
+    %row_weight: memref<?x1xf32>, %tokens: i64) {
+  // CHECK-NEXT: tile.top_k tokens(%[[TOKENS]]) logits(%[[LOGITS]] : memref<?x8xf32>)
+  // CHECK-SAME: selection_bias(%{{[a-z0-9]+}} : memref<8xf32>)
+  // CHECK-SAME: expert_scale(%{{[a-z0-9]+}} : memref<8xf32>)
+  // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: outs(%[[IDS:[a-z0-9]+]], %[[WEIGHTS:[a-z0-9]+]] : memref<?x2xi32>, memref<?x2xf32>)
+  // CHECK-SAME: <top_k = 2, renormalize = true> score {
+  // CHECK: } weight {
+  // CHECK: }
+  tile.top_k tokens(%tokens) logits(%logits : memref<?x8xf32>)
+      selection_bias(%bias : memref<8xf32>) expert_scale(%scale : memref<8xf32>)
+      num_valid_tokens(%valid : memref<1xi32>)
+      outs(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+      <top_k = 2, renormalize = true> score {
+      ^bb0(%l: f32):
+        %s = math.absf %l : f32
+        tile.yield %s : f32
+      } weight {
+      ^bb0(%v: f32):
+        tile.yield %v : f32
+      }
+  // CHECK: tile.top_k tokens(%[[TOKENS]]) logits(%[[LOGITS]] : memref<?x8xf32>)
+  // CHECK-SAME: input_ids(%{{[a-z0-9]+}} : memref<?xi32>)
+  // CHECK-SAME: hash_table(%{{[a-z0-9]+}} : memref<10x2xi32>)
+  // CHECK-SAME: <top_k = 2, select = hash> {config = #tile.config<schedule = "cpu.top_k", rows = 8>}
+  tile.top_k tokens(%tokens) logits(%logits : memref<?x8xf32>)
+      input_ids(%input_ids : memref<?xi32>) hash_table(%table : memref<10x2xi32>)
+      outs(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+      <top_k = 2, select = hash> {config = #tile.config<schedule = "cpu.top_k", rows = 8>}
+  // CHECK-NEXT: tile.rank tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>)
+  // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: outs(%{{.*}} : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+  // CHECK-SAME: {local_experts = array<i64: 7, 0, 3>, num_experts = 8 : i64, num_zero_experts = 1 : i64}
+  tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+      num_valid_tokens(%valid : memref<1xi32>)
+      outs(%offsets, %position, %source, %row_weight
+           : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 8 : i64, num_zero_experts = 1 : i64, local_experts = array<i64: 7, 0, 3>}
+  // CHECK-NEXT: tile.rank tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>) outs(
+  // CHECK-SAME: {config = #tile.config<schedule = "cpu.rank">, num_experts = 3 : i64}
+  tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%offsets, %position, %source, %row_weight
+           : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 3 : i64, config = #tile.config<schedule = "cpu.rank">}
+  // CHECK-NEXT: tile.return
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @grouped
+// CHECK-SAME: attributes {grid = #plan.expr<"256">} {
+tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: memref<5xi32>,
+    %source: memref<?xi32>, %rows: memref<?x1xf32>, %columns: memref<4x24xbf16>,
+    %y: memref<?x12xbf16>, %tokens: i64) attributes {grid = #plan.expr<"256">} {
+  // CHECK-NEXT: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<4x24x16xbf16>)
+  // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>)
+  // CHECK-SAME: source(%{{[a-z0-9]+}} : memref<?xi32>)
+  // CHECK-SAME: rows(%{{[a-z0-9]+}} : memref<?x1xf32>)
+  // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<4x24xbf16>)
+  // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x12xbf16>) epilogue {
+  // CHECK: } {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>, layout = #moe.weight_layout<order = interleaved>}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
+      rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
+      outs(%y : memref<?x12xbf16>) epilogue {
+      ^bb0(%gate: f32, %up: f32, %row: f32, %gateBias: f32, %upBias: f32):
+        %a = arith.addf %gate, %gateBias : f32
+        %b = arith.addf %up, %upBias : f32
+        %c = arith.mulf %a, %b : f32
+        tile.yield %c : f32
+      } {layout = #moe.weight_layout<order = interleaved>,
+         config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @dense
+tile.kernel @dense(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %bias: memref<8xf32>,
+    %addend: memref<?x8xbf16>, %valid: memref<1xi32>, %y: memref<?x8xbf16>, %z: memref<?x8xf32>,
+    %tokens: i64) {
+  // CHECK-NEXT: tile.contract
+  // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<8xf32>)
+  // CHECK-SAME: elementwise(%{{[a-z0-9]+}} : memref<?x8xbf16>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>)
+      num_valid_tokens(%valid : memref<1xi32>) columns(%bias : memref<8xf32>)
+      elementwise(%addend : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>) epilogue {
+      ^bb0(%acc: f32, %b: f32, %e: f32):
+        %s = arith.addf %acc, %b : f32
+        %t = arith.addf %s, %e : f32
+        tile.yield %t : f32
+      }
+  // CHECK: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xf32>, memref<8x16xf32>) outs(%{{[a-z0-9]+}} : memref<?x8xf32>){{$}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>)
+      outs(%z : memref<?x8xf32>)
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @rows
+tile.kernel @rows(%x: memref<?x16xf16>, %w: memref<?x1xf32>, %y: memref<?x16xf16>, %tokens: i64) {
+  // CHECK-NEXT: tile.row_map tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x16xf16>) rows(%{{[a-z0-9]+}} : memref<?x1xf32>) outs(%{{[a-z0-9]+}} : memref<?x16xf16>) {
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf16>) rows(%w : memref<?x1xf32>)
+      outs(%y : memref<?x16xf16>) {
+      ^bb0(%v: f32, %r: f32):
+        %z = arith.mulf %v, %r : f32
+        tile.yield %z : f32
+      }
+  // CHECK: tile.row_map tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x16xf16>) outs(%{{[a-z0-9]+}} : memref<?x16xf16>) {
+  // CHECK: } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf16>) outs(%y : memref<?x16xf16>) {
+      ^bb0(%v: f32):
+        tile.yield %v : f32
+      } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel private @reduce
+tile.kernel private @reduce(%rows: memref<?x16xbf16>, %position: memref<?x2xi32>,
+    %x: memref<?x16xbf16>, %weights: memref<?x2xf32>, %addend: memref<?x16xbf16>,
+    %valid: memref<1xi32>, %y: memref<?x16xbf16>, %tokens: i64) {
+  // CHECK-NEXT: tile.gather_reduce tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<?x2xi32>)
+  // CHECK-SAME: identity(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<?x2xf32>)
+  // CHECK-SAME: addend(%{{[a-z0-9]+}} : memref<?x16xbf16>)
+  // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x16xbf16>) {moe.name = ["output"]}
+  tile.gather_reduce tokens(%tokens) ins(%rows, %position : memref<?x16xbf16>, memref<?x2xi32>)
+      identity(%x, %weights : memref<?x16xbf16>, memref<?x2xf32>)
+      addend(%addend : memref<?x16xbf16>) num_valid_tokens(%valid : memref<1xi32>)
+      outs(%y : memref<?x16xbf16>) {moe.name = ["output"]}
+  // CHECK-NEXT: tile.gather_reduce tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<?x2xi32>) outs(%{{[a-z0-9]+}} : memref<?x16xbf16>) {config
+  tile.gather_reduce tokens(%tokens) ins(%rows, %position : memref<?x16xbf16>, memref<?x2xi32>)
+      outs(%y : memref<?x16xbf16>) {config = #tile.config<schedule = "cpu.gather_reduce", rows = 1>}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @empty(%{{[a-z0-9]+}}: i64) {
+// CHECK-NEXT: tile.return
+tile.kernel @empty(%tokens: i64) {
+  tile.return
+}
