@@ -48,25 +48,16 @@ struct Product {
   WeightLayoutAttr layout;
 };
 
-/// Why `layer` cannot be decomposed, or success.
+/// Quantization is described but not lowered: it is refused by name. Scales and
+/// 'activation_quant' come with 'weight_quant' only, says the verifier.
 LogicalResult checkLowerable(LayerOp layer) {
-  if (layer.getWeightQuant() || layer.getActivationQuant() ||
-      layer.getW13Scale() || layer.getW2Scale() || layer.getSharedW13Scale() ||
-      layer.getSharedW2Scale())
-    return layer.emitOpError(
-        "has quantized weights or activations, which are described at the "
-        "level moe but not lowered yet; dequantize the weights to f32, bf16 "
-        "or f16 and drop 'weight_quant', 'activation_quant' and the scales");
-  for (Value weight : {layer.getW13(), layer.getW2(), layer.getSharedW13(),
-                       layer.getSharedW2()}) {
-    if (!weight)
-      continue;
-    Type element = cast<RankedTensorType>(weight.getType()).getElementType();
-    if (!element.isF32() && !element.isBF16() && !element.isF16())
-      return layer.emitOpError("has weights of type ")
-             << element << ", which are not lowered yet; give f32, bf16 or f16";
-  }
-  return success();
+  if (!layer.getWeightQuant())
+    return success();
+  return layer.emitOpError("has quantized weights (weight_quant = ")
+         << layer.getWeightQuantAttr()
+         << "), which the level moe describes but nothing lowers yet; give "
+            "weights of the layer's type and drop 'weight_quant' and the "
+            "scales";
 }
 
 /// Replaces each moe.param by the constant that it names.
@@ -87,12 +78,7 @@ public:
   explicit LayerDecomposer(LayerOp layer)
       : layer(layer), b(layer.getLoc(), layer),
         dtype(cast<RankedTensorType>(layer.getOutput().getType())
-                  .getElementType()),
-        numTokens(
-            cast<RankedTensorType>(layer.getHidden().getType()).getDimSize(0)),
-        numPositions(ShapedType::isDynamic(numTokens)
-                         ? ShapedType::kDynamic
-                         : numTokens * layer.getTopK()) {}
+                  .getElementType()) {}
 
   void run();
 
@@ -115,10 +101,13 @@ private:
   Value runSharedExpert();
   void reduce(Value expertRows, Value shared);
 
+  /// Only a run knows how many tokens there are, and slots that experts serve.
+  static constexpr int64_t kTokens = ShapedType::kDynamic;
+  static constexpr int64_t kPositions = ShapedType::kDynamic;
+
   LayerOp layer;
   ImplicitLocOpBuilder b;
   Type dtype;
-  int64_t numTokens, numPositions;
   Value ids, weights;
   Value offsets, position, source, rowWeight;
   /// What the routed experts read: without and with the weight on the input.
@@ -191,7 +180,7 @@ void LayerDecomposer::route() {
                       const EpilogueArgs &args) -> Value {
       return arith::AddFOp::create(b, args.accumulators[0], args.columns[0]);
     };
-    auto type = tensorOf({numTokens, layer.getNumRouted()}, b.getF32Type());
+    auto type = tensorOf({kTokens, layer.getNumRouted()}, b.getF32Type());
     if (Value bias = layer.getGateBias()) {
       p.columns.push_back(bias);
       logits = product(p, type, "router_logits", addBias);
@@ -200,8 +189,8 @@ void LayerDecomposer::route() {
     }
   }
   int64_t topK = layer.getTopK();
-  auto op = RouteOp::create(b, tensorOf({numTokens, topK}, b.getI32Type()),
-                            tensorOf({numTokens, topK}, b.getF32Type()), logits,
+  auto op = RouteOp::create(b, tensorOf({kTokens, topK}, b.getI32Type()),
+                            tensorOf({kTokens, topK}, b.getF32Type()), logits,
                             layer.getSelectionBias(), layer.getExpertScale(),
                             layer.getInputIds(), layer.getHashTable(),
                             layer.getNumValidTokens(), layer.getRoutingAttr());
@@ -220,9 +209,9 @@ void LayerDecomposer::permute() {
   int64_t topK = layer.getTopK();
   auto op = PermuteOp::create(
       b, tensorOf({layer.getNumLocalExperts() + 1}, b.getI32Type()),
-      tensorOf({numTokens, topK}, b.getI32Type()),
-      tensorOf({numPositions}, b.getI32Type()),
-      tensorOf({numPositions, 1}, b.getF32Type()), ids, weights,
+      tensorOf({kTokens, topK}, b.getI32Type()),
+      tensorOf({kPositions}, b.getI32Type()),
+      tensorOf({kPositions, 1}, b.getF32Type()), ids, weights,
       layer.getNumValidTokens(), b.getI64IntegerAttr(layer.getNumExperts()),
       b.getI64IntegerAttr(layer.getNumZeroExperts()), local);
   setNames(op, {"expert_offsets", "position", "source", "row_weight"});
@@ -238,9 +227,8 @@ void LayerDecomposer::makeExpertInput() {
     Product p;
     p.input = layer.getHidden();
     p.weight = layer.getLatentDown();
-    latentInput =
-        product(p, tensorOf({numTokens, layer.getExpertWidth()}, dtype),
-                "latent_in", kNoEpilogue);
+    latentInput = product(p, tensorOf({kTokens, layer.getExpertWidth()}, dtype),
+                          "latent_in", kNoEpilogue);
   }
   expertInput = latentInput;
   if (!layer.getWeightOnInput())
@@ -265,15 +253,15 @@ Value LayerDecomposer::runExperts() {
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());
-  Value hidden = product(
-      first, tensorOf({numPositions, layer.getIntermediateSize()}, dtype),
-      "experts_hidden",
-      [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
-        SmallVector<Value, 2> inputs(args.accumulators);
-        for (auto [input, bias] : llvm::zip(inputs, args.columns))
-          input = arith::AddFOp::create(b, input, bias);
-        return inlineActivation(b, inputs);
-      });
+  Value hidden =
+      product(first, tensorOf({kPositions, layer.getIntermediateSize()}, dtype),
+              "experts_hidden",
+              [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+                SmallVector<Value, 2> inputs(args.accumulators);
+                for (auto [input, bias] : llvm::zip(inputs, args.columns))
+                  input = arith::AddFOp::create(b, input, bias);
+                return inlineActivation(b, inputs);
+              });
 
   Product second;
   second.input = hidden;
@@ -291,7 +279,7 @@ Value LayerDecomposer::runExperts() {
       y = arith::MulFOp::create(b, y, args.rows[0]);
     return y;
   };
-  auto type = tensorOf({numPositions, layer.getExpertWidth()}, dtype);
+  auto type = tensorOf({kPositions, layer.getExpertWidth()}, dtype);
   if (second.rows.empty() && second.columns.empty())
     return product(second, type, "experts_out", kNoEpilogue);
   return product(second, type, "experts_out", finish);
@@ -305,7 +293,7 @@ Value LayerDecomposer::runSharedExpert() {
     Product p;
     p.input = layer.getHidden();
     p.weight = layer.getSharedGate();
-    gate = product(p, tensorOf({numTokens, 1}, b.getF32Type()), "shared_gate",
+    gate = product(p, tensorOf({kTokens, 1}, b.getF32Type()), "shared_gate",
                    [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
                      return sigmoid(b, args.accumulators[0]);
                    });
@@ -317,14 +305,14 @@ Value LayerDecomposer::runSharedExpert() {
   first.weight = layer.getSharedW13();
   first.layout = layer.getLayoutAttr();
   Value hidden =
-      product(first, tensorOf({numTokens, sharedSize}, dtype), "shared_hidden",
+      product(first, tensorOf({kTokens, sharedSize}, dtype), "shared_hidden",
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
                 return inlineActivation(b, args.accumulators);
               });
   Product second;
   second.input = hidden;
   second.weight = layer.getSharedW2();
-  auto type = tensorOf({numTokens, layer.getHiddenSize()}, dtype);
+  auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   if (!gate)
     return product(second, type, "shared_out", kNoEpilogue);
   second.rows.push_back(gate);
@@ -339,7 +327,7 @@ void LayerDecomposer::reduce(Value expertRows, Value shared) {
   bool latent = static_cast<bool>(layer.getLatentUp());
   bool hasZeroExperts = layer.getNumZeroExperts() > 0;
   auto sum = UnpermuteOp::create(
-      b, tensorOf({numTokens, layer.getExpertWidth()}, dtype), expertRows,
+      b, tensorOf({kTokens, layer.getExpertWidth()}, dtype), expertRows,
       position, hasZeroExperts ? latentInput : Value(),
       hasZeroExperts ? weights : Value(), latent ? Value() : shared,
       layer.getNumValidTokens());

@@ -109,7 +109,7 @@ struct TileAssignConfig
     }
     if (lanes != 0 && !CpuTarget::isLegalLanes(lanes)) {
       getOperation().emitError("tile-assign-config: lanes = ")
-          << lanes << "; 4, 8, 16 or 0 for the host's are accepted";
+          << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
       return signalPassFailure();
     }
     CpuTarget cpu = lanes ? CpuTarget{lanes} : CpuTarget::host();

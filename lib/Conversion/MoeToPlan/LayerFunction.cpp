@@ -9,7 +9,6 @@
 
 #include "mlir/IR/Matchers.h"
 #include "moec/Analysis/Names.h"
-#include "moec/Analysis/ScalarRegions.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -19,15 +18,6 @@ using namespace moec::moe;
 
 /// The bound of docs/layers.md where nobody states one.
 static constexpr int64_t kDefaultMaxTokens = 16384;
-
-static RankedTensorType tensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
-static bool hasDynamicRows(Value value) {
-  RankedTensorType type = tensorType(value);
-  return type.getRank() > 0 && type.isDynamicDim(0);
-}
 
 /// Only the first dimension may depend on the token count.
 static bool isRowMajorData(RankedTensorType type) {
@@ -65,7 +55,6 @@ LogicalResult LayerFunction::analyze(func::FuncOp function) {
 
 LogicalResult LayerFunction::checkArguments() {
   llvm::StringSet<> names;
-  bool anyDynamic = false;
   for (BlockArgument arg : func.getArguments()) {
     unsigned index = arg.getArgNumber();
     auto fail = [&](const Twine &message) {
@@ -86,20 +75,14 @@ LogicalResult LayerFunction::checkArguments() {
     if (!role || (role.getValue() != "input" && role.getValue() != "weight"))
       return fail("('" + name.getValue() +
                   "') has no role; add moe.role = \"input\" or \"weight\"");
-    if (!hasDynamicRows(arg))
+    if (type.getRank() == 0 || !type.isDynamicDim(0))
       continue;
     if (role.getValue() == "weight")
       return fail("('" + name.getValue() +
                   "') is a weight with a dynamic dimension; weights have "
                   "constant shapes");
-    anyDynamic = true;
     rows[arg] = moert::Expr::tokens();
   }
-  if (!anyDynamic)
-    return func.emitOpError("has no input with a dynamic first dimension; the "
-                            "token count is given at run time, so write "
-                            "tensor<?x...> for the inputs that have one row "
-                            "per token");
   return success();
 }
 
@@ -119,55 +102,38 @@ LogicalResult LayerFunction::checkOps() {
           source && matchPattern(source, m_Constant()))
         return op.emitOpError("reads a constant tensor; make it an argument of "
                               "the function with moe.role = \"weight\"");
-    for (Value result : op.getResults())
-      if (!isRowMajorData(tensorType(result)))
-        return op.emitOpError("has a result with a dynamic dimension other "
-                              "than the first; only the number of rows may "
-                              "depend on the token count");
-    if (failed(sinkConstants(&op)) || failed(inferRows(op)))
-      return failure();
+    inferRows(op);
     ops.push_back(&op);
   }
   return success();
 }
 
-LogicalResult LayerFunction::inferRows(Operation &op) {
-  // The operand whose rows the first result has, and the ones it has times k.
-  auto setRows = [&](Value result, Value like,
-                     int64_t factor) -> LogicalResult {
-    auto it = rows.find(like);
-    if (it == rows.end() || !hasDynamicRows(result))
-      return op.emitOpError("has a static number of rows; the token count is "
-                            "given at run time, so write tensor<?x...>");
-    moert::Expr count = it->second * factor;
+/// Verifiers let no number of rows but the tokens' be dynamic.
+void LayerFunction::inferRows(Operation &op) {
+  auto setRows = [&](Value result, Value like, int64_t factor = 1) {
+    moert::Expr count = rows.lookup(like) * factor;
     rows[result] = count;
-    return success();
   };
-  return TypeSwitch<Operation *, LogicalResult>(&op)
+  TypeSwitch<Operation *>(&op)
       .Case([&](RouteOp route) {
-        return success(
-            succeeded(setRows(route.getIds(), route.getLogits(), 1)) &&
-            succeeded(setRows(route.getWeights(), route.getLogits(), 1)));
+        setRows(route.getIds(), route.getLogits());
+        setRows(route.getWeights(), route.getLogits());
       })
       .Case([&](PermuteOp permute) {
         Value ids = permute.getIds();
-        int64_t topK = tensorType(ids).getDimSize(1);
-        return success(succeeded(setRows(permute.getPosition(), ids, 1)) &&
-                       succeeded(setRows(permute.getSource(), ids, topK)) &&
-                       succeeded(setRows(permute.getRowWeight(), ids, topK)));
+        int64_t topK = cast<RankedTensorType>(ids.getType()).getDimSize(1);
+        setRows(permute.getPosition(), ids);
+        setRows(permute.getSource(), ids, topK);
+        setRows(permute.getRowWeight(), ids, topK);
       })
       .Case([&](GroupedMatmulOp matmul) {
-        Value like =
-            matmul.getSource() ? matmul.getSource() : matmul.getInput();
-        return setRows(matmul.getResult(), like, 1);
+        Value source = matmul.getSource();
+        setRows(matmul.getResult(), source ? source : matmul.getInput());
       })
-      .Case([&](RowMapOp map) {
-        return setRows(map.getResult(), map.getInput(), 1);
-      })
+      .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](UnpermuteOp unpermute) {
-        return setRows(unpermute.getResult(), unpermute.getPosition(), 1);
-      })
-      .Default([](Operation *) { return failure(); });
+        setRows(unpermute.getResult(), unpermute.getPosition());
+      });
 }
 
 LogicalResult LayerFunction::checkResults() {

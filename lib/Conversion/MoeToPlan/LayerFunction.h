@@ -34,7 +34,7 @@ public:
   static bool holdsLayer(mlir::func::FuncOp func);
 
   /// Checks `func` and fills this; reports what cannot be lowered where it
-  /// stands. Moves constants that regions use from outside into them.
+  /// stands.
   mlir::LogicalResult analyze(mlir::func::FuncOp func);
 
   mlir::func::FuncOp getFunc() const { return func; }
@@ -60,7 +60,7 @@ private:
   mlir::LogicalResult checkArguments();
   mlir::LogicalResult checkResults();
   mlir::LogicalResult checkOps();
-  mlir::LogicalResult inferRows(mlir::Operation &op);
+  void inferRows(mlir::Operation &op);
   void formGroups();
 
   mlir::func::FuncOp func;

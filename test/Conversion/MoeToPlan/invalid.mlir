@@ -1,0 +1,130 @@
+// RUN: moe-opt %s --split-input-file --verify-diagnostics --convert-moe-to-plan
+
+func.func @layer(%x: tensor<?x8xf32> {moe.name = "hidden_states", moe.role = "input"},
+    %ids: tensor<?x1xi32> {moe.name = "topk_ids", moe.role = "input"},
+    %wt: tensor<?x1xf32> {moe.name = "topk_weights", moe.role = "input"},
+    %w13: tensor<2x4x8xf32> {moe.name = "experts.w13", moe.role = "weight"},
+    %w2: tensor<2x8x4xf32> {moe.name = "experts.w2", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  // expected-error @below {{'moe.layer' op cannot become a plan as a whole; run moe-decompose first}}
+  %0 = moe.layer %x : tensor<?x8xf32> ids(%ids : tensor<?x1xi32>) weights(%wt : tensor<?x1xf32>)
+      experts(%w13, %w2 : tensor<2x4x8xf32>, tensor<2x8x4xf32>)
+      activation {
+      ^bb0(%a: f32):
+        moe.yield %a : f32
+      } -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @other_op(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  // expected-error @below {{'arith.negf' op cannot become a kernel; a layer's function holds moe.route}}
+  %1 = arith.negf %0 : tensor<?x8xf32>
+  return %1 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 0 has no name; add {moe.name = "hidden_states"} or another tensor name of docs/layers.md}}
+func.func @no_name(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 1 ('w') has no role; add moe.role = "input" or "weight"}}
+func.func @no_role(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 1 is the second one with moe.name = "x"; give each tensor its own name}}
+func.func @same_name(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "x", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 2 has a type other than a ranked tensor with at most the first dimension dynamic}}
+func.func @scalar(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"},
+    %s: f32 {moe.name = "s", moe.role = "input"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 1 ('w') is a weight with a dynamic dimension; weights have constant shapes}}
+func.func @dynamic_weight(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<?x1xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.row_map %x : tensor<?x8xf32> rows(%w : tensor<?x1xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    moe.yield %a : f32
+  } -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{result 0 has no name; add {moe.name = "output"}}}
+func.func @unnamed_result(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> tensor<?x8xf32> {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{result 1 returns the same value as an earlier one; return each once}}
+func.func @twice(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"})
+    -> (tensor<?x8xf32> {moe.name = "output"}, tensor<?x8xf32> {moe.name = "again"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0, %0 : tensor<?x8xf32>, tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{result 0 is not computed here; return results of moe ops}}
+func.func @identity(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %x : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{result 0 has the name "w" of another tensor; give each its own name}}
+func.func @result_name(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "w"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @constant_tensor(%x: tensor<?x2xf32> {moe.name = "x", moe.role = "input"}) -> (tensor<?x1xf32> {moe.name = "output"}) {
+  %w = arith.constant dense<1.0> : tensor<1x2xf32>
+  // expected-error @below {{reads a constant tensor; make it an argument of the function with moe.role = "weight"}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x2xf32>, tensor<1x2xf32> -> tensor<?x1xf32>
+  return %0 : tensor<?x1xf32>
+}
+
+// -----
+
+// expected-error @below {{has moe.max_tokens = 0; give at least 1}}
+func.func @no_tokens(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"})
+    attributes {moe.max_tokens = 0 : i64} {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}

@@ -1,0 +1,117 @@
+// RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(plan.program(plan-assign-slots))' | FileCheck %s
+// RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(plan.program(plan-assign-slots{keep-all=true}))' | FileCheck %s --check-prefix=KEEP
+
+// A chain: what a step reads and what it writes lie apart; two slots do. The
+// largest buffer has slot 0.
+// CHECK-LABEL: plan.program @chain
+// CHECK: plan.buffer "a" slot 1
+// CHECK: plan.buffer "b" slot 0
+// CHECK: plan.buffer "c" slot 1
+// CHECK: plan.buffer "d" slot 0
+// KEEP-LABEL: plan.program @chain
+// KEEP: plan.buffer "a" slot 0
+// KEEP: plan.buffer "b" slot 1
+// KEEP: plan.buffer "c" slot 2
+// KEEP: plan.buffer "d" slot 3
+plan.program @chain max_tokens 8 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
+  %b = plan.buffer "b" rows <"tokens * 2"> : memref<?x8xf32>
+  %c = plan.buffer "c" rows <"tokens"> : memref<?x8xf32>
+  %d = plan.buffer "d" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 8 {
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @k ins(%a : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
+    plan.launch @k ins(%b : memref<?x8xf32>) outs(%c : memref<?x8xf32>)
+    plan.launch @k ins(%c : memref<?x8xf32>) outs(%d : memref<?x8xf32>)
+    plan.launch @k ins(%d : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = moe.row_map %x : tensor<?x8xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  } -> tensor<?x8xf32>
+  plan.return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// A side stream runs beside everything until it is joined: "s" and "t" meet
+// neither "a" nor "b", though in the list they come after them. After the join
+// "u" may take the place of "t" or "a".
+// CHECK-LABEL: plan.program @streams
+// CHECK: plan.buffer "a" slot 0
+// CHECK: plan.buffer "b" slot 1
+// CHECK: plan.buffer "s" slot 2
+// CHECK: plan.buffer "t" slot 3
+// CHECK: plan.buffer "u" slot 0
+plan.program @streams max_tokens 8 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
+  %b = plan.buffer "b" rows <"tokens"> : memref<?x8xf32>
+  %s = plan.buffer "s" rows <"tokens"> : memref<?x8xf32>
+  %t = plan.buffer "t" rows <"tokens"> : memref<?x8xf32>
+  %u = plan.buffer "u" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 8 {
+    plan.record event 0 stream 0
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @k ins(%a : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
+    plan.wait event 0 stream 1
+    plan.launch @k stream 1 ins(%x : memref<?x8xf32>) outs(%s : memref<?x8xf32>)
+    plan.launch @k stream 1 ins(%s : memref<?x8xf32>) outs(%t : memref<?x8xf32>)
+    plan.record event 1 stream 1
+    plan.wait event 1 stream 0
+    plan.launch @k ins(%b : memref<?x8xf32>) outs(%u : memref<?x8xf32>)
+    plan.launch @add ins(%u, %t : memref<?x8xf32>, memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = moe.row_map %x : tensor<?x8xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  } -> tensor<?x8xf32>
+  plan.return %0 : tensor<?x8xf32>
+}
+plan.kernel @add(%x: tensor<?x8xf32>, %w: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = moe.row_map %x : tensor<?x8xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  } -> tensor<?x8xf32>
+  plan.return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+// Apart in one variant, together in the other: no slot is shared. A buffer that
+// nobody touches takes any slot.
+// CHECK-LABEL: plan.program @variants
+// CHECK: plan.buffer "a" slot 0
+// CHECK: plan.buffer "b" slot 1
+// CHECK: plan.buffer "unused" slot 0
+plan.program @variants max_tokens 8 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
+  %b = plan.buffer "b" rows <"tokens"> : memref<?x8xf32>
+  %c = plan.buffer "unused" : memref<4xi32>
+  plan.variant tokens 0 to 4 {
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @k ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
+  }
+  plan.variant tokens 5 to 8 {
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
+    plan.launch @k ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = moe.row_map %x : tensor<?x8xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  } -> tensor<?x8xf32>
+  plan.return %0 : tensor<?x8xf32>
+}

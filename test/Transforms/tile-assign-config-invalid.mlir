@@ -1,0 +1,143 @@
+// RUN: moe-opt %s --split-input-file --verify-diagnostics --tile-assign-config="lanes=16"
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{has the schedule "sm90.ws", which the target cpu does not have; there are cpu.contract, cpu.top_k, cpu.rank, cpu.row_map, cpu.gather_reduce}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "sm90.ws", m = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{has the schedule "cpu.rank", which runs tile.rank; drop 'config' to have one chosen}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.rank">}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{m = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", n = 4, k = 16, panel = 16, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{n = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, k = 16, panel = 16, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{k = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 16, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{panel = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{lanes = 32; give a power of two up to the target's 16}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 32, panel = 16, lanes = 32>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{k = 12 is no multiple of lanes = 8}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 12, panel = 16, lanes = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{n = 3 needs 3 weight rows at a time; give a multiple of 4 of them}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 3, k = 16, panel = 15, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{m = 8, n = 4 needs 41 vector registers of 32; give a smaller tile}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 8, n = 4, k = 16, panel = 16, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{panel = 18 is no multiple of n = 4}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 18, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{rows = 8; a product with offsets owns all rows of a group: 0}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16, rows = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<32x64xbf16>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{rows = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<32x64xbf16>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %t: i64) {
+  // expected-error @below {{rows = 0; give at least 1}}
+  tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.config<schedule = "cpu.top_k", lanes = 16>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %t: i64) {
+  // expected-error @below {{lanes = 3; give a power of two up to the target's 16}}
+  tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.config<schedule = "cpu.top_k", lanes = 3, rows = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
+  // expected-error @below {{n = 12 is no multiple of lanes = 8}}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 12, lanes = 8, rows = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
+  // expected-error @below {{n = 512 needs 32 accumulators; give at most 16 times lanes}}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 512, lanes = 16, rows = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
+  // expected-error @below {{rows = 0; give at least 1}}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 16, lanes = 16>}
+  tile.return
+}
