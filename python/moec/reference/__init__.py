@@ -5,13 +5,19 @@
 Written from the formulas of docs/layers.md; shares nothing with the compiler.
 """
 
-from .check import Report, check
-from .compare import BOUNDS, ROW_FACTOR, Comparison, compare
-from .fields import SpecError
-from .files import InputError, TensorFile, write_tensors
-from .generate import HARD_INPUTS, generate
-from .layer import Decision, decide, evaluate, expert_counts, expert_offsets
-from .spec import LayerSpec
+import os
+
+# Before NumPy loads: threads of OpenBLAS wait spinning, which on a machine that
+# also builds or runs tests makes small products twenty times slower than one.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from .check import Report, check  # noqa: E402
+from .compare import BOUNDS, ROW_FACTOR, Comparison, compare  # noqa: E402
+from .fields import SpecError  # noqa: E402
+from .files import InputError, TensorFile, write_tensors  # noqa: E402
+from .generate import HARD_INPUTS, generate  # noqa: E402
+from .layer import Decision, decide, evaluate, expert_counts, expert_offsets  # noqa: E402
+from .spec import LayerSpec  # noqa: E402
 
 __all__ = [
     "BOUNDS",

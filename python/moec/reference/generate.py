@@ -43,9 +43,11 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
     dtype = NUMPY_DTYPES[tensor.dtype]
 
     def normal(scale: float) -> np.ndarray:
-        values = rng.standard_normal(shape, np.float32)
-        values *= np.float32(scale)
-        return values.astype(dtype)
+        values = np.empty(shape, dtype)
+        # Weights of experts one by one: all at once they need much memory.
+        for part in values if values.ndim == 3 else [values]:
+            part[...] = rng.standard_normal(part.shape, np.float32) * np.float32(scale)
+        return values
 
     name = tensor.name
     if name in ("hidden_states", "router_logits"):

@@ -15,8 +15,8 @@ from .routing import Routing
 from .spec import LayerSpec
 
 # Weights become float64 in pieces of this many elements, so that the memory
-# needed does not grow with the layer.
-_PIECE = 1 << 22
+# needed does not grow with the layer and a piece stays in the cache.
+_PIECE = 1 << 20
 
 
 @dataclass
