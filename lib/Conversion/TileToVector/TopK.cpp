@@ -48,7 +48,7 @@ private:
 
   // From logits to values and keys.
   Value loadScores(Value token, Value expert, Value mask);
-  void softmaxRow(Value token);
+  Value softmaxRow(Value token);
   Value finishRow(Value token);
   Value finishVector(Value score, Value expert, Value position, Value mask,
                      Value largest);
@@ -160,8 +160,6 @@ void TopKEmission::clearRow(Value token) {
 }
 
 void TopKEmission::routeRow(Value token) {
-  if (routing.getSoftmax() == moe::Softmax::All)
-    softmaxRow(token);
   Value isAlive = finishRow(token);
   if (!isAlive) {
     select(token);
@@ -217,39 +215,37 @@ static Value expOfDifference(ImplicitLocOpBuilder &b, Value x, Value largest,
   return math::FmaOp::create(b, power, error, power);
 }
 
-/// Leaves exp(score - max) / sum in `values`. A NaN in the row reaches all of
-/// it through the sum.
-void TopKEmission::softmaxRow(Value token) {
+/// Leaves exp(score - max) in `values` and returns the sum, in all lanes. A NaN
+/// in the row reaches all of it through the sum.
+Value TopKEmission::softmaxRow(Value token) {
   int64_t lanes = layout.lanes;
+  // Scores that are logits are read again rather than kept.
+  bool isKept = !op.getScore().empty();
+  auto loadOrPad = [&](Value expert, Value mask) {
+    Value score = loadScores(token, expert, mask);
+    return mask ? choose(mask, score, splat(-kInfinity)) : score;
+  };
   SmallVector<Value> largest =
       layout.forRow(splat(-kInfinity),
                     [&](Value expert, Value position, Value mask,
                         ValueRange carried) -> SmallVector<Value> {
-                      Value score = loadScores(token, expert, mask);
-                      if (mask)
-                        score = choose(mask, score, splat(-kInfinity));
-                      emitter.storeVector(score, values, position);
+                      Value score = loadOrPad(expert, mask);
+                      if (isKept)
+                        emitter.storeVector(score, values, position);
                       return {largerOf(score, carried[0])};
                     });
   Value rowLargest = emitter.splat(largestOf(largest[0]), lanes);
-  SmallVector<Value> sum =
-      layout.forRow(splat(0.0),
-                    [&](Value, Value position, Value mask,
-                        ValueRange carried) -> SmallVector<Value> {
-                      Value score = emitter.loadVector(values, position, lanes);
-                      Value power =
-                          expOfDifference(b, score, rowLargest, splat(0.0));
-                      emitter.storeVector(power, values, position);
-                      return {arith::AddFOp::create(b, carried[0], power)};
-                    });
-  Value rowSum = emitter.splat(sumOf(sum[0]), lanes);
-  layout.forRow(
-      {}, [&](Value, Value position, Value, ValueRange) -> SmallVector<Value> {
-        Value power = emitter.loadVector(values, position, lanes);
-        emitter.storeVector(arith::DivFOp::create(b, power, rowSum), values,
-                            position);
-        return {};
+  SmallVector<Value> sum = layout.forRow(
+      splat(0.0),
+      [&](Value expert, Value position, Value mask,
+          ValueRange carried) -> SmallVector<Value> {
+        Value score = isKept ? emitter.loadVector(values, position, lanes)
+                             : loadOrPad(expert, mask);
+        Value power = expOfDifference(b, score, rowLargest, splat(0.0));
+        emitter.storeVector(power, values, position);
+        return {arith::AddFOp::create(b, carried[0], power)};
       });
+  return emitter.splat(sumOf(sum[0]), lanes);
 }
 
 /// Leaves the row's values and keys in scratch memory. Returns whether a key is
@@ -258,14 +254,18 @@ Value TopKEmission::finishRow(Value token) {
   SmallVector<Value> init;
   if (hasDeadRows())
     init.push_back(keys.initialLargest());
-  bool isSoftmax = routing.getSoftmax() == moe::Softmax::All;
+  Value rowSum;
+  if (routing.getSoftmax() == moe::Softmax::All)
+    rowSum = softmaxRow(token);
   SmallVector<Value> largest = layout.forRow(
       init,
       [&](Value expert, Value position, Value mask,
           ValueRange carried) -> SmallVector<Value> {
-        Value score = isSoftmax
-                          ? emitter.loadVector(values, position, layout.lanes)
-                          : loadScores(token, expert, mask);
+        Value score =
+            rowSum ? arith::DivFOp::create(
+                         b, emitter.loadVector(values, position, layout.lanes),
+                         rowSum)
+                   : loadScores(token, expert, mask);
         Value next = finishVector(score, expert, position, mask,
                                   carried.empty() ? Value() : carried[0]);
         return next ? SmallVector<Value>{next} : SmallVector<Value>();
