@@ -1,0 +1,182 @@
+//===- PlanDataTest.cpp - a plan.program as the runtime's data --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/PlanData.h"
+
+#include "ParsedModule.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr llvm::StringLiteral program = R"mlir(
+plan.program @layer max_tokens 8 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xbf16>
+  %w = plan.tensor weight "w" : memref<8x8xbf16>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" slot 1 rows <"tokens"> : memref<?x8xf32>
+  %b = plan.buffer "b" slot 0 rows <"tokens * 2"> : memref<?xi32>
+  plan.prepare {
+  }
+  plan.variant tokens 0 to 3 {
+    plan.launch @product ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%a : memref<?x8xf32>)
+    plan.launch @copy ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+  plan.variant tokens 4 to 8 {
+    plan.record event 0 stream 0
+    plan.wait event 0 stream 1
+    plan.launch @product stream 1 ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%a : memref<?x8xf32>)
+    plan.record event 1 stream 1
+    plan.wait event 1 stream 0
+    plan.launch @copy ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+)mlir";
+
+constexpr llvm::StringLiteral tileKernels = R"mlir(
+tile.kernel @product(%x: memref<?x8xbf16>, %w: memref<8x8xbf16>, %y: memref<?x8xf32>, %t: i64)
+    attributes {grid = #plan.expr<"ceildiv(tokens, 4)" >
+} {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%y : memref<?x8xf32>)
+    {config = #tile.config<schedule = "cpu.contract">}
+  tile.return
+}
+tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.return
+}
+)mlir";
+
+std::string withProgram(llvm::StringRef kernels) {
+  return (program + kernels).str();
+}
+
+TEST(PlanDataTest, TranslatesEveryPart) {
+  ParsedModule parsed(withProgram(tileKernels));
+  ASSERT_TRUE(parsed.module);
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "cpu");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  EXPECT_EQ(plan->target, "cpu");
+  EXPECT_EQ(plan->maxTokens, 8);
+  EXPECT_EQ(plan->numSlots, 2);
+  EXPECT_EQ(plan->numStreams, 2);
+  EXPECT_EQ(plan->numEvents, 2);
+  EXPECT_TRUE(plan->prepare.empty());
+
+  ASSERT_EQ(plan->tensors.size(), 5u);
+  EXPECT_EQ(plan->tensors[0].name, "x");
+  EXPECT_EQ(plan->tensors[0].role, moert::TensorRole::Input);
+  EXPECT_EQ(plan->tensors[0].dtype, moert::DType::BF16);
+  ASSERT_EQ(plan->tensors[0].shape.size(), 2u);
+  EXPECT_EQ(plan->tensors[0].shape[0], moert::Expr::tokens());
+  EXPECT_EQ(plan->tensors[0].shape[1], moert::Expr(8));
+  EXPECT_EQ(plan->tensors[1].role, moert::TensorRole::Weight);
+  EXPECT_EQ(plan->tensors[2].role, moert::TensorRole::Output);
+  EXPECT_EQ(plan->tensors[3].role, moert::TensorRole::Workspace);
+  EXPECT_EQ(plan->tensors[3].slot, 1);
+  EXPECT_EQ(plan->tensors[4].dtype, moert::DType::I32);
+  EXPECT_EQ(plan->tensors[4].shape[0].str(), "tokens * 2");
+
+  ASSERT_EQ(plan->variants.size(), 2u);
+  EXPECT_EQ(plan->variants[0].maxTokens, 3);
+  EXPECT_EQ(plan->variants[1].minTokens, 4);
+  ASSERT_EQ(plan->kernels.size(), 2u);
+  EXPECT_EQ(plan->kernels[0].name, "product");
+  EXPECT_EQ(plan->kernels[0].grid.str(), "ceildiv(tokens, 4)");
+  EXPECT_EQ(plan->kernels[1].name, "copy");
+  EXPECT_EQ(plan->kernels[1].grid, moert::Expr(1));
+
+  const moert::Step &launch = plan->variants[1].steps[2];
+  EXPECT_EQ(launch.kind, moert::Step::Kind::Launch);
+  EXPECT_EQ(launch.stream, 1);
+  EXPECT_EQ(launch.kernel, 0);
+  ASSERT_EQ(launch.args.size(), 4u);
+  EXPECT_EQ(launch.args[0].tensor, 0);
+  EXPECT_EQ(launch.args[1].tensor, 1);
+  EXPECT_EQ(launch.args[2].tensor, 3);
+  EXPECT_EQ(launch.args[3].kind, moert::Argument::Kind::Scalar);
+  EXPECT_EQ(launch.args[3].scalar, moert::Expr::tokens());
+}
+
+TEST(PlanDataTest, PrepareKnowsNoTokens) {
+  ParsedModule parsed(R"mlir(
+plan.program @layer max_tokens 8 {
+  %w = plan.tensor weight "w" : memref<8x8xf32>
+  plan.prepare {
+    plan.launch @check ins(%w : memref<8x8xf32>) outs()
+  }
+  plan.variant tokens 0 to 8 {
+  }
+}
+tile.kernel @check(%w: memref<8x8xf32>, %t: i64) {
+  tile.return
+}
+)mlir");
+  ASSERT_TRUE(parsed.module);
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "cpu");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  ASSERT_EQ(plan->prepare.size(), 1u);
+  EXPECT_EQ(plan->prepare[0].args.back().scalar, moert::Expr(0));
+}
+
+void expectFailure(const std::string &text, llvm::StringRef message) {
+  ParsedModule parsed(text);
+  if (!parsed.module)
+    return;
+  EXPECT_TRUE(failed(translatePlan(*parsed.module, "cpu")));
+  EXPECT_NE(parsed.messages.find(message.str()), std::string::npos)
+      << parsed.messages;
+}
+
+TEST(PlanDataTest, NamesWhatIsMissing) {
+  expectFailure("func.func @f() { return }", "holds no plan.program");
+  expectFailure(withProgram(tileKernels) +
+                    "plan.program @second max_tokens 1 {\n"
+                    "  plan.variant tokens 0 to 1 {\n  }\n}\n",
+                "is the second program of the module");
+  expectFailure("plan.program @p max_tokens 1 {\n"
+                "  %a = plan.buffer \"a\" : memref<4xi32>\n"
+                "  plan.variant tokens 0 to 1 {\n  }\n}\n",
+                "has no slot; run plan-assign-slots");
+  expectFailure("plan.program @p max_tokens 1 {\n"
+                "  %a = plan.tensor input \"a\" : memref<4xindex>\n"
+                "  plan.variant tokens 0 to 1 {\n  }\n}\n",
+                "which the runtime does not know");
+}
+
+TEST(PlanDataTest, ConfiguredKernelNeedsAGrid) {
+  std::string text = withProgram(tileKernels);
+  size_t begin = text.find("    attributes {grid");
+  size_t end = text.find("{\n  tile.contract");
+  text.erase(begin, end - begin);
+  expectFailure(text, "has phases with a 'config' but no 'grid'");
+}
+
+TEST(PlanDataTest, WhatTheRuntimeRefusesIsRefusedHere) {
+  // "a" and "b" live at the same time in one slot.
+  expectFailure(R"mlir(
+plan.program @p max_tokens 4 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xf32>
+  %b = plan.buffer "b" slot 0 rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 4 {
+    plan.launch @copy ins(%x : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @copy ins(%a : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
+  }
+}
+tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+)mlir",
+                "is no plan that can run: plan: tensors");
+}
+
+} // namespace
