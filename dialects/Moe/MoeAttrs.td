@@ -55,15 +55,22 @@ def Moe_RoutingAttr : Moe_Attr<"Routing", "routing"> {
     The parts of routing that look at more than one expert; the elementwise parts are the `score`
     and `weight` regions of the op that carries this attribute. docs/layers.md, formulas 2 to 5.
 
-    - `select`, `top_k`: which and how many experts (`k`).
-    - `num_groups`, `topk_groups`, `group_score`: group-limited selection; 1 group is none.
-    - `softmax`: `all` normalizes the region's scores over all experts before selection;
-      `selected` normalizes the weights over the selected ones after it.
-    - `renormalize`, `renormalize_epsilon`: `w /= sum(w) + epsilon`.
-    - `scale`: factor of every weight (the models' `routed_scaling_factor`).
-    - `nonfinite`: rule for NaN and infinite scores.
+    | parameter | default | |
+    |---|---|---|
+    | `top_k` | | experts per token, at least 1, at most the experts there are |
+    | `select` | `top_k` | `top_k` the best of all; `per_group` the `top_k / num_groups` best of each group; `hash` a row of a table; `sparsemixer` the two of SparseMixer, without its jitter |
+    | `num_groups` | 1 | contiguous groups of equal size; 1 is none |
+    | `topk_groups` | 1 | groups that stay in the selection, with `select = top_k` |
+    | `group_score` | `max` | key of a group: its best expert's, or with `top2_sum` the sum of its two best |
+    | `softmax` | `none` | `all`: scores are normalized over all experts, before the selection; `selected`: weights over the selected ones, after it |
+    | `renormalize` | false | `w /= sum(w) + renormalize_epsilon` |
+    | `renormalize_epsilon` | 0 | f32, not negative; only with `renormalize` |
+    | `scale` | 1 | f32 factor of every weight (the models' `routed_scaling_factor`) |
+    | `nonfinite` | `zero` | what NaN and infinite scores become: 0, or keys of -inf or -1e30 |
 
-    Ties go to the lowest expert index; ids come in descending order of the key.
+    Ties go to the lowest expert index, and between groups to the lowest group; ids come in
+    descending order of the key. `sparsemixer` has `top_k = 2`, `softmax = none` and `nonfinite =
+    neg_inf`. `hash` and `sparsemixer` have no groups.
 
     ```mlir
     #moe.routing<top_k = 8, num_groups = 8, topk_groups = 4, group_score = top2_sum,
@@ -108,9 +115,13 @@ def Moe_GateUpOrder : Moe_Enum<"GateUpOrder", "order of gate and up rows in w13"
 def Moe_WeightLayoutAttr : Moe_Attr<"WeightLayout", "weight_layout"> {
   let summary = "where gate and up rows lie in the first product's weight";
   let description = [{
-    Rows of `w13` (`[..., N, K]`, K contiguous). `gate_up`: gate rows `0..I-1`, then up rows.
-    `up_gate`: up rows first. `interleaved`: row 2i is gate i, row 2i+1 is up i. A layer without a
-    gate carries no layout.
+    Rows of `w13` (`[..., N, K]`, K contiguous), with I = N / 2. `gate_up`: gate rows `0 .. I-1`, then
+    up rows. `up_gate`: up rows first. `interleaved`: row 2i is gate i, row 2i+1 is up i. Biases and
+    scales have the same order. A layer without a gate carries no layout.
+
+    ```mlir
+    #moe.weight_layout<order = interleaved>
+    ```
   }];
   let parameters = (ins EnumParameter<Moe_GateUpOrder>:$order);
 }
@@ -131,14 +142,23 @@ def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
 def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
   let summary = "how a tensor is quantized";
   let description = [{
-    `value = (stored - zero_point) * scale`. `storage` is the element type in memory, `scale` the
-    element type of the scales. `granularity` says which elements share one: the whole `tensor`,
-    one output `channel` (row of a weight), one `token` (row of an activation), a `group` of
-    `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]`
-    (rows x contracted). `dynamic` activations are quantized inside the layer from their own maximum.
-    Block fp8 weights are `#moe.quant<storage = f8E4M3FN, scale = f32, granularity = block,
-    block = [128, 128]>`; mxfp4 weights `#moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU,
-    granularity = group, block = [1, 32]>`.
+    `value = (stored - zero_point) * scale`.
+
+    | parameter | |
+    |---|---|
+    | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 |
+    | `scale` | element type of the scales: f32, bf16, f8E8M0FNU |
+    | `granularity` | which elements share a scale: the whole `tensor`, one output `channel` (row of a weight), one `token` (row of an activation), a `group` of `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]` (rows x contracted) |
+    | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
+    | `zero_point` | false; true with integer storage only |
+    | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
+
+    The last block or group of a row may be smaller where the op allows it. Block fp8 and mxfp4 weights:
+
+    ```mlir
+    #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
+    #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
+    ```
   }];
   let parameters = (ins
     "::mlir::Type":$storage,
@@ -164,8 +184,13 @@ def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format">
   let summary = "the form in which activations reach the experts";
   let description = [{
     `standard`: tokens x width. `batched_experts`: experts x rows per expert x width with counts.
-    `contiguous`: rows sorted by expert, each expert's run aligned to `alignment` rows. Only
-    `standard` is compiled so far; the others are refused by the verifier of the layer.
+    `contiguous`: rows sorted by expert, each expert's run aligned to `alignment` rows (default 1; the
+    other formats have none). Only `standard` is compiled so far; the others are refused by the
+    verifier of the layer.
+
+    ```mlir
+    #moe.activation_format<format = contiguous, alignment = 128>
+    ```
   }];
   let parameters = (ins
     EnumParameter<Moe_Format>:$format,
@@ -176,7 +201,12 @@ def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format">
 def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
   let summary = "the ranks that share a layer";
   let description = [{
-    `num_ranks` devices, this one being `rank`. Only one rank is compiled so far.
+    `num_ranks` devices, this one being `rank` (default 0), `0 <= rank < num_ranks`. Only one rank is
+    compiled so far; the verifier of the layer refuses more.
+
+    ```mlir
+    #moe.mesh<num_ranks = 8, rank = 3>
+    ```
   }];
   let parameters = (ins "int64_t":$num_ranks, DefaultValuedParameter<"int64_t", "0">:$rank);
   let genVerifyDecl = 1;
@@ -186,8 +216,12 @@ def Moe_PlacementAttr : AttrDef<Moe_Dialect, "Placement"> {
   let mnemonic = "placement";
   let summary = "which experts this rank holds";
   let description = [{
-    Global expert ids of `num_experts`, in the order in which the weights hold them. Slots that
-    chose another expert contribute nothing here. Example: `#moe.placement<8, local = [4, 5, 6, 7]>`.
+    Distinct global expert ids out of `num_experts`, at least one, in the order in which the weights
+    hold them. Slots that chose another expert contribute nothing here.
+
+    ```mlir
+    #moe.placement<8, local = [4, 5, 6, 7]>
+    ```
   }];
   let parameters = (ins "int64_t":$num_experts, ArrayRefParameter<"int64_t">:$local);
   let assemblyFormat = "`<` $num_experts `,` `local` `=` `[` $local `]` `>`";

@@ -1,4 +1,4 @@
-//===- MoeOps.td - operations of the moe dialect ---------------*- tablegen -*-===//
+//===- MoeOps.td - pipeline ops of the moe dialect -------------*- tablegen -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,161 +8,44 @@
 #ifndef MOEC_DIALECTS_MOE_MOEOPS_TD
 #define MOEC_DIALECTS_MOE_MOEOPS_TD
 
-include "MoeAttrs.td"
-include "mlir/Interfaces/SideEffectInterfaces.td"
-include "mlir/Interfaces/ControlFlowInterfaces.td"
-
-class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemonic, traits>;
-
-def Moe_Float : AnyTypeOf<[F32, BF16, F16]>;
-def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
-def Moe_WeightTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, F4E2M1FN, I8, I<4>]>;
-def Moe_F32Tensor : RankedTensorOf<[F32]>;
-def Moe_I32Tensor : RankedTensorOf<[I32]>;
-def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F8E8M0FNU]>;
-
-def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
-  let summary = "a whole Mixture-of-Experts layer";
-  let description = [{
-    All formulas of docs/layers.md in one op. Shapes, with T tokens, H hidden size, L latent size
-    (H without a latent path), E experts, Z zero experts, R = E + Z, k = top_k, I intermediate
-    size, N rows of `w13` (2 I if the activation takes gate and up, else I), D the layer dtype:
-
-    | operand | type |
-    |---|---|
-    | `hidden` | `T x H x D` |
-    | exactly one entry: `gate_weight` | `R x H x D`, with optional `gate_bias` `R x f32` |
-    | ... or `router_logits` | `T x R x f32` |
-    | ... or `topk_ids` and `topk_weights` | `T x k x i32`, `T x k x f32` |
-    | `selection_bias`, `expert_scale` | `R x f32` |
-    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`, with `select = hash` |
-    | `w13`, `w13_bias`, `w13_scale` | `E x N x L`, `E x N x D`, scales as `weight_quant` says |
-    | `w2`, `w2_bias`, `w2_scale` | `E x L x I`, `E x L x D`, likewise |
-    | `shared_w13`, `shared_w2`, `shared_gate` | `N_s x H`, `H x S`, `1 x H` |
-    | `latent_down`, `latent_up` | `L x H`, `H x L` |
-    | `num_valid_tokens` | `1 x i32`: output rows from there on are zero |
-
-    Regions, each ending in `moe.yield` of one f32:
-    - `score(logit)`: elementwise part of the score; empty is the identity.
-    - `weight(score)`: elementwise weight of a selected score; empty is the identity.
-    - `activation(gate, up)` or `activation(x)`: one argument means a layer without gate. Its
-      parameters are entries of `activation_params`, read by `moe.param`; every entry must be read.
-
-    -1 and ids out of range (only with `topk_ids` and `hash`) contribute nothing. `weight_on_input`
-    needs k = 1. With `entry` ids, `routing` is absent.
-  }];
-  let arguments = (ins
-    Moe_DataTensor:$hidden,
-    Optional<Moe_DataTensor>:$gate_weight,
-    Optional<Moe_F32Tensor>:$gate_bias,
-    Optional<Moe_F32Tensor>:$router_logits,
-    Optional<Moe_I32Tensor>:$topk_ids,
-    Optional<Moe_F32Tensor>:$topk_weights,
-    Optional<Moe_F32Tensor>:$selection_bias,
-    Optional<Moe_F32Tensor>:$expert_scale,
-    Optional<Moe_I32Tensor>:$input_ids,
-    Optional<Moe_I32Tensor>:$hash_table,
-    Moe_WeightTensor:$w13,
-    Optional<Moe_DataTensor>:$w13_bias,
-    Optional<Moe_ScaleTensor>:$w13_scale,
-    Moe_WeightTensor:$w2,
-    Optional<Moe_DataTensor>:$w2_bias,
-    Optional<Moe_ScaleTensor>:$w2_scale,
-    Optional<Moe_WeightTensor>:$shared_w13,
-    Optional<Moe_ScaleTensor>:$shared_w13_scale,
-    Optional<Moe_WeightTensor>:$shared_w2,
-    Optional<Moe_ScaleTensor>:$shared_w2_scale,
-    Optional<Moe_DataTensor>:$shared_gate,
-    Optional<Moe_DataTensor>:$latent_down,
-    Optional<Moe_DataTensor>:$latent_up,
-    Optional<Moe_I32Tensor>:$num_valid_tokens,
-    OptionalAttr<Moe_RoutingAttr>:$routing,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout,
-    OptionalAttr<Moe_QuantAttr>:$weight_quant,
-    OptionalAttr<Moe_QuantAttr>:$activation_quant,
-    OptionalAttr<Moe_ActivationFormatAttr>:$format,
-    OptionalAttr<Moe_MeshAttr>:$mesh,
-    OptionalAttr<Moe_PlacementAttr>:$placement,
-    OptionalAttr<DictionaryAttr>:$activation_params,
-    DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
-    UnitAttr:$weight_on_input,
-    DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
-  let results = (outs Moe_DataTensor:$output);
-  let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation);
-  let assemblyFormat = [{
-    $hidden `:` type($hidden)
-    oilist(
-        `gate` `(` $gate_weight `:` type($gate_weight) `)`
-      | `gate_bias` `(` $gate_bias `:` type($gate_bias) `)`
-      | `logits` `(` $router_logits `:` type($router_logits) `)`
-      | `ids` `(` $topk_ids `:` type($topk_ids) `)`
-      | `weights` `(` $topk_weights `:` type($topk_weights) `)`
-      | `selection_bias` `(` $selection_bias `:` type($selection_bias) `)`
-      | `expert_scale` `(` $expert_scale `:` type($expert_scale) `)`
-      | `input_ids` `(` $input_ids `:` type($input_ids) `)`
-      | `hash_table` `(` $hash_table `:` type($hash_table) `)`
-      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
-      | `latent_down` `(` $latent_down `:` type($latent_down) `)`
-      | `latent_up` `(` $latent_up `:` type($latent_up) `)`
-      | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
-      | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
-      | `w2_bias` `(` $w2_bias `:` type($w2_bias) `)`
-      | `w2_scale` `(` $w2_scale `:` type($w2_scale) `)`
-      | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
-      | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
-      | `shared_w2` `(` $shared_w2 `:` type($shared_w2) `)`
-      | `shared_w2_scale` `(` $shared_w2_scale `:` type($shared_w2_scale) `)`
-      | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
-    )
-    `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`
-    (`score` $score^)? (`weight` $weight^)? `activation` $activation
-    attr-dict `->` type($output)
-  }];
-  let hasVerifier = 1;
-  let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    /// Number of experts whose weights are here.
-    int64_t getNumLocalExperts();
-    /// Number of experts of the whole layer without zero experts (E).
-    int64_t getNumExperts();
-    /// Rows of the router: E + Z.
-    int64_t getNumRouted();
-    int64_t getTopK();
-    int64_t getHiddenSize();
-    /// Width that routed experts see: the latent size, else the hidden size.
-    int64_t getExpertWidth();
-    int64_t getIntermediateSize();
-    /// Whether the activation takes a gate and an up value.
-    bool isGated() { return getActivation().getNumArguments() == 2; }
-  }];
-}
-
-def Moe_ParamOp : Moe_Op<"param", [Pure]> {
-  let summary = "a parameter of the activation";
-  let description = [{
-    The f32 entry `name` of the `activation_params` dictionary of the op that holds the region.
-    `moe-decompose` replaces it by the constant. `%l = moe.param "limit"`.
-  }];
-  let arguments = (ins StrAttr:$name);
-  let results = (outs F32:$value);
-  let assemblyFormat = "$name attr-dict";
-  let hasVerifier = 1;
-}
-
-def Moe_YieldOp : Moe_Op<"yield", [Pure, Terminator, ReturnLike,
-    ParentOneOf<["LayerOp", "RouteOp", "GroupedMatmulOp", "RowMapOp"]>]> {
-  let summary = "ends a scalar region";
-  let description = "The f32 value of a score, weight, activation or epilogue region.";
-  let arguments = (ins F32:$value);
-  let assemblyFormat = "$value attr-dict `:` type($value)";
-}
+include "MoeLayerOp.td"
 
 def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "scores to expert ids and weights";
   let description = [{
-    docs/layers.md, formulas 2 to 5, on logits `T x R x f32`. Ids are `T x k x i32`, weights
-    `T x k x f32`. Rows from `num_valid_tokens` on get ids -1 and weights 0. With `select = hash` the
-    ids are rows of `hash_table` and no selection runs.
+    Formulas 2 to 5 of docs/layers.md. With T tokens, R experts, k = `top_k` and V the vocabulary:
+
+    | operand, result | type |
+    |---|---|
+    | `logits` | `T x R x f32` |
+    | `selection_bias`, `expert_scale` | `R x f32` |
+    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` |
+    | `num_valid_tokens` | `1 x i32` |
+    | `ids`, `weights` | `T x k x i32`, `T x k x f32` |
+
+    `score(logit)` and `weight(score)` are scalar regions; empty is the identity. Per token:
+
+    1. `v = score(logits)`, with `softmax = all` then softmaxed over all R.
+    2. `c = v + selection_bias`, f32; `nonfinite` says what becomes of values that are not finite.
+    3. `ids`: the k experts that `select` takes by c, in descending order of c, ties to the lowest id.
+    4. `w = weight(v[ids])`, with `softmax = selected` then softmaxed over the k; with `renormalize`
+       divided by `sum(w) + renormalize_epsilon` (by 1 where that is 0 or not finite); times
+       `expert_scale[ids]`, times `scale`. All f32.
+
+    Edge cases: rows from `num_valid_tokens` on get ids -1 and weights 0. With `nonfinite = neg_inf`, a
+    row without any finite key gets the ids `0 .. k - 1` and the weights `1 / k`, final. With `select =
+    hash`, ids are rows of the table and nothing is selected; a row of `input_ids` outside the table
+    gives -1, and ids out of range get weight 0. With `sparsemixer` the regions are empty: it defines
+    the weights itself.
+
+    ```mlir
+    %ids, %weights = moe.route %logits : tensor<?x128xf32> selection_bias(%b : tensor<128xf32>)
+        <top_k = 8, renormalize = true> score {
+        ^bb0(%l: f32):
+          %s = math.absf %l : f32
+          moe.yield %s : f32
+        } -> tensor<?x8xi32>, tensor<?x8xf32>
+    ```
   }];
   let arguments = (ins
     Moe_F32Tensor:$logits,
@@ -193,17 +76,30 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
 def Moe_PermuteOp : Moe_Op<"permute", [Pure]> {
   let summary = "slots sorted by expert, stably";
   let description = [{
-    A slot is a pair (token t, choice j). Valid slots (docs/layers.md, formula 6) of an expert whose
-    weights are here get positions `0, 1, ...` sorted by local expert, inside an expert by
-    (t, j). Results, with G local experts and P = T * k:
+    A slot is a pair (token t, choice j). It is valid if `t < num_valid_tokens` (all tokens without
+    that operand) and its id is in `0 .. num_experts + num_zero_experts - 1`. Valid slots of an expert
+    whose weights are here get positions `0, 1, ...`, sorted by local expert and inside an expert by
+    (t, j): a stable counting sort. `local_experts` lists the global ids whose weights are here, in
+    their order; absent means all `num_experts`. With G local experts and P = T * k:
 
-    - `offsets` `(G + 1) x i32`: expert g has positions `offsets[g] .. offsets[g + 1] - 1`.
-    - `position` `T x k x i32`: the slot's position; -1 if it contributes nothing; -2 if it chose a
-      zero expert (id in `num_experts .. num_experts + num_zero_experts - 1`).
-    - `source` `P x i32`: the token of a position; undefined from `offsets[G]` on.
-    - `row_weight` `P x 1 x f32`: the slot's weight at a position; likewise.
+    | operand, result | type | |
+    |---|---|---|
+    | `ids`, `weights` | `T x k x i32`, `T x k x f32` | of `moe.route` or the caller |
+    | `num_valid_tokens` | `1 x i32` | optional |
+    | `offsets` | `(G + 1) x i32` | expert g has positions `offsets[g] .. offsets[g + 1] - 1` |
+    | `position` | `T x k x i32` | position of the slot; -1 if it contributes nothing; -2 if it chose a zero expert |
+    | `source` | `P x i32` | token of a position |
+    | `row_weight` | `P x 1 x f32` | weight of a position's slot |
 
-    `local_experts` lists the global ids whose weights are here; absent means all `num_experts`.
+    Edge cases: `source` and `row_weight` are undefined from `offsets[G]` on: nobody reads them there. Of an id
+    that appears twice in a row of `ids`, both slots count. Zero experts have no positions: their ids
+    are `num_experts .. num_experts + num_zero_experts - 1`.
+
+    ```mlir
+    %offsets, %position, %source, %row_weight = moe.permute %ids, %weights
+        {num_experts = 128 : i64} : tensor<?x8xi32>, tensor<?x8xf32>
+        -> tensor<129xi32>, tensor<?x8xi32>, tensor<?xi32>, tensor<?x1xf32>
+    ```
   }];
   let arguments = (ins
     Moe_I32Tensor:$ids,
@@ -225,18 +121,49 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     IsolatedFromAbove]> {
   let summary = "matrix products of row groups with their weights, and an epilogue";
   let description = [{
-    Position p of group g (`offsets[g] <= p < offsets[g + 1]`) reads row `source[p]` of `input`
-    (row p without `source`):
+    For position p of group g, which is `offsets[g] <= p < offsets[g + 1]`, and `row = source[p]` (p
+    without `source`):
 
-    `acc[n] = sum_k input[row, k] * weight[g, n, k]` in f32,
-    `result[p, n] = cast(epilogue(acc[n], row_operands[p]..., column_operands[g, n]...,
-    elementwise_operands[p, n]...))`.
+    `acc[n] = sum_k input[row, k] * weight[g, n, k]`, accumulated in f32,
+    `result[p, n] = cast(epilogue(acc[n], rows[p]..., columns[g, n]..., elementwise[p, n]...))`.
 
-    Without `offsets` the product is dense: one group of all rows, `weight` is `N x K`, column
-    operands `N`. With `layout` the N weight rows are I pairs (gate, up): the epilogue gets two
-    accumulators and two values per column operand, and the result has I columns. Rows from
-    `num_valid_tokens` on (dense only) are zero. An empty epilogue yields its accumulator.
-    Operands are extended to f32 before the region; `row_operands` are `P x 1 x f32`.
+    Without `offsets` the product is dense: one group, whose positions are all rows. With `layout` the
+    rows of the weight are pairs (gate, up), I of them: the epilogue gets two accumulators and two
+    values of each column operand, and the result has I columns. With G groups, M positions (`?`) and
+    C = I with a layout, else N:
+
+    | operand, result | grouped | dense |
+    |---|---|---|
+    | `input` | `? x K` | `T x K` |
+    | `weight`, element type of `input` | `G x N x K` | `N x K` |
+    | `offsets` | `(G + 1) x i32` | absent |
+    | `source` | `M x i32`, optional | absent |
+    | `num_valid_tokens` | absent | `1 x i32`, optional |
+    | `rows`, any number | `M x 1 x f32` | `T x 1 x f32` |
+    | `columns`, any number | `G x N` | `N` |
+    | `elementwise`, any number | `M x C` | `T x C` |
+    | `result` | `M x C` | `T x C` |
+
+    `epilogue` is a scalar region. Its arguments, all f32, in this order: the accumulator (gate, up
+    with a layout); each row operand; each column operand (its gate value, its up value with a layout,
+    one operand after the other); each elementwise operand. Empty, it yields the accumulator; it must
+    be there with a layout or with operands. Operands are extended to f32 before it and its result is
+    rounded to the element type of `result`, to nearest even: f32, bf16 or f16, whatever the input has.
+
+    Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
+    dense product, rows from `num_valid_tokens` on are zero, without regard to the epilogue.
+
+    ```mlir
+    %h = moe.grouped_matmul %x, %w13 : tensor<?x2048xbf16>, tensor<128x1536x2048xbf16>
+        offsets(%offsets : tensor<129xi32>) source(%source : tensor<?xi32>)
+        columns(%bias : tensor<128x1536xbf16>) epilogue {
+        ^bb0(%gate: f32, %up: f32, %gate_bias: f32, %up_bias: f32):
+          %g = arith.addf %gate, %gate_bias : f32
+          %u = arith.addf %up, %up_bias : f32
+          %y = arith.mulf %g, %u : f32
+          moe.yield %y : f32
+        } {layout = #moe.weight_layout<order = gate_up>} -> tensor<?x768xbf16>
+    ```
   }];
   let arguments = (ins
     Moe_DataTensor:$input,
@@ -245,10 +172,10 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Optional<Moe_I32Tensor>:$source,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
     Variadic<Moe_F32Tensor>:$row_operands,
-    Variadic<RankedTensorOf<[F32, BF16, F16]>>:$column_operands,
+    Variadic<Moe_DataTensor>:$column_operands,
     Variadic<Moe_DataTensor>:$elementwise_operands,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout);
-  let results = (outs RankedTensorOf<[F32, BF16, F16]>:$result);
+  let results = (outs Moe_DataTensor:$result);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
     $input `,` $weight `:` type($input) `,` type($weight)
@@ -269,8 +196,19 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
 def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove]> {
   let summary = "an elementwise map of rows";
   let description = [{
-    `result[t, c] = cast(body(input[t, c], row_operands[t]...))`, on f32. Llama 4's weight on the
-    input is `body(x, w) = x * w`.
+    `result[t, c] = cast(body(input[t, c], rows[t]...))`, in f32 and rounded once.
+
+    `input` and `result` are `T x W` of one type, `rows` any number of `T x 1 x f32`. The arguments of
+    the region are the element and one value of each row operand. Llama 4's weight on the input is
+    `body(x, w) = x * w`.
+
+    ```mlir
+    %y = moe.row_map %x : tensor<?x2048xbf16> rows(%w : tensor<?x1xf32>) {
+    ^bb0(%v: f32, %r: f32):
+      %m = arith.mulf %v, %r : f32
+      moe.yield %m : f32
+    } -> tensor<?x2048xbf16>
+    ```
   }];
   let arguments = (ins Moe_DataTensor:$input, Variadic<Moe_F32Tensor>:$row_operands);
   let results = (outs Moe_DataTensor:$result);
@@ -286,11 +224,31 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove]> {
 def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments]> {
   let summary = "the sum of each token's expert rows";
   let description = [{
-    In f32 and in order of j:
-    `r[t] = sum_j position[t, j] >= 0 ? rows[position[t, j]] : position[t, j] == -2 ?
-    identity_weights[t, j] * identity[t] : nothing`;
-    `result[t] = cast(r[t] + addend[t])`. Rows from `num_valid_tokens` on are zero.
-    `identity` (`T x L x D`) and `identity_weights` (`T x k x f32`) come with zero experts.
+    In f32 and in order of j, `r[t] = sum_j` of
+
+    - `rows[position[t, j]]`, where `position[t, j] >= 0`,
+    - `identity_weights[t, j] * identity[t]`, where it is -2 and `identity` is there (a zero expert),
+    - nothing elsewhere: such a slot is left out, never multiplied by 0.
+
+    `result[t] = cast(r[t] + addend[t])`, rounded once. With width W:
+
+    | operand, result | type |
+    |---|---|
+    | `rows` | `P x W` |
+    | `position` | `T x k x i32`, of `moe.permute` |
+    | `identity`, `identity_weights` | `T x W`, `T x k x f32`; both, with zero experts |
+    | `addend` | `T x W`, the shared expert's output |
+    | `num_valid_tokens` | `1 x i32` |
+    | `result` | `T x W` |
+
+    `rows`, `identity`, `addend` and `result` have one element type. Edge cases: rows from
+    `num_valid_tokens` on are zero, without the addend. A token of whose slots none is valid gets its
+    addend alone.
+
+    ```mlir
+    %y = moe.unpermute %rows, %position : tensor<?x2048xbf16>, tensor<?x8xi32>
+        addend(%shared : tensor<?x2048xbf16>) -> tensor<?x2048xbf16>
+    ```
   }];
   let arguments = (ins
     Moe_DataTensor:$rows,

@@ -31,8 +31,14 @@ def Plan_ExprAttr : AttrDef<Plan_Dialect, "Expr"> {
   let summary = "a size as an expression of the token count";
   let description = [{
     Integers, `tokens`, `+`, `-`, `*`, `ceildiv(a, b)`, `min(a, b)`, `max(a, b)` and parentheses, as
-    text. Parsed and evaluated by the runtime's evaluator (`moert/Expr.h`), the only one there is.
-    The text is kept in canonical form. Example: `#plan.expr<"tokens * 8">`.
+    text. Parsed and evaluated by the runtime's evaluator (`moert/Expr.h`), the only one there is, in
+    int64 where an overflow is an error. The text is in canonical form (one blank around operators, no
+    needless parentheses, constants folded), so that equal sizes are equal attributes; the verifier
+    says what the canonical form is.
+
+    ```mlir
+    #plan.expr<"ceildiv(tokens * 8, 16)">
+    ```
   }];
   let parameters = (ins StringRefParameter<"canonical text">:$text);
   let assemblyFormat = "`<` $text `>`";

@@ -19,9 +19,30 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, IsolatedFromAbove]> {
   let summary = "the launches of a layer";
   let description = [{
-    One block: first the tensors (`plan.tensor`, `plan.buffer`), then at most one `plan.prepare`, then
-    one `plan.variant` or more whose token ranges cover `0 .. max_tokens` without gap or overlap.
-    `max_tokens` bounds the token count T of a run; T = 0 is legal.
+    One block, in this order: the memory (`plan.tensor`, `plan.buffer`, each with a name of its own),
+    at most one `plan.prepare`, then one `plan.variant` or more, whose token ranges cover `0 ..
+    max_tokens` in ascending order without gap or overlap. `max_tokens` bounds the token count T of a
+    run, `1 .. 2^31 - 1`; T = 0 is legal.
+
+    The verifier checks what needs no device: order, names, ranges, that `rows` are never negative,
+    that every launch reads what the caller bound or an earlier launch wrote, that inputs and weights
+    are not written and that every variant writes every output. That steps on several streams are
+    ordered and joined, and that buffers in one slot are not alive at once, is checked by the runtime
+    on the plan as data (`moert::verifyPlan`).
+
+    ```mlir
+    plan.program @layer max_tokens 16384 {
+      %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xf32>
+      %w = plan.tensor weight "gate.weight" : memref<128x2048xf32>
+      %y = plan.tensor output "output" rows <"tokens"> : memref<?x128xf32>
+      plan.prepare {
+      }
+      plan.variant tokens 0 to 16384 {
+        plan.launch @router ins(%x, %w : memref<?x2048xf32>, memref<128x2048xf32>)
+            outs(%y : memref<?x128xf32>)
+      }
+    }
+    ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$max_tokens);
   let regions = (region SizedRegion<1>:$body);
@@ -32,8 +53,14 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
 def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">]> {
   let summary = "a tensor bound by the caller";
   let description = [{
-    `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. A dynamic
-    first dimension counts `rows`. Rows are contiguous: the layout is row-major without padding.
+    `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. The memref
+    is row-major without gaps (the identity layout); only its first dimension may be dynamic, and then
+    `rows` says how large it is. The shape of a weight is static.
+
+    ```mlir
+    %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
+    %w = plan.tensor weight "gate.weight" : memref<128x2048xbf16>
+    ```
   }];
   let arguments = (ins StrAttr:$name, Plan_RoleAttr:$role, OptionalAttr<Plan_ExprAttr>:$rows);
   let results = (outs AnyMemRef:$tensor);
@@ -45,9 +72,14 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
   let summary = "a tensor in the workspace";
   let description = [{
     Lives in workspace slot `slot`, together with other buffers whose lives do not overlap;
-    `plan-assign-slots` sets it. A slot is as large as its largest member, slots follow each other at
-    256-byte boundaries, and the runtime evaluates both for the token count of a run. `name` is for
-    people and for reading a buffer after a run (`topk_ids`, `expert_offsets`).
+    `plan-assign-slots` sets it, and until then it is absent. A slot is as large as its largest member,
+    slots follow each other at 256-byte boundaries, and the runtime evaluates both for the token count
+    of a run. `name` is for people and for reading a buffer after a run (`topk_ids`,
+    `expert_offsets`). Memref and `rows` are as for `plan.tensor`.
+
+    ```mlir
+    %l = plan.buffer "router_logits" slot 0 rows <"tokens"> : memref<?x128xf32>
+    ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<Plan_ExprAttr>:$rows, OptionalAttr<I64Attr>:$slot);
   let results = (outs AnyMemRef:$buffer);
@@ -58,8 +90,15 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
 def Plan_PrepareOp : Plan_Op<"prepare", [HasParent<"ProgramOp">, NoTerminator, SingleBlock]> {
   let summary = "what is done to the weights once, at load";
   let description = [{
-    Launches that turn the checkpoint's weights into the layout that the kernels read. Empty is the
-    identity: the kernels read the weights as they were bound.
+    Launches, on stream 0, that turn the checkpoint's weights into the layout that the kernels read.
+    They run once, when weights are bound, and know no token count: they take weights and buffers of
+    static shape. Empty is the identity: the kernels read the weights as they were bound.
+
+    ```mlir
+    plan.prepare {
+      plan.launch @interleave ins(%w13 : memref<8x64x32xf32>) outs(%packed : memref<8x64x32xf32>)
+    }
+    ```
   }];
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "attr-dict-with-keyword $body";
@@ -70,7 +109,21 @@ def Plan_VariantOp : Plan_Op<"variant", [HasParent<"ProgramOp">, NoTerminator, S
   let summary = "the steps for a range of token counts";
   let description = [{
     Chosen by the runtime when `min_tokens <= T <= max_tokens`. The block holds `plan.launch`,
-    `plan.record` and `plan.wait` in program order; steps on one stream run in that order.
+    `plan.record` and `plan.wait` in program order; steps on one stream run in that order. Stream 0 is
+    the caller's: another stream starts with a `plan.wait`, and stream 0 waits for what it did before
+    the block ends.
+
+    ```mlir
+    plan.variant tokens 0 to 16384 {
+      plan.record event 0 stream 0
+      plan.wait event 0 stream 1
+      plan.launch @shared stream 1 ins(%x : memref<?x8xf32>) outs(%s : memref<?x8xf32>)
+      plan.record event 1 stream 1
+      plan.launch @experts ins(%x : memref<?x8xf32>) outs(%h : memref<?x8xf32>)
+      plan.wait event 1 stream 0
+      plan.launch @sum ins(%h, %s : memref<?x8xf32>, memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    }
+    ```
   }];
   let arguments = (ins I64Attr:$min_tokens, I64Attr:$max_tokens);
   let regions = (region SizedRegion<1>:$body);
@@ -85,8 +138,15 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
   let summary = "one launch of a kernel";
   let description = [{
     `kernel` names a `plan.kernel` (its arguments are `ins`, its results `outs`) or a `tile.kernel`
-    (its arguments are `ins`, `outs`, then the token count as i64). `ins` are only read, `outs`
-    are written in whole or in the part that their readers look at.
+    (its arguments are `ins`, `outs`, then the token count as i64): shapes and element types must be
+    the same. Below level tile kernels are functions, whose types are not compared. `ins` are only
+    read; `outs` are written, in whole or in the part that their readers look at, and are not among
+    the `ins`. `stream` is 0 if unsaid.
+
+    ```mlir
+    plan.launch @router stream 1 ins(%x, %w : memref<?x8xf32>, memref<4x8xf32>)
+        outs(%l : memref<?x4xf32>)
+    ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DefaultValuedAttr<I64Attr, "0">:$stream,
                        Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs);
@@ -99,7 +159,14 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
 
 def Plan_RecordOp : Plan_Op<"record", [HasParent<"VariantOp">]> {
   let summary = "marks a point of a stream";
-  let description = "Event `event` is complete when everything before it on `stream` is.";
+  let description = [{
+    Event `event` is complete when everything before it on `stream` is. Events are numbered from 0; a
+    later record of the same event replaces the earlier one for the waits that follow it.
+
+    ```mlir
+    plan.record event 0 stream 0
+    ```
+  }];
   let arguments = (ins I64Attr:$event, I64Attr:$stream);
   let assemblyFormat = "`event` $event `stream` $stream attr-dict";
   let hasVerifier = 1;
@@ -107,7 +174,13 @@ def Plan_RecordOp : Plan_Op<"record", [HasParent<"VariantOp">]> {
 
 def Plan_WaitOp : Plan_Op<"wait", [HasParent<"VariantOp">]> {
   let summary = "a stream waits for a mark";
-  let description = "Later steps of `stream` start after `event`, recorded earlier in the block.";
+  let description = [{
+    Later steps of `stream` start after `event`, which a step earlier in the block records.
+
+    ```mlir
+    plan.wait event 0 stream 1
+    ```
+  }];
   let arguments = (ins I64Attr:$event, I64Attr:$stream);
   let assemblyFormat = "`event` $event `stream` $stream attr-dict";
   let hasVerifier = 1;
@@ -116,8 +189,16 @@ def Plan_WaitOp : Plan_Op<"wait", [HasParent<"VariantOp">]> {
 def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> {
   let summary = "what one kernel computes, on tensors";
   let description = [{
-    A symbol with a function type on tensors; its body holds `moe` ops in value semantics and ends
-    in `plan.return`. `convert-plan-to-tile` turns it into a `tile.kernel` of one phase per op.
+    A symbol with a function type on ranked tensors; its body is one block of `moe` ops in value
+    semantics that ends in `plan.return`. `convert-plan-to-tile` turns it into a `tile.kernel` of one
+    phase per op.
+
+    ```mlir
+    plan.kernel @router(%x: tensor<?x8xf32>, %w: tensor<4x8xf32>) -> tensor<?x4xf32> {
+      %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<4x8xf32> -> tensor<?x4xf32>
+      plan.return %0 : tensor<?x4xf32>
+    }
+    ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
@@ -135,7 +216,13 @@ def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> 
 
 def Plan_ReturnOp : Plan_Op<"return", [HasParent<"KernelOp">, Pure, Terminator, ReturnLike]> {
   let summary = "the results of a plan.kernel";
-  let description = "One value per result of the kernel's type.";
+  let description = [{
+    One value per result of the kernel's type.
+
+    ```mlir
+    plan.return %ids, %weights : tensor<?x8xi32>, tensor<?x8xf32>
+    ```
+  }];
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let hasVerifier = 1;

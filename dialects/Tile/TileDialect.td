@@ -34,11 +34,23 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
   let mnemonic = "config";
   let summary = "how a schedule runs an op";
   let description = [{
-    `schedule` names the lowering; the rest are its parameters, 0 where it has none:
-    `m` rows, `n` columns and `k` contracted elements of the innermost tile (registers on a CPU),
-    `panel` columns of weights that one CTA owns, `lanes` f32 elements of a vector, `rows` rows
-    that one CTA owns. Example: `#tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32,
-    lanes = 16>`.
+    `schedule` names the lowering, `target.name`; the rest are its parameters, 0 where it has none:
+
+    | parameter | |
+    |---|---|
+    | `m` | rows of the innermost tile (registers on a CPU) |
+    | `n` | columns of the innermost tile |
+    | `k` | contracted elements of the innermost tile |
+    | `panel` | columns of weights that one CTA owns |
+    | `lanes` | f32 elements of a vector |
+    | `rows` | rows that one CTA owns |
+
+    The dialect checks that the numbers are not negative; whether they suit the op is checked by the
+    schedule itself, in `tile-assign-config` and again when it emits code.
+
+    ```mlir
+    #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>
+    ```
   }];
   let parameters = (ins
     StringRefParameter<"schedule">:$schedule,

@@ -33,10 +33,25 @@ def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> {
   let summary = "a kernel: a sequence of phases";
   let description = [{
-    Arguments are memrefs (row-major, at most the first dimension dynamic) and, last, the token count
-    as i64. Each op of the body is a phase; a phase starts when the one before is complete on all
-    CTAs. `tile-split-phases` cuts kernels into one launch per phase where the target cannot order
-    phases inside one. `grid` is the number of CTAs; `tile-assign-config` sets it.
+    Arguments are memrefs (row-major without gaps, at most the first dimension dynamic) and, last, the
+    token count as i64; there are no results. Each op of the body is a phase, which takes the token
+    count and memrefs of the kernel; a phase starts when the one before is complete on all CTAs. The
+    body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per
+    phase where the target cannot order phases inside one. `grid` is the number of CTAs;
+    `tile-assign-config` sets it, together with a `config` on each phase, from which it follows.
+
+    ```mlir
+    tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
+        %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 4)">} {
+      tile.row_map tokens(%tokens) ins(%x : memref<?x8xf32>) rows(%w : memref<?x1xf32>)
+          outs(%y : memref<?x8xf32>) {
+          ^bb0(%v: f32, %r: f32):
+            %m = arith.mulf %v, %r : f32
+            tile.yield %m : f32
+          } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+      tile.return
+    }
+    ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<Plan_ExprAttr>:$grid,
@@ -58,14 +73,26 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> 
 
 def Tile_ReturnOp : Tile_Op<"return", [HasParent<"KernelOp">, Terminator]> {
   let summary = "ends a kernel";
-  let description = "Kernels have no results: they write memrefs.";
+  let description = [{
+    Kernels have no results: they write memrefs.
+
+    ```mlir
+    tile.return
+    ```
+  }];
   let assemblyFormat = "attr-dict";
 }
 
 def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike,
     ParentOneOf<["TopKOp", "ContractOp", "RowMapOp"]>]> {
   let summary = "ends a scalar region";
-  let description = "The f32 value of a score, weight or epilogue region.";
+  let description = [{
+    The one f32 that a scalar region computes.
+
+    ```mlir
+    tile.yield %y : f32
+    ```
+  }];
   let arguments = (ins F32:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
@@ -73,9 +100,15 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike,
 def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "logits to expert ids and weights";
   let description = [{
-    Rows `0 .. tokens - 1` of logits `T x R`; the formulas of `moe.route`, on memrefs. Rows from
-    `num_valid_tokens` on get ids -1 and weights 0. The order (key descending, index ascending) is
-    total, so the result does not depend on the schedule.
+    The formulas of `moe.route`, on memrefs of the same shapes and element types, for `tokens`
+    rows of `logits`. Rows from `num_valid_tokens` on get ids -1 and weights 0. The order (key descending,
+    index ascending) is total, so the result does not depend on the schedule.
+
+    ```mlir
+    tile.top_k tokens(%tokens) logits(%logits : memref<?x128xf32>)
+        outs(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
+        <top_k = 8, softmax = all, renormalize = true>
+    ```
   }];
   let arguments = (ins
     I64:$tokens,
@@ -103,8 +136,16 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
 def Tile_RankOp : Tile_Phase<"rank"> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
-    The formulas of `moe.permute`, on memrefs: `offsets` `(G + 1)`, `position` `T x k`, `source` `P`,
-    `row_weight` `P x 1`. Bits are equal for every schedule by definition.
+    The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position`
+    `T x k`, `source` `P`, `row_weight` `P x 1`. A stable counting sort, so bits are equal for every
+    schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on.
+
+    ```mlir
+    tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
+        outs(%offsets, %position, %source, %row_weight
+             : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+        {num_experts = 128 : i64}
+    ```
   }];
   let arguments = (ins
     I64:$tokens,
@@ -124,10 +165,23 @@ def Tile_RankOp : Tile_Phase<"rank"> {
 def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "a grouped matrix product with an epilogue";
   let description = [{
-    The formulas of `moe.grouped_matmul`, on memrefs. With `offsets`, group g has positions
-    `offsets[g] .. offsets[g + 1] - 1` and `source` maps a position to its input row; without, the
-    product is dense over rows `0 .. tokens - 1` and rows from `num_valid_tokens` on are written as
-    zeros. Accumulation is f32; the order of summation is the schedule's, fixed per config.
+    The formulas of `moe.grouped_matmul`, on memrefs of the same shapes and element types, with the
+    same arguments of the epilogue. With `offsets`, a position p of group g (`offsets[g] <= p <
+    offsets[g + 1]`) reads the input row `source[p]`; an empty group costs nothing, and rows from the
+    last offset on are undefined. Without, the product is dense over `tokens` rows, and rows from
+    `num_valid_tokens` on are written as zeros. Accumulation is f32; the order of summation is the
+    schedule's, fixed per config. The memref of `outs` is no other operand too.
+
+    ```mlir
+    tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+        offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
+        outs(%h : memref<?x768xbf16>) epilogue {
+        ^bb0(%gate: f32, %up: f32):
+          %y = arith.mulf %gate, %up : f32
+          tile.yield %y : f32
+        } {layout = #moe.weight_layout<order = gate_up>,
+           config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>}
+    ```
   }];
   let arguments = (ins
     I64:$tokens,
@@ -157,7 +211,18 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
 def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
   let summary = "an elementwise map of rows";
-  let description = "The formula of `moe.row_map`, on memrefs, for rows `0 .. tokens - 1`.";
+  let description = [{
+    The formula of `moe.row_map`, on memrefs of the same shapes, for `tokens` rows.
+
+    ```mlir
+    tile.row_map tokens(%tokens) ins(%x : memref<?x2048xbf16>) rows(%w : memref<?x1xf32>)
+        outs(%y : memref<?x2048xbf16>) {
+        ^bb0(%v: f32, %r: f32):
+          %m = arith.mulf %v, %r : f32
+          tile.yield %m : f32
+        }
+    ```
+  }];
   let arguments = (ins
     I64:$tokens, Tile_In:$input,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
@@ -175,8 +240,13 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
 def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]> {
   let summary = "the sum of each token's rows";
   let description = [{
-    The formula of `moe.unpermute`, on memrefs: f32, in order of j, cast once; rows from
-    `num_valid_tokens` on are zeros.
+    The formula of `moe.unpermute`, on memrefs of the same shapes: f32, in order of j, rounded once;
+    rows from `num_valid_tokens` on are zeros.
+
+    ```mlir
+    tile.gather_reduce tokens(%tokens) ins(%rows, %position : memref<?x2048xbf16>, memref<?x8xi32>)
+        addend(%shared : memref<?x2048xbf16>) outs(%y : memref<?x2048xbf16>)
+    ```
   }];
   let arguments = (ins
     I64:$tokens, Tile_In:$rows, Tile_I32In:$position,

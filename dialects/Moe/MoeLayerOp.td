@@ -1,0 +1,222 @@
+//===- MoeLayerOp.td - the layer op and its regions ------------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECTS_MOE_MOELAYEROP_TD
+#define MOEC_DIALECTS_MOE_MOELAYEROP_TD
+
+include "MoeAttrs.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+
+class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemonic, traits>;
+
+def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
+def Moe_WeightTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, F4E2M1FN, I8, I<4>]>;
+def Moe_F32Tensor : RankedTensorOf<[F32]>;
+def Moe_I32Tensor : RankedTensorOf<[I32]>;
+def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F8E8M0FNU]>;
+
+def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
+  let summary = "a whole Mixture-of-Experts layer";
+  let description = [{
+    All formulas of docs/layers.md in one op; the numbers of formulas below are those of that page.
+    Shapes, with T tokens (always `?`), H hidden size, L latent size (H without a latent path), E
+    experts whose weights are here, Z zero experts, R rows of the router (all experts of the layer,
+    then the zero experts), k = top_k, I intermediate size, N rows of `w13` (2 I if the activation
+    takes gate and up, else I), S and N_s the same for the shared expert, V the vocabulary, D the
+    layer dtype, which is the element type of `hidden`:
+
+    | operand, as written | type | formula |
+    |---|---|---|
+    | `hidden` (first) | `T x H x D` | |
+    | exactly one entry: `gate` | `R x H x D`; with it optionally `gate_bias`, `R x f32` | 1 |
+    | ... or `logits` | `T x R x f32` | |
+    | ... or `ids` and `weights` | `T x k x i32`, `T x k x f32` | |
+    | `selection_bias` | `R x f32` | 3 |
+    | `expert_scale` | `R x f32` | 5 |
+    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` | 4 |
+    | `num_valid_tokens` | `1 x i32` | 6 |
+    | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both | 7, 9 |
+    | `experts`: `w13` and `w2` | `E x N x L`, `E x L x I`; of type D or quantized | 8 |
+    | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
+    | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
+    | `shared_gate` | `1 x H x D` | 10 |
+    | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
+
+    Regions, each of one block that takes f32 values and ends in `moe.yield` of one f32:
+
+    - `score(logit)`: the elementwise part of the score (formula 2); empty is the identity.
+    - `weight(score)`: the elementwise weight of a selected score (formula 5); empty is the identity.
+    - `activation(gate, up)` or `activation(x)`: formula 8. One argument means a layer without gate.
+
+    They hold ops of `arith` and `math` on single values and use nothing from outside. In
+    `activation`, `moe.param` reads the entries of `activation_params`, each an f32; every entry must
+    be read.
+
+    Attributes:
+
+    - `routing` says the rest about routing; absent with the entry `ids`, where ids and weights say it
+      all, and the operands and regions of routing are absent too.
+    - `layout` says where gate and up rows of `w13` and `shared_w13` are; present if the activation
+      takes two arguments.
+    - `num_zero_experts` (default 0): Z. Their ids follow those of the others; they have no weights and
+      return their input, times the weight of the slot.
+    - `weight_on_input`: the weight of a slot multiplies the input of the expert, rounded to D, and
+      nothing later (formula 7). Needs k = 1.
+    - `placement` names the experts whose weights are here, in the order of `w13` and `w2`; a slot
+      that chose another one contributes nothing. Absent: all.
+    - `weight_quant`: all four weights are stored quantized, each with a `_scale` operand of its scale
+      type. Its shape, for a weight of `E x rows x columns` (without E for the shared expert):
+      granularity `tensor` `E` (or 1), `channel` `E x rows`, `group` `E x rows x columns / block[1]`,
+      `block` `E x ceil(rows / block[0]) x ceil(columns / block[1])`, where gate and up halves of a
+      first weight have blocks of their own: `2 ceil(I / block[0])`, unless rows are interleaved.
+    - `activation_quant`: how inputs of the experts' products are quantized; `dynamic`, with
+      `weight_quant`.
+    - `format` (only `standard` so far), `mesh` (only one rank so far): absent is the same.
+    - `max_tokens` (default 16384): T of a run is 0 to `max_tokens`; `max_tokens * k` fits 31 bits.
+
+    Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out
+    of range (from `ids` and `hash_table` only) contribute nothing, whatever their weight. Rows from
+    `num_valid_tokens` on are zero. Scores that are not finite follow the rule `nonfinite`. Ties go to
+    the lowest expert.
+
+    ```mlir
+    %y = moe.layer %x : tensor<?x2048xbf16> gate(%gate : tensor<128x2048xbf16>)
+        experts(%w13, %w2 : tensor<128x1536x2048xbf16>, tensor<128x2048x768xbf16>)
+        activation {
+        ^bb0(%g: f32, %u: f32):
+          %one = arith.constant 1.0 : f32
+          %n = arith.negf %g : f32
+          %e = math.exp %n : f32
+          %d = arith.addf %one, %e : f32
+          %s = arith.divf %g, %d : f32
+          %a = arith.mulf %s, %u : f32
+          moe.yield %a : f32
+        } {layout = #moe.weight_layout<order = gate_up>,
+           routing = #moe.routing<top_k = 8, softmax = all, renormalize = true>}
+        -> tensor<?x2048xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Moe_DataTensor:$hidden,
+    Optional<Moe_DataTensor>:$gate_weight,
+    Optional<Moe_F32Tensor>:$gate_bias,
+    Optional<Moe_F32Tensor>:$router_logits,
+    Optional<Moe_I32Tensor>:$topk_ids,
+    Optional<Moe_F32Tensor>:$topk_weights,
+    Optional<Moe_F32Tensor>:$selection_bias,
+    Optional<Moe_F32Tensor>:$expert_scale,
+    Optional<Moe_I32Tensor>:$input_ids,
+    Optional<Moe_I32Tensor>:$hash_table,
+    Moe_WeightTensor:$w13,
+    Optional<Moe_DataTensor>:$w13_bias,
+    Optional<Moe_ScaleTensor>:$w13_scale,
+    Moe_WeightTensor:$w2,
+    Optional<Moe_DataTensor>:$w2_bias,
+    Optional<Moe_ScaleTensor>:$w2_scale,
+    Optional<Moe_WeightTensor>:$shared_w13,
+    Optional<Moe_ScaleTensor>:$shared_w13_scale,
+    Optional<Moe_WeightTensor>:$shared_w2,
+    Optional<Moe_ScaleTensor>:$shared_w2_scale,
+    Optional<Moe_DataTensor>:$shared_gate,
+    Optional<Moe_DataTensor>:$latent_down,
+    Optional<Moe_DataTensor>:$latent_up,
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
+    OptionalAttr<Moe_RoutingAttr>:$routing,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout,
+    OptionalAttr<Moe_QuantAttr>:$weight_quant,
+    OptionalAttr<Moe_QuantAttr>:$activation_quant,
+    OptionalAttr<Moe_ActivationFormatAttr>:$format,
+    OptionalAttr<Moe_MeshAttr>:$mesh,
+    OptionalAttr<Moe_PlacementAttr>:$placement,
+    OptionalAttr<DictionaryAttr>:$activation_params,
+    DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
+    UnitAttr:$weight_on_input,
+    DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
+  let results = (outs Moe_DataTensor:$output);
+  let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation);
+  let assemblyFormat = [{
+    $hidden `:` type($hidden)
+    oilist(
+        `gate` `(` $gate_weight `:` type($gate_weight) `)`
+      | `gate_bias` `(` $gate_bias `:` type($gate_bias) `)`
+      | `logits` `(` $router_logits `:` type($router_logits) `)`
+      | `ids` `(` $topk_ids `:` type($topk_ids) `)`
+      | `weights` `(` $topk_weights `:` type($topk_weights) `)`
+      | `selection_bias` `(` $selection_bias `:` type($selection_bias) `)`
+      | `expert_scale` `(` $expert_scale `:` type($expert_scale) `)`
+      | `input_ids` `(` $input_ids `:` type($input_ids) `)`
+      | `hash_table` `(` $hash_table `:` type($hash_table) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `latent_down` `(` $latent_down `:` type($latent_down) `)`
+      | `latent_up` `(` $latent_up `:` type($latent_up) `)`
+      | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
+      | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
+      | `w2_bias` `(` $w2_bias `:` type($w2_bias) `)`
+      | `w2_scale` `(` $w2_scale `:` type($w2_scale) `)`
+      | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
+      | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
+      | `shared_w2` `(` $shared_w2 `:` type($shared_w2) `)`
+      | `shared_w2_scale` `(` $shared_w2_scale `:` type($shared_w2_scale) `)`
+      | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
+    )
+    `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`
+    (`score` $score^)? (`weight` $weight^)? `activation` $activation
+    attr-dict `->` type($output)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Number of experts whose weights are here.
+    int64_t getNumLocalExperts();
+    /// Number of experts of the whole layer without zero experts (E).
+    int64_t getNumExperts();
+    /// Rows of the router: E + Z.
+    int64_t getNumRouted();
+    int64_t getTopK();
+    int64_t getHiddenSize();
+    /// Width that routed experts see: the latent size, else the hidden size.
+    int64_t getExpertWidth();
+    int64_t getIntermediateSize();
+    /// Whether the activation takes a gate and an up value.
+    bool isGated() { return getActivation().getNumArguments() == 2; }
+  }];
+}
+
+def Moe_ParamOp : Moe_Op<"param", [Pure]> {
+  let summary = "a parameter of the activation";
+  let description = [{
+    The f32 entry `name` of the `activation_params` of the `moe.layer` around it. Stands in the region
+    `activation` only, so that an activation is written once and its numbers stay attributes;
+    `moe-decompose` replaces it by the constant.
+
+    ```mlir
+    %limit = moe.param "limit"
+    ```
+  }];
+  let arguments = (ins StrAttr:$name);
+  let results = (outs F32:$value);
+  let assemblyFormat = "$name attr-dict";
+  let hasVerifier = 1;
+}
+
+def Moe_YieldOp : Moe_Op<"yield", [Pure, Terminator, ReturnLike,
+    ParentOneOf<["LayerOp", "RouteOp", "GroupedMatmulOp", "RowMapOp"]>]> {
+  let summary = "ends a scalar region";
+  let description = [{
+    The one f32 that a scalar region computes: a score, a weight, an activated value, or what an
+    epilogue makes of its accumulators.
+
+    ```mlir
+    moe.yield %y : f32
+    ```
+  }];
+  let arguments = (ins F32:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+#endif
