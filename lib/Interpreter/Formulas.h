@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-
 // Each formula serves the moe op and the tile op of the same meaning. Float
 // tensors are f32, bf16 or f16; index tensors are i32. Indices that come from
 // tensors are checked, so that a wrong pass gives a message and not a crash.

@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-
 // The interpreter's own tests hold it to hand-computed rows; here the compiled
 // kernel is held to the interpreter, on random rows and on hard ones, and to
 // some rows by hand.

@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-
 // The levels moe, plan and tile in plain loops, so that the first level that
 // disagrees with the reference names the wrong pass.
 

@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-
 // One CTA sorts all slots in two passes: it counts the slots of each local
 // expert, and then deals out positions in the order of (token, slot).
 

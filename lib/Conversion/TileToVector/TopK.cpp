@@ -4,117 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+// Formulas 4 and 5 of docs/layers.md: from keys to ids, from values to weights.
 
-// A CTA routes `rows` tokens, one after the other; a row's experts run in
-// vectors of `lanes`. Formulas 2 to 5 of docs/layers.md. Scratch memory holds
-// the values of a row (NaN where the value counts as 0, and in pads) and their
-// keys. The order of selection is total, so only the rounding of scores and
-// weights depends on the schedule.
+#include "TopKEmission.h"
 
-#include "TopKSelect.h"
-
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/MathExtras.h"
-
-#include <limits>
 
 using namespace mlir;
 using namespace moec;
 
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLowestKey = -1e30;
 /// Twice the epsilon of sparsemixer.
-constexpr double kMixerThreshold = 0.02;
-
-class TopKEmission {
-public:
-  TopKEmission(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
-
-  LogicalResult run(int64_t rows);
-
-private:
-  using Predicate = arith::CmpFPredicate;
-
-  bool isHash() const { return routing.getSelect() == moe::Select::Hash; }
-  bool hasDeadRows() const {
-    return routing.getNonfinite() == moe::NonFinite::NegInf && !isHash();
-  }
-
-  void routeRow(Value token);
-  void clearRow(Value token);
-
-  // From logits to values and keys.
-  Value loadScores(Value token, Value expert, Value mask);
-  Value softmaxRow(Value token);
-  Value finishRow(Value token);
-  Value finishVector(Value score, Value expert, Value position, Value mask,
-                     Value largest);
-
-  // From keys to ids; `chosen` and `scales` get a value per slot.
-  void select(Value token);
-  void selectBest(Value token, Value firstSlot, int64_t count, Value begin,
-                  Value end);
-  void selectByHash(Value token);
-  void selectSparseMixer(Value token);
-  Value mixerSum(Value largest);
-  void take(Value token, Value slot, Value position, Value value);
-
-  // From values to weights.
-  void weighRow(Value token);
-  Value softmaxSelected(Value weights, Value counts);
-  Value renormalize(Value weights);
-
-  Value splat(double value) { return emitter.splat(value, layout.lanes); }
-  Value compare(Predicate predicate, Value x, Value y) {
-    return arith::CmpFOp::create(b, predicate, x, y);
-  }
-  Value choose(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(b, condition, x, y);
-  }
-  Value isFinite(Value x, Value infinity) {
-    return compare(Predicate::OLT, math::AbsFOp::create(b, x), infinity);
-  }
-  Value maskOrNaN(Value x, Value mask) {
-    return mask ? choose(mask, x, splat(kNaN)) : x;
-  }
-  Value toIndex(Value x) {
-    return arith::IndexCastOp::create(b, b.getIndexType(), x);
-  }
-  Value toI32(Value x) {
-    return arith::IndexCastOp::create(b, b.getI32Type(), x);
-  }
-  Value sumOf(Value vector) {
-    return vector::ReductionOp::create(b, vector::CombiningKind::ADD, vector,
-                                       arith::FastMathFlags::reassoc);
-  }
-  Value largestOf(Value vector) {
-    return vector::ReductionOp::create(b, vector::CombiningKind::MAXNUMF,
-                                       vector);
-  }
-  Value largerOf(Value x, Value y) {
-    return choose(compare(Predicate::OGT, x, y), x, y);
-  }
-
-  tile::TopKOp op;
-  KernelEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  moe::RoutingAttr routing;
-  int64_t numRoutes;
-  int64_t topK;
-  RowLayout layout;
-  KeyTable keys;
-  /// Lanes of the vector that holds all slots of a token.
-  int64_t slotLanes;
-  Value logits, selectionBias, expertScale, ids, weights;
-  /// Scratch: f32 per position, and f32 per slot.
-  Value values, chosen, scales;
-  LogicalResult status = success();
-};
-
-} // namespace
+static constexpr double kMixerThreshold = 0.02;
 
 static int64_t columnsOf(Value memref) {
   return cast<MemRefType>(memref.getType()).getDimSize(1);
@@ -180,128 +80,6 @@ void TopKEmission::routeRow(Value token) {
                           emitter.storeF32(weight, weights, {token, slot});
                         });
       });
-}
-
-//===----------------------------------------------------------------------===//
-// Values and keys
-//===----------------------------------------------------------------------===//
-
-Value TopKEmission::loadScores(Value token, Value expert, Value mask) {
-  Value logit = emitter.loadVector(logits, {token, expert}, layout.lanes, mask);
-  FailureOr<Value> score = emitter.inlineRegion(op.getScore(), logit);
-  if (succeeded(score))
-    return *score;
-  status = failure();
-  return logit;
-}
-
-/// exp(x - largest), where what the difference loses to rounding counts too:
-/// keys are compared to a few ulps.
-static Value expOfDifference(ImplicitLocOpBuilder &b, Value x, Value largest,
-                             Value zero) {
-  auto sub = [&](Value p, Value q) -> Value {
-    return arith::SubFOp::create(b, p, q);
-  };
-  Value difference = sub(x, largest);
-  Value minusLargest = sub(difference, x);
-  Value error =
-      arith::SubFOp::create(b, sub(x, sub(difference, minusLargest)),
-                            arith::AddFOp::create(b, largest, minusLargest));
-  // Infinities make it NaN.
-  Value isNumber =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, error, error);
-  error = arith::SelectOp::create(b, isNumber, error, zero);
-  Value power = math::ExpOp::create(b, difference);
-  return math::FmaOp::create(b, power, error, power);
-}
-
-/// Leaves exp(score - max) in `values` and returns the sum, in all lanes. A NaN
-/// in the row reaches all of it through the sum.
-Value TopKEmission::softmaxRow(Value token) {
-  int64_t lanes = layout.lanes;
-  // Scores that are logits are read again rather than kept.
-  bool isKept = !op.getScore().empty();
-  auto loadOrPad = [&](Value expert, Value mask) {
-    Value score = loadScores(token, expert, mask);
-    return mask ? choose(mask, score, splat(-kInfinity)) : score;
-  };
-  SmallVector<Value> largest =
-      layout.forRow(splat(-kInfinity),
-                    [&](Value expert, Value position, Value mask,
-                        ValueRange carried) -> SmallVector<Value> {
-                      Value score = loadOrPad(expert, mask);
-                      if (isKept)
-                        emitter.storeVector(score, values, position);
-                      return {largerOf(score, carried[0])};
-                    });
-  Value rowLargest = emitter.splat(largestOf(largest[0]), lanes);
-  SmallVector<Value> sum = layout.forRow(
-      splat(0.0),
-      [&](Value expert, Value position, Value mask,
-          ValueRange carried) -> SmallVector<Value> {
-        Value score = isKept ? emitter.loadVector(values, position, lanes)
-                             : loadOrPad(expert, mask);
-        Value power = expOfDifference(b, score, rowLargest, splat(0.0));
-        emitter.storeVector(power, values, position);
-        return {arith::AddFOp::create(b, carried[0], power)};
-      });
-  return emitter.splat(sumOf(sum[0]), lanes);
-}
-
-/// Leaves the row's values and keys in scratch memory. Returns whether a key is
-/// left, or null where it does not matter.
-Value TopKEmission::finishRow(Value token) {
-  SmallVector<Value> init;
-  if (hasDeadRows())
-    init.push_back(keys.initialLargest());
-  Value rowSum;
-  if (routing.getSoftmax() == moe::Softmax::All)
-    rowSum = softmaxRow(token);
-  SmallVector<Value> largest = layout.forRow(
-      init,
-      [&](Value expert, Value position, Value mask,
-          ValueRange carried) -> SmallVector<Value> {
-        Value score =
-            rowSum ? arith::DivFOp::create(
-                         b, emitter.loadVector(values, position, layout.lanes),
-                         rowSum)
-                   : loadScores(token, expert, mask);
-        Value next = finishVector(score, expert, position, mask,
-                                  carried.empty() ? Value() : carried[0]);
-        return next ? SmallVector<Value>{next} : SmallVector<Value>();
-      });
-  return hasDeadRows() ? keys.isAboveMinusInfinity(largest[0]) : Value();
-}
-
-/// The rule for scores that are not finite. Returns the next `largest`.
-Value TopKEmission::finishVector(Value score, Value expert, Value position,
-                                 Value mask, Value largest) {
-  Value infinity = splat(kInfinity);
-  bool isZeroRule = routing.getNonfinite() == moe::NonFinite::Zero;
-  // A score that is not finite makes a key that is not, whatever the bias.
-  Value counts = isFinite(score, infinity);
-  Value key = isZeroRule ? choose(counts, score, splat(0.0)) : score;
-  if (selectionBias) {
-    Value bias = emitter.loadVector(selectionBias, expert, layout.lanes, mask);
-    key = arith::AddFOp::create(b, key, bias);
-    // Only a bias can still be NaN; the order stays total.
-    if (isZeroRule)
-      key = choose(compare(Predicate::ORD, key, key), key, splat(-kInfinity));
-    else
-      counts = isFinite(key, infinity);
-  }
-  emitter.storeVector(maskOrNaN(choose(counts, score, splat(kNaN)), mask),
-                      values, position);
-  if (isHash())
-    return {};
-  if (!isZeroRule)
-    key = choose(counts, key,
-                 splat(routing.getNonfinite() == moe::NonFinite::NegInf
-                           ? -kInfinity
-                           : kLowestKey));
-  Value ordered = KeyTable::fromFloat(emitter, key);
-  keys.store(ordered, position, mask);
-  return largest ? keys.nextLargest(largest, ordered, mask) : Value();
 }
 
 //===----------------------------------------------------------------------===//
@@ -455,7 +233,7 @@ Value TopKEmission::softmaxSelected(Value result, Value counts) {
   Value none = emitter.splat(0.0, slotLanes);
   Value left = choose(counts, result, emitter.splat(-kInfinity, slotLanes));
   Value largest = emitter.splat(largestOf(left), slotLanes);
-  Value power = expOfDifference(b, result, largest, none);
+  Value power = expOfDifference(result, largest);
   power = choose(counts, power, none);
   Value quotient =
       arith::DivFOp::create(b, power, emitter.splat(sumOf(power), slotLanes));

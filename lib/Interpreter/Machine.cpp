@@ -1,0 +1,254 @@
+//===- Machine.cpp - from ops to formulas -----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Machine.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cstring>
+
+using namespace mlir;
+using namespace moert;
+
+namespace moec::interpreter {
+
+Status Machine::bind(Value value, const TensorRef &tensor,
+                     const std::string &name) {
+  auto type = cast<ShapedType>(value.getType());
+  if (!matches(tensor, type))
+    return invalidArgument(name + " is " + describe(tensor) +
+                           ", but its type says " + describe(type));
+  tensors[value] = tensor;
+  return Status::ok();
+}
+
+Tensor Machine::take(Value value) {
+  for (auto &[made, tensor] : owned)
+    if (made == value)
+      return std::move(tensor);
+  // An argument that is returned as it is.
+  TensorRef source = at(value);
+  Tensor copy = Tensor::undefined(source.dtype, source.shape);
+  if (copy.size() > 0)
+    memcpy(copy.ref().data, source.data, copy.size());
+  return copy;
+}
+
+/// Makes the tensor of a result, unless the caller bound one.
+Status Machine::allocate(Value value, ArrayRef<int64_t> shape) {
+  auto type = cast<ShapedType>(value.getType());
+  Result<DType> dtype = elementDType(type);
+  if (!dtype)
+    return dtype.status();
+  owned.emplace_back(value, Tensor::undefined(*dtype, shape));
+  return bind(value, owned.back().second.ref(),
+              "result " +
+                  std::to_string(cast<OpResult>(value).getResultNumber()));
+}
+
+Status Machine::checkTokens(Value value) const {
+  if (value == tokensValue)
+    return Status::ok();
+  return invalidArgument("the operand tokens is not the kernel's last "
+                         "argument");
+}
+
+//===----------------------------------------------------------------------===//
+// Formulas for a moe op and its tile op
+//===----------------------------------------------------------------------===//
+
+template <typename OpT>
+Status Machine::runRoute(OpT op, int64_t count, Value ids, Value weights) {
+  Result<RegionEvaluator> score = RegionEvaluator::compile(op.getScore());
+  if (!score)
+    return score.status().withContext("region score");
+  Result<RegionEvaluator> weight = RegionEvaluator::compile(op.getWeight());
+  if (!weight)
+    return weight.status().withContext("region weight");
+  RouteArguments arguments;
+  arguments.tokens = count;
+  arguments.logits = at(op.getLogits());
+  arguments.selectionBias = maybe(op.getSelectionBias());
+  arguments.expertScale = maybe(op.getExpertScale());
+  arguments.inputIds = maybe(op.getInputIds());
+  arguments.hashTable = maybe(op.getHashTable());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.ids = at(ids);
+  arguments.weights = at(weights);
+  return route(arguments, op.getRouting(), *score, *weight);
+}
+
+template <typename OpT>
+Status Machine::runPermute(OpT op, int64_t count, Value offsets, Value position,
+                           Value source, Value rowWeight) {
+  PermuteArguments arguments;
+  arguments.tokens = count;
+  arguments.ids = at(op.getIds());
+  arguments.weights = at(op.getWeights());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.offsets = at(offsets);
+  arguments.position = at(position);
+  arguments.source = at(source);
+  arguments.rowWeight = at(rowWeight);
+  arguments.numExperts = op.getNumExperts();
+  arguments.numZeroExperts = op.getNumZeroExperts();
+  arguments.localExperts = op.getLocalExperts();
+  return permute(arguments);
+}
+
+template <typename OpT>
+Status Machine::runMatmul(OpT op, int64_t count, Value result) {
+  Result<RegionEvaluator> epilogue = RegionEvaluator::compile(op.getEpilogue());
+  if (!epilogue)
+    return epilogue.status().withContext("region epilogue");
+  MatmulArguments arguments;
+  arguments.tokens = count;
+  arguments.input = at(op.getInput());
+  arguments.weight = at(op.getWeight());
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.source = maybe(op.getSource());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.rowOperands = all(op.getRowOperands());
+  arguments.columnOperands = all(op.getColumnOperands());
+  arguments.elementwiseOperands = all(op.getElementwiseOperands());
+  arguments.result = at(result);
+  if (std::optional<moe::WeightLayoutAttr> layout = op.getLayout())
+    arguments.order = layout->getOrder();
+  return groupedMatmul(arguments, *epilogue);
+}
+
+template <typename OpT>
+Status Machine::runRowMap(OpT op, int64_t count, Value result) {
+  Result<RegionEvaluator> body = RegionEvaluator::compile(op.getBody());
+  if (!body)
+    return body.status().withContext("region body");
+  RowMapArguments arguments;
+  arguments.tokens = count;
+  arguments.input = at(op.getInput());
+  arguments.rowOperands = all(op.getRowOperands());
+  arguments.result = at(result);
+  return rowMap(arguments, *body);
+}
+
+template <typename OpT>
+Status Machine::runUnpermute(OpT op, int64_t count, Value result) {
+  UnpermuteArguments arguments;
+  arguments.tokens = count;
+  arguments.rows = at(op.getRows());
+  arguments.position = at(op.getPosition());
+  arguments.identity = maybe(op.getIdentity());
+  arguments.identityWeights = maybe(op.getIdentityWeights());
+  arguments.addend = maybe(op.getAddend());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.result = at(result);
+  return unpermute(arguments);
+}
+
+//===----------------------------------------------------------------------===//
+// The moe ops: results are allocated
+//===----------------------------------------------------------------------===//
+
+Status Machine::run(moe::RouteOp op) {
+  int64_t count = at(op.getLogits()).shape[0];
+  int64_t topK = op.getRouting().getTopK();
+  for (Value result : op->getResults())
+    if (Status status = allocate(result, {count, topK}); !status)
+      return status;
+  return runRoute(op, count, op.getIds(), op.getResult(1));
+}
+
+Status Machine::run(moe::PermuteOp op) {
+  TensorRef ids = at(op.getIds());
+  int64_t numLocal =
+      op.getLocalExperts() ? op.getLocalExperts()->size() : op.getNumExperts();
+  int64_t positions = ids.numElements();
+  llvm::SmallVector<int64_t, 4> shapes[] = {
+      {numLocal + 1}, ids.shape, {positions}, {positions, 1}};
+  for (OpResult result : op->getResults())
+    if (Status status = allocate(result, shapes[result.getResultNumber()]);
+        !status)
+      return status;
+  return runPermute(op, ids.shape[0], op.getOffsets(), op.getPosition(),
+                    op.getSource(), op.getRowWeight());
+}
+
+Status Machine::run(moe::GroupedMatmulOp op) {
+  TensorRef input = at(op.getInput());
+  int64_t rows = input.shape[0];
+  if (op.getSource())
+    rows = at(op.getSource()).shape[0];
+  TensorRef weight = at(op.getWeight());
+  int64_t columns = weight.shape[weight.shape.size() - 2];
+  if (op.getLayout())
+    columns /= 2;
+  if (Status status = allocate(op.getResult(), {rows, columns}); !status)
+    return status;
+  return runMatmul(op, rows, op.getResult());
+}
+
+Status Machine::run(moe::RowMapOp op) {
+  TensorRef input = at(op.getInput());
+  if (Status status = allocate(op.getResult(), input.shape); !status)
+    return status;
+  return runRowMap(op, input.shape[0], op.getResult());
+}
+
+Status Machine::run(moe::UnpermuteOp op) {
+  int64_t count = at(op.getPosition()).shape[0];
+  if (Status status =
+          allocate(op.getResult(), {count, at(op.getRows()).shape[1]});
+      !status)
+    return status;
+  return runUnpermute(op, count, op.getResult());
+}
+
+Status Machine::runOp(Operation &op) {
+  auto onTile = [&](auto tileOp, auto &&evaluate) {
+    if (Status status = checkTokens(tileOp.getTokens()); !status)
+      return status;
+    return evaluate();
+  };
+  return llvm::TypeSwitch<Operation *, Status>(&op)
+      .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
+            moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
+      .Case([&](tile::TopKOp t) {
+        return onTile(
+            t, [&] { return runRoute(t, tokens, t.getIds(), t.getWeights()); });
+      })
+      .Case([&](tile::RankOp t) {
+        return onTile(t, [&] {
+          return runPermute(t, tokens, t.getOffsets(), t.getPosition(),
+                            t.getSource(), t.getRowWeight());
+        });
+      })
+      .Case([&](tile::ContractOp t) {
+        return onTile(t, [&] { return runMatmul(t, tokens, t.getResult()); });
+      })
+      .Case([&](tile::RowMapOp t) {
+        return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
+      })
+      .Case([&](tile::GatherReduceOp t) {
+        return onTile(t,
+                      [&] { return runUnpermute(t, tokens, t.getResult()); });
+      })
+      // Constants are read where a region uses them.
+      .Case([](arith::ConstantOp) { return Status::ok(); })
+      .Default([](Operation *) {
+        return invalidArgument("the interpreter does not run this op; it runs "
+                               "pipeline ops of moe (after moe-decompose) and "
+                               "the ops of tile");
+      });
+}
+
+Status Machine::run(Block &block) {
+  for (Operation &op : block.without_terminator())
+    if (Status status = runOp(op); !status)
+      return status.withContext(op.getName().getStringRef().str());
+  return Status::ok();
+}
+
+} // namespace moec::interpreter
