@@ -28,37 +28,42 @@ ContractTile::ContractTile(KernelEmitter &emitter, Value input, Value weight,
 // One step
 //===----------------------------------------------------------------------===//
 
-/// The elements `k .. k + step - 1` of a row. With `keep`, elements that are
-/// off count as 0; if the row is shorter than a step they are not read either.
+/// The elements `k .. k + step - 1` of a row; the first `skip` of them count as
+/// 0. (Not as factors of 0: the other factor could be infinite.)
 ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
-                                       DenseElementsAttr keep, bool inBounds) {
+                                       int64_t skip) {
   Index indices(row);
   indices.push_back(k);
-  auto type = VectorType::get(stepSize, element);
-  Value loaded;
-  if (keep && !inBounds) {
-    Value mask = arith::ConstantOp::create(b, keep);
-    Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
-    loaded = vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);
-  } else {
-    loaded = vector::LoadOp::create(b, type, memref, indices);
-    if (keep) {
-      Value mask = arith::ConstantOp::create(b, keep);
-      Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
-      loaded = arith::SelectOp::create(b, mask, loaded, zero);
-    }
+  Value loaded = vector::LoadOp::create(b, VectorType::get(stepSize, element),
+                                        memref, indices);
+  if (!element.isBF16()) {
+    if (!element.isF32())
+      loaded = arith::ExtFOp::create(b, emitter.f32Vector(lanes), loaded);
+    if (!skip)
+      return {loaded};
+    SmallVector<bool> keep(lanes, true);
+    std::fill_n(keep.begin(), skip, false);
+    Value mask = arith::ConstantOp::create(
+        b, DenseElementsAttr::get(VectorType::get(lanes, b.getI1Type()),
+                                  ArrayRef<bool>(keep)));
+    return {
+        arith::SelectOp::create(b, mask, loaded, emitter.splat(0.0, lanes))};
   }
-  if (element.isF32())
-    return {loaded};
-  if (!element.isBF16())
-    return {arith::ExtFOp::create(b, emitter.f32Vector(lanes), loaded)};
   auto ints = VectorType::get(lanes, b.getI32Type());
-  auto splat = [&](int32_t value) {
-    return arith::ConstantOp::create(b, DenseElementsAttr::get(ints, value));
+  auto constant = [&](ArrayRef<int32_t> values) -> Value {
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(ints, values));
   };
   Value pairs = vector::BitCastOp::create(b, ints, loaded);
-  Value even = arith::ShLIOp::create(b, pairs, splat(16));
-  Value odd = arith::AndIOp::create(b, pairs, splat(int32_t(0xffff0000)));
+  if (skip) {
+    // Element 2 i is the low half of pair i.
+    SmallVector<int32_t> keep(lanes, -1);
+    std::fill_n(keep.begin(), skip / 2, 0);
+    if (skip % 2)
+      keep[skip / 2] = int32_t(0xffff0000);
+    pairs = arith::AndIOp::create(b, pairs, constant(keep));
+  }
+  Value even = arith::ShLIOp::create(b, pairs, constant(16));
+  Value odd = arith::AndIOp::create(b, pairs, constant(int32_t(0xffff0000)));
   return {arith::BitcastOp::create(b, emitter.f32Vector(lanes), even),
           arith::BitcastOp::create(b, emitter.f32Vector(lanes), odd)};
 }
@@ -78,42 +83,37 @@ SmallVector<Value> ContractTile::multiply(ArrayRef<Parts> inputs,
 
 SmallVector<Value> ContractTile::step(ArrayRef<Index> inputRows,
                                       ArrayRef<Index> weightRows,
-                                      ValueRange sums, Value k) {
+                                      ValueRange sums, Value k, int64_t skip) {
   auto loadAll = [&](Value memref, ArrayRef<Index> rows) {
     return llvm::map_to_vector(
-        rows, [&](const Index &row) { return load(memref, row, k, {}, true); });
+        rows, [&](const Index &row) { return load(memref, row, k, skip); });
   };
   SmallVector<Parts> inputs = loadAll(input, inputRows);
   SmallVector<Parts> weights = loadAll(weight, weightRows);
   return multiply(inputs, weights, sums);
 }
 
-/// The `depth % step` elements that are left.
-SmallVector<Value> ContractTile::lastStep(ArrayRef<Index> inputRows,
-                                          ArrayRef<Index> weightRows,
-                                          ValueRange sums) {
-  int64_t left = depth % stepSize;
-  if (!left)
-    return SmallVector<Value>(sums);
-  // A row of at least one step is read up to its end, and what was taken before
-  // is masked on both sides: neither may be a factor, it could be infinite.
-  bool inBounds = depth >= stepSize;
-  SmallVector<bool> keep(stepSize, inBounds);
-  if (inBounds)
-    std::fill(keep.begin(), keep.end() - left, false);
-  else
-    std::fill(keep.begin(), keep.begin() + left, true);
-  auto mask = DenseElementsAttr::get(VectorType::get(stepSize, b.getI1Type()),
-                                     ArrayRef<bool>(keep));
-  Value k = emitter.index(inBounds ? depth - stepSize : 0);
-  auto loadAll = [&](Value memref, ArrayRef<Index> rows) {
-    return llvm::map_to_vector(rows, [&](const Index &row) {
-      return load(memref, row, k, mask, inBounds);
-    });
-  };
-  SmallVector<Parts> inputs = loadAll(input, inputRows);
-  SmallVector<Parts> weights = loadAll(weight, weightRows);
-  return multiply(inputs, weights, sums);
+/// All elements of rows that are shorter than a step, in their natural order.
+SmallVector<Value> ContractTile::shortRows(ArrayRef<Index> inputRows,
+                                           ArrayRef<Index> weightRows,
+                                           ValueRange sums) {
+  SmallVector<Value> next(sums);
+  for (int64_t k = 0; k < depth; k += lanes) {
+    Value start = emitter.index(k), mask;
+    if (depth - k < lanes)
+      mask = emitter.mask(emitter.index(depth - k), lanes);
+    auto loadAll = [&](Value memref, ArrayRef<Index> rows) {
+      return llvm::map_to_vector(rows, [&](const Index &row) -> Parts {
+        Index indices(row);
+        indices.push_back(start);
+        return {emitter.loadVector(memref, indices, lanes, mask)};
+      });
+    };
+    SmallVector<Parts> inputs = loadAll(input, inputRows);
+    SmallVector<Parts> weights = loadAll(weight, weightRows);
+    next = multiply(inputs, weights, next);
+  }
+  return next;
 }
 
 //===----------------------------------------------------------------------===//
@@ -150,6 +150,13 @@ Value ContractTile::sumLanes(ValueRange four) {
   return sum;
 }
 
+SmallVector<Value> ContractTile::sumAll(ValueRange sums) {
+  SmallVector<Value> quads;
+  for (size_t first = 0; first < sums.size(); first += 4)
+    quads.push_back(sumLanes(sums.slice(first, 4)));
+  return quads;
+}
+
 //===----------------------------------------------------------------------===//
 // The tile
 //===----------------------------------------------------------------------===//
@@ -159,6 +166,8 @@ SmallVector<Value> ContractTile::emit(ArrayRef<Index> inputRows,
                                       ArrayRef<Index> nextRows) {
   SmallVector<Value> sums(inputRows.size() * weightRows.size(),
                           emitter.splat(0.0, lanes));
+  if (depth < stepSize)
+    return sumAll(shortRows(inputRows, weightRows, sums));
   int64_t looped = depth - depth % turn;
   int64_t line = kCacheLine * 8 / element.getIntOrFloatBitWidth();
   sums = emitter.forLoop(
@@ -169,20 +178,19 @@ SmallVector<Value> ContractTile::emit(ArrayRef<Index> inputRows,
             Index indices(row);
             indices.push_back(emitter.add(k, ahead));
             memref::PrefetchOp::create(b, weight, indices, /*isWrite=*/false,
-                                       /*localityHint=*/3,
+                                       /*localityHint=*/2,
                                        /*isDataCache=*/true);
           }
         SmallVector<Value> next(carried);
         for (int64_t done = 0; done < turn; done += stepSize)
-          next = step(inputRows, weightRows, next, emitter.add(k, done));
+          next = step(inputRows, weightRows, next, emitter.add(k, done), 0);
         return next;
       });
   for (int64_t k = looped; k + stepSize <= depth; k += stepSize)
-    sums = step(inputRows, weightRows, sums, emitter.index(k));
-  sums = lastStep(inputRows, weightRows, sums);
-
-  SmallVector<Value> quads;
-  for (size_t first = 0; first < sums.size(); first += 4)
-    quads.push_back(sumLanes(ValueRange(sums).slice(first, 4)));
-  return quads;
+    sums = step(inputRows, weightRows, sums, emitter.index(k), 0);
+  // What is left takes a whole step that ends with the row.
+  if (int64_t left = depth % stepSize)
+    sums = step(inputRows, weightRows, sums, emitter.index(depth - stepSize),
+                stepSize - left);
+  return sumAll(sums);
 }

@@ -45,18 +45,19 @@ private:
   /// The f32 vectors that one step reads: one, or two for bf16.
   using Parts = llvm::SmallVector<mlir::Value, 2>;
 
-  Parts load(mlir::Value memref, const Index &row, mlir::Value k,
-             mlir::DenseElementsAttr keep, bool inBounds);
+  Parts load(mlir::Value memref, const Index &row, mlir::Value k, int64_t skip);
   llvm::SmallVector<mlir::Value> step(llvm::ArrayRef<Index> inputRows,
                                       llvm::ArrayRef<Index> weightRows,
-                                      mlir::ValueRange sums, mlir::Value k);
-  llvm::SmallVector<mlir::Value> lastStep(llvm::ArrayRef<Index> inputRows,
-                                          llvm::ArrayRef<Index> weightRows,
-                                          mlir::ValueRange sums);
+                                      mlir::ValueRange sums, mlir::Value k,
+                                      int64_t skip);
+  llvm::SmallVector<mlir::Value> shortRows(llvm::ArrayRef<Index> inputRows,
+                                           llvm::ArrayRef<Index> weightRows,
+                                           mlir::ValueRange sums);
   llvm::SmallVector<mlir::Value> multiply(llvm::ArrayRef<Parts> inputs,
                                           llvm::ArrayRef<Parts> weights,
                                           mlir::ValueRange sums);
   mlir::Value sumLanes(mlir::ValueRange four);
+  llvm::SmallVector<mlir::Value> sumAll(mlir::ValueRange sums);
 
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;

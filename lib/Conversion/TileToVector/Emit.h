@@ -71,7 +71,8 @@ public:
   /// A vector of `lanes` times a scalar.
   mlir::Value splat(mlir::Value scalar, int64_t lanes);
   mlir::Value splat(double value, int64_t lanes);
-  /// Lanes `0 .. count - 1` are true.
+  /// Lanes `0 .. count - 1` are true. The only masks that loads and stores
+  /// take.
   mlir::Value mask(mlir::Value count, int64_t lanes);
 
   //===--- Memory ---===//
@@ -131,7 +132,14 @@ public:
                                             mlir::ValueRange args);
 
 private:
+  /// The number of lanes that a mask of `mask` leaves on.
+  mlir::Value getCount(mlir::Value mask) const;
+  /// f32 elements on the stack, for vectors that go element by element.
+  mlir::Value getTailScratch();
+
   mlir::IRMapping mapping;
+  llvm::DenseMap<mlir::Value, mlir::Value> maskCounts;
+  mlir::Value tailScratch;
   mlir::Value ctaIndex;
   mlir::Value tokenCount;
 };

@@ -142,22 +142,23 @@ Value Expansion::exp(Value x) {
 Value Expansion::tanh(Value x) {
   Value magnitude = abs(x);
   Value square = mul(x, x);
-  Value small = fma(mul(polynomial(kTanh, square), square), x, x);
+  Value small =
+      fma(mul(polynomial(kTanh, square), square), magnitude, magnitude);
   Value e = exp(add(magnitude, magnitude));
   Value large = sub(constant(1.0), div(constant(2.0), add(e, constant(1.0))));
-  return select(less(magnitude, 0.625), small, withSign(large, x));
+  return withSign(select(less(magnitude, 0.625), small, large), x);
 }
 
 Value Expansion::erf(Value x) {
   Value magnitude = abs(x);
   Value square = mul(x, x);
-  Value small = fma(polynomial(kErfSmall, square), x, x);
+  Value small = fma(polynomial(kErfSmall, square), magnitude, magnitude);
   // From 3.93 on the result rounds to 1; NaN stays NaN.
   Value beyond =
       arith::CmpFOp::create(b, Predicate::OGT, magnitude, constant(3.95));
   Value bounded = select(beyond, constant(3.95), magnitude);
   Value large = sub(constant(1.0), exp(polynomial(kErfLarge, bounded)));
-  return select(less(magnitude, 0.93), small, withSign(large, x));
+  return withSign(select(less(magnitude, 0.93), small, large), x);
 }
 
 /// For positive normal numbers.

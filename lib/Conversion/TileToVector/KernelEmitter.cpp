@@ -89,8 +89,16 @@ Value KernelEmitter::splat(double value, int64_t lanes) {
 }
 
 Value KernelEmitter::mask(Value count, int64_t lanes) {
-  return vector::CreateMaskOp::create(b, VectorType::get(lanes, b.getI1Type()),
-                                      count);
+  Value mask = vector::CreateMaskOp::create(
+      b, VectorType::get(lanes, b.getI1Type()), count);
+  maskCounts[mask] = count;
+  return mask;
+}
+
+Value KernelEmitter::getCount(Value mask) const {
+  Value count = maskCounts.lookup(mask);
+  assert(count && "a mask that KernelEmitter::mask did not make");
+  return count;
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,26 +145,64 @@ void KernelEmitter::storeI32(Value value, Value memref, ValueRange indices) {
   memref::StoreOp::create(b, value, memref, indices);
 }
 
+/// The most elements that one masked load or store handles.
+static constexpr int64_t kMaxTail = 32;
+
+Value KernelEmitter::getTailScratch() {
+  if (!tailScratch) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(ctaIndex.getParentBlock());
+    tailScratch = scratch({kMaxTail}, b.getF32Type());
+  }
+  return tailScratch;
+}
+
+/// `indices` moved by `offset` along the last dimension.
+static SmallVector<Value> moved(KernelEmitter &emitter, ValueRange indices,
+                                Value offset) {
+  SmallVector<Value> result(indices);
+  result.back() = emitter.add(result.back(), offset);
+  return result;
+}
+
+// Masked access to 16-bit elements goes element by element: where a CPU has no
+// such instruction, LLVM makes calls of its run-time library out of it. Only
+// the last columns of a row take this way.
+
 Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes,
                                 Value mask) {
   auto type = VectorType::get(lanes, elementType(memref));
-  Value loaded;
-  if (mask) {
-    Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
-    loaded = vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);
-  } else {
-    loaded = vector::LoadOp::create(b, type, memref, indices);
+  if (!mask)
+    return castFloat(b, vector::LoadOp::create(b, type, memref, indices),
+                     b.getF32Type());
+  if (type.getElementType().isF32()) {
+    Value zero = splat(0.0, lanes);
+    return vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);
   }
-  return castFloat(b, loaded, b.getF32Type());
+  Value elements = getTailScratch(), start = index(0);
+  storeVector(splat(0.0, lanes), elements, start);
+  forLoop(start, getCount(mask), 1, [&](Value i) {
+    storeF32(loadF32(memref, moved(*this, indices, i)), elements, i);
+  });
+  return loadVector(elements, start, lanes);
 }
 
 void KernelEmitter::storeVector(Value vector, Value memref, ValueRange indices,
                                 Value mask) {
-  Value rounded = castFloat(b, vector, elementType(memref));
-  if (mask)
-    vector::MaskedStoreOp::create(b, memref, indices, mask, rounded);
-  else
-    vector::StoreOp::create(b, rounded, memref, indices);
+  Type element = elementType(memref);
+  if (!mask) {
+    vector::StoreOp::create(b, castFloat(b, vector, element), memref, indices);
+    return;
+  }
+  if (element.isF32()) {
+    vector::MaskedStoreOp::create(b, memref, indices, mask, vector);
+    return;
+  }
+  Value elements = getTailScratch(), start = index(0);
+  storeVector(vector, elements, start);
+  forLoop(start, getCount(mask), 1, [&](Value i) {
+    storeF32(loadF32(elements, i), memref, moved(*this, indices, i));
+  });
 }
 
 void KernelEmitter::storeZeros(Value memref, RowRange rows, RowRange columns,

@@ -69,10 +69,13 @@ moec::jitKernels(ModuleOp module, const CpuTargetOptions &options) {
   if (!jit)
     return complain(jit.takeError());
 
-  // The session would print on the error stream what it also returns.
-  (*jit)->getExecutionSession().setErrorReporter(
-      [](llvm::Error error) { llvm::consumeError(std::move(error)); });
+  // A lookup says that it failed; the session says why, by default on the error
+  // stream.
   auto kernels = std::make_shared<JittedKernels>();
+  std::string reasons;
+  (*jit)->getExecutionSession().setErrorReporter([&](llvm::Error error) {
+    reasons += llvm::toString(std::move(error)) + "; ";
+  });
   kernels->jit = std::move(*jit);
   // Looking up is what compiles: do it here, where failure can be reported.
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
@@ -80,10 +83,13 @@ moec::jitKernels(ModuleOp module, const CpuTargetOptions &options) {
       continue;
     auto address = kernels->jit->lookup(function.getName());
     if (!address)
-      return complain(address.takeError());
+      return complain(llvm::joinErrors(llvm::createStringError(reasons),
+                                       address.takeError()));
     kernels->functions[function.getName().str()] =
         address->toPtr<moert::HostKernelFn>();
   }
+  kernels->jit->getExecutionSession().setErrorReporter(
+      [](llvm::Error error) { llvm::consumeError(std::move(error)); });
 
   moert::ModuleImage image;
   image.kind = moert::ModuleImage::Kind::HostFunctions;

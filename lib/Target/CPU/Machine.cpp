@@ -31,8 +31,12 @@ static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   }();
   (void)initialized;
   auto builder = orc::JITTargetMachineBuilder::detectHost();
-  if (builder)
-    builder->setCodeGenOptLevel(CodeGenOptLevel::Aggressive);
+  if (!builder)
+    return builder;
+  builder->setCodeGenOptLevel(CodeGenOptLevel::Aggressive);
+  // A JIT's default addresses every constant through a register.
+  builder->setRelocationModel(Reloc::PIC_);
+  builder->setCodeModel(CodeModel::Small);
   return builder;
 }
 
