@@ -7,48 +7,73 @@
 
 #include "moec/Compiler/Compiler.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/PlanData.h"
+#include "moec/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using namespace moec;
 
-/// Writes `module` as `FOLDER/LAYER.LEVEL.mlir` where a folder is given.
+/// Writes `text` to a file of the folder for dumps, where one is given.
+static LogicalResult dump(StringRef text, StringRef name,
+                          const CompileOptions &options) {
+  if (std::error_code error =
+          llvm::sys::fs::create_directories(options.dumpDir)) {
+    llvm::errs() << options.dumpDir
+                 << ": error: cannot be made for dumps: " << error.message()
+                 << "\n";
+    return failure();
+  }
+  SmallString<128> path(options.dumpDir);
+  llvm::sys::path::append(path, name);
+  return writeOutputFile(path, text);
+}
+
 static LogicalResult dumpLevel(ModuleOp module, Level level,
                                const CompileOptions &options) {
   if (options.dumpDir.empty())
     return success();
-  if (std::error_code error =
-          llvm::sys::fs::create_directories(options.dumpDir))
-    return module.emitError("cannot make the folder '")
-           << options.dumpDir << "' for dumps: " << error.message();
-  SmallString<128> path(options.dumpDir);
-  llvm::sys::path::append(path, "layer." + stringifyLevel(level) + ".mlir");
-  std::error_code error;
-  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
-  if (error)
-    return module.emitError("cannot write '")
-           << path << "': " << error.message();
-  module.print(file.os());
-  file.keep();
-  return success();
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os);
+  return dump(text, ("layer." + stringifyLevel(level) + ".mlir").str(),
+              options);
+}
+
+static LogicalResult dumpKernels(ModuleOp kernels,
+                                 const CompileOptions &options) {
+  if (options.dumpDir.empty())
+    return success();
+  FailureOr<std::string> text = printLLVM(kernels, options.cpu);
+  return failed(text) ? failure() : dump(*text, "layer.ll", options);
 }
 
 static LogicalResult runPasses(ModuleOp module, const CompileOptions &options,
                                function_ref<void(OpPassManager &)> build) {
   PassManager manager(module.getContext());
-  if (options.printIRAfterAll)
+  if (options.printIRAfterAll) {
+    // Whole modules are printed, so passes on functions run one by one.
+    module.getContext()->disableMultithreading();
     manager.enableIRPrinting(
         /*shouldPrintBeforePass=*/nullptr,
         /*shouldPrintAfterPass=*/[](Pass *, Operation *) { return true; },
         /*printModuleScope=*/true, /*printAfterOnlyOnChange=*/false);
+  }
   if (!options.reproducer.empty())
     manager.enableCrashReproducerGeneration(options.reproducer);
   build(manager);
   return manager.run(module);
+}
+
+LogicalResult moec::decomposeLayers(ModuleOp module,
+                                    const CompileOptions &options) {
+  return runPasses(module, options, [](OpPassManager &manager) {
+    manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
+  });
 }
 
 LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
@@ -72,7 +97,8 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
       return failure();
   }
   if (*current == Level::Plan && level > Level::Plan) {
-    if (failed(runPasses(module, options, [&](OpPassManager &manager) {
+    if (failed(checkCpu(module, options.cpu)) ||
+        failed(runPasses(module, options, [&](OpPassManager &manager) {
           buildPlanToTilePipeline(manager, "cpu", getVectorLanes(options.cpu));
         })))
       return failure();
@@ -88,9 +114,10 @@ lowerKernels(ModuleOp module, const CompileOptions &options) {
   if (failed(lowerToLevel(module, Level::Tile, options)))
     return failure();
   OwningOpRef<ModuleOp> kernels = module.clone();
-  if (failed(runPasses(*kernels, options, [](OpPassManager &manager) {
-        buildTileToLLVMPipeline(manager);
-      })))
+  if (failed(runPasses(
+          *kernels, options,
+          [](OpPassManager &manager) { buildTileToLLVMPipeline(manager); })) ||
+      failed(dumpKernels(*kernels, options)))
     return failure();
   return kernels;
 }

@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Parser/Parser.h"
-#include "mlir/Support/FileUtilities.h"
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/SourceFile.h"
 #include "moec/Import/BuildLayer.h"
@@ -30,42 +29,45 @@ static FailureOr<Source> loadJson(MLIRContext &context, StringRef path,
   return source;
 }
 
-static FailureOr<Source> loadIR(MLIRContext &context, StringRef path) {
-  std::string error;
-  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(path, &error);
-  if (!file) {
-    llvm::errs() << path << ": error: " << error << "\n";
+static FailureOr<Source> loadIR(MLIRContext &context, StringRef path,
+                                llvm::SourceMgr &texts) {
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<SourceText> text = readTextFile(path, maxIRBytes, diagnostics);
+  if (failed(text))
     return failure();
-  }
-  if (failed(checkNesting(file->getMemBufferRef())))
+  // Of texts with several buffers MLIR parses the first.
+  assert(texts.getNumBuffers() == 0 && "one file of IR per run");
+  texts.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBufferCopy(text->getText(), text->getName()),
+      llvm::SMLoc());
+  if (failed(checkIRText(*texts.getMemoryBuffer(texts.getMainFileID()),
+                         llvm::errs())))
     return failure();
-  auto sources = std::make_shared<llvm::SourceMgr>();
-  sources->AddNewSourceBuffer(std::move(file), llvm::SMLoc());
-  SourceMgrDiagnosticHandler handler(*sources, &context, llvm::errs());
   Source source;
-  source.module = parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  source.module = parseSourceFile<ModuleOp>(texts, ParserConfig(&context));
   if (!source.module)
     return failure();
   return source;
 }
 
 FailureOr<Source> moec::loadSource(MLIRContext &context, StringRef path,
-                                   const SpecOverrides &overrides) {
+                                   const SpecOverrides &overrides,
+                                   llvm::SourceMgr &texts) {
   if (path.ends_with(".json"))
     return loadJson(context, path, overrides);
   if (!path.ends_with(".mlir") && path != "-") {
     llvm::errs() << path
                  << ": error: unknown kind of file; expected a model's "
-                    "config.json or a spec (.json), or IR (.mlir)\n";
+                    "config.json or a spec (.json), or IR (.mlir, or - for "
+                    "standard input)\n";
     return failure();
   }
   if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
       overrides.numValidTokens) {
     llvm::errs() << path
-                 << ": error: --num-experts, --max-tokens, --entry and "
-                    "--valid-tokens change a JSON description; IR says these "
-                    "itself\n";
+                 << ": error: --num-experts, --max-tokens and --entry change a "
+                    "JSON description; IR says these itself\n";
     return failure();
   }
-  return loadIR(context, path);
+  return loadIR(context, path, texts);
 }

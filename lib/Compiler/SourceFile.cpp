@@ -7,64 +7,157 @@
 
 #include "moec/Compiler/SourceFile.h"
 
+#include "mlir/Bytecode/BytecodeReader.h"
+#include "moec/Support/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
+using namespace moec;
 
-/// The first bracket of `text` that is nested deeper than allowed, or null.
-/// `<` counts too: types and attributes nest by it. The `>` of an arrow does
-/// not close one.
-static const char *findTooDeep(StringRef text) {
-  int64_t depth = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
+namespace {
+
+/// Finds where text of IR nests too deep. `<` is a bracket too: types and
+/// attributes nest by it. The `>` of an arrow does not close one. An alias
+/// (`#a`, `!a`) counts as deep as what it stands for, and a sign of an affine
+/// expression as a bracket.
+class NestingScanner {
+public:
+  explicit NestingScanner(StringRef text) : text(text) {}
+
+  /// The first place that is too deep, or null.
+  const char *find() {
+    for (; position < text.size(); ++position)
+      if (!scan(text[position]))
+        return text.data() + position;
+    return nullptr;
+  }
+
+private:
+  /// Takes the character at `position`, or the token that it starts, whose last
+  /// character is then at `position`. False where it is too deep.
+  bool scan(char c) {
+    if (c == '-' && !text.substr(position).starts_with("->"))
+      return ++signs + depth <= maxBracketNesting;
+    if (!llvm::isSpace(c))
+      signs = 0;
+    switch (c) {
+    case '\n':
+      if (depth == 0 && aliasHasValue)
+        endAlias();
+      return true;
     case '/':
-      if (text.substr(i).starts_with("//"))
-        i = std::min(text.find('\n', i), text.size());
-      break;
+      if (text.substr(position).starts_with("//"))
+        position = std::min(text.find('\n', position), text.size()) - 1;
+      return true;
     case '"':
-      for (++i; i < text.size() && text[i] != '"' && text[i] != '\n'; ++i)
-        if (text[i] == '\\')
-          ++i;
-      break;
+      skipString();
+      aliasHasValue = true;
+      return true;
+    case '#':
+    case '!':
+      return scanAlias();
     case '(':
     case '[':
     case '{':
     case '<':
-      if (++depth > moec::maxBracketNesting)
-        return text.data() + i;
-      break;
+      return reach(++depth);
     case ')':
     case ']':
     case '}':
       depth = std::max<int64_t>(depth - 1, 0);
-      break;
+      return true;
     case '>':
-      if (i == 0 || text[i - 1] != '-')
+      if (position == 0 || text[position - 1] != '-')
         depth = std::max<int64_t>(depth - 1, 0);
-      break;
+      return true;
     default:
-      break;
+      aliasHasValue |= !llvm::isSpace(c);
+      return true;
     }
   }
-  return nullptr;
-}
 
-LogicalResult moec::checkNesting(llvm::MemoryBufferRef text) {
-  const char *deep = findTooDeep(text.getBuffer());
+  bool reach(int64_t reached) {
+    aliasHasValue = true;
+    aliasDepth = std::max(aliasDepth, reached);
+    return reached <= maxBracketNesting;
+  }
+
+  void skipString() {
+    for (++position; position < text.size() && text[position] != '"' &&
+                     text[position] != '\n';
+         ++position)
+      if (text[position] == '\\')
+        ++position;
+  }
+
+  /// At a use of an alias, or at its definition `#a = ...`.
+  bool scanAlias() {
+    StringRef name = text.substr(position).take_front(1);
+    StringRef rest = text.substr(position + 1);
+    StringRef word = rest.take_while([](char c) {
+      return llvm::isAlnum(c) || StringRef("_$.-").contains(c);
+    });
+    name = StringRef(name.data(), 1 + word.size());
+    position += word.size();
+    rest = rest.substr(word.size()).ltrim();
+    if (depth > 0 || !rest.starts_with("=") || rest.starts_with("=="))
+      return reach(depth + depths.lookup(name));
+    endAlias();
+    alias = name;
+    position = size_t(rest.data() - text.data());
+    return true;
+  }
+
+  void endAlias() {
+    if (!alias.empty())
+      depths[alias] = aliasDepth + 1;
+    alias = "";
+    aliasDepth = 0;
+    aliasHasValue = false;
+  }
+
+  StringRef text;
+  size_t position = 0;
+  /// Brackets that are open, and signs that stand in a row.
+  int64_t depth = 0, signs = 0;
+  /// The alias whose definition is being read, if any, and its depth so far.
+  StringRef alias;
+  int64_t aliasDepth = 0;
+  bool aliasHasValue = false;
+  llvm::StringMap<int64_t> depths;
+};
+
+} // namespace
+
+LogicalResult moec::checkNesting(llvm::MemoryBufferRef text,
+                                 llvm::raw_ostream &os) {
+  const char *deep = NestingScanner(text.getBuffer()).find();
   if (!deep)
     return success();
-  llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, false),
-                             llvm::SMLoc());
-  sources.PrintMessage(
-      llvm::errs(), llvm::SMLoc::getFromPointer(deep),
-      llvm::SourceMgr::DK_Error,
+  SourceText source(text.getBufferIdentifier().str(), text.getBuffer().str());
+  auto offset = uint32_t(deep - text.getBufferStart());
+  Diagnostics(os).error(
+      source, {offset, offset + 1},
       "brackets nest deeper than " + Twine(maxBracketNesting) +
           " levels; IR of moec needs a dozen: split the text, or correct a "
           "bracket that is never closed");
   return failure();
+}
+
+LogicalResult moec::checkIRText(llvm::MemoryBufferRef text,
+                                llvm::raw_ostream &os) {
+  StringRef name = text.getBufferIdentifier();
+  if (text.getBufferSize() > maxIRBytes) {
+    Diagnostics(os).error(name, "has " + Twine(text.getBufferSize()) +
+                                    " bytes; IR of at most " +
+                                    Twine(maxIRBytes) + " bytes is read");
+    return failure();
+  }
+  if (isBytecode(text)) {
+    Diagnostics(os).error(name, "is MLIR bytecode; give IR as text");
+    return failure();
+  }
+  return checkNesting(text, os);
 }

@@ -6,11 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "ToolOptions.h"
-#include "mlir/Support/FileUtilities.h"
+#include "moec/Compiler/OutputFile.h"
 #include "moec/Tools/Explain.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using namespace moec;
@@ -21,6 +20,8 @@ namespace {
 enum class Emit { Moe, Plan, Tile, LLVM };
 
 struct Options : ToolOptions {
+  Options() : ToolOptions("moe-compile") {}
+
   cl::opt<Emit> emit{
       "emit", cl::desc("What to print"),
       cl::values(clEnumValN(Emit::Moe, "moe", "the layer as one op"),
@@ -72,27 +73,21 @@ int moec::moeCompileMain(int argc, char **argv) {
           "  moe-compile config.json --emit=moe      what the layer computes\n"
           "  moe-compile config.json --emit=plan     when and where\n"
           "  moe-compile config.json --emit=tile     how, per kernel\n"
-          "  moe-compile config.json --explain       what was chosen, and why\n"
+          "  moe-compile config.json --emit=llvm     LLVM IR of the kernels\n"
+          "  moe-compile config.json --explain       what was chosen, at what "
+          "cost\n"
           "\nThe input is a model's config.json, a spec (docs/layers.md) or "
-          "IR of any level above\nthe one asked for.\n"))
+          "IR (.mlir, or - for\nstandard input) of the level asked for or one "
+          "above it.\n"))
     return 1;
   MLIRContext context(options.makeRegistry());
   ConsoleDiagnostics diagnostics(context);
-  FailureOr<Source> source =
-      loadSource(context, options.input, options.getOverrides());
+  FailureOr<Source> source = loadSource(
+      context, options.input, options.getOverrides(), diagnostics.getTexts());
   if (failed(source))
     return 1;
   FailureOr<std::string> text = produce(*source, options);
   if (failed(text))
     return 1;
-  std::string error;
-  std::unique_ptr<llvm::ToolOutputFile> file =
-      openOutputFile(options.output, &error);
-  if (!file) {
-    llvm::errs() << "error: " << error << "\n";
-    return 1;
-  }
-  file->os() << *text;
-  file->keep();
-  return 0;
+  return succeeded(writeOutputFile(options.output, *text)) ? 0 : 1;
 }

@@ -10,6 +10,7 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/SourceFile.h"
+#include "moec/Support/Diagnostics.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -43,14 +44,15 @@ int moec::moeOptMain(int argc, char **argv) {
     return 0;
   }
 
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<SourceText> text = readTextFile(inputName, maxIRBytes, diagnostics);
+  if (failed(text))
+    return 1;
+  std::unique_ptr<llvm::MemoryBuffer> file =
+      llvm::MemoryBuffer::getMemBufferCopy(text->getText(), text->getName());
+  if (failed(checkIRText(*file, llvm::errs())))
+    return 1;
   std::string error;
-  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputName, &error);
-  if (!file) {
-    llvm::errs() << "error: " << error << "\n";
-    return 1;
-  }
-  if (failed(checkNesting(file->getMemBufferRef())))
-    return 1;
   std::unique_ptr<llvm::ToolOutputFile> output =
       openOutputFile(outputName, &error);
   if (!output) {

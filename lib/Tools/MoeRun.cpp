@@ -5,11 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Progress.h"
 #include "Run/Check.h"
 #include "Run/HostTensor.h"
 #include "Run/RunLevel.h"
 #include "ToolOptions.h"
 #include "moec/Tools/Tools.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 
@@ -23,11 +25,15 @@ namespace cl = llvm::cl;
 namespace {
 
 struct Options : ToolOptions {
-  cl::opt<int64_t> tokens{"tokens", cl::desc("Number of tokens"), cl::init(1),
-                          cl::cat(category)};
-  cl::opt<uint64_t> seed{"seed",
-                         cl::desc("Seed of generated weights and activations"),
-                         cl::init(0), cl::cat(category)};
+  Options() : ToolOptions("moe-run") {}
+
+  cl::opt<int64_t> tokens{"tokens", cl::value_desc("T"),
+                          cl::desc("Number of tokens (default: 1)"),
+                          cl::init(1), cl::cat(category)};
+  cl::opt<uint64_t> seed{
+      "seed", cl::value_desc("S"),
+      cl::desc("Seed of generated weights and activations (default: 0)"),
+      cl::init(0), cl::cat(category)};
   cl::opt<std::string> inputs{
       "inputs", cl::value_desc("file.safetensors"),
       cl::desc("Weights and activations, by the names that --signature lists"),
@@ -47,16 +53,21 @@ struct Options : ToolOptions {
       cl::cat(category)};
   cl::opt<std::string> spec{
       "spec", cl::value_desc("file.json"),
-      cl::desc("What the reference computes, for --check of IR"),
+      cl::desc("What the layer is meant to compute, for --check and --bisect "
+               "of IR"),
       cl::cat(category)};
-  cl::opt<int64_t> repeat{"repeat", cl::desc("Timed runs"), cl::init(0),
-                          cl::cat(category)};
+  cl::opt<int64_t> repeat{"repeat", cl::value_desc("R"),
+                          cl::desc("Timed runs after the first one"),
+                          cl::init(0), cl::cat(category)};
   cl::opt<int64_t> validTokens{
-      "valid-tokens",
-      cl::desc("Add the operand num_valid_tokens, with this value"),
+      "valid-tokens", cl::value_desc("V"),
+      cl::desc("Let tokens from V on be padding: value of the operand "
+               "num_valid_tokens, which a JSON description gets if it has "
+               "none"),
       cl::init(0), cl::cat(category)};
-  cl::opt<int> threads{"threads", cl::desc("Threads (default: all cores)"),
-                       cl::init(0), cl::cat(category)};
+  cl::opt<int> threads{"threads", cl::value_desc("N"),
+                       cl::desc("Threads (default: all cores)"), cl::init(0),
+                       cl::cat(category)};
   cl::opt<ExecutedLevel> level{
       "level", cl::desc("What to execute"),
       cl::values(
@@ -70,26 +81,27 @@ struct Options : ToolOptions {
       cl::init(ExecutedLevel::LLVM), cl::cat(category)};
   cl::opt<bool> bisect{
       "bisect",
-      cl::desc("Check every level and name the passes before the first that "
-               "is wrong"),
+      cl::desc("Check every level, from that of the input on, and name the "
+               "passes before the first that is wrong"),
       cl::cat(category)};
 
-  SpecOverrides getRunOverrides() const {
+  bool isIR() const { return !llvm::StringRef(input).ends_with(".json"); }
+  bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
+
+  /// What the options change about a JSON description.
+  SpecOverrides getSpecOverrides() const {
     SpecOverrides overrides = getOverrides();
-    if (validTokens.getNumOccurrences())
+    if (hasValidTokens())
       overrides.numValidTokens = true;
     return overrides;
   }
 };
 
-bool complain(const llvm::Twine &message) {
-  llvm::errs() << "moe-run: error: " << message << "\n";
-  return false;
-}
-
 /// A loaded layer with its tensors filled.
 struct Session {
   Source source;
+  /// The level of the IR that was loaded.
+  Level level;
   moert::Plan plan;
   std::vector<HostTensor> tensors;
 };
@@ -122,63 +134,118 @@ void printSignature(const Session &session) {
 }
 
 bool checkOptions(const Options &options) {
+  auto isGiven = [](const cl::Option &option) {
+    return option.getNumOccurrences() > 0;
+  };
   if (options.tokens < 0)
-    return complain("--tokens must not be negative");
+    return options.complain("--tokens must not be negative");
   if (options.repeat < 0)
-    return complain("--repeat must not be negative");
+    return options.complain("--repeat must not be negative");
   if (options.threads < 0)
-    return complain("--threads must not be negative");
-  if (options.validTokens.getNumOccurrences() &&
+    return options.complain("--threads must not be negative");
+  if (options.hasValidTokens() &&
       (options.validTokens < 0 || options.validTokens > options.tokens))
-    return complain("--valid-tokens must lie between 0 and --tokens");
-  bool isJson = llvm::StringRef(options.input).ends_with(".json");
-  if ((options.check || options.bisect) && !isJson && options.spec.empty())
-    return complain("--check of IR needs --spec=FILE.json, which says what the "
-                    "layer is meant to compute");
+    return options.complain("--valid-tokens must lie between 0 and --tokens");
+  if ((options.check || options.bisect) && options.isIR() &&
+      options.spec.empty())
+    return options.complain(
+        llvm::Twine(options.bisect ? "--bisect" : "--check") +
+        " of IR needs --spec=FILE.json, which says what the layer is meant to "
+        "compute");
+  if (options.bisect && (isGiven(options.outputs) || isGiven(options.repeat) ||
+                         isGiven(options.level)))
+    return options.complain("--bisect runs every level once to compare it; "
+                            "leave out --outputs, --repeat and --level");
   return true;
 }
 
-bool fillTensors(Session &session, const Options &options) {
-  int64_t numExperts = 0;
+/// What must hold of a plan, which may come from IR by hand.
+bool checkPlan(const moert::Plan &plan, const Options &options) {
+  int64_t numOutputs =
+      llvm::count_if(plan.tensors, [](const moert::TensorDecl &decl) {
+        return decl.role == moert::TensorRole::Output;
+      });
+  if (numOutputs != 1)
+    return options.complain("the plan has " + llvm::Twine(numOutputs) +
+                            " output tensors; a layer has one");
+  if (options.signature)
+    return true;
+  if (options.tokens > plan.maxTokens)
+    return options.complain(
+        "--tokens=" + llvm::Twine(options.tokens) +
+        " is more than the layer's max_tokens, " + llvm::Twine(plan.maxTokens) +
+        (options.isIR() ? "" : "; raise it with --max-tokens"));
+  if (options.hasValidTokens() && plan.findTensor("num_valid_tokens") < 0)
+    return options.complain("--valid-tokens: the layer has no operand "
+                            "num_valid_tokens");
+  return true;
+}
+
+/// Experts that generated ids may name.
+int64_t getNumRouted(const Session &session) {
+  if (session.source.spec)
+    return session.source.spec->getNumRouted();
+  int64_t numExperts = 1;
   for (const HostTensor &tensor : session.tensors)
-    if (tensor.name == "experts.w13")
-      numExperts = tensor.shape[0];
-  std::vector<int64_t> expertIds(numExperts);
-  std::iota(expertIds.begin(), expertIds.end(), 0);
+    if (tensor.name == "experts.w13" && !tensor.shape.empty())
+      numExperts = std::max(numExperts, tensor.shape[0]);
+  return numExperts;
+}
+
+moert::Status loadInputs(Session &session, const std::string &path) {
+  moert::Result<moert::SafetensorsFile> file =
+      moert::SafetensorsFile::open(path);
+  if (!file)
+    return file.status();
   std::vector<TensorInfo> signature;
-  if (session.source.spec) {
-    const LayerSpec &spec = *session.source.spec;
-    signature = getTensorSignature(spec);
-    numExperts = spec.getNumRouted();
-    if (spec.placement && spec.placement->localExperts)
-      expertIds = *spec.placement->localExperts;
+  std::vector<int64_t> expertIds;
+  if (const std::optional<LayerSpec> &spec = session.source.spec) {
+    signature = getTensorSignature(*spec);
+    expertIds.resize(spec->numExperts);
+    std::iota(expertIds.begin(), expertIds.end(), 0);
+    if (spec->placement && spec->placement->localExperts)
+      expertIds = *spec->placement->localExperts;
   }
+  return loadTensors(session.tensors, *file, path, signature, expertIds);
+}
+
+bool fillTensors(Session &session, const Options &options) {
+  if (options.hasValidTokens())
+    for (HostTensor &tensor : session.tensors)
+      if (tensor.name == "num_valid_tokens" &&
+          tensor.dtype == moert::DType::I32 && tensor.getNumElements() == 1) {
+        *reinterpret_cast<int32_t *>(tensor.data()) =
+            int32_t(options.validTokens);
+        tensor.isGiven = true;
+      }
+  moert::Status status;
   if (options.inputs.empty()) {
+    Progress progress("weights and activations are generated");
     GenerateOptions generate;
     generate.seed = options.seed;
-    generate.numExperts = numExperts;
-    if (options.validTokens.getNumOccurrences())
-      generate.numValidTokens = options.validTokens;
-    generateTensors(session.tensors, generate);
-    return true;
+    generate.numExperts = getNumRouted(session);
+    status = generateTensors(session.tensors, generate);
+  } else {
+    Progress progress("weights and activations are read");
+    status = loadInputs(session, options.inputs);
   }
-  moert::Result<moert::SafetensorsFile> file =
-      moert::SafetensorsFile::open(options.inputs);
-  if (!file)
-    return complain(file.status().message());
-  moert::Status status =
-      loadTensors(session.tensors, *file, options.inputs, signature, expertIds);
-  return status || complain(status.message());
+  return status || options.complain(status.message());
 }
 
 void printTimes(const RunResult &result, const Options &options) {
-  llvm::outs() << llvm::formatv(
-      "{0} tokens: compiled in {1:f0} ms, workspace {2:f1} MiB",
-      options.tokens.getValue(), result.compileSeconds * 1e3,
-      double(result.workspaceBytes) / (1 << 20));
+  llvm::outs() << options.tokens << " tokens: ";
+  if (options.level == ExecutedLevel::LLVM)
+    llvm::outs() << llvm::formatv("compiled in {0:f0} ms",
+                                  result.compileSeconds * 1e3);
+  else
+    llvm::outs() << "level " << stringify(options.level.getValue())
+                 << " interpreted";
+  if (options.level != ExecutedLevel::Moe)
+    llvm::outs() << llvm::formatv(", workspace {0:f1} MiB",
+                                  double(result.workspaceBytes) / (1 << 20));
   if (!result.seconds.empty())
     llvm::outs() << llvm::formatv(
-        ", {0} runs: best {1:f3} ms, median {2:f3} ms", result.seconds.size(),
+        ", {0} timed: best {1:f3} ms, median {2:f3} ms", result.seconds.size(),
         result.seconds.front() * 1e3,
         result.seconds[result.seconds.size() / 2] * 1e3);
   llvm::outs() << "\n";
@@ -199,18 +266,41 @@ llvm::StringRef getPassesBefore(ExecutedLevel level) {
   llvm_unreachable("every level is listed");
 }
 
-bool bisectLevels(Session &session, const RunOptions &run,
-                  ReferenceCheck &check) {
+/// The level that IR of `level` is executed at first.
+ExecutedLevel getFirstLevel(Level level) {
+  switch (level) {
+  case Level::Moe:
+    return ExecutedLevel::Moe;
+  case Level::Plan:
+    return ExecutedLevel::Plan;
+  case Level::Tile:
+    return ExecutedLevel::Tile;
+  }
+  llvm_unreachable("every level is listed");
+}
+
+bool bisectLevels(Session &session, const Options &options,
+                  const RunOptions &run, ReferenceCheck &check) {
+  ExecutedLevel first = getFirstLevel(session.level);
   for (ExecutedLevel level : {ExecutedLevel::Moe, ExecutedLevel::Plan,
                               ExecutedLevel::Tile, ExecutedLevel::LLVM}) {
+    if (level < first)
+      continue;
     llvm::outs() << llvm::formatv("level {0,-5} ", stringify(level));
     llvm::outs().flush();
     FailureOr<RunResult> result =
         runLevel(*session.source.module, level, session.tensors, run);
     if (succeeded(result) && check.compare(*result))
       continue;
-    return complain("first wrong at level '" + stringify(level) +
-                    "': look at " + getPassesBefore(level));
+    std::string suspects = getPassesBefore(level).str();
+    if (options.isIR() && level == first)
+      suspects = level == ExecutedLevel::Moe
+                     ? "the IR given, or moe-decompose"
+                     : "the IR given, which is of this level";
+    return options.complain(llvm::Twine(succeeded(result)
+                                            ? "first wrong at level '"
+                                            : "does not run at level '") +
+                            stringify(level) + "': look at " + suspects);
   }
   return true;
 }
@@ -224,12 +314,18 @@ bool runSession(Session &session, const Options &options) {
   run.compile = options.getCompileOptions();
 
   ReferenceCheck check(options.spec.empty() ? options.input : options.spec,
-                       options.getRunOverrides());
-  if (options.check || options.bisect)
+                       options.getSpecOverrides());
+  bool compares = options.check || options.bisect;
+  if (compares)
+    if (moert::Status status = check.findReference(); !status)
+      return options.complain(status.message());
+  if (!fillTensors(session, options))
+    return false;
+  if (compares)
     if (moert::Status status = check.setInputs(session.tensors); !status)
-      return complain(status.message());
+      return options.complain(status.message());
   if (options.bisect)
-    return bisectLevels(session, run, check);
+    return bisectLevels(session, options, run, check);
 
   FailureOr<RunResult> result =
       runLevel(*session.source.module, options.level, session.tensors, run);
@@ -238,7 +334,7 @@ bool runSession(Session &session, const Options &options) {
   printTimes(*result, options);
   if (!options.outputs.empty())
     if (moert::Status status = writeResult(options.outputs, *result); !status)
-      return complain(status.message());
+      return options.complain(status.message());
   return !options.check || check.compare(*result);
 }
 
@@ -251,41 +347,44 @@ int moec::moeRunMain(int argc, char **argv) {
           argc, argv,
           "moe-run: compile a Mixture-of-Experts layer, run it on this "
           "machine, check it.\n\n"
-          "  moe-run config.json --signature\n"
-          "  moe-run config.json --tokens=16 --num-experts=16 --check\n"
+          "  moe-run config.json --signature             its tensors\n"
+          "  moe-run config.json --tokens=16 --check     against the float64 "
+          "reference\n"
+          "  moe-run config.json --tokens=16 --bisect    the same at every "
+          "level\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
-          "\nWithout --inputs, weights and activations are generated from the "
-          "seed. The exit code\nis 0 only when all is well.\n") ||
+          "\nThe input is a model's config.json, a spec (docs/layers.md) or "
+          "IR of any level (.mlir,\nor - for standard input). Without "
+          "--inputs, weights and activations are generated from\nthe seed. "
+          "The exit code is 0 only when all is well.\n") ||
       !checkOptions(options))
     return 1;
   MLIRContext context(options.makeRegistry());
   ConsoleDiagnostics diagnostics(context);
-  FailureOr<Source> source =
-      loadSource(context, options.input, options.getRunOverrides());
+  FailureOr<Source> source = loadSource(
+      context, options.input,
+      options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
+      diagnostics.getTexts());
   if (failed(source))
+    return 1;
+  FailureOr<Level> level = detectLevel(*source->module);
+  if (failed(level))
     return 1;
   FailureOr<moert::Plan> plan =
       makePlan(*source->module, options.getCompileOptions());
-  if (failed(plan))
+  if (failed(plan) || !checkPlan(*plan, options))
     return 1;
-  Session session{std::move(*source), std::move(*plan), {}};
+  Session session{std::move(*source), *level, std::move(*plan), {}};
   if (options.signature) {
     printSignature(session);
     return 0;
   }
-  if (options.tokens > session.plan.maxTokens) {
-    complain("--tokens=" + llvm::Twine(options.tokens) +
-             " is more than the layer's max_tokens, " +
-             llvm::Twine(session.plan.maxTokens) +
-             "; raise it with --max-tokens");
-    return 1;
-  }
   moert::Result<std::vector<HostTensor>> tensors =
       allocateTensors(session.plan, options.tokens);
   if (!tensors) {
-    complain(tensors.status().message());
+    options.complain(tensors.status().message());
     return 1;
   }
   session.tensors = std::move(*tensors);
-  return fillTensors(session, options) && runSession(session, options) ? 0 : 1;
+  return runSession(session, options) ? 0 : 1;
 }

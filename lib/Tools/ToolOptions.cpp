@@ -8,6 +8,7 @@
 #include "ToolOptions.h"
 
 #include "moec/Compiler/Registry.h"
+#include "llvm/Support/PrettyStackTrace.h"
 
 using namespace mlir;
 using namespace moec;
@@ -22,15 +23,24 @@ ForeignOptionsRemoved::ForeignOptionsRemoved() {
     option->removeArgument();
 }
 
+bool ToolOptions::complain(const llvm::Twine &message) const {
+  llvm::errs() << tool << ": error: " << message << "\n";
+  return false;
+}
+
 bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
+  static std::string report =
+      (tool + " crashed; please report it with the command line and the input "
+              "files.\n")
+          .str();
+  llvm::setBugReportMsg(report.c_str());
   llvm::cl::HideUnrelatedOptions(category);
   // Parsing errors are ours to report: by default the process would end here.
   if (!llvm::cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
     return false;
-  auto complain = [&](const llvm::Twine &message) {
-    llvm::errs() << argv[0] << ": error: " << message << "\n";
-    return false;
-  };
+  if (input.empty())
+    return complain("no input; give a model's config.json, a spec (.json) or "
+                    "IR (.mlir), see --help");
   if (target != "cpu")
     return complain("--target: '" + target +
                     "' is not supported yet; the only target is 'cpu'");
@@ -84,19 +94,56 @@ static llvm::StringRef getKind(DiagnosticSeverity severity) {
   llvm_unreachable("every severity is listed");
 }
 
-static void print(const Diagnostic &diagnostic, llvm::StringRef indent) {
-  llvm::errs() << indent;
-  if (!isa<UnknownLoc>(diagnostic.getLocation()))
-    llvm::errs() << diagnostic.getLocation() << ": ";
+/// The line of `place` and a caret, if one of the texts is its file. A long
+/// line is cut to a window: generated IR has lines of any length.
+static void printLine(llvm::SourceMgr &texts, FileLineColLoc place) {
+  constexpr size_t maxExcerpt = 120;
+  for (unsigned id = 1; id <= texts.getNumBuffers(); ++id) {
+    const llvm::MemoryBuffer &buffer = *texts.getMemoryBuffer(id);
+    if (buffer.getBufferIdentifier() != place.getFilename())
+      continue;
+    llvm::SMLoc found =
+        texts.FindLocForLineAndColumn(id, place.getLine(), place.getColumn());
+    if (!found.isValid())
+      return;
+    llvm::StringRef text = buffer.getBuffer();
+    size_t at = size_t(found.getPointer() - text.data());
+    size_t begin = text.take_front(at).rfind('\n') + 1;
+    size_t end = std::min(text.find('\n', at), text.size());
+    if (at - begin > maxExcerpt / 2 && end - begin > maxExcerpt)
+      begin = at - maxExcerpt / 2;
+    std::string line = text.slice(begin, end).take_front(maxExcerpt).str();
+    for (char &c : line)
+      if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
+        c = c == '\t' ? ' ' : '?';
+    llvm::errs() << "  " << line << "\n";
+    llvm::errs().indent(2 + at - begin) << "^\n";
+    return;
+  }
+}
+
+void ConsoleDiagnostics::print(const Diagnostic &diagnostic, unsigned indent) {
+  Location location = diagnostic.getLocation();
+  auto place = location->findInstanceOf<FileLineColLoc>();
+  llvm::errs().indent(indent);
+  if (place)
+    llvm::errs() << place.getFilename().getValue() << ":" << place.getLine()
+                 << ":" << place.getColumn() << ": ";
+  else if (!isa<UnknownLoc>(location))
+    llvm::errs() << location << ": ";
   llvm::errs() << getKind(diagnostic.getSeverity()) << ": " << diagnostic
                << "\n";
+  if (place)
+    printLine(texts, place);
 }
 
 ConsoleDiagnostics::ConsoleDiagnostics(MLIRContext &context)
     : ScopedDiagnosticHandler(&context) {
-  setHandler([](Diagnostic &diagnostic) {
-    print(diagnostic, "");
+  // Messages of ours say what they are about; the op alone can be long pages.
+  context.printOpOnDiagnostic(false);
+  setHandler([this](Diagnostic &diagnostic) {
+    print(diagnostic, 0);
     for (Diagnostic &note : diagnostic.getNotes())
-      print(note, "  ");
+      print(note, 2);
   });
 }

@@ -13,6 +13,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "moec/Compiler/Compiler.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/SourceMgr.h"
 
 namespace moec {
 
@@ -27,56 +28,79 @@ struct ForeignOptionsRemoved {
 struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> input{
-      llvm::cl::Positional, llvm::cl::Required,
-      llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
+      llvm::cl::Positional, llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
-      "target", llvm::cl::desc("What to compile for: cpu"),
+      "target", llvm::cl::value_desc("cpu"),
+      llvm::cl::desc("What to compile for (default: cpu)"),
       llvm::cl::init("cpu"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cpu{
-      "cpu",
-      llvm::cl::desc("Instruction set of target cpu: host, or a name such as "
-                     "x86-64-v3 to cap it"),
+      "cpu", llvm::cl::value_desc("name"),
+      llvm::cl::desc("Instruction set of target cpu: host (default), or a name "
+                     "such as x86-64-v3 to cap it"),
       llvm::cl::init("host"), llvm::cl::cat(category)};
   llvm::cl::opt<int64_t> maxTokens{
-      "max-tokens", llvm::cl::desc("Largest number of tokens of a call"),
+      "max-tokens", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Largest number of tokens of a call (default: what the "
+                     "spec says, or 16384)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<int64_t> numExperts{
-      "num-experts",
+      "num-experts", llvm::cl::value_desc("E"),
       llvm::cl::desc("Keep only so many experts (groups stay), to try a large "
                      "model on a small machine"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> entry{
-      "entry",
-      llvm::cl::desc("What a call brings: gate (hidden states alone), logits, "
-                     "or ids (with weights)"),
+      "entry", llvm::cl::value_desc("gate|logits|ids"),
+      llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
+                     "router logits, or expert ids and weights"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> printIRAfterAll{
-      "print-ir-after-all", llvm::cl::desc("Print the IR after each pass"),
+      "print-ir-after-all",
+      llvm::cl::desc("Print the IR after each pass on the error stream"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> dumpDir{
       "dump-dir", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Write the IR of each level to files in a folder"),
+      llvm::cl::desc(
+          "Write each level that is passed to a file of this folder: "
+          "layer.moe.mlir, layer.plan.mlir, layer.tile.mlir, "
+          "layer.ll"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> reproducer{
       "reproducer", llvm::cl::value_desc("file"),
-      llvm::cl::desc("If a pass fails, write IR and passes to replay it with "
-                     "moe-opt --run-reproducer"),
+      llvm::cl::desc("If a pass fails, write the IR before it and the passes; "
+                     "moe-opt --run-reproducer FILE replays them"),
       llvm::cl::cat(category)};
+
+  /// `tool` is the name of the command, for messages.
+  explicit ToolOptions(llvm::StringRef tool) : tool(tool) {}
 
   /// Parses the command line; false (with a message) if it makes no sense.
   bool parse(int argc, char **argv, llvm::StringRef overview);
 
+  /// Prints an error; false, for the caller to return.
+  bool complain(const llvm::Twine &message) const;
+
   SpecOverrides getOverrides() const;
   CompileOptions getCompileOptions() const;
   static mlir::DialectRegistry makeRegistry();
+
+private:
+  llvm::StringRef tool;
 };
 
-/// Prints diagnostics as `file:line:col: error: message`, notes indented, on
-/// the error stream.
+/// Prints diagnostics as `file:line:col: error: message`, with the line and a
+/// caret where the file is one of `texts`, notes indented, on the error stream.
 class ConsoleDiagnostics : public mlir::ScopedDiagnosticHandler {
 public:
   explicit ConsoleDiagnostics(mlir::MLIRContext &context);
+
+  /// The texts that were read; empty at first.
+  llvm::SourceMgr &getTexts() { return texts; }
+
+private:
+  void print(const mlir::Diagnostic &diagnostic, unsigned indent);
+
+  llvm::SourceMgr texts;
 };
 
 } // namespace moec

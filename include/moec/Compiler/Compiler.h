@@ -16,6 +16,10 @@
 #include "moert/Device.h"
 #include "moert/Plan.h"
 
+namespace llvm {
+class SourceMgr;
+} // namespace llvm
+
 namespace moec {
 
 /// A layer as it was read: IR of some level and, if it came from JSON, the
@@ -25,11 +29,14 @@ struct Source {
   std::optional<LayerSpec> spec;
 };
 
-/// Reads a config.json or a spec (`.json`), or IR of any level (`.mlir`).
-/// Prints what is wrong on the error stream. Overrides are for JSON alone.
+/// Reads a config.json or a spec (`.json`), or IR of any level (`.mlir`, or
+/// standard input for `-`). Says what is wrong on the error stream, about IR
+/// through the context's diagnostics; `texts`, which is empty, gets the text of
+/// IR for them. Overrides are for JSON alone.
 mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
                                    llvm::StringRef path,
-                                   const SpecOverrides &overrides);
+                                   const SpecOverrides &overrides,
+                                   llvm::SourceMgr &texts);
 
 /// What a pipeline does beside lowering.
 struct CompileOptions {
@@ -38,7 +45,8 @@ struct CompileOptions {
   bool keepAllBuffers = false;
   /// Prints the IR after each pass on the error stream.
   bool printIRAfterAll = false;
-  /// Folder (made if missing) that gets `NAME.plan.mlir`, `NAME.tile.mlir`, ...
+  /// Folder (made if missing) that gets each level that is passed:
+  /// `layer.moe.mlir`, `layer.plan.mlir`, `layer.tile.mlir` and `layer.ll`.
   std::string dumpDir;
   /// File that gets IR and pass pipeline when a pass fails.
   std::string reproducer;
@@ -48,6 +56,10 @@ struct CompileOptions {
 /// above it.
 mlir::LogicalResult lowerToLevel(mlir::ModuleOp module, Level level,
                                  const CompileOptions &options);
+
+/// From layers to pipeline ops, without leaving level moe.
+mlir::LogicalResult decomposeLayers(mlir::ModuleOp module,
+                                    const CompileOptions &options);
 
 /// A layer for the host device.
 struct CompiledLayer {

@@ -17,10 +17,19 @@ namespace moec {
 /// recurses for each level, so that deeper text could exhaust the stack.
 constexpr int64_t maxBracketNesting = 256;
 
-/// Fails, with a message on the error stream that has file, line and a caret,
-/// if brackets of `text` nest deeper than maxBracketNesting. Knows MLIR's
-/// comments and strings.
-mlir::LogicalResult checkNesting(llvm::MemoryBufferRef text);
+/// Largest text of IR that is read. A layer has some ten kilobytes.
+constexpr uint64_t maxIRBytes = uint64_t(64) << 20;
+
+/// Fails if brackets of `text` nest deeper than maxBracketNesting, with a
+/// message on `os` that has file, line and a caret. Knows MLIR's comments and
+/// strings, and adds what an alias stands for to the depth of its use.
+mlir::LogicalResult checkNesting(llvm::MemoryBufferRef text,
+                                 llvm::raw_ostream &os);
+
+/// Fails, with a message on `os`, on what MLIR's parser is not given: text that
+/// nests too deep, and bytecode, whose reader trusts its input.
+mlir::LogicalResult checkIRText(llvm::MemoryBufferRef text,
+                                llvm::raw_ostream &os);
 
 } // namespace moec
 

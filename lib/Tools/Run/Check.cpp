@@ -7,6 +7,7 @@
 
 #include "Check.h"
 
+#include "../Progress.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
@@ -49,34 +50,38 @@ Status ReferenceCheck::setInputs(const std::vector<HostTensor> &tensors) {
   return moert::writeSafetensors(inputs, entries);
 }
 
-/// The interpreter that has the reference's packages: MOEC_PYTHON, else the
-/// first python3 of the path.
-static Result<std::string> findPython() {
-  if (std::optional<std::string> set =
-          llvm::sys::Process::GetEnv("MOEC_PYTHON"))
-    return *set;
-  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("python3");
-  if (found)
-    return *found;
-  return moert::unavailable(
-      "--check needs Python with the package in python/: set MOEC_PYTHON to "
-      "an interpreter (scripts/setup makes .venv/bin/python)");
+Status ReferenceCheck::findReference() {
+  std::string name =
+      llvm::sys::Process::GetEnv("MOEC_PYTHON").value_or("python3");
+  constexpr llvm::StringLiteral remedy =
+      "; set MOEC_PYTHON to an interpreter with the packages of "
+      "python/requirements.txt (scripts/setup makes .venv/bin/python) and "
+      "PYTHONPATH to the folder python";
+  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(name);
+  if (!found)
+    return moert::unavailable("the check needs Python, and '" + name +
+                              "' is no program" + remedy.str());
+  python = *found;
+  std::optional<llvm::StringRef> silent[] = {
+      llvm::StringRef(), llvm::StringRef(), llvm::StringRef()};
+  if (llvm::sys::ExecuteAndWait(python, {python, "-c", "import moec.reference"},
+                                std::nullopt, silent) != 0)
+    return moert::unavailable("the check needs the reference, and '" + python +
+                              "' cannot import moec.reference" + remedy.str());
+  return Status::ok();
 }
 
 bool ReferenceCheck::compare(const RunResult &result) {
   auto complain = [](const Status &status) {
-    llvm::errs() << "error: " << status.message() << "\n";
+    llvm::errs() << "moe-run: error: " << status.message() << "\n";
     return false;
   };
-  Result<std::string> python = findPython();
-  if (!python)
-    return complain(python.status());
   Result<std::string> outputs = makeTemporary("outputs");
   if (!outputs)
     return complain(outputs.status());
   Status written = writeResult(*outputs, result);
   std::vector<std::string> args = {
-      *python,     "-m",       "moec.reference", "check",     "--spec",
+      python,      "-m",       "moec.reference", "check",     "--spec",
       description, "--inputs", inputs,           "--outputs", *outputs};
   if (overrides.numExperts)
     args.insert(args.end(),
@@ -90,8 +95,9 @@ bool ReferenceCheck::compare(const RunResult &result) {
   int exitCode = 1;
   if (written) {
     llvm::outs().flush();
-    exitCode = llvm::sys::ExecuteAndWait(*python, refs, std::nullopt, {}, 0, 0,
-                                         &error);
+    Progress progress("the float64 reference computes");
+    exitCode =
+        llvm::sys::ExecuteAndWait(python, refs, std::nullopt, {}, 0, 0, &error);
   }
   llvm::sys::fs::remove(*outputs);
   if (!written)
@@ -100,10 +106,7 @@ bool ReferenceCheck::compare(const RunResult &result) {
     return complain(
         moert::unavailable("the reference could not run: " + error));
   if (exitCode > 1)
-    return complain(moert::unavailable(
-        "the reference could not check this layer (exit code " +
-        std::to_string(exitCode) +
-        "); is MOEC_PYTHON an interpreter with the packages of "
-        "python/requirements.txt, and PYTHONPATH the folder python/?"));
+    return complain(
+        moert::unavailable("the reference could not check this layer"));
   return exitCode == 0;
 }

@@ -22,6 +22,10 @@ public:
       : description(std::move(description)), overrides(overrides) {}
   ~ReferenceCheck();
 
+  /// Finds Python and sees to it that it has the reference, before anything
+  /// takes long.
+  moert::Status findReference();
+
   /// Writes the inputs to a temporary file, by their canonical names.
   moert::Status setInputs(const std::vector<HostTensor> &tensors);
 
@@ -34,6 +38,7 @@ private:
 
   std::string description;
   SpecOverrides overrides;
+  std::string python;
   std::string inputs;
 };
 

@@ -10,12 +10,14 @@
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/xxhash.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <thread>
 
 using namespace moec;
 using ElementType = moert::DType;
+using moert::Status;
 
 namespace {
 
@@ -58,6 +60,12 @@ uint16_t toF16(float value) {
   return uint16_t(x.bitcastToAPInt().getZExtValue());
 }
 
+/// Whether the tensor counts or names something.
+bool isInteger(const HostTensor &tensor) {
+  return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
+         tensor.name == "topk_ids" || tensor.name == "gate.hash_table";
+}
+
 void store(const HostTensor &tensor, int64_t i, float value) {
   switch (tensor.dtype) {
   case ElementType::BF16:
@@ -66,9 +74,29 @@ void store(const HostTensor &tensor, int64_t i, float value) {
   case ElementType::F16:
     reinterpret_cast<uint16_t *>(tensor.data())[i] = toF16(value);
     return;
-  default:
+  case ElementType::F64:
+    reinterpret_cast<double *>(tensor.data())[i] = value;
+    return;
+  case ElementType::F32:
     reinterpret_cast<float *>(tensor.data())[i] = value;
     return;
+  default:
+    llvm_unreachable("checked by hasValues");
+  }
+}
+
+/// Whether a tensor has a dtype that its values are made for.
+bool hasValues(const HostTensor &tensor) {
+  switch (tensor.dtype) {
+  case ElementType::BF16:
+  case ElementType::F16:
+  case ElementType::F32:
+  case ElementType::F64:
+    return !isInteger(tensor);
+  case ElementType::I32:
+    return isInteger(tensor);
+  default:
+    return false;
   }
 }
 
@@ -90,12 +118,17 @@ void fillRandom(const HostTensor &tensor, uint64_t seed, float scale) {
     thread.join();
 }
 
-/// Distinct ids of a token: a walk from a random start by a random odd step
-/// would repeat for even counts, so each draw steps on from a taken id.
+/// Size of the last dimension; never 0, so that one can divide by it.
+int64_t getRowSize(const HostTensor &tensor) {
+  return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
+}
+
+/// Distinct ids of a token as long as there are enough: each draw steps on from
+/// a taken id.
 void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
   Stream stream(options.seed, tensor.name);
   auto *ids = reinterpret_cast<int32_t *>(tensor.data());
-  int64_t topK = tensor.shape.back();
+  int64_t topK = getRowSize(tensor);
   for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
     int32_t *first = ids + row * topK;
     for (int64_t j = 0; j < topK; ++j) {
@@ -112,55 +145,62 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
 
 void fillWeights(const HostTensor &tensor, uint64_t seed) {
   Stream stream(seed, tensor.name);
-  auto *weights = reinterpret_cast<float *>(tensor.data());
-  int64_t topK = tensor.shape.back();
+  int64_t topK = getRowSize(tensor);
+  auto getValue = [&](int64_t j) {
+    return 1.1f + 0.5f * stream.unit(uint64_t(j));
+  };
   for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
     float sum = 0;
     for (int64_t j = row * topK; j < (row + 1) * topK; ++j)
-      sum += weights[j] = 1.1f + 0.5f * stream.unit(uint64_t(j));
+      sum += getValue(j);
     for (int64_t j = row * topK; j < (row + 1) * topK; ++j)
-      weights[j] /= sum;
+      store(tensor, j, getValue(j) / sum);
   }
 }
 
 } // namespace
 
-void moec::generateTensors(std::vector<HostTensor> &tensors,
-                           const GenerateOptions &options) {
+Status moec::generateTensors(std::vector<HostTensor> &tensors,
+                             const GenerateOptions &options) {
   int64_t vocabulary = 1;
   int64_t tokens = 0;
   for (const HostTensor &tensor : tensors) {
-    if (tensor.name == "gate.hash_table")
-      vocabulary = tensor.shape[0];
-    if (tensor.name == "hidden_states")
+    if (tensor.name == "gate.hash_table" && !tensor.shape.empty())
+      vocabulary = std::max<int64_t>(1, tensor.shape[0]);
+    if (tensor.name == "hidden_states" && !tensor.shape.empty())
       tokens = tensor.shape[0];
   }
   for (const HostTensor &tensor : tensors) {
-    if (tensor.role == moert::TensorRole::Output)
+    if (tensor.role == moert::TensorRole::Output || tensor.isGiven)
       continue;
+    if (!hasValues(tensor))
+      return moert::invalidArgument("there is no rule for generating tensor '" +
+                                    tensor.name + "' of dtype " +
+                                    moert::dtypeName(tensor.dtype) +
+                                    "; give the tensors by --inputs");
+    auto *integers = reinterpret_cast<int32_t *>(tensor.data());
+    int64_t count = tensor.getNumElements();
+    Stream stream(options.seed, tensor.name);
     if (tensor.name == "num_valid_tokens") {
-      *reinterpret_cast<int32_t *>(tensor.data()) =
-          int32_t(options.numValidTokens < 0 ? tokens : options.numValidTokens);
+      std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {
-      Stream stream(options.seed, tensor.name);
-      for (int64_t i = 0; i < tensor.getNumElements(); ++i)
-        reinterpret_cast<int32_t *>(tensor.data())[i] =
-            int32_t(stream.bits(uint64_t(i)) % uint64_t(vocabulary));
+      for (int64_t i = 0; i < count; ++i)
+        integers[i] = int32_t(stream.bits(uint64_t(i)) % uint64_t(vocabulary));
     } else if (tensor.name == "gate.expert_scale") {
-      Stream stream(options.seed, tensor.name);
-      for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+      for (int64_t i = 0; i < count; ++i)
         store(tensor, i, 1.0f + 0.1f * stream.unit(uint64_t(i)));
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;
       float scale = isBias     ? 0.1f
-                    : isWeight ? 1.0f / std::sqrt(float(tensor.shape.back()))
+                    : isWeight ? 1.0f / std::sqrt(float(getRowSize(tensor)))
                                : 1.0f;
       fillRandom(tensor, options.seed, scale);
     }
   }
+  return Status::ok();
 }

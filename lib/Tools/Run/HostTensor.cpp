@@ -7,7 +7,14 @@
 
 #include "HostTensor.h"
 
+#include "moert/Workspace.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
 #include <cstdlib>
+#include <limits>
+#include <optional>
 
 using namespace moec;
 using moert::Result;
@@ -49,8 +56,64 @@ Status HostTensor::allocate() {
   return Status::ok();
 }
 
+/// The number in the first line of `path` that begins with `key`.
+static std::optional<uint64_t> readNumber(llvm::StringRef path,
+                                          llvm::StringRef key) {
+  // Such files have no size, so they are read as streams.
+  auto file = llvm::MemoryBuffer::getFileAsStream(path);
+  if (!file)
+    return std::nullopt;
+  llvm::SmallVector<llvm::StringRef> lines;
+  (*file)->getBuffer().split(lines, '\n');
+  for (llvm::StringRef line : lines) {
+    uint64_t number;
+    if (line.consume_front(key) && !line.ltrim().consumeInteger(10, number))
+      return number;
+  }
+  return std::nullopt;
+}
+
+/// Bytes that this process can still get, as far as the system tells.
+static uint64_t getFreeMemory() {
+  uint64_t free = std::numeric_limits<uint64_t>::max();
+  if (auto kilobytes = readNumber("/proc/meminfo", "MemAvailable:"))
+    free = *kilobytes * 1024;
+  auto most = readNumber("/sys/fs/cgroup/memory.max", "");
+  auto used = readNumber("/sys/fs/cgroup/memory.current", "");
+  if (most && used)
+    free = std::min(free, *most - std::min(*most, *used));
+  return free;
+}
+
+/// Whether tensors and workspace of a plan fit in memory.
+static Status checkMemory(const moert::Plan &plan, int64_t tokens) {
+  Result<int64_t> workspace = moert::workspaceBytes(plan, tokens);
+  if (!workspace)
+    return workspace.status();
+  double needed = double(*workspace);
+  for (const moert::TensorDecl &decl : plan.tensors) {
+    if (decl.role == moert::TensorRole::Workspace)
+      continue;
+    Result<int64_t> bytes = moert::tensorBytes(decl).evaluate(tokens);
+    if (!bytes)
+      return bytes.status().withContext("tensor '" + decl.name + "'");
+    needed += double(*bytes);
+  }
+  uint64_t free = getFreeMemory();
+  if (needed <= double(free))
+    return Status::ok();
+  return moert::resourceExhausted(
+      llvm::formatv("the layer needs {0:f1} GiB for its tensors and {1} "
+                    "tokens, and this machine has {2:f1} GiB free; reduce it "
+                    "with --num-experts or --tokens",
+                    needed / (1 << 30), tokens, double(free) / (1 << 30))
+          .str());
+}
+
 Result<std::vector<HostTensor>> moec::allocateTensors(const moert::Plan &plan,
                                                       int64_t tokens) {
+  if (Status status = checkMemory(plan, tokens); !status)
+    return status;
   std::vector<HostTensor> tensors;
   for (const moert::TensorDecl &decl : plan.tensors) {
     if (decl.role != moert::TensorRole::Input &&

@@ -23,6 +23,8 @@ struct HostTensor {
   moert::TensorRole role = moert::TensorRole::Input;
   moert::DType dtype = moert::DType::F32;
   std::vector<int64_t> shape;
+  /// Has its values already: neither generated nor loaded.
+  bool isGiven = false;
 
   /// Null for a tensor of no elements.
   uint8_t *data() const { return storage.get(); }
@@ -42,27 +44,31 @@ private:
 };
 
 /// The inputs, weights and outputs of a plan for `tokens` tokens, allocated.
+/// Fails, rather than lets the process be killed, where they and the workspace
+/// need more memory than this machine has free.
 moert::Result<std::vector<HostTensor>> allocateTensors(const moert::Plan &plan,
                                                        int64_t tokens);
 
-/// What generateTensors() is told beside the plan.
+/// What generateTensors() is told beside the tensors.
 struct GenerateOptions {
   uint64_t seed = 0;
-  int64_t numExperts = 0;
-  /// Value of `num_valid_tokens`; all tokens when negative.
-  int64_t numValidTokens = -1;
+  /// Generated expert ids lie below this.
+  int64_t numExperts = 1;
 };
 
 /// Fills inputs and weights with pseudo-random values that depend on seed and
 /// tensor name alone: weights of variance 1 / (contracted size), so that every
 /// intermediate is of the order of one, distinct expert ids, weights that sum
-/// to one.
-void generateTensors(std::vector<HostTensor> &tensors,
-                     const GenerateOptions &options);
+/// to one, all tokens valid. Fails on a tensor of a dtype that it has no values
+/// for.
+moert::Status generateTensors(std::vector<HostTensor> &tensors,
+                              const GenerateOptions &options);
 
 /// Fills inputs and weights from a safetensors file: by canonical name, else by
 /// the checkpoint names of `signature` (empty for a layer that comes from IR).
-/// A failure names file, tensor, what was found and what is accepted.
+/// A failure names file, tensor, what was found and what is accepted. A tensor
+/// of the file that looks like one of the layer's but is none is a failure too:
+/// it would be left out in silence.
 moert::Status loadTensors(std::vector<HostTensor> &tensors,
                           const moert::SafetensorsFile &file,
                           const std::string &path,

@@ -9,8 +9,11 @@
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 using namespace moec;
 using ElementType = moert::DType;
@@ -52,53 +55,82 @@ public:
 
   Status load(const HostTensor &tensor, const TensorInfo *info) {
     if (const SafetensorsEntry *entry = file.find(tensor.name)) {
+      used.insert(entry->name);
       if (Status status = check(*entry, tensor, tensor.shape); !status)
         return status;
-      if (entry->dtype == tensor.dtype && entry->bytes > 0) {
-        std::memcpy(tensor.data(), entry->data, entry->bytes);
-        return Status::ok();
-      }
-      for (int64_t i = 0, e = tensor.getNumElements(); i < e; ++i)
-        copy(*entry, i, tensor, i);
+      copyRow(*entry, 0, tensor, 0, tensor.getNumElements());
       return Status::ok();
     }
     std::string accepted = "'" + tensor.name + "'";
-    for (const CheckpointForm &form :
-         info ? info->checkpointForms : std::vector<CheckpointForm>()) {
-      for (const CheckpointPart &part : form)
-        accepted += ", '" + part.name + "'";
-      if (isPresent(form))
-        return loadForm(form, tensor);
-    }
+    if (info && !expertIds.empty())
+      for (const CheckpointForm &form : info->checkpointForms) {
+        for (const CheckpointPart &part : form)
+          accepted += ", '*." + part.name + "'";
+        if (isPresent(form))
+          return loadForm(form, tensor);
+      }
     return moert::notFound(path + ": no tensor for '" + tensor.name +
                            "'; accepted names: " + accepted);
   }
 
+  void skip(const HostTensor &tensor) { used.insert(tensor.name); }
+
+  /// Fails on a tensor of the file that nobody has asked for, if its name is in
+  /// the layer's own place: a weight that the layer does not have is a sign of
+  /// a wrong description. Other modules of a checkpoint are left alone.
+  /// `takesRouting` says that a router has no place in the layer.
+  Status checkRest(bool takesRouting) const {
+    for (const SafetensorsEntry &entry : file.entries()) {
+      if (used.contains(entry.name))
+        continue;
+      llvm::StringRef name = entry.name;
+      bool isOurs = prefix ? name.consume_front(*prefix) : true;
+      llvm::StringRef module = name.split('.').first;
+      bool isRouter = module == "gate" || module == "router";
+      if ((isOurs || isCanonical(module)) && !(isRouter && takesRouting))
+        return moert::invalidArgument(
+            path + ": tensor '" + entry.name +
+            "' is none of this layer's; correct its name or the layer's "
+            "description, or leave it out (--signature lists the layer's)");
+    }
+    return Status::ok();
+  }
+
 private:
+  /// Whether canonical names begin so.
+  static bool isCanonical(llvm::StringRef module) {
+    constexpr llvm::StringLiteral modules[] = {
+        "hidden_states",    "router_logits", "topk_ids", "topk_weights",
+        "num_valid_tokens", "input_ids",     "gate",     "experts",
+        "shared_experts",   "latent"};
+    return llvm::is_contained(modules, module);
+  }
+
   /// The names in the file that the part could have.
-  std::vector<const SafetensorsEntry *> findAll(const CheckpointPart &part,
-                                                int64_t expert) const {
+  std::vector<const SafetensorsEntry *>
+  findAll(const CheckpointPart &part) const {
     std::vector<const SafetensorsEntry *> found;
     for (const SafetensorsEntry &entry : file.entries())
-      if (part.matches(entry.name, expert))
+      if (part.matches(entry.name, expertIds.front()))
         found.push_back(&entry);
     return found;
   }
 
   bool isPresent(const CheckpointForm &form) const {
     return llvm::any_of(form, [&](const CheckpointPart &part) {
-      return !findAll(part, expertIds.front()).empty();
+      return !findAll(part).empty();
     });
   }
 
-  /// All parts of a layer share what stands before their own names. A file with
+  /// Sets what stands before the names of all parts of the layer. A file with
   /// several layers is ambiguous.
-  Status findPrefix(const CheckpointPart &part, std::string &prefix) const {
-    auto found = findAll(part, expertIds.front());
+  Status findPrefix(const CheckpointPart &part) {
+    if (prefix)
+      return Status::ok();
+    auto found = findAll(part);
     std::string name = part.getName(expertIds.front());
     if (found.empty())
-      return moert::notFound(path + ": no tensor '" + name +
-                             "' for a part of the layer");
+      return moert::notFound(path + ": no tensor '*." + name + "'");
     if (found.size() > 1)
       return moert::invalidArgument(
           path + ": '" + found[0]->name + "' and '" + found[1]->name +
@@ -110,17 +142,17 @@ private:
 
   Status loadForm(const CheckpointForm &form, const HostTensor &tensor) {
     for (const CheckpointPart &part : form) {
-      std::string prefix;
-      if (Status status = findPrefix(part, prefix); !status)
+      if (Status status = findPrefix(part); !status)
         return status;
       int64_t count = part.isPerExpert() ? tensor.shape[0] : 1;
       for (int64_t slot = 0; slot < count; ++slot) {
         std::string name =
-            prefix + part.getName(part.isPerExpert() ? expertIds[slot] : 0);
+            *prefix + part.getName(part.isPerExpert() ? expertIds[slot] : 0);
         const SafetensorsEntry *entry = file.find(name);
         if (!entry)
           return moert::notFound(path + ": no tensor '" + name + "' for '" +
                                  tensor.name + "'");
+        used.insert(entry->name);
         if (Status status = loadPart(part, *entry, tensor, slot); !status)
           return status;
       }
@@ -133,26 +165,31 @@ private:
     // What the destination holds per expert: rows x columns, a bias one column.
     bool isStacked =
         part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
-    size_t rank = tensor.shape.size() - (isStacked ? 1 : 0);
-    int64_t columns = rank == 1 ? 1 : tensor.shape.back();
+    bool isVector = tensor.shape.size() == (isStacked ? 2 : 1);
+    int64_t columns = isVector ? 1 : tensor.shape.back();
     int64_t rows =
-        rank == 1 ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
-    int64_t blocks =
-        isStacked && !part.isPerExpert() ? tensor.shape.front() : 1;
-    std::vector<int64_t> expected = {blocks, part.numRows, columns};
-    if (part.transposed)
-      std::swap(expected[1], expected[2]);
+        isVector ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
+    bool hasBlocks = isStacked && !part.isPerExpert();
+    int64_t blocks = hasBlocks ? tensor.shape.front() : 1;
+    std::vector<int64_t> expected = {part.numRows};
+    if (!isVector)
+      expected.insert(part.transposed ? expected.begin() : expected.end(),
+                      columns);
+    if (hasBlocks)
+      expected.insert(expected.begin(), blocks);
     if (Status status = check(entry, tensor, expected); !status)
       return status;
-    for (int64_t block = 0; block < blocks; ++block)
-      for (int64_t row = 0; row < part.numRows; ++row)
-        for (int64_t column = 0; column < columns; ++column) {
-          int64_t inner = part.transposed ? column * part.numRows + row
-                                          : row * columns + column;
-          int64_t target = part.firstRow + row * part.rowStride;
-          copy(entry, block * part.numRows * columns + inner, tensor,
-               ((slot + block) * rows + target) * columns + column);
-        }
+    for (int64_t block = 0; block < blocks; ++block) {
+      int64_t from = block * part.numRows * columns;
+      int64_t to = ((slot + block) * rows + part.firstRow) * columns;
+      int64_t step = part.rowStride * columns;
+      if (part.transposed)
+        copyTransposed(entry, from, tensor, to, part.numRows, columns, step);
+      else
+        for (int64_t row = 0; row < part.numRows; ++row)
+          copyRow(entry, from + row * columns, tensor, to + row * step,
+                  columns);
+    }
     return Status::ok();
   }
 
@@ -168,6 +205,32 @@ private:
                                     printShape(entry.shape) + ", expected " +
                                     printShape(shape));
     return Status::ok();
+  }
+
+  static void copyRow(const SafetensorsEntry &entry, int64_t from,
+                      const HostTensor &tensor, int64_t to, int64_t count) {
+    if (entry.dtype == tensor.dtype) {
+      int64_t bits = moert::dtypeBits(entry.dtype);
+      if (count > 0)
+        std::memcpy(tensor.data() + to * bits / 8, entry.data + from * bits / 8,
+                    size_t(count * bits / 8));
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      copy(entry, from + i, tensor, to + i);
+  }
+
+  /// Row r of the destination begins at `to + r * step` and is column r of the
+  /// source. Goes by squares, because one of the two sides jumps in memory.
+  static void copyTransposed(const SafetensorsEntry &entry, int64_t from,
+                             const HostTensor &tensor, int64_t to, int64_t rows,
+                             int64_t columns, int64_t step) {
+    constexpr int64_t side = 32;
+    for (int64_t row = 0; row < rows; row += side)
+      for (int64_t column = 0; column < columns; column += side)
+        for (int64_t r = row; r < std::min(row + side, rows); ++r)
+          for (int64_t c = column; c < std::min(column + side, columns); ++c)
+            copy(entry, from + c * rows + r, tensor, to + r * step + c);
   }
 
   static void copy(const SafetensorsEntry &entry, int64_t from,
@@ -201,6 +264,9 @@ private:
   const moert::SafetensorsFile &file;
   const std::string &path;
   llvm::ArrayRef<int64_t> expertIds;
+  /// What stands before the names of a checkpoint, once it is known.
+  std::optional<std::string> prefix;
+  llvm::StringSet<> used;
 };
 
 } // namespace
@@ -211,9 +277,15 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
                          const std::vector<TensorInfo> &signature,
                          llvm::ArrayRef<int64_t> expertIds) {
   Loader loader(file, path, expertIds);
+  bool takesRouting = false;
   for (const HostTensor &tensor : tensors) {
+    takesRouting |= tensor.name == "router_logits" || tensor.name == "topk_ids";
     if (tensor.role == moert::TensorRole::Output)
       continue;
+    if (tensor.isGiven) {
+      loader.skip(tensor);
+      continue;
+    }
     auto info = llvm::find_if(signature, [&](const TensorInfo &candidate) {
       return candidate.name == tensor.name;
     });
@@ -221,5 +293,5 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
     if (Status status = loader.load(tensor, forms); !status)
       return status;
   }
-  return Status::ok();
+  return loader.checkRest(takesRouting);
 }

@@ -7,11 +7,12 @@
 
 #include "RunLevel.h"
 
-#include "mlir/Pass/PassManager.h"
+#include "../Progress.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Compiler/PlanData.h"
+#include "moec/Dialect/Moe/Moe.h"
 #include "moec/Interpreter/Interpreter.h"
 #include "moec/Interpreter/InterpreterDevice.h"
-#include "moec/Transforms/Passes.h"
 #include "moert/HostDevice.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -38,7 +39,7 @@ double getSeconds() {
 LogicalResult report(const Status &status) {
   if (status)
     return success();
-  llvm::errs() << "error: " << status.message() << "\n";
+  llvm::errs() << "moe-run: error: " << status.message() << "\n";
   return failure();
 }
 
@@ -66,7 +67,8 @@ void addExpertCounts(std::vector<HostTensor> &details) {
   auto offsets = llvm::find_if(details, [](const HostTensor &tensor) {
     return tensor.name == "expert_offsets";
   });
-  if (offsets == details.end())
+  if (offsets == details.end() || offsets->dtype != moert::DType::I32 ||
+      offsets->shape.size() != 1 || offsets->shape[0] < 1)
     return;
   HostTensor counts;
   counts.name = "expert_counts";
@@ -212,37 +214,86 @@ FailureOr<RunResult> runPlan(ModuleOp module, Level level,
   return result;
 }
 
+/// The function of `module` that computes the layer: the only one with ops of
+/// the moe dialect, as makePlan() has seen.
+func::FuncOp findLayer(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isExternal() &&
+        function
+            .walk([](Operation *op) {
+              return isa_and_nonnull<moe::MoeDialect>(op->getDialect())
+                         ? WalkResult::interrupt()
+                         : WalkResult::advance();
+            })
+            .wasInterrupted())
+      return function;
+  return nullptr;
+}
+
+/// Makes the function return what a check looks at beside the output; returns
+/// the names of all results.
+SmallVector<std::string> returnDetails(func::FuncOp function) {
+  Operation *exit = function.getBody().back().getTerminator();
+  SmallVector<std::string> names(exit->getNumOperands(), "output");
+  SmallVector<Value> values(exit->getOperands());
+  function.walk([&](Operation *op) {
+    auto given = op->getAttrOfType<ArrayAttr>("moe.name");
+    if (!given || given.size() != op->getNumResults())
+      return;
+    for (auto [attr, result] : llvm::zip(given, op->getResults())) {
+      auto name = dyn_cast<StringAttr>(attr);
+      if (!name || !llvm::is_contained(detailNames, name.getValue()) ||
+          llvm::is_contained(names, name.getValue()))
+        continue;
+      names.push_back(name.str());
+      values.push_back(result);
+    }
+  });
+  exit->setOperands(values);
+  function.setType(FunctionType::get(function.getContext(),
+                                     function.getArgumentTypes(),
+                                     ValueRange(values).getTypes()));
+  return names;
+}
+
 FailureOr<RunResult> runFunction(ModuleOp module,
-                                 std::vector<HostTensor> &tensors) {
-  PassManager manager(module.getContext());
-  manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
-  if (failed(manager.run(module)))
+                                 std::vector<HostTensor> &tensors,
+                                 const RunOptions &options) {
+  if (failed(decomposeLayers(module, options.compile)))
     return failure();
-  auto functions = module.getOps<func::FuncOp>();
-  if (functions.empty()) {
-    module.emitError("no func.func to execute at level moe; IR of a lower "
-                     "level runs with --level=plan, tile or llvm");
-    return failure();
-  }
+  func::FuncOp function = findLayer(module);
+  if (!function)
+    return module.emitError("is below level moe; run it with --level=plan, "
+                            "tile or llvm");
+  SmallVector<std::string> names = returnDetails(function);
   SmallVector<interpreter::TensorRef> inputs;
   for (const HostTensor &tensor : tensors)
     if (tensor.role != moert::TensorRole::Output)
       inputs.push_back(
           {tensor.data(), tensor.dtype,
            SmallVector<int64_t, 4>(tensor.shape.begin(), tensor.shape.end())});
-  Result<std::vector<interpreter::Tensor>> outputs =
-      interpreter::interpretFunction(*functions.begin(), inputs);
-  if (!outputs) {
-    (void)report(outputs.status());
-    return failure();
-  }
   RunResult result;
-  interpreter::TensorRef output = outputs->front().ref();
-  result.output =
-      copyTensor("output", {output.data,
-                            output.dtype,
-                            {output.shape.begin(), output.shape.end()},
-                            {}});
+  for (int64_t i = 0; i < std::max<int64_t>(1, options.repeat); ++i) {
+    double begin = getSeconds();
+    Result<std::vector<interpreter::Tensor>> outputs =
+        interpreter::interpretFunction(function, inputs);
+    if (failed(report(outputs.status())))
+      return failure();
+    result.seconds.push_back(getSeconds() - begin);
+    result.details.clear();
+    for (auto [name, output] : llvm::zip(names, *outputs)) {
+      interpreter::TensorRef ref = output.ref();
+      HostTensor copy = copyTensor(
+          name,
+          {ref.data, ref.dtype, {ref.shape.begin(), ref.shape.end()}, {}});
+      if (name == "output")
+        result.output = std::move(copy);
+      else
+        result.details.push_back(std::move(copy));
+    }
+  }
+  llvm::sort(result.seconds);
+  addExpertCounts(result.details);
   return result;
 }
 
@@ -254,6 +305,7 @@ FailureOr<moert::Plan> moec::makePlan(ModuleOp module,
   FailureOr<Level> level = detectLevel(*copy);
   if (failed(level))
     return failure();
+  // The run that follows prints and dumps.
   CompileOptions quiet = options;
   quiet.printIRAfterAll = false;
   quiet.dumpDir.clear();
@@ -266,9 +318,12 @@ FailureOr<RunResult> moec::runLevel(ModuleOp module, ExecutedLevel level,
                                     std::vector<HostTensor> &tensors,
                                     const RunOptions &options) {
   OwningOpRef<ModuleOp> copy = module.clone();
+  Progress progress("level " + stringify(level).str() +
+                    (level == ExecutedLevel::LLVM ? " is compiled and run"
+                                                  : " is interpreted"));
   switch (level) {
   case ExecutedLevel::Moe:
-    return runFunction(*copy, tensors);
+    return runFunction(*copy, tensors, options);
   case ExecutedLevel::Plan:
     return runPlan(*copy, Level::Plan, tensors, options);
   case ExecutedLevel::Tile:

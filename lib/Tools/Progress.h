@@ -1,0 +1,38 @@
+//===- Progress.h - says what takes long ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_PROGRESS_H
+#define MOEC_LIB_TOOLS_PROGRESS_H
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace moec {
+
+/// While it lives, moe-run does something. If that takes more than two seconds,
+/// it is told on the error stream.
+class Progress {
+public:
+  /// `what` is being done, e.g. "compiling".
+  explicit Progress(std::string what);
+  ~Progress();
+
+private:
+  void tell();
+
+  const std::string what;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool isDone = false;
+  std::thread teller;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_PROGRESS_H
