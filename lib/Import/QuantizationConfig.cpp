@@ -77,7 +77,7 @@ std::optional<WeightQuantization> readQuantizationConfig(FieldReader &config) {
   if (!method)
     return std::nullopt;
   if (method == "fp8") {
-    reader.getOneOf("fmt", {"e4m3"});
+    reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
     reader.getOneOf("activation_scheme", {"dynamic"});
     checkBlockSize(reader);
     checkExceptions(reader);

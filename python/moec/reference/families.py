@@ -56,7 +56,7 @@ def _quantization(fields: Fields) -> str | None:
     method = config.choice("quant_method", ("fp8", "mxfp4"), required=True)
     if method == "mxfp4":
         return "mxfp4"
-    config.choice("fmt", ("e4m3",), required=True)
+    config.choice("fmt", ("e4m3", "float8_e4m3fn"), required=True)
     config.choice("activation_scheme", ("dynamic",), required=True)
     if config.raw("weight_block_size") != [128, 128]:
         raise SpecError(
