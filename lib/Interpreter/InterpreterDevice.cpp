@@ -89,8 +89,8 @@ public:
   Result<std::unique_ptr<Event>> createEvent() override {
     return host->createEvent();
   }
-  Status launch(Stream &, Kernel &kernel, int64_t, const uint64_t *args,
-                size_t numArgs) override {
+  Status launch(Stream &, Kernel &kernel, const LaunchDims &,
+                const uint64_t *args, size_t numArgs) override {
     return static_cast<InterpretedKernel &>(kernel).run({args, numArgs});
   }
   Status record(Stream &stream, Event &event) override {

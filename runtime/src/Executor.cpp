@@ -257,7 +257,8 @@ Status Executor::runStep(const Step &step, int64_t tokens) {
     return device.record(stream, *events[step.event]);
   if (step.kind == Step::Kind::WaitEvent)
     return device.wait(stream, *events[step.event]);
-  Result<int64_t> grid = thePlan->kernels[step.kernel].grid.evaluate(tokens);
+  const KernelDecl &decl = thePlan->kernels[step.kernel];
+  Result<int64_t> grid = decl.grid.evaluate(tokens);
   if (!grid)
     return grid.status();
   if (*grid == 0)
@@ -274,7 +275,8 @@ Status Executor::runStep(const Step &step, int64_t tokens) {
       return value.status();
     args[i] = static_cast<uint64_t>(*value);
   }
-  return device.launch(stream, *kernels[step.kernel], *grid, args.data(),
+  return device.launch(stream, *kernels[step.kernel],
+                       {*grid, decl.block, decl.shared}, args.data(),
                        args.size());
 }
 

@@ -149,12 +149,12 @@ public:
     return std::unique_ptr<Event>(new HostEvent());
   }
 
-  Status launch(Stream &, Kernel &kernel, int64_t grid, const uint64_t *args,
-                size_t) override {
-    if (grid < 0)
+  Status launch(Stream &, Kernel &kernel, const LaunchDims &dims,
+                const uint64_t *args, size_t) override {
+    if (dims.grid < 0)
       return invalidArgument("launch of '" + kernel.name() + "': grid " +
-                             std::to_string(grid) + " is negative");
-    pool->run(static_cast<HostKernel &>(kernel).function, args, grid);
+                             std::to_string(dims.grid) + " is negative");
+    pool->run(static_cast<HostKernel &>(kernel).function, args, dims.grid);
     return Status::ok();
   }
 

@@ -152,7 +152,16 @@ private:
     return Status::ok();
   }
 
-  Status verifyKernels() const { return verifyNames("kernels", plan.kernels); }
+  Status verifyKernels() const {
+    MOERT_CHECK(verifyNames("kernels", plan.kernels));
+    for (size_t i = 0; i < plan.kernels.size(); ++i) {
+      const KernelDecl &kernel = plan.kernels[i];
+      std::string where = at("kernels", i);
+      MOERT_CHECK(checkRange(where + ".block", kernel.block, 0, kMaxBlock));
+      MOERT_CHECK(checkRange(where + ".shared", kernel.shared, 0, kMaxShared));
+    }
+    return Status::ok();
+  }
 
   //===--------------------------------------------------------------------===//
   // Steps

@@ -96,11 +96,11 @@ public:
       return failure();
     return std::unique_ptr<Event>(new Counted<Event>(alive));
   }
-  Status launch(Stream &, Kernel &kernel, int64_t grid, const uint64_t *args,
-                size_t numArgs) override {
+  Status launch(Stream &, Kernel &kernel, const LaunchDims &dims,
+                const uint64_t *args, size_t numArgs) override {
     if (fails())
       return failure();
-    return host->launch(*hostStream(), kernel, grid, args, numArgs);
+    return host->launch(*hostStream(), kernel, dims, args, numArgs);
   }
   Status record(Stream &, Event &) override {
     return fails() ? failure() : Status::ok();

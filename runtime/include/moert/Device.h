@@ -88,6 +88,16 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16] = {};
 };
 
+/// How many CTAs a launch has and what each of them gets.
+struct LaunchDims {
+  /// CTAs.
+  int64_t grid = 0;
+  /// Threads per CTA; the host device takes no notice of them.
+  int64_t block = 0;
+  /// Bytes of dynamic shared memory per CTA.
+  int64_t shared = 0;
+};
+
 /// One device. All calls are safe from several threads; work on one stream runs
 /// in the order of the calls. Objects made by a device die before it.
 class Device {
@@ -114,8 +124,8 @@ public:
   virtual Result<std::unique_ptr<Stream>> createStream() = 0;
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
 
-  /// Runs `grid` CTAs. `args` is read before the call returns.
-  virtual Status launch(Stream &stream, Kernel &kernel, int64_t grid,
+  /// Runs `dims.grid` CTAs. `args` is read before the call returns.
+  virtual Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
                         const uint64_t *args, size_t numArgs) = 0;
   virtual Status record(Stream &stream, Event &event) = 0;
   virtual Status wait(Stream &stream, Event &event) = 0;

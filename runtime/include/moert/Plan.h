@@ -51,7 +51,16 @@ struct KernelDecl {
   std::string name;
   /// Number of CTAs; a launch of 0 CTAs is skipped.
   Expr grid;
+  /// Threads per CTA; 0 on a target that has none, as the host.
+  int64_t block = 0;
+  /// Bytes of dynamic shared memory.
+  int64_t shared = 0;
 };
+
+/// The most that any target has: threads of a CTA, and bytes of shared memory
+/// that one CTA may use.
+inline constexpr int64_t kMaxBlock = 1024;
+inline constexpr int64_t kMaxShared = 227 * 1024;
 
 /// One 64-bit slot of a launch: a tensor's address, or a scalar.
 struct Argument {
