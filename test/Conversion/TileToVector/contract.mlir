@@ -85,10 +85,10 @@ tile.kernel @row_tails(%x: memref<?x8xf32>, %w: memref<2x4x8xf32>, %o: memref<3x
 // CHECK: scf.for
 // CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK: memref.store
-tile.kernel @tails(%x: memref<?x9xf16>, %w: memref<2x6x9xf16>, %o: memref<3xi32>,
-                   %y: memref<?x6xf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x9xf16>, memref<2x6x9xf16>)
-      offsets(%o : memref<3xi32>) outs(%y : memref<?x6xf16>)
+tile.kernel @tails(%x: memref<?x9xf16>, %w: memref<2x10x9xf16>, %o: memref<3xi32>,
+                   %y: memref<?x10xf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x9xf16>, memref<2x10x9xf16>)
+      offsets(%o : memref<3xi32>) outs(%y : memref<?x10xf16>)
       {config = #tile.config<schedule = "cpu.contract", m = 1, n = 4, panel = 8, lanes = 4>}
   tile.return
 }
