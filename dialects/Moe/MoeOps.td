@@ -9,6 +9,10 @@
 #define MOEC_DIALECTS_MOE_MOEOPS_TD
 
 include "MoeLayerOp.td"
+include "mlir/IR/OpAsmInterface.td"
+
+/// The result is printed under the name that the op carries in `moe.name`, if any.
+def Moe_NamedResult : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>;
 
 def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "scores to expert ids and weights";
@@ -118,7 +122,7 @@ def Moe_PermuteOp : Moe_Op<"permute", [Pure]> {
 }
 
 def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegments,
-    IsolatedFromAbove]> {
+    IsolatedFromAbove, Moe_NamedResult]> {
   let summary = "matrix products of row groups with their weights, and an epilogue";
   let description = [{
     For position p of group g, which is `offsets[g] <= p < offsets[g + 1]`, and `row = source[p]` (p
@@ -193,7 +197,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
   let hasRegionVerifier = 1;
 }
 
-def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove]> {
+def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]> {
   let summary = "an elementwise map of rows";
   let description = [{
     `result[t, c] = cast(body(input[t, c], rows[t]...))`, in f32 and rounded once.
@@ -221,7 +225,7 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove]> {
   let hasRegionVerifier = 1;
 }
 
-def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments]> {
+def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
   let summary = "the sum of each token's expert rows";
   let description = [{
     In f32 and in order of j, `r[t] = sum_j` of

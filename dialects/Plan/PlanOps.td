@@ -9,6 +9,7 @@
 #define MOEC_DIALECTS_PLAN_PLANOPS_TD
 
 include "PlanDialect.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
@@ -50,7 +51,8 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
   let hasRegionVerifier = 1;
 }
 
-def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">]> {
+def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a tensor bound by the caller";
   let description = [{
     `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. The memref
@@ -64,11 +66,12 @@ def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">]> {
   }];
   let arguments = (ins StrAttr:$name, Plan_RoleAttr:$role, OptionalAttr<Plan_ExprAttr>:$rows);
   let results = (outs AnyMemRef:$tensor);
-  let assemblyFormat = "$role $name (`rows` $rows^)? attr-dict `:` type($tensor)";
+  let assemblyFormat = "`` $role $name (`rows` $rows^)? attr-dict `:` type($tensor)";
   let hasVerifier = 1;
 }
 
-def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
+def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a tensor in the workspace";
   let description = [{
     Lives in workspace slot `slot`, together with other buffers whose lives do not overlap;

@@ -62,7 +62,7 @@ struct ContractShape {
     rowsPerColumn = op.getLayout() ? 2 : 1;
     columns = weight.getDimSize(weight.getRank() - 2) / rowsPerColumn;
     columnBytes = depth * rowsPerColumn * (weight.getElementTypeBitWidth() / 8);
-    parts = weight.getElementTypeBitWidth() < 32 ? 2 : 1;
+    parts = weight.getElementType().isBF16() ? 2 : 1;
   }
 
   bool grouped;
@@ -71,7 +71,8 @@ struct ContractShape {
   int64_t rowsPerColumn;
   /// Bytes of weights behind a column.
   int64_t columnBytes;
-  /// f32 vectors that one loaded vector becomes.
+  /// f32 vectors that one loaded vector becomes: the even and the odd elements
+  /// of bf16.
   int64_t parts;
 };
 
@@ -108,7 +109,21 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                ? std::string()
                : "rows = " + number(config.getRows()) +
                      "; a product with offsets owns all rows of a group: 0";
-  return needsPositive("rows", config.getRows());
+  if (std::string reason = needsPositive("rows", config.getRows());
+      !reason.empty())
+    return reason;
+  // Sums wait on the stack for their epilogue, a row in whole vectors.
+  constexpr int64_t stackBytes = 64 * 1024;
+  int64_t sumBytes =
+      4 * shape.rowsPerColumn * config.getRows() *
+      static_cast<int64_t>(llvm::alignTo(config.getPanel(), config.getLanes()));
+  if (sumBytes > stackBytes)
+    return "rows = " + number(config.getRows()) +
+           ", panel = " + number(config.getPanel()) + " needs " +
+           number(sumBytes) +
+           " bytes of sums; give a smaller block of at most " +
+           number(stackBytes);
+  return {};
 }
 
 /// Panels are as wide as half a core's second-level cache holds, but no wider
@@ -131,9 +146,9 @@ tile::ConfigAttr chooseContract(Operation *op, const CpuTarget &target) {
   // As many rows as fit into registers with their vectors widened.
   int64_t free = target.getNumRegisters() - shape.parts;
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
-  return tile::ConfigAttr::get(op->getContext(), "cpu.contract", m, n,
-                               target.lanes, choosePanel(shape, n),
-                               target.lanes, shape.grouped ? 0 : denseRows);
+  return tile::ConfigAttr::get(
+      op->getContext(), "cpu.contract", m, n, target.lanes * shape.parts,
+      choosePanel(shape, n), target.lanes, shape.grouped ? 0 : denseRows);
 }
 
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config) {

@@ -235,8 +235,6 @@ Status Machine::runOp(Operation &op) {
         return onTile(t,
                       [&] { return runUnpermute(t, tokens, t.getResult()); });
       })
-      // Constants are read where a region uses them.
-      .Case([](arith::ConstantOp) { return Status::ok(); })
       .Default([](Operation *) {
         return invalidArgument("the interpreter does not run this op; it runs "
                                "pipeline ops of moe (after moe-decompose) and "

@@ -272,7 +272,7 @@ def run(spec, tensors):
                 continue
             xe = rounded([v * w for v in x]) if on_input else x
             if e >= experts:
-                y = xe if on_input else [v * w for v in xe]
+                y = [v * w for v in x]
             elif e in local:
                 i = local.index(e)
                 counts[i] += 1

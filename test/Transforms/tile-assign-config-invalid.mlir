@@ -104,6 +104,14 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<32x64xbf16>, %y: memref<?x32xbf
 
 // -----
 
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<32x64xbf16>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{rows = 2048, panel = 16 needs 131072 bytes of sums; give a smaller block of at most 65536}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<32x64xbf16>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16, rows = 2048>}
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %t: i64) {
   // expected-error @below {{rows = 0; give at least 1}}
   tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.config<schedule = "cpu.top_k", lanes = 16>}

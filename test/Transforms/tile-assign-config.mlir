@@ -10,10 +10,10 @@
 // column is a pair of weight rows.
 // CHECK-LABEL: tile.kernel @experts_hidden
 // CHECK-SAME: grid = #plan.expr<"3072">
-// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 16, panel = 32, lanes = 16>
+// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 32, panel = 32, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_hidden
-// AVX2: config = #tile.config<schedule = "cpu.contract", m = 2, n = 2, k = 8, panel = 32, lanes = 8>
-// REMARK: remark: [Passed] cpu.contract | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 16, panel = 32, lanes = 16>", grid=3072
+// AVX2: config = #tile.config<schedule = "cpu.contract", m = 2, n = 2, k = 16, panel = 32, lanes = 8>
+// REMARK: remark: [Passed] cpu.contract | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 32, panel = 32, lanes = 16>", grid=3072
 tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
   ^bb0(%g: f32, %u: f32):
@@ -25,9 +25,9 @@ tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf
 
 // CHECK-LABEL: tile.kernel @experts_out
 // CHECK-SAME: grid = #plan.expr<"4096">
-// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 64, lanes = 16>
+// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 32, panel = 64, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_out
-// AVX2: config = #tile.config<schedule = "cpu.contract", m = 2, n = 4, k = 8, panel = 64, lanes = 8>
+// AVX2: config = #tile.config<schedule = "cpu.contract", m = 2, n = 4, k = 16, panel = 64, lanes = 8>
 tile.kernel @experts_out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %off: memref<129xi32>, %y: memref<?x2048xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>) offsets(%off : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
   tile.return

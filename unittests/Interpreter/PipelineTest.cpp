@@ -253,6 +253,15 @@ TEST(Function, NamesAnOpThatDoesNotRun) {
   EXPECT_EQ(test.failure({}), "@f: it takes 1 tensors, 0 were given");
 }
 
+TEST(Function, RefusesATensorConstant) {
+  TestModule test(R"(
+    func.func @f() -> tensor<2xf32> {
+      %0 = arith.constant dense<1.0> : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    })");
+  EXPECT_EQ(test.failure({}).find("@f: arith.constant: "), 0u);
+}
+
 TEST(Function, ALayerOfRealSizeTakesSeconds) {
   // 16 tokens of 8 slots through the two products of 16 experts.
   TestModule test(R"(

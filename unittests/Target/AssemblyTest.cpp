@@ -93,6 +93,13 @@ TEST(Assembly, UnknownCpu) {
       << kernels.getErrors();
 }
 
+TEST(Assembly, CpuBelowTheBaseline) {
+  CompiledKernels kernels(getKernels("f32"), "x86-64-v2");
+  EXPECT_NE(kernels.getErrors().find("the CPU 'x86-64-v2' lacks avx2"),
+            std::string::npos)
+      << kernels.getErrors();
+}
+
 TEST(Assembly, CpuThatThisMachineIsNot) {
   // No machine has every instruction set of both makers.
   CompiledKernels kernels(getKernels("f32"), "sapphirerapids");

@@ -23,7 +23,8 @@ struct CpuTargetOptions {
   std::string cpu = "host";
 };
 
-/// Fails with a diagnostic on a CPU whose name LLVM does not know.
+/// Fails with a diagnostic on a CPU whose name LLVM does not know, or that is
+/// older than x86-64-v3.
 mlir::LogicalResult checkCpu(mlir::Operation *op,
                              const CpuTargetOptions &options);
 

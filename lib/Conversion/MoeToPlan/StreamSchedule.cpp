@@ -29,10 +29,9 @@ class Scheduler {
 public:
   explicit Scheduler(const LayerFunction &layer)
       : layer(layer), numGroups(layer.getGroups().size()), onSide(numGroups),
-        routed(numGroups), emitted(numGroups) {}
+        emitted(numGroups) {}
 
   SmallVector<ScheduledStep> run() {
-    findRouted();
     // From the back: what is inside a branch already is not cut once more.
     for (int64_t i = numGroups - 1; i >= 0; --i)
       if (!onSide.test(i))
@@ -53,19 +52,6 @@ public:
   }
 
 private:
-  /// Marks what depends on the routing, itself included.
-  void findRouted() {
-    for (int64_t i = 0; i < numGroups; ++i) {
-      const KernelGroup &group = layer.getGroups()[i];
-      bool depends = isa<RouteOp, PermuteOp>(group.ops.front());
-      for (Value in : group.ins)
-        if (int64_t producer = layer.getProducer(in); producer >= 0)
-          depends |= routed.test(producer);
-      if (depends)
-        routed.set(i);
-    }
-  }
-
   static SmallVector<Value, 1> getAddends(const KernelGroup &group) {
     if (auto sum = dyn_cast<UnpermuteOp>(group.ops.front()))
       return sum.getAddend() ? SmallVector<Value, 1>{sum.getAddend()}
@@ -77,8 +63,6 @@ private:
 
   void formBranch(int64_t consumer) {
     const KernelGroup &group = layer.getGroups()[consumer];
-    if (!routed.test(consumer))
-      return; // Nothing would run beside it.
     SideBranch branch{consumer, llvm::BitVector(numGroups),
                       llvm::BitVector(numGroups)};
     for (Value addend : getAddends(group))
@@ -89,7 +73,7 @@ private:
     for (int64_t i = consumer - 1; i >= 0; --i) {
       if (!branch.members.test(i))
         continue;
-      if (routed.test(i) || onSide.test(i) || isReadOutside(i, branch)) {
+      if (onSide.test(i) || isReadOutside(i, branch)) {
         branch.members.reset(i);
         branch.inputs.set(i);
         continue;
@@ -105,10 +89,18 @@ private:
         if (int64_t producer = layer.getProducer(in);
             producer >= 0 && !branch.members.test(producer))
           branch.inputs.set(producer);
-    if (branch.members.none())
+    if (branch.members.none() || !hasCompany(branch))
       return;
     onSide |= branch.members;
     branches.push_back(std::move(branch));
+  }
+
+  /// Whether the main stream has work between the branch's inputs and its end.
+  bool hasCompany(const SideBranch &branch) const {
+    for (int64_t i = branch.inputs.find_last() + 1; i < branch.consumer; ++i)
+      if (!branch.members.test(i) && !onSide.test(i))
+        return true;
+    return false;
   }
 
   bool isReadOutside(int64_t index, const SideBranch &branch) const {
@@ -139,8 +131,8 @@ private:
 
   const LayerFunction &layer;
   int64_t numGroups;
-  /// Per kernel: in some branch; depends on the routing; launched already.
-  llvm::BitVector onSide, routed, emitted;
+  /// Per kernel: in some branch; launched already on the main stream.
+  llvm::BitVector onSide, emitted;
   SmallVector<SideBranch, 1> branches;
   SmallVector<ScheduledStep> steps;
   int64_t numEvents = 0;

@@ -21,10 +21,9 @@ struct ScheduledStep {
   int64_t stream;
 };
 
-/// Orders the kernels of `layer`. What only an addend of the routed result
-/// needs, and what does not depend on the routing (the shared expert), goes to
-/// stream 1 as early as its inputs are there; the rest stays on stream 0 in
-/// program order.
+/// Orders the kernels of `layer`. What only the addend of a sum needs (the
+/// shared expert) goes to stream 1 as soon as its inputs are there, if stream 0
+/// has something to do beside it; the rest stays on stream 0 in program order.
 llvm::SmallVector<ScheduledStep> scheduleStreams(const LayerFunction &layer);
 
 } // namespace moec

@@ -324,7 +324,7 @@ FailureOr<Value> KernelEmitter::inlineRegion(Region &region, ValueRange args) {
                      "math on its arguments and constants");
       return failure();
     }
-    OperationState state(b.getLoc(), op.getName(), operands, /*types=*/{},
+    OperationState state(op.getLoc(), op.getName(), operands, /*types=*/{},
                          op.getAttrs());
     state.propertiesAttr = op.getPropertiesAsAttribute();
     for (Type type : op.getResultTypes())

@@ -183,8 +183,7 @@ LogicalResult MeshAttr::verify(EmitError emitError, int64_t numRanks,
 
 LogicalResult PlacementAttr::verify(EmitError emitError, int64_t numExperts,
                                     ArrayRef<int64_t> local) {
-  if (numExperts < 1)
-    return emitError() << "the number of experts is " << numExperts
-                       << "; at least 1 is accepted";
+  if (failed(verifyNumExperts(emitError, numExperts, /*numZeroExperts=*/0)))
+    return failure();
   return verifyLocalExperts(emitError, numExperts, local);
 }

@@ -117,10 +117,6 @@ LogicalResult LayerVerifier::verifyAttributes() {
            << mesh->getNumRanks()
            << " ranks; only 1 is compiled so far: split the experts by "
               "'placement' and run one layer per rank";
-  if (static_cast<int64_t>(op.getNumZeroExperts()) < 0)
-    return check.error("'num_zero_experts' is ")
-           << static_cast<int64_t>(op.getNumZeroExperts())
-           << "; at least 0 is accepted";
   return success();
 }
 
@@ -196,6 +192,10 @@ LogicalResult LayerVerifier::verifyExperts() {
 }
 
 LogicalResult LayerVerifier::verifyEntry() {
+  auto emitError = [&] { return op.emitOpError(); };
+  if (failed(verifyNumExperts(emitError, op.getNumExperts(),
+                              op.getNumZeroExperts())))
+    return failure();
   int numEntries = bool(op.getGateWeight()) + bool(op.getRouterLogits()) +
                    bool(op.getTopkIds());
   if (numEntries != 1)

@@ -5,12 +5,30 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Analysis/Names.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 
 using namespace mlir;
+using namespace moec;
 using namespace moec::moe;
+
+/// Names the one result of a decomposed layer's op after its tensor.
+static void setResultName(Operation *op, OpAsmSetValueNameFn setName) {
+  if (StringRef name = getResultName(op, 0); !name.empty())
+    setName(op->getResult(0), name);
+}
+
+void GroupedMatmulOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultName(*this, setName);
+}
+void RowMapOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultName(*this, setName);
+}
+void UnpermuteOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultName(*this, setName);
+}
 
 LogicalResult ParamOp::verify() {
   auto layer = dyn_cast_if_present<LayerOp>((*this)->getParentOp());

@@ -8,6 +8,8 @@
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace moec::moe {
@@ -100,6 +102,19 @@ LogicalResult verifyRoute(Operation *op, const RouteOperands &o) {
 // Permutation
 //===----------------------------------------------------------------------===//
 
+LogicalResult verifyNumExperts(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t numExperts, int64_t numZeroExperts) {
+  constexpr int64_t max = std::numeric_limits<int32_t>::max();
+  if (numExperts < 1 || numExperts > max)
+    return emitError() << "'num_experts' is " << numExperts << "; 1 to " << max
+                       << " is accepted";
+  if (numZeroExperts < 0 || numZeroExperts > max - numExperts)
+    return emitError() << "'num_zero_experts' is " << numZeroExperts
+                       << "; 0 to " << max - numExperts
+                       << " is accepted, so that ids fit 32 bits";
+  return success();
+}
+
 LogicalResult verifyLocalExperts(function_ref<InFlightDiagnostic()> emitError,
                                  int64_t numExperts, ArrayRef<int64_t> local) {
   if (local.empty())
@@ -118,15 +133,11 @@ LogicalResult verifyLocalExperts(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult verifyPermute(Operation *op, const PermuteOperands &o) {
   OperandChecker check(op);
-  if (o.numExperts < 1)
-    return check.error("'num_experts' is ") << o.numExperts << "; at least 1 "
-                                            << "is accepted";
-  if (o.numZeroExperts < 0)
-    return check.error("'num_zero_experts' is ")
-           << o.numZeroExperts << "; at least 0 is accepted";
+  auto emitError = [&] { return op->emitOpError(); };
+  if (failed(verifyNumExperts(emitError, o.numExperts, o.numZeroExperts)))
+    return failure();
   int64_t numLocal = o.numExperts;
   if (o.localExperts) {
-    auto emitError = [&] { return op->emitOpError(); };
     if (failed(verifyLocalExperts(emitError, o.numExperts, *o.localExperts)))
       return failure();
     numLocal = o.localExperts->size();

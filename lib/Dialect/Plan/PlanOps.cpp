@@ -70,6 +70,13 @@ static LogicalResult verifyMemory(Operation *op, StringRef name, Value value,
   return success();
 }
 
+void TensorOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getTensor(), getName());
+}
+void BufferOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getBuffer(), getName());
+}
+
 LogicalResult TensorOp::verify() {
   if (failed(verifyMemory(*this, getName(), getTensor(), getRows())))
     return failure();

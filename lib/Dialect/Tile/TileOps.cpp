@@ -56,6 +56,14 @@ void KernelOp::print(OpAsmPrinter &printer) {
   plan::printKernel(printer, *this);
 }
 
+void KernelOp::getAsmBlockArgumentNames(Region &body,
+                                        OpAsmSetValueNameFn setName) {
+  // Also asked for kernels that are not verified yet.
+  if (!body.empty() && body.getNumArguments() > 0 &&
+      body.getArguments().back().getType().isInteger(64))
+    setName(body.getArguments().back(), "tokens");
+}
+
 static LogicalResult verifySignature(KernelOp kernel) {
   if (!kernel.getResultTypes().empty())
     return kernel.emitOpError("has results; a kernel writes memrefs: make them "

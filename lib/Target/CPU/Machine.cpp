@@ -40,21 +40,40 @@ static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   return builder;
 }
 
+/// Without these a product or a rounding would be a call of the C library.
+static constexpr StringLiteral kBaseline[] = {"avx2", "fma", "f16c"};
+
+static Error checkBaseline(const TargetMachine &machine) {
+  for (StringRef name : kBaseline)
+    if (!machine.getMCSubtargetInfo()->checkFeatures(("+" + name).str()))
+      return createStringError("the CPU '" + machine.getTargetCPU() +
+                               "' lacks " + name +
+                               "; kernels need at least 'x86-64-v3'");
+  return Error::success();
+}
+
 Expected<orc::JITTargetMachineBuilder>
 moec::makeMachineBuilder(const CpuTargetOptions &options) {
-  auto host = makeHostBuilder();
-  if (!host || options.cpu == "host")
-    return host;
-  auto machine = host->createTargetMachine();
+  auto builder = makeHostBuilder();
+  if (!builder)
+    return builder;
+  auto machine = builder->createTargetMachine();
   if (!machine)
     return machine.takeError();
-  if (!(*machine)->getMCSubtargetInfo()->isCPUStringValid(options.cpu))
-    return createStringError("unknown CPU '" + options.cpu +
-                             "'; use 'host' or a name that LLVM knows, such "
-                             "as 'x86-64-v3'");
-  host->setCPU(options.cpu);
-  host->setFeatures("");
-  return host;
+  if (options.cpu != "host") {
+    if (!(*machine)->getMCSubtargetInfo()->isCPUStringValid(options.cpu))
+      return createStringError("unknown CPU '" + options.cpu +
+                               "'; use 'host' or a name that LLVM knows, such "
+                               "as 'x86-64-v3'");
+    builder->setCPU(options.cpu);
+    builder->setFeatures("");
+    machine = builder->createTargetMachine();
+    if (!machine)
+      return machine.takeError();
+  }
+  if (Error error = checkBaseline(**machine))
+    return std::move(error);
+  return builder;
 }
 
 std::string moec::getMissingFeatures(const TargetMachine &machine) {

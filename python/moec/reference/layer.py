@@ -152,8 +152,7 @@ def _routed(
             y = y * weights[chosen]
         np.add.at(r, rows[chosen], round_to(y, spec.dtype))
     zero = np.flatnonzero(ids >= spec.num_experts)
-    y = x[rows[zero]] * weights[zero]
-    np.add.at(r, rows[zero], round_to(y, spec.dtype) if on_input else y)
+    np.add.at(r, rows[zero], x[rows[zero]] * weights[zero])
     return r
 
 

@@ -175,7 +175,7 @@ func.func @output(
 
 // -----
 
-// An addend that depends on the routing runs in its place.
+// An addend that nothing else could run beside stays in its place.
 // CHECK: plan.program @routed_addend
 // CHECK-NOT: stream 1
 // CHECK: plan.kernel

@@ -125,7 +125,7 @@ module attributes {test.a = #moe.mesh<num_ranks = 2, rank = 2>} {}
 
 // -----
 
-// expected-error@+1 {{the number of experts is 0; at least 1 is accepted}}
+// expected-error@+1 {{'num_experts' is 0; 1 to 2147483647 is accepted}}
 module attributes {test.a = #moe.placement<0, local = [0]>} {}
 
 // -----

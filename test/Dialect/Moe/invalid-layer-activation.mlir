@@ -32,7 +32,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'num_zero_experts' is -1; at least 0 is accepted}}
+  // expected-error@+1 {{'num_zero_experts' is -1; 0 to}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)

@@ -89,7 +89,7 @@ func.func @route(%logits: tensor<?x4xf32>) {
 // -----
 
 func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
-  // expected-error@+1 {{'num_experts' is 0; at least 1 is accepted}}
+  // expected-error@+1 {{'num_experts' is 0; 1 to 2147483647 is accepted}}
   %0:4 = moe.permute %ids, %weights {num_experts = 0 : i64}
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<1xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return
@@ -98,7 +98,7 @@ func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
 // -----
 
 func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
-  // expected-error@+1 {{'num_zero_experts' is -1; at least 0 is accepted}}
+  // expected-error@+1 {{'num_zero_experts' is -1; 0 to}}
   %0:4 = moe.permute %ids, %weights {num_experts = 8 : i64, num_zero_experts = -1 : i64}
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<9xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return
@@ -405,5 +405,23 @@ func.func @unpermute(%rows: tensor<?x16xf32>, %position: tensor<?x2xi32>, %s: te
   // expected-error@+1 {{'addend' must have elements of type 'f32', like 'rows', not 'bf16'}}
   %0 = moe.unpermute %rows, %position : tensor<?x16xf32>, tensor<?x2xi32>
       addend(%s : tensor<?x16xbf16>) -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
+  // expected-error@+1 {{'num_experts' is 9223372036854775807; 1 to 2147483647 is accepted}}
+  %0:4 = moe.permute %ids, %weights {num_experts = 9223372036854775807 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<1xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
+  // expected-error@+1 {{'num_zero_experts' is 2147483640; 0 to 2147483639 is accepted, so that ids fit 32 bits}}
+  %0:4 = moe.permute %ids, %weights {num_experts = 8 : i64, num_zero_experts = 2147483640 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<9xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return
 }

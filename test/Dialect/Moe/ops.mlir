@@ -300,11 +300,12 @@ func.func @row_map(%x: tensor<?x16xf16>, %w: tensor<?x1xf32>) {
     %y = arith.mulf %v, %r : f32
     moe.yield %y : f32
   } -> tensor<?x16xf16>
-  // CHECK: moe.row_map %{{[a-z0-9]+}} : tensor<?x16xf16> {
+  // A name that the op carries is the name of its result.
+  // CHECK: %weighted_input = moe.row_map %{{[a-z0-9]+}} : tensor<?x16xf16> {
   %1 = moe.row_map %x : tensor<?x16xf16> {
   ^bb0(%v: f32):
     moe.yield %v : f32
-  } -> tensor<?x16xf16>
+  } {moe.name = ["weighted_input"]} -> tensor<?x16xf16>
   return
 }
 

@@ -1,20 +1,21 @@
-// Every op of the dialect with every operand, through the printer and back.
+// Every op of the dialect with every operand, through the printer and back. Tensors and buffers are
+// printed under their names.
 // RUN: moe-opt %s | moe-opt | FileCheck %s
 // RUN: moe-opt %s --mlir-print-op-generic | moe-opt | FileCheck %s
 
 // CHECK-LABEL: plan.program @layer max_tokens 64 {
 plan.program @layer max_tokens 64 {
-  // CHECK-NEXT: %[[X:.*]] = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x16xf32>
+  // CHECK-NEXT: %[[X:hidden_states]] = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x16xf32>
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x16xf32>
-  // CHECK-NEXT: %[[W:.*]] = plan.tensor weight "gate.weight" : memref<8x16xf32>
+  // CHECK-NEXT: %[[W:gate.weight]] = plan.tensor weight "gate.weight" : memref<8x16xf32>
   %w = plan.tensor weight "gate.weight" : memref<8x16xf32>
-  // CHECK-NEXT: %[[Y:.*]] = plan.tensor output "output" rows <"tokens"> : memref<?x8xf32>
+  // CHECK-NEXT: %[[Y:output]] = plan.tensor output "output" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "output" rows <"tokens"> : memref<?x8xf32>
-  // CHECK-NEXT: %[[A:.*]] = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xf32>
+  // CHECK-NEXT: %[[A:a]] = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xf32>
   %a = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xf32>
-  // CHECK-NEXT: %[[B:.*]] = plan.buffer "b" rows <"tokens"> {note = "no slot yet"} : memref<?x8xf32>
+  // CHECK-NEXT: %[[B:b]] = plan.buffer "b" rows <"tokens"> {note = "no slot yet"} : memref<?x8xf32>
   %b = plan.buffer "b" rows <"tokens"> {note = "no slot yet"} : memref<?x8xf32>
-  // CHECK-NEXT: %[[P:.*]] = plan.buffer "prepared" slot 1 : memref<8x16xf32>
+  // CHECK-NEXT: %[[P:prepared]] = plan.buffer "prepared" slot 1 : memref<8x16xf32>
   %p = plan.buffer "prepared" slot 1 : memref<8x16xf32>
   // CHECK-NEXT: plan.prepare {
   // CHECK-NEXT: plan.launch @repack ins(%[[W]] : memref<8x16xf32>) outs(%[[P]] : memref<8x16xf32>)

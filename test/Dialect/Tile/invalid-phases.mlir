@@ -85,7 +85,7 @@ tile.kernel @k(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>, %p: 
 // -----
 
 tile.kernel @k(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %tokens: i64) {
-  // expected-error@+1 {{'num_experts' is 0; at least 1 is accepted}}
+  // expected-error@+1 {{'num_experts' is 0; 1 to 2147483647 is accepted}}
   tile.rank tokens(%tokens) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %r : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 0 : i64}
   tile.return

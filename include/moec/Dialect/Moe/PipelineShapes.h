@@ -109,6 +109,12 @@ llvm::LogicalResult verifyRoutingOperands(
     mlir::Value selectionBias, mlir::Value expertScale, mlir::Value inputIds,
     mlir::Value hashTable, mlir::Region &score, mlir::Region &weight);
 
+/// Expert ids are i32: `numExperts` (at least 1) and `numZeroExperts` (at least
+/// 0) together fit them.
+llvm::LogicalResult
+verifyNumExperts(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+                 int64_t numExperts, int64_t numZeroExperts);
+
 /// Global expert ids: at least one, in range, distinct.
 llvm::LogicalResult
 verifyLocalExperts(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,

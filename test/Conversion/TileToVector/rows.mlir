@@ -1,0 +1,68 @@
+// RUN: moe-opt %s --split-input-file --convert-tile-to-vector --canonicalize --cse | FileCheck %s
+
+// CHECK-LABEL: func.func @map(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x8xbf16>, %[[W:[^:]*]]: memref<?x1xf32>, %[[Y:[^:]*]]: memref<?x8xbf16>
+// CHECK: scf.for %[[ROW:.*]] =
+// CHECK: %[[FACTOR:.*]] = memref.load %[[W]][%[[ROW]]
+// CHECK: %[[FACTORS:.*]] = vector.broadcast %[[FACTOR]] : f32 to vector<8xf32>
+// CHECK: %[[IN:.*]] = vector.load %[[X]][%[[ROW]]
+// CHECK: %[[WIDE:.*]] = arith.extf %[[IN]]
+// CHECK: arith.mulf %[[WIDE]], %[[FACTORS]]
+// CHECK: vector.store
+tile.kernel @map(%x: memref<?x8xbf16>, %w: memref<?x1xf32>, %y: memref<?x8xbf16>, %t: i64) {
+  tile.row_map tokens(%t) ins(%x : memref<?x8xbf16>) rows(%w : memref<?x1xf32>)
+      outs(%y : memref<?x8xbf16>) {
+  ^bb0(%a: f32, %b: f32):
+    %p = arith.mulf %a, %b : f32
+    tile.yield %p : f32
+  } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}
+  tile.return
+}
+
+// -----
+
+// Slots are added in order; -1 adds nothing, -2 the token itself.
+// CHECK-LABEL: func.func @reduce(
+// CHECK-SAME: %[[R:[^:]*]]: memref<?x16xf32>, %[[P:[^:]*]]: memref<?x3xi32>, %[[I:[^:]*]]: memref<?x16xf32>, %[[IW:[^:]*]]: memref<?x3xf32>, %[[A:[^:]*]]: memref<?x16xf32>, %[[Y:[^:]*]]: memref<?x16xf32>
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i32
+// CHECK-DAG: %[[CM2:.*]] = arith.constant -2 : i32
+// CHECK: scf.for %[[T:.*]] =
+// CHECK: scf.for %[[J:.*]] = {{.*}} iter_args(%[[S0:.*]] = %{{.*}}, %[[S1:.*]] = %{{.*}})
+// CHECK: %[[SLOT:.*]] = memref.load %[[P]][%[[T]], %[[J]]]
+// CHECK: %[[IS_ROW:.*]] = arith.cmpi sge, %[[SLOT]], %[[C0]]
+// CHECK: scf.if %[[IS_ROW]]
+// CHECK: %[[ROW:.*]] = arith.index_cast %[[SLOT]]
+// CHECK: vector.load %[[R]][%[[ROW]]
+// CHECK: arith.addf %[[S0]]
+// CHECK: } else {
+// CHECK: %[[IS_TOKEN:.*]] = arith.cmpi eq, %[[SLOT]], %[[CM2]]
+// CHECK: scf.if %[[IS_TOKEN]]
+// CHECK: memref.load %[[IW]][%[[T]], %[[J]]]
+// CHECK: vector.load %[[I]][%[[T]]
+// CHECK: vector.load %[[A]][%[[T]]
+// CHECK: vector.store %{{.*}}, %[[Y]][%[[T]]
+tile.kernel @reduce(%r: memref<?x16xf32>, %p: memref<?x3xi32>, %i: memref<?x16xf32>,
+                    %iw: memref<?x3xf32>, %a: memref<?x16xf32>, %y: memref<?x16xf32>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%r, %p : memref<?x16xf32>, memref<?x3xi32>)
+      identity(%i, %iw : memref<?x16xf32>, memref<?x3xf32>) addend(%a : memref<?x16xf32>)
+      outs(%y : memref<?x16xf32>)
+      {config = #tile.config<schedule = "cpu.gather_reduce", n = 16, lanes = 8, rows = 2>}
+  tile.return
+}
+
+// -----
+
+// exp is arithmetic: a power of two in two factors, times a polynomial.
+// CHECK-LABEL: func.func @math
+// CHECK-NOT: math.exp
+// CHECK: math.roundeven %{{.*}} : vector<8xf32>
+// CHECK: arith.fptosi %{{.*}} : vector<8xf32> to vector<8xi32>
+// CHECK: arith.cmpf uno
+tile.kernel @math(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+  ^bb0(%a: f32):
+    %p = math.exp %a : f32
+    tile.yield %p : f32
+  } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}
+  tile.return
+}
