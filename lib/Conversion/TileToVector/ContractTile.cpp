@@ -38,7 +38,8 @@ ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
                                         memref, indices);
   if (!element.isBF16()) {
     if (!element.isF32())
-      loaded = arith::ExtFOp::create(b, emitter.f32Vector(lanes), loaded);
+      loaded = arith::ExtFOp::create(b, VectorType::get(lanes, b.getF32Type()),
+                                     loaded);
     if (!skip)
       return {loaded};
     SmallVector<bool> keep(lanes, true);
@@ -64,8 +65,9 @@ ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
   }
   Value even = arith::ShLIOp::create(b, pairs, constant(16));
   Value odd = arith::AndIOp::create(b, pairs, constant(int32_t(0xffff0000)));
-  return {arith::BitcastOp::create(b, emitter.f32Vector(lanes), even),
-          arith::BitcastOp::create(b, emitter.f32Vector(lanes), odd)};
+  return {
+      arith::BitcastOp::create(b, VectorType::get(lanes, b.getF32Type()), even),
+      arith::BitcastOp::create(b, VectorType::get(lanes, b.getF32Type()), odd)};
 }
 
 SmallVector<Value> ContractTile::multiply(ArrayRef<Parts> inputs,

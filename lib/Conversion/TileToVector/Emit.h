@@ -1,157 +1,20 @@
-//===- Emit.h - emission of one kernel for the CPU --------------*- C++ -*-===//
+//===- Emit.h - the schedules of the CPU ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One `tile.kernel` becomes one func.func. Each op of the tile dialect has an
-// emission function here that writes the body of that function for one CTA.
+// Each op of the tile dialect has an emission function here that writes the
+// body of its kernel for one CTA.
 
 #ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_EMIT_H
 #define MOEC_LIB_CONVERSION_TILETOVECTOR_EMIT_H
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "moec/Dialect/Tile/Tile.h"
+#include "../Emission/KernelEmitter.h"
+#include "../Emission/Phase.h"
 
 namespace moec {
 
-/// Half-open range of rows or columns; both ends are of type index.
-struct RowRange {
-  mlir::Value begin;
-  mlir::Value end;
-};
-
-/// A builder that stands in the body of the new function, and what emission
-/// functions share. Index arithmetic is in `index`; memref elements become f32
-/// on their way in and are rounded to nearest even on their way out.
-class KernelEmitter {
-public:
-  KernelEmitter(mlir::func::FuncOp func, tile::KernelOp kernel);
-
-  /// Stands at the end of the function's body; loops move it for their bodies.
-  mlir::ImplicitLocOpBuilder b;
-
-  //===--- Kernel arguments ---===//
-
-  /// The function's argument for an argument of the kernel; null for null.
-  mlir::Value operand(mlir::Value kernelArgument) const;
-  /// The CTA's index, of type index.
-  mlir::Value cta() const { return ctaIndex; }
-  /// The token count, of type index.
-  mlir::Value tokens() const { return tokenCount; }
-  /// `num_valid_tokens` clamped to `0 .. tokens`; the token count for null.
-  mlir::Value validTokens(mlir::Value numValidTokens);
-  /// Rows `[cta * rows, min((cta + 1) * rows, tokens))`.
-  RowRange rowsOfCta(int64_t rows);
-
-  //===--- Scalars ---===//
-
-  mlir::Value index(int64_t value);
-  mlir::Value i32(int64_t value);
-  mlir::Value f32(double value);
-  mlir::Value add(mlir::Value x, mlir::Value y);
-  mlir::Value mul(mlir::Value x, mlir::Value y);
-  /// `x + constant`, `x * constant` on index.
-  mlir::Value add(mlir::Value x, int64_t y) { return y ? add(x, index(y)) : x; }
-  mlir::Value mul(mlir::Value x, int64_t y) {
-    return y == 1 ? x : mul(x, index(y));
-  }
-  /// Smaller and larger of two signed values of type index.
-  mlir::Value min(mlir::Value x, mlir::Value y);
-  mlir::Value max(mlir::Value x, mlir::Value y);
-
-  //===--- Vectors ---===//
-
-  mlir::VectorType f32Vector(int64_t lanes);
-  /// A vector of `lanes` times a scalar.
-  mlir::Value splat(mlir::Value scalar, int64_t lanes);
-  mlir::Value splat(double value, int64_t lanes);
-  /// Lanes `0 .. count - 1` are true. The only masks that loads and stores
-  /// take.
-  mlir::Value mask(mlir::Value count, int64_t lanes);
-
-  //===--- Memory ---===//
-
-  /// One float element as f32.
-  mlir::Value loadF32(mlir::Value memref, mlir::ValueRange indices);
-  /// One i32 element, as i32 and sign-extended to index.
-  mlir::Value loadI32(mlir::Value memref, mlir::ValueRange indices);
-  mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
-  /// Rounds an f32 to the memref's element type.
-  void storeF32(mlir::Value value, mlir::Value memref,
-                mlir::ValueRange indices);
-  void storeI32(mlir::Value value, mlir::Value memref,
-                mlir::ValueRange indices);
-  /// `lanes` neighbours of the last dimension as f32. With a mask, lanes that
-  /// are off are not read and give 0.
-  mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices,
-                         int64_t lanes, mlir::Value mask = {});
-  /// Rounds a vector of f32 to the memref's element type. With a mask, lanes
-  /// that are off are not written.
-  void storeVector(mlir::Value vector, mlir::Value memref,
-                   mlir::ValueRange indices, mlir::Value mask = {});
-  /// Writes zeros to a block of a memref of rank 2. `multiple` is a known
-  /// divisor of the number of columns.
-  void storeZeros(mlir::Value memref, RowRange rows, RowRange columns,
-                  int64_t lanes, int64_t multiple);
-  /// Memory on the stack, aligned to a cache line. Call it outside of loops.
-  mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type elementType);
-
-  //===--- Structure ---===//
-
-  /// `for (iv = lower; iv < upper; iv += step) body(iv)`.
-  void forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
-               llvm::function_ref<void(mlir::Value)> body);
-  /// The same with values carried from turn to turn; returns the last ones.
-  llvm::SmallVector<mlir::Value>
-  forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
-          mlir::ValueRange init,
-          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
-                                                            mlir::ValueRange)>
-              body);
-  void ifThen(mlir::Value condition, llvm::function_ref<void()> then,
-              llvm::function_ref<void()> otherwise = nullptr);
-  /// The columns `begin .. end - 1` in steps of `lanes`: `body(column, mask)`,
-  /// where the mask is null for all but a last step that is not full.
-  /// `multiple` is a known divisor of every range's length: steps that cannot
-  /// occur are not emitted.
-  void forColumns(mlir::Value begin, mlir::Value end, int64_t lanes,
-                  int64_t multiple,
-                  llvm::function_ref<void(mlir::Value, mlir::Value)> body);
-
-  /// Re-emits a one-block scalar region on `args` and returns what it yields.
-  /// With vectors of any one lane count every op becomes its vector form; what
-  /// the region takes from outside must be constants. An empty region yields
-  /// `args[0]`. Fails with a diagnostic on an op that has no vector form.
-  mlir::FailureOr<mlir::Value> inlineRegion(mlir::Region &region,
-                                            mlir::ValueRange args);
-
-private:
-  /// The number of lanes that a mask of `mask` leaves on.
-  mlir::Value getCount(mlir::Value mask) const;
-  /// f32 elements on the stack, for vectors that go element by element.
-  mlir::Value getTailScratch();
-
-  mlir::IRMapping mapping;
-  llvm::DenseMap<mlir::Value, mlir::Value> maskCounts;
-  mlir::Value tailScratch;
-  mlir::Value ctaIndex;
-  mlir::Value tokenCount;
-};
-
-/// Fails with a diagnostic unless the op has a config of that schedule.
-mlir::FailureOr<tile::ConfigAttr> requireConfig(mlir::Operation *op,
-                                                tile::ConfigAttr config,
-                                                llvm::StringRef schedule);
-
-/// Fails with a diagnostic unless the config's field is above 0.
-mlir::LogicalResult requirePositive(mlir::Operation *op, llvm::StringRef field,
-                                    int64_t value);
 /// Fails with a diagnostic unless vectors of that many f32 can be made: 4, 8
 /// or 16.
 mlir::LogicalResult requireLanes(mlir::Operation *op, int64_t lanes);
@@ -164,11 +27,6 @@ mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitGatherReduce(tile::GatherReduceOp op,
                                      KernelEmitter &emitter);
-
-/// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
-/// arithmetic, so that no call of the C library remains. Fails on other
-/// transcendental ops.
-mlir::LogicalResult expandMath(mlir::func::FuncOp func);
 
 } // namespace moec
 

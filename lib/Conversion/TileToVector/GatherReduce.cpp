@@ -7,124 +7,11 @@
 // A CTA owns `rows` tokens. Columns run in tiles of `n` (`lanes` if 0), each
 // held in registers while the token's rows are added to it in order of j.
 
+#include "../Emission/GatherReduce.h"
 #include "Emit.h"
 
 using namespace mlir;
 using namespace moec;
-
-namespace {
-
-class GatherReduce {
-public:
-  GatherReduce(tile::GatherReduceOp op, KernelEmitter &emitter)
-      : emitter(emitter), b(emitter.b), lanes(op.getConfigAttr().getLanes()),
-        rows(emitter.operand(op.getRows())),
-        position(emitter.operand(op.getPosition())),
-        identity(emitter.operand(op.getIdentity())),
-        identityWeights(emitter.operand(op.getIdentityWeights())),
-        addend(emitter.operand(op.getAddend())),
-        result(emitter.operand(op.getResult())),
-        topK(cast<MemRefType>(position.getType()).getDimSize(1)) {}
-
-  /// Writes `vectors` times `lanes` columns of a token.
-  void emitColumns(Value token, Value column, int64_t vectors, Value mask);
-
-private:
-  Value load(Value memref, Value row, Value column, int64_t i, Value mask) {
-    return emitter.loadVector(memref, {row, emitter.add(column, i * lanes)},
-                              lanes, mask);
-  }
-  SmallVector<Value> addRow(ValueRange sums, Value row, Value column,
-                            Value mask);
-  SmallVector<Value> addIdentity(ValueRange sums, Value token, Value j,
-                                 Value column, Value mask);
-  /// `condition ? then() : otherwise()` on lists of vectors.
-  SmallVector<Value> choose(Value condition, TypeRange types,
-                            function_ref<SmallVector<Value>()> then,
-                            function_ref<SmallVector<Value>()> otherwise);
-
-  KernelEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  int64_t lanes;
-  Value rows, position, identity, identityWeights, addend, result;
-  int64_t topK;
-};
-
-SmallVector<Value> GatherReduce::addRow(ValueRange sums, Value row,
-                                        Value column, Value mask) {
-  SmallVector<Value> next;
-  for (auto [i, sum] : llvm::enumerate(sums))
-    next.push_back(
-        arith::AddFOp::create(b, sum, load(rows, row, column, i, mask)));
-  return next;
-}
-
-SmallVector<Value> GatherReduce::addIdentity(ValueRange sums, Value token,
-                                             Value j, Value column,
-                                             Value mask) {
-  Value weight =
-      emitter.splat(emitter.loadF32(identityWeights, {token, j}), lanes);
-  SmallVector<Value> next;
-  for (auto [i, sum] : llvm::enumerate(sums)) {
-    Value x = load(identity, token, column, i, mask);
-    next.push_back(
-        arith::AddFOp::create(b, sum, arith::MulFOp::create(b, x, weight)));
-  }
-  return next;
-}
-
-SmallVector<Value>
-GatherReduce::choose(Value condition, TypeRange types,
-                     function_ref<SmallVector<Value>()> then,
-                     function_ref<SmallVector<Value>()> otherwise) {
-  auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(branch.thenBlock());
-  scf::YieldOp::create(b, then());
-  b.setInsertionPointToEnd(branch.elseBlock());
-  scf::YieldOp::create(b, otherwise());
-  return SmallVector<Value>(branch.getResults());
-}
-
-void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
-                               Value mask) {
-  SmallVector<Value> zeros(vectors, emitter.splat(0.0, lanes));
-  SmallVector<Type> types(vectors, emitter.f32Vector(lanes));
-  auto body = [&](Value j, ValueRange sums) {
-    Value slot = emitter.loadI32(position, {token, j});
-    Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot,
-                                        emitter.i32(0));
-    auto unchanged = [&] { return SmallVector<Value>(sums); };
-    auto other = [&] {
-      if (!identity)
-        return unchanged();
-      Value isIdentity = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                               slot, emitter.i32(-2));
-      return choose(
-          isIdentity, types,
-          [&] { return addIdentity(sums, token, j, column, mask); }, unchanged);
-    };
-    return choose(
-        isRow, types,
-        [&] {
-          Value row = arith::IndexCastOp::create(b, b.getIndexType(), slot);
-          return addRow(sums, row, column, mask);
-        },
-        other);
-  };
-  SmallVector<Value> sums =
-      emitter.forLoop(emitter.index(0), emitter.index(topK), 1, zeros, body);
-  for (auto [i, sum] : llvm::enumerate(sums)) {
-    Value total = sum;
-    if (addend)
-      total =
-          arith::AddFOp::create(b, total, load(addend, token, column, i, mask));
-    emitter.storeVector(total, result, {token, emitter.add(column, i * lanes)},
-                        mask);
-  }
-}
-
-} // namespace
 
 LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
                                      KernelEmitter &emitter) {
@@ -139,7 +26,7 @@ LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
     return op.emitOpError("has a config whose n = ")
            << tile << " is not a multiple of lanes = " << lanes;
 
-  GatherReduce reduce(op, emitter);
+  GatherReduce reduce(op, emitter, lanes);
   Value result = emitter.operand(op.getResult());
   int64_t columns = cast<MemRefType>(result.getType()).getDimSize(1);
   Value begin = emitter.index(0);

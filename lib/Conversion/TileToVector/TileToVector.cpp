@@ -18,30 +18,6 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-FailureOr<tile::ConfigAttr> moec::requireConfig(Operation *op,
-                                                tile::ConfigAttr config,
-                                                StringRef schedule) {
-  if (!config) {
-    op->emitOpError("has no config; run tile-assign-config first");
-    return failure();
-  }
-  if (config.getSchedule() != schedule) {
-    op->emitOpError("has the schedule '")
-        << config.getSchedule() << "', and on the CPU it needs '" << schedule
-        << "'";
-    return failure();
-  }
-  return config;
-}
-
-LogicalResult moec::requirePositive(Operation *op, StringRef field,
-                                    int64_t value) {
-  if (value > 0)
-    return success();
-  return op->emitOpError("needs a config with ")
-         << field << " > 0, got " << value;
-}
-
 LogicalResult moec::requireLanes(Operation *op, int64_t lanes) {
   if (lanes == 4 || lanes == 8 || lanes == 16)
     return success();
@@ -50,26 +26,6 @@ LogicalResult moec::requireLanes(Operation *op, int64_t lanes) {
 }
 
 namespace {
-
-/// The one phase of a kernel; constants beside it are allowed.
-FailureOr<Operation *> onlyPhase(tile::KernelOp kernel) {
-  Operation *phase = nullptr;
-  for (Operation &op : kernel.getBody().front().without_terminator()) {
-    if (op.hasTrait<OpTrait::ConstantLike>())
-      continue;
-    if (phase) {
-      op.emitOpError(
-          "is a second phase of its kernel; run tile-split-phases first");
-      return failure();
-    }
-    phase = &op;
-  }
-  if (!phase) {
-    kernel.emitOpError("has no phase");
-    return failure();
-  }
-  return phase;
-}
 
 LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(phase)
@@ -86,7 +42,7 @@ LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
 }
 
 LogicalResult convertKernel(tile::KernelOp kernel) {
-  FailureOr<Operation *> phase = onlyPhase(kernel);
+  FailureOr<Operation *> phase = getOnlyPhase(kernel);
   if (failed(phase))
     return failure();
   OpBuilder builder(kernel);
@@ -96,7 +52,7 @@ LogicalResult convertKernel(tile::KernelOp kernel) {
                                    builder.getFunctionType(inputs, {}));
   func->setAttr("moec.kernel", builder.getUnitAttr());
   func.addEntryBlock();
-  KernelEmitter emitter(func, kernel);
+  KernelEmitter emitter(func, kernel, func.getArguments().back());
   emitter.b.setLoc((*phase)->getLoc());
   if (failed(emitPhase(*phase, emitter)))
     return failure();

@@ -96,7 +96,7 @@ tile.kernel @empty(%t: i64) {
 tile.kernel @math(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
   ^bb0(%a: f32):
-    // expected-error@+1 {{has no form for the CPU; of the transcendental functions there are exp, tanh, erf, log and log1p on f32}}
+    // expected-error@+1 {{has no form in kernels; of the transcendental functions there are exp, tanh, erf, log and log1p on f32}}
     %b = math.cos %a : f32
     tile.yield %b : f32
   } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}

@@ -33,9 +33,8 @@ Value TopKEmission::expOfDifference(Value x, Value largest) {
   Value error = sub(sub(x, sub(difference, minusLargest)),
                     arith::AddFOp::create(b, largest, minusLargest));
   // Infinities make it NaN.
-  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
   error = choose(compare(Predicate::ORD, error, error), error,
-                 emitter.splat(0.0, lanes));
+                 emitter.constant(x.getType(), b.getF32FloatAttr(0.0f)));
   Value power = math::ExpOp::create(b, difference);
   return math::FmaOp::create(b, power, error, power);
 }

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKSELECT_H
-#define MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKSELECT_H
+#ifndef MOEC_LIB_CONVERSION_EMISSION_TOPKSELECT_H
+#define MOEC_LIB_CONVERSION_EMISSION_TOPKSELECT_H
 
-#include "Emit.h"
+#include "KernelEmitter.h"
 
 namespace moec {
 
@@ -79,7 +79,6 @@ private:
   RowLayout &layout;
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
-  mlir::VectorType vectorType;
   mlir::Value keys;
   /// Keys of groups; null where there is one.
   mlir::Value groupKeys;
@@ -87,4 +86,4 @@ private:
 
 } // namespace moec
 
-#endif // MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKSELECT_H
+#endif // MOEC_LIB_CONVERSION_EMISSION_TOPKSELECT_H

@@ -11,7 +11,7 @@
 // underflow give what the C library gives; subnormal results may be off by
 // their last bit.
 
-#include "Emit.h"
+#include "KernelEmitter.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -237,7 +237,7 @@ LogicalResult moec::expandMath(func::FuncOp func) {
                    .Default(Value());
     if (!result)
       return op->emitOpError(
-          "has no form for the CPU; of the transcendental functions there are "
+          "has no form in kernels; of the transcendental functions there are "
           "exp, tanh, erf, log and log1p on f32");
     op->replaceAllUsesWith(ValueRange(result));
     op->erase();

@@ -5,18 +5,18 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emit.h"
+#include "KernelEmitter.h"
 
 using namespace mlir;
 using namespace moec;
 
-KernelEmitter::KernelEmitter(func::FuncOp func, tile::KernelOp kernel)
-    : b(kernel.getLoc(), OpBuilder::atBlockEnd(&func.getBody().front())) {
-  Block &body = func.getBody().front();
-  for (auto [from, to] : llvm::zip(kernel.getBody().getArguments(),
-                                   body.getArguments().drop_back()))
+KernelEmitter::KernelEmitter(func::FuncOp func, tile::KernelOp kernel,
+                             Value cta)
+    : b(kernel.getLoc(), OpBuilder::atBlockEnd(&func.getBody().front())),
+      ctaIndex(cta), func(func) {
+  for (auto [from, to] :
+       llvm::zip(kernel.getBody().getArguments(), func.getArguments()))
     mapping.map(from, to);
-  ctaIndex = body.getArguments().back();
   tokenCount = arith::IndexCastOp::create(b, b.getIndexType(),
                                           operand(kernel.getTokens()));
 }
@@ -74,18 +74,44 @@ Value KernelEmitter::max(Value x, Value y) {
 // Vectors
 //===----------------------------------------------------------------------===//
 
-VectorType KernelEmitter::f32Vector(int64_t lanes) {
-  return VectorType::get(lanes, b.getF32Type());
+Type KernelEmitter::vectorType(Type element, int64_t lanes) {
+  return VectorType::get(lanes, element);
 }
 
 Value KernelEmitter::splat(Value scalar, int64_t lanes) {
-  return vector::BroadcastOp::create(
-      b, VectorType::get(lanes, scalar.getType()), scalar);
+  return vector::BroadcastOp::create(b, vectorType(scalar.getType(), lanes),
+                                     scalar);
+}
+
+Value KernelEmitter::constant(Type type, TypedAttr element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return arith::ConstantOp::create(b,
+                                     DenseElementsAttr::get(vector, element));
+  return arith::ConstantOp::create(b, element);
 }
 
 Value KernelEmitter::splat(double value, int64_t lanes) {
+  return constant(vectorType(b.getF32Type(), lanes), b.getF32FloatAttr(value));
+}
+
+Value KernelEmitter::splatI32(int64_t value, int64_t lanes) {
+  return constant(vectorType(b.getI32Type(), lanes),
+                  b.getI32IntegerAttr(value));
+}
+
+Value KernelEmitter::laneNumbers(int64_t lanes) {
+  SmallVector<int32_t> numbers = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
   return arith::ConstantOp::create(
-      b, DenseElementsAttr::get(f32Vector(lanes), static_cast<float>(value)));
+      b, DenseIntElementsAttr::get(VectorType::get(lanes, b.getI32Type()),
+                                   ArrayRef<int32_t>(numbers)));
+}
+
+Value KernelEmitter::reduce(vector::CombiningKind kind, Value vector) {
+  // Emission chose the lanes, so their order is the target's to choose.
+  auto flags = kind == vector::CombiningKind::ADD
+                   ? arith::FastMathFlags::reassoc
+                   : arith::FastMathFlags::none;
+  return vector::ReductionOp::create(b, kind, vector, flags);
 }
 
 Value KernelEmitter::mask(Value count, int64_t lanes) {
@@ -105,8 +131,7 @@ Value KernelEmitter::getCount(Value mask) const {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// `value` (a float or a vector of floats) with another element type.
-static Value castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
+Value moec::castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
   Type from = getElementTypeOrSelf(value.getType());
   if (from == element)
     return value;
@@ -118,8 +143,12 @@ static Value castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
   return arith::TruncFOp::create(b, type, value);
 }
 
-static Type elementType(Value memref) {
+Type moec::getElementType(Value memref) {
   return cast<MemRefType>(memref.getType()).getElementType();
+}
+
+int64_t moec::getColumns(Value memref) {
+  return cast<MemRefType>(memref.getType()).getDimSize(1);
 }
 
 Value KernelEmitter::loadF32(Value memref, ValueRange indices) {
@@ -137,8 +166,8 @@ Value KernelEmitter::loadIndex(Value memref, ValueRange indices) {
 }
 
 void KernelEmitter::storeF32(Value value, Value memref, ValueRange indices) {
-  memref::StoreOp::create(b, castFloat(b, value, elementType(memref)), memref,
-                          indices);
+  memref::StoreOp::create(b, castFloat(b, value, getElementType(memref)),
+                          memref, indices);
 }
 
 void KernelEmitter::storeI32(Value value, Value memref, ValueRange indices) {
@@ -151,7 +180,7 @@ static constexpr int64_t kMaxTail = 32;
 Value KernelEmitter::getTailScratch() {
   if (!tailScratch) {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(ctaIndex.getParentBlock());
+    b.setInsertionPointToStart(&func.getBody().front());
     tailScratch = scratch({kMaxTail}, b.getF32Type());
   }
   return tailScratch;
@@ -171,9 +200,12 @@ static SmallVector<Value> moved(KernelEmitter &emitter, ValueRange indices,
 
 Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes,
                                 Value mask) {
-  auto type = VectorType::get(lanes, elementType(memref));
+  auto type = VectorType::get(lanes, getElementType(memref));
   if (!mask)
-    return castFloat(b, vector::LoadOp::create(b, type, memref, indices),
+    return castFloat(b,
+                     vector::LoadOp::create(b, type, memref, indices,
+                                            /*nontemporal=*/false,
+                                            alignmentOf(type)),
                      b.getF32Type());
   if (type.getElementType().isF32()) {
     Value zero = splat(0.0, lanes);
@@ -189,9 +221,12 @@ Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes,
 
 void KernelEmitter::storeVector(Value vector, Value memref, ValueRange indices,
                                 Value mask) {
-  Type element = elementType(memref);
+  Type element = getElementType(memref);
   if (!mask) {
-    vector::StoreOp::create(b, castFloat(b, vector, element), memref, indices);
+    Value rounded = castFloat(b, vector, element);
+    vector::StoreOp::create(b, rounded, memref, indices,
+                            /*nontemporal=*/false,
+                            alignmentOf(cast<VectorType>(rounded.getType())));
     return;
   }
   if (element.isF32()) {
@@ -203,6 +238,15 @@ void KernelEmitter::storeVector(Value vector, Value memref, ValueRange indices,
   forLoop(start, getCount(mask), 1, [&](Value i) {
     storeF32(loadF32(elements, i), memref, moved(*this, indices, i));
   });
+}
+
+Value KernelEmitter::loadI32Vector(Value memref, Value index, int64_t lanes) {
+  return vector::LoadOp::create(b, VectorType::get(lanes, b.getI32Type()),
+                                memref, index);
+}
+
+void KernelEmitter::storeI32Vector(Value vector, Value memref, Value index) {
+  vector::StoreOp::create(b, vector, memref, index);
 }
 
 void KernelEmitter::storeZeros(Value memref, RowRange rows, RowRange columns,

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKEMISSION_H
-#define MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKEMISSION_H
+#ifndef MOEC_LIB_CONVERSION_EMISSION_TOPKEMISSION_H
+#define MOEC_LIB_CONVERSION_EMISSION_TOPKEMISSION_H
 
 #include "TopKSelect.h"
 
@@ -16,11 +16,11 @@
 
 namespace moec {
 
-/// Writes what a CTA of cpu.top_k does: it routes `rows` tokens, one after the
-/// other, with a row's experts in vectors of `lanes`. Scratch memory holds the
-/// values of a row (NaN where the value counts as 0, and in pads) and their
-/// keys. The order of selection is total, so only the rounding of scores and
-/// weights depends on the schedule.
+/// Writes what a CTA of a schedule of top_k does: it routes `rows` tokens, one
+/// after the other, with a row's experts in vectors of `lanes`. Scratch memory
+/// holds the values of a row (NaN where the value counts as 0, and in pads) and
+/// their keys. The order of selection is total, so only the rounding of scores
+/// and weights depends on the schedule.
 class TopKEmission {
 public:
   TopKEmission(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
@@ -87,13 +87,10 @@ private:
     return mlir::arith::IndexCastOp::create(b, b.getI32Type(), x);
   }
   mlir::Value sumOf(mlir::Value vector) {
-    return mlir::vector::ReductionOp::create(
-        b, mlir::vector::CombiningKind::ADD, vector,
-        mlir::arith::FastMathFlags::reassoc);
+    return emitter.reduce(mlir::vector::CombiningKind::ADD, vector);
   }
   mlir::Value largestOf(mlir::Value vector) {
-    return mlir::vector::ReductionOp::create(
-        b, mlir::vector::CombiningKind::MAXNUMF, vector);
+    return emitter.reduce(mlir::vector::CombiningKind::MAXNUMF, vector);
   }
   mlir::Value largerOf(mlir::Value x, mlir::Value y) {
     return choose(compare(Predicate::OGT, x, y), x, y);
@@ -117,4 +114,4 @@ private:
 
 } // namespace moec
 
-#endif // MOEC_LIB_CONVERSION_TILETOVECTOR_TOPKEMISSION_H
+#endif // MOEC_LIB_CONVERSION_EMISSION_TOPKEMISSION_H

@@ -83,15 +83,14 @@ Value RowLayout::expertAt(Value position) {
 //===----------------------------------------------------------------------===//
 
 KeyTable::KeyTable(RowLayout &layout)
-    : layout(layout), emitter(layout.emitter), b(emitter.b),
-      vectorType(VectorType::get(layout.lanes, b.getI32Type())) {
+    : layout(layout), emitter(layout.emitter), b(emitter.b) {
   keys = emitter.scratch(layout.size(), b.getI32Type());
   if (layout.numGroups == 1)
     return;
   int64_t size = llvm::alignTo(layout.numGroups, layout.lanes);
   groupKeys = emitter.scratch(size, b.getI32Type());
   for (int64_t i = 0; i < size; i += layout.lanes)
-    vector::StoreOp::create(b, splatKey(kOutKey), groupKeys, emitter.index(i));
+    emitter.storeI32Vector(splatKey(kOutKey), groupKeys, emitter.index(i));
 }
 
 /// i32 with the shape of `like`.
@@ -101,18 +100,12 @@ static Type intTypeOf(OpBuilder &b, Value like) {
   return b.getI32Type();
 }
 
-static Value constantOf(ImplicitLocOpBuilder &b, Type type, TypedAttr element) {
-  if (auto vector = dyn_cast<VectorType>(type))
-    return arith::ConstantOp::create(b,
-                                     DenseElementsAttr::get(vector, element));
-  return arith::ConstantOp::create(b, element);
-}
-
 /// Negative floats have descending bits: invert all but the sign. The same
 /// again gives the bits back.
-static Value flipNegative(ImplicitLocOpBuilder &b, Value bits) {
+static Value flipNegative(KernelEmitter &emitter, Value bits) {
+  ImplicitLocOpBuilder &b = emitter.b;
   auto constant = [&](int32_t value) {
-    return constantOf(b, bits.getType(), b.getI32IntegerAttr(value));
+    return emitter.constant(bits.getType(), b.getI32IntegerAttr(value));
   };
   Value sign = arith::ShRSIOp::create(b, bits, constant(31));
   Value flips = arith::AndIOp::create(
@@ -123,10 +116,10 @@ static Value flipNegative(ImplicitLocOpBuilder &b, Value bits) {
 Value KeyTable::fromFloat(KernelEmitter &emitter, Value value) {
   ImplicitLocOpBuilder &b = emitter.b;
   // -0 + 0 is +0.
-  Value zero = constantOf(b, value.getType(), b.getF32FloatAttr(0.0f));
+  Value zero = emitter.constant(value.getType(), b.getF32FloatAttr(0.0f));
   Value canonical = arith::AddFOp::create(b, value, zero);
   Value bits = arith::BitcastOp::create(b, intTypeOf(b, value), canonical);
-  return flipNegative(b, bits);
+  return flipNegative(emitter, bits);
 }
 
 Value KeyTable::toFloat(KernelEmitter &emitter, Value key) {
@@ -134,11 +127,11 @@ Value KeyTable::toFloat(KernelEmitter &emitter, Value key) {
   Type type = b.getF32Type();
   if (auto vector = dyn_cast<VectorType>(key.getType()))
     type = vector.clone(type);
-  return arith::BitcastOp::create(b, type, flipNegative(b, key));
+  return arith::BitcastOp::create(b, type, flipNegative(emitter, key));
 }
 
 Value KeyTable::splatKey(int64_t key) {
-  return constantOf(b, vectorType, b.getI32IntegerAttr(key));
+  return emitter.splatI32(key, layout.lanes);
 }
 
 Value KeyTable::maskedKeys(Value keys, Value mask) {
@@ -147,7 +140,7 @@ Value KeyTable::maskedKeys(Value keys, Value mask) {
 }
 
 void KeyTable::store(Value vector, Value position, Value mask) {
-  vector::StoreOp::create(b, maskedKeys(vector, mask), keys, position);
+  emitter.storeI32Vector(maskedKeys(vector, mask), keys, position);
 }
 
 Value KeyTable::load(Value position) { return emitter.loadI32(keys, position); }
@@ -168,7 +161,7 @@ Value KeyTable::argmaxIn(Value table, Value begin, Value end) {
   SmallVector<Value> best = emitter.forLoop(
       begin, end, lanes, {splatKey(kOutKey), splatKey(0)},
       [&](Value position, ValueRange carried) -> SmallVector<Value> {
-        Value here = vector::LoadOp::create(b, vectorType, table, position);
+        Value here = emitter.loadI32Vector(table, position, lanes);
         Value start =
             emitter.splat(arith::IndexCastOp::create(b, i32, position), lanes);
         Value isLarger = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt,
@@ -176,18 +169,14 @@ Value KeyTable::argmaxIn(Value table, Value begin, Value end) {
         return {arith::SelectOp::create(b, isLarger, here, carried[0]),
                 arith::SelectOp::create(b, isLarger, start, carried[1])};
       });
-  Value largest =
-      vector::ReductionOp::create(b, vector::CombiningKind::MAXSI, best[0]);
+  Value largest = emitter.reduce(vector::CombiningKind::MAXSI, best[0]);
   Value isLargest = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, best[0],
                                           emitter.splat(largest, lanes));
-  SmallVector<int32_t> numbers = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
-  Value lane = arith::ConstantOp::create(
-      b, DenseIntElementsAttr::get(vectorType, ArrayRef<int32_t>(numbers)));
+  Value lane = emitter.laneNumbers(lanes);
   Value positions = arith::SelectOp::create(
       b, isLargest, arith::AddIOp::create(b, best[1], lane),
       splatKey(std::numeric_limits<int32_t>::max()));
-  Value first =
-      vector::ReductionOp::create(b, vector::CombiningKind::MINSI, positions);
+  Value first = emitter.reduce(vector::CombiningKind::MINSI, positions);
   return arith::IndexCastOp::create(b, b.getIndexType(), first);
 }
 
@@ -198,8 +187,7 @@ Value KeyTable::nextLargest(Value largest, Value vector, Value mask) {
 }
 
 Value KeyTable::isAboveMinusInfinity(Value largest) {
-  Value key =
-      vector::ReductionOp::create(b, vector::CombiningKind::MAXSI, largest);
+  Value key = emitter.reduce(vector::CombiningKind::MAXSI, largest);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, key,
                                emitter.i32(kMinusInfinityKey));
 }
@@ -219,13 +207,13 @@ Value KeyTable::groupKey(Value group, moe::GroupScore score) {
       begin, emitter.add(begin, layout.stride), lanes,
       {splatKey(kOutKey), splatKey(kOutKey)},
       [&](Value position, ValueRange carried) -> SmallVector<Value> {
-        Value here = vector::LoadOp::create(b, vectorType, keys, position);
+        Value here = emitter.loadI32Vector(keys, position, lanes);
         Value smaller = arith::MinSIOp::create(b, here, carried[0]);
         return {arith::MaxSIOp::create(b, here, carried[0]),
                 arith::MaxSIOp::create(b, smaller, carried[1])};
       });
   auto largestOf = [&](Value vector) -> Value {
-    return vector::ReductionOp::create(b, vector::CombiningKind::MAXSI, vector);
+    return emitter.reduce(vector::CombiningKind::MAXSI, vector);
   };
   Value first = largestOf(best[0]);
   if (!isSum)
@@ -233,12 +221,9 @@ Value KeyTable::groupKey(Value group, moe::GroupScore score) {
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, best[0],
                                         emitter.splat(first, lanes));
   // Of several lanes with the largest key only one gives it up.
-  Value lane = arith::ConstantOp::create(
-      b, DenseIntElementsAttr::get(
-             vectorType,
-             ArrayRef<int32_t>(llvm::to_vector(llvm::seq<int32_t>(0, lanes)))));
-  Value owner = vector::ReductionOp::create(
-      b, vector::CombiningKind::MINSI,
+  Value lane = emitter.laneNumbers(lanes);
+  Value owner = emitter.reduce(
+      vector::CombiningKind::MINSI,
       arith::SelectOp::create(b, isFirst, lane,
                               splatKey(std::numeric_limits<int32_t>::max())));
   Value isOwner = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, lane,
@@ -273,8 +258,8 @@ void KeyTable::keepBestGroups(moe::GroupScore score, int64_t count) {
       Value begin = emitter.mul(group, layout.stride);
       emitter.forLoop(begin, emitter.add(begin, layout.stride), layout.lanes,
                       [&](Value position) {
-                        vector::StoreOp::create(b, splatKey(kOutKey), keys,
-                                                position);
+                        emitter.storeI32Vector(splatKey(kOutKey), keys,
+                                               position);
                       });
     });
   });

@@ -1,0 +1,59 @@
+//===- GatherReduce.h - the sum of a token's rows ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_EMISSION_GATHERREDUCE_H
+#define MOEC_LIB_CONVERSION_EMISSION_GATHERREDUCE_H
+
+#include "KernelEmitter.h"
+
+namespace moec {
+
+/// Writes the sum of one token's rows for some of its columns, each held in
+/// registers while the rows are added in order of j.
+class GatherReduce {
+public:
+  GatherReduce(tile::GatherReduceOp op, KernelEmitter &emitter, int64_t lanes)
+      : emitter(emitter), b(emitter.b), lanes(lanes),
+        rows(emitter.operand(op.getRows())),
+        position(emitter.operand(op.getPosition())),
+        identity(emitter.operand(op.getIdentity())),
+        identityWeights(emitter.operand(op.getIdentityWeights())),
+        addend(emitter.operand(op.getAddend())),
+        result(emitter.operand(op.getResult())), topK(getColumns(position)) {}
+
+  /// Writes `vectors` times `lanes` columns of a token.
+  void emitColumns(mlir::Value token, mlir::Value column, int64_t vectors,
+                   mlir::Value mask);
+
+private:
+  mlir::Value load(mlir::Value memref, mlir::Value row, mlir::Value column,
+                   int64_t i, mlir::Value mask) {
+    return emitter.loadVector(memref, {row, emitter.add(column, i * lanes)},
+                              lanes, mask);
+  }
+  llvm::SmallVector<mlir::Value> addRow(mlir::ValueRange sums, mlir::Value row,
+                                        mlir::Value column, mlir::Value mask);
+  llvm::SmallVector<mlir::Value> addIdentity(mlir::ValueRange sums,
+                                             mlir::Value token, mlir::Value j,
+                                             mlir::Value column,
+                                             mlir::Value mask);
+  /// `condition ? then() : otherwise()` on lists of vectors.
+  llvm::SmallVector<mlir::Value>
+  choose(mlir::Value condition, mlir::TypeRange types,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> then,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> otherwise);
+
+  KernelEmitter &emitter;
+  mlir::ImplicitLocOpBuilder &b;
+  int64_t lanes;
+  mlir::Value rows, position, identity, identityWeights, addend, result;
+  int64_t topK;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_EMISSION_GATHERREDUCE_H

@@ -1,0 +1,196 @@
+//===- KernelEmitter.h - emission of the body of one kernel -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// One `tile.kernel` becomes one func.func, which is what one CTA does. What
+// emission for every target shares is here; a target derives from it where its
+// machine differs.
+
+#ifndef MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H
+#define MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec {
+
+/// Half-open range of rows or columns; both ends are of type index.
+struct RowRange {
+  mlir::Value begin;
+  mlir::Value end;
+};
+
+/// A builder that stands in the body of the new function, and what emission
+/// functions share. Index arithmetic is in `index`; memref elements become f32
+/// on their way in and are rounded to nearest even on their way out.
+///
+/// A "vector of `lanes`" is a value of `vectorType`: what the virtual functions
+/// below make of it is up to the target. Here it is an MLIR vector; on a GPU it
+/// may be spread over the threads of a warp, with scalars that all threads
+/// hold.
+class KernelEmitter {
+public:
+  /// `cta` is the CTA's index, of type index.
+  KernelEmitter(mlir::func::FuncOp func, tile::KernelOp kernel,
+                mlir::Value cta);
+  virtual ~KernelEmitter() = default;
+
+  /// Stands at the end of the function's body; loops move it for their bodies.
+  mlir::ImplicitLocOpBuilder b;
+
+  //===--- Kernel arguments ---===//
+
+  /// The function's argument for an argument of the kernel; null for null.
+  mlir::Value operand(mlir::Value kernelArgument) const;
+  /// The CTA's index, of type index.
+  mlir::Value cta() const { return ctaIndex; }
+  /// The token count, of type index.
+  mlir::Value tokens() const { return tokenCount; }
+  /// `num_valid_tokens` clamped to `0 .. tokens`; the token count for null.
+  mlir::Value validTokens(mlir::Value numValidTokens);
+  /// Rows `[cta * rows, min((cta + 1) * rows, tokens))`.
+  RowRange rowsOfCta(int64_t rows);
+
+  //===--- Scalars ---===//
+
+  mlir::Value index(int64_t value);
+  mlir::Value i32(int64_t value);
+  mlir::Value f32(double value);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, mlir::Value y);
+  /// `x + constant`, `x * constant` on index.
+  mlir::Value add(mlir::Value x, int64_t y) { return y ? add(x, index(y)) : x; }
+  mlir::Value mul(mlir::Value x, int64_t y) {
+    return y == 1 ? x : mul(x, index(y));
+  }
+  /// Smaller and larger of two signed values of type index.
+  mlir::Value min(mlir::Value x, mlir::Value y);
+  mlir::Value max(mlir::Value x, mlir::Value y);
+
+  //===--- Vectors ---===//
+
+  virtual mlir::Type vectorType(mlir::Type element, int64_t lanes);
+  /// A vector of `lanes` times a scalar.
+  virtual mlir::Value splat(mlir::Value scalar, int64_t lanes);
+  mlir::Value splat(double value, int64_t lanes);
+  mlir::Value splatI32(int64_t value, int64_t lanes);
+  /// A constant of a scalar type or of a vector of it.
+  mlir::Value constant(mlir::Type type, mlir::TypedAttr element);
+  /// The i32 values `0 .. lanes - 1`.
+  virtual mlir::Value laneNumbers(int64_t lanes);
+  /// Lanes `0 .. count - 1` are true. The only masks that loads and stores
+  /// take.
+  virtual mlir::Value mask(mlir::Value count, int64_t lanes);
+  /// The lanes' sum, largest or smallest as a scalar, in an order that is
+  /// fixed. `kind` is ADD, MAXNUMF, MAXSI or MINSI.
+  virtual mlir::Value reduce(mlir::vector::CombiningKind kind,
+                             mlir::Value vector);
+
+  //===--- Memory ---===//
+
+  /// One float element as f32.
+  mlir::Value loadF32(mlir::Value memref, mlir::ValueRange indices);
+  /// One i32 element, as i32 and sign-extended to index.
+  mlir::Value loadI32(mlir::Value memref, mlir::ValueRange indices);
+  mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
+  /// Rounds an f32 to the memref's element type.
+  virtual void storeF32(mlir::Value value, mlir::Value memref,
+                        mlir::ValueRange indices);
+  virtual void storeI32(mlir::Value value, mlir::Value memref,
+                        mlir::ValueRange indices);
+  /// `lanes` neighbours of the last dimension as f32. With a mask, lanes that
+  /// are off are not read and give 0.
+  virtual mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices,
+                                 int64_t lanes, mlir::Value mask = {});
+  /// Rounds a vector of f32 to the memref's element type. With a mask, lanes
+  /// that are off are not written.
+  virtual void storeVector(mlir::Value vector, mlir::Value memref,
+                           mlir::ValueRange indices, mlir::Value mask = {});
+  /// `lanes` neighbours of a memref of i32.
+  virtual mlir::Value loadI32Vector(mlir::Value memref, mlir::Value index,
+                                    int64_t lanes);
+  virtual void storeI32Vector(mlir::Value vector, mlir::Value memref,
+                              mlir::Value index);
+  /// Writes zeros to a block of a memref of rank 2. `multiple` is a known
+  /// divisor of the number of columns.
+  void storeZeros(mlir::Value memref, RowRange rows, RowRange columns,
+                  int64_t lanes, int64_t multiple);
+  /// Memory of this CTA's own, aligned to a cache line. Call it outside of
+  /// loops.
+  virtual mlir::Value scratch(llvm::ArrayRef<int64_t> shape,
+                              mlir::Type elementType);
+
+  //===--- Structure ---===//
+
+  /// `for (iv = lower; iv < upper; iv += step) body(iv)`.
+  void forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
+               llvm::function_ref<void(mlir::Value)> body);
+  /// The same with values carried from turn to turn; returns the last ones.
+  llvm::SmallVector<mlir::Value>
+  forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
+          mlir::ValueRange init,
+          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
+                                                            mlir::ValueRange)>
+              body);
+  void ifThen(mlir::Value condition, llvm::function_ref<void()> then,
+              llvm::function_ref<void()> otherwise = nullptr);
+  /// The columns `begin .. end - 1` in steps of `lanes`: `body(column, mask)`,
+  /// where the mask is null for all but a last step that is not full.
+  /// `multiple` is a known divisor of every range's length: steps that cannot
+  /// occur are not emitted.
+  void forColumns(mlir::Value begin, mlir::Value end, int64_t lanes,
+                  int64_t multiple,
+                  llvm::function_ref<void(mlir::Value, mlir::Value)> body);
+
+  /// Re-emits a one-block scalar region on `args` and returns what it yields.
+  /// With vectors of any one lane count every op becomes its vector form; what
+  /// the region takes from outside must be constants. An empty region yields
+  /// `args[0]`. Fails with a diagnostic on an op that has no vector form.
+  mlir::FailureOr<mlir::Value> inlineRegion(mlir::Region &region,
+                                            mlir::ValueRange args);
+
+protected:
+  /// What is known of the address of a vector that lies in memory whole.
+  virtual llvm::MaybeAlign alignmentOf(mlir::VectorType type) const {
+    return {};
+  }
+  mlir::func::FuncOp getFunction() const { return func; }
+  mlir::Value ctaIndex;
+
+private:
+  /// The number of lanes that a mask of `mask` leaves on.
+  mlir::Value getCount(mlir::Value mask) const;
+  /// f32 elements on the stack, for vectors that go element by element.
+  mlir::Value getTailScratch();
+
+  mlir::IRMapping mapping;
+  llvm::DenseMap<mlir::Value, mlir::Value> maskCounts;
+  mlir::Value tailScratch;
+  mlir::Value tokenCount;
+  mlir::func::FuncOp func;
+};
+
+/// The type of a memref's elements.
+mlir::Type getElementType(mlir::Value memref);
+/// Columns of a memref of rank 2.
+int64_t getColumns(mlir::Value memref);
+/// `value` (a float or a vector of floats) with another element type; rounds to
+/// nearest even.
+mlir::Value castFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
+                      mlir::Type element);
+
+/// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
+/// arithmetic, so that no call of a run-time library remains. Fails on other
+/// transcendental ops.
+mlir::LogicalResult expandMath(mlir::func::FuncOp func);
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H

@@ -1,0 +1,30 @@
+//===- Phase.h - the phase of a kernel and its config -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_EMISSION_PHASE_H
+#define MOEC_LIB_CONVERSION_EMISSION_PHASE_H
+
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec {
+
+/// The one phase of a kernel; constants beside it are allowed. Fails with a
+/// diagnostic if there is none, or another.
+mlir::FailureOr<mlir::Operation *> getOnlyPhase(tile::KernelOp kernel);
+
+/// Fails with a diagnostic unless the op has a config of that schedule.
+mlir::FailureOr<tile::ConfigAttr> requireConfig(mlir::Operation *op,
+                                                tile::ConfigAttr config,
+                                                llvm::StringRef schedule);
+
+/// Fails with a diagnostic unless the config's field is above 0.
+mlir::LogicalResult requirePositive(mlir::Operation *op, llvm::StringRef field,
+                                    int64_t value);
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_EMISSION_PHASE_H
