@@ -115,6 +115,10 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
                            std::to_string(alignment) + " bytes expected, " +
                            std::to_string(address) +
                            " found; copy the tensor to aligned memory");
+  if (hasElements)
+    if (Status status = device.checkAddress(view.data); !status)
+      return status.withContext(context);
+  resolvedTokens = -1;
   bindings[index] = {view.data, view.shape, true};
   if (tensor.role == TensorRole::Weight && !thePlan->prepare.empty())
     isPrepared = false;

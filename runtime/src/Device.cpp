@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Device.h"
+#include "Check.h"
 
 namespace moert {
 
@@ -14,7 +15,41 @@ Kernel::~Kernel() = default;
 Module::~Module() = default;
 Stream::~Stream() = default;
 Event::~Event() = default;
+Graph::~Graph() = default;
 Device::~Device() = default;
+
+std::string Device::architecture() const { return {}; }
+
+Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {
+  return unavailable("wrapStream: " + name() +
+                     " has no streams of its own; "
+                     "run on the executor's");
+}
+
+Status Device::checkAddress(const void *) const { return Status::ok(); }
+
+Status Device::beginCapture(Stream &) {
+  return unavailable("beginCapture: " + name() + " has no graphs; run without");
+}
+
+Result<std::unique_ptr<Graph>> Device::endCapture(Stream &) {
+  return unavailable("endCapture: " + name() + " has no graphs; run without");
+}
+
+Status Device::launchGraph(Stream &, Graph &) {
+  return unavailable("launchGraph: " + name() + " has no graphs; run without");
+}
+
+Result<std::unique_ptr<Graph>>
+captureGraph(Device &device, Stream &stream,
+             const std::function<Status()> &body) {
+  MOERT_CHECK(device.beginCapture(stream));
+  Status captured = body();
+  // Without its end the stream would stay in capture for ever.
+  Result<std::unique_ptr<Graph>> graph = device.endCapture(stream);
+  MOERT_CHECK(captured);
+  return graph;
+}
 
 const char *moduleImageKindName(ModuleImage::Kind kind) {
   switch (kind) {

@@ -104,7 +104,7 @@ Result<PrepareReport> Executor::prepareWeights() {
   // What an earlier run still reads stays until it is complete.
   MOERT_CHECK(synchronize());
   isPrepared = false;
-  lastTokens = -1;
+  lastTokens = resolvedTokens = -1;
   addresses.assign(bindings.size(), nullptr);
   for (size_t i = 0; i < bindings.size(); ++i) {
     const TensorDecl &tensor = thePlan->tensors[i];
@@ -124,7 +124,8 @@ Result<PrepareReport> Executor::prepareWeights() {
     addresses[i] = prepared[i]->data();
     report.bytes += *bytes;
   }
-  MOERT_CHECK(runSteps(thePlan->prepare, "prepare", /*tokens=*/0));
+  MOERT_CHECK(resolveSteps(thePlan->prepare, "prepare", /*tokens=*/0));
+  MOERT_CHECK(runResolved(*streams[0], /*variant=*/-1));
   MOERT_CHECK(synchronize());
   isPrepared = true;
   report.seconds =
@@ -137,14 +138,28 @@ Result<PrepareReport> Executor::prepareWeights() {
 // Runs
 //===----------------------------------------------------------------------===//
 
-Status Executor::run(int64_t tokens) {
-  MOERT_CHECK(checkReady(tokens));
-  MOERT_CHECK(growWorkspace(tokens));
-  return run(tokens, {ownWorkspace->data(),
-                      static_cast<int64_t>(ownWorkspace->size())});
+Status Executor::run(int64_t tokens, Stream *stream) {
+  if (tokens != resolvedTokens)
+    MOERT_CHECK(checkReady(tokens));
+  if (tokens > ownWorkspaceTokens || !ownWorkspace)
+    MOERT_CHECK(growWorkspace(tokens));
+  return run(tokens,
+             {ownWorkspace->data(), static_cast<int64_t>(ownWorkspace->size())},
+             stream);
 }
 
-Status Executor::run(int64_t tokens, WorkspaceView workspace) {
+Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
+  if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
+      workspace.bytes < resolvedWorkspace.bytes)
+    MOERT_CHECK(resolveRun(tokens, workspace));
+  Stream &first = stream ? *stream : *streams[0];
+  if (options.poison)
+    MOERT_CHECK(poison(first, tokens));
+  return runResolved(first, thePlan->findVariant(tokens));
+}
+
+Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
+  resolvedTokens = -1;
   MOERT_CHECK(checkReady(tokens));
   int64_t variantIndex = thePlan->findVariant(tokens);
   const Variant &variant = thePlan->variants[variantIndex];
@@ -173,39 +188,45 @@ Status Executor::run(int64_t tokens, WorkspaceView workspace) {
       addresses[i] = bindings[i].data;
   }
   lastTokens = tokens;
-  if (options.poison)
-    MOERT_CHECK(poison(workspace.data, layout->bytes, tokens));
-  return runSteps(variant.steps, variantName(variantIndex) + ".steps", tokens);
+  MOERT_CHECK(resolveSteps(variant.steps, variantName(variantIndex) + ".steps",
+                           tokens));
+  resolvedWorkspace = {workspace.data, layout->bytes};
+  resolvedTokens = tokens;
+  return Status::ok();
 }
 
 Status Executor::checkReady(int64_t tokens) const {
-  std::string call = "run(" + std::to_string(tokens) + ")";
+  return checkReadyNow(tokens).withContext("run(" + std::to_string(tokens) +
+                                           ")");
+}
+
+Status Executor::checkReadyNow(int64_t tokens) const {
   if (tokens < 0 || tokens > thePlan->maxTokens)
     return outOfRange(
-        call + ": 0 to max_tokens = " + std::to_string(thePlan->maxTokens) +
+        "0 to max_tokens = " + std::to_string(thePlan->maxTokens) +
         " tokens are accepted; compile with a larger "
         "max_tokens or split the batch");
   if (!isPrepared)
-    return invalidArgument(call + ": the weights are not prepared; call "
-                                  "prepareWeights() first");
+    return invalidArgument("the weights are not prepared; call "
+                           "prepareWeights() first");
   for (size_t i = 0; i < bindings.size(); ++i) {
     const TensorDecl &tensor = thePlan->tensors[i];
     if (tensor.role == TensorRole::Workspace ||
         tensor.role == TensorRole::Prepared)
       continue;
     if (!bindings[i].bound)
-      return invalidArgument(call + ": " + tensorRoleName(tensor.role) + " '" +
+      return invalidArgument(std::string(tensorRoleName(tensor.role)) + " '" +
                              tensor.name + "' is not bound; bind it first");
     if (tensor.shape.empty())
       continue;
     Result<int64_t> rows = tensor.shape[0].evaluate(tokens);
     if (!rows)
-      return rows.status().withContext(call);
+      return rows.status();
     if (bindings[i].shape[0] < *rows)
-      return invalidArgument(
-          call + ": tensor '" + tensor.name + "' is bound with " +
-          std::to_string(bindings[i].shape[0]) + " rows, " +
-          std::to_string(*rows) + " are needed; bind a larger one");
+      return invalidArgument("tensor '" + tensor.name + "' is bound with " +
+                             std::to_string(bindings[i].shape[0]) + " rows, " +
+                             std::to_string(*rows) +
+                             " are needed; bind a larger one");
   }
   return Status::ok();
 }
@@ -214,23 +235,27 @@ Status Executor::growWorkspace(int64_t tokens) {
   Result<int64_t> bytes = workspaceBytes(tokens);
   if (!bytes)
     return bytes.status();
-  if (ownWorkspace && ownWorkspace->size() >= static_cast<size_t>(*bytes))
+  if (ownWorkspace && ownWorkspace->size() >= static_cast<size_t>(*bytes)) {
+    ownWorkspaceTokens = tokens;
     return Status::ok();
+  }
   // An earlier run may still use the memory that is about to go.
   MOERT_CHECK(synchronize());
   ownWorkspace.reset();
-  lastTokens = -1;
+  ownWorkspaceTokens = lastTokens = resolvedTokens = -1;
   Result<std::unique_ptr<Buffer>> buffer =
       device.allocate(*bytes, kWorkspaceAlignment);
   if (!buffer)
     return buffer.status().withContext("run: workspace for " +
                                        std::to_string(tokens) + " tokens");
   ownWorkspace = std::move(*buffer);
+  ownWorkspaceTokens = tokens;
   return Status::ok();
 }
 
-Status Executor::poison(void *workspace, int64_t bytes, int64_t tokens) {
-  MOERT_CHECK(device.fill(*streams[0], workspace, 0xFF, bytes));
+Status Executor::poison(Stream &stream, int64_t tokens) {
+  MOERT_CHECK(device.fill(stream, resolvedWorkspace.data, 0xFF,
+                          resolvedWorkspace.bytes));
   for (size_t i = 0; i < addresses.size(); ++i) {
     const TensorDecl &tensor = thePlan->tensors[i];
     if (tensor.role != TensorRole::Output)
@@ -238,46 +263,77 @@ Status Executor::poison(void *workspace, int64_t bytes, int64_t tokens) {
     Result<int64_t> outputBytes = tensorBytes(tensor).evaluate(tokens);
     if (!outputBytes)
       return outputBytes.status();
-    MOERT_CHECK(device.fill(*streams[0], addresses[i], 0xFF, *outputBytes));
+    MOERT_CHECK(device.fill(stream, addresses[i], 0xFF, *outputBytes));
   }
   return Status::ok();
 }
 
-Status Executor::runSteps(const std::vector<Step> &steps,
-                          const std::string &where, int64_t tokens) {
+static std::string stepName(const std::string &where, size_t index) {
+  return where + "[" + std::to_string(index) + "]";
+}
+
+Status Executor::resolveSteps(const std::vector<Step> &steps,
+                              const std::string &where, int64_t tokens) {
+  resolved.clear();
+  resolvedArgs.clear();
   for (size_t i = 0; i < steps.size(); ++i)
-    if (Status status = runStep(steps[i], tokens); !status)
-      return status.withContext(where + "[" + std::to_string(i) + "]");
+    if (Status status = resolveStep(steps[i], tokens); !status)
+      return status.withContext(stepName(where, i));
   return Status::ok();
 }
 
-Status Executor::runStep(const Step &step, int64_t tokens) {
-  Stream &stream = *streams[step.stream];
-  if (step.kind == Step::Kind::RecordEvent)
-    return device.record(stream, *events[step.event]);
-  if (step.kind == Step::Kind::WaitEvent)
-    return device.wait(stream, *events[step.event]);
+Status Executor::resolveStep(const Step &step, int64_t tokens) {
+  ResolvedStep &made = resolved.emplace_back();
+  made.kind = step.kind;
+  made.stream = step.stream;
+  if (step.kind != Step::Kind::Launch) {
+    made.event = events[step.event].get();
+    return Status::ok();
+  }
   const KernelDecl &decl = thePlan->kernels[step.kernel];
   Result<int64_t> grid = decl.grid.evaluate(tokens);
   if (!grid)
     return grid.status();
-  if (*grid == 0)
-    return Status::ok();
-  std::vector<uint64_t> args(step.args.size());
-  for (size_t i = 0; i < args.size(); ++i) {
-    const Argument &arg = step.args[i];
+  made.kernel = kernels[step.kernel];
+  made.dims = {*grid, decl.block, decl.shared};
+  made.firstArg = resolvedArgs.size();
+  made.numArgs = step.args.size();
+  for (const Argument &arg : step.args) {
     if (arg.kind == Argument::Kind::Tensor) {
-      args[i] = reinterpret_cast<uintptr_t>(addresses[arg.tensor]);
+      resolvedArgs.push_back(
+          reinterpret_cast<uintptr_t>(addresses[arg.tensor]));
       continue;
     }
     Result<int64_t> value = arg.scalar.evaluate(tokens);
     if (!value)
       return value.status();
-    args[i] = static_cast<uint64_t>(*value);
+    resolvedArgs.push_back(static_cast<uint64_t>(*value));
   }
-  return device.launch(stream, *kernels[step.kernel],
-                       {*grid, decl.block, decl.shared}, args.data(),
-                       args.size());
+  return Status::ok();
+}
+
+Status Executor::runResolved(Stream &first, int64_t variant) {
+  for (size_t i = 0; i < resolved.size(); ++i)
+    if (Status status = runStep(resolved[i], first); !status)
+      return status.withContext(stepName(
+          variant < 0 ? "prepare" : variantName(variant) + ".steps", i));
+  return Status::ok();
+}
+
+Status Executor::runStep(const ResolvedStep &step, Stream &first) {
+  Stream &stream = step.stream == 0 ? first : *streams[step.stream];
+  switch (step.kind) {
+  case Step::Kind::RecordEvent:
+    return device.record(stream, *step.event);
+  case Step::Kind::WaitEvent:
+    return device.wait(stream, *step.event);
+  case Step::Kind::Launch:
+    break;
+  }
+  if (step.dims.grid == 0)
+    return Status::ok();
+  return device.launch(stream, *step.kernel, step.dims,
+                       resolvedArgs.data() + step.firstArg, step.numArgs);
 }
 
 Status Executor::synchronize() {

@@ -71,6 +71,12 @@ public:
   virtual ~Event();
 };
 
+/// The work of a stream, captured once to be launched as a whole.
+class Graph {
+public:
+  virtual ~Graph();
+};
+
 /// A recipe for a tensor map (the descriptor of a bulk tensor copy).
 struct TensorMapRecipe {
   void *data = nullptr;
@@ -105,6 +111,9 @@ public:
   virtual ~Device();
 
   virtual const std::string &name() const = 0;
+  /// "sm_90" on a GPU of compute capability 9.0; empty where images are not
+  /// chosen by architecture.
+  virtual std::string architecture() const;
   /// Success where kernels compiled for `target` run here.
   virtual Status checkTarget(const std::string &target) const = 0;
 
@@ -122,7 +131,13 @@ public:
   loadModule(const ModuleImage &image) = 0;
 
   virtual Result<std::unique_ptr<Stream>> createStream() = 0;
+  /// A stream of the caller's (on CUDA a CUstream, null being the default
+  /// stream), which outlives the object and is not destroyed with it.
+  virtual Result<std::unique_ptr<Stream>> wrapStream(void *native);
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
+
+  /// Success where kernels of this device can reach `address`.
+  virtual Status checkAddress(const void *address) const;
 
   /// Runs `dims.grid` CTAs. `args` is read before the call returns.
   virtual Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
@@ -132,9 +147,21 @@ public:
   /// Returns when all work of the stream is done.
   virtual Status synchronize(Stream &stream) = 0;
 
+  /// From here on work that is given to the stream, by this thread, is recorded
+  /// and not done. Devices without graphs answer `unavailable`.
+  virtual Status beginCapture(Stream &stream);
+  /// Ends the capture, also where it has failed.
+  virtual Result<std::unique_ptr<Graph>> endCapture(Stream &stream);
+  virtual Status launchGraph(Stream &stream, Graph &graph);
+
   /// Devices without bulk tensor copies answer `unavailable`.
   virtual Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) = 0;
 };
+
+/// The work that `body` gives to `stream`, as a graph.
+Result<std::unique_ptr<Graph>>
+captureGraph(Device &device, Stream &stream,
+             const std::function<Status()> &body);
 
 } // namespace moert
 

@@ -79,11 +79,18 @@ public:
   Result<PrepareReport> prepareWeights();
 
   /// Runs the variant for `tokens` in a workspace that the executor owns and
-  /// grows as needed, or in the caller's.
-  Status run(int64_t tokens);
-  Status run(int64_t tokens, WorkspaceView workspace);
+  /// grows as needed, or in the caller's. `stream`, where given, takes the
+  /// place of the executor's first stream: the run begins after what was given
+  /// to it before, and what is given to it later begins after the run.
+  ///
+  /// Nothing waits for the device, and a workspace that is large enough is
+  /// used as it is, so that runs can be captured in a graph.
+  Status run(int64_t tokens, Stream *stream = nullptr);
+  Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
 
-  /// Returns when the work of all runs is complete.
+  /// Returns when the work of all runs on the executor's own streams is
+  /// complete. Runs on a stream of the caller's are the caller's to wait for,
+  /// before what they use is freed, bound anew or prepared anew too.
   Status synchronize();
 
   /// Where a tensor of the plan was in the latest run, with the shape of that
@@ -101,13 +108,28 @@ private:
     bool bound = false;
   };
 
+  /// A step with everything evaluated for one token count and workspace.
+  struct ResolvedStep {
+    Step::Kind kind = Step::Kind::Launch;
+    int64_t stream = 0;
+    Event *event = nullptr;
+    Kernel *kernel = nullptr;
+    LaunchDims dims;
+    size_t firstArg = 0;
+    size_t numArgs = 0;
+  };
+
   Status createStreams();
   Status checkReady(int64_t tokens) const;
+  Status checkReadyNow(int64_t tokens) const;
   Status growWorkspace(int64_t tokens);
-  Status poison(void *workspace, int64_t bytes, int64_t tokens);
-  Status runSteps(const std::vector<Step> &steps, const std::string &where,
-                  int64_t tokens);
-  Status runStep(const Step &step, int64_t tokens);
+  Status poison(Stream &stream, int64_t tokens);
+  Status resolveRun(int64_t tokens, WorkspaceView workspace);
+  Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
+                      int64_t tokens);
+  Status resolveStep(const Step &step, int64_t tokens);
+  Status runResolved(Stream &first, int64_t variant);
+  Status runStep(const ResolvedStep &step, Stream &first);
 
   Device &device;
   ExecutorOptions options;
@@ -123,6 +145,14 @@ private:
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;
   std::unique_ptr<Buffer> ownWorkspace;
+  /// The most tokens that ownWorkspace serves.
+  int64_t ownWorkspaceTokens = -1;
+  /// The latest run, kept because the next is most often the same.
+  std::vector<ResolvedStep> resolved;
+  std::vector<uint64_t> resolvedArgs;
+  WorkspaceView resolvedWorkspace;
+  /// -1 where the next run has to be resolved.
+  int64_t resolvedTokens = -1;
   /// Addresses of all plan tensors in the latest run; null where there is none.
   std::vector<void *> addresses;
   /// Token count of the latest run, -1 before the first.

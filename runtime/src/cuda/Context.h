@@ -1,0 +1,67 @@
+//===- Context.h - a context made current for a while -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_CUDA_CONTEXT_H
+#define MOERT_SRC_CUDA_CONTEXT_H
+
+#include "Driver.h"
+
+namespace moert::cuda {
+
+/// The primary context of a GPU, retained as long as this lives.
+class Context {
+public:
+  static Result<std::shared_ptr<Context>>
+  create(std::shared_ptr<const Driver> driver, int ordinal);
+
+  ~Context();
+  Context(const Context &) = delete;
+  Context &operator=(const Context &) = delete;
+
+  const Driver &driver() const { return *theDriver; }
+  CUdevice device() const { return theDevice; }
+
+  /// Calls `body`, which answers a Status, while this context is current on the
+  /// calling thread, and restores what was current before.
+  template <typename Body>
+  Status within(Body body) const {
+    CUcontext current = nullptr;
+    MOERT_CUDA(driver(), cuCtxGetCurrent, (&current));
+    if (current == context)
+      return body();
+    MOERT_CUDA(driver(), cuCtxPushCurrent, (context));
+    Status status = body();
+    CUresult popped = driver().cuCtxPopCurrent(&current);
+    return status ? driver().check(popped, "cuCtxPopCurrent") : status;
+  }
+
+  /// Calls `body`, which answers nothing, in the same way. What ends or frees
+  /// something has nobody to report to, and is tried again where the context
+  /// could not be made current.
+  template <typename Body>
+  void finallyWithin(Body body) const {
+    bool done = false;
+    for (int attempt = 0; attempt < 2 && !done; ++attempt)
+      (void)within([&] {
+        body();
+        done = true;
+        return Status::ok();
+      });
+  }
+
+private:
+  Context(std::shared_ptr<const Driver> driver, CUdevice device)
+      : theDriver(std::move(driver)), theDevice(device) {}
+
+  const std::shared_ptr<const Driver> theDriver;
+  const CUdevice theDevice;
+  CUcontext context = nullptr;
+};
+
+} // namespace moert::cuda
+
+#endif // MOERT_SRC_CUDA_CONTEXT_H

@@ -1,0 +1,411 @@
+//===- CudaDevice.cpp - an NVIDIA GPU as a device ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/CudaDevice.h"
+#include "../Check.h"
+#include "Objects.h"
+#include "moert/GpuTarget.h"
+
+#include <algorithm>
+
+namespace moert {
+
+using namespace cuda;
+
+namespace {
+
+CUstream handle(Stream &stream) {
+  return static_cast<CudaStream &>(stream).handle;
+}
+
+CUdeviceptr deviceAddress(const void *pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
+class CudaDevice : public Device {
+public:
+  static Result<std::unique_ptr<Device>> create(int ordinal,
+                                                const std::string &library);
+
+  const std::string &name() const override { return deviceName; }
+  std::string architecture() const override { return capability.str(); }
+  Status checkTarget(const std::string &target) const override;
+
+  Result<std::unique_ptr<Buffer>> allocate(size_t bytes,
+                                           size_t alignment) override;
+  Status copyIn(void *dst, const void *src, size_t bytes) override;
+  Status copyOut(void *dst, const void *src, size_t bytes) override;
+  Status fill(Stream &stream, void *dst, uint8_t value, size_t bytes) override;
+  Status checkAddress(const void *address) const override;
+
+  Result<std::unique_ptr<Module>>
+  loadModule(const ModuleImage &image) override {
+    return cuda::loadModule(context, image, driverVersion);
+  }
+
+  Result<std::unique_ptr<Stream>> createStream() override;
+  Result<std::unique_ptr<Stream>> wrapStream(void *native) override;
+  Result<std::unique_ptr<Event>> createEvent() override;
+
+  Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
+                const uint64_t *args, size_t numArgs) override;
+  Status record(Stream &stream, Event &event) override;
+  Status wait(Stream &stream, Event &event) override;
+  Status synchronize(Stream &stream) override;
+
+  Status beginCapture(Stream &stream) override;
+  Result<std::unique_ptr<Graph>> endCapture(Stream &stream) override;
+  Status launchGraph(Stream &stream, Graph &graph) override;
+
+  Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) override {
+    return cuda::encodeTensorMap(context->driver(), recipe);
+  }
+
+private:
+  CudaDevice(std::shared_ptr<Context> context, int ordinal)
+      : context(std::move(context)), ordinal(ordinal) {}
+
+  Status readProperties();
+  void dropCapture(Stream &stream);
+  Status grantShared(CudaKernel &kernel, int64_t bytes);
+
+  const std::shared_ptr<Context> context;
+  const int ordinal;
+  std::string deviceName;
+  GpuTarget capability;
+  int driverVersion = 0;
+  int maxShared = 0;
+  /// For copies, which wait for nothing but themselves.
+  std::unique_ptr<CudaStream> copies;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The device
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<Device>> CudaDevice::create(int ordinal,
+                                                   const std::string &library) {
+  Result<std::shared_ptr<const Driver>> driver = Driver::open(library);
+  if (!driver)
+    return driver.status();
+  Result<std::shared_ptr<Context>> context =
+      Context::create(std::move(*driver), ordinal);
+  if (!context)
+    return context.status();
+  std::unique_ptr<CudaDevice> device(
+      new CudaDevice(std::move(*context), ordinal));
+  MOERT_CHECK(device->readProperties());
+  Result<std::unique_ptr<Stream>> copies = device->createStream();
+  if (!copies)
+    return copies.status();
+  device->copies.reset(static_cast<CudaStream *>(copies->release()));
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+Status CudaDevice::readProperties() {
+  const Driver &driver = context->driver();
+  CUdevice device = context->device();
+  char text[256] = "";
+  MOERT_CUDA(driver, cuDeviceGetName, (text, sizeof(text) - 1, device));
+  MOERT_CUDA(driver, cuDriverGetVersion, (&driverVersion));
+  MOERT_CUDA(driver, cuDeviceGetAttribute,
+             (&capability.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+              device));
+  MOERT_CUDA(driver, cuDeviceGetAttribute,
+             (&capability.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+              device));
+  MOERT_CUDA(driver, cuDeviceGetAttribute,
+             (&maxShared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+              device));
+  deviceName = "cuda:" + std::to_string(ordinal) + " (" + text + ")";
+  return Status::ok();
+}
+
+Status CudaDevice::checkTarget(const std::string &target) const {
+  std::optional<GpuTarget> parsed = GpuTarget::parse(target);
+  if (parsed && parsed->runsOn(capability))
+    return Status::ok();
+  return invalidArgument("target '" + target + "' does not run on " +
+                         deviceName + ", which is " + capability.str() +
+                         "; compile with --target=" + capability.str() +
+                         " or an older one without suffix");
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<Buffer>> CudaDevice::allocate(size_t bytes,
+                                                     size_t alignment) {
+  // What the driver's addresses are multiples of in any case.
+  constexpr size_t granted = 256;
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0)
+    return invalidArgument("allocate: alignment " + std::to_string(alignment) +
+                           " is not a power of two");
+  auto buffer = std::make_unique<CudaBuffer>(context, bytes, alignment);
+  if (bytes == 0)
+    return std::unique_ptr<Buffer>(std::move(buffer));
+  size_t extra = alignment > granted ? alignment : 0;
+  Status status = context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuMemAlloc, (&buffer->handle, bytes + extra));
+    return Status::ok();
+  });
+  if (!status)
+    return status.withContext("allocate of " + std::to_string(bytes) +
+                              " bytes on " + deviceName);
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+Status CudaDevice::copyIn(void *dst, const void *src, size_t bytes) {
+  if (bytes == 0)
+    return Status::ok();
+  const Driver &driver = context->driver();
+  return context->within([&]() -> Status {
+    MOERT_CUDA(driver, cuMemcpyHtoDAsync,
+               (deviceAddress(dst), src, bytes, copies->handle));
+    MOERT_CUDA(driver, cuStreamSynchronize, (copies->handle));
+    return Status::ok();
+  });
+}
+
+Status CudaDevice::copyOut(void *dst, const void *src, size_t bytes) {
+  if (bytes == 0)
+    return Status::ok();
+  const Driver &driver = context->driver();
+  return context->within([&]() -> Status {
+    MOERT_CUDA(driver, cuMemcpyDtoHAsync,
+               (dst, deviceAddress(src), bytes, copies->handle));
+    MOERT_CUDA(driver, cuStreamSynchronize, (copies->handle));
+    return Status::ok();
+  });
+}
+
+Status CudaDevice::fill(Stream &stream, void *dst, uint8_t value,
+                        size_t bytes) {
+  if (bytes == 0)
+    return Status::ok();
+  return context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuMemsetD8Async,
+               (deviceAddress(dst), value, bytes, handle(stream)));
+    return Status::ok();
+  });
+}
+
+Status CudaDevice::checkAddress(const void *address) const {
+  const Driver &driver = context->driver();
+  return context->within([&]() -> Status {
+    int owner = -1;
+    CUresult code = driver.cuPointerGetAttribute(
+        &owner, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, deviceAddress(address));
+    if (code == CUDA_ERROR_INVALID_VALUE)
+      return invalidArgument("an address in the memory of " + deviceName +
+                             " expected, one that the driver does not know "
+                             "found; copy the tensor to the device");
+    MOERT_CHECK(driver.check(code, "cuPointerGetAttribute"));
+    if (owner != ordinal)
+      return invalidArgument("an address in the memory of " + deviceName +
+                             " expected, one of cuda:" + std::to_string(owner) +
+                             " found; copy the tensor to this device");
+    return Status::ok();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<Stream>> CudaDevice::createStream() {
+  auto stream = std::make_unique<CudaStream>(context, /*isOurs=*/true);
+  MOERT_CHECK(context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuStreamCreate,
+               (&stream->handle, CU_STREAM_NON_BLOCKING));
+    return Status::ok();
+  }));
+  return std::unique_ptr<Stream>(std::move(stream));
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::wrapStream(void *native) {
+  auto stream = std::make_unique<CudaStream>(context, /*isOurs=*/false);
+  stream->handle = static_cast<CUstream>(native);
+  return std::unique_ptr<Stream>(std::move(stream));
+}
+
+Result<std::unique_ptr<Event>> CudaDevice::createEvent() {
+  auto event = std::make_unique<CudaEvent>(context);
+  MOERT_CHECK(context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuEventCreate,
+               (&event->handle, CU_EVENT_DISABLE_TIMING));
+    return Status::ok();
+  }));
+  return std::unique_ptr<Event>(std::move(event));
+}
+
+Status CudaDevice::record(Stream &stream, Event &event) {
+  return context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuEventRecord,
+               (static_cast<CudaEvent &>(event).handle, handle(stream)));
+    return Status::ok();
+  });
+}
+
+Status CudaDevice::wait(Stream &stream, Event &event) {
+  return context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuStreamWaitEvent,
+               (handle(stream), static_cast<CudaEvent &>(event).handle, 0));
+    return Status::ok();
+  });
+}
+
+Status CudaDevice::synchronize(Stream &stream) {
+  return context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuStreamSynchronize, (handle(stream)));
+    return Status::ok();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+/// More than 48 KB of dynamic shared memory have to be asked for, once.
+Status CudaDevice::grantShared(CudaKernel &kernel, int64_t bytes) {
+  if (bytes <= kernel.grantedShared)
+    return Status::ok();
+  if (bytes > maxShared)
+    return invalidArgument("launch of '" + kernel.name() + "': " +
+                           std::to_string(bytes) + " bytes of shared memory, " +
+                           deviceName + " has " + std::to_string(maxShared) +
+                           " per CTA; compile with the --target of this "
+                           "device");
+  MOERT_CUDA(context->driver(), cuFuncSetAttribute,
+             (kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+              static_cast<int>(bytes)));
+  kernel.grantedShared = bytes;
+  return Status::ok();
+}
+
+Status CudaDevice::launch(Stream &stream, Kernel &kernel,
+                          const LaunchDims &dims, const uint64_t *args,
+                          size_t numArgs) {
+  // Kernels of the compiler have fewer arguments; others pay for a vector.
+  constexpr size_t kUsualArgs = 64;
+  constexpr int64_t kMaxGrid = 0x7fffffff;
+  auto &cudaKernel = static_cast<CudaKernel &>(kernel);
+  if (dims.grid < 0 || dims.grid > kMaxGrid || dims.block < 1 ||
+      dims.block > cudaKernel.maxThreads || dims.shared < 0)
+    return invalidArgument(
+        "launch of '" + kernel.name() + "': grid " + std::to_string(dims.grid) +
+        ", block " + std::to_string(dims.block) + ", shared " +
+        std::to_string(dims.shared) + "; a block from 1 to " +
+        std::to_string(cudaKernel.maxThreads) +
+        " threads and sizes that are not negative are accepted");
+  if (dims.grid == 0)
+    return Status::ok();
+  void *usual[kUsualArgs];
+  std::vector<void *> many;
+  void **params = usual;
+  if (numArgs > kUsualArgs) {
+    many.resize(numArgs);
+    params = many.data();
+  }
+  for (size_t i = 0; i < numArgs; ++i)
+    params[i] = const_cast<uint64_t *>(&args[i]);
+  Status status = context->within([&]() -> Status {
+    MOERT_CHECK(grantShared(cudaKernel, dims.shared));
+    MOERT_CUDA(context->driver(), cuLaunchKernel,
+               (cudaKernel.function, static_cast<unsigned>(dims.grid), 1, 1,
+                static_cast<unsigned>(dims.block), 1, 1,
+                static_cast<unsigned>(dims.shared), handle(stream), params,
+                nullptr));
+    return Status::ok();
+  });
+  return status ? status
+                : status.withContext("launch of '" + kernel.name() + "'");
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+Status CudaDevice::beginCapture(Stream &stream) {
+  const Driver &driver = context->driver();
+  if (!driver.cuStreamBeginCapture || !driver.cuStreamEndCapture ||
+      !driver.cuGraphInstantiateWithFlags || !driver.cuGraphLaunch ||
+      !driver.cuGraphExecDestroy || !driver.cuGraphDestroy)
+    return unavailable("beginCapture: this driver has no graphs; update it to "
+                       "CUDA 11.4 or newer");
+  bool begun = false;
+  Status status = context->within([&]() -> Status {
+    MOERT_CUDA(driver, cuStreamBeginCapture,
+               (handle(stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    begun = true;
+    return Status::ok();
+  });
+  if (!status && begun)
+    dropCapture(stream);
+  return status;
+}
+
+/// Ends a capture whose work nobody wants.
+void CudaDevice::dropCapture(Stream &stream) {
+  const Driver &driver = context->driver();
+  context->finallyWithin([&] {
+    CUgraph graph = nullptr;
+    if (driver.cuStreamEndCapture(handle(stream), &graph) == CUDA_SUCCESS &&
+        graph)
+      (void)driver.cuGraphDestroy(graph);
+  });
+}
+
+Result<std::unique_ptr<Graph>> CudaDevice::endCapture(Stream &stream) {
+  const Driver &driver = context->driver();
+  auto made = std::make_unique<CudaGraph>(context);
+  bool ended = false;
+  Status status = context->within([&]() -> Status {
+    CUgraph graph = nullptr;
+    ended = true;
+    MOERT_CUDA(driver, cuStreamEndCapture, (handle(stream), &graph));
+    CUresult code =
+        driver.cuGraphInstantiateWithFlags(&made->handle, graph, /*flags=*/0);
+    (void)driver.cuGraphDestroy(graph);
+    return driver.check(code, "cuGraphInstantiateWithFlags");
+  });
+  if (!ended)
+    dropCapture(stream);
+  MOERT_CHECK(status);
+  return std::unique_ptr<Graph>(std::move(made));
+}
+
+Status CudaDevice::launchGraph(Stream &stream, Graph &graph) {
+  return context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuGraphLaunch,
+               (static_cast<CudaGraph &>(graph).handle, handle(stream)));
+    return Status::ok();
+  });
+}
+
+Result<std::unique_ptr<Device>> createCudaDevice(int ordinal,
+                                                 const std::string &library) {
+  Result<std::unique_ptr<Device>> device = CudaDevice::create(ordinal, library);
+  if (!device)
+    return device.status().withContext("createCudaDevice");
+  return device;
+}
+
+Result<int> countCudaDevices(const std::string &library) {
+  Result<std::shared_ptr<const Driver>> driver = Driver::open(library);
+  if (!driver)
+    return driver.status().withContext("countCudaDevices");
+  MOERT_CUDA(**driver, cuInit, (0));
+  int count = 0;
+  MOERT_CUDA(**driver, cuDeviceGetCount, (&count));
+  return count;
+}
+
+} // namespace moert

@@ -1,0 +1,117 @@
+//===- Objects.h - what a CUDA device makes ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_CUDA_OBJECTS_H
+#define MOERT_SRC_CUDA_OBJECTS_H
+
+#include "Context.h"
+#include "moert/Device.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace moert::cuda {
+
+/// A handle of the driver and the context it belongs to. Destructors have
+/// nobody to report a failure to: the driver repeats it at the next call.
+template <typename Base, typename Handle>
+class Owned : public Base {
+public:
+  explicit Owned(std::shared_ptr<const Context> context)
+      : context(std::move(context)) {}
+
+  Handle handle{};
+
+protected:
+  const std::shared_ptr<const Context> context;
+};
+
+class CudaBuffer : public Owned<Buffer, CUdeviceptr> {
+public:
+  CudaBuffer(std::shared_ptr<const Context> context, size_t bytes,
+             size_t alignment)
+      : Owned(std::move(context)), bytes(bytes), alignment(alignment) {}
+  ~CudaBuffer() override;
+
+  void *data() const override {
+    return reinterpret_cast<void *>((handle + alignment - 1) / alignment *
+                                    alignment);
+  }
+  size_t size() const override { return bytes; }
+
+private:
+  const size_t bytes;
+  const size_t alignment;
+};
+
+class CudaStream : public Owned<Stream, CUstream> {
+public:
+  CudaStream(std::shared_ptr<const Context> context, bool isOurs)
+      : Owned(std::move(context)), isOurs(isOurs) {}
+  ~CudaStream() override;
+
+private:
+  const bool isOurs;
+};
+
+class CudaEvent : public Owned<Event, CUevent> {
+public:
+  using Owned::Owned;
+  ~CudaEvent() override;
+};
+
+class CudaGraph : public Owned<Graph, CUgraphExec> {
+public:
+  using Owned::Owned;
+  ~CudaGraph() override;
+};
+
+class CudaKernel : public Kernel {
+public:
+  CudaKernel(std::string name, CUfunction function, int maxThreads)
+      : function(function), maxThreads(maxThreads),
+        kernelName(std::move(name)) {}
+  const std::string &name() const override { return kernelName; }
+
+  const CUfunction function;
+  const int maxThreads;
+  /// Bytes of dynamic shared memory that the driver grants so far.
+  std::atomic<int64_t> grantedShared{48 * 1024};
+
+private:
+  const std::string kernelName;
+};
+
+class CudaModule : public Owned<Module, CUmodule> {
+public:
+  using Owned::Owned;
+  ~CudaModule() override;
+
+  Result<Kernel *> kernel(const std::string &name) override;
+
+private:
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<CudaKernel>> kernels;
+};
+
+/// Loads a cubin or PTX. `driverVersion` is that of cuDriverGetVersion.
+Result<std::unique_ptr<Module>>
+loadModule(const std::shared_ptr<const Context> &context,
+           const ModuleImage &image, int driverVersion);
+
+/// The version of CUDA, as 1000 * major + 10 * minor, whose driver is the first
+/// to take PTX of this text's version; 0 where the text says none that is
+/// known.
+int neededDriver(const std::string &ptx);
+
+Result<TensorMap> encodeTensorMap(const Driver &driver,
+                                  const TensorMapRecipe &recipe);
+
+} // namespace moert::cuda
+
+#endif // MOERT_SRC_CUDA_OBJECTS_H

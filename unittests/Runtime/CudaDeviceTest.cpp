@@ -1,0 +1,350 @@
+//===- CudaDeviceTest.cpp - tests of the CUDA device ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/CudaDevice.h"
+#include "moert/Executor.h"
+#include "moert/GpuTarget.h"
+#include "unittests/Runtime/CudaTesting.h"
+#include "unittests/Runtime/TestPlan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+using namespace moert;
+using namespace moert::test;
+
+#define CHECK_OK(expression)                                                   \
+  if (Status checked = (expression); !checked)                                 \
+  return checked
+
+namespace {
+
+/// Device copies of what a run of the test plan needs.
+struct Tensors {
+  explicit Tensors(Device &device) : device(device) {}
+
+  Status allocate(int64_t tokens) {
+    std::vector<float> x(tokens * kWidth, 1.5f), scale(kWidth, 0.5f);
+    int32_t offset = 1;
+    this->tokens = tokens;
+    CHECK_OK(add("x", DType::F32, {tokens, kWidth}, x.data()));
+    CHECK_OK(add("scale", DType::F32, {kWidth}, scale.data()));
+    CHECK_OK(add("offset", DType::I32, {1}, &offset));
+    return add("y", DType::F32, {tokens, kWidth}, nullptr);
+  }
+
+  Status bind(Executor &executor) {
+    for (auto &[name, view] : views)
+      CHECK_OK(executor.bind(name, view));
+    return Status::ok();
+  }
+
+  Result<std::vector<float>> readY() {
+    std::vector<float> y(tokens * kWidth);
+    CHECK_OK(device.copyOut(y.data(), views.back().second.data,
+                            y.size() * sizeof(float)));
+    return y;
+  }
+
+  Status add(std::string name, DType dtype, std::vector<int64_t> shape,
+             const void *data) {
+    size_t bytes = 4;
+    for (int64_t size : shape)
+      bytes *= static_cast<size_t>(size);
+    Result<std::unique_ptr<Buffer>> buffer = device.allocate(bytes, 256);
+    CHECK_OK(buffer.status());
+    if (data)
+      CHECK_OK(device.copyIn((*buffer)->data(), data, bytes));
+    views.emplace_back(std::move(name),
+                       TensorView{(*buffer)->data(), dtype, shape, {}});
+    buffers.push_back(std::move(*buffer));
+    return Status::ok();
+  }
+
+  Device &device;
+  int64_t tokens = 0;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<std::pair<std::string, TensorView>> views;
+};
+
+float expectedAt(int64_t tokens) {
+  std::vector<float> x(tokens * kWidth, 1.5f), scale(kWidth, 0.5f);
+  return expectedY(x, scale, 1, 0, 0, tokens);
+}
+
+/// Everything the runtime does with a GPU; the first failure returns.
+Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
+  Result<std::unique_ptr<Device>> made = createCudaDevice(0, kFakeDriver);
+  CHECK_OK(made.status());
+  Device &device = **made;
+  Tensors tensors(device);
+  CHECK_OK(tensors.allocate(20));
+  ExecutorOptions options;
+  options.poison = true;
+  auto executor =
+      Executor::create(makeGpuPlan(), device, makePtxImage(), options);
+  CHECK_OK(executor.status());
+  CHECK_OK(tensors.bind(**executor));
+  CHECK_OK((*executor)->prepareWeights().status());
+  CHECK_OK((*executor)->run(20));
+  CHECK_OK((*executor)->synchronize());
+  Result<std::vector<float>> y = tensors.readY();
+  CHECK_OK(y.status());
+  eager = *y;
+
+  Result<std::unique_ptr<Stream>> stream = device.createStream();
+  CHECK_OK(stream.status());
+  auto graph = captureGraph(
+      device, **stream, [&] { return (*executor)->run(20, stream->get()); });
+  CHECK_OK(graph.status());
+  CHECK_OK(device.launchGraph(**stream, **graph));
+  CHECK_OK(device.synchronize(**stream));
+  y = tensors.readY();
+  CHECK_OK(y.status());
+  replayed = *y;
+  return Status::ok();
+}
+
+} // namespace
+
+TEST(CudaDeviceTest, RunsEagerAndAsGraph) {
+  FakeCuda &fake = resetFakeCuda();
+  std::vector<float> eager, replayed;
+  Status status = useGpu(eager, replayed);
+  ASSERT_TRUE(status) << status.toString();
+  EXPECT_EQ(eager, std::vector<float>(20 * kWidth, expectedAt(20)));
+  EXPECT_EQ(eager, replayed);
+  EXPECT_EQ(fake.leaks(), "");
+  EXPECT_EQ(fake.launches[0], "prepare_scale 1 128 1024");
+  EXPECT_EQ(fake.granted["square"], 200 * 1024);
+  EXPECT_EQ(fake.granted.count("spread"), 0u);
+}
+
+TEST(CudaDeviceTest, EveryDriverCallMayFail) {
+  int numCalls = 0;
+  for (int failAt = 0; failAt <= numCalls; ++failAt) {
+    FakeCuda &fake = resetFakeCuda();
+    fake.failAt = failAt;
+    std::vector<float> eager, replayed;
+    Status status = useGpu(eager, replayed);
+    EXPECT_EQ(fake.leaks(), "") << "when call " << failAt << " fails";
+    if (failAt == 0) {
+      ASSERT_TRUE(status) << status.toString();
+      numCalls = static_cast<int>(fake.calls.size());
+      EXPECT_GT(numCalls, 150);
+      continue;
+    }
+    std::string call = fake.calls[failAt - 1];
+    // Destructors have no status to return.
+    if (status) {
+      EXPECT_TRUE(call == "cuCtxGetCurrent" || call == "cuCtxPushCurrent" ||
+                  call == "cuCtxPopCurrent" || call == "cuMemFree" ||
+                  call.find("Destroy") != std::string::npos ||
+                  call.find("Release") != std::string::npos ||
+                  call.find("Unload") != std::string::npos)
+          << "the failure of " << call << " is lost";
+      continue;
+    }
+    EXPECT_NE(status.message().find(call + ": CUDA_ERROR_FAKE (719): what the "
+                                           "driver says; "),
+              std::string::npos)
+        << status.message();
+  }
+}
+
+TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
+  FakeCuda &fake = resetFakeCuda();
+  Result<std::unique_ptr<Device>> device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  Tensors tensors(**device);
+  ASSERT_TRUE(tensors.allocate(20));
+  auto executor = Executor::create(makeGpuPlan(), **device, makePtxImage());
+  ASSERT_TRUE(executor);
+  ASSERT_TRUE(tensors.bind(**executor));
+  ASSERT_TRUE((*executor)->prepareWeights());
+  ASSERT_TRUE((*executor)->run(20));
+  // A caller like PyTorch has the primary context current.
+  fake.current = {reinterpret_cast<cuda::CUcontext>(uintptr_t(0x1000))};
+  fake.calls.clear();
+  for (int64_t tokens : {20, 20, 3}) {
+    auto stream = (*device)->wrapStream(nullptr);
+    ASSERT_TRUE(stream);
+    ASSERT_TRUE((*executor)->run(tokens, stream->get()));
+  }
+  for (const std::string &call : fake.calls)
+    EXPECT_TRUE(call == "cuCtxGetCurrent" || call == "cuLaunchKernel" ||
+                call == "cuEventRecord" || call == "cuStreamWaitEvent")
+        << call;
+  EXPECT_EQ(std::count(fake.calls.begin(), fake.calls.end(), "cuLaunchKernel"),
+            5 + 5 + 4);
+  fake.current.clear();
+}
+
+TEST(CudaDeviceTest, MissingDriversAreUnavailable) {
+  auto missing = createCudaDevice(0, "/nonexistent/libcuda.so.1");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.status().code(), StatusCode::Unavailable);
+  EXPECT_NE(missing.status().message().find(
+                "createCudaDevice: the CUDA driver cannot be opened: "
+                "/nonexistent/libcuda.so.1: "),
+            std::string::npos)
+      << missing.status().message();
+  auto empty = createCudaDevice(0, kEmptyLibrary);
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.status().code(), StatusCode::Unavailable);
+  EXPECT_NE(empty.status().message().find(
+                " has no function cuGetErrorName, which CUDA 6.0 brought"),
+            std::string::npos)
+      << empty.status().message();
+  EXPECT_FALSE(countCudaDevices(kEmptyLibrary));
+}
+
+TEST(CudaDeviceTest, OldDriversAreUsedThroughTheirSymbols) {
+  FakeCuda &fake = resetFakeCuda();
+  fake.hasNoProcAddress = true;
+  auto device = createCudaDevice(1, kFakeDriver);
+  ASSERT_TRUE(device) << device.status().toString();
+  EXPECT_EQ((*device)->name(), "cuda:1 (Fake GPU)");
+  EXPECT_EQ((*device)->architecture(), "sm_90");
+  EXPECT_EQ(*countCudaDevices(kFakeDriver), 2);
+}
+
+TEST(CudaDeviceTest, NamesDevicesThatAreNotThere) {
+  FakeCuda &fake = resetFakeCuda();
+  EXPECT_NE(createCudaDevice(2, kFakeDriver)
+                .status()
+                .message()
+                .find("GPU 2 was asked for; 0 to 1 are there"),
+            std::string::npos);
+  fake.numDevices = 0;
+  auto none = createCudaDevice(0, kFakeDriver);
+  EXPECT_EQ(none.status().code(), StatusCode::Unavailable);
+  EXPECT_NE(none.status().message().find("CUDA_VISIBLE_DEVICES"),
+            std::string::npos);
+}
+
+TEST(CudaDeviceTest, TargetsMatchTheDevice) {
+  FakeCuda &fake = resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  for (const char *target : {"sm_80", "sm_86", "sm_90", "sm_90a", "sm_90f"})
+    EXPECT_TRUE((*device)->checkTarget(target)) << target;
+  for (const char *target : {"sm_100", "sm_80a", "sm_100a", "sm_80f", "cpu",
+                             "sm_", "sm_9", "sm_90b", "sm_9000", "sm_09"})
+    EXPECT_FALSE((*device)->checkTarget(target)) << target;
+  EXPECT_EQ((*device)->checkTarget("sm_100a").message(),
+            "target 'sm_100a' does not run on cuda:0 (Fake GPU), which is "
+            "sm_90; compile with --target=sm_90 or an older one without "
+            "suffix");
+  fake.minor = 0;
+  fake.major = 10;
+  auto blackwell = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(blackwell);
+  EXPECT_TRUE((*blackwell)->checkTarget("sm_100a"));
+  EXPECT_FALSE((*blackwell)->checkTarget("sm_90a"));
+}
+
+TEST(CudaDeviceTest, SaysWhatIsWrongWithImages) {
+  FakeCuda &fake = resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  EXPECT_EQ((*device)->loadModule(makeImage()).status().message(),
+            "loadModule: the image holds host functions, a GPU takes cubin or "
+            "PTX; compile with --target=sm_80 or another GPU's");
+  ModuleImage image = makePtxImage();
+  fake.compilerLog = "ptxas error : no such instruction\n";
+  EXPECT_EQ((*device)->loadModule(image).status().message(),
+            "loadModule (PTX): cuModuleLoadDataEx: CUDA_ERROR_FAKE (218): what "
+            "the driver says; the PTX does not assemble; compile again with "
+            "the --target of this device, and report it if that does not help; "
+            "the driver's compiler says: ptxas error : no such instruction");
+  fake.compilerLog.clear();
+  std::string text = ".version 9.0\n";
+  image.bytes.assign(text.begin(), text.end());
+  EXPECT_EQ((*device)->loadModule(image).status().message(),
+            "loadModule: the PTX needs a driver of CUDA 13.0 or newer, this "
+            "one is of 12.8; update the driver, or compile to cubin by ptxas");
+  auto module = (*device)->loadModule(makePtxImage());
+  ASSERT_TRUE(module);
+  EXPECT_EQ((*module)->kernel("nobody").status().code(), StatusCode::NotFound);
+}
+
+TEST(CudaDeviceTest, ChecksLaunchesAndAddresses) {
+  resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  auto module = (*device)->loadModule(makePtxImage());
+  ASSERT_TRUE(module);
+  auto kernel = (*module)->kernel("square");
+  ASSERT_TRUE(kernel);
+  auto stream = (*device)->createStream();
+  ASSERT_TRUE(stream);
+  uint64_t args[3] = {};
+  auto launch = [&](LaunchDims dims) {
+    return (*device)->launch(**stream, **kernel, dims, args, 3).message();
+  };
+  EXPECT_EQ(launch({0, 32, 0}), "");
+  EXPECT_NE(launch({1, 0, 0}).find("a block from 1 to 1024 threads"),
+            std::string::npos);
+  EXPECT_NE(launch({1, 32, 228 * 1024})
+                .find("launch of 'square': 233472 bytes of shared memory, "
+                      "cuda:0 (Fake GPU) has 232448 per CTA"),
+            std::string::npos);
+
+  auto executor = Executor::create(makeGpuPlan(), **device, makePtxImage());
+  ASSERT_TRUE(executor);
+  std::vector<float> host(kWidth);
+  EXPECT_EQ((*executor)
+                ->bind("scale", {host.data(), DType::F32, {kWidth}, {}})
+                .message(),
+            "bind 'scale': an address in the memory of cuda:0 (Fake GPU) "
+            "expected, one that the driver does not know found; copy the "
+            "tensor to the device");
+}
+
+TEST(CudaDeviceTest, MemoryIsAlignedAndBounded) {
+  FakeCuda &fake = resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  auto none = (*device)->allocate(0, 64);
+  ASSERT_TRUE(none);
+  EXPECT_EQ((*none)->data(), nullptr);
+  auto wide = (*device)->allocate(100, 4096);
+  ASSERT_TRUE(wide);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*wide)->data()) % 4096, 0u);
+  EXPECT_FALSE((*device)->allocate(100, 3));
+  fake.memory = 1000;
+  auto tooMuch = (*device)->allocate(2000, 256);
+  EXPECT_EQ(tooMuch.status().code(), StatusCode::ResourceExhausted);
+  EXPECT_NE(tooMuch.status().message().find("allocate of 2000 bytes on cuda:0"),
+            std::string::npos);
+}
+
+TEST(CudaDeviceTest, TensorMapsCountFromTheInnermostDimension) {
+  resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  TensorMapRecipe recipe;
+  recipe.dtype = DType::BF16;
+  recipe.shape = {8, 100, 64};
+  recipe.strideBytes = {12800, 128};
+  recipe.box = {1, 16, 32};
+  recipe.swizzleBytes = 64;
+  auto map = (*device)->encodeTensorMap(recipe);
+  ASSERT_TRUE(map) << map.status().toString();
+  uint64_t expected[] = {9, 3, 64, 100, 8, 128, 12800, 32, 16, 1, 2};
+  EXPECT_EQ(memcmp(map->opaque, expected, sizeof(expected)), 0);
+  recipe.swizzleBytes = 48;
+  EXPECT_FALSE((*device)->encodeTensorMap(recipe));
+  recipe.swizzleBytes = 64;
+  recipe.box = {1, 16, 257};
+  EXPECT_FALSE((*device)->encodeTensorMap(recipe));
+  recipe.box = {1, 16};
+  EXPECT_FALSE((*device)->encodeTensorMap(recipe));
+}

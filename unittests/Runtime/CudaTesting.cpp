@@ -1,0 +1,66 @@
+//===- CudaTesting.cpp - a GPU that is emulated -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "unittests/Runtime/CudaTesting.h"
+#include "unittests/Runtime/TestPlan.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <dlfcn.h>
+
+using namespace moert;
+using namespace moert::test;
+
+const char *const moert::test::kFakeDriver = FAKE_CUDA_LIBRARY;
+const char *const moert::test::kEmptyLibrary = EMPTY_CUDA_LIBRARY;
+
+FakeCuda &moert::test::resetFakeCuda() {
+  // The library stays open: the runtime never closes the driver either.
+  static void *library = dlopen(kFakeDriver, RTLD_NOW);
+  if (!library) {
+    fprintf(stderr, "%s\n", dlerror());
+    abort();
+  }
+  auto *getState =
+      reinterpret_cast<FakeCuda *(*)()>(dlsym(library, "fakeCudaState"));
+  FakeCuda &fake = *getState();
+  fake.reset();
+  fake.numArgs = [](const std::string &name) {
+    const std::map<std::string, int> counts = {
+        {"prepare_scale", 2}, {"spread", 4}, {"add_one", 3},
+        {"square", 3},        {"copy", 3},   {"reduce", 5}};
+    auto found = counts.find(name);
+    return found == counts.end() ? -1 : found->second;
+  };
+  fake.kernel = [image = makeImage()](const std::string &name,
+                                      const uint64_t *args, int64_t grid) {
+    HostKernelFn function = *image.lookup(name);
+    for (int64_t cta = 0; cta < grid; ++cta)
+      function(args, cta);
+  };
+  return fake;
+}
+
+Plan moert::test::makeGpuPlan() {
+  Plan plan = makePlan();
+  plan.target = "sm_80";
+  for (KernelDecl &kernel : plan.kernels) {
+    kernel.block = 128;
+    kernel.shared = 1024;
+  }
+  plan.kernels[3].shared = 200 * 1024;
+  return plan;
+}
+
+ModuleImage moert::test::makePtxImage() {
+  std::string text = ".version 8.0\n.target sm_80\n";
+  ModuleImage image;
+  image.kind = ModuleImage::Kind::Ptx;
+  image.bytes.assign(text.begin(), text.end());
+  return image;
+}

@@ -1,0 +1,32 @@
+//===- CudaTesting.h - a GPU that is emulated -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_UNITTESTS_RUNTIME_CUDATESTING_H
+#define MOEC_UNITTESTS_RUNTIME_CUDATESTING_H
+
+#include "moert/Device.h"
+#include "moert/Plan.h"
+#include "unittests/Runtime/Fake/FakeCuda.h"
+
+namespace moert::test {
+
+/// Paths of the emulated driver and of a library without any function.
+extern const char *const kFakeDriver;
+extern const char *const kEmptyLibrary;
+
+/// The emulated driver, reset, with the kernels of makePlan().
+FakeCuda &resetFakeCuda();
+
+/// makePlan() for a GPU.
+Plan makeGpuPlan();
+
+/// An image that the emulated driver takes.
+ModuleImage makePtxImage();
+
+} // namespace moert::test
+
+#endif // MOEC_UNITTESTS_RUNTIME_CUDATESTING_H

@@ -1,0 +1,446 @@
+//===- FakeCuda.cpp - a CUDA driver without a GPU ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCuda.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <dlfcn.h>
+
+using namespace moert::cuda;
+using moert::test::FakeCuda;
+
+namespace {
+
+FakeCuda state;
+
+using Work = std::vector<std::function<void()>>;
+
+std::set<void *> capturedEvents;
+Work *captureWork = nullptr;
+
+struct Function {
+  std::string name;
+  int numArgs;
+};
+
+struct Module {
+  std::vector<Function *> functions;
+};
+
+template <typename Handle, typename T>
+Handle asHandle(T *object) {
+  return reinterpret_cast<Handle>(object);
+}
+
+CUresult enter(std::string name) {
+  if (name.size() > 3 && name.compare(name.size() - 3, 3, "_v2") == 0)
+    name.resize(name.size() - 3);
+  state.calls.push_back(name);
+  return static_cast<int>(state.calls.size()) == state.failAt ? state.failCode
+                                                              : CUDA_SUCCESS;
+}
+
+/// Does the work, or keeps it for the graph.
+CUresult give(CUstream stream, std::function<void()> work) {
+  if (stream && !state.streams.count(stream))
+    return CUresult(400);
+  if (state.captured.count(stream))
+    captureWork->push_back(std::move(work));
+  else
+    work();
+  return CUDA_SUCCESS;
+}
+
+bool hasContext() { return !state.current.empty(); }
+
+bool isDevice(CUdevice device) {
+  return device >= 0 && device < state.numDevices;
+}
+
+bool inMemory(CUdeviceptr address, size_t bytes) {
+  auto after = state.allocations.upper_bound(address);
+  if (after == state.allocations.begin())
+    return false;
+  auto &[base, size] = *--after;
+  return address + bytes <= base + size;
+}
+
+} // namespace
+
+#define ENTER                                                                  \
+  if (CUresult failed = enter(__func__))                                       \
+  return failed
+#define ENTER_WITH_CONTEXT                                                     \
+  ENTER;                                                                       \
+  if (!hasContext())                                                           \
+  return CUresult(201)
+
+extern "C" {
+
+FakeCuda *fakeCudaState() { return &state; }
+
+CUresult cuGetErrorName(CUresult code, const char **name) {
+  *name = code == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                           : "CUDA_ERROR_FAKE";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult, const char **text) {
+  *text = "what the driver says";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned) {
+  ENTER;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+  ENTER;
+  *version = state.driverVersion;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+  ENTER;
+  *count = state.numDevices;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+  ENTER;
+  if (!isDevice(ordinal))
+    return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int size, CUdevice) {
+  ENTER;
+  strncpy(name, "Fake GPU", static_cast<size_t>(size));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
+                              CUdevice) {
+  ENTER;
+  *value =
+      attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? state.major
+      : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? state.minor
+                                                                  : 227 * 1024;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  ENTER;
+  ++state.retained;
+  *context = reinterpret_cast<CUcontext>(uintptr_t(0x1000) + device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  --state.retained;
+  return enter(__func__);
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+  ENTER;
+  *context = hasContext() ? state.current.back() : nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  ENTER;
+  state.current.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+  if (!hasContext())
+    return CUresult(201);
+  *context = state.current.back();
+  state.current.pop_back();
+  return enter(__func__);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+  ENTER_WITH_CONTEXT;
+  size_t used = bytes;
+  for (const auto &[base, size] : state.allocations)
+    used += size;
+  if (bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (used > state.memory)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = reinterpret_cast<uintptr_t>(
+      aligned_alloc(256, (bytes + 255) / 256 * 256));
+  state.allocations[*address] = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  if (!state.allocations.erase(address))
+    return CUDA_ERROR_INVALID_VALUE;
+  free(reinterpret_cast<void *>(static_cast<uintptr_t>(address)));
+  return enter(__func__);
+}
+
+static void *hostPointer(CUdeviceptr address) {
+  return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+                              CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  if (!inMemory(to, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return give(stream, [=] { memcpy(hostPointer(to), from, bytes); });
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
+                              CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  if (!inMemory(from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return give(stream, [=] { memcpy(to, hostPointer(from), bytes); });
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
+                         CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  if (!inMemory(to, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return give(stream, [=] { memset(hostPointer(to), value, bytes); });
+}
+
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute,
+                               CUdeviceptr address) {
+  ENTER;
+  if (!inMemory(address, 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<int *>(value) = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *, unsigned count,
+                            CUjit_option *options, void **values) {
+  ENTER_WITH_CONTEXT;
+  if (!state.compilerLog.empty()) {
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+        strcpy(static_cast<char *>(values[i]), state.compilerLog.c_str());
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  auto *made = new Module();
+  state.modules.insert(made);
+  *module = asHandle<CUmodule>(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  if (!state.modules.erase(module))
+    return CUDA_ERROR_INVALID_VALUE;
+  auto *object = reinterpret_cast<Module *>(module);
+  for (Function *function : object->functions)
+    delete function;
+  delete object;
+  return enter(__func__);
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
+                             const char *name) {
+  ENTER_WITH_CONTEXT;
+  int numArgs = state.numArgs ? state.numArgs(name) : 0;
+  if (numArgs < 0)
+    return CUDA_ERROR_NOT_FOUND;
+  auto *made = new Function{name, numArgs};
+  reinterpret_cast<Module *>(module)->functions.push_back(made);
+  *function = asHandle<CUfunction>(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) {
+  ENTER_WITH_CONTEXT;
+  *value = 1024;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute,
+                            int value) {
+  ENTER_WITH_CONTEXT;
+  state.granted[reinterpret_cast<Function *>(function)->name] = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction handle, unsigned grid, unsigned, unsigned,
+                        unsigned block, unsigned, unsigned, unsigned shared,
+                        CUstream stream, void **params, void **) {
+  ENTER_WITH_CONTEXT;
+  auto &function = *reinterpret_cast<Function *>(handle);
+  int granted = state.granted.count(function.name)
+                    ? state.granted[function.name]
+                    : 48 * 1024;
+  if (grid == 0 || block == 0 || static_cast<int>(shared) > granted)
+    return CUDA_ERROR_INVALID_VALUE;
+  state.launches.push_back(function.name + " " + std::to_string(grid) + " " +
+                           std::to_string(block) + " " +
+                           std::to_string(shared));
+  if (!state.kernel)
+    return CUDA_SUCCESS;
+  std::vector<uint64_t> args(static_cast<size_t>(function.numArgs));
+  for (size_t i = 0; i < args.size(); ++i)
+    args[i] = *static_cast<uint64_t *>(params[i]);
+  return give(stream, [name = function.name, args, grid] {
+    state.kernel(name, args.data(), grid);
+  });
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned) {
+  ENTER_WITH_CONTEXT;
+  *stream = asHandle<CUstream>(new char);
+  state.streams.insert(*stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  if (!state.streams.erase(stream))
+    return CUresult(400);
+  delete reinterpret_cast<char *>(stream);
+  return enter(__func__);
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  return state.captured.count(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                      : CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  ENTER_WITH_CONTEXT;
+  // Waiting for an event of the capture makes a stream part of it.
+  if (capturedEvents.count(event))
+    state.captured.insert(stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned) {
+  ENTER_WITH_CONTEXT;
+  *event = asHandle<CUevent>(new char);
+  state.events.insert(*event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  if (!state.events.erase(event))
+    return CUresult(400);
+  delete reinterpret_cast<char *>(event);
+  return enter(__func__);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  if (state.captured.count(stream))
+    capturedEvents.insert(event);
+  else
+    capturedEvents.erase(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  ENTER_WITH_CONTEXT;
+  if (!state.captured.empty() || !stream)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  captureWork = new Work();
+  state.captured = {stream};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  CUresult failed = enter(__func__);
+  if (!state.captured.count(stream))
+    return CUDA_ERROR_INVALID_VALUE;
+  state.captured.clear();
+  capturedEvents.clear();
+  Work *work = std::exchange(captureWork, nullptr);
+  if (failed) {
+    delete work;
+    return failed;
+  }
+  state.graphs.insert(work);
+  *graph = asHandle<CUgraph>(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
+                                     unsigned long long) {
+  ENTER_WITH_CONTEXT;
+  auto *made = new Work(*reinterpret_cast<Work *>(graph));
+  state.graphExecs.insert(made);
+  *exec = asHandle<CUgraphExec>(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  for (const std::function<void()> &work : *reinterpret_cast<Work *>(exec))
+    if (CUresult failed = give(stream, work))
+      return failed;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  if (!state.graphExecs.erase(exec))
+    return CUDA_ERROR_INVALID_VALUE;
+  delete reinterpret_cast<Work *>(exec);
+  return enter(__func__);
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  if (!state.graphs.erase(graph))
+    return CUDA_ERROR_INVALID_VALUE;
+  delete reinterpret_cast<Work *>(graph);
+  return enter(__func__);
+}
+
+CUresult cuTensorMapEncodeTiled(void *map, CUtensorMapDataType type,
+                                unsigned rank, void *, const uint64_t *sizes,
+                                const uint64_t *strides, const uint32_t *box,
+                                const uint32_t *, int,
+                                CUtensorMapSwizzle swizzle, int, int) {
+  ENTER;
+  // The order that the driver expects, for the test to look at.
+  auto *out = static_cast<uint64_t *>(map);
+  *out++ = static_cast<uint64_t>(type);
+  *out++ = rank;
+  for (unsigned i = 0; i < rank; ++i)
+    *out++ = sizes[i];
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    *out++ = strides[i];
+  for (unsigned i = 0; i < rank; ++i)
+    *out++ = box[i];
+  *out++ = static_cast<uint64_t>(swizzle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int, uint64_t,
+                             int *) {
+  if (state.hasNoProcAddress)
+    return CUDA_ERROR_NOT_FOUND;
+  Dl_info self;
+  dladdr(reinterpret_cast<void *>(&fakeCudaState), &self);
+  void *library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  *function = dlsym(library, (std::string(name) + "_v2").c_str());
+  if (!*function)
+    *function = dlsym(library, name);
+  dlclose(library);
+  return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+} // extern "C"

@@ -1,0 +1,87 @@
+//===- FakeCuda.h - a CUDA driver without a GPU -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_UNITTESTS_RUNTIME_FAKE_FAKECUDA_H
+#define MOEC_UNITTESTS_RUNTIME_FAKE_FAKECUDA_H
+
+#include "runtime/src/cuda/Api.h"
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace moert::test {
+
+/// The state of the shared library `fakecuda`, which its function fakeCudaState
+/// answers. The library has the driver's functions and emulates a device:
+/// memory is the host's, work is done when it is given to a stream, or recorded
+/// where the stream is being captured. One call at a time.
+struct FakeCuda {
+  /// Call number `failAt` (from 1) fails with `failCode`; 0: none. A call that
+  /// releases something releases it all the same, as the driver does when it
+  /// reports an earlier failure.
+  int failAt = 0;
+  cuda::CUresult failCode = cuda::CUDA_ERROR_LAUNCH_FAILED;
+  /// Whether cuGetProcAddress finds nothing, as with an old driver.
+  bool hasNoProcAddress = false;
+  int numDevices = 2;
+  int major = 9, minor = 0;
+  int driverVersion = 12080;
+  /// Bytes that can be allocated in all.
+  size_t memory = size_t(1) << 30;
+  /// What the compiler of PTX says; a message makes loading fail.
+  std::string compilerLog;
+
+  /// Runs a kernel; without it launches do nothing.
+  std::function<void(const std::string &name, const uint64_t *args,
+                     int64_t grid)>
+      kernel;
+  /// How many arguments a kernel has, -1 for what is no kernel of the module.
+  std::function<int(const std::string &name)> numArgs;
+
+  /// Calls since the last reset(), without those that only name errors.
+  std::vector<std::string> calls;
+  /// Launches: "name grid block shared".
+  std::vector<std::string> launches;
+  /// Dynamic shared memory granted per kernel.
+  std::map<std::string, int> granted;
+  /// The contexts that are current, innermost last.
+  std::vector<cuda::CUcontext> current;
+
+  std::map<cuda::CUdeviceptr, size_t> allocations;
+  std::set<void *> modules, streams, events, graphs, graphExecs;
+  int retained = 0;
+  /// Streams that are being captured, all of them into one graph.
+  std::set<void *> captured;
+
+  /// What is alive, as text; empty where nothing is.
+  std::string leaks() const {
+    std::string text;
+    auto add = [&](const char *what, size_t count) {
+      if (count > 0)
+        text += std::to_string(count) + " " + what + "; ";
+    };
+    add("allocations", allocations.size());
+    add("modules", modules.size());
+    add("streams", streams.size());
+    add("events", events.size());
+    add("graphs", graphs.size());
+    add("instantiated graphs", graphExecs.size());
+    add("retained contexts", static_cast<size_t>(retained));
+    add("streams in capture", captured.size());
+    add("current contexts", current.size());
+    return text;
+  }
+
+  void reset() { *this = FakeCuda(); }
+};
+
+} // namespace moert::test
+
+#endif // MOEC_UNITTESTS_RUNTIME_FAKE_FAKECUDA_H
