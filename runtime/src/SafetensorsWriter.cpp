@@ -5,21 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AtomicFile.h"
 #include "RapidJson.h"
 #include "SafetensorsHeader.h"
 #include "Text.h"
 #include "moert/Safetensors.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <unordered_set>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace moert {
 
@@ -98,45 +91,11 @@ headerText(const std::vector<const SafetensorsTensor *> &tensors,
   return text;
 }
 
-static bool writeAll(int descriptor, const void *data, size_t bytes) {
-  auto *next = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t written = write(descriptor, next, bytes);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      return false;
-    next += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return true;
-}
-
-static bool
-writeContents(int descriptor, const std::string &header,
-              const std::vector<const SafetensorsTensor *> &tensors) {
-  uint8_t length[8];
-  for (int i = 0; i < 8; ++i)
-    length[i] = static_cast<uint8_t>(header.size() >> (8 * i));
-  if (!writeAll(descriptor, length, sizeof(length)) ||
-      !writeAll(descriptor, header.data(), header.size()))
-    return false;
-  for (const SafetensorsTensor *tensor : tensors)
-    if (!writeAll(descriptor, tensor->data, tensor->bytes))
-      return false;
-  return true;
-}
-
 Status writeSafetensors(const std::string &path,
                         const std::vector<SafetensorsTensor> &tensors,
                         const std::map<std::string, std::string> &metadata) {
   if (Status status = checkTensors(tensors); !status)
     return status.withContext(path);
-  struct stat info;
-  // Renaming over a device or a directory would replace or miss it.
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    return invalidArgument(path + ": exists and is not a regular file; choose "
-                                  "another path");
   // Wide elements first keeps every tensor aligned to its element.
   std::vector<const SafetensorsTensor *> sorted;
   for (const SafetensorsTensor &tensor : tensors)
@@ -147,28 +106,14 @@ Status writeSafetensors(const std::string &path,
   });
   std::string header = headerText(sorted, metadata);
 
-  static std::atomic<unsigned> counter{0};
-  std::string temporary = path + ".tmp." + std::to_string(getpid()) + "." +
-                          std::to_string(counter++);
-  int descriptor =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0)
-    return unavailable(path + ": cannot be written: " + strerror(errno));
-  bool written = writeContents(descriptor, header, sorted);
-  int error = errno;
-  if (close(descriptor) != 0 && written) {
-    written = false;
-    error = errno;
-  }
-  if (written && rename(temporary.c_str(), path.c_str()) != 0) {
-    written = false;
-    error = errno;
-  }
-  if (!written) {
-    unlink(temporary.c_str());
-    return unavailable(path + ": cannot be written: " + strerror(error));
-  }
-  return Status::ok();
+  uint8_t length[8];
+  for (int i = 0; i < 8; ++i)
+    length[i] = static_cast<uint8_t>(header.size() >> (8 * i));
+  std::vector<FilePart> parts = {{length, sizeof(length)},
+                                 {header.data(), header.size()}};
+  for (const SafetensorsTensor *tensor : sorted)
+    parts.push_back({tensor->data, tensor->bytes});
+  return writeFileWhole(path, parts);
 }
 
 } // namespace moert
