@@ -1,0 +1,237 @@
+/*===- moert.h - the runtime for C ------------------------------*- C -*-===*\
+|*                                                                            *|
+|* Part of moec, under the Apache License v2.0 with LLVM Exceptions.          *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+#ifndef MOERT_MOERT_H
+#define MOERT_MOERT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MOERT_API __attribute__((visibility("default")))
+#else
+#define MOERT_API
+#endif
+
+/*
+ * How a layer runs:
+ *
+ *   moert_package *package;  moert_device *device;  moert_layer *layer;
+ *   moert_package_open("layer.moepkg", &package);
+ *   moert_device_create_cuda(0, &device);
+ *   moert_layer_create(package, device, NULL, &layer);
+ *   moert_layer_bind(layer, &weight);               all weights
+ *   moert_layer_prepare_weights(layer, NULL);       once
+ *   moert_layer_bind(layer, &hidden_states);        inputs and outputs
+ *   moert_layer_run(layer, tokens, stream, workspace, bytes);
+ *
+ * Every call that can fail answers NULL for success, or a status that the
+ * caller frees. What a failing call should have made is set to NULL.
+ *
+ * Handles are opaque and made and freed by the calls here. A function that
+ * frees takes NULL too.
+ *
+ * Threads. A package never changes and serves any number of threads. Calls on
+ * a device may come from any thread at any time. Calls on one layer are made
+ * one at a time, from any thread; layers, clones included, are independent of
+ * each other.
+ *
+ * Lifetimes. A layer keeps what it needs of its package, which may be closed
+ * before it. A device is freed after the layers that were made for it. Bound
+ * memory, workspaces and streams are the caller's and live until the runs with
+ * them are complete.
+ *
+ * Contexts. A CUDA device retains the primary context of its GPU, the one that
+ * the CUDA runtime and PyTorch use. Each call makes it current for its own
+ * length and leaves what was current before.
+ */
+
+/* Raised whenever a call or a structure changes. */
+#define MOERT_API_VERSION 1
+
+/* The MOERT_API_VERSION that the library was built with. */
+MOERT_API int moert_api_version(void);
+
+/*===----------------------------------------------------------------------===*\
+ * Status
+\*===----------------------------------------------------------------------===*/
+
+typedef enum moert_code {
+  MOERT_OK = 0,
+  MOERT_INVALID_ARGUMENT = 1,
+  MOERT_NOT_FOUND = 2,
+  MOERT_OUT_OF_RANGE = 3,
+  MOERT_RESOURCE_EXHAUSTED = 4,
+  MOERT_UNAVAILABLE = 5,
+  MOERT_INTERNAL = 6
+} moert_code;
+
+typedef struct moert_status moert_status;
+
+/* MOERT_OK for NULL. */
+MOERT_API moert_code moert_status_code(const moert_status *status);
+/* Names the call, the tensor or field, what was expected and found, and what
+ * to change; "" for NULL. Lives as long as the status. */
+MOERT_API const char *moert_status_message(const moert_status *status);
+MOERT_API void moert_status_free(moert_status *status);
+
+/*===----------------------------------------------------------------------===*\
+ * Packages
+\*===----------------------------------------------------------------------===*/
+
+typedef struct moert_package moert_package;
+
+/* Reads and verifies a .moepkg. */
+MOERT_API moert_status *moert_package_open(const char *path,
+                                           moert_package **package);
+/* The same from memory, which is copied. */
+MOERT_API moert_status *moert_package_from_memory(const void *data, size_t size,
+                                                  moert_package **package);
+MOERT_API void moert_package_free(moert_package *package);
+
+/* The layer as JSON, "" where the package has none. Lives as long as the
+ * package. */
+MOERT_API const char *moert_package_spec(const moert_package *package);
+
+/*===----------------------------------------------------------------------===*\
+ * Devices
+\*===----------------------------------------------------------------------===*/
+
+typedef struct moert_device moert_device;
+
+/* GPU number `ordinal` as the driver counts them. MOERT_UNAVAILABLE where
+ * there is no driver or no GPU. */
+MOERT_API moert_status *moert_device_create_cuda(int ordinal,
+                                                 moert_device **device);
+MOERT_API void moert_device_free(moert_device *device);
+
+/* "cuda:0 (NVIDIA H200)". Lives as long as the device. */
+MOERT_API const char *moert_device_name(const moert_device *device);
+
+/* Memory of the device, aligned to 256 bytes, and copies that are complete on
+ * return, for callers that have no other means. 0 bytes give NULL. */
+MOERT_API moert_status *moert_device_allocate(moert_device *device,
+                                              size_t bytes, void **memory);
+/* The memory of moert_device_allocate(). */
+MOERT_API void moert_device_release(moert_device *device, void *memory);
+MOERT_API moert_status *moert_device_copy_in(moert_device *device, void *to,
+                                             const void *from, size_t bytes);
+MOERT_API moert_status *moert_device_copy_out(moert_device *device, void *to,
+                                              const void *from, size_t bytes);
+
+/*===----------------------------------------------------------------------===*\
+ * Layers
+\*===----------------------------------------------------------------------===*/
+
+typedef struct moert_layer moert_layer;
+
+typedef struct moert_layer_options {
+  /* sizeof(moert_layer_options), so that later versions may add fields. */
+  size_t size;
+  /* Not 0: fill workspace and outputs with NaN before each run. */
+  int poison;
+} moert_layer_options;
+
+/* Chooses the image for the device and loads it. `options` may be NULL. */
+MOERT_API moert_status *moert_layer_create(const moert_package *package,
+                                           moert_device *device,
+                                           const moert_layer_options *options,
+                                           moert_layer **layer);
+/* A second layer for a micro-batch that overlaps with that of the first: it
+ * shares code, weights and prepared weights, and has inputs, outputs and
+ * workspace of its own. */
+MOERT_API moert_status *moert_layer_clone(const moert_layer *layer,
+                                          moert_layer **clone);
+MOERT_API void moert_layer_free(moert_layer *layer);
+
+typedef enum moert_role {
+  MOERT_INPUT = 0,
+  MOERT_WEIGHT = 1,
+  MOERT_OUTPUT = 2
+} moert_role;
+
+typedef struct moert_tensor_info {
+  const char *name;
+  /* "bf16", "f32", "i32", ... */
+  const char *dtype;
+  moert_role role;
+  int rank;
+  /* The shape of a call with max_tokens tokens. */
+  const int64_t *shape;
+  /* Not 0: the first dimension is smaller with fewer tokens. */
+  int depends_on_tokens;
+  /* Bytes that the address is a multiple of. */
+  int64_t alignment;
+} moert_tensor_info;
+
+MOERT_API int64_t moert_layer_max_tokens(const moert_layer *layer);
+
+/* What there is to bind. Infos live as long as the layer; NULL for an index
+ * out of range. */
+MOERT_API int moert_layer_num_tensors(const moert_layer *layer);
+MOERT_API const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
+                                                      int index);
+
+typedef struct moert_tensor {
+  const char *name;
+  const char *dtype;
+  void *data;
+  int rank;
+  const int64_t *shape;
+  /* In elements; NULL for a contiguous tensor. */
+  const int64_t *strides;
+} moert_tensor;
+
+/* Checks name, dtype, shape, strides, alignment and device. The structure is
+ * read before the call returns; the memory stays the caller's. */
+MOERT_API moert_status *moert_layer_bind(moert_layer *layer,
+                                         const moert_tensor *tensor);
+
+typedef struct moert_prepare_report {
+  int64_t bytes;
+  double seconds;
+} moert_prepare_report;
+
+/* Needed once after the weights are bound and after one is bound anew. Waits
+ * for the device. `report` may be NULL. */
+MOERT_API moert_status *
+moert_layer_prepare_weights(moert_layer *layer, moert_prepare_report *report);
+
+/* Bytes of a workspace that serves every call of up to `tokens` tokens. */
+MOERT_API moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
+                                                    int64_t tokens,
+                                                    int64_t *bytes);
+
+/* The stream of the layer itself, for callers that have none. */
+#define MOERT_LAYER_STREAM ((void *)(intptr_t)-1)
+
+/* Runs the layer on `tokens` tokens.
+ *
+ * `stream` is a CUstream or cudaStream_t, NULL being the default stream, or
+ * MOERT_LAYER_STREAM. The call gives work to it and returns; it waits for
+ * nothing. `workspace` is aligned to 256 bytes. With NULL the layer uses one
+ * of its own and, where that has to grow, waits and allocates: run once with
+ * the most tokens before a capture.
+ *
+ * In a stream that is being captured the run becomes part of the graph, which
+ * then depends on the bound memory and on the workspace. */
+MOERT_API moert_status *moert_layer_run(moert_layer *layer, int64_t tokens,
+                                        void *stream, void *workspace,
+                                        int64_t workspace_bytes);
+
+/* Returns when the runs on MOERT_LAYER_STREAM are complete. */
+MOERT_API moert_status *moert_layer_synchronize(moert_layer *layer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MOERT_MOERT_H */

@@ -1,0 +1,322 @@
+//===- CApi.cpp - the runtime for C -----------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CApi.h"
+#include "moert/CudaDevice.h"
+
+#include <algorithm>
+
+using namespace moert;
+
+/// Most dimensions of a tensor that is bound.
+static constexpr int kMaxRank = 8;
+
+static moert_status *answer(Status status) {
+  return status ? nullptr : new moert_status{std::move(status)};
+}
+
+static moert_status *missing(const char *call, const char *argument) {
+  return answer(invalidArgument(std::string(call) + ": the argument '" +
+                                argument + "' is NULL"));
+}
+
+/// Returns unless `argument` is given.
+#define NEEDED(argument)                                                       \
+  if (!(argument))                                                             \
+  return missing(__func__, #argument)
+
+int moert_api_version(void) { return MOERT_API_VERSION; }
+
+//===----------------------------------------------------------------------===//
+// Status
+//===----------------------------------------------------------------------===//
+
+moert_code moert_status_code(const moert_status *status) {
+  if (!status)
+    return MOERT_OK;
+  switch (status->status.code()) {
+  case StatusCode::Ok:
+    return MOERT_OK;
+  case StatusCode::InvalidArgument:
+    return MOERT_INVALID_ARGUMENT;
+  case StatusCode::NotFound:
+    return MOERT_NOT_FOUND;
+  case StatusCode::OutOfRange:
+    return MOERT_OUT_OF_RANGE;
+  case StatusCode::ResourceExhausted:
+    return MOERT_RESOURCE_EXHAUSTED;
+  case StatusCode::Unavailable:
+    return MOERT_UNAVAILABLE;
+  case StatusCode::Internal:
+    return MOERT_INTERNAL;
+  }
+  return MOERT_INTERNAL;
+}
+
+const char *moert_status_message(const moert_status *status) {
+  return status ? status->status.message().c_str() : "";
+}
+
+void moert_status_free(moert_status *status) { delete status; }
+
+//===----------------------------------------------------------------------===//
+// Packages
+//===----------------------------------------------------------------------===//
+
+static moert_status *keep(Result<Package> read, moert_package **package) {
+  if (!read)
+    return answer(read.status());
+  *package = new moert_package{std::move(*read)};
+  return nullptr;
+}
+
+moert_status *moert_package_open(const char *path, moert_package **package) {
+  NEEDED(package);
+  *package = nullptr;
+  NEEDED(path);
+  return keep(Package::open(path), package);
+}
+
+moert_status *moert_package_from_memory(const void *data, size_t size,
+                                        moert_package **package) {
+  NEEDED(package);
+  *package = nullptr;
+  NEEDED(data);
+  return keep(Package::fromMemory(data, size), package);
+}
+
+void moert_package_free(moert_package *package) { delete package; }
+
+const char *moert_package_spec(const moert_package *package) {
+  return package ? package->package.spec.c_str() : "";
+}
+
+//===----------------------------------------------------------------------===//
+// Devices
+//===----------------------------------------------------------------------===//
+
+moert_status *moert_device_create_cuda(int ordinal, moert_device **device) {
+  NEEDED(device);
+  *device = nullptr;
+  Result<std::unique_ptr<Device>> made = createCudaDevice(ordinal);
+  if (!made)
+    return answer(made.status());
+  *device = new moert_device();
+  (*device)->device = std::move(*made);
+  return nullptr;
+}
+
+void moert_device_free(moert_device *device) {
+  if (device)
+    device->memory.clear();
+  delete device;
+}
+
+const char *moert_device_name(const moert_device *device) {
+  return device ? device->device->name().c_str() : "";
+}
+
+moert_status *moert_device_allocate(moert_device *device, size_t bytes,
+                                    void **memory) {
+  NEEDED(memory);
+  *memory = nullptr;
+  NEEDED(device);
+  if (bytes == 0)
+    return nullptr;
+  Result<std::unique_ptr<Buffer>> buffer =
+      device->device->allocate(bytes, kWorkspaceAlignment);
+  if (!buffer)
+    return answer(buffer.status());
+  *memory = (*buffer)->data();
+  std::lock_guard<std::mutex> lock(device->mutex);
+  device->memory[*memory] = std::move(*buffer);
+  return nullptr;
+}
+
+void moert_device_release(moert_device *device, void *memory) {
+  if (!device)
+    return;
+  std::unique_ptr<Buffer> released;
+  std::lock_guard<std::mutex> lock(device->mutex);
+  auto found = device->memory.find(memory);
+  if (found == device->memory.end())
+    return;
+  released = std::move(found->second);
+  device->memory.erase(found);
+}
+
+moert_status *moert_device_copy_in(moert_device *device, void *to,
+                                   const void *from, size_t bytes) {
+  NEEDED(device);
+  return answer(device->device->copyIn(to, from, bytes));
+}
+
+moert_status *moert_device_copy_out(moert_device *device, void *to,
+                                    const void *from, size_t bytes) {
+  NEEDED(device);
+  return answer(device->device->copyOut(to, from, bytes));
+}
+
+//===----------------------------------------------------------------------===//
+// Layers
+//===----------------------------------------------------------------------===//
+
+moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made)
+    : device(device), executor(std::move(made)) {
+  const Plan &plan = executor->plan();
+  for (const TensorDecl &tensor : plan.tensors) {
+    if (tensor.role == TensorRole::Workspace ||
+        tensor.role == TensorRole::Prepared)
+      continue;
+    moert_tensor_info info = {};
+    info.name = tensor.name.c_str();
+    info.dtype = dtypeName(tensor.dtype);
+    info.role = tensor.role == TensorRole::Input    ? MOERT_INPUT
+                : tensor.role == TensorRole::Weight ? MOERT_WEIGHT
+                                                    : MOERT_OUTPUT;
+    info.rank = static_cast<int>(tensor.shape.size());
+    info.depends_on_tokens =
+        !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
+    info.alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
+    std::vector<int64_t> &shape = shapes.emplace_back();
+    for (const Expr &size : tensor.shape) {
+      // The plan's verifier has evaluated it.
+      Result<int64_t> most = size.maxUpTo(plan.maxTokens);
+      shape.push_back(most ? *most : 0);
+    }
+    info.shape = shape.data();
+    infos.push_back(info);
+  }
+}
+
+moert_status *moert_layer_create(const moert_package *package,
+                                 moert_device *device,
+                                 const moert_layer_options *options,
+                                 moert_layer **layer) {
+  NEEDED(layer);
+  *layer = nullptr;
+  NEEDED(package);
+  NEEDED(device);
+  ExecutorOptions executorOptions;
+  if (options) {
+    if (options->size != sizeof(moert_layer_options))
+      return answer(invalidArgument(
+          "moert_layer_create: options.size is " +
+          std::to_string(options->size) + "; sizeof(moert_layer_options) is " +
+          std::to_string(sizeof(moert_layer_options)) +
+          ", so compile against the header of this library"));
+    executorOptions.poison = options->poison != 0;
+  }
+  Result<std::unique_ptr<Executor>> executor =
+      createExecutor(package->package, *device->device, executorOptions);
+  if (!executor)
+    return answer(executor.status());
+  *layer = new moert_layer(*device->device, std::move(*executor));
+  return nullptr;
+}
+
+moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
+  NEEDED(clone);
+  *clone = nullptr;
+  NEEDED(layer);
+  Result<std::unique_ptr<Executor>> executor = layer->executor->clone();
+  if (!executor)
+    return answer(executor.status());
+  *clone = new moert_layer(layer->device, std::move(*executor));
+  return nullptr;
+}
+
+void moert_layer_free(moert_layer *layer) { delete layer; }
+
+int64_t moert_layer_max_tokens(const moert_layer *layer) {
+  return layer ? layer->executor->plan().maxTokens : 0;
+}
+
+int moert_layer_num_tensors(const moert_layer *layer) {
+  return layer ? static_cast<int>(layer->infos.size()) : 0;
+}
+
+const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
+                                            int index) {
+  if (!layer || index < 0 || index >= moert_layer_num_tensors(layer))
+    return nullptr;
+  return &layer->infos[static_cast<size_t>(index)];
+}
+
+moert_status *moert_layer_bind(moert_layer *layer, const moert_tensor *tensor) {
+  NEEDED(layer);
+  NEEDED(tensor);
+  NEEDED(tensor->name);
+  NEEDED(tensor->dtype);
+  std::string context = std::string("bind '") + tensor->name + "'";
+  std::optional<DType> dtype = parseDType(tensor->dtype);
+  if (!dtype)
+    return answer(invalidArgument(context + ": dtype '" + tensor->dtype +
+                                  "' is none that the runtime knows; give a "
+                                  "name such as bf16 or i32"));
+  if (tensor->rank < 0 || tensor->rank > kMaxRank ||
+      (tensor->rank > 0 && !tensor->shape))
+    return answer(invalidArgument(
+        context + ": rank " + std::to_string(tensor->rank) +
+        (tensor->shape ? "" : " without a shape") + "; a rank from 0 to " +
+        std::to_string(kMaxRank) + " and a shape are accepted"));
+  TensorView view;
+  view.data = tensor->data;
+  view.dtype = *dtype;
+  view.shape.assign(tensor->shape, tensor->shape + tensor->rank);
+  if (tensor->strides)
+    view.strides.assign(tensor->strides, tensor->strides + tensor->rank);
+  return answer(layer->executor->bind(tensor->name, view));
+}
+
+moert_status *moert_layer_prepare_weights(moert_layer *layer,
+                                          moert_prepare_report *report) {
+  NEEDED(layer);
+  Result<PrepareReport> prepared = layer->executor->prepareWeights();
+  if (!prepared)
+    return answer(prepared.status());
+  if (report)
+    *report = {prepared->bytes, prepared->seconds};
+  return nullptr;
+}
+
+moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
+                                          int64_t tokens, int64_t *bytes) {
+  NEEDED(layer);
+  NEEDED(bytes);
+  *bytes = 0;
+  Result<int64_t> needed = layer->executor->workspaceBytes(tokens);
+  if (!needed)
+    return answer(needed.status());
+  *bytes = *needed;
+  return nullptr;
+}
+
+moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
+                              void *workspace, int64_t workspace_bytes) {
+  NEEDED(layer);
+  if (stream != layer->native) {
+    std::unique_ptr<Stream> wrapped;
+    if (stream != MOERT_LAYER_STREAM) {
+      Result<std::unique_ptr<Stream>> made = layer->device.wrapStream(stream);
+      if (!made)
+        return answer(made.status());
+      wrapped = std::move(*made);
+    }
+    layer->stream = std::move(wrapped);
+    layer->native = stream;
+  }
+  Executor &executor = *layer->executor;
+  return answer(workspace ? executor.run(tokens, {workspace, workspace_bytes},
+                                         layer->stream.get())
+                          : executor.run(tokens, layer->stream.get()));
+}
+
+moert_status *moert_layer_synchronize(moert_layer *layer) {
+  NEEDED(layer);
+  return answer(layer->executor->synchronize());
+}

@@ -1,0 +1,47 @@
+//===- CApi.h - what the handles of the C API hold --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_CAPI_H
+#define MOERT_SRC_CAPI_H
+
+#include "moert/Executor.h"
+#include "moert/Package.h"
+#include "moert/moert.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+struct moert_status {
+  moert::Status status;
+};
+
+struct moert_package {
+  moert::Package package;
+};
+
+struct moert_device {
+  std::unique_ptr<moert::Device> device;
+  /// Guards `memory`.
+  std::mutex mutex;
+  std::map<void *, std::unique_ptr<moert::Buffer>> memory;
+};
+
+struct moert_layer {
+  moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor);
+
+  moert::Device &device;
+  std::unique_ptr<moert::Executor> executor;
+  std::vector<moert_tensor_info> infos;
+  /// What infos[i].shape points to.
+  std::vector<std::vector<int64_t>> shapes;
+  /// The stream of the latest run, wrapped.
+  std::unique_ptr<moert::Stream> stream;
+  void *native = MOERT_LAYER_STREAM;
+};
+
+#endif // MOERT_SRC_CAPI_H

@@ -1,0 +1,244 @@
+//===- CApiTest.cpp - tests of the C API ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/src/CApi.h"
+#include "moert/HostDevice.h"
+#include "moert/moert.h"
+#include "unittests/Runtime/CudaTesting.h"
+#include "unittests/Runtime/TestPlan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+using namespace moert;
+using namespace moert::test;
+
+namespace {
+
+/// The message of a status, which is freed; "" for success.
+std::string take(moert_status *status) {
+  std::string text = moert_status_message(status);
+  moert_status_free(status);
+  return text;
+}
+
+#define ASSERT_DONE(call) ASSERT_EQ(take(call), "")
+
+class CApiTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    fake = &resetFakeCuda();
+    setenv("MOERT_CUDA_LIBRARY", kFakeDriver, 1);
+  }
+  void TearDown() override {
+    unsetenv("MOERT_CUDA_LIBRARY");
+    EXPECT_EQ(fake->leaks(), "");
+  }
+
+  FakeCuda *fake = nullptr;
+};
+
+const int64_t kRows[] = {20, kWidth};
+const int64_t kOne[] = {1};
+const int64_t kScale[] = {kWidth};
+
+/// Binds inputs and outputs; `x` and `y` have 20 rows.
+void bindBatch(moert_layer *layer, void *x, void *offset, void *y) {
+  moert_tensor tensors[] = {{"x", "f32", x, 2, kRows, nullptr},
+                            {"offset", "i32", offset, 1, kOne, nullptr},
+                            {"y", "f32", y, 2, kRows, nullptr}};
+  for (const moert_tensor &tensor : tensors)
+    ASSERT_DONE(moert_layer_bind(layer, &tensor));
+}
+
+std::vector<float> expectedRows(int64_t tokens) {
+  std::vector<float> x(20 * kWidth, 1.5f), scale(kWidth, 0.5f);
+  return std::vector<float>(tokens * kWidth,
+                            expectedY(x, scale, 1, 0, 0, tokens));
+}
+
+} // namespace
+
+TEST_F(CApiTest, RunsALayerOnACallersStream) {
+  EXPECT_EQ(moert_api_version(), MOERT_API_VERSION);
+  moert_package *package = nullptr;
+  ASSERT_DONE(moert_package_open(PACKAGE_FIXTURE, &package));
+  EXPECT_STREQ(moert_package_spec(package), "{\"hidden_size\": 4}");
+  moert_device *device = nullptr;
+  ASSERT_DONE(moert_device_create_cuda(0, &device));
+  EXPECT_STREQ(moert_device_name(device), "cuda:0 (Fake GPU)");
+  moert_layer *layer = nullptr;
+  moert_layer_options options = {sizeof(options), 1};
+  ASSERT_DONE(moert_layer_create(package, device, &options, &layer));
+  moert_package_free(package);
+
+  std::vector<float> x(20 * kWidth, 1.5f), scale(kWidth, 0.5f), y(20 * kWidth);
+  int32_t one = 1;
+  void *memory[4];
+  size_t bytes[] = {x.size() * 4, scale.size() * 4, 4, y.size() * 4};
+  const void *data[] = {x.data(), scale.data(), &one};
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_DONE(moert_device_allocate(device, bytes[i], &memory[i]));
+    if (i < 3)
+      ASSERT_DONE(moert_device_copy_in(device, memory[i], data[i], bytes[i]));
+  }
+  moert_tensor weight = {"scale", "f32", memory[1], 1, kScale, nullptr};
+  ASSERT_DONE(moert_layer_bind(layer, &weight));
+  moert_prepare_report report;
+  ASSERT_DONE(moert_layer_prepare_weights(layer, &report));
+  EXPECT_EQ(report.bytes, 16);
+  bindBatch(layer, memory[0], memory[2], memory[3]);
+
+  int64_t needed = 0;
+  ASSERT_DONE(moert_layer_workspace_bytes(layer, 20, &needed));
+  void *workspace = nullptr;
+  ASSERT_DONE(
+      moert_device_allocate(device, static_cast<size_t>(needed), &workspace));
+  for (void *stream : {static_cast<void *>(nullptr), MOERT_LAYER_STREAM})
+    for (void *own : {workspace, static_cast<void *>(nullptr)})
+      for (int64_t tokens : {20, 3}) {
+        ASSERT_DONE(moert_layer_run(layer, tokens, stream, own, needed));
+        ASSERT_DONE(moert_layer_synchronize(layer));
+        std::vector<float> found(tokens * kWidth);
+        ASSERT_DONE(moert_device_copy_out(device, found.data(), memory[3],
+                                          found.size() * 4));
+        EXPECT_EQ(found, expectedRows(tokens));
+      }
+  EXPECT_NE(take(moert_layer_run(layer, 20, nullptr, workspace, needed - 1))
+                .find("run: the workspace has "),
+            std::string::npos);
+  moert_layer_free(layer);
+  moert_device_release(device, workspace);
+  // What is left goes with the device.
+  moert_device_free(device);
+}
+
+TEST_F(CApiTest, ListsWhatThereIsToBind) {
+  moert_package *package = nullptr;
+  moert_device *device = nullptr;
+  moert_layer *layer = nullptr, *clone = nullptr;
+  ASSERT_DONE(moert_package_open(PACKAGE_FIXTURE, &package));
+  ASSERT_DONE(moert_device_create_cuda(0, &device));
+  ASSERT_DONE(moert_layer_create(package, device, nullptr, &layer));
+  ASSERT_DONE(moert_layer_clone(layer, &clone));
+  ASSERT_EQ(moert_layer_num_tensors(clone), 4);
+  EXPECT_EQ(moert_layer_max_tokens(clone), 100);
+  const moert_tensor_info *x = moert_layer_tensor(clone, 0);
+  EXPECT_STREQ(x->name, "x");
+  EXPECT_STREQ(x->dtype, "f32");
+  EXPECT_EQ(x->role, MOERT_INPUT);
+  ASSERT_EQ(x->rank, 2);
+  EXPECT_EQ(x->shape[0], 100);
+  EXPECT_EQ(x->shape[1], kWidth);
+  EXPECT_TRUE(x->depends_on_tokens);
+  const moert_tensor_info *y = moert_layer_tensor(clone, 3);
+  EXPECT_EQ(y->role, MOERT_OUTPUT);
+  EXPECT_EQ(y->alignment, 16);
+  EXPECT_EQ(moert_layer_tensor(clone, 1)->role, MOERT_WEIGHT);
+  EXPECT_FALSE(moert_layer_tensor(clone, 1)->depends_on_tokens);
+  EXPECT_EQ(moert_layer_tensor(clone, 4), nullptr);
+  EXPECT_EQ(moert_layer_tensor(clone, -1), nullptr);
+  moert_layer_free(layer);
+  moert_layer_free(clone);
+  moert_device_free(device);
+  moert_package_free(package);
+}
+
+TEST_F(CApiTest, FailuresHaveACodeAndAMessage) {
+  moert_package *package = reinterpret_cast<moert_package *>(1);
+  moert_status *status = moert_package_open("/nonexistent.moepkg", &package);
+  EXPECT_EQ(moert_status_code(status), MOERT_NOT_FOUND);
+  EXPECT_EQ(package, nullptr);
+  EXPECT_EQ(take(status), "/nonexistent.moepkg: cannot be opened: No such file "
+                          "or directory");
+  EXPECT_EQ(take(moert_package_open(nullptr, &package)),
+            "moert_package_open: the argument 'path' is NULL");
+  EXPECT_EQ(take(moert_package_open("x", nullptr)),
+            "moert_package_open: the argument 'package' is NULL");
+  EXPECT_NE(take(moert_package_from_memory("x", 1, &package)), "");
+
+  moert_device *device = nullptr;
+  fake->numDevices = 0;
+  status = moert_device_create_cuda(0, &device);
+  EXPECT_EQ(moert_status_code(status), MOERT_UNAVAILABLE);
+  EXPECT_NE(take(status), "");
+  fake->numDevices = 1;
+  ASSERT_DONE(moert_device_create_cuda(0, &device));
+  fake->memory = 1000;
+  void *memory = nullptr;
+  status = moert_device_allocate(device, 2000, &memory);
+  EXPECT_EQ(moert_status_code(status), MOERT_RESOURCE_EXHAUSTED);
+  take(status);
+  fake->memory = 1 << 20;
+
+  ASSERT_DONE(moert_package_open(PACKAGE_FIXTURE, &package));
+  moert_layer *layer = nullptr;
+  moert_layer_options options = {};
+  EXPECT_NE(take(moert_layer_create(package, device, &options, &layer))
+                .find("options.size is 0; sizeof"),
+            std::string::npos);
+  ASSERT_DONE(moert_layer_create(package, device, nullptr, &layer));
+  moert_tensor tensor = {"x", "float", nullptr, 2, kRows, nullptr};
+  EXPECT_NE(take(moert_layer_bind(layer, &tensor)).find("bind 'x': dtype"),
+            std::string::npos);
+  tensor.dtype = "f32";
+  tensor.rank = 9;
+  EXPECT_NE(take(moert_layer_bind(layer, &tensor)).find("rank 9"),
+            std::string::npos);
+  tensor.rank = 2;
+  EXPECT_EQ(take(moert_layer_bind(layer, &tensor)),
+            "bind 'x': the data pointer is null");
+  status = moert_layer_run(layer, 1000, nullptr, nullptr, 0);
+  EXPECT_EQ(moert_status_code(status), MOERT_OUT_OF_RANGE);
+  take(status);
+  EXPECT_EQ(take(moert_layer_prepare_weights(nullptr, nullptr)),
+            "moert_layer_prepare_weights: the argument 'layer' is NULL");
+  moert_layer_free(layer);
+  moert_device_free(device);
+  moert_package_free(package);
+  moert_layer_free(nullptr);
+  moert_device_free(nullptr);
+  moert_package_free(nullptr);
+  moert_status_free(nullptr);
+}
+
+TEST_F(CApiTest, HandlesServeTheHostToo) {
+  moert_device host;
+  Result<std::unique_ptr<Device>> made = createHostDevice(2);
+  ASSERT_TRUE(made);
+  host.device = std::move(*made);
+  auto executor = Executor::create(makePlan(), *host.device, makeImage());
+  ASSERT_TRUE(executor);
+  moert_layer layer(*host.device, std::move(*executor));
+  std::vector<float> x(20 * kWidth, 1.5f), scale(kWidth, 0.5f);
+  int32_t one = 1;
+  moert_tensor weight = {"scale", "f32", scale.data(), 1, kScale, nullptr};
+  ASSERT_DONE(moert_layer_bind(&layer, &weight));
+  ASSERT_DONE(moert_layer_prepare_weights(&layer, nullptr));
+  moert_layer *clone = nullptr;
+  ASSERT_DONE(moert_layer_clone(&layer, &clone));
+  auto runBatch = [&](moert_layer *target) {
+    void *y = nullptr;
+    ASSERT_DONE(moert_device_allocate(&host, 20 * kWidth * 4, &y));
+    bindBatch(target, x.data(), &one, y);
+    for (int i = 0; i < 50; ++i)
+      ASSERT_DONE(moert_layer_run(target, 20, MOERT_LAYER_STREAM, nullptr, 0));
+    ASSERT_DONE(moert_layer_synchronize(target));
+    auto *found = static_cast<float *>(y);
+    EXPECT_EQ(std::vector<float>(found, found + 20 * kWidth), expectedRows(20));
+    moert_device_release(&host, y);
+  };
+  std::thread other([&] { runBatch(clone); });
+  runBatch(&layer);
+  other.join();
+  moert_layer_free(clone);
+  EXPECT_NE(take(moert_layer_run(&layer, 20, nullptr, nullptr, 0))
+                .find("wrapStream: host has no streams of its own"),
+            std::string::npos);
+}
