@@ -25,7 +25,7 @@ include(AddLLVM)
 include(AddMLIR)
 
 set(MOEC_LLVM_COMPONENTS core support orcjit passes target x86codegen x86asmparser x86desc
-    x86info)
+    x86info nvptxcodegen nvptxdesc nvptxinfo)
 if(MOEC_LINK STREQUAL "static")
   set(LLVM_LINK_LLVM_DYLIB OFF)
   llvm_map_components_to_libnames(_llvm_libs ${MOEC_LLVM_COMPONENTS} ${LLVM_ALL_TARGETS_FOR_MLIR})

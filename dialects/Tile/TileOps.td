@@ -40,7 +40,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     count and memrefs of the kernel; a phase starts when the one before is complete on all CTAs. The
     body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per
     phase where the target cannot order phases inside one. `grid` is the number of CTAs;
-    `tile-assign-config` sets it, together with a `config` on each phase, from which it follows.
+    `tile-assign-config` sets it, together with a `config` on each phase, from which it follows; for a
+    GPU also `block`, the threads of a CTA, and `shared`, its bytes of dynamic shared memory.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -57,6 +58,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<Plan_ExprAttr>:$grid,
+                       OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

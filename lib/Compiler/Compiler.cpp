@@ -44,11 +44,17 @@ static LogicalResult dumpLevel(ModuleOp module, Level level,
               options);
 }
 
+static FailureOr<std::string> printKernels(ModuleOp kernels,
+                                           const CompileOptions &options) {
+  return options.isGpu() ? printNvptxLLVM(kernels, options.getNvptx())
+                         : printLLVM(kernels, options.cpu);
+}
+
 static LogicalResult dumpKernels(ModuleOp kernels,
                                  const CompileOptions &options) {
   if (options.dumpDir.empty())
     return success();
-  FailureOr<std::string> text = printLLVM(kernels, options.cpu);
+  FailureOr<std::string> text = printKernels(kernels, options);
   return failed(text) ? failure() : dump(*text, "layer.ll", options);
 }
 
@@ -97,9 +103,12 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
       return failure();
   }
   if (*current == Level::Plan && level > Level::Plan) {
-    if (failed(checkCpu(module, options.cpu)) ||
-        failed(runPasses(module, options, [&](OpPassManager &manager) {
-          buildPlanToTilePipeline(manager, "cpu", getVectorLanes(options.cpu));
+    if (!options.isGpu() && failed(checkCpu(module, options.cpu)))
+      return failure();
+    if (failed(runPasses(module, options, [&](OpPassManager &manager) {
+          buildPlanToTilePipeline(
+              manager, options.target,
+              options.isGpu() ? 0 : getVectorLanes(options.cpu));
         })))
       return failure();
     return dumpLevel(module, Level::Tile, options);
@@ -114,9 +123,13 @@ lowerKernels(ModuleOp module, const CompileOptions &options) {
   if (failed(lowerToLevel(module, Level::Tile, options)))
     return failure();
   OwningOpRef<ModuleOp> kernels = module.clone();
-  if (failed(runPasses(
-          *kernels, options,
-          [](OpPassManager &manager) { buildTileToLLVMPipeline(manager); })) ||
+  auto build = [&](OpPassManager &manager) {
+    if (options.isGpu())
+      buildTileToNVVMPipeline(manager, options.target);
+    else
+      buildTileToLLVMPipeline(manager);
+  };
+  if (failed(runPasses(*kernels, options, build)) ||
       failed(dumpKernels(*kernels, options)))
     return failure();
   return kernels;
@@ -124,6 +137,9 @@ lowerKernels(ModuleOp module, const CompileOptions &options) {
 
 FailureOr<CompiledLayer> moec::compileForHost(ModuleOp module,
                                               const CompileOptions &options) {
+  if (options.isGpu())
+    return module.emitError("the target is the GPU '")
+           << options.target << "', but the host runs target 'cpu'";
   auto kernels = lowerKernels(module, options);
   if (failed(kernels))
     return failure();
@@ -141,5 +157,19 @@ FailureOr<std::string> moec::emitLLVM(ModuleOp module,
   auto kernels = lowerKernels(module, options);
   if (failed(kernels))
     return failure();
-  return printLLVM(**kernels, options.cpu);
+  return printKernels(**kernels, options);
+}
+
+FailureOr<CompiledPtx> moec::compileForGpu(ModuleOp module,
+                                           const CompileOptions &options) {
+  auto kernels = lowerKernels(module, options);
+  if (failed(kernels))
+    return failure();
+  FailureOr<moert::Plan> plan = translatePlan(module, options.target);
+  if (failed(plan))
+    return failure();
+  FailureOr<std::string> ptx = emitPTX(**kernels, options.getNvptx());
+  if (failed(ptx))
+    return failure();
+  return CompiledPtx{std::move(*plan), std::move(*ptx)};
 }

@@ -130,6 +130,9 @@ private:
              << ", which the runtime does not know; give a float or integer "
                 "type of 8 to 64 bits";
     tensor.dtype = *dtype;
+    // GPUs copy floats in pieces of 16 bytes.
+    if (plan.target != "cpu" && isa<FloatType>(type.getElementType()))
+      tensor.alignment = 16;
     if (!type.getLayout().isIdentity())
       return op->emitOpError("has a layout; tensors of a plan are row-major "
                              "without padding");
@@ -192,6 +195,8 @@ private:
     if (auto kernel = dyn_cast_or_null<tile::KernelOp>(callee)) {
       if (plan::ExprAttr grid = kernel.getGridAttr()) {
         decl.grid = grid.getExpr();
+        decl.block = kernel.getBlock().value_or(0);
+        decl.shared = kernel.getShared().value_or(0);
       } else if (llvm::any_of(kernel.getBody().front(), [](Operation &op) {
                    return op.hasAttr("config");
                  })) {

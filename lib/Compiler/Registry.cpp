@@ -11,9 +11,11 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/Passes.h"
 #include "moec/Compiler/Levels.h"
 #include "moec/Conversion/Passes.h"
@@ -21,6 +23,7 @@
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moec/Target/CPU.h"
+#include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
 
 using namespace mlir;
@@ -30,9 +33,10 @@ void moec::registerDialects(DialectRegistry &registry) {
   registry
       .insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
               LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect,
-              scf::SCFDialect, vector::VectorDialect>();
+              NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
 }
 
 void moec::registerPasses() {
@@ -40,6 +44,7 @@ void moec::registerPasses() {
   registerMoecConversionPasses();
   registerLevelPipelines();
   registerTileToLLVMPipeline();
+  registerTileToNVVMPipeline();
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();

@@ -17,7 +17,7 @@ using namespace moec;
 namespace cl = llvm::cl;
 
 namespace {
-enum class Emit { Moe, Plan, Tile, LLVM };
+enum class Emit { Moe, Plan, Tile, LLVM, PTX };
 
 struct Options : ToolOptions {
   Options() : ToolOptions("moe-compile") {}
@@ -29,7 +29,9 @@ struct Options : ToolOptions {
                             "launches over buffers, kernels on tensors"),
                  clEnumValN(Emit::Tile, "tile",
                             "kernels of coarse ops on memrefs, with configs"),
-                 clEnumValN(Emit::LLVM, "llvm", "LLVM IR of the kernels")),
+                 clEnumValN(Emit::LLVM, "llvm", "LLVM IR of the kernels"),
+                 clEnumValN(Emit::PTX, "ptx",
+                            "PTX of the kernels, on a GPU's target")),
       cl::init(Emit::Tile), cl::cat(category)};
   cl::opt<std::string> output{"o", cl::desc("Where to write (default: stdout)"),
                               cl::value_desc("file"), cl::init("-"),
@@ -54,6 +56,10 @@ static FailureOr<std::string> produce(const Source &source,
   }
   if (options.emit == Emit::LLVM)
     return emitLLVM(module, compile);
+  if (options.emit == Emit::PTX) {
+    FailureOr<CompiledPtx> compiled = compileForGpu(module, compile);
+    return failed(compiled) ? FailureOr<std::string>() : compiled->ptx;
+  }
   Level level = options.emit == Emit::Moe    ? Level::Moe
                 : options.emit == Emit::Plan ? Level::Plan
                                              : Level::Tile;
@@ -74,12 +80,19 @@ int moec::moeCompileMain(int argc, char **argv) {
           "  moe-compile config.json --emit=plan     when and where\n"
           "  moe-compile config.json --emit=tile     how, per kernel\n"
           "  moe-compile config.json --emit=llvm     LLVM IR of the kernels\n"
+          "  moe-compile config.json --target=sm_90a --emit=ptx\n"
+          "                                          PTX of the kernels\n"
           "  moe-compile config.json --explain       what was chosen, at what "
           "cost\n"
           "\nThe input is a model's config.json, a spec (docs/layers.md) or "
           "IR (.mlir, or - for\nstandard input) of the level asked for or one "
           "above it.\n"))
     return 1;
+  if (options.emit == Emit::PTX && options.target == "cpu") {
+    options.complain("--emit=ptx needs a GPU: give --target, as in "
+                     "--target=sm_90a");
+    return 1;
+  }
   MLIRContext context(options.makeRegistry());
   ConsoleDiagnostics diagnostics(context);
   FailureOr<Source> source = loadSource(

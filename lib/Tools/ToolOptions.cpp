@@ -7,7 +7,9 @@
 
 #include "ToolOptions.h"
 
+#include "moec/Analysis/Schedules.h"
 #include "moec/Compiler/Registry.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/PrettyStackTrace.h"
 
 using namespace mlir;
@@ -41,9 +43,9 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   if (input.empty())
     return complain("no input; give a model's config.json, a spec (.json) or "
                     "IR (.mlir), see --help");
-  if (target != "cpu")
-    return complain("--target: '" + target +
-                    "' is not supported yet; the only target is 'cpu'");
+  if (!Target::find(target))
+    return complain("--target: '" + target + "' is unknown; accepted are " +
+                    llvm::join(Target::getNames(), ", "));
   if (maxTokens.getNumOccurrences() && maxTokens <= 0)
     return complain("--max-tokens must be positive");
   if (numExperts.getNumOccurrences() && numExperts <= 0)
@@ -67,6 +69,7 @@ SpecOverrides ToolOptions::getOverrides() const {
 
 CompileOptions ToolOptions::getCompileOptions() const {
   CompileOptions options;
+  options.target = target;
   options.cpu.cpu = cpu;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;

@@ -31,7 +31,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::Positional, llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
-      "target", llvm::cl::value_desc("cpu"),
+      "target", llvm::cl::value_desc("cpu|sm_80|sm_90a|sm_100a"),
       llvm::cl::desc("What to compile for (default: cpu)"),
       llvm::cl::init("cpu"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cpu{

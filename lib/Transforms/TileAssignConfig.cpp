@@ -24,11 +24,12 @@ constexpr llvm::StringLiteral kConfigAttr = "config";
 /// Decides the phases of one kernel, then its grid.
 class KernelConfigurator {
 public:
-  KernelConfigurator(tile::KernelOp kernel, const CpuTarget &target)
+  KernelConfigurator(tile::KernelOp kernel, const Target &target)
       : kernel(kernel), target(target) {}
 
   LogicalResult run() {
     moert::Expr grid = 0;
+    int64_t block = 0, shared = 0;
     for (Operation &op : kernel.getBody().front().without_terminator()) {
       const Schedule *schedule = decide(op);
       if (!schedule)
@@ -38,9 +39,17 @@ public:
       moert::Expr phaseGrid = schedule->grid(&op, config);
       grid = grid == moert::Expr(0) ? phaseGrid
                                     : moert::Expr::max(grid, phaseGrid);
+      if (schedule->block)
+        block = std::max(block, schedule->block(&op, config));
+      if (schedule->shared)
+        shared = std::max(shared, schedule->shared(&op, config));
       remarkChoice(op, config, phaseGrid);
     }
     kernel.setGridAttr(plan::ExprAttr::get(kernel.getContext(), grid.str()));
+    if (target.isGpu()) {
+      kernel.setBlock(block);
+      kernel.setShared(shared);
+    }
     return success();
   }
 
@@ -48,16 +57,18 @@ private:
   /// Sets the op's config unless it has one; null after a diagnostic.
   const Schedule *decide(Operation &op) {
     auto given = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
-    const Schedule *schedule =
-        given ? findCpuSchedule(given.getSchedule()) : findCpuScheduleFor(&op);
+    const Schedule *schedule = given ? findSchedule(target, given.getSchedule())
+                                     : findScheduleFor(target, &op);
     if (!schedule) {
       InFlightDiagnostic diagnostic = op.emitOpError();
       if (given)
         diagnostic << "has the schedule \"" << given.getSchedule()
-                   << "\", which the target cpu does not have; there are ";
+                   << "\", which the target " << target.name
+                   << " does not have; there are ";
       else
-        diagnostic << "has no schedule on the target cpu; there are ";
-      llvm::interleaveComma(getCpuSchedules(), diagnostic,
+        diagnostic << "has no schedule on the target " << target.name
+                   << "; there are ";
+      llvm::interleaveComma(getSchedules(target), diagnostic,
                             [&](const Schedule &s) { diagnostic << s.name; });
       return nullptr;
     }
@@ -88,12 +99,16 @@ private:
         << remark::metric("grid", grid.str())
         << remark::reason("{0}", wasGiven ? "given in the IR and legal"
                                           : "the schedule's choice for " +
-                                                std::to_string(target.lanes) +
-                                                " lanes");
+                                                describeTarget());
+  }
+
+  std::string describeTarget() const {
+    return target.isGpu() ? target.name
+                          : std::to_string(target.lanes) + " lanes";
   }
 
   tile::KernelOp kernel;
-  const CpuTarget &target;
+  const Target &target;
   bool wasGiven = false;
 };
 
@@ -102,19 +117,21 @@ struct TileAssignConfig
   using TileAssignConfigPassBase::TileAssignConfigPassBase;
 
   void runOnOperation() override {
-    if (target != "cpu") {
-      getOperation().emitError("tile-assign-config: target '")
-          << target << "' is unknown; 'cpu' is accepted";
-      return signalPassFailure();
-    }
-    if (lanes != 0 && !CpuTarget::isLegalLanes(lanes)) {
+    if (lanes != 0 && !Target::isLegalLanes(lanes)) {
       getOperation().emitError("tile-assign-config: lanes = ")
           << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
       return signalPassFailure();
     }
-    CpuTarget cpu = lanes ? CpuTarget{lanes} : CpuTarget::host();
+    std::optional<Target> machine = Target::find(target, lanes);
+    if (!machine) {
+      InFlightDiagnostic diagnostic =
+          getOperation().emitError("tile-assign-config: target '")
+          << target << "' is unknown; accepted are ";
+      llvm::interleaveComma(Target::getNames(), diagnostic);
+      return signalPassFailure();
+    }
     for (auto kernel : getOperation().getOps<tile::KernelOp>())
-      if (failed(KernelConfigurator(kernel, cpu).run()))
+      if (failed(KernelConfigurator(kernel, *machine).run()))
         return signalPassFailure();
   }
 };

@@ -1,4 +1,4 @@
-//===- Schedules.h - the ways to run a phase on the CPU ---------*- C++ -*-===//
+//===- Schedules.h - the ways to run a phase on a target --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,7 +7,8 @@
 //
 // A schedule is a named, parameterized way to run one tile op on a target. What
 // can be asked of it without emitting code is here; the code itself is emitted
-// in lib/Conversion/TileToVector, by schedule name.
+// by schedule name, in lib/Conversion/TileToVector for the CPU and in
+// lib/Conversion/TileToNVVM for GPUs.
 //
 // Units of a config: `n` and `panel` count columns of the result, so that with
 // a gate/up layout one of them is a pair of weight rows. `k` is the number of
@@ -21,23 +22,33 @@
 #include "moec/Dialect/Tile/Tile.h"
 #include "moert/Expr.h"
 
+#include <optional>
 #include <string>
 
 namespace moec {
 
-/// What a schedule has to know of the CPU.
-struct CpuTarget {
-  /// f32 elements of a vector register: 4, 8 or 16.
-  int64_t lanes;
+/// What a schedule has to know of the machine.
+struct Target {
+  /// "cpu", or a GPU as ptxas names it: "sm_80", "sm_90a", "sm_100a".
+  std::string name;
+  /// CPU: f32 elements of a vector register: 4, 8 or 16.
+  int64_t lanes = 0;
 
-  /// Vector registers: 32 with AVX-512, else 16.
+  bool isGpu() const { return name != "cpu"; }
+  /// CPU: vector registers: 32 with AVX-512, else 16.
   int64_t getNumRegisters() const { return lanes == 16 ? 32 : 16; }
 
   static bool isLegalLanes(int64_t lanes) {
     return lanes == 4 || lanes == 8 || lanes == 16;
   }
-  /// The widest vectors of the machine that this runs on.
-  static CpuTarget host();
+  /// The CPU with that many lanes, or with the widest vectors of the machine
+  /// that this runs on.
+  static Target cpu(int64_t lanes) { return {"cpu", lanes}; }
+  static Target hostCpu();
+  /// The target of that name, with `lanes` for a CPU (0: those of the host); no
+  /// value for a name that is none of `getNames`.
+  static std::optional<Target> find(llvm::StringRef name, int64_t lanes = 0);
+  static llvm::ArrayRef<llvm::StringLiteral> getNames();
 };
 
 /// One row of the table of schedules.
@@ -48,21 +59,24 @@ struct Schedule {
   llvm::StringLiteral opName;
   /// Empty if `config` is legal for `op`, else why not and what would be.
   std::string (*whyIllegal)(mlir::Operation *op, tile::ConfigAttr config,
-                            const CpuTarget &target);
+                            const Target &target);
   /// The config of choice.
-  tile::ConfigAttr (*choose)(mlir::Operation *op, const CpuTarget &target);
+  tile::ConfigAttr (*choose)(mlir::Operation *op, const Target &target);
   /// The number of CTAs of a kernel with this one phase.
   moert::Expr (*grid)(mlir::Operation *op, tile::ConfigAttr config);
+  /// GPU: threads of a CTA, and bytes of dynamic shared memory. Null on a CPU.
+  int64_t (*block)(mlir::Operation *op, tile::ConfigAttr config) = nullptr;
+  int64_t (*shared)(mlir::Operation *op, tile::ConfigAttr config) = nullptr;
 };
 
-/// All schedules of the CPU; the first one for an op is the one of choice.
-llvm::ArrayRef<Schedule> getCpuSchedules();
+/// All schedules of a target; the first one for an op is the one of choice.
+llvm::ArrayRef<Schedule> getSchedules(const Target &target);
 
-/// The schedule called `name`, or null.
-const Schedule *findCpuSchedule(llvm::StringRef name);
+/// The target's schedule called `name`, or null.
+const Schedule *findSchedule(const Target &target, llvm::StringRef name);
 
-/// The schedule of choice for the op, or null for an op without one.
-const Schedule *findCpuScheduleFor(mlir::Operation *op);
+/// The target's schedule of choice for the op, or null for an op without one.
+const Schedule *findScheduleFor(const Target &target, mlir::Operation *op);
 
 } // namespace moec
 

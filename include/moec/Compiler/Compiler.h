@@ -13,6 +13,7 @@
 #include "moec/Compiler/Levels.h"
 #include "moec/Import/Import.h"
 #include "moec/Target/CPU.h"
+#include "moec/Target/NVPTX.h"
 #include "moert/Device.h"
 #include "moert/Plan.h"
 
@@ -40,7 +41,12 @@ mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
 
 /// What a pipeline does beside lowering.
 struct CompileOptions {
+  /// "cpu", or a GPU as in "sm_80" or "sm_90a".
+  std::string target = "cpu";
   CpuTargetOptions cpu;
+
+  bool isGpu() const { return target != "cpu"; }
+  NvptxOptions getNvptx() const { return {target}; }
   /// Gives each buffer a workspace slot of its own, to look at after a run.
   bool keepAllBuffers = false;
   /// Prints the IR after each pass on the error stream.
@@ -75,6 +81,17 @@ mlir::FailureOr<CompiledLayer> compileForHost(mlir::ModuleOp module,
 /// The LLVM IR of the kernels, as text.
 mlir::FailureOr<std::string> emitLLVM(mlir::ModuleOp module,
                                       const CompileOptions &options);
+
+/// A layer for a GPU: its plan, and the PTX of its kernels.
+struct CompiledPtx {
+  moert::Plan plan;
+  std::string ptx;
+};
+
+/// Lowers a module of any level to PTX for the GPU of the options. The module
+/// is left at level tile.
+mlir::FailureOr<CompiledPtx> compileForGpu(mlir::ModuleOp module,
+                                           const CompileOptions &options);
 
 } // namespace moec
 

@@ -53,4 +53,31 @@ def CpuKernelEntryPass : Pass<"cpu-kernel-entry", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::func::FuncDialect"];
 }
 
+def ConvertTileToNVVMPass : Pass<"convert-tile-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "tile kernels to what one thread of a GPU does";
+  let description = [{
+    Each `tile.kernel` becomes a func.func with the same arguments, in scf, arith, math, memref, vector,
+    llvm and nvvm, which says what one thread of a CTA does; the function carries `moec.kernel` and
+    `moec.block`, the threads of a CTA. Requires one phase per kernel, with a config that the target
+    has, and `block` and `shared` as tile-assign-config sets them; fails with the schedule's reason if
+    it cannot obey.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"sm_80\"",
+                        "the target: sm_80, sm_90a or sm_100a">];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
+def GpuKernelEntryPass : Pass<"gpu-kernel-entry", "::mlir::ModuleOp"> {
+  let summary = "the kernel that the driver launches";
+  let description = [{
+    Each func.func with `moec.kernel` becomes an `llvm.func` of the same name that is a kernel
+    (`nvvm.kernel`, `nvvm.reqntid`) and takes a global address per memref and i64 scalars: one slot of
+    64 bits per argument. Ensures that kernels can be launched with no knowledge of MLIR's
+    descriptors.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 #endif

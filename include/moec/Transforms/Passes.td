@@ -45,12 +45,13 @@ def TileSplitPhasesPass : Pass<"tile-split-phases", "::mlir::ModuleOp"> {
 def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let summary = "choose how each phase runs";
   let description = [{
-    Sets `config` on each phase op without one and `grid` on each kernel, for the target given, and
-    remarks each choice with its reason (`--remarks-filter=tile-assign-config`). A config that is
+    Sets `config` on each phase op without one and `grid` on each kernel (on a GPU `block` and
+    `shared` too), for the target given, and remarks each choice with its reason (`--remarks-filter=tile-assign-config`). A config that is
     already there is kept after its schedule has checked it. Emission decides nothing later.
   }];
   let options = [
-    Option<"target", "target", "std::string", "\"cpu\"", "the target: cpu">,
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
     Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }

@@ -9,8 +9,7 @@
 // MLIR's calling convention, and `noalias` can stand on the pointers: a launch
 // never names a buffer both as an input and as an output.
 
-#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
-#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "../Emission/EntryMemRefs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -24,49 +23,9 @@ namespace moec {
 } // namespace moec
 
 using namespace mlir;
+using namespace moec;
 
 namespace {
-
-/// The entry does not know the extent of a dynamic dimension: kernels get all
-/// extents that they need from the token count and from offsets.
-LogicalResult checkNoDynamicExtent(func::FuncOp func) {
-  WalkResult result = func.walk([](memref::DimOp dim) {
-    dim.emitOpError("asks for an extent that a kernel on the CPU does not "
-                    "know; derive it from the token count");
-    return WalkResult::interrupt();
-  });
-  return failure(result.wasInterrupted());
-}
-
-/// A row-major memref at `pointer`; the extent of a dynamic dimension is 0.
-Value makeMemRef(ImplicitLocOpBuilder &b, const LLVMTypeConverter &converter,
-                 MemRefType type, Value pointer) {
-  auto descriptor =
-      MemRefDescriptor::poison(b, b.getLoc(), converter.convertType(type));
-  descriptor.setAllocatedPtr(b, b.getLoc(), pointer);
-  descriptor.setAlignedPtr(b, b.getLoc(), pointer);
-  descriptor.setConstantOffset(b, b.getLoc(), 0);
-  int64_t stride = 1;
-  for (int64_t i = type.getRank() - 1; i >= 0; --i) {
-    int64_t size = type.isDynamicDim(i) ? 0 : type.getDimSize(i);
-    descriptor.setConstantSize(b, b.getLoc(), i, size);
-    descriptor.setConstantStride(b, b.getLoc(), i, stride);
-    stride *= size;
-  }
-  return UnrealizedConversionCastOp::create(b, type, Value(descriptor))
-      .getResult(0);
-}
-
-/// Only the outermost dimension may be dynamic, for then strides are constants.
-LogicalResult checkMemRef(func::FuncOp func, MemRefType type) {
-  ArrayRef<int64_t> inner = type.getShape().drop_front(type.getRank() ? 1 : 0);
-  if (type.getLayout().isIdentity() && !ShapedType::isDynamicShape(inner))
-    return success();
-  return func.emitOpError("has an argument of type ")
-         << type
-         << "; a kernel takes row-major memrefs of which at most the first "
-            "dimension is dynamic";
-}
 
 /// Replaces the memref arguments by pointers and makes the function private.
 LogicalResult makeBody(func::FuncOp func, const LLVMTypeConverter &converter) {

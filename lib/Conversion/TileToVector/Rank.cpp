@@ -7,6 +7,7 @@
 // One CTA sorts all slots in two passes: it counts the slots of each local
 // expert, and then deals out positions in the order of (token, slot).
 
+#include "../Emission/RankIds.h"
 #include "Emit.h"
 
 using namespace mlir;
@@ -21,11 +22,7 @@ public:
   void run();
 
 private:
-  void makeLocalTable();
-  /// The local expert that a slot chose; `numLocal` where it is not here.
-  Value localOf(Value id);
-  /// What `position` says of a slot that has none.
-  Value positionOfOther(Value id);
+  Value makeLocalTable();
   void count(Value token);
   void makeOffsets();
   void place(Value token);
@@ -33,13 +30,6 @@ private:
     emitter.forLoop(emitter.index(0), emitter.index(topK), 1, body);
   }
 
-  Value isBelow(Value x, int64_t bound) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, x,
-                                 emitter.i32(bound));
-  }
-  Value choose(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(b, condition, x, y);
-  }
   Value toIndex(Value x) {
     return arith::IndexCastOp::create(b, b.getIndexType(), x);
   }
@@ -48,14 +38,12 @@ private:
   KernelEmitter &emitter;
   ImplicitLocOpBuilder &b;
   int64_t topK;
-  int64_t numExperts;
   int64_t numLocal;
   Value ids, weights, offsets, position, source, rowWeight;
   /// Scratch: per local expert, and one more for slots that are not here, first
   /// the number of slots and then the next position.
   Value next;
-  /// Scratch: local expert per global id; null where they are the same.
-  Value localTable;
+  RankIds experts;
 };
 
 } // namespace
@@ -63,27 +51,25 @@ private:
 RankEmission::RankEmission(tile::RankOp op, KernelEmitter &emitter)
     : op(op), emitter(emitter), b(emitter.b),
       topK(cast<MemRefType>(op.getIds().getType()).getDimSize(1)),
-      numExperts(op.getNumExperts()),
-      numLocal(op.getLocalExperts() ? op.getLocalExperts()->size()
-                                    : numExperts),
-      ids(emitter.operand(op.getIds())),
+      numLocal(RankIds::getNumLocal(op)), ids(emitter.operand(op.getIds())),
       weights(emitter.operand(op.getWeights())),
       offsets(emitter.operand(op.getOffsets())),
       position(emitter.operand(op.getPosition())),
       source(emitter.operand(op.getSource())),
-      rowWeight(emitter.operand(op.getRowWeight())) {
+      rowWeight(emitter.operand(op.getRowWeight())),
+      experts(op, emitter, makeLocalTable()) {
   next = emitter.scratch(numLocal + 1, b.getI32Type());
-  if (op.getLocalExperts())
-    makeLocalTable();
 }
 
-void RankEmission::makeLocalTable() {
+/// On the stack; null where local experts have their global ids.
+Value RankEmission::makeLocalTable() {
+  if (!op.getLocalExperts())
+    return {};
   constexpr int64_t kLanes = 8;
-  int64_t size = llvm::alignTo(numExperts, kLanes);
-  SmallVector<int32_t> table(size, numLocal);
-  for (auto [local, expert] : llvm::enumerate(*op.getLocalExperts()))
-    table[expert] = local;
-  localTable = emitter.scratch(size, b.getI32Type());
+  SmallVector<int32_t> table = RankIds::getLocalTable(op);
+  int64_t size = llvm::alignTo(table.size(), kLanes);
+  table.resize(size, numLocal);
+  Value localTable = emitter.scratch(size, b.getI32Type());
   auto type = VectorType::get(kLanes, b.getI32Type());
   for (int64_t i = 0; i < size; i += kLanes) {
     auto values = ArrayRef<int32_t>(table).slice(i, kLanes);
@@ -91,30 +77,12 @@ void RankEmission::makeLocalTable() {
         arith::ConstantOp::create(b, DenseIntElementsAttr::get(type, values));
     vector::StoreOp::create(b, constant, localTable, emitter.index(i));
   }
-}
-
-/// As an unsigned number, a negative id is out of range too.
-Value RankEmission::localOf(Value id) {
-  Value isExpert = isBelow(id, numExperts);
-  Value absent = emitter.i32(numLocal);
-  if (!localTable)
-    return choose(isExpert, id, absent);
-  Value safe = choose(isExpert, id, emitter.i32(0));
-  return choose(isExpert, emitter.loadI32(localTable, toIndex(safe)), absent);
-}
-
-Value RankEmission::positionOfOther(Value id) {
-  Value nothing = emitter.i32(-1);
-  if (op.getNumZeroExperts() == 0)
-    return nothing;
-  Value number = arith::SubIOp::create(b, id, emitter.i32(numExperts));
-  return choose(isBelow(number, op.getNumZeroExperts()), emitter.i32(-2),
-                nothing);
+  return localTable;
 }
 
 void RankEmission::count(Value token) {
   forSlots(token, [&](Value slot) {
-    Value local = toIndex(localOf(emitter.loadI32(ids, {token, slot})));
+    Value local = toIndex(experts.localOf(emitter.loadI32(ids, {token, slot})));
     Value counted = emitter.loadI32(next, local);
     emitter.storeI32(arith::AddIOp::create(b, counted, emitter.i32(1)), next,
                      local);
@@ -139,8 +107,8 @@ void RankEmission::place(Value token) {
   Value tokenNumber = arith::IndexCastOp::create(b, b.getI32Type(), token);
   forSlots(token, [&](Value slot) {
     Value id = emitter.loadI32(ids, {token, slot});
-    Value local = localOf(id);
-    Value isHere = isBelow(local, numLocal);
+    Value local = experts.localOf(id);
+    Value isHere = experts.isHere(local);
     emitter.ifThen(
         isHere,
         [&] {
@@ -153,7 +121,8 @@ void RankEmission::place(Value token) {
                            {toIndex(place), emitter.index(0)});
         },
         [&] {
-          emitter.storeI32(positionOfOther(id), position, {token, slot});
+          emitter.storeI32(experts.positionOfOther(id), position,
+                           {token, slot});
         });
   });
 }

@@ -1,0 +1,80 @@
+//===- Sm80.h - sizes behind the schedules sm80.* ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the choice of a config and the emission of its code both have to know.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_SM80_H
+#define MOEC_ANALYSIS_SM80_H
+
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec::sm80 {
+
+constexpr int64_t kWarp = 32;
+
+/// Columns that one thread handles at once: as many as 16 bytes hold, but a
+/// divisor of the number of columns, so that no vector passes a row's end.
+int64_t getVectorLanes(mlir::MemRefType result);
+
+/// sm80.contract: a CTA of 4 warps multiplies `m` rows with `n` columns (each
+/// of them two weight rows, with a layout) in steps of `k`.
+///
+/// Copies go in chunks of 16 bytes through `kStages` buffers of shared memory,
+/// in which a row is padded by one chunk, so that reading a column of chunks
+/// meets all banks. The sums go through the same memory to the epilogue.
+struct Contract {
+  Contract(tile::ContractOp op, tile::ConfigAttr config);
+
+  static constexpr int64_t kThreads = 128;
+  static constexpr int64_t kStages = 3;
+  static constexpr int64_t kChunkBytes = 16;
+  /// The warps of a CTA: rows times columns.
+  static constexpr int64_t kWarpRows = 2;
+  static constexpr int64_t kWarpColumns = 2;
+
+  bool isGrouped;
+  int64_t groups, depth, columns;
+  /// 2 with a layout: gate and up.
+  int64_t planes;
+  int64_t elementBytes;
+  int64_t m, n, k, lanes;
+
+  /// f32 has no tensor core of its precision.
+  bool usesTensorCores() const { return elementBytes == 2; }
+  int64_t getPanels() const { return (columns + n - 1) / n; }
+  int64_t getSteps() const { return (depth + k - 1) / k; }
+  int64_t getWeightRows() const { return planes * n; }
+  int64_t getChunkElements() const { return kChunkBytes / elementBytes; }
+  /// Chunks of a row per step.
+  int64_t getRowChunks() const { return k / getChunkElements(); }
+  /// Rows that the CTA's threads copy at a time, a chunk each.
+  int64_t getRowsPerCopy() const { return kThreads / getRowChunks(); }
+  int64_t getRowStride() const { return k * elementBytes + kChunkBytes; }
+  int64_t getStageBytes() const {
+    return (m + getWeightRows()) * getRowStride();
+  }
+  /// f32 elements from one row of sums to the next.
+  int64_t getSumStride() const { return n + 8; }
+  int64_t getSharedBytes() const;
+  /// Rows of the global tensors lie on multiples of a chunk.
+  bool isAligned() const { return depth * elementBytes % kChunkBytes == 0; }
+};
+
+/// sm80.top_k: a warp routes a token. Bytes of shared memory per warp: values
+/// and keys of the row (padded by group), of groups and of slots.
+int64_t getTopKWarpBytes(tile::TopKOp op);
+/// The most static shared memory of a CTA.
+constexpr int64_t kStaticSharedBytes = 48 * 1024;
+
+/// sm80.rank: counters per local expert and warp.
+int64_t getNumLocalExperts(tile::RankOp op);
+
+} // namespace moec::sm80
+
+#endif // MOEC_ANALYSIS_SM80_H

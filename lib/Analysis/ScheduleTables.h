@@ -1,0 +1,35 @@
+//===- ScheduleTables.h - the tables behind Schedules.h ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULETABLES_H
+#define MOEC_LIB_ANALYSIS_SCHEDULETABLES_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+llvm::ArrayRef<Schedule> getCpuSchedules();
+/// Schedules that every GPU from sm_80 on can run.
+llvm::ArrayRef<Schedule> getSm80Schedules();
+
+// What reasons are made of.
+inline std::string number(int64_t value) { return std::to_string(value); }
+
+inline std::string needsPositive(llvm::StringRef field, int64_t value) {
+  return value > 0
+             ? std::string()
+             : (field + " = " + llvm::Twine(value) + "; give at least 1").str();
+}
+
+/// CTAs that own `rows` tokens each.
+inline moert::Expr rowBlocks(int64_t rows) {
+  return moert::Expr::ceilDiv(moert::Expr::tokens(), rows);
+}
+
+} // namespace moec
+
+#endif // MOEC_LIB_ANALYSIS_SCHEDULETABLES_H

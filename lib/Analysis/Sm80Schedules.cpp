@@ -1,0 +1,286 @@
+//===- Sm80Schedules.cpp - ways to run a phase on every GPU -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ScheduleTables.h"
+#include "moec/Analysis/Sm80.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm80;
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+int64_t sm80::getVectorLanes(MemRefType result) {
+  int64_t lanes = 16 / (result.getElementTypeBitWidth() / 8);
+  while (result.getDimSize(1) % lanes)
+    lanes /= 2;
+  return lanes;
+}
+
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
+    : isGrouped(static_cast<bool>(op.getOffsets())),
+      planes(op.getLayout() ? 2 : 1) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  groups = isGrouped ? weight.getDimSize(0) : 1;
+  depth = weight.getShape().back();
+  columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  elementBytes = weight.getElementTypeBitWidth() / 8;
+  m = config.getM();
+  n = config.getN();
+  k = config.getK();
+  lanes = config.getLanes();
+}
+
+int64_t Contract::getSharedBytes() const {
+  int64_t sums = planes * m * getSumStride() * 4;
+  return std::max(kStages * getStageBytes(), sums);
+}
+
+int64_t sm80::getTopKWarpBytes(tile::TopKOp op) {
+  moe::RoutingAttr routing = op.getRouting();
+  int64_t routes = cast<MemRefType>(op.getLogits().getType()).getDimSize(1);
+  int64_t groups = routing.getNumGroups();
+  int64_t positions = groups * llvm::alignTo(routes / groups, kWarp);
+  int64_t slots = llvm::alignTo(routing.getTopK(), kWarp);
+  int64_t groupKeys = groups > 1 ? llvm::alignTo(groups, kWarp) : 0;
+  return 4 * (2 * positions + groupKeys + 2 * slots);
+}
+
+int64_t sm80::getNumLocalExperts(tile::RankOp op) {
+  return op.getLocalExperts() ? op.getLocalExperts()->size()
+                              : op.getNumExperts();
+}
+
+namespace {
+
+tile::ConfigAttr makeConfig(Operation *op, StringRef schedule, int64_t m,
+                            int64_t n, int64_t k, int64_t panel, int64_t lanes,
+                            int64_t rows) {
+  return tile::ConfigAttr::get(op->getContext(), schedule, m, n, k, panel,
+                               lanes, rows);
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.contract
+//===----------------------------------------------------------------------===//
+
+/// Of a CTA on sm_80; later architectures have no less, or 99 KiB.
+constexpr int64_t kMaxSharedBytes = 99 * 1024;
+/// Accumulators of a thread, next to which addresses and fragments fit.
+constexpr int64_t kMaxAccumulators = 128;
+
+std::string needsLanes(tile::ConfigAttr config, MemRefType result) {
+  int64_t most = getVectorLanes(result);
+  if (config.getLanes() > 0 && most % config.getLanes() == 0)
+    return {};
+  return "lanes = " + number(config.getLanes()) + "; give a divisor of " +
+         number(most);
+}
+
+std::string contractIllegal(Operation *op, tile::ConfigAttr config,
+                            const Target &) {
+  auto contract = cast<tile::ContractOp>(op);
+  Contract shape(contract, config);
+  auto result = cast<MemRefType>(contract.getResult().getType());
+  for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
+                              {"n", config.getN()}})
+    if (value <= 0 || value % 32)
+      return (field + " = " + Twine(value) + "; give a multiple of 32").str();
+  int64_t rowBytes = shape.k * shape.elementBytes;
+  if (rowBytes != 64 && rowBytes != 128)
+    return "k = " + number(shape.k) + " is " + number(rowBytes) +
+           " bytes of a row; give 64 or 128 bytes";
+  if (std::string reason = needsLanes(config, result); !reason.empty())
+    return reason;
+  int64_t sums = shape.m * shape.getWeightRows() / Contract::kThreads;
+  if (sums > kMaxAccumulators)
+    return "m = " + number(shape.m) + ", n = " + number(shape.n) + " needs " +
+           number(sums) + " accumulators per thread; give at most " +
+           number(kMaxAccumulators);
+  if (shape.getSharedBytes() > kMaxSharedBytes)
+    return "m = " + number(shape.m) + ", n = " + number(shape.n) +
+           ", k = " + number(shape.k) + " needs " +
+           number(shape.getSharedBytes()) +
+           " bytes of shared memory; give at most " + number(kMaxSharedBytes);
+  return {};
+}
+
+/// Products with few columns, such as a router's, get narrow tiles: there are
+/// few CTAs.
+tile::ConfigAttr chooseContract(Operation *op, const Target &) {
+  auto contract = cast<tile::ContractOp>(op);
+  auto weight = cast<MemRefType>(contract.getWeight().getType());
+  auto result = cast<MemRefType>(contract.getResult().getType());
+  constexpr int64_t fewColumns = 1024;
+  bool isNarrow = result.getDimSize(1) <= fewColumns && !contract.getOffsets();
+  int64_t rowBytes = weight.getElementTypeBitWidth() == 16 ? 128 : 64;
+  return makeConfig(op, "sm80.contract", /*m=*/64, /*n=*/isNarrow ? 32 : 64,
+                    rowBytes * 8 / weight.getElementTypeBitWidth(), /*panel=*/0,
+                    getVectorLanes(result), /*rows=*/0);
+}
+
+moert::Expr contractGrid(Operation *op, tile::ConfigAttr config) {
+  Contract shape(cast<tile::ContractOp>(op), config);
+  moert::Expr panels(shape.getPanels());
+  if (shape.isGrouped)
+    return moert::Expr(shape.groups) * panels;
+  return rowBlocks(shape.m) * panels;
+}
+
+int64_t contractBlock(Operation *, tile::ConfigAttr) {
+  return Contract::kThreads;
+}
+
+int64_t contractShared(Operation *op, tile::ConfigAttr config) {
+  return Contract(cast<tile::ContractOp>(op), config).getSharedBytes();
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.top_k: a CTA of `rows` warps, one token each
+//===----------------------------------------------------------------------===//
+
+std::string topKIllegal(Operation *op, tile::ConfigAttr config,
+                        const Target &) {
+  constexpr int64_t most = 32;
+  if (config.getRows() <= 0 || config.getRows() > most)
+    return "rows = " + number(config.getRows()) + "; give 1 to " +
+           number(most) + " warps";
+  if (config.getLanes() != kWarp)
+    return "lanes = " + number(config.getLanes()) + "; a warp has 32";
+  int64_t bytes = getTopKWarpBytes(cast<tile::TopKOp>(op));
+  if (config.getRows() * bytes > kStaticSharedBytes)
+    return "rows = " + number(config.getRows()) + " needs " +
+           number(config.getRows() * bytes) +
+           " bytes of shared memory; there are " + number(kStaticSharedBytes);
+  return {};
+}
+
+tile::ConfigAttr chooseTopK(Operation *op, const Target &) {
+  int64_t bytes = getTopKWarpBytes(cast<tile::TopKOp>(op));
+  int64_t warps = std::clamp<int64_t>(kStaticSharedBytes / bytes, 1, 4);
+  return makeConfig(op, "sm80.top_k", 0, 0, 0, 0, kWarp, warps);
+}
+
+moert::Expr topKGrid(Operation *, tile::ConfigAttr config) {
+  return rowBlocks(config.getRows());
+}
+
+int64_t topKBlock(Operation *, tile::ConfigAttr config) {
+  return config.getRows() * kWarp;
+}
+
+int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
+
+//===----------------------------------------------------------------------===//
+// sm80.rank: one CTA of `lanes` threads
+//===----------------------------------------------------------------------===//
+
+/// Counters per warp and local expert, and one row of sums.
+int64_t rankBytes(Operation *op, int64_t warps) {
+  return 4 * (warps + 1) * getNumLocalExperts(cast<tile::RankOp>(op));
+}
+
+std::string rankIllegal(Operation *op, tile::ConfigAttr config,
+                        const Target &) {
+  constexpr int64_t most = 1024;
+  if (config.getLanes() <= 0 || config.getLanes() > most ||
+      config.getLanes() % kWarp)
+    return "lanes = " + number(config.getLanes()) +
+           "; give a multiple of 32 up to " + number(most);
+  int64_t bytes = rankBytes(op, config.getLanes() / kWarp);
+  if (bytes > kStaticSharedBytes)
+    return "lanes = " + number(config.getLanes()) + " needs " + number(bytes) +
+           " bytes of shared memory; there are " + number(kStaticSharedBytes);
+  return {};
+}
+
+tile::ConfigAttr chooseRank(Operation *op, const Target &) {
+  int64_t row = rankBytes(op, 0);
+  int64_t warps = std::clamp<int64_t>(kStaticSharedBytes / row - 1, 1, 32);
+  return makeConfig(op, "sm80.rank", 0, 0, 0, 0, warps * kWarp, 0);
+}
+
+moert::Expr rankGrid(Operation *, tile::ConfigAttr) { return 1; }
+
+int64_t rankBlock(Operation *, tile::ConfigAttr config) {
+  return config.getLanes();
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.row_map, sm80.gather_reduce: a CTA owns `panel` columns of a token, a
+// thread `lanes` of them
+//===----------------------------------------------------------------------===//
+
+MemRefType getResultType(Operation *op) {
+  if (auto map = dyn_cast<tile::RowMapOp>(op))
+    return cast<MemRefType>(map.getResult().getType());
+  return cast<MemRefType>(cast<tile::GatherReduceOp>(op).getResult().getType());
+}
+
+std::string columnsIllegal(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  if (std::string reason = needsLanes(config, getResultType(op));
+      !reason.empty())
+    return reason;
+  constexpr int64_t mostThreads = 1024;
+  int64_t step = kWarp * config.getLanes();
+  if (config.getPanel() > 0 && config.getPanel() % step == 0 &&
+      config.getPanel() / config.getLanes() <= mostThreads)
+    return {};
+  return "panel = " + number(config.getPanel()) + "; give a multiple of " +
+         number(step) + " up to " + number(mostThreads * config.getLanes());
+}
+
+tile::ConfigAttr chooseColumns(Operation *op, StringRef schedule) {
+  constexpr int64_t mostThreads = 128;
+  MemRefType result = getResultType(op);
+  int64_t lanes = getVectorLanes(result);
+  int64_t threads = std::min<int64_t>(
+      llvm::alignTo(result.getDimSize(1) / lanes, kWarp), mostThreads);
+  return makeConfig(op, schedule, 0, 0, 0, threads * lanes, lanes, 0);
+}
+
+tile::ConfigAttr chooseRowMap(Operation *op, const Target &) {
+  return chooseColumns(op, "sm80.row_map");
+}
+
+tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &) {
+  return chooseColumns(op, "sm80.gather_reduce");
+}
+
+moert::Expr columnsGrid(Operation *op, tile::ConfigAttr config) {
+  int64_t columns = getResultType(op).getDimSize(1);
+  return moert::Expr::tokens() *
+         moert::Expr(llvm::divideCeil(columns, config.getPanel()));
+}
+
+int64_t columnsBlock(Operation *, tile::ConfigAttr config) {
+  return config.getPanel() / config.getLanes();
+}
+
+constexpr Schedule sm80Schedules[] = {
+    {"sm80.contract", "tile.contract", contractIllegal, chooseContract,
+     contractGrid, contractBlock, contractShared},
+    {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
+     noShared},
+    {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, rankBlock,
+     noShared},
+    {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
+     columnsBlock, noShared},
+    {"sm80.gather_reduce", "tile.gather_reduce", columnsIllegal,
+     chooseGatherReduce, columnsGrid, columnsBlock, noShared},
+};
+
+} // namespace
+
+ArrayRef<Schedule> moec::getSm80Schedules() { return sm80Schedules; }

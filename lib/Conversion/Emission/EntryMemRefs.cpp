@@ -1,0 +1,56 @@
+//===- EntryMemRefs.cpp - memrefs of what the runtime passes ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "EntryMemRefs.h"
+
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// The entry does not know the extent of a dynamic dimension: kernels get all
+/// extents that they need from the token count and from offsets.
+LogicalResult moec::checkNoDynamicExtent(func::FuncOp func) {
+  WalkResult result = func.walk([](memref::DimOp dim) {
+    dim.emitOpError("asks for an extent that a kernel does not "
+                    "know; derive it from the token count");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// A row-major memref at `pointer`; the extent of a dynamic dimension is 0.
+Value moec::makeMemRef(ImplicitLocOpBuilder &b,
+                       const LLVMTypeConverter &converter, MemRefType type,
+                       Value pointer) {
+  auto descriptor =
+      MemRefDescriptor::poison(b, b.getLoc(), converter.convertType(type));
+  descriptor.setAllocatedPtr(b, b.getLoc(), pointer);
+  descriptor.setAlignedPtr(b, b.getLoc(), pointer);
+  descriptor.setConstantOffset(b, b.getLoc(), 0);
+  int64_t stride = 1;
+  for (int64_t i = type.getRank() - 1; i >= 0; --i) {
+    int64_t size = type.isDynamicDim(i) ? 0 : type.getDimSize(i);
+    descriptor.setConstantSize(b, b.getLoc(), i, size);
+    descriptor.setConstantStride(b, b.getLoc(), i, stride);
+    stride *= size;
+  }
+  return UnrealizedConversionCastOp::create(b, type, Value(descriptor))
+      .getResult(0);
+}
+
+/// Only the outermost dimension may be dynamic, for then strides are constants.
+LogicalResult moec::checkMemRef(func::FuncOp func, MemRefType type) {
+  ArrayRef<int64_t> inner = type.getShape().drop_front(type.getRank() ? 1 : 0);
+  if (type.getLayout().isIdentity() && !ShapedType::isDynamicShape(inner))
+    return success();
+  return func.emitOpError("has an argument of type ")
+         << type
+         << "; a kernel takes row-major memrefs of which at most the first "
+            "dimension is dynamic";
+}

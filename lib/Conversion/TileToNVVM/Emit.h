@@ -1,0 +1,37 @@
+//===- Emit.h - the schedules of GPUs ---------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A schedule writes the body of a kernel with one phase. Each is a file in
+// Schedules/.
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec {
+
+/// What a schedule writes into: the new function, which has the arguments of
+/// `kernel` and an empty block, and the threads of a CTA.
+struct KernelBody {
+  mlir::func::FuncOp func;
+  tile::KernelOp kernel;
+  int64_t threads;
+};
+
+// The schedules that every GPU from sm_80 on can run. Each fails, with the
+// reason as a diagnostic, on what it cannot obey.
+mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
+                                         KernelBody body);
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H

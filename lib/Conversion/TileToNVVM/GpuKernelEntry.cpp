@@ -1,0 +1,91 @@
+//===- GpuKernelEntry.cpp - what the driver launches ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A kernel's parameters are global addresses and the token count, 64 bits each.
+// `noalias` can stand on the addresses: a launch never names a buffer both as
+// an input and as an output.
+
+#include "../Emission/EntryMemRefs.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "moec/Conversion/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_GPUKERNELENTRYPASS
+#include "moec/Conversion/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr unsigned kGlobalSpace = 1;
+
+/// Replaces the memref arguments by global addresses.
+LogicalResult replaceArguments(func::FuncOp func,
+                               const LLVMTypeConverter &converter) {
+  Block &block = func.getBody().front();
+  auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
+  Type generic = LLVM::LLVMPointerType::get(func.getContext());
+  Type global = LLVM::LLVMPointerType::get(func.getContext(), kGlobalSpace);
+  for (BlockArgument argument : block.getArguments()) {
+    auto type = dyn_cast<MemRefType>(argument.getType());
+    if (!type)
+      continue;
+    if (failed(checkMemRef(func, type)))
+      return failure();
+    argument.setType(global);
+    Operation *pointer = LLVM::AddrSpaceCastOp::create(b, generic, argument);
+    Value memref = makeMemRef(b, converter, type, pointer->getResult(0));
+    argument.replaceAllUsesExcept(memref, pointer);
+  }
+  return success();
+}
+
+void makeKernel(func::FuncOp func) {
+  ImplicitLocOpBuilder b(func.getLoc(), func);
+  Block &body = func.getBody().front();
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  llvm::to_vector(body.getArgumentTypes()));
+  auto kernel = LLVM::LLVMFuncOp::create(b, func.getName(), type);
+  kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  auto threads = func->getAttrOfType<IntegerAttr>("moec.block");
+  kernel->setAttr(
+      NVVM::NVVMDialect::getReqntidAttrName(),
+      b.getDenseI32ArrayAttr({static_cast<int32_t>(threads.getInt())}));
+  for (auto [i, argType] : llvm::enumerate(type.getParams())) {
+    if (!isa<LLVM::LLVMPointerType>(argType))
+      continue;
+    kernel.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(),
+                      b.getUnitAttr());
+  }
+  kernel.getBody().takeBody(func.getBody());
+  Operation *end = kernel.getBody().front().getTerminator();
+  b.setInsertionPoint(end);
+  LLVM::ReturnOp::create(b, ValueRange());
+  end->erase();
+}
+
+struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {
+  void runOnOperation() override {
+    LLVMTypeConverter converter(&getContext());
+    for (auto func :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
+      if (!func->hasAttr("moec.kernel"))
+        continue;
+      if (failed(checkNoDynamicExtent(func)) ||
+          failed(replaceArguments(func, converter)))
+        return signalPassFailure();
+      makeKernel(func);
+      func.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,21 @@
+//===- Sm80TopK.cpp - the schedule sm80.top_k -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A warp routes a token: a row's experts are spread over its lanes.
+
+#include "../../Emission/TopKEmission.h"
+#include "../Emit.h"
+#include "../WarpEmitter.h"
+#include "moec/Analysis/Sm80.h"
+
+using namespace mlir;
+using namespace moec;
+
+LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
+  WarpEmitter emitter(body.func, body.kernel, body.threads);
+  TopKEmission topK(cast<tile::TopKOp>(phase), emitter, sm80::kWarp);
+  return topK.run(/*rows=*/1);
+}

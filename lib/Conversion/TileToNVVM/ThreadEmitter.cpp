@@ -1,0 +1,259 @@
+//===- ThreadEmitter.cpp - emission of what one thread does -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ThreadEmitter.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "moec/Analysis/Sm80.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace moec;
+
+static constexpr int64_t kWarp = sm80::kWarp;
+static constexpr unsigned kGlobalSpace = 1;
+static constexpr unsigned kSharedSpace = 3;
+/// Of the extern array that stands for dynamic shared memory.
+static constexpr llvm::StringLiteral kDynamicShared = "moec_shared";
+static constexpr int64_t kDynamicAlignment = 128;
+
+ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
+                             int64_t threads)
+    : KernelEmitter(func, kernel, /*cta=*/{}), threads(threads),
+      converter(func.getContext()) {
+  Type i32 = b.getI32Type();
+  ctaIndex = toIndex(NVVM::BlockIdXOp::create(b, i32));
+  threadNumber = NVVM::ThreadIdXOp::create(b, i32);
+  warpNumber = divide(threadNumber, kWarp);
+  laneNumber = remainder(threadNumber, kWarp);
+}
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+int64_t ThreadEmitter::getNumWarps() const { return threads / kWarp; }
+
+void ThreadEmitter::barrier() { NVVM::Barrier0Op::create(b); }
+
+void ThreadEmitter::warpBarrier() { NVVM::SyncWarpOp::create(b, i32(-1)); }
+
+void ThreadEmitter::forThreads(Value begin, Value end,
+                               function_ref<void(Value)> body) {
+  forLoop(add(begin, toIndex(threadNumber)), end, threads, body);
+}
+
+//===----------------------------------------------------------------------===//
+// i32
+//===----------------------------------------------------------------------===//
+
+Value ThreadEmitter::toIndex(Value x) {
+  return arith::IndexCastUIOp::create(b, b.getIndexType(), x);
+}
+Value ThreadEmitter::toI32(Value x) {
+  return arith::IndexCastOp::create(b, b.getI32Type(), x);
+}
+Value ThreadEmitter::divide(Value x, int64_t y) {
+  return b.createOrFold<arith::DivUIOp>(x, i32(y));
+}
+Value ThreadEmitter::remainder(Value x, int64_t y) {
+  return b.createOrFold<arith::RemUIOp>(x, i32(y));
+}
+Value ThreadEmitter::scale(Value x, int64_t factor, int64_t offset) {
+  Value product = b.createOrFold<arith::MulIOp>(x, i32(factor));
+  return b.createOrFold<arith::AddIOp>(product, i32(offset));
+}
+Value ThreadEmitter::isLess(Value x, Value y) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+}
+
+//===----------------------------------------------------------------------===//
+// Warps
+//===----------------------------------------------------------------------===//
+
+Value ThreadEmitter::shuffleXor(Value value, int64_t mask) {
+  return NVVM::ShflOp::create(b, value.getType(), i32(-1), value, i32(mask),
+                              i32(kWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
+}
+
+Value ThreadEmitter::shuffleUp(Value value, int64_t distance) {
+  return NVVM::ShflOp::create(b, value.getType(), i32(-1), value, i32(distance),
+                              i32(0), NVVM::ShflKind::up, UnitAttr());
+}
+
+Value ThreadEmitter::broadcast(Value value, int64_t lane) {
+  return NVVM::ShflOp::create(b, value.getType(), i32(-1), value, i32(lane),
+                              i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
+}
+
+Value ThreadEmitter::warpMax(Value value) {
+  return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::MAX,
+                               i32(-1));
+}
+
+Value ThreadEmitter::warpMin(Value value) {
+  return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::MIN,
+                               i32(-1));
+}
+
+Value ThreadEmitter::matchAny(Value value) {
+  return NVVM::MatchSyncOp::create(b, b.getI32Type(), i32(-1), value,
+                                   NVVM::MatchSyncKind::any);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+bool ThreadEmitter::isShared(Value memref) {
+  auto space = dyn_cast_or_null<IntegerAttr>(
+      cast<MemRefType>(memref.getType()).getMemorySpace());
+  return space && space.getInt() == kSharedSpace;
+}
+
+llvm::MaybeAlign ThreadEmitter::alignmentOf(VectorType type) const {
+  uint64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+  return llvm::Align(std::gcd<uint64_t>(bytes, 16));
+}
+
+Value ThreadEmitter::makeGlobal(MemRefType type, Attribute value,
+                                int64_t alignment) {
+  auto func = getFunction();
+  std::string name = (func.getName() + "_" + Twine(numGlobals++)).str();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(func);
+    memref::GlobalOp::create(b, name, b.getStringAttr("private"), type, value,
+                             /*constant=*/isa<ElementsAttr>(value),
+                             b.getI64IntegerAttr(alignment));
+  }
+  return memref::GetGlobalOp::create(b, type, name);
+}
+
+static MemRefType inSpace(ArrayRef<int64_t> shape, Type element,
+                          unsigned space) {
+  Builder builder(element.getContext());
+  return MemRefType::get(shape, element, MemRefLayoutAttrInterface(),
+                         builder.getI32IntegerAttr(space));
+}
+
+Value ThreadEmitter::scratch(ArrayRef<int64_t> shape, Type elementType) {
+  return makeGlobal(inSpace(shape, elementType, kSharedSpace), b.getUnitAttr(),
+                    16);
+}
+
+Value ThreadEmitter::constantTable(ArrayRef<int32_t> values) {
+  int64_t size = values.size();
+  auto tensor = RankedTensorType::get(size, b.getI32Type());
+  return makeGlobal(inSpace(size, b.getI32Type(), kGlobalSpace),
+                    DenseElementsAttr::get(tensor, values), 16);
+}
+
+Value ThreadEmitter::dynamicShared() {
+  auto module = getFunction()->getParentOfType<ModuleOp>();
+  auto global = module.lookupSymbol<LLVM::GlobalOp>(kDynamicShared);
+  if (!global) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    global = LLVM::GlobalOp::create(
+        b, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false,
+        LLVM::Linkage::External, kDynamicShared, Attribute(), kDynamicAlignment,
+        kSharedSpace);
+  }
+  return LLVM::AddressOfOp::create(b, global);
+}
+
+Value ThreadEmitter::address(Value memref, ValueRange indices) {
+  auto type = cast<MemRefType>(memref.getType());
+  Value linear = indices.front();
+  for (auto [i, at] : llvm::enumerate(indices.drop_front()))
+    linear = add(mul(linear, type.getDimSize(i + 1)), at);
+  linear = arith::IndexCastOp::create(b, b.getI64Type(), linear);
+  Value descriptor =
+      UnrealizedConversionCastOp::create(b, converter.convertType(type), memref)
+          .getResult(0);
+  Value generic = LLVM::ExtractValueOp::create(b, descriptor, 1);
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext(), kGlobalSpace);
+  Value base = LLVM::AddrSpaceCastOp::create(b, pointer, generic);
+  return LLVM::GEPOp::create(b, pointer, type.getElementType(), base,
+                             ArrayRef<LLVM::GEPArg>{linear});
+}
+
+Value ThreadEmitter::advance(Value pointer, Value bytes) {
+  return LLVM::GEPOp::create(b, pointer.getType(), b.getI8Type(), pointer,
+                             ArrayRef<LLVM::GEPArg>{bytes});
+}
+
+Value ThreadEmitter::advance(Value pointer, int64_t bytes) {
+  return bytes ? advance(pointer, i32(bytes)) : pointer;
+}
+
+Value ThreadEmitter::load(Type type, Value pointer, int64_t alignment) {
+  return LLVM::LoadOp::create(b, type, pointer, alignment);
+}
+
+void ThreadEmitter::store(Value value, Value pointer, int64_t alignment) {
+  LLVM::StoreOp::create(b, value, pointer, alignment);
+}
+
+void ThreadEmitter::copyAsync(Value shared, Value global, Value bytes) {
+  constexpr int64_t chunk = 16;
+  NVVM::CpAsyncOp::create(b, shared, global, chunk,
+                          NVVM::LoadCacheModifierKind::CG, bytes);
+}
+
+void ThreadEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b); }
+
+void ThreadEmitter::waitCopies(int64_t groups) {
+  NVVM::CpAsyncWaitGroupOp::create(b, groups);
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor cores
+//===----------------------------------------------------------------------===//
+
+/// The members of a struct.
+static SmallVector<Value> unpack(ImplicitLocOpBuilder &b, Value value) {
+  SmallVector<Value> members;
+  int64_t size = cast<LLVM::LLVMStructType>(value.getType()).getBody().size();
+  for (int64_t i = 0; i < size; ++i)
+    members.push_back(LLVM::ExtractValueOp::create(b, value, i));
+  return members;
+}
+
+SmallVector<Value> ThreadEmitter::loadMatrices(Value shared) {
+  SmallVector<Type> types(4, b.getI32Type());
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+  auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
+  return unpack(b, NVVM::LdMatrixOp::create(b, type, shared, types.size(),
+                                            NVVM::MMALayout::row, shape,
+                                            NVVM::LdStMatrixEltType::B16));
+}
+
+SmallVector<Value> ThreadEmitter::multiply(Type element, ValueRange a,
+                                           ValueRange w, ValueRange c) {
+  bool isBF16 = element.isBF16();
+  auto pairs = VectorType::get(2, b.getF16Type());
+  auto convert = [&](ValueRange values) {
+    return llvm::map_to_vector(values, [&](Value value) -> Value {
+      return isBF16 ? value : LLVM::BitcastOp::create(b, pairs, value);
+    });
+  };
+  SmallVector<Type> types(4, b.getF32Type());
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+  auto kind = isBF16 ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+  return unpack(
+      b, NVVM::MmaOp::create(b, type, convert(a), convert(w), c,
+                             /*shape=*/ArrayRef<int64_t>{16, 8, 16},
+                             /*b1Op=*/std::nullopt,
+                             /*intOverflow=*/std::nullopt,
+                             std::array<NVVM::MMATypes, 2>{kind, kind},
+                             std::array<NVVM::MMALayout, 2>{
+                                 NVVM::MMALayout::row, NVVM::MMALayout::col}));
+}

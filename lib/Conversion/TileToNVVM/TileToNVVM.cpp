@@ -1,0 +1,135 @@
+//===- TileToNVVM.cpp - tile kernels to code of one GPU thread --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Emission/KernelEmitter.h"
+#include "../Emission/Phase.h"
+#include "Emit.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "moec/Analysis/Schedules.h"
+#include "moec/Conversion/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_CONVERTTILETONVVMPASS
+#include "moec/Conversion/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// One row of the table of emission functions.
+struct Emission {
+  llvm::StringLiteral schedule;
+  LogicalResult (*emit)(Operation *phase, KernelBody body);
+};
+
+constexpr Emission emissions[] = {
+    {"sm80.contract", emitSm80Contract},
+    {"sm80.top_k", emitSm80TopK},
+    {"sm80.rank", emitSm80Rank},
+    {"sm80.row_map", emitSm80RowMap},
+    {"sm80.gather_reduce", emitSm80GatherReduce},
+};
+
+class KernelConverter {
+public:
+  KernelConverter(tile::KernelOp kernel, const Target &target)
+      : kernel(kernel), target(target) {}
+
+  LogicalResult run() {
+    FailureOr<Operation *> phase = getOnlyPhase(kernel);
+    if (failed(phase))
+      return failure();
+    const Emission *emission = check(*phase);
+    if (!emission)
+      return failure();
+    func::FuncOp func = makeFunction();
+    KernelBody body{func, kernel, kernel.getBlockAttr().getInt()};
+    if (failed(emission->emit(*phase, body)))
+      return failure();
+    auto end = OpBuilder::atBlockEnd(&func.getBody().front());
+    func::ReturnOp::create(end, kernel.getLoc());
+    if (failed(expandMath(func)))
+      return failure();
+    kernel.erase();
+    return success();
+  }
+
+private:
+  /// The emission for a config that its schedule accepts, on a kernel whose
+  /// launch agrees; null after a diagnostic.
+  const Emission *check(Operation *phase) {
+    auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
+    const Schedule *schedule =
+        config ? findSchedule(target, config.getSchedule()) : nullptr;
+    if (!schedule || schedule->opName != phase->getName().getStringRef()) {
+      const Schedule *choice = findScheduleFor(target, phase);
+      if (choice)
+        (void)requireConfig(phase, config, choice->name);
+      else
+        phase->emitOpError("is not a phase that a GPU can run");
+      return nullptr;
+    }
+    std::string reason = schedule->whyIllegal(phase, config, target);
+    if (!reason.empty()) {
+      phase->emitOpError("cannot run as ") << config << ": " << reason;
+      return nullptr;
+    }
+    int64_t block = schedule->block(phase, config);
+    int64_t shared = schedule->shared(phase, config);
+    auto isSet = [](IntegerAttr attribute, int64_t value) {
+      return attribute && attribute.getInt() == value;
+    };
+    if (!isSet(kernel.getBlockAttr(), block) ||
+        !isSet(kernel.getSharedAttr(), shared)) {
+      kernel.emitOpError("must have block = ")
+          << block << " and shared = " << shared
+          << ", which follow from its config; run tile-assign-config";
+      return nullptr;
+    }
+    for (const Emission &emission : emissions)
+      if (emission.schedule == config.getSchedule())
+        return &emission;
+    llvm_unreachable("every schedule of GPUs has an emission");
+  }
+
+  func::FuncOp makeFunction() {
+    OpBuilder builder(kernel);
+    auto func = func::FuncOp::create(builder, kernel.getLoc(), kernel.getName(),
+                                     kernel.getFunctionType());
+    func->setAttr("moec.kernel", builder.getUnitAttr());
+    func->setAttr("moec.block", kernel.getBlockAttr());
+    func.addEntryBlock();
+    return func;
+  }
+
+  tile::KernelOp kernel;
+  const Target &target;
+};
+
+struct ConvertTileToNVVM
+    : moec::impl::ConvertTileToNVVMPassBase<ConvertTileToNVVM> {
+  using ConvertTileToNVVMPassBase::ConvertTileToNVVMPassBase;
+
+  void runOnOperation() override {
+    std::optional<Target> gpu = Target::find(target);
+    if (!gpu || !gpu->isGpu()) {
+      getOperation().emitError("convert-tile-to-nvvm: target '")
+          << target << "' is no GPU; accepted are sm_80, sm_90a, sm_100a";
+      return signalPassFailure();
+    }
+    for (auto kernel :
+         llvm::make_early_inc_range(getOperation().getOps<tile::KernelOp>()))
+      if (failed(KernelConverter(kernel, *gpu).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,57 @@
+//===- Pipeline.cpp - from level tile to llvm and nvvm ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "moec/Conversion/Passes.h"
+#include "moec/Target/NVPTX.h"
+
+using namespace mlir;
+
+void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
+  ConvertTileToNVVMPassOptions options;
+  options.target = target.str();
+  manager.addPass(createConvertTileToNVVMPass(options));
+  manager.addPass(createCSEPass());
+  manager.addPass(createGpuKernelEntryPass());
+  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createUBToLLVMConversionPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+  manager.addPass(createCSEPass());
+}
+
+namespace {
+struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("the GPU: sm_80, sm_90a, sm_100a"),
+                             llvm::cl::init("sm_80")};
+};
+} // namespace
+
+void moec::registerTileToNVVMPipeline() {
+  PassPipelineRegistration<TileToNVVMOptions>(
+      "tile-to-nvvm",
+      "kernels of level tile, configured for a GPU, to the llvm and nvvm "
+      "dialects",
+      [](OpPassManager &manager, const TileToNVVMOptions &options) {
+        buildTileToNVVMPipeline(manager, options.target.getValue());
+      });
+}

@@ -1,0 +1,141 @@
+//===- Ptx.cpp - the llvm and nvvm dialects to LLVM IR and PTX --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "moec/Target/NVPTX.h"
+#include "llvm/Analysis/CGSCCPassManager.h"
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace moec;
+
+static constexpr llvm::StringLiteral kTriple = "nvptx64-nvidia-cuda";
+
+/// PTX 8.0 goes with CUDA 12.0; newer architectures need newer PTX.
+static unsigned getPtxVersion(const NvptxOptions &options) {
+  if (options.ptxVersion)
+    return options.ptxVersion;
+  StringRef digits = StringRef(options.chip).drop_front(3);
+  unsigned architecture = 0;
+  digits.consumeInteger(10, architecture);
+  return architecture >= 100 ? 86 : 80;
+}
+
+/// Fails with a diagnostic at `op`.
+static FailureOr<std::unique_ptr<llvm::TargetMachine>>
+makeMachine(Operation *op, const NvptxOptions &options) {
+  // Once per process: registering targets is not safe against itself.
+  static const bool initialized = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  llvm::Triple triple(kTriple);
+  std::string error;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return op->emitError("no code can be made for GPUs: ") << error;
+  std::unique_ptr<llvm::MCSubtargetInfo> known(
+      target->createMCSubtargetInfo(triple, "", ""));
+  if (!StringRef(options.chip).starts_with("sm_") ||
+      !known->isCPUStringValid(options.chip))
+    return op->emitError("unknown GPU '")
+           << options.chip << "'; give one as in 'sm_80' or 'sm_90a'";
+  std::string features = "+ptx" + std::to_string(getPtxVersion(options));
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, options.chip, features, llvm::TargetOptions(), std::nullopt,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+static FailureOr<std::unique_ptr<llvm::Module>>
+translate(ModuleOp module, llvm::TargetMachine &machine,
+          llvm::LLVMContext &context) {
+  registerBuiltinDialectTranslation(*module.getContext());
+  registerLLVMDialectTranslation(*module.getContext());
+  registerNVVMDialectTranslation(*module.getContext());
+  // The plan is data for the runtime; only kernels become code.
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
+  for (Operation &op : *module.getBody())
+    if (isa_and_nonnull<LLVM::LLVMDialect>(op.getDialect()))
+      builder.clone(op);
+  auto translated = translateModuleToLLVMIR(*kernels, context, "kernels");
+  if (!translated)
+    return module.emitError("the kernels could not be translated to LLVM IR");
+  translated->setDataLayout(machine.createDataLayout());
+  translated->setTargetTriple(machine.getTargetTriple());
+  return translated;
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PipelineTuningOptions tuning;
+  // Emission has chosen the vectors.
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+      .run(module, modules);
+}
+
+FailureOr<std::string> moec::printNvptxLLVM(ModuleOp module,
+                                            const NvptxOptions &options) {
+  auto machine = makeMachine(module, options);
+  if (failed(machine))
+    return failure();
+  llvm::LLVMContext context;
+  auto kernels = translate(module, **machine, context);
+  if (failed(kernels))
+    return failure();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  (*kernels)->print(stream, /*AAW=*/nullptr);
+  return text;
+}
+
+FailureOr<std::string> moec::emitPTX(ModuleOp module,
+                                     const NvptxOptions &options) {
+  auto machine = makeMachine(module, options);
+  if (failed(machine))
+    return failure();
+  llvm::LLVMContext context;
+  auto kernels = translate(module, **machine, context);
+  if (failed(kernels))
+    return failure();
+  optimize(**kernels, **machine);
+  SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if ((*machine)->addPassesToEmitFile(passes, stream, nullptr,
+                                      llvm::CodeGenFileType::AssemblyFile))
+    return module.emitError("LLVM's target for GPUs cannot print PTX");
+  passes.run(**kernels);
+  return text.str().str();
+}
