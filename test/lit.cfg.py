@@ -20,4 +20,7 @@ for name in ("MOEC_PYTHON", "HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIO
         config.environment[name] = os.environ[name]
 
 config.substitutions.append(("%models", os.path.join(config.test_source_root, "models")))
+config.substitutions.append(
+    ("%fakecuda", os.path.join(config.moec_bin_dir, "..", "unittests", "libfakecuda.so"))
+)
 config.substitutions.append(("%python", os.environ.get("MOEC_PYTHON", sys.executable)))

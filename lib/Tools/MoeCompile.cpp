@@ -7,6 +7,7 @@
 
 #include "ToolOptions.h"
 #include "moec/Compiler/OutputFile.h"
+#include "moec/Package/BuildPackage.h"
 #include "moec/Tools/Explain.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/Support/InitLLVM.h"
@@ -36,6 +37,14 @@ struct Options : ToolOptions {
   cl::opt<std::string> output{"o", cl::desc("Where to write (default: stdout)"),
                               cl::value_desc("file"), cl::init("-"),
                               cl::cat(category)};
+  bool makesPackage() const {
+    return llvm::StringRef(output).ends_with(".moepkg");
+  }
+  cl::list<std::string> architectures{
+      "arch", cl::value_desc("sm_90,..."), cl::CommaSeparated,
+      cl::desc("For a package: what to assemble the kernels for, by ptxas "
+               "(default: the target, where ptxas is found)"),
+      cl::cat(category)};
   cl::opt<bool> explain{
       "explain", cl::desc("Print what was chosen and why, instead of IR"),
       cl::cat(category)};
@@ -69,6 +78,17 @@ static FailureOr<std::string> produce(const Source &source,
   return text;
 }
 
+static bool writeLayer(const Source &source, const Options &options) {
+  FailureOr<moert::Package> package =
+      buildPackage(*source.module, source.spec, options.getCompileOptions(),
+                   llvm::ArrayRef<std::string>(&*options.architectures.begin(),
+                                               options.architectures.size()));
+  if (failed(package))
+    return false;
+  moert::Status status = moert::writePackage(options.output, *package);
+  return status || options.complain(status.message());
+}
+
 int moec::moeCompileMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   Options options;
@@ -82,12 +102,25 @@ int moec::moeCompileMain(int argc, char **argv) {
           "  moe-compile config.json --emit=llvm     LLVM IR of the kernels\n"
           "  moe-compile config.json --target=sm_90a --emit=ptx\n"
           "                                          PTX of the kernels\n"
+          "  moe-compile config.json --target=sm_90a -o layer.moepkg\n"
+          "                                          what moe-run and the "
+          "runtime load\n"
           "  moe-compile config.json --explain       what was chosen, at what "
           "cost\n"
           "\nThe input is a model's config.json, a spec (docs/layers.md) or "
           "IR (.mlir, or - for\nstandard input) of the level asked for or one "
           "above it.\n"))
     return 1;
+  if (options.makesPackage() &&
+      (options.explain || options.emit.getNumOccurrences() > 0)) {
+    options.complain("-o " + options.output +
+                     " is a package; leave out --emit and --explain");
+    return 1;
+  }
+  if (options.architectures.size() > 0 && !options.makesPackage()) {
+    options.complain("--arch is for packages; give -o FILE.moepkg");
+    return 1;
+  }
   if (options.emit == Emit::PTX && options.target == "cpu") {
     options.complain("--emit=ptx needs a GPU: give --target, as in "
                      "--target=sm_90a");
@@ -99,6 +132,8 @@ int moec::moeCompileMain(int argc, char **argv) {
       context, options.input, options.getOverrides(), diagnostics.getTexts());
   if (failed(source))
     return 1;
+  if (options.makesPackage())
+    return writeLayer(*source, options) ? 0 : 1;
   FailureOr<std::string> text = produce(*source, options);
   if (failed(text))
     return 1;

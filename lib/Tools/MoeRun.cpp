@@ -8,8 +8,10 @@
 #include "Progress.h"
 #include "Run/Check.h"
 #include "Run/HostTensor.h"
+#include "Run/OpenDevice.h"
 #include "Run/RunLevel.h"
 #include "ToolOptions.h"
+#include "moec/Package/BuildPackage.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -65,6 +67,16 @@ struct Options : ToolOptions {
                "num_valid_tokens, which a JSON description gets if it has "
                "none"),
       cl::init(0), cl::cat(category)};
+  cl::opt<std::string> device{
+      "device", cl::value_desc("host|cuda|cuda:N"),
+      cl::desc("What to run on (default: host, cuda for a package). On a GPU "
+               "the default of --target is the best that it runs"),
+      cl::init("host"), cl::cat(category)};
+  cl::opt<bool> graph{
+      "graph",
+      cl::desc("On a GPU: let timed runs replay a CUDA graph, whose output "
+               "has to be that of the first run"),
+      cl::cat(category)};
   cl::opt<int> threads{"threads", cl::value_desc("N"),
                        cl::desc("Threads (default: all cores)"), cl::init(0),
                        cl::cat(category)};
@@ -85,8 +97,26 @@ struct Options : ToolOptions {
                "passes before the first that is wrong"),
       cl::cat(category)};
 
-  bool isIR() const { return !llvm::StringRef(input).ends_with(".json"); }
+  bool isPackage() const { return llvm::StringRef(input).ends_with(".moepkg"); }
+  bool isIR() const {
+    return !isPackage() && !llvm::StringRef(input).ends_with(".json");
+  }
+  /// A package has no kernels for the host.
+  llvm::StringRef getDevice() const {
+    return isPackage() && device.getNumOccurrences() == 0
+               ? llvm::StringRef("cuda")
+               : llvm::StringRef(device);
+  }
+  bool runsOnHost() const { return getDevice() == "host"; }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
+
+  /// The options for kernels that run on `device`.
+  CompileOptions getCompileOptions(const moert::Device &device) const {
+    CompileOptions compile = ToolOptions::getCompileOptions();
+    if (target.getNumOccurrences() == 0 && !device.architecture().empty())
+      compile.target = chooseTarget(device.architecture());
+    return compile;
+  }
 
   /// What the options change about a JSON description.
   SpecOverrides getSpecOverrides() const {
@@ -99,9 +129,13 @@ struct Options : ToolOptions {
 
 /// A loaded layer with its tensors filled.
 struct Session {
+  /// Of a package the spec alone.
   Source source;
   /// The level of the IR that was loaded.
-  Level level;
+  Level level = Level::Moe;
+  std::optional<moert::Package> package;
+  moert::PackageChoice choice;
+  std::unique_ptr<moert::Device> device;
   moert::Plan plan;
   std::vector<HostTensor> tensors;
 };
@@ -146,6 +180,26 @@ bool checkOptions(const Options &options) {
   if (options.hasValidTokens() &&
       (options.validTokens < 0 || options.validTokens > options.tokens))
     return options.complain("--valid-tokens must lie between 0 and --tokens");
+  if (isGiven(options.target) && options.isPackage())
+    return options.complain("--target: a package is compiled already");
+  if (options.target != "cpu" && options.runsOnHost())
+    return options.complain("--target=" + options.target +
+                            " runs on a GPU; add --device=cuda");
+  if (isGiven(options.target) && options.target == "cpu" &&
+      !options.runsOnHost())
+    return options.complain("--target=cpu runs on the host; leave out "
+                            "--device or give a GPU's target");
+  if (options.graph && options.runsOnHost())
+    return options.complain("--graph: the host has no graphs; add "
+                            "--device=cuda");
+  if ((options.graph || options.isPackage()) &&
+      options.level != ExecutedLevel::LLVM)
+    return options.complain("--graph and packages run compiled kernels; leave "
+                            "out --level");
+  if (options.bisect && options.isPackage())
+    return options.complain("--bisect needs the levels above the kernels, "
+                            "which a package lacks; give the JSON "
+                            "description");
   if ((options.check || options.bisect) && options.isIR() &&
       options.spec.empty())
     return options.complain(
@@ -234,7 +288,9 @@ bool fillTensors(Session &session, const Options &options) {
 
 void printTimes(const RunResult &result, const Options &options) {
   llvm::outs() << options.tokens << " tokens: ";
-  if (options.level == ExecutedLevel::LLVM)
+  if (options.isPackage())
+    llvm::outs() << "from a package";
+  else if (options.level == ExecutedLevel::LLVM)
     llvm::outs() << llvm::formatv("compiled in {0:f0} ms",
                                   result.compileSeconds * 1e3);
   else
@@ -309,16 +365,21 @@ bool runSession(Session &session, const Options &options) {
   RunOptions run;
   run.tokens = options.tokens;
   run.repeat = options.repeat;
-  run.threads = options.threads;
+  run.device = session.device.get();
+  run.graph = options.graph;
   run.careful = options.check || options.bisect || !options.outputs.empty();
-  run.compile = options.getCompileOptions();
+  run.compile = options.getCompileOptions(*session.device);
 
   ReferenceCheck check(options.spec.empty() ? options.input : options.spec,
                        options.getSpecOverrides());
   bool compares = options.check || options.bisect;
-  if (compares)
+  if (compares) {
     if (moert::Status status = check.findReference(); !status)
       return options.complain(status.message());
+    if (options.isPackage() && options.spec.empty())
+      if (moert::Status status = check.setSpec(session.package->spec); !status)
+        return options.complain(status.message());
+  }
   if (!fillTensors(session, options))
     return false;
   if (compares)
@@ -328,7 +389,10 @@ bool runSession(Session &session, const Options &options) {
     return bisectLevels(session, options, run, check);
 
   FailureOr<RunResult> result =
-      runLevel(*session.source.module, options.level, session.tensors, run);
+      session.package
+          ? runPackage(*session.package, session.choice, session.tensors, run)
+          : runLevel(*session.source.module, options.level, session.tensors,
+                     run);
   if (failed(result))
     return false;
   printTimes(*result, options);
@@ -336,6 +400,68 @@ bool runSession(Session &session, const Options &options) {
     if (moert::Status status = writeResult(options.outputs, *result); !status)
       return options.complain(status.message());
   return !options.check || check.compare(*result);
+}
+
+/// --signature needs no device.
+bool findDevice(Session &session, const Options &options) {
+  if (options.signature)
+    return true;
+  moert::Result<std::unique_ptr<moert::Device>> device =
+      openDevice(options.getDevice(), options.threads);
+  if (!device)
+    return options.complain(device.status().message());
+  session.device = std::move(*device);
+  return true;
+}
+
+bool loadPackage(Session &session, const Options &options) {
+  moert::Result<moert::Package> package = moert::Package::open(options.input);
+  if (!package)
+    return options.complain(package.status().message());
+  session.package = std::move(*package);
+  if (!findDevice(session, options))
+    return false;
+  if (session.device) {
+    moert::Result<moert::PackageChoice> choice =
+        moert::chooseImage(*session.package, session.device->architecture());
+    if (!choice)
+      return options.complain(session.device->name() + ": " +
+                              choice.status().message());
+    session.choice = *choice;
+  }
+  session.plan = session.package->programs[session.choice.program].plan;
+  if (session.package->spec.empty())
+    return true;
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<LayerSpec> spec =
+      importJson(SourceText(options.input + ": spec", session.package->spec),
+                 /*overrides=*/{}, diagnostics);
+  if (failed(spec))
+    return false;
+  session.source.spec = std::move(*spec);
+  return true;
+}
+
+bool loadLayer(Session &session, MLIRContext &context, const Options &options,
+               ConsoleDiagnostics &diagnostics) {
+  FailureOr<Source> source = loadSource(
+      context, options.input,
+      options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
+      diagnostics.getTexts());
+  if (failed(source))
+    return false;
+  session.source = std::move(*source);
+  ModuleOp module = *session.source.module;
+  FailureOr<Level> level = detectLevel(module);
+  if (failed(level) || !findDevice(session, options))
+    return false;
+  session.level = *level;
+  FailureOr<moert::Plan> plan =
+      makePlan(module, options.ToolOptions::getCompileOptions());
+  if (failed(plan))
+    return false;
+  session.plan = std::move(*plan);
+  return true;
 }
 
 } // namespace
@@ -353,28 +479,22 @@ int moec::moeRunMain(int argc, char **argv) {
           "  moe-run config.json --tokens=16 --bisect    the same at every "
           "level\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
-          "\nThe input is a model's config.json, a spec (docs/layers.md) or "
-          "IR of any level (.mlir,\nor - for standard input). Without "
+          "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
+          "\nThe input is a model's config.json, a spec (docs/layers.md), "
+          "IR of any level (.mlir,\nor - for standard input) or a package. "
+          "Without "
           "--inputs, weights and activations are generated from\nthe seed. "
           "The exit code is 0 only when all is well.\n") ||
       !checkOptions(options))
     return 1;
   MLIRContext context(options.makeRegistry());
   ConsoleDiagnostics diagnostics(context);
-  FailureOr<Source> source = loadSource(
-      context, options.input,
-      options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
-      diagnostics.getTexts());
-  if (failed(source))
+  Session session;
+  if (options.isPackage() ? !loadPackage(session, options)
+                          : !loadLayer(session, context, options, diagnostics))
     return 1;
-  FailureOr<Level> level = detectLevel(*source->module);
-  if (failed(level))
+  if (!checkPlan(session.plan, options))
     return 1;
-  FailureOr<moert::Plan> plan =
-      makePlan(*source->module, options.getCompileOptions());
-  if (failed(plan) || !checkPlan(*plan, options))
-    return 1;
-  Session session{std::move(*source), *level, std::move(*plan), {}};
   if (options.signature) {
     printSignature(session);
     return 0;

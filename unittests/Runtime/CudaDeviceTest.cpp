@@ -306,6 +306,16 @@ TEST(CudaDeviceTest, ChecksLaunchesAndAddresses) {
             "bind 'scale': an address in the memory of cuda:0 (Fake GPU) "
             "expected, one that the driver does not know found; copy the "
             "tensor to the device");
+  auto second = createCudaDevice(1, kFakeDriver);
+  ASSERT_TRUE(second);
+  auto elsewhere = (*second)->allocate(16, 16);
+  ASSERT_TRUE(elsewhere);
+  EXPECT_EQ(
+      (*executor)
+          ->bind("scale", {(*elsewhere)->data(), DType::F32, {kWidth}, {}})
+          .message(),
+      "bind 'scale': an address in the memory of cuda:0 (Fake GPU) expected, "
+      "one of cuda:1 found; copy the tensor to this device");
 }
 
 TEST(CudaDeviceTest, MemoryIsAlignedAndBounded) {

@@ -25,21 +25,43 @@ Status moec::writeResult(const std::string &path, const RunResult &result) {
 }
 
 ReferenceCheck::~ReferenceCheck() {
-  if (!inputs.empty())
-    llvm::sys::fs::remove(inputs);
+  for (const std::string &path : {inputs, specFile})
+    if (!path.empty())
+      llvm::sys::fs::remove(path);
 }
 
-Result<std::string> ReferenceCheck::makeTemporary(llvm::StringRef stem) {
+Result<std::string> ReferenceCheck::makeTemporary(llvm::StringRef stem,
+                                                  llvm::StringRef suffix) {
   llvm::SmallString<128> path;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-          "moec-" + stem, "safetensors", path))
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile("moec-" + stem, suffix, path))
     return moert::unavailable("cannot make a temporary file for the check: " +
                               error.message());
   return path.str().str();
 }
 
+Status ReferenceCheck::setSpec(const std::string &spec) {
+  if (spec.empty())
+    return moert::invalidArgument("--check: the package has no spec, since it "
+                                  "was made from IR; give --spec=FILE.json");
+  Result<std::string> path = makeTemporary("spec", "json");
+  if (!path)
+    return path.status();
+  specFile = description = *path;
+  std::error_code error;
+  llvm::raw_fd_ostream os(specFile, error);
+  os << spec;
+  os.close();
+  if (!error)
+    error = os.error();
+  os.clear_error();
+  return error ? moert::unavailable(specFile +
+                                    ": cannot be written: " + error.message())
+               : Status::ok();
+}
+
 Status ReferenceCheck::setInputs(const std::vector<HostTensor> &tensors) {
-  Result<std::string> path = makeTemporary("inputs");
+  Result<std::string> path = makeTemporary("inputs", "safetensors");
   if (!path)
     return path.status();
   inputs = *path;
@@ -76,7 +98,7 @@ bool ReferenceCheck::compare(const RunResult &result) {
     llvm::errs() << "moe-run: error: " << status.message() << "\n";
     return false;
   };
-  Result<std::string> outputs = makeTemporary("outputs");
+  Result<std::string> outputs = makeTemporary("outputs", "safetensors");
   if (!outputs)
     return complain(outputs.status());
   Status written = writeResult(*outputs, result);

@@ -26,6 +26,9 @@ public:
   /// takes long.
   moert::Status findReference();
 
+  /// Takes `spec` in place of the description's file.
+  moert::Status setSpec(const std::string &spec);
+
   /// Writes the inputs to a temporary file, by their canonical names.
   moert::Status setInputs(const std::vector<HostTensor> &tensors);
 
@@ -34,12 +37,15 @@ public:
   bool compare(const RunResult &result);
 
 private:
-  moert::Result<std::string> makeTemporary(llvm::StringRef stem);
+  moert::Result<std::string> makeTemporary(llvm::StringRef stem,
+                                           llvm::StringRef suffix);
 
   std::string description;
   SpecOverrides overrides;
   std::string python;
   std::string inputs;
+  /// Temporary; empty where the description is a file of the user's.
+  std::string specFile;
 };
 
 /// Writes output and details to a safetensors file, whole or not at all.

@@ -8,16 +8,14 @@
 #include "RunLevel.h"
 
 #include "../Progress.h"
+#include "PlanRun.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Interpreter/Interpreter.h"
 #include "moec/Interpreter/InterpreterDevice.h"
-#include "moert/HostDevice.h"
+#include "moec/Package/BuildPackage.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <chrono>
-#include <cstring>
 
 using namespace mlir;
 using namespace moec;
@@ -31,11 +29,6 @@ llvm::StringRef moec::stringify(ExecutedLevel level) {
 
 namespace {
 
-double getSeconds() {
-  auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
 LogicalResult report(const Status &status) {
   if (status)
     return success();
@@ -43,160 +36,52 @@ LogicalResult report(const Status &status) {
   return failure();
 }
 
-HostTensor &getOutput(std::vector<HostTensor> &tensors) {
-  return *llvm::find_if(tensors, [](const HostTensor &tensor) {
-    return tensor.role == moert::TensorRole::Output;
-  });
+FailureOr<RunResult> runImage(const moert::Plan &plan, moert::Device &device,
+                              const moert::ModuleImage &image,
+                              std::vector<HostTensor> &tensors,
+                              const RunOptions &options,
+                              RunResult result = {}) {
+  PlanRun run(plan, device, image, tensors, options);
+  if (failed(report(run.run(result))))
+    return failure();
+  return result;
 }
 
-HostTensor copyTensor(std::string name, const moert::TensorView &view) {
-  HostTensor copy;
-  copy.name = std::move(name);
-  copy.dtype = view.dtype;
-  copy.shape = view.shape;
-  if (copy.allocate() && copy.getNumBytes() > 0)
-    std::memcpy(copy.data(), view.data, copy.getNumBytes());
-  return copy;
+FailureOr<RunResult> runOnGpu(ModuleOp module, std::vector<HostTensor> &tensors,
+                              const RunOptions &options) {
+  RunResult result;
+  double begin = getSeconds();
+  FailureOr<CompiledPtx> layer = compileForGpu(module, options.compile);
+  if (failed(layer))
+    return failure();
+  FailureOr<moert::ModuleImage> image =
+      makeImage(module, layer->ptx, options.compile.target,
+                options.device->architecture());
+  if (failed(image))
+    return failure();
+  result.compileSeconds = getSeconds() - begin;
+  return runImage(layer->plan, *options.device, *image, tensors, options,
+                  std::move(result));
 }
-
-/// Names of the workspace tensors that a check looks at.
-constexpr llvm::StringLiteral detailNames[] = {"topk_ids", "topk_weights",
-                                               "expert_offsets"};
-
-void addExpertCounts(std::vector<HostTensor> &details) {
-  auto offsets = llvm::find_if(details, [](const HostTensor &tensor) {
-    return tensor.name == "expert_offsets";
-  });
-  if (offsets == details.end() || offsets->dtype != moert::DType::I32 ||
-      offsets->shape.size() != 1 || offsets->shape[0] < 1)
-    return;
-  HostTensor counts;
-  counts.name = "expert_counts";
-  counts.dtype = moert::DType::I32;
-  counts.shape = {offsets->shape[0] - 1};
-  if (!counts.allocate())
-    return;
-  auto *from = reinterpret_cast<const int32_t *>(offsets->data());
-  for (int64_t e = 0; e < counts.shape[0]; ++e)
-    reinterpret_cast<int32_t *>(counts.data())[e] = from[e + 1] - from[e];
-  details.push_back(std::move(counts));
-}
-
-/// One plan on one device: binds the tensors and runs.
-class PlanRun {
-public:
-  PlanRun(const moert::Plan &plan, moert::Device &device,
-          const moert::ModuleImage &image, std::vector<HostTensor> &tensors,
-          const RunOptions &options)
-      : plan(plan), device(device), image(image), tensors(tensors),
-        options(options) {}
-
-  Status run(RunResult &result) {
-    if (Status status = start(/*keepAll=*/false); !status)
-      return status;
-    Result<moert::PrepareReport> prepared = executor->prepareWeights();
-    if (!prepared)
-      return prepared.status();
-    result.prepare = *prepared;
-    Result<int64_t> bytes = executor->workspaceBytes(options.tokens);
-    if (!bytes)
-      return bytes.status();
-    result.workspaceBytes = *bytes;
-    if (Status status = runOnce(); !status)
-      return status;
-    result.output = copyTensor("output", getOutput(tensors).getView());
-    for (int64_t i = 0; i < options.repeat; ++i) {
-      double begin = getSeconds();
-      if (Status status = runOnce(); !status)
-        return status;
-      result.seconds.push_back(getSeconds() - begin);
-    }
-    llvm::sort(result.seconds);
-    return options.careful ? readDetails(result) : Status::ok();
-  }
-
-private:
-  Status start(bool keepAll) {
-    moert::ExecutorOptions executorOptions;
-    executorOptions.keepAll = keepAll;
-    executorOptions.poison = options.careful;
-    Result<std::unique_ptr<moert::Executor>> made =
-        moert::Executor::create(plan, device, image, executorOptions);
-    if (!made)
-      return made.status();
-    executor = std::move(*made);
-    for (const HostTensor &tensor : tensors)
-      if (Status status = executor->bind(tensor.name, tensor.getView());
-          !status)
-        return status;
-    return Status::ok();
-  }
-
-  Status runOnce() {
-    if (Status status = executor->run(options.tokens); !status)
-      return status;
-    return executor->synchronize();
-  }
-
-  /// Runs with a slot per buffer. Equal outputs show that no two buffers that
-  /// live at the same time share a slot in the plan.
-  Status readDetails(RunResult &result) {
-    if (Status status = start(/*keepAll=*/true); !status)
-      return status;
-    Result<moert::PrepareReport> prepared = executor->prepareWeights();
-    if (!prepared)
-      return prepared.status();
-    if (Status status = runOnce(); !status)
-      return status;
-    const HostTensor &output = getOutput(tensors);
-    if (output.getNumBytes() > 0 &&
-        std::memcmp(output.data(), result.output.data(),
-                    output.getNumBytes()) != 0)
-      return moert::internalError(
-          "the output depends on which buffers share a workspace slot; "
-          "'plan-assign-slots' has put buffers together that live at the same "
-          "time");
-    for (llvm::StringRef name : detailNames)
-      if (plan.findTensor(name.str()) >= 0)
-        if (Result<moert::TensorView> view = executor->view(name.str()))
-          result.details.push_back(copyTensor(name.str(), *view));
-    addExpertCounts(result.details);
-    return Status::ok();
-  }
-
-  const moert::Plan &plan;
-  moert::Device &device;
-  const moert::ModuleImage &image;
-  std::vector<HostTensor> &tensors;
-  const RunOptions &options;
-  std::unique_ptr<moert::Executor> executor;
-};
 
 FailureOr<RunResult> runCompiled(ModuleOp module,
                                  std::vector<HostTensor> &tensors,
                                  const RunOptions &options) {
+  if (options.isOnGpu())
+    return runOnGpu(module, tensors, options);
   RunResult result;
   double begin = getSeconds();
   FailureOr<CompiledLayer> layer = compileForHost(module, options.compile);
   if (failed(layer))
     return failure();
   result.compileSeconds = getSeconds() - begin;
-  Result<std::unique_ptr<moert::Device>> device =
-      moert::createHostDevice(options.threads);
-  if (!device) {
-    (void)report(device.status());
-    return failure();
-  }
-  PlanRun run(layer->plan, **device, layer->image, tensors, options);
-  if (failed(report(run.run(result))))
-    return failure();
-  return result;
+  return runImage(layer->plan, *options.device, layer->image, tensors, options,
+                  std::move(result));
 }
 
 FailureOr<RunResult> runPlan(ModuleOp module, Level level,
                              std::vector<HostTensor> &tensors,
                              const RunOptions &options) {
-  RunResult result;
   if (failed(lowerToLevel(module, level, options.compile)))
     return failure();
   FailureOr<moert::Plan> plan = translatePlan(module, "cpu");
@@ -208,10 +93,10 @@ FailureOr<RunResult> runPlan(ModuleOp module, Level level,
     (void)report(device.status());
     return failure();
   }
-  PlanRun run(*plan, **device, moert::ModuleImage(), tensors, options);
-  if (failed(report(run.run(result))))
-    return failure();
-  return result;
+  RunOptions interpreted = options;
+  interpreted.device = device->get();
+  interpreted.graph = false;
+  return runImage(*plan, **device, moert::ModuleImage(), tensors, interpreted);
 }
 
 /// The function of `module` that computes the layer: the only one with ops of
@@ -242,7 +127,7 @@ SmallVector<std::string> returnDetails(func::FuncOp function) {
       return;
     for (auto [attr, result] : llvm::zip(given, op->getResults())) {
       auto name = dyn_cast<StringAttr>(attr);
-      if (!name || !llvm::is_contained(detailNames, name.getValue()) ||
+      if (!name || !llvm::is_contained(getDetailNames(), name.getValue()) ||
           llvm::is_contained(names, name.getValue()))
         continue;
       names.push_back(name.str());
@@ -332,4 +217,17 @@ FailureOr<RunResult> moec::runLevel(ModuleOp module, ExecutedLevel level,
     return runCompiled(*copy, tensors, options);
   }
   llvm_unreachable("every level is listed");
+}
+
+FailureOr<RunResult> moec::runPackage(const moert::Package &package,
+                                      const moert::PackageChoice &choice,
+                                      std::vector<HostTensor> &tensors,
+                                      const RunOptions &options) {
+  const moert::PackageProgram &program = package.programs[choice.program];
+  const moert::PackageImage &from = program.images[choice.image];
+  moert::ModuleImage image;
+  image.kind = from.kind;
+  image.bytes = from.bytes;
+  Progress progress("the package is loaded and run");
+  return runImage(program.plan, *options.device, image, tensors, options);
 }

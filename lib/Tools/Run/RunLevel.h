@@ -10,6 +10,7 @@
 
 #include "HostTensor.h"
 #include "moec/Compiler/Compiler.h"
+#include "moert/Package.h"
 
 namespace moec {
 
@@ -21,11 +22,17 @@ struct RunOptions {
   int64_t tokens = 0;
   /// Timed runs; the first, untimed one comes in addition.
   int64_t repeat = 0;
-  int threads = 0;
+  /// What compiled kernels run on.
+  moert::Device *device = nullptr;
+  /// Replay a graph in timed runs; its output has to be that of the first run.
+  bool graph = false;
   /// Fill workspace and output with NaN before the first run, and run once more
   /// with a workspace slot for each buffer: the output has to be the same.
   bool careful = false;
   CompileOptions compile;
+
+  /// Whether the device has memory of its own.
+  bool isOnGpu() const { return !device->architecture().empty(); }
 };
 
 struct RunResult {
@@ -49,6 +56,12 @@ mlir::FailureOr<moert::Plan> makePlan(mlir::ModuleOp module,
 mlir::FailureOr<RunResult> runLevel(mlir::ModuleOp module, ExecutedLevel level,
                                     std::vector<HostTensor> &tensors,
                                     const RunOptions &options);
+
+/// Executes one program of a package.
+mlir::FailureOr<RunResult> runPackage(const moert::Package &package,
+                                      const moert::PackageChoice &choice,
+                                      std::vector<HostTensor> &tensors,
+                                      const RunOptions &options);
 
 } // namespace moec
 

@@ -64,12 +64,22 @@ bool isDevice(CUdevice device) {
   return device >= 0 && device < state.numDevices;
 }
 
-bool inMemory(CUdeviceptr address, size_t bytes) {
+/// What `bytes` from `address` on are part of, or null.
+const FakeCuda::Allocation *findMemory(CUdeviceptr address, size_t bytes) {
   auto after = state.allocations.upper_bound(address);
   if (after == state.allocations.begin())
-    return false;
-  auto &[base, size] = *--after;
-  return address + bytes <= base + size;
+    return nullptr;
+  auto &[base, allocation] = *--after;
+  return address + bytes <= base + allocation.size ? &allocation : nullptr;
+}
+
+bool inMemory(CUdeviceptr address, size_t bytes) {
+  return findMemory(address, bytes) != nullptr;
+}
+
+/// Contexts are these addresses.
+CUcontext contextOf(CUdevice device) {
+  return reinterpret_cast<CUcontext>(uintptr_t(0x1000) + device);
 }
 
 } // namespace
@@ -141,7 +151,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   ENTER;
   ++state.retained;
-  *context = reinterpret_cast<CUcontext>(uintptr_t(0x1000) + device);
+  *context = contextOf(device);
   return CUDA_SUCCESS;
 }
 
@@ -173,15 +183,16 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context) {
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   ENTER_WITH_CONTEXT;
   size_t used = bytes;
-  for (const auto &[base, size] : state.allocations)
-    used += size;
+  for (const auto &[base, allocation] : state.allocations)
+    used += allocation.size;
   if (bytes == 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (used > state.memory)
     return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<uintptr_t>(
       aligned_alloc(256, (bytes + 255) / 256 * 256));
-  state.allocations[*address] = bytes;
+  state.allocations[*address] = {bytes,
+                                 state.current.back() == contextOf(0) ? 0 : 1};
   return CUDA_SUCCESS;
 }
 
@@ -223,9 +234,10 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute,
                                CUdeviceptr address) {
   ENTER;
-  if (!inMemory(address, 1))
+  const FakeCuda::Allocation *found = findMemory(address, 1);
+  if (!found)
     return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<int *>(value) = 0;
+  *static_cast<int *>(value) = found->device;
   return CUDA_SUCCESS;
 }
 

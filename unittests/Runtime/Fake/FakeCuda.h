@@ -54,7 +54,11 @@ struct FakeCuda {
   /// The contexts that are current, innermost last.
   std::vector<cuda::CUcontext> current;
 
-  std::map<cuda::CUdeviceptr, size_t> allocations;
+  struct Allocation {
+    size_t size = 0;
+    int device = 0;
+  };
+  std::map<cuda::CUdeviceptr, Allocation> allocations;
   std::set<void *> modules, streams, events, graphs, graphExecs;
   int retained = 0;
   /// Streams that are being captured, all of them into one graph.

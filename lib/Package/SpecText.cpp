@@ -1,0 +1,122 @@
+//===- SpecText.cpp - a layer as a spec -------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Package/SpecText.h"
+
+#include "llvm/Support/JSON.h"
+
+using namespace moec;
+
+namespace {
+
+/// Writes the fields of one object that differ from a default.
+class Fields {
+public:
+  explicit Fields(llvm::json::OStream &json) : json(json) {}
+
+  template <typename T>
+  void add(llvm::StringRef name, T value, T fallback) {
+    if (value != fallback)
+      json.attribute(name, value);
+  }
+  template <typename E>
+  void addEnum(llvm::StringRef name, E value, E fallback) {
+    if (value != fallback)
+      json.attribute(name, stringify(value));
+  }
+  template <typename T>
+  void addIfSet(llvm::StringRef name, const std::optional<T> &value) {
+    if (value)
+      json.attribute(name, *value);
+  }
+
+private:
+  llvm::json::OStream &json;
+};
+
+void printRouting(const RoutingSpec &routing, Fields fields) {
+  const RoutingSpec none;
+  fields.addEnum("score", routing.score, none.score);
+  fields.addEnum("select", routing.select, none.select);
+  fields.add("gate_bias", routing.gateBias, false);
+  fields.add("selection_bias", routing.selectionBias, false);
+  fields.add("expert_scale", routing.expertScale, false);
+  fields.add("num_groups", routing.numGroups, none.numGroups);
+  fields.add("topk_groups", routing.topkGroups, none.topkGroups);
+  fields.addEnum("group_score", routing.groupScore,
+                 routing.selectionBias ? GroupScore::Top2Sum : GroupScore::Max);
+  fields.addEnum("weight", routing.weight, none.weight);
+  fields.add("renormalize", routing.renormalize, false);
+  fields.add("renormalize_epsilon", routing.renormalizeEpsilon, 0.0);
+  fields.add("scale", routing.scale, 1.0);
+  fields.addEnum("nonfinite", routing.nonfinite, getDefaultNonFinite(routing));
+  fields.add("weight_on_input", routing.weightOnInput, false);
+  fields.addIfSet("hash_vocab_size", routing.hashVocabSize);
+}
+
+void printActivation(const ActivationSpec &activation,
+                     llvm::json::OStream &json) {
+  json.attribute("kind", stringify(activation.kind));
+  Fields fields(json);
+  fields.addIfSet("limit", activation.limit);
+  fields.addIfSet("alpha", activation.alpha);
+  fields.addIfSet("beta", activation.beta);
+  fields.addIfSet("linear_beta", activation.linearBeta);
+}
+
+void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
+  const LayerSpec none;
+  Fields fields(json);
+  json.attribute("moec_spec", 1);
+  json.attribute("name", spec.name);
+  json.attribute("dtype", stringify(spec.dtype));
+  fields.addEnum("entry", spec.entry, none.entry);
+  json.attribute("hidden_size", spec.hiddenSize);
+  json.attribute("num_experts", spec.numExperts);
+  json.attribute("top_k", spec.topK);
+  json.attribute("intermediate_size", spec.intermediateSize);
+  fields.add("max_tokens", spec.maxTokens, none.maxTokens);
+  fields.add("num_valid_tokens", spec.numValidTokens, false);
+  fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);
+  fields.addIfSet("latent_size", spec.latentSize);
+  fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);
+  fields.add("expert_bias", spec.expertBias, false);
+  json.attributeObject("routing", [&] {
+    if (spec.entry == Entry::Ids)
+      fields.add("weight_on_input", spec.routing.weightOnInput, false);
+    else
+      printRouting(spec.routing, fields);
+  });
+  json.attributeObject("activation",
+                       [&] { printActivation(spec.activation, json); });
+  if (spec.sharedExperts)
+    json.attributeObject("shared_experts", [&] {
+      json.attribute("intermediate_size", spec.sharedExperts->intermediateSize);
+      fields.addEnum("gate", spec.sharedExperts->gate, SharedGate::None);
+    });
+  if (spec.quantization)
+    json.attributeObject("quantization", [&] {
+      json.attribute("weight", stringify(*spec.quantization));
+    });
+  if (spec.placement && spec.placement->localExperts)
+    json.attributeObject("placement", [&] {
+      json.attributeArray("local_experts", [&] {
+        for (int64_t id : *spec.placement->localExperts)
+          json.value(id);
+      });
+    });
+}
+
+} // namespace
+
+std::string moec::printLayerSpec(const LayerSpec &spec) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::json::OStream json(os, /*IndentSize=*/2);
+  json.object([&] { printLayer(spec, json); });
+  return text;
+}

@@ -1,0 +1,22 @@
+//===- OpenDevice.h - the device that --device names ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_OPENDEVICE_H
+#define MOEC_LIB_TOOLS_RUN_OPENDEVICE_H
+
+#include "moert/Device.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace moec {
+
+/// "host", "cuda" (the first GPU) or "cuda:N". `threads` is for the host.
+moert::Result<std::unique_ptr<moert::Device>> openDevice(llvm::StringRef name,
+                                                         int threads);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_OPENDEVICE_H

@@ -1,0 +1,228 @@
+//===- PlanRun.cpp - one plan on one device ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanRun.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <chrono>
+#include <cstring>
+
+using namespace moec;
+using moert::Result;
+using moert::Status;
+
+double moec::getSeconds() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+HostTensor moec::copyTensor(std::string name, const moert::TensorView &view) {
+  HostTensor copy;
+  copy.name = std::move(name);
+  copy.dtype = view.dtype;
+  copy.shape = view.shape;
+  if (copy.allocate() && copy.getNumBytes() > 0)
+    std::memcpy(copy.data(), view.data, copy.getNumBytes());
+  return copy;
+}
+
+llvm::ArrayRef<llvm::StringLiteral> moec::getDetailNames() {
+  static constexpr llvm::StringLiteral names[] = {"topk_ids", "topk_weights",
+                                                  "expert_offsets"};
+  return names;
+}
+
+void moec::addExpertCounts(std::vector<HostTensor> &details) {
+  auto offsets = llvm::find_if(details, [](const HostTensor &tensor) {
+    return tensor.name == "expert_offsets";
+  });
+  if (offsets == details.end() || offsets->dtype != moert::DType::I32 ||
+      offsets->shape.size() != 1 || offsets->shape[0] < 1)
+    return;
+  HostTensor counts;
+  counts.name = "expert_counts";
+  counts.dtype = moert::DType::I32;
+  counts.shape = {offsets->shape[0] - 1};
+  if (!counts.allocate())
+    return;
+  auto *from = reinterpret_cast<const int32_t *>(offsets->data());
+  for (int64_t e = 0; e < counts.shape[0]; ++e)
+    reinterpret_cast<int32_t *>(counts.data())[e] = from[e + 1] - from[e];
+  details.push_back(std::move(counts));
+}
+
+Status PlanRun::run(RunResult &result) {
+  if (Status status = place(); !status)
+    return status;
+  if (Status status = start(/*keepAll=*/false); !status)
+    return status;
+  Result<moert::PrepareReport> prepared = executor->prepareWeights();
+  if (!prepared)
+    return prepared.status();
+  result.prepare = *prepared;
+  Result<int64_t> bytes = executor->workspaceBytes(options.tokens);
+  if (!bytes)
+    return bytes.status();
+  result.workspaceBytes = *bytes;
+  if (Status status = runOnce(); !status)
+    return status;
+  if (Status status = readOutput(); !status)
+    return status;
+  result.output = copyTensor("output", getOutput().getView());
+  if (options.graph) {
+    if (Status status = capture(); !status)
+      return status;
+    if (Status status = replay(); !status)
+      return status;
+    if (Status status = checkOutput(
+            result, "the output of a replayed graph differs from that of the "
+                    "run that it was captured from");
+        !status)
+      return status;
+  }
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    double begin = getSeconds();
+    if (Status status = graph ? replay() : runOnce(); !status)
+      return status;
+    result.seconds.push_back(getSeconds() - begin);
+  }
+  llvm::sort(result.seconds);
+  return options.careful ? readDetails(result) : Status::ok();
+}
+
+HostTensor &PlanRun::getOutput() {
+  return *llvm::find_if(tensors, [](const HostTensor &tensor) {
+    return tensor.role == moert::TensorRole::Output;
+  });
+}
+
+/// Copies the tensors to a device with memory of its own.
+Status PlanRun::place() {
+  for (const HostTensor &tensor : tensors) {
+    moert::TensorView &view = views.emplace_back(tensor.getView());
+    if (!options.isOnGpu())
+      continue;
+    Result<std::unique_ptr<moert::Buffer>> buffer =
+        device.allocate(tensor.getNumBytes(), moert::kWorkspaceAlignment);
+    if (!buffer)
+      return buffer.status().withContext("tensor '" + tensor.name + "'");
+    view.data = (*buffer)->data();
+    buffers.push_back(std::move(*buffer));
+    if (tensor.role != moert::TensorRole::Output)
+      if (Status status =
+              device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
+          !status)
+        return status.withContext("tensor '" + tensor.name + "'");
+  }
+  return Status::ok();
+}
+
+Status PlanRun::start(bool keepAll) {
+  moert::ExecutorOptions executorOptions;
+  executorOptions.keepAll = keepAll;
+  executorOptions.poison = options.careful;
+  Result<std::unique_ptr<moert::Executor>> made =
+      moert::Executor::create(plan, device, image, executorOptions);
+  if (!made)
+    return made.status();
+  executor = std::move(*made);
+  for (auto [tensor, view] : llvm::zip(tensors, views))
+    if (Status status = executor->bind(tensor.name, view); !status)
+      return status;
+  return Status::ok();
+}
+
+Status PlanRun::capture() {
+  Result<std::unique_ptr<moert::Stream>> made = device.createStream();
+  if (!made)
+    return made.status();
+  stream = std::move(*made);
+  Result<std::unique_ptr<moert::Graph>> captured =
+      moert::captureGraph(device, *stream, [&] {
+        return executor->run(options.tokens, stream.get());
+      });
+  if (!captured)
+    return captured.status();
+  graph = std::move(*captured);
+  // What the graph fails to write must not look right.
+  size_t output = &getOutput() - tensors.data();
+  return device.fill(*stream, views[output].data, 0xFF,
+                     getOutput().getNumBytes());
+}
+
+Status PlanRun::replay() {
+  if (Status status = device.launchGraph(*stream, *graph); !status)
+    return status;
+  return device.synchronize(*stream);
+}
+
+Status PlanRun::runOnce() {
+  if (Status status = executor->run(options.tokens); !status)
+    return status;
+  return executor->synchronize();
+}
+
+Status PlanRun::readOutput() {
+  HostTensor &output = getOutput();
+  const moert::TensorView &view = views[&output - tensors.data()];
+  if (view.data == output.data())
+    return Status::ok();
+  return device.copyOut(output.data(), view.data, output.getNumBytes());
+}
+
+Status PlanRun::checkOutput(const RunResult &result,
+                            llvm::StringRef otherwise) {
+  if (Status status = readOutput(); !status)
+    return status;
+  const HostTensor &output = getOutput();
+  if (output.getNumBytes() > 0 &&
+      std::memcmp(output.data(), result.output.data(), output.getNumBytes()) !=
+          0)
+    return moert::internalError(otherwise.str());
+  return Status::ok();
+}
+
+/// Runs with a slot per buffer. Equal outputs show that no two buffers that
+/// live at the same time share a slot in the plan.
+Status PlanRun::readDetails(RunResult &result) {
+  graph.reset();
+  if (Status status = start(/*keepAll=*/true); !status)
+    return status;
+  Result<moert::PrepareReport> prepared = executor->prepareWeights();
+  if (!prepared)
+    return prepared.status();
+  if (Status status = runOnce(); !status)
+    return status;
+  if (Status status = checkOutput(
+          result,
+          "the output depends on which buffers share a workspace slot; "
+          "'plan-assign-slots' has put buffers together that live at the same "
+          "time");
+      !status)
+    return status;
+  for (llvm::StringRef name : getDetailNames()) {
+    if (plan.findTensor(name.str()) < 0)
+      continue;
+    Result<moert::TensorView> view = executor->view(name.str());
+    if (!view)
+      continue;
+    HostTensor copy;
+    copy.name = name.str();
+    copy.dtype = view->dtype;
+    copy.shape = view->shape;
+    if (Status status = copy.allocate(); !status)
+      return status;
+    if (Status status =
+            device.copyOut(copy.data(), view->data, copy.getNumBytes());
+        !status)
+      return status;
+    result.details.push_back(std::move(copy));
+  }
+  addExpertCounts(result.details);
+  return Status::ok();
+}

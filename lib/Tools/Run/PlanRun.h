@@ -1,0 +1,65 @@
+//===- PlanRun.h - one plan on one device -----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_PLANRUN_H
+#define MOEC_LIB_TOOLS_RUN_PLANRUN_H
+
+#include "RunLevel.h"
+
+namespace moec {
+
+/// The monotonic clock.
+double getSeconds();
+
+/// A host copy of a tensor in host memory.
+HostTensor copyTensor(std::string name, const moert::TensorView &view);
+
+/// Names of the intermediate tensors that a check looks at.
+llvm::ArrayRef<llvm::StringLiteral> getDetailNames();
+
+/// Adds `expert_counts`, where there is `expert_offsets`.
+void addExpertCounts(std::vector<HostTensor> &details);
+
+/// Binds the tensors to the plan, copied to the device where that has memory of
+/// its own, runs it as the options say, and copies the output back to them.
+class PlanRun {
+public:
+  PlanRun(const moert::Plan &plan, moert::Device &device,
+          const moert::ModuleImage &image, std::vector<HostTensor> &tensors,
+          const RunOptions &options)
+      : plan(plan), device(device), image(image), tensors(tensors),
+        options(options) {}
+
+  moert::Status run(RunResult &result);
+
+private:
+  HostTensor &getOutput();
+  moert::Status place();
+  moert::Status start(bool keepAll);
+  moert::Status capture();
+  moert::Status replay();
+  moert::Status runOnce();
+  moert::Status readOutput();
+  moert::Status checkOutput(const RunResult &result, llvm::StringRef otherwise);
+  moert::Status readDetails(RunResult &result);
+
+  const moert::Plan &plan;
+  moert::Device &device;
+  const moert::ModuleImage &image;
+  std::vector<HostTensor> &tensors;
+  const RunOptions &options;
+  /// Per tensor: where it is on the device.
+  std::vector<moert::TensorView> views;
+  std::vector<std::unique_ptr<moert::Buffer>> buffers;
+  std::unique_ptr<moert::Stream> stream;
+  std::unique_ptr<moert::Executor> executor;
+  std::unique_ptr<moert::Graph> graph;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_PLANRUN_H
