@@ -26,6 +26,16 @@ Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {
                      "run on the executor's");
 }
 
+Result<std::unique_ptr<Event>> Device::createTimedEvent() {
+  return unavailable("createTimedEvent: " + name() +
+                     " has no clock; take the time on the host");
+}
+
+Result<double> Device::elapsedSeconds(Event &, Event &) {
+  return unavailable("elapsedSeconds: " + name() +
+                     " has no clock; take the time on the host");
+}
+
 Status Device::checkAddress(const void *) const { return Status::ok(); }
 
 Status Device::beginCapture(Stream &) {

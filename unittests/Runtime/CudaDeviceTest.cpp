@@ -100,6 +100,15 @@ Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
 
   Result<std::unique_ptr<Stream>> stream = device.createStream();
   CHECK_OK(stream.status());
+  auto begin = device.createTimedEvent(), end = device.createTimedEvent();
+  CHECK_OK(begin.status());
+  CHECK_OK(end.status());
+  CHECK_OK(device.record(**stream, **begin));
+  CHECK_OK(device.record(**stream, **end));
+  CHECK_OK(device.synchronize(**stream));
+  Result<double> seconds = device.elapsedSeconds(**begin, **end);
+  CHECK_OK(seconds.status());
+  EXPECT_EQ(*seconds, 0.25e-3);
   auto graph = captureGraph(
       device, **stream, [&] { return (*executor)->run(20, stream->get()); });
   CHECK_OK(graph.status());

@@ -85,12 +85,10 @@ Status PlanRun::run(RunResult &result) {
         !status)
       return status;
   }
-  for (int64_t i = 0; i < options.repeat; ++i) {
-    double begin = getSeconds();
-    if (Status status = graph ? replay() : runOnce(); !status)
-      return status;
-    result.seconds.push_back(getSeconds() - begin);
-  }
+  if (Status status =
+          options.isOnGpu() ? timeOnGpu(result) : timeOnHost(result);
+      !status)
+    return status;
   llvm::sort(result.seconds);
   return options.careful ? readDetails(result) : Status::ok();
 }
@@ -99,6 +97,45 @@ HostTensor &PlanRun::getOutput() {
   return *llvm::find_if(tensors, [](const HostTensor &tensor) {
     return tensor.role == moert::TensorRole::Output;
   });
+}
+
+Status PlanRun::timeOnHost(RunResult &result) {
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    double begin = getSeconds();
+    if (Status status = runOnce(); !status)
+      return status;
+    result.seconds.push_back(getSeconds() - begin);
+  }
+  return Status::ok();
+}
+
+/// The device's clock, between runs that follow each other without a pause.
+Status PlanRun::timeOnGpu(RunResult &result) {
+  std::vector<std::unique_ptr<moert::Event>> events;
+  for (int64_t i = 0; i <= options.repeat; ++i) {
+    Result<std::unique_ptr<moert::Event>> event = device.createTimedEvent();
+    if (!event)
+      return event.status();
+    events.push_back(std::move(*event));
+  }
+  for (int64_t i = 0; i <= options.repeat; ++i) {
+    if (i > 0)
+      if (Status status = graph ? device.launchGraph(*stream, *graph)
+                                : executor->run(options.tokens, stream.get());
+          !status)
+        return status;
+    if (Status status = device.record(*stream, *events[i]); !status)
+      return status;
+  }
+  if (Status status = device.synchronize(*stream); !status)
+    return status;
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    Result<double> seconds = device.elapsedSeconds(*events[i], *events[i + 1]);
+    if (!seconds)
+      return seconds.status();
+    result.seconds.push_back(*seconds);
+  }
+  return Status::ok();
 }
 
 /// Copies the tensors to a device with memory of its own.
@@ -123,6 +160,10 @@ Status PlanRun::place() {
 }
 
 Status PlanRun::start(bool keepAll) {
+  Result<std::unique_ptr<moert::Stream>> ownStream = device.createStream();
+  if (!ownStream)
+    return ownStream.status();
+  stream = std::move(*ownStream);
   moert::ExecutorOptions executorOptions;
   executorOptions.keepAll = keepAll;
   executorOptions.poison = options.careful;
@@ -138,10 +179,6 @@ Status PlanRun::start(bool keepAll) {
 }
 
 Status PlanRun::capture() {
-  Result<std::unique_ptr<moert::Stream>> made = device.createStream();
-  if (!made)
-    return made.status();
-  stream = std::move(*made);
   Result<std::unique_ptr<moert::Graph>> captured =
       moert::captureGraph(device, *stream, [&] {
         return executor->run(options.tokens, stream.get());
@@ -162,9 +199,9 @@ Status PlanRun::replay() {
 }
 
 Status PlanRun::runOnce() {
-  if (Status status = executor->run(options.tokens); !status)
+  if (Status status = executor->run(options.tokens, stream.get()); !status)
     return status;
-  return executor->synchronize();
+  return device.synchronize(*stream);
 }
 
 Status PlanRun::readOutput() {

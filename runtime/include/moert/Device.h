@@ -136,6 +136,12 @@ public:
   virtual Result<std::unique_ptr<Stream>> wrapStream(void *native);
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
 
+  /// An event for elapsedSeconds(), which costs more than others. Devices
+  /// without a clock answer `unavailable`.
+  virtual Result<std::unique_ptr<Event>> createTimedEvent();
+  /// Seconds of the device between two recorded events that are complete.
+  virtual Result<double> elapsedSeconds(Event &from, Event &to);
+
   /// Success where kernels of this device can reach `address`.
   virtual Status checkAddress(const void *address) const;
 

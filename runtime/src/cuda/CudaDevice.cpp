@@ -49,7 +49,13 @@ public:
 
   Result<std::unique_ptr<Stream>> createStream() override;
   Result<std::unique_ptr<Stream>> wrapStream(void *native) override;
-  Result<std::unique_ptr<Event>> createEvent() override;
+  Result<std::unique_ptr<Event>> createEvent() override {
+    return makeEvent(CU_EVENT_DISABLE_TIMING);
+  }
+  Result<std::unique_ptr<Event>> createTimedEvent() override {
+    return makeEvent(/*flags=*/0);
+  }
+  Result<double> elapsedSeconds(Event &from, Event &to) override;
 
   Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
                 const uint64_t *args, size_t numArgs) override;
@@ -70,6 +76,7 @@ private:
       : context(std::move(context)), ordinal(ordinal) {}
 
   Status readProperties();
+  Result<std::unique_ptr<Event>> makeEvent(unsigned flags);
   void dropCapture(Stream &stream);
   Status grantShared(CudaKernel &kernel, int64_t bytes);
 
@@ -236,14 +243,24 @@ Result<std::unique_ptr<Stream>> CudaDevice::wrapStream(void *native) {
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
-Result<std::unique_ptr<Event>> CudaDevice::createEvent() {
+Result<std::unique_ptr<Event>> CudaDevice::makeEvent(unsigned flags) {
   auto event = std::make_unique<CudaEvent>(context);
   MOERT_CHECK(context->within([&]() -> Status {
-    MOERT_CUDA(context->driver(), cuEventCreate,
-               (&event->handle, CU_EVENT_DISABLE_TIMING));
+    MOERT_CUDA(context->driver(), cuEventCreate, (&event->handle, flags));
     return Status::ok();
   }));
   return std::unique_ptr<Event>(std::move(event));
+}
+
+Result<double> CudaDevice::elapsedSeconds(Event &from, Event &to) {
+  float milliseconds = 0;
+  MOERT_CHECK(context->within([&]() -> Status {
+    MOERT_CUDA(context->driver(), cuEventElapsedTime,
+               (&milliseconds, static_cast<CudaEvent &>(from).handle,
+                static_cast<CudaEvent &>(to).handle));
+    return Status::ok();
+  }));
+  return milliseconds / 1e3;
 }
 
 Status CudaDevice::record(Stream &stream, Event &event) {
