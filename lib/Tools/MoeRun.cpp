@@ -9,9 +9,7 @@
 #include "Run/Check.h"
 #include "Run/HostTensor.h"
 #include "Run/OpenDevice.h"
-#include "Run/RunLevel.h"
-#include "ToolOptions.h"
-#include "moec/Package/BuildPackage.h"
+#include "Run/Options.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -22,110 +20,7 @@
 using namespace mlir;
 using namespace moec;
 
-namespace cl = llvm::cl;
-
 namespace {
-
-struct Options : ToolOptions {
-  Options() : ToolOptions("moe-run") {}
-
-  cl::opt<int64_t> tokens{"tokens", cl::value_desc("T"),
-                          cl::desc("Number of tokens (default: 1)"),
-                          cl::init(1), cl::cat(category)};
-  cl::opt<uint64_t> seed{
-      "seed", cl::value_desc("S"),
-      cl::desc("Seed of generated weights and activations (default: 0)"),
-      cl::init(0), cl::cat(category)};
-  cl::opt<std::string> inputs{
-      "inputs", cl::value_desc("file.safetensors"),
-      cl::desc("Weights and activations, by the names that --signature lists"),
-      cl::cat(category)};
-  cl::opt<std::string> outputs{
-      "outputs", cl::value_desc("file.safetensors"),
-      cl::desc("Where to write the output and, where the layer routes, "
-               "topk_ids, topk_weights, expert_offsets and expert_counts"),
-      cl::cat(category)};
-  cl::opt<bool> signature{"signature",
-                          cl::desc("List the tensors of the layer and stop"),
-                          cl::cat(category)};
-  cl::opt<bool> check{
-      "check",
-      cl::desc("Compare with the float64 reference in python/ (needs "
-               "MOEC_PYTHON or a python3 with its packages)"),
-      cl::cat(category)};
-  cl::opt<std::string> spec{
-      "spec", cl::value_desc("file.json"),
-      cl::desc("What the layer is meant to compute, for --check and --bisect "
-               "of IR"),
-      cl::cat(category)};
-  cl::opt<int64_t> repeat{"repeat", cl::value_desc("R"),
-                          cl::desc("Timed runs after the first one"),
-                          cl::init(0), cl::cat(category)};
-  cl::opt<int64_t> validTokens{
-      "valid-tokens", cl::value_desc("V"),
-      cl::desc("Let tokens from V on be padding: value of the operand "
-               "num_valid_tokens, which a JSON description gets if it has "
-               "none"),
-      cl::init(0), cl::cat(category)};
-  cl::opt<std::string> device{
-      "device", cl::value_desc("host|cuda|cuda:N"),
-      cl::desc("What to run on (default: host, cuda for a package). On a GPU "
-               "the default of --target is the best that it runs"),
-      cl::init("host"), cl::cat(category)};
-  cl::opt<bool> graph{
-      "graph",
-      cl::desc("On a GPU: let timed runs replay a CUDA graph, whose output "
-               "has to be that of the first run"),
-      cl::cat(category)};
-  cl::opt<int> threads{"threads", cl::value_desc("N"),
-                       cl::desc("Threads (default: all cores)"), cl::init(0),
-                       cl::cat(category)};
-  cl::opt<ExecutedLevel> level{
-      "level", cl::desc("What to execute"),
-      cl::values(
-          clEnumValN(ExecutedLevel::Moe, "moe", "interpret the pipeline ops"),
-          clEnumValN(ExecutedLevel::Plan, "plan",
-                     "run the plan, interpret its kernels"),
-          clEnumValN(ExecutedLevel::Tile, "tile",
-                     "run the plan, interpret the tile kernels"),
-          clEnumValN(ExecutedLevel::LLVM, "llvm",
-                     "run compiled kernels (default)")),
-      cl::init(ExecutedLevel::LLVM), cl::cat(category)};
-  cl::opt<bool> bisect{
-      "bisect",
-      cl::desc("Check every level, from that of the input on, and name the "
-               "passes before the first that is wrong"),
-      cl::cat(category)};
-
-  bool isPackage() const { return llvm::StringRef(input).ends_with(".moepkg"); }
-  bool isIR() const {
-    return !isPackage() && !llvm::StringRef(input).ends_with(".json");
-  }
-  /// A package has no kernels for the host.
-  llvm::StringRef getDevice() const {
-    return isPackage() && device.getNumOccurrences() == 0
-               ? llvm::StringRef("cuda")
-               : llvm::StringRef(device);
-  }
-  bool runsOnHost() const { return getDevice() == "host"; }
-  bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
-
-  /// The options for kernels that run on `device`.
-  CompileOptions getCompileOptions(const moert::Device &device) const {
-    CompileOptions compile = ToolOptions::getCompileOptions();
-    if (target.getNumOccurrences() == 0 && !device.architecture().empty())
-      compile.target = chooseTarget(device.architecture());
-    return compile;
-  }
-
-  /// What the options change about a JSON description.
-  SpecOverrides getSpecOverrides() const {
-    SpecOverrides overrides = getOverrides();
-    if (hasValidTokens())
-      overrides.numValidTokens = true;
-    return overrides;
-  }
-};
 
 /// A loaded layer with its tensors filled.
 struct Session {
@@ -167,54 +62,8 @@ void printSignature(const Session &session) {
   }
 }
 
-bool checkOptions(const Options &options) {
-  auto isGiven = [](const cl::Option &option) {
-    return option.getNumOccurrences() > 0;
-  };
-  if (options.tokens < 0)
-    return options.complain("--tokens must not be negative");
-  if (options.repeat < 0)
-    return options.complain("--repeat must not be negative");
-  if (options.threads < 0)
-    return options.complain("--threads must not be negative");
-  if (options.hasValidTokens() &&
-      (options.validTokens < 0 || options.validTokens > options.tokens))
-    return options.complain("--valid-tokens must lie between 0 and --tokens");
-  if (isGiven(options.target) && options.isPackage())
-    return options.complain("--target: a package is compiled already");
-  if (options.target != "cpu" && options.runsOnHost())
-    return options.complain("--target=" + options.target +
-                            " runs on a GPU; add --device=cuda");
-  if (isGiven(options.target) && options.target == "cpu" &&
-      !options.runsOnHost())
-    return options.complain("--target=cpu runs on the host; leave out "
-                            "--device or give a GPU's target");
-  if (options.graph && options.runsOnHost())
-    return options.complain("--graph: the host has no graphs; add "
-                            "--device=cuda");
-  if ((options.graph || options.isPackage()) &&
-      options.level != ExecutedLevel::LLVM)
-    return options.complain("--graph and packages run compiled kernels; leave "
-                            "out --level");
-  if (options.bisect && options.isPackage())
-    return options.complain("--bisect needs the levels above the kernels, "
-                            "which a package lacks; give the JSON "
-                            "description");
-  if ((options.check || options.bisect) && options.isIR() &&
-      options.spec.empty())
-    return options.complain(
-        llvm::Twine(options.bisect ? "--bisect" : "--check") +
-        " of IR needs --spec=FILE.json, which says what the layer is meant to "
-        "compute");
-  if (options.bisect && (isGiven(options.outputs) || isGiven(options.repeat) ||
-                         isGiven(options.level)))
-    return options.complain("--bisect runs every level once to compare it; "
-                            "leave out --outputs, --repeat and --level");
-  return true;
-}
-
 /// What must hold of a plan, which may come from IR by hand.
-bool checkPlan(const moert::Plan &plan, const Options &options) {
+bool checkPlan(const moert::Plan &plan, const MoeRunOptions &options) {
   int64_t numOutputs =
       llvm::count_if(plan.tensors, [](const moert::TensorDecl &decl) {
         return decl.role == moert::TensorRole::Output;
@@ -263,7 +112,7 @@ moert::Status loadInputs(Session &session, const std::string &path) {
   return loadTensors(session.tensors, *file, path, signature, expertIds);
 }
 
-bool fillTensors(Session &session, const Options &options) {
+bool fillTensors(Session &session, const MoeRunOptions &options) {
   if (options.hasValidTokens())
     for (HostTensor &tensor : session.tensors)
       if (tensor.name == "num_valid_tokens" &&
@@ -286,7 +135,7 @@ bool fillTensors(Session &session, const Options &options) {
   return status || options.complain(status.message());
 }
 
-void printTimes(const RunResult &result, const Options &options) {
+void printTimes(const RunResult &result, const MoeRunOptions &options) {
   llvm::outs() << options.tokens << " tokens: ";
   if (options.isPackage())
     llvm::outs() << "from a package";
@@ -335,7 +184,7 @@ ExecutedLevel getFirstLevel(Level level) {
   llvm_unreachable("every level is listed");
 }
 
-bool bisectLevels(Session &session, const Options &options,
+bool bisectLevels(Session &session, const MoeRunOptions &options,
                   const RunOptions &run, ReferenceCheck &check) {
   ExecutedLevel first = getFirstLevel(session.level);
   for (ExecutedLevel level : {ExecutedLevel::Moe, ExecutedLevel::Plan,
@@ -361,7 +210,7 @@ bool bisectLevels(Session &session, const Options &options,
   return true;
 }
 
-bool runSession(Session &session, const Options &options) {
+bool runSession(Session &session, const MoeRunOptions &options) {
   RunOptions run;
   run.tokens = options.tokens;
   run.repeat = options.repeat;
@@ -403,7 +252,7 @@ bool runSession(Session &session, const Options &options) {
 }
 
 /// --signature needs no device.
-bool findDevice(Session &session, const Options &options) {
+bool findDevice(Session &session, const MoeRunOptions &options) {
   if (options.signature)
     return true;
   moert::Result<std::unique_ptr<moert::Device>> device =
@@ -414,7 +263,7 @@ bool findDevice(Session &session, const Options &options) {
   return true;
 }
 
-bool loadPackage(Session &session, const Options &options) {
+bool loadPackage(Session &session, const MoeRunOptions &options) {
   moert::Result<moert::Package> package = moert::Package::open(options.input);
   if (!package)
     return options.complain(package.status().message());
@@ -442,8 +291,8 @@ bool loadPackage(Session &session, const Options &options) {
   return true;
 }
 
-bool loadLayer(Session &session, MLIRContext &context, const Options &options,
-               ConsoleDiagnostics &diagnostics) {
+bool loadLayer(Session &session, MLIRContext &context,
+               const MoeRunOptions &options, ConsoleDiagnostics &diagnostics) {
   FailureOr<Source> source = loadSource(
       context, options.input,
       options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
@@ -468,7 +317,7 @@ bool loadLayer(Session &session, MLIRContext &context, const Options &options,
 
 int moec::moeRunMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  Options options;
+  MoeRunOptions options;
   if (!options.parse(
           argc, argv,
           "moe-run: compile a Mixture-of-Experts layer, run it on this "
@@ -485,7 +334,7 @@ int moec::moeRunMain(int argc, char **argv) {
           "Without "
           "--inputs, weights and activations are generated from\nthe seed. "
           "The exit code is 0 only when all is well.\n") ||
-      !checkOptions(options))
+      !options.makeSense())
     return 1;
   MLIRContext context(options.makeRegistry());
   ConsoleDiagnostics diagnostics(context);

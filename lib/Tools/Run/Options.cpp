@@ -1,0 +1,50 @@
+//===- Options.cpp - options of moe-run -------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+using namespace moec;
+
+bool MoeRunOptions::makeSense() const {
+  auto isGiven = [](const llvm::cl::Option &option) {
+    return option.getNumOccurrences() > 0;
+  };
+  if (tokens < 0)
+    return complain("--tokens must not be negative");
+  if (repeat < 0)
+    return complain("--repeat must not be negative");
+  if (threads < 0)
+    return complain("--threads must not be negative");
+  if (hasValidTokens() && (validTokens < 0 || validTokens > tokens))
+    return complain("--valid-tokens must lie between 0 and --tokens");
+  if (isGiven(target) && isPackage())
+    return complain("--target: a package is compiled already");
+  if (target != "cpu" && runsOnHost())
+    return complain("--target=" + target + " runs on a GPU; add --device=cuda");
+  if (isGiven(target) && target == "cpu" && !runsOnHost())
+    return complain("--target=cpu runs on the host; leave out "
+                    "--device or give a GPU's target");
+  if (graph && runsOnHost())
+    return complain("--graph: the host has no graphs; add "
+                    "--device=cuda");
+  if ((graph || isPackage()) && level != ExecutedLevel::LLVM)
+    return complain("--graph and packages run compiled kernels; leave "
+                    "out --level");
+  if (bisect && isPackage())
+    return complain("--bisect needs the levels above the kernels, "
+                    "which a package lacks; give the JSON "
+                    "description");
+  if ((check || bisect) && isIR() && spec.empty())
+    return complain(
+        llvm::Twine(bisect ? "--bisect" : "--check") +
+        " of IR needs --spec=FILE.json, which says what the layer is meant to "
+        "compute");
+  if (bisect && (isGiven(outputs) || isGiven(repeat) || isGiven(level)))
+    return complain("--bisect runs every level once to compare it; "
+                    "leave out --outputs, --repeat and --level");
+  return true;
+}

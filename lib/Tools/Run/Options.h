@@ -1,0 +1,132 @@
+//===- Options.h - options of moe-run ---------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_OPTIONS_H
+#define MOEC_LIB_TOOLS_RUN_OPTIONS_H
+
+#include "../ToolOptions.h"
+#include "RunLevel.h"
+#include "moec/Package/BuildPackage.h"
+
+namespace moec {
+
+/// Options of moe-run.
+struct MoeRunOptions : ToolOptions {
+  MoeRunOptions() : ToolOptions("moe-run") {}
+
+  llvm::cl::opt<int64_t> tokens{"tokens", llvm::cl::value_desc("T"),
+                                llvm::cl::desc("Number of tokens (default: 1)"),
+                                llvm::cl::init(1), llvm::cl::cat(category)};
+  llvm::cl::opt<uint64_t> seed{
+      "seed", llvm::cl::value_desc("S"),
+      llvm::cl::desc("Seed of generated weights and activations (default: 0)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> inputs{
+      "inputs", llvm::cl::value_desc("file.safetensors"),
+      llvm::cl::desc(
+          "Weights and activations, by the names that --signature lists"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> outputs{
+      "outputs", llvm::cl::value_desc("file.safetensors"),
+      llvm::cl::desc(
+          "Where to write the output and, where the layer routes, "
+          "topk_ids, topk_weights, expert_offsets and expert_counts"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> signature{
+      "signature", llvm::cl::desc("List the tensors of the layer and stop"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> check{
+      "check",
+      llvm::cl::desc("Compare with the float64 reference in python/ (needs "
+                     "MOEC_PYTHON or a python3 with its packages)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> spec{
+      "spec", llvm::cl::value_desc("file.json"),
+      llvm::cl::desc(
+          "What the layer is meant to compute, for --check and --bisect "
+          "of IR"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> repeat{
+      "repeat", llvm::cl::value_desc("R"),
+      llvm::cl::desc("Timed runs after the first one"), llvm::cl::init(0),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> validTokens{
+      "valid-tokens", llvm::cl::value_desc("V"),
+      llvm::cl::desc(
+          "Let tokens from V on be padding: value of the operand "
+          "num_valid_tokens, which a JSON description gets if it has "
+          "none"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> device{
+      "device", llvm::cl::value_desc("host|cuda|cuda:N"),
+      llvm::cl::desc(
+          "What to run on (default: host, cuda for a package). On a GPU "
+          "the default of --target is the best that it runs"),
+      llvm::cl::init("host"), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> graph{
+      "graph",
+      llvm::cl::desc(
+          "On a GPU: let timed runs replay a CUDA graph, whose output "
+          "has to be that of the first run"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<int> threads{"threads", llvm::cl::value_desc("N"),
+                             llvm::cl::desc("Threads (default: all cores)"),
+                             llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<ExecutedLevel> level{
+      "level", llvm::cl::desc("What to execute"),
+      llvm::cl::values(
+          clEnumValN(ExecutedLevel::Moe, "moe", "interpret the pipeline ops"),
+          clEnumValN(ExecutedLevel::Plan, "plan",
+                     "run the plan, interpret its kernels"),
+          clEnumValN(ExecutedLevel::Tile, "tile",
+                     "run the plan, interpret the tile kernels"),
+          clEnumValN(ExecutedLevel::LLVM, "llvm",
+                     "run compiled kernels (default)")),
+      llvm::cl::init(ExecutedLevel::LLVM), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> bisect{
+      "bisect",
+      llvm::cl::desc(
+          "Check every level, from that of the input on, and name the "
+          "passes before the first that is wrong"),
+      llvm::cl::cat(category)};
+
+  bool isPackage() const { return llvm::StringRef(input).ends_with(".moepkg"); }
+  bool isIR() const {
+    return !isPackage() && !llvm::StringRef(input).ends_with(".json");
+  }
+  /// A package has no kernels for the host.
+  llvm::StringRef getDevice() const {
+    return isPackage() && device.getNumOccurrences() == 0
+               ? llvm::StringRef("cuda")
+               : llvm::StringRef(device);
+  }
+  bool runsOnHost() const { return getDevice() == "host"; }
+  bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
+
+  /// The options for kernels that run on `device`.
+  CompileOptions getCompileOptions(const moert::Device &device) const {
+    CompileOptions compile = ToolOptions::getCompileOptions();
+    if (target.getNumOccurrences() == 0 && !device.architecture().empty())
+      compile.target = chooseTarget(device.architecture());
+    return compile;
+  }
+
+  /// What the options change about a JSON description.
+  SpecOverrides getSpecOverrides() const {
+    SpecOverrides overrides = getOverrides();
+    if (hasValidTokens())
+      overrides.numValidTokens = true;
+    return overrides;
+  }
+
+  /// Whether the options make sense together; prints why not.
+  bool makeSense() const;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_OPTIONS_H
