@@ -160,6 +160,24 @@ TEST(PlanDataTest, ConfiguredKernelNeedsAGrid) {
   expectFailure(text, "has phases with a 'config' but no 'grid'");
 }
 
+TEST(PlanDataTest, GpusGetThreadsSharedMemoryAndAlignment) {
+  std::string text = withProgram(tileKernels);
+  std::string grid = "attributes {grid";
+  text.replace(text.find(grid), grid.size(),
+               "attributes {block = 128 : i64, shared = 1024 : i64, grid");
+  ParsedModule parsed(text);
+  ASSERT_TRUE(parsed.module);
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "sm_80");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  EXPECT_EQ(plan->target, "sm_80");
+  EXPECT_EQ(plan->kernels[0].block, 128);
+  EXPECT_EQ(plan->kernels[0].shared, 1024);
+  EXPECT_EQ(plan->kernels[1].block, 0);
+  for (const moert::TensorDecl &tensor : plan->tensors)
+    EXPECT_EQ(tensor.alignment, tensor.dtype == moert::DType::I32 ? 1 : 16)
+        << tensor.name;
+}
+
 TEST(PlanDataTest, WhatTheRuntimeRefusesIsRefusedHere) {
   // "a" and "b" live at the same time in one slot.
   expectFailure(R"mlir(

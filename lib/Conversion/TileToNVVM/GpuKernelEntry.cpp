@@ -59,6 +59,9 @@ void makeKernel(func::FuncOp func) {
   kernel->setAttr(
       NVVM::NVVMDialect::getReqntidAttrName(),
       b.getDenseI32ArrayAttr({static_cast<int32_t>(threads.getInt())}));
+  // Else ptxas spills to make room for more CTAs than shared memory does.
+  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                  b.getI32IntegerAttr(1));
   for (auto [i, argType] : llvm::enumerate(type.getParams())) {
     if (!isa<LLVM::LLVMPointerType>(argType))
       continue;

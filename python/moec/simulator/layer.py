@@ -77,11 +77,11 @@ class SimulatedLayer:
         kernel = re.match(r"\s*tile\.kernel @([\w.$-]+)\(.*attributes \{(.*)\}", line)
         if kernel:
             name, attributes = kernel.groups()
-            number = lambda key: int(re.search(rf"{key} = (\d+)", attributes)[1])
+            numbers = dict(re.findall(r"(block|shared) = (\d+)", attributes))
             self.kernels[name] = KernelInfo(
                 re.search(r'grid = #plan\.expr<"([^"]+)">', attributes)[1],
-                number("block"),
-                number("shared"),
+                int(numbers["block"]),
+                int(numbers["shared"]),
             )
 
     def run(self, inputs: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:

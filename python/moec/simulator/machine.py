@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .operations import Operations
+from .memory import Operations
 from .program import CTA_SYNC, WARP_SYNC, Program
 
 WARP = 32

@@ -1,0 +1,38 @@
+// RUN: moe-opt %s --gpu-kernel-entry --split-input-file --verify-diagnostics | FileCheck %s
+
+// CHECK-LABEL: llvm.func @kernel
+// CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1> {llvm.noalias}, %[[T:[a-z0-9]+]]: i64)
+// CHECK-SAME: nvvm.kernel
+// CHECK-SAME: nvvm.reqntid = array<i32: 96>
+// CHECK: %[[G:.*]] = llvm.addrspacecast %[[X]] : !llvm.ptr<1> to !llvm.ptr
+// CHECK: llvm.insertvalue %[[G]]
+// CHECK: %[[M:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<?x8xf32>
+// CHECK: memref.load %[[M]]
+// CHECK: llvm.return
+func.func @kernel(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.block = 96 : i64} {
+  %i = arith.index_cast %t : i64 to index
+  %0 = memref.load %x[%i, %i] : memref<?x8xf32>
+  memref.store %0, %x[%i, %i] : memref<?x8xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @other
+func.func @other() {
+  return
+}
+
+// -----
+
+func.func @dim(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.block = 32 : i64} {
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{asks for an extent that a kernel does not know; derive it from the token count}}
+  %d = memref.dim %x, %c0 : memref<?x8xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{a kernel takes row-major memrefs of which at most the first dimension is dynamic}}
+func.func @strided(%x: memref<?x?xf32>, %t: i64) attributes {moec.kernel, moec.block = 32 : i64} {
+  return
+}

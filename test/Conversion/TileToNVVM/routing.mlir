@@ -1,0 +1,59 @@
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 --convert-tile-to-nvvm --cse | FileCheck %s
+
+// A warp routes a token. The row's values and keys lie in the warp's part of
+// shared memory, and what one lane writes there others read after a barrier.
+// CHECK: memref.global "private" @top_k_0 : memref<2048xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
+// CHECK-LABEL: func.func @top_k
+// CHECK-SAME: moec.block = 128
+// CHECK: memref.view {{.*}} : memref<2048xi8, 3 : i32> to memref<128xi32, 3 : i32>
+// Softmax: the row's largest logit and the sum, in a fixed order of lanes.
+// CHECK: nvvm.shfl.sync bfly
+// CHECK: nvvm.bar.warp.sync
+// The largest key, and the first expert that has it.
+// CHECK: nvvm.redux.sync max
+// CHECK: nvvm.redux.sync min
+// CHECK: memref.store %{{.*}} : memref<?x8xi32>
+tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
+      outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>
+  tile.return
+}
+
+// -----
+
+// More than 32 slots: a lane holds neighbours.
+// CHECK-LABEL: func.func @many
+// CHECK: vector<2xf32>
+tile.kernel @many(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x40xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
+      outs(%i, %w : memref<?x40xi32>, memref<?x40xf32>) <top_k = 40, softmax = selected>
+  tile.return
+}
+
+// -----
+
+// Local experts come from a table in global memory.
+// CHECK-DAG: memref.global "private" constant @rank_0 : memref<8xi32, 1 : i32> = dense<[2, 2, 2, 1, 2, 0, 2, 2]>
+// CHECK-DAG: memref.global "private" @rank_1 : memref<66xi32, 3 : i32> = uninitialized
+// CHECK-LABEL: func.func @rank
+// CHECK-SAME: moec.block = 1024
+// Each warp counts the slots of its run.
+// CHECK: nvvm.barrier0
+// CHECK: nvvm.match.sync any
+// CHECK: math.ctpop
+// CHECK: nvvm.bar.warp.sync
+// Sums over warps, then over experts.
+// CHECK: nvvm.barrier0
+// CHECK: nvvm.barrier0
+// CHECK: nvvm.shfl.sync up
+// CHECK: nvvm.barrier0
+// Positions.
+// CHECK: nvvm.match.sync any
+// CHECK: memref.store
+tile.kernel @rank(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<3xi32>, %p: memref<?x2xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %r : memref<3xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 8 : i64, local_experts = array<i64: 5, 3>}
+  tile.return
+}

@@ -1,0 +1,37 @@
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 --convert-tile-to-nvvm --cse | FileCheck %s
+
+// A thread has 8 columns of a token.
+// CHECK-LABEL: func.func @row_map
+// CHECK-SAME: moec.block = 64
+// CHECK: scf.if
+// CHECK: vector.load {{.*}} {alignment = 16 : i64} : memref<?x328xbf16>, vector<8xbf16>
+// CHECK: arith.extf
+// CHECK: arith.mulf {{.*}} : vector<8xf32>
+// CHECK: arith.truncf
+// CHECK: vector.store {{.*}} {alignment = 16 : i64} : memref<?x328xbf16>, vector<8xbf16>
+tile.kernel @row_map(%x: memref<?x328xbf16>, %w: memref<?x1xf32>, %y: memref<?x328xbf16>, %t: i64) {
+  tile.row_map tokens(%t) ins(%x : memref<?x328xbf16>) rows(%w : memref<?x1xf32>)
+      outs(%y : memref<?x328xbf16>) {
+    ^bb0(%v: f32, %r: f32):
+      %1 = arith.mulf %v, %r : f32
+      tile.yield %1 : f32
+    }
+  tile.return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @gather_reduce
+// CHECK: memref.load %{{.*}} : memref<1xi32>
+// CHECK: scf.if
+// CHECK: scf.for
+// CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
+// CHECK: arith.addf
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<4xf32>
+// CHECK: vector.store %[[ZERO]]
+tile.kernel @gather_reduce(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %v: memref<1xi32>,
+    %y: memref<?x64xf32>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x2xi32>)
+      num_valid_tokens(%v : memref<1xi32>) outs(%y : memref<?x64xf32>)
+  tile.return
+}

@@ -1,0 +1,88 @@
+// RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
+
+tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.contract, sm80.top_k, sm80.rank, sm80.row_map, sm80.gather_reduce}}
+  tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @lanes(%x: memref<?x12xf32>, %y: memref<?x12xf32>, %t: i64) {
+  // expected-error@+1 {{lanes = 8; give a divisor of 4}}
+  tile.row_map tokens(%t) ins(%x : memref<?x12xf32>) outs(%y : memref<?x12xf32>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    } {config = #tile.config<schedule = "sm80.row_map", panel = 256, lanes = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @panel(%x: memref<?x12xf32>, %y: memref<?x12xf32>, %t: i64) {
+  // expected-error@+1 {{panel = 100; give a multiple of 128 up to 4096}}
+  tile.row_map tokens(%t) ins(%x : memref<?x12xf32>) outs(%y : memref<?x12xf32>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    } {config = #tile.config<schedule = "sm80.row_map", panel = 100, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @tile(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
+  // expected-error@+1 {{n = 48; give a multiple of 32}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.config<schedule = "sm80.contract", m = 64, n = 48, k = 64, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @depth(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
+  // expected-error@+1 {{k = 16 is 32 bytes of a row; give 64 or 128 bytes}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.config<schedule = "sm80.contract", m = 64, n = 64, k = 16, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @registers(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
+  // expected-error@+1 {{m = 256, n = 128 needs 256 accumulators per thread; give at most 128}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.config<schedule = "sm80.contract", m = 256, n = 128, k = 32, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @shared(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
+  // expected-error@+1 {{m = 128, n = 128, k = 64 needs 110592 bytes of shared memory; give at most 101376}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.config<schedule = "sm80.contract", m = 128, n = 128, k = 64, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @warps(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  // expected-error@+1 {{rows = 33; give 1 to 32 warps}}
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      <top_k = 8> {config = #tile.config<schedule = "sm80.top_k", lanes = 32, rows = 33>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @many(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20001xi32>, %p: memref<?x8xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  // expected-error@+1 {{lanes = 32 needs 160000 bytes of shared memory; there are 49152}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      outs(%o, %p, %s, %r : memref<20001xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 20000 : i64}
+  tile.return
+}

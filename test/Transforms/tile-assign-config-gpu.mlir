@@ -1,0 +1,77 @@
+// RUN: moe-opt %s --tile-assign-config=target=sm_80 | FileCheck %s
+// RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s
+
+// A router's product is narrow: few columns make few CTAs.
+// CHECK-LABEL: tile.kernel @router
+// CHECK-SAME: block = 128 : i64
+// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 4">
+// CHECK-SAME: shared = 41472 : i64
+// CHECK: #tile.config<schedule = "sm80.contract", m = 64, n = 32, k = 64, lanes = 4>
+tile.kernel @router(%x: memref<?x2048xbf16>, %w: memref<128x2048xbf16>, %y: memref<?x128xf32>,
+    %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x2048xbf16>)
+      outs(%y : memref<?x128xf32>)
+  tile.return
+}
+
+// f32 has shorter steps: as many bytes.
+// CHECK-LABEL: tile.kernel @experts
+// CHECK-SAME: grid = #plan.expr<"12">
+// CHECK: #tile.config<schedule = "sm80.contract", m = 64, n = 64, k = 16, lanes = 4>
+tile.kernel @experts(%x: memref<?x64xf32>, %w: memref<6x256x64xf32>, %o: memref<7xi32>,
+    %s: memref<?xi32>, %y: memref<?x128xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<6x256x64xf32>)
+      offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x128xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @top_k
+// CHECK-SAME: block = 128 : i64
+// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 4)">
+// CHECK-SAME: shared = 0 : i64
+// CHECK: #tile.config<schedule = "sm80.top_k", lanes = 32, rows = 4>
+tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
+      outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>
+  tile.return
+}
+
+// Counters of many experts leave room for fewer warps.
+// CHECK-LABEL: tile.kernel @rank
+// CHECK-SAME: block = 352 : i64
+// CHECK-SAME: grid = #plan.expr<"1">
+// CHECK: #tile.config<schedule = "sm80.rank", lanes = 352>
+tile.kernel @rank(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<1025xi32>,
+    %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      outs(%o, %p, %s, %r : memref<1025xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 1024 : i64}
+  tile.return
+}
+
+// No vector of a thread may pass the end of a row: 37 columns go one by one.
+// CHECK-LABEL: tile.kernel @row_map
+// CHECK-SAME: block = 64 : i64
+// CHECK-SAME: grid = #plan.expr<"tokens">
+// CHECK: #tile.config<schedule = "sm80.row_map", panel = 64, lanes = 1>
+tile.kernel @row_map(%x: memref<?x37xbf16>, %y: memref<?x37xbf16>, %t: i64) {
+  tile.row_map tokens(%t) ins(%x : memref<?x37xbf16>) outs(%y : memref<?x37xbf16>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    }
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @gather_reduce
+// CHECK-SAME: grid = #plan.expr<"tokens * 2">
+// CHECK: #tile.config<schedule = "sm80.gather_reduce", panel = 1024, lanes = 8>
+tile.kernel @gather_reduce(%x: memref<?x2048xf16>, %p: memref<?x2xi32>, %y: memref<?x2048xf16>,
+    %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x2048xf16>, memref<?x2xi32>)
+      outs(%y : memref<?x2048xf16>)
+  tile.return
+}

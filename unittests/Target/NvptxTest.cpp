@@ -1,0 +1,346 @@
+//===- NvptxTest.cpp - every op and dtype through ptxas ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// That PTX is made, and assembles without spills and complaints. What the code
+// computes is checked by test/Numeric, in a simulator and on a GPU.
+
+#include "moec/Target/NVPTX.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Transforms/Passes.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// Compiles kernels of level tile; the text of what went wrong is in `errors`.
+struct Compilation {
+  Compilation(const std::string &text, const std::string &chip,
+              bool assignConfig = true) {
+    context.loadDialect<tile::TileDialect>();
+    context.disableMultithreading();
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      errors += diagnostic.str() + "\n";
+      return success();
+    });
+    auto module = parseSourceString<ModuleOp>(text, &context);
+    if (!module)
+      return;
+    PassManager manager(&context);
+    if (assignConfig) {
+      TileAssignConfigPassOptions options;
+      options.target = chip;
+      manager.addPass(createTileAssignConfigPass(options));
+    }
+    buildTileToNVVMPipeline(manager, chip);
+    if (failed(manager.run(*module)))
+      return;
+    auto emitted = emitPTX(*module, {chip});
+    if (succeeded(emitted))
+      ptx = *emitted;
+  }
+
+  MLIRContext context;
+  std::string errors, ptx;
+};
+
+struct Case {
+  std::string name, text;
+};
+
+void PrintTo(const Case &test, std::ostream *os) { *os << test.name; }
+
+std::string memref(const std::string &shape, const std::string &element) {
+  return "memref<" + shape + "x" + element + ">";
+}
+
+/// A kernel with those arguments, given as `%name: type`, and one phase.
+std::string kernel(const std::vector<std::string> &arguments,
+                   const std::string &phase) {
+  std::string text = "tile.kernel @kernel(";
+  for (const std::string &argument : arguments)
+    text += argument + ", ";
+  return text + "%t: i64) {\n  " + phase + "\n  tile.return\n}\n";
+}
+
+//===----------------------------------------------------------------------===//
+// The matrix
+//===----------------------------------------------------------------------===//
+
+/// A product with everything that a product can have.
+std::string contract(const std::string &dtype, int64_t depth, int64_t columns,
+                     bool isGrouped, const std::string &order) {
+  std::string k = std::to_string(depth), n = std::to_string(columns);
+  std::string rows = order.empty() ? n : std::to_string(2 * columns);
+  std::string g = isGrouped ? "6x" : "";
+  std::string x = memref("?x" + k, dtype),
+              w = memref(g + rows + "x" + k, dtype);
+  std::string bias = memref(g + rows, dtype), y = memref("?x" + n, dtype);
+  std::vector<std::string> arguments{"%x: " + x, "%w: " + w};
+  std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w;
+  phase += ")";
+  if (isGrouped) {
+    arguments.push_back("%o: memref<7xi32>");
+    arguments.push_back("%s: memref<?xi32>");
+    phase += " offsets(%o : memref<7xi32>) source(%s : memref<?xi32>)";
+  } else {
+    arguments.push_back("%v: memref<1xi32>");
+    phase += " num_valid_tokens(%v : memref<1xi32>)";
+  }
+  arguments.push_back("%r: memref<?x1xf32>");
+  arguments.push_back("%b: " + bias);
+  phase += " rows(%r : memref<?x1xf32>) columns(%b : " + bias + ")";
+  arguments.push_back("%e: " + y);
+  phase += " elementwise(%e : " + y + ")";
+  arguments.push_back("%y: " + y);
+  phase += " outs(%y : " + y + ") epilogue {\n";
+  if (order.empty())
+    phase += "^bb0(%a: f32, %p: f32, %c: f32, %d: f32):\n"
+             "  %1 = math.tanh %a : f32\n  %2 = arith.mulf %1, %p : f32\n"
+             "  %3 = arith.addf %2, %c : f32\n  %4 = arith.addf %3, %d : f32\n"
+             "  tile.yield %4 : f32\n}";
+  else
+    phase += "^bb0(%a: f32, %u: f32, %p: f32, %c: f32, %q: f32, %d: f32):\n"
+             "  %1 = arith.addf %a, %c : f32\n  %2 = math.erf %1 : f32\n"
+             "  %3 = arith.addf %u, %q : f32\n  %4 = arith.mulf %2, %3 : f32\n"
+             "  %5 = arith.mulf %4, %p : f32\n  %6 = arith.addf %5, %d : f32\n"
+             "  tile.yield %6 : f32\n} {layout = #moe.weight_layout<order = " +
+             order + ">}";
+  return kernel(arguments, phase);
+}
+
+std::string topK(int64_t experts, const std::string &routing,
+                 const std::string &operands = "",
+                 const std::vector<std::string> &more = {}) {
+  std::string k = routing.substr(0, routing.find(','));
+  std::string logits = memref("?x" + std::to_string(experts), "f32");
+  std::string ids = memref("?x" + k, "i32"), weights = memref("?x" + k, "f32");
+  std::vector<std::string> arguments{"%l: " + logits};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  arguments.push_back("%i: " + ids);
+  arguments.push_back("%w: " + weights);
+  return kernel(arguments, "tile.top_k tokens(%t) logits(%l : " + logits + ")" +
+                               operands + " outs(%i, %w : " + ids + ", " +
+                               weights + ") <top_k = " + routing + ">");
+}
+
+std::string rank(int64_t experts, int64_t local, const std::string &attributes,
+                 bool hasValid) {
+  std::string offsets = memref(std::to_string(local + 1), "i32");
+  std::vector<std::string> arguments{"%i: memref<?x8xi32>",
+                                     "%w: memref<?x8xf32>"};
+  if (hasValid)
+    arguments.push_back("%v: memref<1xi32>");
+  arguments.insert(arguments.end(),
+                   {"%o: " + offsets, "%p: memref<?x8xi32>",
+                    "%s: memref<?xi32>", "%r: memref<?x1xf32>"});
+  return kernel(
+      arguments,
+      std::string("tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, "
+                  "memref<?x8xf32>)") +
+          (hasValid ? " num_valid_tokens(%v : memref<1xi32>)" : "") +
+          " outs(%o, %p, %s, %r : " + offsets +
+          ", memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>) "
+          "{num_experts = " +
+          std::to_string(experts) + " : i64" + attributes + "}");
+}
+
+std::string rowMap(const std::string &dtype, int64_t columns) {
+  std::string x = memref("?x" + std::to_string(columns), dtype);
+  return kernel({"%x: " + x, "%r: memref<?x1xf32>", "%y: " + x},
+                "tile.row_map tokens(%t) ins(%x : " + x +
+                    ") rows(%r : memref<?x1xf32>) outs(%y : " + x +
+                    ") {\n^bb0(%a: f32, %b: f32):\n"
+                    "  %1 = arith.mulf %a, %b : f32\n  tile.yield %1 : f32\n}");
+}
+
+std::string gatherReduce(const std::string &dtype, int64_t columns,
+                         const std::string &result) {
+  std::string n = "?x" + std::to_string(columns);
+  std::string x = memref(n, dtype), y = memref(n, result);
+  return kernel(
+      {"%x: " + x, "%p: memref<?x4xi32>", "%h: " + x, "%w: memref<?x4xf32>",
+       "%a: " + x, "%v: memref<1xi32>", "%y: " + y},
+      "tile.gather_reduce tokens(%t) ins(%x, %p : " + x +
+          ", memref<?x4xi32>) identity(%h, %w : " + x +
+          ", memref<?x4xf32>) addend(%a : " + x +
+          ") num_valid_tokens(%v : memref<1xi32>) outs(%y : " + y + ")");
+}
+
+std::vector<Case> makeMatrix() {
+  std::vector<Case> cases;
+  for (std::string dtype : {"f32", "bf16", "f16"}) {
+    cases.push_back({dtype + "_dense", contract(dtype, 2048, 256, false, "")});
+    cases.push_back({dtype + "_grouped", contract(dtype, 768, 2048, true, "")});
+    for (std::string order : {"gate_up", "up_gate", "interleaved"})
+      cases.push_back(
+          {dtype + "_" + order, contract(dtype, 512, 768, true, order)});
+    // Rows that are not on multiples of 16 bytes, and single columns.
+    cases.push_back(
+        {dtype + "_odd", contract(dtype, 511, 37, true, "gate_up")});
+    cases.push_back({dtype + "_column", contract(dtype, 72, 1, false, "")});
+    for (int64_t columns : {4096, 37}) {
+      std::string name = dtype + "_" + std::to_string(columns);
+      cases.push_back({name + "_row_map", rowMap(dtype, columns)});
+      cases.push_back(
+          {name + "_gather_reduce", gatherReduce(dtype, columns, dtype)});
+    }
+  }
+  cases.push_back({"softmax", topK(128, "8, softmax = all, "
+                                        "renormalize = true")});
+  cases.push_back(
+      {"biased_groups",
+       topK(256,
+            "8, num_groups = 8, topk_groups = 4, group_score = top2_sum, "
+            "renormalize = true, renormalize_epsilon = 1.0e-20 : f32, "
+            "scale = 2.5 : f32",
+            " selection_bias(%b : memref<256xf32>)"
+            " num_valid_tokens(%v : memref<1xi32>)",
+            {"%b: memref<256xf32>", "%v: memref<1xi32>"})});
+  cases.push_back(
+      {"per_group", topK(60, "6, select = per_group, num_groups = 3")});
+  cases.push_back({"sparsemixer", topK(16, "2, select = sparsemixer, "
+                                           "nonfinite = neg_inf")});
+  cases.push_back({"many", topK(512, "40, softmax = selected")});
+  cases.push_back(
+      {"hash", topK(64, "4, select = hash",
+                    " input_ids(%n : memref<?xi32>)"
+                    " hash_table(%h : memref<100x4xi32>)",
+                    {"%n: memref<?xi32>", "%h: memref<100x4xi32>"})});
+  cases.push_back({"rank", rank(128, 128, "", false)});
+  cases.push_back(
+      {"rank_local", rank(128, 3,
+                          ", num_zero_experts = 2 : i64, local_experts = "
+                          "array<i64: 5, 0, 127>",
+                          true)});
+  cases.push_back({"rank_many", rank(4096, 4096, "", false)});
+  return cases;
+}
+
+class NvptxMatrix : public testing::TestWithParam<Case> {};
+
+TEST_P(NvptxMatrix, Assembles) {
+  for (std::string chip : {"sm_80", "sm_90a"}) {
+    Compilation compiled(GetParam().text, chip);
+    ASSERT_EQ(compiled.errors, "");
+    ASSERT_NE(compiled.ptx.find(".visible .entry kernel("), std::string::npos);
+    EXPECT_NE(compiled.ptx.find(".target " + chip), std::string::npos);
+    auto assembled = assemble(compiled.ptx, chip);
+    ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
+    EXPECT_EQ(assembled->cubin.substr(1, 3), "ELF");
+    EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
+    ASSERT_EQ(assembled->kernels.size(), 1u);
+    const KernelReport &report = assembled->kernels.front();
+    EXPECT_EQ(report.name, "kernel");
+    EXPECT_EQ(report.stackBytes, 0);
+    EXPECT_EQ(report.spillStoreBytes, 0);
+    EXPECT_EQ(report.spillLoadBytes, 0);
+    EXPECT_GT(report.registers, 0);
+    EXPECT_LE(report.registers, 255);
+    EXPECT_LE(report.sharedBytes, 48 * 1024);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nvptx, NvptxMatrix, testing::ValuesIn(makeMatrix()),
+                         [](const testing::TestParamInfo<Case> &info) {
+                           return info.param.name;
+                         });
+
+//===----------------------------------------------------------------------===//
+// What PTX promises
+//===----------------------------------------------------------------------===//
+
+TEST(NvptxTest, ArithmeticIsNotContracted) {
+  Compilation compiled(contract("bf16", 512, 768, true, "gate_up"), "sm_90a");
+  ASSERT_EQ(compiled.errors, "");
+  EXPECT_NE(compiled.ptx.find("mul.rn.f32"), std::string::npos);
+  for (const char *loose : {"mul.f32", "add.f32", ".approx", ".ftz"})
+    EXPECT_EQ(compiled.ptx.find(loose), std::string::npos) << loose;
+}
+
+TEST(NvptxTest, KernelsTakeOneSlotPerArgument) {
+  Compilation compiled(rowMap("bf16", 64), "sm_80");
+  ASSERT_EQ(compiled.errors, "");
+  for (int i = 0; i < 4; ++i)
+    EXPECT_NE(compiled.ptx.find("kernel_param_" + std::to_string(i)),
+              std::string::npos);
+  EXPECT_EQ(compiled.ptx.find("kernel_param_4"), std::string::npos);
+  EXPECT_NE(compiled.ptx.find(".reqntid 32"), std::string::npos);
+}
+
+TEST(NvptxTest, LaterArchitecturesNeedNoToolkit) {
+  Compilation compiled(rowMap("f16", 64), "sm_100a");
+  EXPECT_EQ(compiled.errors, "");
+  EXPECT_NE(compiled.ptx.find(".target sm_100a"), std::string::npos);
+}
+
+TEST(NvptxTest, RefusesAnUnknownGpu) {
+  Compilation compiled(rowMap("f32", 64), "sm_77");
+  EXPECT_NE(compiled.errors.find("target 'sm_77' is unknown"),
+            std::string::npos)
+      << compiled.errors;
+
+  MLIRContext context;
+  auto module = parseSourceString<ModuleOp>("module {}", &context);
+  std::string errors;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    errors += diagnostic.str();
+    return success();
+  });
+  EXPECT_TRUE(failed(emitPTX(*module, {"gfx90a"})));
+  EXPECT_NE(errors.find("unknown GPU 'gfx90a'"), std::string::npos) << errors;
+}
+
+//===----------------------------------------------------------------------===//
+// ptxas
+//===----------------------------------------------------------------------===//
+
+TEST(AssembleTest, ReadsTheReport) {
+  AssembledKernels report = parseAssemblerOutput(
+      "ptxas info    : 0 bytes gmem\n"
+      "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
+      "ptxas info    : Function properties for first\n"
+      "    16 bytes stack frame, 24 bytes spill stores, 32 bytes spill loads\n"
+      "ptxas info    : Used 255 registers, used 1 barriers, 1024 bytes smem\n"
+      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "
+      "instructions are serialized\n"
+      "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
+      "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 8 registers\n");
+  ASSERT_EQ(report.kernels.size(), 2u);
+  EXPECT_EQ(report.kernels[0].name, "first");
+  EXPECT_EQ(report.kernels[0].stackBytes, 16);
+  EXPECT_EQ(report.kernels[0].spillStoreBytes, 24);
+  EXPECT_EQ(report.kernels[0].spillLoadBytes, 32);
+  EXPECT_EQ(report.kernels[0].registers, 255);
+  EXPECT_EQ(report.kernels[0].sharedBytes, 1024);
+  EXPECT_EQ(report.kernels[1].registers, 8);
+  EXPECT_EQ(report.kernels[1].sharedBytes, 0);
+  ASSERT_EQ(report.complaints.size(), 1u);
+  EXPECT_NE(report.complaints[0].find("C7510"), std::string::npos);
+}
+
+TEST(AssembleTest, SaysWhatPtxasSays) {
+  auto assembled = assemble(".version 8.0\n.target sm_80\nnonsense\n", "sm_80");
+  ASSERT_FALSE(bool(assembled));
+  std::string message = llvm::toString(assembled.takeError());
+  EXPECT_NE(message.find("failed"), std::string::npos);
+  EXPECT_NE(message.find("line 3"), std::string::npos) << message;
+}
+
+TEST(AssembleTest, NamesAProgramThatIsMissing) {
+  auto assembled = assemble("", "sm_80", {"/nonexistent/ptxas"});
+  ASSERT_FALSE(bool(assembled));
+  std::string message = llvm::toString(assembled.takeError());
+  EXPECT_NE(message.find("/nonexistent/ptxas"), std::string::npos) << message;
+}
+
+} // namespace
