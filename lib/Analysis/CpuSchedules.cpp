@@ -204,7 +204,7 @@ tile::ConfigAttr chooseRank(Operation *op, const Target &) {
 
 moert::Expr rankGrid(Operation *, tile::ConfigAttr) { return 1; }
 
-constexpr Schedule cpuSchedules[] = {
+constexpr Schedule kCpuSchedules[] = {
     {"cpu.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid},
     {"cpu.top_k", "tile.top_k", rowsIllegal, chooseTopK, rowsGrid},
@@ -216,4 +216,4 @@ constexpr Schedule cpuSchedules[] = {
 
 } // namespace
 
-ArrayRef<Schedule> moec::getCpuSchedules() { return cpuSchedules; }
+ArrayRef<Schedule> moec::getCpuSchedules() { return kCpuSchedules; }

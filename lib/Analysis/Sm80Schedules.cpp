@@ -268,7 +268,7 @@ int64_t columnsBlock(Operation *, tile::ConfigAttr config) {
   return config.getPanel() / config.getLanes();
 }
 
-constexpr Schedule sm80Schedules[] = {
+constexpr Schedule kSm80Schedules[] = {
     {"sm80.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid, contractBlock, contractShared},
     {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
@@ -283,4 +283,4 @@ constexpr Schedule sm80Schedules[] = {
 
 } // namespace
 
-ArrayRef<Schedule> moec::getSm80Schedules() { return sm80Schedules; }
+ArrayRef<Schedule> moec::getSm80Schedules() { return kSm80Schedules; }

@@ -30,7 +30,7 @@ struct Emission {
   LogicalResult (*emit)(Operation *phase, KernelBody body);
 };
 
-constexpr Emission emissions[] = {
+constexpr Emission kEmissions[] = {
     {"sm80.contract", emitSm80Contract},
     {"sm80.top_k", emitSm80TopK},
     {"sm80.rank", emitSm80Rank},
@@ -94,7 +94,7 @@ private:
           << ", which follow from its config; run tile-assign-config";
       return nullptr;
     }
-    for (const Emission &emission : emissions)
+    for (const Emission &emission : kEmissions)
       if (emission.schedule == config.getSchedule())
         return &emission;
     llvm_unreachable("every schedule of GPUs has an emission");
