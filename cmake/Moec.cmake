@@ -38,6 +38,9 @@ function(moec_add_tool name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE moec_options ${ARG_LINK_LIBS})
   target_link_options(${name} PRIVATE -Wl,--gc-sections)
+  if(MOEC_LINK STREQUAL "static")
+    target_link_options(${name} PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
+  endif()
 endfunction()
 
 # moec_add_unittest(XTests a.cpp [LINK_LIBS libraries] [MLIR_LIBS archives] [NO_PCH]): a GoogleTest

@@ -427,7 +427,8 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
        "'quantization_config.weight_block_size' must be [128, 128]"},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
            "fmt": "e5m2"})",
-       "'quantization_config.fmt' must be \"e4m3\", not \"e5m2\""},
+       "'quantization_config.fmt' must be \"e4m3\" or \"float8_e4m3fn\", not "
+       "\"e5m2\""},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
            "activation_scheme": "static"})",
        "'quantization_config.activation_scheme' must be \"dynamic\""},
