@@ -65,4 +65,13 @@ LogicalResult verifyScalarBody(Operation *op, Region &region, StringRef name) {
   return success();
 }
 
+ParseResult parseScalarRegion(OpAsmParser &parser, Region &region) {
+  return parser.parseRegion(region, /*arguments=*/{},
+                            /*enableNameShadowing=*/true);
+}
+
+void printScalarRegion(OpAsmPrinter &printer, Operation *, Region &region) {
+  printer.printRegion(region);
+}
+
 } // namespace moec::moe
