@@ -22,7 +22,7 @@ protected:
   void SetUp() override {
     ASSERT_FALSE(fs::createUniqueDirectory("moec-output", folder));
   }
-  void TearDown() override { fs::remove_directories(folder); }
+  void TearDown() override { (void)fs::remove_directories(folder); }
 
   std::string getPath(llvm::StringRef name) const {
     llvm::SmallString<128> path = folder;

@@ -52,7 +52,7 @@ public:
     moert::Status status = moert::writeSafetensors(path.str().str(), entries);
     EXPECT_TRUE(status) << status.message();
     auto file = moert::SafetensorsFile::open(path.str().str());
-    llvm::sys::fs::remove(path);
+    (void)llvm::sys::fs::remove(path);
     EXPECT_TRUE(file);
     return loadTensors(tensors, *file, "t.safetensors", signature, expertIds);
   }

@@ -26,7 +26,7 @@ Status moec::writeResult(const std::string &path, const RunResult &result) {
 
 ReferenceCheck::~ReferenceCheck() {
   if (!inputs.empty())
-    llvm::sys::fs::remove(inputs);
+    (void)llvm::sys::fs::remove(inputs);
 }
 
 Result<std::string> ReferenceCheck::makeTemporary(llvm::StringRef stem) {
@@ -99,7 +99,7 @@ bool ReferenceCheck::compare(const RunResult &result) {
     exitCode =
         llvm::sys::ExecuteAndWait(python, refs, std::nullopt, {}, 0, 0, &error);
   }
-  llvm::sys::fs::remove(*outputs);
+  (void)llvm::sys::fs::remove(*outputs);
   if (!written)
     return complain(written);
   if (!error.empty() || exitCode < 0)
