@@ -224,7 +224,7 @@ tile::ConfigAttr chooseRank(Operation *op, const CpuTarget &) {
 
 moert::Expr rankGrid(Operation *, tile::ConfigAttr) { return 1; }
 
-constexpr Schedule cpuSchedules[] = {
+constexpr Schedule kCpuSchedules[] = {
     {"cpu.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid},
     {"cpu.top_k", "tile.top_k", rowsIllegal, chooseTopK, rowsGrid},
@@ -236,17 +236,17 @@ constexpr Schedule cpuSchedules[] = {
 
 } // namespace
 
-ArrayRef<Schedule> moec::getCpuSchedules() { return cpuSchedules; }
+ArrayRef<Schedule> moec::getCpuSchedules() { return kCpuSchedules; }
 
 const Schedule *moec::findCpuSchedule(StringRef name) {
-  for (const Schedule &schedule : cpuSchedules)
+  for (const Schedule &schedule : kCpuSchedules)
     if (schedule.name == name)
       return &schedule;
   return nullptr;
 }
 
 const Schedule *moec::findCpuScheduleFor(Operation *op) {
-  for (const Schedule &schedule : cpuSchedules)
+  for (const Schedule &schedule : kCpuSchedules)
     if (schedule.opName == op->getName().getStringRef())
       return &schedule;
   return nullptr;

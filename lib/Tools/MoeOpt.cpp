@@ -45,7 +45,8 @@ int moec::moeOptMain(int argc, char **argv) {
   }
 
   Diagnostics diagnostics(llvm::errs());
-  FailureOr<SourceText> text = readTextFile(inputName, maxIRBytes, diagnostics);
+  FailureOr<SourceText> text =
+      readTextFile(inputName, kMaxIRBytes, diagnostics);
   if (failed(text))
     return 1;
   std::unique_ptr<llvm::MemoryBuffer> file =

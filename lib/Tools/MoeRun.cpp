@@ -116,9 +116,10 @@ void printTensor(llvm::StringRef role, llvm::StringRef name,
 /// The tensors of a layer that is described in JSON, which need not compile.
 void printSignature(const LayerSpec &spec) {
   for (const TensorInfo &info : getTensorSignature(spec)) {
-    std::vector<std::string> shape;
+    llvm::SmallVector<std::string> shape;
     for (int64_t size : info.shape)
-      shape.push_back(size == tokenDimension ? "tokens" : std::to_string(size));
+      shape.push_back(size == kTokenDimension ? "tokens"
+                                              : std::to_string(size));
     printTensor(stringify(info.role), info.name, stringify(info.type), shape);
     for (const CheckpointForm &form : info.checkpointForms)
       for (const CheckpointPart &part : form)
@@ -134,7 +135,7 @@ void printSignature(const moert::Plan &plan) {
     if (decl.role == moert::TensorRole::Workspace ||
         decl.role == moert::TensorRole::Prepared)
       continue;
-    std::vector<std::string> shape;
+    llvm::SmallVector<std::string> shape;
     for (const moert::Expr &size : decl.shape)
       shape.push_back(size.str());
     printTensor(moert::tensorRoleName(decl.role), decl.name,

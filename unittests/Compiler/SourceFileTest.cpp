@@ -30,20 +30,21 @@ static std::string repeat(llvm::StringRef text, int64_t count) {
 
 TEST(SourceFile, AcceptsEachBracketUpToTheBound) {
   for (const char *pair : {"()", "[]", "{}", "<>"}) {
-    std::string open(maxBracketNesting, pair[0]);
-    std::string close(maxBracketNesting, pair[1]);
+    std::string open(kMaxBracketNesting, pair[0]);
+    std::string close(kMaxBracketNesting, pair[1]);
     EXPECT_EQ(check(open + close + open + close), "");
     EXPECT_NE(check(open + pair[0] + close + pair[1]), "");
   }
 }
 
 TEST(SourceFile, PointsAtTheBracket) {
-  EXPECT_EQ(check("module {\n " + repeat("[", maxBracketNesting)).substr(0, 29),
-            "t.mlir:2:257: error: brackets");
+  EXPECT_EQ(
+      check("module {\n " + repeat("[", kMaxBracketNesting)).substr(0, 29),
+      "t.mlir:2:257: error: brackets");
 }
 
 TEST(SourceFile, KnowsWhatIsNoBracket) {
-  int64_t many = 2 * maxBracketNesting;
+  int64_t many = 2 * kMaxBracketNesting;
   EXPECT_EQ(check(repeat("\"([{<\\\"\" ", many)), "");
   EXPECT_EQ(check(repeat("// ([{<\n", many)), "");
   EXPECT_EQ(check("// ((("), "");
@@ -84,8 +85,8 @@ TEST(SourceFile, FollowsAliases) {
 }
 
 TEST(SourceFile, BoundsSigns) {
-  EXPECT_EQ(check(repeat("- ", maxBracketNesting) + "1"), "");
-  EXPECT_NE(check(repeat("- ", maxBracketNesting + 1) + "1"), "");
+  EXPECT_EQ(check(repeat("- ", kMaxBracketNesting) + "1"), "");
+  EXPECT_NE(check(repeat("- ", kMaxBracketNesting + 1) + "1"), "");
   EXPECT_EQ(check(repeat("-1 ", 1000)), "");
 }
 

@@ -17,36 +17,36 @@ using namespace moec::testing;
 
 namespace {
 
-constexpr int numMutants = 5000;
+constexpr int kNumMutants = 5000;
 
 /// Words that change what a description means.
-const llvm::StringRef words[] = {"{",
-                                 "}",
-                                 "[",
-                                 "]",
-                                 ",",
-                                 ":",
-                                 "\"",
-                                 "null",
-                                 "true",
-                                 "-1",
-                                 "1e400",
-                                 "\\u0000",
-                                 "\xff",
-                                 "\"top_k\"",
-                                 "\"entry\": \"ids\",",
-                                 "\"softmax\"",
-                                 "\"sigmoid\"",
-                                 "\"per_group\"",
-                                 "\"num_valid_tokens\": true,",
-                                 "\"gate_bias\": true,",
-                                 "\"selection_bias\": true,",
-                                 "\"num_zero_experts\": 2,",
-                                 "\"latent_size\": 16,",
-                                 "\"expert_bias\": true,",
-                                 "\"weight_on_input\": true,"};
+const llvm::StringRef kWords[] = {"{",
+                                  "}",
+                                  "[",
+                                  "]",
+                                  ",",
+                                  ":",
+                                  "\"",
+                                  "null",
+                                  "true",
+                                  "-1",
+                                  "1e400",
+                                  "\\u0000",
+                                  "\xff",
+                                  "\"top_k\"",
+                                  "\"entry\": \"ids\",",
+                                  "\"softmax\"",
+                                  "\"sigmoid\"",
+                                  "\"per_group\"",
+                                  "\"num_valid_tokens\": true,",
+                                  "\"gate_bias\": true,",
+                                  "\"selection_bias\": true,",
+                                  "\"num_zero_experts\": 2,",
+                                  "\"latent_size\": 16,",
+                                  "\"expert_bias\": true,",
+                                  "\"weight_on_input\": true,"};
 
-constexpr llvm::StringLiteral spec = R"({
+constexpr llvm::StringLiteral kSpec = R"({
   "moec_spec": 1, "name": "layer", "dtype": "bf16", "entry": "gate",
   "hidden_size": 64, "num_experts": 8, "top_k": 2, "intermediate_size": 32,
   "max_tokens": 128, "latent_size": 16, "gate_up_order": "interleaved",
@@ -59,7 +59,7 @@ constexpr llvm::StringLiteral spec = R"({
   "placement": {"num_ranks": 1, "local_experts": [0, 2, 5]}
 })";
 
-constexpr llvm::StringLiteral config = R"({
+constexpr llvm::StringLiteral kConfig = R"({
   "model_type": "deepseek_v3", "hidden_size": 64, "moe_intermediate_size": 32,
   "n_routed_experts": 16, "num_experts_per_tok": 4, "n_shared_experts": 1,
   "n_group": 4, "topk_group": 2, "topk_method": "noaux_tc",
@@ -104,13 +104,13 @@ protected:
   }
 
   void runMutants(llvm::StringRef text, uint64_t seed) {
-    Mutator mutator(seed, words);
+    Mutator mutator(seed, kWords);
     int numAccepted = 0;
-    for (int i = 0; i < numMutants; ++i)
+    for (int i = 0; i < kNumMutants; ++i)
       numAccepted += run(mutator.mutate(text));
     // The mutants reach beyond the first check.
-    EXPECT_GT(numAccepted, numMutants / 200);
-    EXPECT_LT(numAccepted, numMutants / 2);
+    EXPECT_GT(numAccepted, kNumMutants / 200);
+    EXPECT_LT(numAccepted, kNumMutants / 2);
   }
 
   mlir::MLIRContext context;
@@ -119,5 +119,5 @@ protected:
 
 } // namespace
 
-TEST_F(MutateDescription, Spec) { runMutants(spec, 1); }
-TEST_F(MutateDescription, ModelConfig) { runMutants(config, 2); }
+TEST_F(MutateDescription, Spec) { runMutants(kSpec, 1); }
+TEST_F(MutateDescription, ModelConfig) { runMutants(kConfig, 2); }

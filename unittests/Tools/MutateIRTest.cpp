@@ -20,34 +20,34 @@ using namespace moec::testing;
 
 namespace {
 
-constexpr int numMutants = 5000;
+constexpr int kNumMutants = 5000;
 
-const llvm::StringRef words[] = {"(",
-                                 ")",
-                                 "<",
-                                 ">",
-                                 "{",
-                                 "}",
-                                 "[",
-                                 "]",
-                                 "->",
-                                 "%0",
-                                 "@route",
-                                 "#plan.expr<\"",
-                                 "tokens",
-                                 "?x",
-                                 "xf32",
-                                 "xbf16",
-                                 "i32",
-                                 "f64",
-                                 "index",
-                                 "moe.yield",
-                                 "tile.yield",
-                                 "slot 0",
-                                 "rows <\"tokens\">",
-                                 "moe.name = \"output\"",
-                                 "stream 1",
-                                 "loc(\"a\":1:1)"};
+const llvm::StringRef kWords[] = {"(",
+                                  ")",
+                                  "<",
+                                  ">",
+                                  "{",
+                                  "}",
+                                  "[",
+                                  "]",
+                                  "->",
+                                  "%0",
+                                  "@route",
+                                  "#plan.expr<\"",
+                                  "tokens",
+                                  "?x",
+                                  "xf32",
+                                  "xbf16",
+                                  "i32",
+                                  "f64",
+                                  "index",
+                                  "moe.yield",
+                                  "tile.yield",
+                                  "slot 0",
+                                  "rows <\"tokens\">",
+                                  "moe.name = \"output\"",
+                                  "stream 1",
+                                  "loc(\"a\":1:1)"};
 
 class MutateIR : public ::testing::TestWithParam<Level> {
 protected:
@@ -109,12 +109,12 @@ protected:
 TEST_P(MutateIR, IsReadWithoutACrash) {
   std::string text = makeIR();
   ASSERT_TRUE(run(text));
-  Mutator mutator(uint64_t(GetParam()) + 10, words);
+  Mutator mutator(uint64_t(GetParam()) + 10, kWords);
   int numParsed = 0;
-  for (int i = 0; i < numMutants; ++i)
+  for (int i = 0; i < kNumMutants; ++i)
     numParsed += run(mutator.mutate(text));
-  EXPECT_GT(numParsed, numMutants / 200);
-  EXPECT_LT(numParsed, numMutants / 2);
+  EXPECT_GT(numParsed, kNumMutants / 200);
+  EXPECT_LT(numParsed, kNumMutants / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, MutateIR,

@@ -17,9 +17,9 @@ using namespace moec::testing;
 
 namespace {
 
-constexpr int numMutants = 10000;
+constexpr int kNumMutants = 10000;
 
-const llvm::StringRef words[] = {
+const llvm::StringRef kWords[] = {
     "{",           "}",
     "[",           "]",
     ",",           "\"",
@@ -29,7 +29,7 @@ const llvm::StringRef words[] = {
     "\"BOOL\"",    "\"I64\"",
     "[0, 0]",      "\"__metadata__\": {\"a\": \"b\"},"};
 
-constexpr llvm::StringLiteral header =
+constexpr llvm::StringLiteral kHeader =
     R"({"__metadata__": {"format": "pt"},)"
     R"("a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},)"
     R"("b": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]},)"
@@ -61,18 +61,18 @@ bool run(const std::string &file) {
 } // namespace
 
 TEST(MutateTensors, HeaderIsReadWithoutACrash) {
-  ASSERT_TRUE(run(makeFile(header)));
-  Mutator mutator(20, words);
+  ASSERT_TRUE(run(makeFile(kHeader)));
+  Mutator mutator(20, kWords);
   int numAccepted = 0;
-  for (int i = 0; i < numMutants; ++i)
-    numAccepted += run(makeFile(mutator.mutate(header)));
-  EXPECT_GT(numAccepted, numMutants / 100);
+  for (int i = 0; i < kNumMutants; ++i)
+    numAccepted += run(makeFile(mutator.mutate(kHeader)));
+  EXPECT_GT(numAccepted, kNumMutants / 100);
 }
 
 TEST(MutateTensors, FileIsReadWithoutACrash) {
-  std::string file = makeFile(header);
-  Mutator mutator(21, words);
-  for (int i = 0; i < numMutants; ++i)
+  std::string file = makeFile(kHeader);
+  Mutator mutator(21, kWords);
+  for (int i = 0; i < kNumMutants; ++i)
     run(mutator.mutate(file));
   for (size_t size = 0; size < file.size(); ++size)
     EXPECT_FALSE(run(file.substr(0, size)));

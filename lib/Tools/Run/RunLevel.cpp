@@ -60,8 +60,8 @@ HostTensor copyTensor(std::string name, const moert::TensorView &view) {
 }
 
 /// Names of the workspace tensors that a check looks at.
-constexpr llvm::StringLiteral detailNames[] = {"topk_ids", "topk_weights",
-                                               "expert_offsets"};
+constexpr llvm::StringLiteral kDetailNames[] = {"topk_ids", "topk_weights",
+                                                "expert_offsets"};
 
 void addExpertCounts(std::vector<HostTensor> &details) {
   auto offsets = llvm::find_if(details, [](const HostTensor &tensor) {
@@ -156,7 +156,7 @@ private:
           "the output depends on which buffers share a workspace slot; "
           "'plan-assign-slots' has put buffers together that live at the same "
           "time");
-    for (llvm::StringRef name : detailNames)
+    for (llvm::StringRef name : kDetailNames)
       if (plan.findTensor(name.str()) >= 0)
         if (Result<moert::TensorView> view = executor->view(name.str()))
           result.details.push_back(copyTensor(name.str(), *view));
@@ -242,7 +242,7 @@ SmallVector<std::string> returnDetails(func::FuncOp function) {
       return;
     for (auto [attr, result] : llvm::zip(given, op->getResults())) {
       auto name = dyn_cast<StringAttr>(attr);
-      if (!name || !llvm::is_contained(detailNames, name.getValue()) ||
+      if (!name || !llvm::is_contained(kDetailNames, name.getValue()) ||
           llvm::is_contained(names, name.getValue()))
         continue;
       names.push_back(name.str());
