@@ -19,7 +19,7 @@ for name in ("HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
-# For moe-run --check.
+# For moe-run --check. (lit's own diff and cat take PYTHONPATH away from the lines that follow.)
 python = os.environ.get("MOEC_PYTHON", sys.executable)
 config.environment["MOEC_PYTHON"] = python
 config.environment["PYTHONPATH"] = os.path.join(config.moec_source_root, "python")

@@ -259,12 +259,12 @@ SmallVector<std::string> returnDetails(func::FuncOp function) {
 FailureOr<RunResult> runFunction(ModuleOp module,
                                  std::vector<HostTensor> &tensors,
                                  const RunOptions &options) {
-  if (failed(decomposeLayers(module, options.compile)))
-    return failure();
   func::FuncOp function = findLayer(module);
   if (!function)
     return module.emitError("is below level moe; run it with --level=plan, "
                             "tile or llvm");
+  if (failed(decomposeLayers(module, options.compile)))
+    return failure();
   SmallVector<std::string> names = returnDetails(function);
   SmallVector<interpreter::TensorRef> inputs;
   for (const HostTensor &tensor : tensors)
