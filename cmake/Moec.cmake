@@ -32,21 +32,40 @@ function(moec_add_library name)
   endif()
 endfunction()
 
+if(MOEC_SANITIZE)
+  add_library(moec_sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/cmake/SanitizerOptions.cpp)
+endif()
+
+# For programs, which alone can say how they want to be sanitized.
+function(_moec_sanitize_program name)
+  if(TARGET moec_sanitizer_options)
+    target_link_libraries(${name} PRIVATE moec_sanitizer_options)
+  endif()
+endfunction()
+
 # moec_add_tool(moe-x a.cpp [LINK_LIBS libraries])
 function(moec_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE moec_options ${ARG_LINK_LIBS})
   target_link_options(${name} PRIVATE -Wl,--gc-sections)
+  _moec_sanitize_program(${name})
+  if(MOEC_LINK STREQUAL "static")
+    target_link_options(${name} PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
+  endif()
 endfunction()
 
-# moec_add_unittest(XTests a.cpp [LINK_LIBS libraries] [NO_PCH]): a GoogleTest program known to
-# ctest. NO_PCH suits tests that know nothing of MLIR.
+# moec_add_unittest(XTests a.cpp [LINK_LIBS libraries] [MLIR_LIBS archives] [NO_PCH]): a GoogleTest
+# program known to ctest. NO_PCH suits tests that know nothing of MLIR.
 function(moec_add_unittest name)
-  cmake_parse_arguments(ARG "NO_PCH" "" "LINK_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_PCH" "" "LINK_LIBS;MLIR_LIBS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE moec_options ${ARG_LINK_LIBS} GTest::gtest GTest::gtest_main)
+  if(MOEC_LINK STREQUAL "static")
+    target_link_libraries(${name} PRIVATE ${ARG_MLIR_LIBS})
+  endif()
+  _moec_sanitize_program(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   # Compiled like a library (PIC, not PIE), so that the precompiled header fits.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)

@@ -59,8 +59,9 @@ target_compile_options(moec_options INTERFACE -fno-exceptions -Wall -Wextra -Wno
   -ffunction-sections -fdata-sections)
 add_library(moec_sanitize INTERFACE)
 if(MOEC_SANITIZE)
+  # A check of what is called reads the word in front of a function, which compiled kernels lack.
   target_compile_options(moec_sanitize INTERFACE -fsanitize=${MOEC_SANITIZE}
-    -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+    -fno-sanitize=function -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(moec_sanitize INTERFACE -fsanitize=${MOEC_SANITIZE})
 endif()
 target_link_libraries(moec_options INTERFACE moec_sanitize)

@@ -15,12 +15,17 @@ config.environment["PATH"] = os.pathsep.join(
     [config.moec_bin_dir, config.llvm_bin_dir, os.environ.get("PATH", "")]
 )
 config.environment["FILECHECK_OPTS"] = "--enable-var-scope"
-for name in ("MOEC_PYTHON", "HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
+for name in ("HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+
+# For moe-run --check. (lit's own diff and cat take PYTHONPATH away from the lines that follow.)
+python = os.environ.get("MOEC_PYTHON", sys.executable)
+config.environment["MOEC_PYTHON"] = python
+config.environment["PYTHONPATH"] = os.path.join(config.moec_source_root, "python")
 
 config.substitutions.append(("%models", os.path.join(config.test_source_root, "models")))
 config.substitutions.append(
     ("%fakecuda", os.path.join(config.moec_bin_dir, "..", "unittests", "libfakecuda.so"))
 )
-config.substitutions.append(("%python", os.environ.get("MOEC_PYTHON", sys.executable)))
+config.substitutions.append(("%python", python))

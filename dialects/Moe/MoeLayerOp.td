@@ -165,7 +165,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
     )
     `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`
-    (`score` $score^)? (`weight` $weight^)? `activation` $activation
+    (`score` custom<ScalarRegion>($score)^)?
+    (`weight` custom<ScalarRegion>($weight)^)?
+    `activation` custom<ScalarRegion>($activation)
     attr-dict `->` type($output)
   }];
   let hasVerifier = 1;

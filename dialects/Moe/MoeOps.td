@@ -70,7 +70,8 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
-    $routing (`score` $score^)? (`weight` $weight^)?
+    $routing (`score` custom<ScalarRegion>($score)^)?
+    (`weight` custom<ScalarRegion>($weight)^)?
     attr-dict `->` type($ids) `,` type($weights)
   }];
   let hasVerifier = 1;
@@ -191,7 +192,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
     )
-    (`epilogue` $epilogue^)? attr-dict `->` type($result)
+    (`epilogue` custom<ScalarRegion>($epilogue)^)? attr-dict `->` type($result)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -219,7 +220,7 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]>
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $input `:` type($input) (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
-    $body attr-dict `->` type($result)
+    custom<ScalarRegion>($body) attr-dict `->` type($result)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

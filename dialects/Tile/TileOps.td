@@ -131,7 +131,8 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
     `outs` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
-    $routing (`score` $score^)? (`weight` $weight^)? attr-dict
+    $routing (`score` custom<ScalarRegion>($score)^)?
+    (`weight` custom<ScalarRegion>($weight)^)? attr-dict
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -207,7 +208,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
     )
-    `outs` `(` $result `:` type($result) `)` (`epilogue` $epilogue^)? attr-dict
+    `outs` `(` $result `:` type($result) `)` (`epilogue` custom<ScalarRegion>($epilogue)^)? attr-dict
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -235,7 +236,7 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
     (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
-    `outs` `(` $result `:` type($result) `)` $body attr-dict
+    `outs` `(` $result `:` type($result) `)` custom<ScalarRegion>($body) attr-dict
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -77,6 +77,8 @@ static LogicalResult runPasses(ModuleOp module, const CompileOptions &options,
 
 LogicalResult moec::decomposeLayers(ModuleOp module,
                                     const CompileOptions &options) {
+  if (failed(dumpLevel(module, Level::Moe, options)))
+    return failure();
   return runPasses(module, options, [](OpPassManager &manager) {
     manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
   });
@@ -91,6 +93,15 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
     return module.emitError("the module is at level '")
            << stringifyLevel(*current) << "', below '" << stringifyLevel(level)
            << "'; lowering cannot be undone";
+  // IR by hand may lack configs, or have grids that do not fit them.
+  if (*current == Level::Tile &&
+      (failed(checkCpu(module, options.cpu)) ||
+       failed(runPasses(module, options, [&](OpPassManager &manager) {
+         TileAssignConfigPassOptions config;
+         config.lanes = getVectorLanes(options.cpu);
+         manager.addPass(createTileAssignConfigPass(config));
+       }))))
+    return failure();
   if (failed(dumpLevel(module, *current, options)))
     return failure();
   if (*current == Level::Moe && level > Level::Moe) {

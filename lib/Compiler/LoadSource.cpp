@@ -32,7 +32,7 @@ static FailureOr<Source> loadJson(MLIRContext &context, StringRef path,
 static FailureOr<Source> loadIR(MLIRContext &context, StringRef path,
                                 llvm::SourceMgr &texts) {
   Diagnostics diagnostics(llvm::errs());
-  FailureOr<SourceText> text = readTextFile(path, maxIRBytes, diagnostics);
+  FailureOr<SourceText> text = readTextFile(path, kMaxIRBytes, diagnostics);
   if (failed(text))
     return failure();
   // Of texts with several buffers MLIR parses the first.

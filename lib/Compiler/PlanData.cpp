@@ -14,6 +14,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <limits>
 #include <optional>
 
 using namespace mlir;
@@ -61,6 +62,13 @@ static moert::TensorRole convertRole(plan::Role role) {
   llvm_unreachable("all roles are above");
 }
 
+/// Makes a count cover an index. The plan's verifier refuses counts that are
+/// too large.
+static void includeIndex(int64_t &count, int64_t index) {
+  constexpr int64_t largest = std::numeric_limits<int64_t>::max();
+  count = std::max(count, index < largest ? index + 1 : largest);
+}
+
 namespace {
 
 class PlanTranslator {
@@ -93,7 +101,7 @@ private:
           if (!buffer.getSlot())
             return buffer.emitOpError("has no slot; run plan-assign-slots");
           int64_t slot = *buffer.getSlot();
-          plan.numSlots = std::max(plan.numSlots, slot + 1);
+          includeIndex(plan.numSlots, slot);
           return addTensor(buffer.getBuffer(), buffer.getName(),
                            buffer.getRowsAttr(), moert::TensorRole::Workspace,
                            slot);
@@ -168,15 +176,15 @@ private:
             moert::Step::launch(*kernel, std::move(args), launch.getStream());
       } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
         step = moert::Step::record(record.getEvent(), record.getStream());
-        plan.numEvents = std::max(plan.numEvents, step.event + 1);
+        includeIndex(plan.numEvents, step.event);
       } else if (auto wait = dyn_cast<plan::WaitOp>(op)) {
         step = moert::Step::wait(wait.getEvent(), wait.getStream());
-        plan.numEvents = std::max(plan.numEvents, step.event + 1);
+        includeIndex(plan.numEvents, step.event);
       } else {
         return op.emitOpError("is no step; plan.launch, plan.record and "
                               "plan.wait are");
       }
-      plan.numStreams = std::max(plan.numStreams, step.stream + 1);
+      includeIndex(plan.numStreams, step.stream);
       steps.push_back(std::move(step));
     }
     return success();

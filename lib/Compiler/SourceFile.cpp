@@ -39,7 +39,7 @@ private:
   /// character is then at `position`. False where it is too deep.
   bool scan(char c) {
     if (c == '-' && !text.substr(position).starts_with("->"))
-      return ++signs + depth <= maxBracketNesting;
+      return ++signs + depth <= kMaxBracketNesting;
     if (!llvm::isSpace(c))
       signs = 0;
     switch (c) {
@@ -81,7 +81,7 @@ private:
   bool reach(int64_t reached) {
     aliasHasValue = true;
     aliasDepth = std::max(aliasDepth, reached);
-    return reached <= maxBracketNesting;
+    return reached <= kMaxBracketNesting;
   }
 
   void skipString() {
@@ -94,12 +94,11 @@ private:
 
   /// At a use of an alias, or at its definition `#a = ...`.
   bool scanAlias() {
-    StringRef name = text.substr(position).take_front(1);
     StringRef rest = text.substr(position + 1);
     StringRef word = rest.take_while([](char c) {
       return llvm::isAlnum(c) || StringRef("_$.-").contains(c);
     });
-    name = StringRef(name.data(), 1 + word.size());
+    StringRef name = text.substr(position, 1 + word.size());
     position += word.size();
     rest = rest.substr(word.size()).ltrim();
     if (depth > 0 || !rest.starts_with("=") || rest.starts_with("=="))
@@ -140,7 +139,7 @@ LogicalResult moec::checkNesting(llvm::MemoryBufferRef text,
   auto offset = uint32_t(deep - text.getBufferStart());
   Diagnostics(os).error(
       source, {offset, offset + 1},
-      "brackets nest deeper than " + Twine(maxBracketNesting) +
+      "brackets nest deeper than " + Twine(kMaxBracketNesting) +
           " levels; IR of moec needs a dozen: split the text, or correct a "
           "bracket that is never closed");
   return failure();
@@ -149,10 +148,10 @@ LogicalResult moec::checkNesting(llvm::MemoryBufferRef text,
 LogicalResult moec::checkIRText(llvm::MemoryBufferRef text,
                                 llvm::raw_ostream &os) {
   StringRef name = text.getBufferIdentifier();
-  if (text.getBufferSize() > maxIRBytes) {
+  if (text.getBufferSize() > kMaxIRBytes) {
     Diagnostics(os).error(name, "has " + Twine(text.getBufferSize()) +
                                     " bytes; IR of at most " +
-                                    Twine(maxIRBytes) + " bytes is read");
+                                    Twine(kMaxIRBytes) + " bytes is read");
     return failure();
   }
   if (isBytecode(text)) {

@@ -74,7 +74,7 @@ Type LayerBuilder::getElementType(TensorType type) {
 RankedTensorType LayerBuilder::getType(const TensorInfo &tensor) {
   SmallVector<int64_t> shape;
   for (int64_t size : tensor.shape)
-    shape.push_back(size == tokenDimension ? ShapedType::kDynamic : size);
+    shape.push_back(size == kTokenDimension ? ShapedType::kDynamic : size);
   return RankedTensorType::get(shape, getElementType(tensor.type));
 }
 

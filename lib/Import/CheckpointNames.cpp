@@ -54,14 +54,14 @@ struct Scheme {
   StringRef shared;
 };
 
-constexpr StringLiteral correctionBias = "gate.e_score_correction_bias";
+constexpr StringLiteral kCorrectionBias = "gate.e_score_correction_bias";
 
-constexpr Scheme schemes[] = {
+constexpr Scheme kSchemes[] = {
     {"qwen2_moe qwen3_moe qwen3_next olmoe", "gate", "",
      "experts.{e}.gate_proj", "experts.{e}.up_proj", "experts.{e}.down_proj",
      false, "shared_expert"},
     {"deepseek_v2 deepseek_v3 kimi_k2 glm4_moe nemotron_h", "gate",
-     correctionBias, "experts.{e}.gate_proj", "experts.{e}.up_proj",
+     kCorrectionBias, "experts.{e}.gate_proj", "experts.{e}.up_proj",
      "experts.{e}.down_proj", false, "shared_experts"},
     {"ernie4_5_moe", "gate", "moe_statics.e_score_correction_bias",
      "experts.{e}.gate_proj", "experts.{e}.up_proj", "experts.{e}.down_proj",
@@ -195,7 +195,7 @@ private:
 std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
                                                const TensorInfo &tensor) {
   std::vector<CheckpointForm> forms;
-  for (const Scheme &scheme : schemes) {
+  for (const Scheme &scheme : kSchemes) {
     if (!belongs(scheme, spec.modelType))
       continue;
     CheckpointForm form = FormBuilder(spec, scheme).getForm(tensor);

@@ -59,9 +59,9 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
   if (failed())
     return failure();
   overrideInteger(context, "num_experts", "--num-experts", overrides.numExperts,
-                  limits::maxExperts, spec.numExperts);
+                  limits::kMaxExperts, spec.numExperts);
   overrideInteger(context, "max_tokens", "--max-tokens", overrides.maxTokens,
-                  limits::maxTokens, spec.maxTokens);
+                  limits::kMaxTokens, spec.maxTokens);
   if (overrides.entry)
     overrideEntry(context, *overrides.entry, spec);
   spec.numValidTokens = overrides.numValidTokens.value_or(spec.numValidTokens);
@@ -86,7 +86,7 @@ FailureOr<LayerSpec> importJson(const SourceText &text,
 FailureOr<LayerSpec> importJsonFile(StringRef path,
                                     const SpecOverrides &overrides,
                                     Diagnostics &diags) {
-  FailureOr<SourceText> text = readTextFile(path, json::maxBytes, diags);
+  FailureOr<SourceText> text = readTextFile(path, json::kMaxBytes, diags);
   if (llvm::failed(text))
     return failure();
   return importJson(*text, overrides, diags);

@@ -19,7 +19,7 @@ namespace moec {
 namespace {
 
 /// The epsilon that DeepSeek V3 and its relatives add to the sum of weights.
-constexpr double deepSeekEpsilon = 1e-20;
+constexpr double kDeepSeekEpsilon = 1e-20;
 
 //===----------------------------------------------------------------------===//
 // Fields that several families share
@@ -28,16 +28,17 @@ constexpr double deepSeekEpsilon = 1e-20;
 /// Reads E and I under the names a family gives them, and k.
 void readExperts(FieldReader &config, LayerSpec &spec, StringRef numExperts,
                  StringRef intermediateSize) {
-  spec.numExperts = config.getInteger(numExperts, 1, limits::maxExperts,
+  spec.numExperts = config.getInteger(numExperts, 1, limits::kMaxExperts,
                                       std::nullopt, "num_experts");
-  spec.intermediateSize = config.getInteger(
-      intermediateSize, 1, limits::maxWidth, std::nullopt, "intermediate_size");
+  spec.intermediateSize =
+      config.getInteger(intermediateSize, 1, limits::kMaxWidth, std::nullopt,
+                        "intermediate_size");
 }
 
 void readTopK(FieldReader &config, LayerSpec &spec,
               StringRef name = "num_experts_per_tok",
               std::optional<int64_t> fallback = std::nullopt) {
-  spec.topK = config.getInteger(name, 1, limits::maxTopK, fallback, "top_k");
+  spec.topK = config.getInteger(name, 1, limits::kMaxTopK, fallback, "top_k");
 }
 
 /// A gated activation by the name that models give it.
@@ -62,10 +63,10 @@ void readScale(FieldReader &config, LayerSpec &spec) {
 
 void readGroups(FieldReader &config, LayerSpec &spec, GroupScore score) {
   RoutingSpec &routing = spec.routing;
-  routing.numGroups = config.getInteger("n_group", 1, limits::maxExperts, 1,
+  routing.numGroups = config.getInteger("n_group", 1, limits::kMaxExperts, 1,
                                         "routing.num_groups");
-  routing.topkGroups = config.getInteger("topk_group", 1, limits::maxExperts, 1,
-                                         "routing.topk_groups");
+  routing.topkGroups = config.getInteger("topk_group", 1, limits::kMaxExperts,
+                                         1, "routing.topk_groups");
   routing.groupScore = score;
 }
 
@@ -77,12 +78,12 @@ void readSharedExperts(FieldReader &config, LayerSpec &spec, StringRef number,
   int64_t count = config.getInteger(number, 0, maxShared, 0);
   if (count == 0)
     return;
-  int64_t size = config.getInteger(width, 1, limits::maxWidth, std::nullopt,
+  int64_t size = config.getInteger(width, 1, limits::kMaxWidth, std::nullopt,
                                    "shared_experts.intermediate_size");
-  if (count * size > limits::maxWidth)
+  if (count * size > limits::kMaxWidth)
     config.error(number, config.show(number) + " shared experts of width " +
                              Twine(size) + " are wider than " +
-                             Twine(limits::maxWidth) + " together");
+                             Twine(limits::kMaxWidth) + " together");
   spec.sharedExperts = SharedExpertsSpec{count * size, SharedGate::None};
 }
 
@@ -90,7 +91,7 @@ void readSharedExperts(FieldReader &config, LayerSpec &spec, StringRef number,
 void readGatedSharedExpert(FieldReader &config, LayerSpec &spec) {
   SharedExpertsSpec shared;
   shared.intermediateSize =
-      config.getInteger("shared_expert_intermediate_size", 1, limits::maxWidth,
+      config.getInteger("shared_expert_intermediate_size", 1, limits::kMaxWidth,
                         std::nullopt, "shared_experts.intermediate_size");
   shared.gate = SharedGate::Sigmoid;
   spec.sharedExperts = shared;
@@ -165,7 +166,7 @@ void readDeepSeekRouting(FieldReader &config, LayerSpec &spec) {
   spec.routing.selectionBias = true;
   spec.routing.renormalize = config.getBoolean("norm_topk_prob", true);
   if (spec.routing.renormalize)
-    spec.routing.renormalizeEpsilon = deepSeekEpsilon;
+    spec.routing.renormalizeEpsilon = kDeepSeekEpsilon;
 }
 
 void readGlm4Moe(FieldReader &config, LayerSpec &spec) {
@@ -194,7 +195,7 @@ void readMiniMaxM2(FieldReader &config, LayerSpec &spec) {
   spec.routing.score = Score::Sigmoid;
   spec.routing.selectionBias = config.getBoolean("use_routing_bias", false);
   spec.routing.renormalize = true;
-  spec.routing.renormalizeEpsilon = deepSeekEpsilon;
+  spec.routing.renormalizeEpsilon = kDeepSeekEpsilon;
 }
 
 void readNemotronH(FieldReader &config, LayerSpec &spec) {
@@ -211,7 +212,7 @@ void readNemotronH(FieldReader &config, LayerSpec &spec) {
   readSharedExperts(config, spec, "n_shared_experts",
                     "moe_shared_expert_intermediate_size");
   if (config.has("moe_latent_size"))
-    spec.latentSize = config.getInteger("moe_latent_size", 1, limits::maxWidth,
+    spec.latentSize = config.getInteger("moe_latent_size", 1, limits::kMaxWidth,
                                         std::nullopt, "latent_size");
 }
 
@@ -255,7 +256,7 @@ void readErnie45Moe(FieldReader &config, LayerSpec &spec) {
                     "moe_intermediate_size");
 }
 
-constexpr ModelFamily families[] = {
+constexpr ModelFamily kFamilies[] = {
     {"deepseek_v2", readDeepSeekV2},  {"deepseek_v3", readDeepSeekV3},
     {"ernie4_5_moe", readErnie45Moe}, {"glm4_moe", readGlm4Moe},
     {"gpt_oss", readGptOss},          {"kimi_k2", readDeepSeekV3},
@@ -268,6 +269,6 @@ constexpr ModelFamily families[] = {
 
 } // namespace
 
-ArrayRef<ModelFamily> getModelFamilies() { return families; }
+ArrayRef<ModelFamily> getModelFamilies() { return kFamilies; }
 
 } // namespace moec

@@ -71,9 +71,10 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.gateBias = reader.getBoolean("gate_bias", false);
   routing.selectionBias = reader.getBoolean("selection_bias", false);
   routing.expertScale = reader.getBoolean("expert_scale", false);
-  routing.numGroups = reader.getInteger("num_groups", 1, limits::maxExperts, 1);
+  routing.numGroups =
+      reader.getInteger("num_groups", 1, limits::kMaxExperts, 1);
   routing.topkGroups =
-      reader.getInteger("topk_groups", 1, limits::maxExperts, 1);
+      reader.getInteger("topk_groups", 1, limits::kMaxExperts, 1);
   routing.groupScore = reader.getEnum<GroupScore>(
       "group_score",
       routing.selectionBias ? GroupScore::Top2Sum : GroupScore::Max);
@@ -86,7 +87,7 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.weightOnInput = reader.getBoolean("weight_on_input", false);
   if (reader.has("hash_vocab_size"))
     routing.hashVocabSize =
-        reader.getInteger("hash_vocab_size", 1, limits::maxVocabulary);
+        reader.getInteger("hash_vocab_size", 1, limits::kMaxVocabulary);
   reader.refuseUnknown();
   return routing;
 }
@@ -120,7 +121,7 @@ ActivationSpec readActivation(FieldReader &reader) {
 SharedExpertsSpec readSharedExperts(FieldReader &reader) {
   SharedExpertsSpec spec;
   spec.intermediateSize =
-      reader.getInteger("intermediate_size", 1, limits::maxWidth);
+      reader.getInteger("intermediate_size", 1, limits::kMaxWidth);
   spec.gate = reader.getEnum<SharedGate>("gate", SharedGate::None);
   reader.refuseUnknown();
   return spec;
@@ -134,14 +135,14 @@ WeightQuantization readQuantization(FieldReader &reader) {
 
 PlacementSpec readPlacement(FieldReader &reader) {
   PlacementSpec spec;
-  if (reader.getInteger("num_ranks", 1, limits::maxExperts, 1) != 1)
+  if (reader.getInteger("num_ranks", 1, limits::kMaxExperts, 1) != 1)
     reader.error("num_ranks", "'placement.num_ranks' must be 1: layers over "
                               "several ranks are not compiled yet");
   if (const json::Value *list = reader.getList("local_experts")) {
     std::vector<int64_t> ids;
     for (const json::Value &element : list->elements) {
       std::optional<int64_t> id = element.getInteger();
-      if (!id || *id < 0 || *id >= limits::maxExperts) {
+      if (!id || *id < 0 || *id >= limits::kMaxExperts) {
         reader.error(
             "local_experts",
             "'placement.local_experts' must list ids of experts, not " +
@@ -173,18 +174,18 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.name = readName(reader);
   spec.dtype = reader.getEnum<DType>("dtype");
   spec.entry = reader.getEnum<Entry>("entry", Entry::Gate);
-  spec.hiddenSize = reader.getInteger("hidden_size", 1, limits::maxWidth);
-  spec.numExperts = reader.getInteger("num_experts", 1, limits::maxExperts);
-  spec.topK = reader.getInteger("top_k", 1, limits::maxTopK);
+  spec.hiddenSize = reader.getInteger("hidden_size", 1, limits::kMaxWidth);
+  spec.numExperts = reader.getInteger("num_experts", 1, limits::kMaxExperts);
+  spec.topK = reader.getInteger("top_k", 1, limits::kMaxTopK);
   spec.intermediateSize =
-      reader.getInteger("intermediate_size", 1, limits::maxWidth);
+      reader.getInteger("intermediate_size", 1, limits::kMaxWidth);
   spec.maxTokens =
-      reader.getInteger("max_tokens", 1, limits::maxTokens, spec.maxTokens);
+      reader.getInteger("max_tokens", 1, limits::kMaxTokens, spec.maxTokens);
   spec.numValidTokens = reader.getBoolean("num_valid_tokens", false);
   spec.numZeroExperts =
-      reader.getInteger("num_zero_experts", 0, limits::maxExperts, 0);
+      reader.getInteger("num_zero_experts", 0, limits::kMaxExperts, 0);
   if (reader.has("latent_size"))
-    spec.latentSize = reader.getInteger("latent_size", 1, limits::maxWidth);
+    spec.latentSize = reader.getInteger("latent_size", 1, limits::kMaxWidth);
   spec.gateUpOrder =
       reader.getEnum<GateUpOrder>("gate_up_order", spec.gateUpOrder);
   spec.expertBias = reader.getBoolean("expert_bias", false);

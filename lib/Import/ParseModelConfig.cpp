@@ -36,7 +36,7 @@ struct ForeignField {
   } neutral = Nothing;
 };
 
-constexpr ForeignField foreignFields[] = {
+constexpr ForeignField kForeignFields[] = {
     {"ep_size", ForeignField::One},
     {"expert_bias"},
     {"experts_per_token", ForeignField::TopK},
@@ -86,7 +86,7 @@ bool isNeutral(const json::Value &value, ForeignField::Neutral neutral,
 }
 
 void refuseForeignFields(FieldReader &config, const LayerSpec &spec) {
-  for (const ForeignField &field : foreignFields) {
+  for (const ForeignField &field : kForeignFields) {
     if (config.isKnown(field.name))
       continue;
     const json::Value *value = config.get(field.name);
@@ -160,7 +160,7 @@ const ModelFamily *findFamily(FieldReader &config) {
 /// Reads what does not depend on the family, from the object that has the
 /// fields of the layer.
 void readCommon(FieldReader &config, LayerSpec &spec) {
-  spec.hiddenSize = config.getInteger("hidden_size", 1, limits::maxWidth);
+  spec.hiddenSize = config.getInteger("hidden_size", 1, limits::kMaxWidth);
   if (std::optional<DType> dtype = readDType(config))
     spec.dtype = *dtype;
   if (auto quantization = readQuantizationConfig(config))

@@ -74,7 +74,7 @@ public:
     addExperts();
     addSharedExperts();
     addLatent();
-    add("output", {tokenDimension, spec.hiddenSize}, layerType,
+    add("output", {kTokenDimension, spec.hiddenSize}, layerType,
         TensorRole::Output);
     return std::move(tensors);
   }
@@ -112,7 +112,7 @@ private:
 
   void addInputs() {
     constexpr TensorRole input = TensorRole::Input;
-    constexpr int64_t tokens = tokenDimension;
+    constexpr int64_t tokens = kTokenDimension;
     add("hidden_states", {tokens, spec.hiddenSize}, layerType, input);
     if (spec.entry == Entry::Logits)
       add("router_logits", {tokens, spec.getNumRouted()}, TensorType::F32,

@@ -124,6 +124,7 @@ Status InterpretedKernel::run(ArrayRef<uint64_t> slots) {
   llvm::SmallVector<TensorRef> tensors;
   for (auto [parameter, slot] : llvm::zip(parameters, slots)) {
     TensorRef tensor;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): slots hold addresses.
     tensor.data = reinterpret_cast<void *>(slot);
     tensor.dtype = parameter.dtype;
     tensor.shape.assign(parameter.type.getShape().begin(),

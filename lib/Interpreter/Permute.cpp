@@ -7,7 +7,7 @@
 
 #include "Formulas.h"
 
-#include <algorithm>
+#include "llvm/ADT/STLExtras.h"
 
 using namespace moert;
 
@@ -30,7 +30,7 @@ Status permute(const PermuteArguments &arguments) {
   int64_t tokens = arguments.tokens;
   int64_t topK = arguments.ids.shape[1];
   int64_t numExperts = arguments.numExperts;
-  for (auto [name, tensor, rows] :
+  for (const auto &[name, tensor, rows] :
        {std::tuple<const char *, TensorRef, int64_t>("ids", arguments.ids,
                                                      tokens),
         {"weights", arguments.weights, tokens},
@@ -113,7 +113,7 @@ Status unpermute(const UnpermuteArguments &arguments) {
   int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
   std::vector<float> sum(width), row(width);
   for (int64_t t = 0; t < arguments.tokens; ++t) {
-    std::fill(sum.begin(), sum.end(), 0.0f);
+    llvm::fill(sum, 0.0f);
     for (int64_t j = 0; t < valid && j < topK; ++j) {
       int32_t position = arguments.position.as<int32_t>()[t * topK + j];
       float factor = 1;

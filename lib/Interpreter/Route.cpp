@@ -7,6 +7,8 @@
 
 #include "Formulas.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -139,12 +141,12 @@ void Router::selectGroups() {
   for (int64_t g = 0; g < numGroups; ++g) {
     std::vector<float> group(keys.begin() + g * size,
                              keys.begin() + (g + 1) * size);
-    std::sort(group.begin(), group.end(), std::greater<float>());
+    llvm::sort(group, std::greater<float>());
     groupKeys[g] = group[0];
     if (routing.getGroupScore() == moe::GroupScore::Top2Sum && size > 1)
       groupKeys[g] += group[1];
   }
-  std::fill(out.begin(), out.end(), true);
+  llvm::fill(out, true);
   std::vector<char> taken(numGroups);
   for (int64_t i = 0; i < routing.getTopkGroups(); ++i) {
     int64_t best = -1;
@@ -189,7 +191,7 @@ void Router::selectSparseMixer() {
 }
 
 void Router::select(int64_t token) {
-  std::fill(out.begin(), out.end(), false);
+  llvm::fill(out, false);
   switch (routing.getSelect()) {
   case moe::Select::TopK:
     if (routing.getNumGroups() > 1)
@@ -257,9 +259,8 @@ void Router::run(int64_t token) {
       weights[j] = 1.0f / topK;
     }
   }
-  std::copy(ids.begin(), ids.end(), arguments.ids.as<int32_t>() + token * topK);
-  std::copy(weights.begin(), weights.end(),
-            arguments.weights.as<float>() + token * topK);
+  llvm::copy(ids, arguments.ids.as<int32_t>() + token * topK);
+  llvm::copy(weights, arguments.weights.as<float>() + token * topK);
 }
 
 /// What the verifiers leave open and the formulas rely on.

@@ -190,7 +190,7 @@ float loadAt(const TensorRef &tensor, int64_t index) {
 void store(const TensorRef &tensor, int64_t first, ArrayRef<float> values) {
   switch (tensor.dtype) {
   case DType::F32:
-    std::copy(values.begin(), values.end(), tensor.as<float>() + first);
+    llvm::copy(values, tensor.as<float>() + first);
     return;
   case DType::BF16:
     for (size_t i = 0; i < values.size(); ++i)

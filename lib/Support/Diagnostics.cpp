@@ -20,7 +20,7 @@ namespace moec {
 namespace {
 /// Widest excerpt of a line that a message shows. Checkpoints come with
 /// configurations on a single line of any length.
-constexpr size_t maxExcerpt = 100;
+constexpr size_t kMaxExcerpt = 100;
 
 bool isContinuation(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
 
@@ -64,9 +64,9 @@ LineColumn SourceText::getLineColumn(uint32_t offset) const {
 
 bool Diagnostics::count() {
   ++numErrors;
-  if (numErrors == maxErrors + 1)
+  if (numErrors == kMaxErrors + 1)
     os << "error: too many errors, the others are not shown\n";
-  return numErrors <= maxErrors;
+  return numErrors <= kMaxErrors;
 }
 
 void Diagnostics::error(StringRef fileName, const Twine &message) {
@@ -86,11 +86,11 @@ void Diagnostics::error(const SourceText &text, SourceRange range,
   SourceRange line = text.getLine(range.begin);
   uint32_t caret = std::min(range.begin, line.end);
   uint32_t begin = line.begin, end = line.end;
-  if (caret - begin > maxExcerpt / 2 && end - begin > maxExcerpt)
-    begin = caret - maxExcerpt / 2;
+  if (caret - begin > kMaxExcerpt / 2 && end - begin > kMaxExcerpt)
+    begin = caret - kMaxExcerpt / 2;
   while (begin > line.begin && isContinuation(text.getText()[begin]))
     --begin;
-  end = std::min<uint32_t>(end, begin + maxExcerpt);
+  end = std::min<uint32_t>(end, begin + kMaxExcerpt);
   while (end < line.end && isContinuation(text.getText()[end]))
     --end;
 

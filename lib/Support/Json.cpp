@@ -47,6 +47,7 @@ public:
 
   explicit TextStream(StringRef text) : text(text) {}
 
+  // NOLINTBEGIN(readability-identifier-naming): RapidJSON calls these names.
   Ch Peek() const { return position < text.size() ? text[position] : '\0'; }
   Ch Take() { return position < text.size() ? text[position++] : '\0'; }
   size_t Tell() const { return position; }
@@ -56,6 +57,7 @@ public:
   void Put(Ch) {}
   void Flush() {}
   size_t PutEnd(Ch *) { return 0; }
+  // NOLINTEND(readability-identifier-naming)
 
 private:
   StringRef text;
@@ -72,6 +74,7 @@ public:
 
   Value takeRoot() { return std::move(root); }
 
+  // NOLINTBEGIN(readability-identifier-naming): RapidJSON calls these names.
   bool Null() { return scalar(Value::Kind::Null); }
   bool Bool(bool value) {
     return scalar(Value::Kind::Boolean, /*text=*/"", value);
@@ -109,6 +112,7 @@ public:
     frame.value.members.push_back({name.str(), range, Value()});
     return true;
   }
+  // NOLINTEND(readability-identifier-naming)
 
 private:
   /// An object or array whose end has not been seen.
@@ -146,9 +150,9 @@ private:
     Frame frame;
     frame.value.kind = kind;
     frame.value.range = nextBracket();
-    if (stack.size() == maxDepth) {
+    if (stack.size() == kMaxDepth) {
       diags.error(source, frame.value.range,
-                  "brackets nest deeper than the " + Twine(maxDepth) +
+                  "brackets nest deeper than the " + Twine(kMaxDepth) +
                       " levels that are read");
       return false;
     }
@@ -232,10 +236,10 @@ StringRef describe(Value::Kind kind) {
 
 FailureOr<Value> parse(const SourceText &source, Diagnostics &diags) {
   StringRef text = source.getText();
-  if (text.size() > maxBytes) {
+  if (text.size() > kMaxBytes) {
     diags.error(source.getName(), "has " + Twine(text.size()) +
                                       " bytes; JSON of at most " +
-                                      Twine(maxBytes) + " bytes is read");
+                                      Twine(kMaxBytes) + " bytes is read");
     return failure();
   }
   // The reader takes a null character for the end of the text.

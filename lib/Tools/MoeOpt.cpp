@@ -6,15 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Pass/PassRegistry.h"
-#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/SourceFile.h"
 #include "moec/Support/Diagnostics.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 
@@ -45,22 +44,17 @@ int moec::moeOptMain(int argc, char **argv) {
   }
 
   Diagnostics diagnostics(llvm::errs());
-  FailureOr<SourceText> text = readTextFile(inputName, maxIRBytes, diagnostics);
+  FailureOr<SourceText> text =
+      readTextFile(inputName, kMaxIRBytes, diagnostics);
   if (failed(text))
     return 1;
   std::unique_ptr<llvm::MemoryBuffer> file =
       llvm::MemoryBuffer::getMemBufferCopy(text->getText(), text->getName());
   if (failed(checkIRText(*file, llvm::errs())))
     return 1;
-  std::string error;
-  std::unique_ptr<llvm::ToolOutputFile> output =
-      openOutputFile(outputName, &error);
-  if (!output) {
-    llvm::errs() << "error: " << error << "\n";
+  std::string output;
+  llvm::raw_string_ostream os(output);
+  if (failed(MlirOptMain(os, std::move(file), registry, config)))
     return 1;
-  }
-  if (failed(MlirOptMain(output->os(), std::move(file), registry, config)))
-    return 1;
-  output->keep();
-  return 0;
+  return succeeded(writeOutputFile(outputName, output)) ? 0 : 1;
 }

@@ -12,6 +12,7 @@
 #include "Run/Options.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 
@@ -35,30 +36,39 @@ struct Session {
   std::vector<HostTensor> tensors;
 };
 
-std::string printShape(const moert::TensorDecl &decl) {
-  std::string text;
-  for (const moert::Expr &size : decl.shape)
-    text += (text.empty() ? "" : " x ") + size.str();
-  return text;
+void printTensor(llvm::StringRef role, llvm::StringRef name,
+                 llvm::StringRef dtype, llvm::ArrayRef<std::string> shape) {
+  llvm::outs() << llvm::formatv("{0,-7} {1,-26} {2,-9} {3}\n", role, name,
+                                dtype, llvm::join(shape, " x "));
 }
 
-void printSignature(const Session &session) {
-  std::vector<TensorInfo> infos;
-  if (session.source.spec)
-    infos = getTensorSignature(*session.source.spec);
-  for (const moert::TensorDecl &decl : session.plan.tensors) {
+/// The tensors of a layer that is described in JSON, which need not compile.
+void printSignature(const LayerSpec &spec) {
+  for (const TensorInfo &info : getTensorSignature(spec)) {
+    llvm::SmallVector<std::string> shape;
+    for (int64_t size : info.shape)
+      shape.push_back(size == kTokenDimension ? "tokens"
+                                              : std::to_string(size));
+    printTensor(stringify(info.role), info.name, stringify(info.type), shape);
+    for (const CheckpointForm &form : info.checkpointForms)
+      for (const CheckpointPart &part : form)
+        llvm::outs() << (&part == &form.front() ? "     or *." : "    and *.")
+                     << part.name << (part.transposed ? "  (transposed)" : "")
+                     << "\n";
+  }
+}
+
+/// The tensors of a layer that is IR.
+void printSignature(const moert::Plan &plan) {
+  for (const moert::TensorDecl &decl : plan.tensors) {
     if (decl.role == moert::TensorRole::Workspace ||
         decl.role == moert::TensorRole::Prepared)
       continue;
-    llvm::outs() << llvm::formatv(
-        "{0,-7} {1,-26} {2,-5} {3}\n", moert::tensorRoleName(decl.role),
-        decl.name, moert::dtypeName(decl.dtype), printShape(decl));
-    for (const TensorInfo &info : infos)
-      for (const CheckpointForm &form : info.checkpointForms)
-        if (info.name == decl.name)
-          for (const CheckpointPart &part : form)
-            llvm::outs() << "          or *." << part.name
-                         << (part.transposed ? "  (transposed)" : "") << "\n";
+    llvm::SmallVector<std::string> shape;
+    for (const moert::Expr &size : decl.shape)
+      shape.push_back(size.str());
+    printTensor(moert::tensorRoleName(decl.role), decl.name,
+                moert::dtypeName(decl.dtype), shape);
   }
 }
 
@@ -71,8 +81,6 @@ bool checkPlan(const moert::Plan &plan, const MoeRunOptions &options) {
   if (numOutputs != 1)
     return options.complain("the plan has " + llvm::Twine(numOutputs) +
                             " output tensors; a layer has one");
-  if (options.signature)
-    return true;
   if (options.tokens > plan.maxTokens)
     return options.complain(
         "--tokens=" + llvm::Twine(options.tokens) +
@@ -300,6 +308,9 @@ bool loadLayer(Session &session, MLIRContext &context,
   if (failed(source))
     return false;
   session.source = std::move(*source);
+  // The tensors of a description are known even if it cannot be compiled.
+  if (options.signature && session.source.spec)
+    return true;
   ModuleOp module = *session.source.module;
   FailureOr<Level> level = detectLevel(module);
   if (failed(level) || !findDevice(session, options))
@@ -342,12 +353,15 @@ int moec::moeRunMain(int argc, char **argv) {
   if (options.isPackage() ? !loadPackage(session, options)
                           : !loadLayer(session, context, options, diagnostics))
     return 1;
-  if (!checkPlan(session.plan, options))
-    return 1;
   if (options.signature) {
-    printSignature(session);
+    if (session.source.spec)
+      printSignature(*session.source.spec);
+    else
+      printSignature(session.plan);
     return 0;
   }
+  if (!checkPlan(session.plan, options))
+    return 1;
   moert::Result<std::vector<HostTensor>> tensors =
       allocateTensors(session.plan, options.tokens);
   if (!tensors) {

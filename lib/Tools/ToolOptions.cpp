@@ -36,6 +36,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
               "files.\n")
           .str();
   llvm::setBugReportMsg(report.c_str());
+  llvm::cl::SetVersionPrinter(
+      [](llvm::raw_ostream &os) { os << "moec " MOEC_VERSION "\n"; });
   llvm::cl::HideUnrelatedOptions(category);
   // Parsing errors are ours to report: by default the process would end here.
   if (!llvm::cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
@@ -125,18 +127,21 @@ static void printLine(llvm::SourceMgr &texts, FileLineColLoc place) {
   }
 }
 
-void ConsoleDiagnostics::print(const Diagnostic &diagnostic, unsigned indent) {
+void ConsoleDiagnostics::print(const Diagnostic &diagnostic, Location about) {
   Location location = diagnostic.getLocation();
   auto place = location->findInstanceOf<FileLineColLoc>();
-  llvm::errs().indent(indent);
-  if (place)
-    llvm::errs() << place.getFilename().getValue() << ":" << place.getLine()
-                 << ":" << place.getColumn() << ": ";
-  else if (!isa<UnknownLoc>(location))
+  if (place) {
+    llvm::errs() << place.getFilename().getValue() << ":";
+    // A module that is not written out has line 0.
+    if (place.getLine() > 0)
+      llvm::errs() << place.getLine() << ":" << place.getColumn() << ":";
+    llvm::errs() << " ";
+  } else if (!isa<UnknownLoc>(location)) {
     llvm::errs() << location << ": ";
+  }
   llvm::errs() << getKind(diagnostic.getSeverity()) << ": " << diagnostic
                << "\n";
-  if (place)
+  if (place && place.getLine() > 0 && location != about)
     printLine(texts, place);
 }
 
@@ -145,8 +150,10 @@ ConsoleDiagnostics::ConsoleDiagnostics(MLIRContext &context)
   // Messages of ours say what they are about; the op alone can be long pages.
   context.printOpOnDiagnostic(false);
   setHandler([this](Diagnostic &diagnostic) {
-    print(diagnostic, 0);
-    for (Diagnostic &note : diagnostic.getNotes())
-      print(note, 2);
+    print(diagnostic, UnknownLoc::get(diagnostic.getLocation().getContext()));
+    for (Diagnostic &note : diagnostic.getNotes()) {
+      llvm::errs() << "  ";
+      print(note, diagnostic.getLocation());
+    }
   });
 }

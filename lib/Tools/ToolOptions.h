@@ -98,7 +98,8 @@ public:
   llvm::SourceMgr &getTexts() { return texts; }
 
 private:
-  void print(const mlir::Diagnostic &diagnostic, unsigned indent);
+  /// The line of `about` has been shown.
+  void print(const mlir::Diagnostic &diagnostic, mlir::Location about);
 
   llvm::SourceMgr texts;
 };

@@ -181,7 +181,7 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   addresses.assign(thePlan->tensors.size(), nullptr);
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (layout->offsets[i] >= 0)
-      addresses[i] = reinterpret_cast<void *>(base + layout->offsets[i]);
+      addresses[i] = static_cast<char *>(workspace.data) + layout->offsets[i];
     else if (prepared[i])
       addresses[i] = prepared[i]->data();
     else

@@ -28,6 +28,7 @@ public:
   SafetensorsHeader header;
   Status failure;
 
+  // NOLINTBEGIN(readability-identifier-naming): RapidJSON calls these names.
   bool Null() { return unexpected("null"); }
   bool Bool(bool) { return unexpected("a boolean"); }
   bool Double(double) { return unexpected("a fraction"); }
@@ -144,6 +145,7 @@ public:
     state = State::Tensor;
     return true;
   }
+  // NOLINTEND(readability-identifier-naming)
 
 private:
   enum class State {

@@ -98,6 +98,7 @@ Status writeSafetensors(const std::string &path,
     return status.withContext(path);
   // Wide elements first keeps every tensor aligned to its element.
   std::vector<const SafetensorsTensor *> sorted;
+  sorted.reserve(tensors.size());
   for (const SafetensorsTensor &tensor : tensors)
     sorted.push_back(&tensor);
   std::sort(sorted.begin(), sorted.end(), [](const auto *a, const auto *b) {

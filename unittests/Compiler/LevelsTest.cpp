@@ -14,7 +14,7 @@ using namespace moec;
 
 namespace {
 
-constexpr llvm::StringLiteral layer = R"(
+constexpr llvm::StringLiteral kLayer = R"(
 func.func @layer(
     %x: tensor<?x8xf32> {moe.name = "hidden_states", moe.role = "input"},
     %ids: tensor<?x2xi32> {moe.name = "topk_ids", moe.role = "input"},
@@ -34,7 +34,7 @@ func.func @layer(
 )";
 
 TEST(LevelsTest, EachPipelineReachesTheNextLevel) {
-  ParsedModule parsed(layer);
+  ParsedModule parsed(kLayer);
   FailureOr<Level> level = detectLevel(*parsed.module);
   ASSERT_TRUE(succeeded(level));
   EXPECT_EQ(*level, Level::Moe);
@@ -68,7 +68,7 @@ TEST(LevelsTest, NothingToCompile) {
 }
 
 TEST(LevelsTest, TwoLevelsInOneModule) {
-  ParsedModule parsed((layer + R"(
+  ParsedModule parsed((kLayer + R"(
 plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %0 = moe.row_map %x : tensor<?x8xf32> {
   ^bb0(%a: f32):

@@ -14,7 +14,7 @@ using namespace moec;
 
 namespace {
 
-constexpr llvm::StringLiteral program = R"mlir(
+constexpr llvm::StringLiteral kProgram = R"mlir(
 plan.program @layer max_tokens 8 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xbf16>
   %w = plan.tensor weight "w" : memref<8x8xbf16>
@@ -38,7 +38,7 @@ plan.program @layer max_tokens 8 {
 }
 )mlir";
 
-constexpr llvm::StringLiteral tileKernels = R"mlir(
+constexpr llvm::StringLiteral kTileKernels = R"mlir(
 tile.kernel @product(%x: memref<?x8xbf16>, %w: memref<8x8xbf16>, %y: memref<?x8xf32>, %t: i64)
     attributes {grid = #plan.expr<"ceildiv(tokens, 4)" >
 } {
@@ -56,11 +56,11 @@ tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 )mlir";
 
 std::string withProgram(llvm::StringRef kernels) {
-  return (program + kernels).str();
+  return (kProgram + kernels).str();
 }
 
 TEST(PlanDataTest, TranslatesEveryPart) {
-  ParsedModule parsed(withProgram(tileKernels));
+  ParsedModule parsed(withProgram(kTileKernels));
   ASSERT_TRUE(parsed.module);
   FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "cpu");
   ASSERT_TRUE(succeeded(plan)) << parsed.messages;
@@ -138,7 +138,7 @@ void expectFailure(const std::string &text, llvm::StringRef message) {
 
 TEST(PlanDataTest, NamesWhatIsMissing) {
   expectFailure("func.func @f() { return }", "holds no plan.program");
-  expectFailure(withProgram(tileKernels) +
+  expectFailure(withProgram(kTileKernels) +
                     "plan.program @second max_tokens 1 {\n"
                     "  plan.variant tokens 0 to 1 {\n  }\n}\n",
                 "is the second program of the module");
@@ -153,7 +153,7 @@ TEST(PlanDataTest, NamesWhatIsMissing) {
 }
 
 TEST(PlanDataTest, ConfiguredKernelNeedsAGrid) {
-  std::string text = withProgram(tileKernels);
+  std::string text = withProgram(kTileKernels);
   size_t begin = text.find("    attributes {grid");
   size_t end = text.find("{\n  tile.contract");
   text.erase(begin, end - begin);

@@ -19,16 +19,16 @@ std::string makeConfig(const std::string &modelType,
          (fields.empty() ? "" : ",\n") + fields + "}";
 }
 
-const char *const mixtral =
+const char *const kMixtral =
     R"("num_local_experts": 8, "num_experts_per_tok": 2,
 "intermediate_size": 128)";
-const char *const qwen3 =
+const char *const kQwen3 =
     R"("num_experts": 8, "num_experts_per_tok": 2,
 "moe_intermediate_size": 128)";
-const char *const deepSeekV2 =
+const char *const kDeepSeekV2 =
     R"("n_routed_experts": 8, "num_experts_per_tok": 2,
 "moe_intermediate_size": 128)";
-const char *const deepSeekV3 =
+const char *const kDeepSeekV3 =
     R"("n_routed_experts": 8, "num_experts_per_tok": 2,
 "moe_intermediate_size": 128, "n_group": 4, "topk_group": 2,
 "routed_scaling_factor": 2.5)";
@@ -40,11 +40,11 @@ std::string join(const char *fields, const std::string &more) {
 TEST(ModelConfig, KnownTypesAreSorted) {
   std::vector<llvm::StringRef> types = getKnownModelTypes();
   EXPECT_EQ(types.size(), 15u);
-  EXPECT_TRUE(std::is_sorted(types.begin(), types.end()));
+  EXPECT_TRUE(llvm::is_sorted(types));
 }
 
 TEST(ModelConfig, Mixtral) {
-  LayerSpec spec = importOk(makeConfig("mixtral", mixtral));
+  LayerSpec spec = importOk(makeConfig("mixtral", kMixtral));
   EXPECT_EQ(spec.name, "t");
   EXPECT_EQ(spec.modelType, "mixtral");
   EXPECT_EQ(spec.dtype, DType::BF16);
@@ -62,11 +62,12 @@ TEST(ModelConfig, Mixtral) {
 }
 
 TEST(ModelConfig, Qwen) {
-  EXPECT_FALSE(importOk(makeConfig("qwen3_moe", qwen3)).routing.renormalize);
+  EXPECT_FALSE(importOk(makeConfig("qwen3_moe", kQwen3)).routing.renormalize);
   EXPECT_TRUE(importOk(makeConfig("qwen3_moe",
-                                  join(qwen3, R"("norm_topk_prob": true)")))
+                                  join(kQwen3, R"("norm_topk_prob": true)")))
                   .routing.renormalize);
-  std::string shared = join(qwen3, R"("shared_expert_intermediate_size": 256)");
+  std::string shared =
+      join(kQwen3, R"("shared_expert_intermediate_size": 256)");
   LayerSpec spec = importOk(makeConfig("qwen2_moe", shared));
   EXPECT_FALSE(spec.routing.renormalize);
   EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
@@ -88,7 +89,7 @@ TEST(ModelConfig, Olmoe) {
 TEST(ModelConfig, DeepSeekV2) {
   LayerSpec spec = importOk(makeConfig(
       "deepseek_v2",
-      join(deepSeekV2, R"("topk_method": "group_limited_greedy", "n_group": 4,
+      join(kDeepSeekV2, R"("topk_method": "group_limited_greedy", "n_group": 4,
            "topk_group": 2, "routed_scaling_factor": 16,
            "n_shared_experts": 2)")));
   EXPECT_EQ(spec.routing.numGroups, 4);
@@ -103,7 +104,7 @@ TEST(ModelConfig, DeepSeekV2) {
   // Greedy selection does not look at groups.
   spec = importOk(makeConfig(
       "deepseek_v2",
-      join(deepSeekV2,
+      join(kDeepSeekV2,
            R"("topk_method": "greedy", "n_group": 3, "topk_group": 2)")));
   EXPECT_EQ(spec.routing.numGroups, 1);
   EXPECT_EQ(spec.routing.topkGroups, 1);
@@ -113,7 +114,7 @@ TEST(ModelConfig, DeepSeekV2) {
 TEST(ModelConfig, DeepSeekV3AndKimi) {
   for (const char *type : {"deepseek_v3", "kimi_k2"}) {
     LayerSpec spec = importOk(
-        makeConfig(type, join(deepSeekV3, R"("n_shared_experts": 1)")));
+        makeConfig(type, join(kDeepSeekV3, R"("n_shared_experts": 1)")));
     EXPECT_EQ(spec.routing.score, Score::Sigmoid);
     EXPECT_TRUE(spec.routing.selectionBias);
     EXPECT_EQ(spec.routing.numGroups, 4);
@@ -126,13 +127,13 @@ TEST(ModelConfig, DeepSeekV3AndKimi) {
     EXPECT_EQ(spec.sharedExperts->intermediateSize, 128);
   }
   LayerSpec spec = importOk(makeConfig(
-      "deepseek_v3", join(deepSeekV3, R"("norm_topk_prob": false)")));
+      "deepseek_v3", join(kDeepSeekV3, R"("norm_topk_prob": false)")));
   EXPECT_FALSE(spec.routing.renormalize);
   EXPECT_EQ(spec.routing.renormalizeEpsilon, 0.0);
 }
 
 TEST(ModelConfig, Glm) {
-  LayerSpec spec = importOk(makeConfig("glm4_moe", deepSeekV2));
+  LayerSpec spec = importOk(makeConfig("glm4_moe", kDeepSeekV2));
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
   EXPECT_TRUE(spec.routing.selectionBias);
   EXPECT_EQ(spec.routing.numGroups, 1);
@@ -142,9 +143,9 @@ TEST(ModelConfig, Glm) {
 
 TEST(ModelConfig, MiniMax) {
   EXPECT_FALSE(
-      importOk(makeConfig("minimax_m2", mixtral)).routing.selectionBias);
+      importOk(makeConfig("minimax_m2", kMixtral)).routing.selectionBias);
   LayerSpec spec = importOk(
-      makeConfig("minimax_m2", join(mixtral, R"("use_routing_bias": true)")));
+      makeConfig("minimax_m2", join(kMixtral, R"("use_routing_bias": true)")));
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
   EXPECT_TRUE(spec.routing.selectionBias);
   EXPECT_TRUE(spec.routing.renormalize);
@@ -154,7 +155,7 @@ TEST(ModelConfig, MiniMax) {
 TEST(ModelConfig, NemotronH) {
   LayerSpec spec = importOk(makeConfig(
       "nemotron_h",
-      join(deepSeekV3, R"("mlp_hidden_act": "relu2", "moe_latent_size": 32,
+      join(kDeepSeekV3, R"("mlp_hidden_act": "relu2", "moe_latent_size": 32,
            "n_shared_experts": 2,
            "moe_shared_expert_intermediate_size": 96)")));
   EXPECT_EQ(spec.activation.kind, Activation::Relu2NoMul);
@@ -163,7 +164,7 @@ TEST(ModelConfig, NemotronH) {
   EXPECT_EQ(spec.sharedExperts->intermediateSize, 192);
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
   EXPECT_EQ(importOk(makeConfig("nemotron_h",
-                                join(deepSeekV3, R"("mlp_hidden_act": "silu",
+                                join(kDeepSeekV3, R"("mlp_hidden_act": "silu",
                                      "moe_latent_size": null)")))
                 .activation.kind,
             Activation::SiluNoMul);
@@ -171,7 +172,7 @@ TEST(ModelConfig, NemotronH) {
 
 TEST(ModelConfig, GptOss) {
   LayerSpec spec =
-      importOk(makeConfig("gpt_oss", join(mixtral, R"("swiglu_limit": 6.5,
+      importOk(makeConfig("gpt_oss", join(kMixtral, R"("swiglu_limit": 6.5,
                       "experts_per_token": 2)")));
   EXPECT_EQ(spec.routing.score, Score::Identity);
   EXPECT_EQ(spec.routing.weight, RouteWeight::Softmax);
@@ -182,7 +183,7 @@ TEST(ModelConfig, GptOss) {
   EXPECT_EQ(spec.activation.alpha, 1.702);
   EXPECT_EQ(spec.activation.limit, 6.5);
   EXPECT_EQ(spec.gateUpOrder, GateUpOrder::Interleaved);
-  EXPECT_EQ(importOk(makeConfig("gpt_oss", mixtral)).activation.limit, 7.0);
+  EXPECT_EQ(importOk(makeConfig("gpt_oss", kMixtral)).activation.limit, 7.0);
 }
 
 TEST(ModelConfig, Llama4) {
@@ -230,7 +231,7 @@ TEST(ModelConfig, Ernie) {
 
 TEST(ModelConfig, DTypesAndActivations) {
   auto import = [](const std::string &fields) {
-    return importOk(makeConfig("mixtral", join(mixtral, fields)));
+    return importOk(makeConfig("mixtral", join(kMixtral, fields)));
   };
   EXPECT_EQ(import(R"("torch_dtype": "float32")").dtype, DType::F32);
   EXPECT_EQ(import(R"("torch_dtype": "float16")").dtype, DType::F16);
@@ -244,7 +245,7 @@ TEST(ModelConfig, DTypesAndActivations) {
 
 TEST(ModelConfig, FieldsThatDescribeNoLayerAreNotRead) {
   importOk(makeConfig(
-      "mixtral", join(mixtral, R"("vocab_size": 3, "rope_scaling": {"a": []},
+      "mixtral", join(kMixtral, R"("vocab_size": 3, "rope_scaling": {"a": []},
       "top_k": 50, "router_jitter_noise": 0.1, "n_group": 1,
       "routed_scaling_factor": 1.0, "n_shared_experts": null,
       "shared_intermediate_size": 0, "num_experts": 8, "ep_size": 1,
@@ -297,7 +298,7 @@ TEST(ModelConfigError, MissingFieldsAreNamed) {
     EXPECT_NE(messages.find(std::string("'") + name + "' is missing"),
               std::string::npos)
         << messages;
-  messages = importError(makeConfig("deepseek_v3", deepSeekV2));
+  messages = importError(makeConfig("deepseek_v3", kDeepSeekV2));
   EXPECT_NE(messages.find("'n_group' is missing; model_type \"deepseek_v3\" "
                           "needs it"),
             std::string::npos);
@@ -311,14 +312,14 @@ TEST(ModelConfigError, MissingFieldsAreNamed) {
 
 TEST(ModelConfigError, ErrorsUseTheNamesOfTheFile) {
   expectErrors({
-      {"deepseek_v3", deepSeekV3, R"("n_shared_experts": -1)",
+      {"deepseek_v3", kDeepSeekV3, R"("n_shared_experts": -1)",
        "'n_shared_experts' must be an integer from 0 to 1024, not -1"},
-      {"qwen2_moe", qwen3, R"("shared_expert_intermediate_size": "x")",
+      {"qwen2_moe", kQwen3, R"("shared_expert_intermediate_size": "x")",
        "'shared_expert_intermediate_size' must be an integer"},
-      {"mixtral", mixtral, R"("torch_dtype": "int8")",
+      {"mixtral", kMixtral, R"("torch_dtype": "int8")",
        "'torch_dtype' must be \"bfloat16\", \"float16\" or \"float32\", not "
        "\"int8\""},
-      {"mixtral", mixtral, R"("torch_dtype": "float16", "dtype": "bfloat16")",
+      {"mixtral", kMixtral, R"("torch_dtype": "float16", "dtype": "bfloat16")",
        "'dtype' and 'torch_dtype' name different types"},
   });
   EXPECT_NE(importError(makeConfig("mixtral",
@@ -328,7 +329,7 @@ TEST(ModelConfigError, ErrorsUseTheNamesOfTheFile) {
                       "experts ('num_local_experts')"),
             std::string::npos);
   EXPECT_NE(
-      importError(makeConfig("glm4_moe", join(deepSeekV2, R"("n_group": 3)")))
+      importError(makeConfig("glm4_moe", join(kDeepSeekV2, R"("n_group": 3)")))
           .find("8 experts ('n_routed_experts') cannot be divided into "
                 "3 equal groups ('n_group')"),
       std::string::npos);
@@ -343,51 +344,51 @@ TEST(ModelConfigError, ErrorsUseTheNamesOfTheFile) {
 
 TEST(ModelConfigError, UnsupportedRoutingIsNamed) {
   expectErrors({
-      {"mixtral", mixtral, R"("hidden_act": "relu")",
+      {"mixtral", kMixtral, R"("hidden_act": "relu")",
        "'hidden_act' must be \"silu\", \"gelu\" or \"gelu_pytorch_tanh\", "
        "not \"relu\""},
-      {"nemotron_h", deepSeekV3, R"("mlp_hidden_act": "tanh")",
+      {"nemotron_h", kDeepSeekV3, R"("mlp_hidden_act": "tanh")",
        "'mlp_hidden_act' must be"},
-      {"gpt_oss", mixtral, R"("hidden_act": "gelu")",
+      {"gpt_oss", kMixtral, R"("hidden_act": "gelu")",
        "'hidden_act' must be \"silu\", not \"gelu\""},
-      {"deepseek_v3", deepSeekV3, R"("scoring_func": "softmax")",
+      {"deepseek_v3", kDeepSeekV3, R"("scoring_func": "softmax")",
        "'scoring_func' must be \"sigmoid\", not \"softmax\""},
-      {"deepseek_v2", deepSeekV2, R"("scoring_func": "sigmoid")",
+      {"deepseek_v2", kDeepSeekV2, R"("scoring_func": "sigmoid")",
        "'scoring_func' must be \"softmax\", not \"sigmoid\""},
-      {"deepseek_v3", deepSeekV3, R"("topk_method": "greedy")",
+      {"deepseek_v3", kDeepSeekV3, R"("topk_method": "greedy")",
        "'topk_method' must be \"noaux_tc\", not \"greedy\""},
-      {"deepseek_v2", deepSeekV2, R"("topk_method": "noaux_tc")",
+      {"deepseek_v2", kDeepSeekV2, R"("topk_method": "noaux_tc")",
        "'topk_method' must be \"greedy\" or \"group_limited_greedy\""},
-      {"mixtral", mixtral, R"("norm_topk_prob": false)",
+      {"mixtral", kMixtral, R"("norm_topk_prob": false)",
        "'norm_topk_prob' must be true for this model"},
   });
 }
 
 TEST(ModelConfigError, FieldsOfOtherFamiliesAreRefusedByName) {
   expectErrors({
-      {"mixtral", mixtral, R"("n_group": 8)",
+      {"mixtral", kMixtral, R"("n_group": 8)",
        "'n_group' = 8 is not supported for model_type \"mixtral\""},
-      {"mixtral", mixtral, R"("num_experts": 16)",
+      {"mixtral", kMixtral, R"("num_experts": 16)",
        "'num_experts' = 16 is not supported"},
-      {"mixtral", mixtral, R"("routed_scaling_factor": 2.5)",
+      {"mixtral", kMixtral, R"("routed_scaling_factor": 2.5)",
        "'routed_scaling_factor' = 2.5 is not supported"},
-      {"qwen3_moe", qwen3, R"("shared_expert_intermediate_size": 512)",
+      {"qwen3_moe", kQwen3, R"("shared_expert_intermediate_size": 512)",
        "'shared_expert_intermediate_size' = 512 is not supported"},
-      {"qwen3_moe", qwen3, R"("zero_expert_type": "identity")",
+      {"qwen3_moe", kQwen3, R"("zero_expert_type": "identity")",
        "'zero_expert_type' = \"identity\" is not supported"},
-      {"deepseek_v3", deepSeekV3, R"("swiglu_limit": 10)",
+      {"deepseek_v3", kDeepSeekV3, R"("swiglu_limit": 10)",
        "'swiglu_limit' = 10 is not supported"},
-      {"deepseek_v3", deepSeekV3, R"("moe_latent_size": 32)",
+      {"deepseek_v3", kDeepSeekV3, R"("moe_latent_size": 32)",
        "'moe_latent_size' = 32 is not supported"},
-      {"deepseek_v3", deepSeekV3, R"("ep_size": 8)",
+      {"deepseek_v3", kDeepSeekV3, R"("ep_size": 8)",
        "'ep_size' = 8 is not supported"},
-      {"nemotron_h", deepSeekV3, R"("mlp_bias": true)",
+      {"nemotron_h", kDeepSeekV3, R"("mlp_bias": true)",
        "'mlp_bias' = true is not supported"},
-      {"gpt_oss", mixtral, R"("experts_per_token": 3)",
+      {"gpt_oss", kMixtral, R"("experts_per_token": 3)",
        "'experts_per_token' = 3 is not supported"},
-      {"llama4_text", mixtral, R"("scoring_func": "softmax")", "scoring_func"},
+      {"llama4_text", kMixtral, R"("scoring_func": "softmax")", "scoring_func"},
   });
-  EXPECT_NE(importError(makeConfig("llama4_text", mixtral))
+  EXPECT_NE(importError(makeConfig("llama4_text", kMixtral))
                 .find("one expert per token only, but 'num_experts_per_tok' "
                       "is 2"),
             std::string::npos);
@@ -395,7 +396,7 @@ TEST(ModelConfigError, FieldsOfOtherFamiliesAreRefusedByName) {
 
 TEST(ModelConfigError, Sizes) {
   expectErrors({
-      {"deepseek_v3", deepSeekV3, R"("n_shared_experts": 1000000)",
+      {"deepseek_v3", kDeepSeekV3, R"("n_shared_experts": 1000000)",
        "'n_shared_experts' must be an integer from 0 to 1024"},
   });
   EXPECT_NE(importError(makeConfig("deepseek_v2", R"("n_routed_experts": 8,
@@ -427,7 +428,8 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
        "'quantization_config.weight_block_size' must be [128, 128]"},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
            "fmt": "e5m2"})",
-       "'quantization_config.fmt' must be \"e4m3\", not \"e5m2\""},
+       "'quantization_config.fmt' must be \"e4m3\" or \"float8_e4m3fn\", not "
+       "\"e5m2\""},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
            "activation_scheme": "static"})",
        "'quantization_config.activation_scheme' must be \"dynamic\""},
@@ -444,14 +446,14 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
   };
   for (const Case &bad : cases) {
     std::string messages = importError(
-        makeConfig("mixtral", join(mixtral, quantized(bad.config))));
+        makeConfig("mixtral", join(kMixtral, quantized(bad.config))));
     EXPECT_NE(messages.find(bad.message), std::string::npos)
         << bad.config << "\n"
         << messages;
     EXPECT_EQ(llvm::StringRef(messages).count('^'), 1u) << messages;
   }
   LayerSpec spec = importOk(
-      makeConfig("mixtral", join(mixtral, quantized(R"({"quant_method": "fp8",
+      makeConfig("mixtral", join(kMixtral, quantized(R"({"quant_method": "fp8",
       "weight_block_size": [128, 128], "fmt": "e4m3",
       "activation_scheme": "dynamic",
       "modules_to_not_convert": ["lm_head", "mlp.shared_expert_gate"]})"))));

@@ -21,7 +21,7 @@ std::vector<std::string> describe(const LayerSpec &spec) {
   for (const TensorInfo &tensor : getTensorSignature(spec)) {
     std::string line = (stringify(tensor.role) + " " + tensor.name + " ").str();
     for (int64_t size : tensor.shape)
-      line += (size == tokenDimension ? "?" : std::to_string(size)) + "x";
+      line += (size == kTokenDimension ? "?" : std::to_string(size)) + "x";
     lines.push_back(line + stringify(tensor.type).str());
   }
   return lines;

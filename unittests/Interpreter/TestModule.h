@@ -57,7 +57,8 @@ TensorRef view(std::vector<T> &values, llvm::ArrayRef<int64_t> shape) {
 template <typename T>
 std::vector<T> valuesOf(const Tensor &tensor) {
   auto *begin = reinterpret_cast<const T *>(tensor.data());
-  return std::vector<T>(begin, begin + tensor.size() / sizeof(T));
+  size_t count = tensor.size() / sizeof(T);
+  return std::vector<T>(begin, begin + count);
 }
 
 } // namespace moec::interpreter

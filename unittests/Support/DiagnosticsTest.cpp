@@ -80,7 +80,8 @@ TEST(Diagnostics, StopsPrintingAfterManyErrors) {
   for (int i = 0; i < 1000; ++i)
     sink.diags.error("f", "x");
   EXPECT_EQ(sink.diags.getNumErrors(), 1000u);
-  EXPECT_EQ(llvm::StringRef(sink.text).count('\n'), Diagnostics::maxErrors + 1);
+  EXPECT_EQ(llvm::StringRef(sink.text).count('\n'),
+            Diagnostics::kMaxErrors + 1);
   EXPECT_TRUE(llvm::StringRef(sink.text).contains("too many errors"));
 }
 
@@ -119,7 +120,7 @@ TEST(ReadTextFile, BoundsTheSize) {
   EXPECT_TRUE(failed(readTextFile(path, 9, sink.diags)));
   EXPECT_TRUE(
       llvm::StringRef(sink.text).contains("has 10 bytes; at most 9 are read"));
-  llvm::sys::fs::remove(path);
+  (void)llvm::sys::fs::remove(path);
 }
 
 TEST(ReadTextFile, BoundsWhatHasNoSize) {

@@ -170,8 +170,8 @@ TEST(Json, BoundsNesting) {
   auto nested = [](unsigned depth) {
     return std::string(depth, '[') + std::string(depth, ']');
   };
-  EXPECT_TRUE(succeeded(Parsed(nested(json::maxDepth)).value));
-  EXPECT_EQ(errorOf(nested(json::maxDepth + 1)),
+  EXPECT_TRUE(succeeded(Parsed(nested(json::kMaxDepth)).value));
+  EXPECT_EQ(errorOf(nested(json::kMaxDepth + 1)),
             "t.json:1:65: error: brackets nest deeper than the 64 levels that "
             "are read");
   errorOf(std::string(100000, '['));
@@ -182,7 +182,7 @@ TEST(Json, BoundsNesting) {
 }
 
 TEST(Json, BoundsTheSize) {
-  EXPECT_EQ(errorOf(std::string(json::maxBytes + 1, ' ')),
+  EXPECT_EQ(errorOf(std::string(json::kMaxBytes + 1, ' ')),
             "t.json: error: has 4194305 bytes; JSON of at most 4194304 bytes "
             "is read");
 }

@@ -20,14 +20,13 @@ using moert::DType;
 
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kColumns = 8 * 1024 + 3; // vectors and a tail
 
 /// Runs `body`, a scalar region of %x that ends in %y, on a row of values: as
 /// the epilogue of a product, for its result may have another type.
 Array mapRow(const Array &input, const std::string &body,
              DType resultType = DType::F32, const std::string &cpu = "host") {
-  std::string columns = std::to_string(input.size());
   Array zeros(DType::F32, {1, 4}), weight(DType::F32, {input.size(), 4}),
       result(resultType, {1, input.size()});
   std::string in = input.getType(true), out = result.getType(true),
@@ -93,12 +92,12 @@ TEST(Math, Exp) {
   expectAccurate("exp", std::exp, -1, 1);
   expectExact("exp", 0, 1);
   expectExact("exp", -0.0f, 1);
-  expectExact("exp", 89, inf);
-  expectExact("exp", 1e30f, inf);
-  expectExact("exp", inf, inf);
+  expectExact("exp", 89, kInf);
+  expectExact("exp", 1e30f, kInf);
+  expectExact("exp", kInf, kInf);
   expectExact("exp", -105, 0);
   expectExact("exp", -1e30f, 0);
-  expectExact("exp", -inf, 0);
+  expectExact("exp", -kInf, 0);
   expectExact("exp", NAN, NAN);
 }
 
@@ -107,7 +106,7 @@ TEST(Math, Tanh) {
   expectAccurate("tanh", std::tanh, -1, 1);
   expectExact("tanh", -0.0f, -0.0f);
   expectExact("tanh", 1e30f, 1);
-  expectExact("tanh", -inf, -1);
+  expectExact("tanh", -kInf, -1);
   expectExact("tanh", 1e-30f, 1e-30f);
   expectExact("tanh", NAN, NAN);
 }
@@ -116,7 +115,7 @@ TEST(Math, Erf) {
   expectAccurate("erf", std::erf, -5, 5);
   expectAccurate("erf", std::erf, -1, 1);
   expectExact("erf", -0.0f, -0.0f);
-  expectExact("erf", inf, 1);
+  expectExact("erf", kInf, 1);
   expectExact("erf", -1e30f, -1);
   expectExact("erf", NAN, NAN);
 }
@@ -126,9 +125,9 @@ TEST(Math, Log) {
   expectAccurate("log", std::log, 1, 1e30);
   expectAccurate("log", std::log, 1e-44, 1e-38);
   expectExact("log", 1, 0);
-  expectExact("log", 0, -inf);
+  expectExact("log", 0, -kInf);
   expectExact("log", -1, NAN);
-  expectExact("log", inf, inf);
+  expectExact("log", kInf, kInf);
   expectExact("log", NAN, NAN);
 }
 
@@ -136,10 +135,10 @@ TEST(Math, Log1p) {
   expectAccurate("log1p", std::log1p, -0.99, 2);
   expectAccurate("log1p", std::log1p, 0, 1e9);
   expectAccurate("log1p", std::log1p, 1e-20, 1e-6);
-  expectExact("log1p", -1, -inf);
+  expectExact("log1p", -1, -kInf);
   expectExact("log1p", -2, NAN);
   expectExact("log1p", 0, 0);
-  expectExact("log1p", inf, inf);
+  expectExact("log1p", kInf, kInf);
   expectExact("log1p", NAN, NAN);
 }
 
@@ -172,8 +171,8 @@ TEST(Math, Rounding) {
       Array input(DType::F32, {1, 1030});
       input.randomize(7);
       input.set(0, NAN);
-      input.set(1, inf);
-      input.set(2, -inf);
+      input.set(1, kInf);
+      input.set(2, -kInf);
       input.set(3, 3.4e38);
       input.set(4, 1.00390625);    // half way for bf16, to even
       input.set(5, 1.01171875);    // half way for bf16, to even above

@@ -165,8 +165,8 @@ void fillLogits(Array &logits) {
   fill([](int64_t e) { return e == 3 ? kNaN : float(e % 5); });
   fill([](int64_t e) { return e % 4 == 1 ? kInf : float(e % 7); });
   fill([](int64_t e) { return e % 4 ? -kInf : float(e % 7); });
-  fill([](int64_t e) { return -kInf; });
-  fill([](int64_t e) { return kNaN; });
+  fill([](int64_t) { return -kInf; });
+  fill([](int64_t) { return kNaN; });
   fill([](int64_t e) { return e % 3 == 0 ? kNaN : e % 3 == 1 ? kInf : -kInf; });
   fill([](int64_t e) { return e == 5 ? 1.0f : kNaN; });
   fill([](int64_t e) { return float(e) * 100 - 700; });

@@ -15,12 +15,12 @@ namespace moec {
 
 /// Deepest nesting of brackets that a text of IR may have. MLIR's parser
 /// recurses for each level, so that deeper text could exhaust the stack.
-constexpr int64_t maxBracketNesting = 256;
+constexpr int64_t kMaxBracketNesting = 256;
 
 /// Largest text of IR that is read. A layer has some ten kilobytes.
-constexpr uint64_t maxIRBytes = uint64_t(64) << 20;
+constexpr uint64_t kMaxIRBytes = uint64_t(64) << 20;
 
-/// Fails if brackets of `text` nest deeper than maxBracketNesting, with a
+/// Fails if brackets of `text` nest deeper than kMaxBracketNesting, with a
 /// message on `os` that has file, line and a caret. Knows MLIR's comments and
 /// strings, and adds what an alias stands for to the depth of its use.
 mlir::LogicalResult checkNesting(llvm::MemoryBufferRef text,

@@ -30,11 +30,11 @@ namespace moec {
 /// enough that the bytes of every tensor of a layer fit in 64 bits: the largest
 /// is the first product of all tokens, T * k * N * 4 bytes <= 2^57.
 namespace limits {
-constexpr int64_t maxWidth = int64_t(1) << 20;
-constexpr int64_t maxExperts = int64_t(1) << 16;
-constexpr int64_t maxTopK = int64_t(1) << 10;
-constexpr int64_t maxTokens = int64_t(1) << 24;
-constexpr int64_t maxVocabulary = int64_t(1) << 24;
+constexpr int64_t kMaxWidth = int64_t(1) << 20;
+constexpr int64_t kMaxExperts = int64_t(1) << 16;
+constexpr int64_t kMaxTopK = int64_t(1) << 10;
+constexpr int64_t kMaxTokens = int64_t(1) << 24;
+constexpr int64_t kMaxVocabulary = int64_t(1) << 24;
 } // namespace limits
 
 /// The layer dtype D.
@@ -233,21 +233,28 @@ std::optional<E> symbolize(llvm::StringRef name) {
   return std::nullopt;
 }
 
-#define MOEC_DECLARE_NAMES(E)                                                  \
-  template <>                                                                  \
-  llvm::ArrayRef<EnumName<E>> getEnumNames<E>();
-MOEC_DECLARE_NAMES(DType)
-MOEC_DECLARE_NAMES(Entry)
-MOEC_DECLARE_NAMES(GateUpOrder)
-MOEC_DECLARE_NAMES(Score)
-MOEC_DECLARE_NAMES(Select)
-MOEC_DECLARE_NAMES(GroupScore)
-MOEC_DECLARE_NAMES(RouteWeight)
-MOEC_DECLARE_NAMES(NonFinite)
-MOEC_DECLARE_NAMES(Activation)
-MOEC_DECLARE_NAMES(SharedGate)
-MOEC_DECLARE_NAMES(WeightQuantization)
-#undef MOEC_DECLARE_NAMES
+template <>
+llvm::ArrayRef<EnumName<DType>> getEnumNames<DType>();
+template <>
+llvm::ArrayRef<EnumName<Entry>> getEnumNames<Entry>();
+template <>
+llvm::ArrayRef<EnumName<GateUpOrder>> getEnumNames<GateUpOrder>();
+template <>
+llvm::ArrayRef<EnumName<Score>> getEnumNames<Score>();
+template <>
+llvm::ArrayRef<EnumName<Select>> getEnumNames<Select>();
+template <>
+llvm::ArrayRef<EnumName<GroupScore>> getEnumNames<GroupScore>();
+template <>
+llvm::ArrayRef<EnumName<RouteWeight>> getEnumNames<RouteWeight>();
+template <>
+llvm::ArrayRef<EnumName<NonFinite>> getEnumNames<NonFinite>();
+template <>
+llvm::ArrayRef<EnumName<Activation>> getEnumNames<Activation>();
+template <>
+llvm::ArrayRef<EnumName<SharedGate>> getEnumNames<SharedGate>();
+template <>
+llvm::ArrayRef<EnumName<WeightQuantization>> getEnumNames<WeightQuantization>();
 
 } // namespace moec
 

@@ -18,7 +18,7 @@
 namespace moec {
 
 /// The size of a dimension that is the number of tokens of a call.
-constexpr int64_t tokenDimension = -1;
+constexpr int64_t kTokenDimension = -1;
 
 enum class TensorType { F32, BF16, F16, I32, F8E4M3FN, F4E2M1FN, F8E8M0FNU };
 

@@ -61,11 +61,11 @@ private:
   std::string text;
 };
 
-/// Prints errors and counts them. After `maxErrors` it stops printing, so that
+/// Prints errors and counts them. After `kMaxErrors` it stops printing, so that
 /// a hostile file cannot flood a terminal.
 class Diagnostics {
 public:
-  static constexpr unsigned maxErrors = 20;
+  static constexpr unsigned kMaxErrors = 20;
 
   explicit Diagnostics(llvm::raw_ostream &os) : os(os) {}
 

@@ -22,10 +22,10 @@ namespace moec::json {
 
 /// Brackets may nest this deep. Descriptions of layers need four levels; the
 /// bound keeps every walk of a document, its destruction included, shallow.
-constexpr unsigned maxDepth = 64;
+constexpr unsigned kMaxDepth = 64;
 
 /// Largest text that is read. Real configurations have a few kilobytes.
-constexpr uint64_t maxBytes = uint64_t(4) << 20;
+constexpr uint64_t kMaxBytes = uint64_t(4) << 20;
 
 struct Member;
 
@@ -68,8 +68,8 @@ struct Member {
 llvm::StringRef describe(Value::Kind kind);
 
 /// Reads one document. Errors are: text that is not JSON or not UTF-8, two
-/// members of one name in an object, nesting beyond `maxDepth`, size beyond
-/// `maxBytes`.
+/// members of one name in an object, nesting beyond `kMaxDepth`, size beyond
+/// `kMaxBytes`.
 llvm::FailureOr<Value> parse(const SourceText &text, Diagnostics &diags);
 
 } // namespace moec::json

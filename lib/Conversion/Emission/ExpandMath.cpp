@@ -113,8 +113,8 @@ private:
   }
   Value logOfNormal(Value x);
 
-  static constexpr double inf = std::numeric_limits<double>::infinity();
-  static constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kInf = std::numeric_limits<double>::infinity();
+  static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
   ImplicitLocOpBuilder &b;
   Type type;
@@ -187,9 +187,9 @@ Value Expansion::log(Value x) {
   Value result = sub(logOfNormal(scaled), correction);
   // 0 gives -inf, a negative number NaN, and infinity and NaN themselves.
   Value zero = arith::CmpFOp::create(b, Predicate::OEQ, x, constant(0.0));
-  result = select(zero, constant(-inf), result);
-  result = select(less(x, 0.0), constant(nan), result);
-  return select(less(x, inf), result, x);
+  result = select(zero, constant(-kInf), result);
+  result = select(less(x, 0.0), constant(kNaN), result);
+  return select(less(x, kInf), result, x);
 }
 
 Value Expansion::log1p(Value x) {
@@ -198,9 +198,9 @@ Value Expansion::log1p(Value x) {
   Value lost = sub(x, sub(u, constant(1.0)));
   Value result = add(logOfNormal(u), div(lost, u));
   Value zero = arith::CmpFOp::create(b, Predicate::OEQ, x, constant(-1.0));
-  result = select(zero, constant(-inf), result);
-  result = select(less(x, -1.0), constant(nan), result);
-  return select(less(x, inf), result, x);
+  result = select(zero, constant(-kInf), result);
+  result = select(less(x, -1.0), constant(kNaN), result);
+  return select(less(x, kInf), result, x);
 }
 
 /// Ops of math that are one instruction, or arithmetic on bits, on every

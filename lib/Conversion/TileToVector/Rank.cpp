@@ -26,7 +26,7 @@ private:
   void count(Value token);
   void makeOffsets();
   void place(Value token);
-  void forSlots(Value token, llvm::function_ref<void(Value)> body) {
+  void forSlots(llvm::function_ref<void(Value)> body) {
     emitter.forLoop(emitter.index(0), emitter.index(topK), 1, body);
   }
 
@@ -81,7 +81,7 @@ Value RankEmission::makeLocalTable() {
 }
 
 void RankEmission::count(Value token) {
-  forSlots(token, [&](Value slot) {
+  forSlots([&](Value slot) {
     Value local = toIndex(experts.localOf(emitter.loadI32(ids, {token, slot})));
     Value counted = emitter.loadI32(next, local);
     emitter.storeI32(arith::AddIOp::create(b, counted, emitter.i32(1)), next,
@@ -105,7 +105,7 @@ void RankEmission::makeOffsets() {
 
 void RankEmission::place(Value token) {
   Value tokenNumber = arith::IndexCastOp::create(b, b.getI32Type(), token);
-  forSlots(token, [&](Value slot) {
+  forSlots([&](Value slot) {
     Value id = emitter.loadI32(ids, {token, slot});
     Value local = experts.localOf(id);
     Value isHere = experts.isHere(local);
@@ -139,7 +139,7 @@ void RankEmission::run() {
   if (!op.getNumValidTokens())
     return;
   emitter.forLoop(valid, emitter.tokens(), 1, [&](Value token) {
-    forSlots(token, [&](Value slot) {
+    forSlots([&](Value slot) {
       emitter.storeI32(emitter.i32(-1), position, {token, slot});
     });
   });

@@ -75,7 +75,7 @@ static LogicalResult verifySparseMixer(EmitError emitError, int64_t topK,
 
 LogicalResult RoutingAttr::verify(EmitError emitError, int64_t topK,
                                   Select select, int64_t numGroups,
-                                  int64_t topkGroups, GroupScore groupScore,
+                                  int64_t topkGroups, GroupScore /*groupScore*/,
                                   Softmax softmax, bool renormalize,
                                   FloatAttr renormalizeEpsilon, FloatAttr scale,
                                   NonFinite nonfinite) {

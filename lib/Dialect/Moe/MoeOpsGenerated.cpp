@@ -7,6 +7,7 @@
 // Alone in its file: it takes longest to compile and changes least.
 
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Moe/ScalarRegion.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"

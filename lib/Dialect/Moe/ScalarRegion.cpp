@@ -35,7 +35,7 @@ LogicalResult verifyScalarArguments(Operation *op, Region &region,
 static LogicalResult verifyScalarOp(Operation &op, StringRef region) {
   Dialect *dialect = op.getDialect();
   bool isScalarDialect =
-      dialect && isa<arith::ArithDialect, math::MathDialect>(dialect);
+      isa_and_nonnull<arith::ArithDialect, math::MathDialect>(dialect);
   if (!isScalarDialect && !isa<ParamOp>(op))
     return op.emitOpError("is not allowed in the scalar region '")
            << region
@@ -63,6 +63,15 @@ LogicalResult verifyScalarBody(Operation *op, Region &region, StringRef name) {
     if (failed(verifyScalarOp(inner, name)))
       return failure();
   return success();
+}
+
+ParseResult parseScalarRegion(OpAsmParser &parser, Region &region) {
+  return parser.parseRegion(region, /*arguments=*/{},
+                            /*enableNameShadowing=*/true);
+}
+
+void printScalarRegion(OpAsmPrinter &printer, Operation *, Region &region) {
+  printer.printRegion(region);
 }
 
 } // namespace moec::moe

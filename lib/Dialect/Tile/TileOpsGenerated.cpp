@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 // Alone in its file: it takes longest to compile and changes least.
 
+#include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Tile/Tile.h"
 
 #include "mlir/IR/Builders.h"
@@ -14,6 +15,8 @@
 
 using namespace mlir;
 using namespace moec::tile;
+using moec::moe::parseScalarRegion;
+using moec::moe::printScalarRegion;
 
 #define GET_OP_CLASSES
 #include "dialects/Tile/TileOps.cpp.inc"

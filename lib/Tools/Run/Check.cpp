@@ -27,7 +27,7 @@ Status moec::writeResult(const std::string &path, const RunResult &result) {
 ReferenceCheck::~ReferenceCheck() {
   for (const std::string &path : {inputs, specFile})
     if (!path.empty())
-      llvm::sys::fs::remove(path);
+      (void)llvm::sys::fs::remove(path);
 }
 
 Result<std::string> ReferenceCheck::makeTemporary(llvm::StringRef stem,
@@ -121,7 +121,7 @@ bool ReferenceCheck::compare(const RunResult &result) {
     exitCode =
         llvm::sys::ExecuteAndWait(python, refs, std::nullopt, {}, 0, 0, &error);
   }
-  llvm::sys::fs::remove(*outputs);
+  (void)llvm::sys::fs::remove(*outputs);
   if (!written)
     return complain(written);
   if (!error.empty() || exitCode < 0)

@@ -144,12 +144,12 @@ SmallVector<std::string> returnDetails(func::FuncOp function) {
 FailureOr<RunResult> runFunction(ModuleOp module,
                                  std::vector<HostTensor> &tensors,
                                  const RunOptions &options) {
-  if (failed(decomposeLayers(module, options.compile)))
-    return failure();
   func::FuncOp function = findLayer(module);
   if (!function)
     return module.emitError("is below level moe; run it with --level=plan, "
                             "tile or llvm");
+  if (failed(decomposeLayers(module, options.compile)))
+    return failure();
   SmallVector<std::string> names = returnDetails(function);
   SmallVector<interpreter::TensorRef> inputs;
   for (const HostTensor &tensor : tensors)
@@ -158,13 +158,14 @@ FailureOr<RunResult> runFunction(ModuleOp module,
           {tensor.data(), tensor.dtype,
            SmallVector<int64_t, 4>(tensor.shape.begin(), tensor.shape.end())});
   RunResult result;
-  for (int64_t i = 0; i < std::max<int64_t>(1, options.repeat); ++i) {
+  for (int64_t i = 0; i <= options.repeat; ++i) {
     double begin = getSeconds();
     Result<std::vector<interpreter::Tensor>> outputs =
         interpreter::interpretFunction(function, inputs);
     if (failed(report(outputs.status())))
       return failure();
-    result.seconds.push_back(getSeconds() - begin);
+    if (i > 0)
+      result.seconds.push_back(getSeconds() - begin);
     result.details.clear();
     for (auto [name, output] : llvm::zip(names, *outputs)) {
       interpreter::TensorRef ref = output.ref();

@@ -346,12 +346,11 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @captured(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>, %limit: f32) {
-  // expected-note@+1 {{required by region isolation constraints}}
   %0 = moe.layer %hidden : tensor<?x16xf32> gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
       activation {
       ^bb0(%g: f32, %u: f32):
-        // expected-error@+1 {{op using value defined outside the region}}
+        // expected-error@+1 {{use of undeclared SSA value name}}
         %y = arith.minimumf %g, %limit : f32
         moe.yield %y : f32
       } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>}

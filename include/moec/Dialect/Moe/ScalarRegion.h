@@ -8,6 +8,7 @@
 #ifndef MOEC_DIALECT_MOE_SCALARREGION_H
 #define MOEC_DIALECT_MOE_SCALARREGION_H
 
+#include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/Operation.h"
 
 namespace moec::moe {
@@ -24,6 +25,15 @@ verifyScalarArguments(mlir::Operation *op, mlir::Region &region,
 /// region is right.
 llvm::LogicalResult verifyScalarBody(mlir::Operation *op, mlir::Region &region,
                                      llvm::StringRef name);
+
+/// The directive `custom<ScalarRegion>`. Names of values are those of the
+/// region alone: otherwise an op in front of the region could name a value
+/// inside it, and when the region's op then fails to parse, MLIR writes to what
+/// is gone.
+mlir::ParseResult parseScalarRegion(mlir::OpAsmParser &parser,
+                                    mlir::Region &region);
+void printScalarRegion(mlir::OpAsmPrinter &printer, mlir::Operation *op,
+                       mlir::Region &region);
 
 } // namespace moec::moe
 

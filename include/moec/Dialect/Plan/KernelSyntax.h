@@ -34,20 +34,39 @@ void buildKernel(mlir::OpBuilder &builder, mlir::OperationState &state,
   state.addRegion()->push_back(body);
 }
 
+/// Like a function, but names of values are those of the kernel alone. Names of
+/// all kernels together, as MLIR's parser of functions has them, would let one
+/// kernel name a value of the next; when the next then fails to parse, MLIR
+/// writes to what is gone.
 template <typename KernelTy>
 mlir::ParseResult parseKernel(mlir::OpAsmParser &parser,
                               mlir::OperationState &result) {
-  auto getType = [](mlir::Builder &builder, llvm::ArrayRef<mlir::Type> inputs,
-                    llvm::ArrayRef<mlir::Type> results,
-                    mlir::function_interface_impl::VariadicFlag,
-                    std::string &) {
-    return builder.getFunctionType(inputs, results);
-  };
-  return mlir::function_interface_impl::parseFunctionOp(
-      parser, result, /*allowVariadic=*/false,
-      KernelTy::getFunctionTypeAttrName(result.name), getType,
+  mlir::StringAttr name;
+  llvm::SmallVector<mlir::OpAsmParser::Argument> arguments;
+  llvm::SmallVector<mlir::Type> resultTypes;
+  llvm::SmallVector<mlir::DictionaryAttr> resultAttrs;
+  bool isVariadic = false;
+  (void)mlir::impl::parseOptionalVisibilityKeyword(parser, result.attributes);
+  if (parser.parseSymbolName(name, mlir::SymbolTable::getSymbolAttrName(),
+                             result.attributes) ||
+      mlir::function_interface_impl::parseFunctionSignatureWithArguments(
+          parser, /*allowVariadic=*/false, arguments, isVariadic, resultTypes,
+          resultAttrs) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes))
+    return mlir::failure();
+  llvm::SmallVector<mlir::Type> types;
+  for (const mlir::OpAsmParser::Argument &argument : arguments)
+    types.push_back(argument.type);
+  mlir::Builder &builder = parser.getBuilder();
+  result.attributes.set(
+      KernelTy::getFunctionTypeAttrName(result.name),
+      mlir::TypeAttr::get(builder.getFunctionType(types, resultTypes)));
+  mlir::call_interface_impl::addArgAndResultAttrs(
+      builder, result, arguments, resultAttrs,
       KernelTy::getArgAttrsAttrName(result.name),
       KernelTy::getResAttrsAttrName(result.name));
+  return parser.parseRegion(*result.addRegion(), arguments,
+                            /*enableNameShadowing=*/true);
 }
 
 template <typename KernelTy>

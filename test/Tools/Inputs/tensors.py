@@ -1,0 +1,132 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Makes safetensors files that differ from good ones.
+
+  tensors.py list IN
+  tensors.py edit IN OUT [drop=NAME] [rename=OLD:NEW] [copy=OLD:NEW] [cast=NAME:DTYPE]
+                         [shape=NAME:2x3] [transpose=NAME] [ids=2x3] [weights=2x3] [cut=BYTES]
+  tensors.py header TEXT|@FILE DATA_BYTES OUT
+  tensors.py split IN OUT PREFIX GATE UP DOWN [MODULE=MODULE ...]
+  tensors.py fuse IN OUT PREFIX [MODULE=MODULE ...]
+
+split gives each expert its own matrices, PREFIXexperts.0.GATE.weight and so on. fuse keeps all
+experts in PREFIXexperts.gate_up_proj and down_proj, transposed, with their biases. Both rename
+modules (what stands before the first dot of a name, or all of it).
+"""
+
+import struct
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+DTYPES = {"bf16": ml_dtypes.bfloat16}
+
+
+def list_tensors(source):
+    for name, tensor in sorted(load_file(source).items()):
+        print(name, tensor.dtype, "x".join(map(str, tensor.shape)))
+
+
+def sizes(text):
+    return [int(length) for length in text.split("x")]
+
+
+def edit(source, target, *edits):
+    tensors = load_file(source)
+    size = None
+    for text in edits:
+        verb, _, what = text.partition("=")
+        name, _, value = what.partition(":")
+        if verb == "drop":
+            del tensors[name]
+        elif verb == "rename":
+            tensors[value] = tensors.pop(name)
+        elif verb == "copy":
+            tensors[value] = tensors[name]
+        elif verb == "cast":
+            tensors[name] = tensors[name].astype(DTYPES.get(value, value))
+        elif verb == "shape":
+            tensors[name] = np.resize(tensors[name], sizes(value))
+        elif verb == "transpose":
+            tensors[name] = tensors[name].swapaxes(-1, -2).copy()
+        elif verb == "ids":
+            tensors["topk_ids"] = np.arange(np.prod(sizes(name)), dtype=np.int32)
+            tensors["topk_ids"] = tensors["topk_ids"].reshape(sizes(name))
+        elif verb == "weights":
+            tensors["topk_weights"] = np.full(sizes(name), 0.5, np.float32)
+        elif verb == "cut":
+            size = int(name)
+        else:
+            raise SystemExit(f"unknown edit '{text}'")
+    save_file(tensors, target)
+    if size is not None:
+        with open(target, "r+b") as file:
+            file.truncate(size)
+
+
+def header(text, data_bytes, target):
+    if text.startswith("@"):
+        text = Path(text[1:]).read_text()
+    length = struct.pack("<Q", len(text))
+    Path(target).write_bytes(length + text.encode() + bytes(int(data_bytes)))
+
+
+def rename(tensors, prefix, modules):
+    """Names of the other weights in the checkpoint; inputs keep theirs."""
+    modules = dict(text.split("=") for text in modules)
+    renamed = {}
+    for name, tensor in tensors.items():
+        module, dot, rest = name.partition(".")
+        full = modules.get(name) or modules.get(module, module) + dot + rest
+        renamed[prefix + full if dot else name] = tensor
+    return renamed
+
+
+def first_halves(matrix):
+    return np.split(matrix, 2, axis=-2)
+
+
+def split_shared(tensors):
+    if "shared_experts.w13" in tensors:
+        first, second = first_halves(tensors.pop("shared_experts.w13"))
+        tensors["shared_experts.gate_proj.weight"] = first
+        tensors["shared_experts.up_proj.weight"] = second
+        tensors["shared_experts.down_proj.weight"] = tensors.pop("shared_experts.w2")
+
+
+def split(source, target, prefix, gate, up, down, *modules):
+    tensors = load_file(source)
+    w13, w2 = tensors.pop("experts.w13"), tensors.pop("experts.w2")
+    parts = {}
+    for expert in range(len(w13)):
+        module = f"{prefix}experts.{expert}."
+        first, second = first_halves(w13[expert])
+        parts[f"{module}{gate}.weight"] = first
+        parts[f"{module}{up}.weight"] = second
+        parts[f"{module}{down}.weight"] = w2[expert]
+    split_shared(tensors)
+    tensors = rename(tensors, prefix, modules) | parts
+    save_file({name: tensor.copy() for name, tensor in tensors.items()}, target)
+
+
+def fuse(source, target, prefix, *modules):
+    tensors = load_file(source)
+    parts = {}
+    for name, full in (("w13", "gate_up_proj"), ("w2", "down_proj")):
+        module = f"{prefix}experts.{full}"
+        parts[module] = tensors.pop(f"experts.{name}").swapaxes(-1, -2).copy()
+        if f"experts.{name}_bias" in tensors:
+            parts[f"{module}_bias"] = tensors.pop(f"experts.{name}_bias")
+    split_shared(tensors)
+    tensors = rename(tensors, prefix, modules) | parts
+    save_file({name: tensor.copy() for name, tensor in tensors.items()}, target)
+
+
+if __name__ == "__main__":
+    commands = {
+        "list": list_tensors, "edit": edit, "header": header, "split": split, "fuse": fuse
+    }
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,96 @@
+//===- SourceFileTest.cpp - tests of the bounds on IR text ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/SourceFile.h"
+
+#include "llvm/Support/raw_ostream.h"
+#include "gtest/gtest.h"
+
+using namespace moec;
+
+/// What checkIRText() says of a text; empty where it is accepted.
+static std::string check(llvm::StringRef text) {
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  bool ok = succeeded(checkIRText(llvm::MemoryBufferRef(text, "t.mlir"), os));
+  EXPECT_EQ(ok, messages.empty());
+  return messages;
+}
+
+static std::string repeat(llvm::StringRef text, int64_t count) {
+  std::string result;
+  for (int64_t i = 0; i < count; ++i)
+    result += text;
+  return result;
+}
+
+TEST(SourceFile, AcceptsEachBracketUpToTheBound) {
+  for (const char *pair : {"()", "[]", "{}", "<>"}) {
+    std::string open(kMaxBracketNesting, pair[0]);
+    std::string close(kMaxBracketNesting, pair[1]);
+    EXPECT_EQ(check(open + close + open + close), "");
+    EXPECT_NE(check(open + pair[0] + close + pair[1]), "");
+  }
+}
+
+TEST(SourceFile, PointsAtTheBracket) {
+  EXPECT_EQ(
+      check("module {\n " + repeat("[", kMaxBracketNesting)).substr(0, 29),
+      "t.mlir:2:257: error: brackets");
+}
+
+TEST(SourceFile, KnowsWhatIsNoBracket) {
+  int64_t many = 2 * kMaxBracketNesting;
+  EXPECT_EQ(check(repeat("\"([{<\\\"\" ", many)), "");
+  EXPECT_EQ(check(repeat("// ([{<\n", many)), "");
+  EXPECT_EQ(check("// ((("), "");
+  EXPECT_EQ(check(repeat("() -> ()\n", many)), "");
+  // The arrow closes nothing: otherwise the bound could be evaded.
+  EXPECT_NE(check(repeat("< ->", many)), "");
+  // Text that does not end what it begins.
+  EXPECT_EQ(check("\"("), "");
+  EXPECT_EQ(check("\"\\"), "");
+  EXPECT_EQ(check("/"), "");
+  EXPECT_EQ(check("#"), "");
+  EXPECT_EQ(check("!a ="), "");
+}
+
+TEST(SourceFile, FollowsAliases) {
+  auto chain = [](int64_t length) {
+    std::string text = "!a0 = i32\n";
+    for (int64_t i = 1; i < length; ++i)
+      text += "!a" + std::to_string(i) + " = tuple<!a" + std::to_string(i - 1) +
+              ">\n";
+    return text;
+  };
+  EXPECT_EQ(check(chain(100)), "");
+  EXPECT_NE(check(chain(200)), "");
+  // What an alias stands for adds to the depth of its use.
+  EXPECT_EQ(check("#a = " + repeat("[", 200) + repeat("]", 200) + "\n" +
+                  repeat("[", 50) + "#a" + repeat("]", 50)),
+            "");
+  EXPECT_NE(check("#a = " + repeat("[", 200) + repeat("]", 200) + "\n" +
+                  repeat("[", 60) + "#a" + repeat("]", 60)),
+            "");
+  // A definition may begin on the line after its name.
+  EXPECT_NE(check("#a =\n  // what\n " + repeat("[", 200) + repeat("]", 200) +
+                  "\n" + repeat("[", 60) + "#a"),
+            "");
+  // Many aliases side by side are no nesting.
+  EXPECT_EQ(check("#a = 1 : i32\n" + repeat("#b = [#a]\n", 1000)), "");
+}
+
+TEST(SourceFile, BoundsSigns) {
+  EXPECT_EQ(check(repeat("- ", kMaxBracketNesting) + "1"), "");
+  EXPECT_NE(check(repeat("- ", kMaxBracketNesting + 1) + "1"), "");
+  EXPECT_EQ(check(repeat("-1 ", 1000)), "");
+}
+
+TEST(SourceFile, RefusesBytecode) {
+  EXPECT_EQ(check(llvm::StringRef("ML\xEFR\r\0", 6)),
+            "t.mlir: error: is MLIR bytecode; give IR as text\n");
+}

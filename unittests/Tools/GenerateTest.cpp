@@ -1,0 +1,116 @@
+//===- GenerateTest.cpp - tests of generated tensors ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TensorTesting.h"
+
+#include <cmath>
+#include <set>
+
+using namespace moec;
+using namespace moec::testing;
+
+static std::string getBytes(const HostTensor &tensor) {
+  return std::string(reinterpret_cast<const char *>(tensor.data()),
+                     tensor.getNumBytes());
+}
+
+static std::vector<HostTensor> makeLayer() {
+  return makeTensors(
+      {{"hidden_states", Role::Input, ElementType::BF16, {5, 64}},
+       {"topk_ids", Role::Input, ElementType::I32, {5, 3}},
+       {"topk_weights", Role::Input, ElementType::F32, {5, 3}},
+       {"num_valid_tokens", Role::Input, ElementType::I32, {1}},
+       // Large enough for several threads.
+       {"experts.w13", Role::Weight, ElementType::F16, {4, 512, 64}},
+       {"experts.w13_bias", Role::Weight, ElementType::F32, {4, 512}}});
+}
+
+TEST(Generate, DependsOnSeedAndNameAlone) {
+  auto generate = [](uint64_t seed) {
+    std::vector<HostTensor> tensors = makeLayer();
+    EXPECT_TRUE(generateTensors(tensors, {seed, 4}));
+    return tensors;
+  };
+  std::vector<HostTensor> a = generate(1), b = generate(1), c = generate(2);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(getBytes(a[i]), getBytes(b[i])) << a[i].name;
+    if (a[i].name != "num_valid_tokens")
+      EXPECT_NE(getBytes(a[i]), getBytes(c[i])) << a[i].name;
+  }
+
+  // Neither on the other tensors, nor on their order.
+  std::vector<HostTensor> alone = makeTensors(
+      {{"experts.w13", Role::Weight, ElementType::F16, {4, 512, 64}}});
+  ASSERT_TRUE(generateTensors(alone, {1, 4}));
+  EXPECT_EQ(getBytes(alone[0]), getBytes(a[4]));
+}
+
+TEST(Generate, KeepsIntermediatesOfTheOrderOfOne) {
+  std::vector<HostTensor> tensors = makeTensors(
+      {{"hidden_states", Role::Input, ElementType::F32, {100, 64}},
+       {"experts.w2", Role::Weight, ElementType::F32, {2, 100, 64}}});
+  ASSERT_TRUE(generateTensors(tensors, {3, 2}));
+  for (const HostTensor &tensor : tensors) {
+    double sum = 0;
+    auto *values = reinterpret_cast<const float *>(tensor.data());
+    for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+      sum += double(values[i]) * values[i];
+    double expected = tensor.role == Role::Input ? 1.0 : 1.0 / 64;
+    EXPECT_NEAR(sum / tensor.getNumElements() / expected, 1.0, 0.05);
+  }
+}
+
+TEST(Generate, MakesRoutingThatMakesSense) {
+  std::vector<HostTensor> tensors = makeLayer();
+  ASSERT_TRUE(generateTensors(tensors, {0, 4}));
+  auto *ids = reinterpret_cast<const int32_t *>(tensors[1].data());
+  auto *weights = reinterpret_cast<const float *>(tensors[2].data());
+  for (int row = 0; row < 5; ++row) {
+    std::set<int32_t> distinct(ids + 3 * row, ids + 3 * row + 3);
+    EXPECT_EQ(distinct.size(), 3u);
+    EXPECT_GE(*distinct.begin(), 0);
+    EXPECT_LT(*distinct.rbegin(), 4);
+    EXPECT_NEAR(weights[3 * row] + weights[3 * row + 1] + weights[3 * row + 2],
+                1.0f, 1e-6);
+  }
+  EXPECT_EQ(*reinterpret_cast<const int32_t *>(tensors[3].data()), 5);
+}
+
+TEST(Generate, SurvivesOddShapes) {
+  std::vector<HostTensor> tensors =
+      makeTensors({{"hidden_states", Role::Input, ElementType::F32, {0, 64}},
+                   {"topk_ids", Role::Input, ElementType::I32, {3, 0}},
+                   {"topk_weights", Role::Input, ElementType::BF16, {}},
+                   {"gate.hash_table", Role::Weight, ElementType::I32, {}},
+                   {"input_ids", Role::Input, ElementType::I32, {4}},
+                   {"scale", Role::Weight, ElementType::F64, {}}});
+  // More ids per token than experts: they repeat.
+  EXPECT_TRUE(generateTensors(tensors, {0, 1}));
+}
+
+TEST(Generate, LeavesWhatIsGiven) {
+  std::vector<HostTensor> tensors = makeLayer();
+  tensors[3].isGiven = true;
+  *reinterpret_cast<int32_t *>(tensors[3].data()) = 2;
+  ASSERT_TRUE(generateTensors(tensors, {0, 4}));
+  EXPECT_EQ(*reinterpret_cast<const int32_t *>(tensors[3].data()), 2);
+}
+
+TEST(Generate, RefusesDtypesWithoutARule) {
+  for (ElementType dtype : {ElementType::I8, ElementType::F8E4M3,
+                            ElementType::I64, ElementType::Bool}) {
+    std::vector<HostTensor> tensors =
+        makeTensors({{"w", Role::Weight, dtype, {3}}});
+    moert::Status status = generateTensors(tensors, {0, 4});
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.message().find("'w' of dtype"), std::string::npos);
+  }
+  // Ids are integers, whatever the IR says.
+  std::vector<HostTensor> tensors =
+      makeTensors({{"topk_ids", Role::Input, ElementType::F32, {3, 2}}});
+  EXPECT_FALSE(generateTensors(tensors, {0, 4}));
+}

@@ -1,0 +1,221 @@
+//===- LoadTensorsTest.cpp - tests of tensors from files --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TensorTesting.h"
+
+#include "llvm/Support/FileSystem.h"
+
+#include <cstring>
+
+using namespace moec;
+using namespace moec::testing;
+
+namespace {
+
+/// A file of f32 tensors whose elements are `first`, `first + 1`, ...
+class File {
+public:
+  void add(const std::string &name, std::vector<int64_t> shape, float first) {
+    int64_t count = 1;
+    for (int64_t size : shape)
+      count *= size;
+    values.emplace_back();
+    for (int64_t i = 0; i < count; ++i)
+      values.back().push_back(first + float(i));
+    entries.push_back({name, ElementType::F32, std::move(shape), nullptr, 0});
+  }
+
+  /// As in files of experts that are kept elsewhere: bf16 of small integers.
+  void addBF16(const std::string &name, std::vector<int64_t> shape,
+               std::vector<uint16_t> bits) {
+    halves.push_back(std::move(bits));
+    entries.push_back({name, ElementType::BF16, std::move(shape),
+                       halves.back().data(), halves.back().size() * 2});
+    values.emplace_back();
+  }
+
+  moert::Status load(std::vector<HostTensor> &tensors,
+                     const std::vector<TensorInfo> &signature,
+                     std::vector<int64_t> expertIds) {
+    for (size_t i = 0; i < entries.size(); ++i)
+      if (!entries[i].data) {
+        entries[i].data = values[i].data();
+        entries[i].bytes = values[i].size() * sizeof(float);
+      }
+    llvm::SmallString<128> path;
+    if (llvm::sys::fs::createTemporaryFile("moec", "safetensors", path))
+      return moert::unavailable("no temporary file");
+    moert::Status status = moert::writeSafetensors(path.str().str(), entries);
+    EXPECT_TRUE(status) << status.message();
+    auto file = moert::SafetensorsFile::open(path.str().str());
+    (void)llvm::sys::fs::remove(path);
+    EXPECT_TRUE(file);
+    return loadTensors(tensors, *file, "t.safetensors", signature, expertIds);
+  }
+
+private:
+  std::vector<moert::SafetensorsTensor> entries;
+  std::vector<std::vector<float>> values;
+  std::vector<std::vector<uint16_t>> halves;
+};
+
+std::vector<float> getValues(const HostTensor &tensor) {
+  std::vector<float> values(tensor.getNumElements());
+  std::memcpy(values.data(), tensor.data(), tensor.getNumBytes());
+  return values;
+}
+
+/// Signature of `w` with one checkpoint form.
+std::vector<TensorInfo> makeSignature(const std::string &name,
+                                      CheckpointForm form) {
+  TensorInfo info;
+  info.name = name;
+  info.checkpointForms = {std::move(form)};
+  return {info};
+}
+
+} // namespace
+
+TEST(LoadTensors, CanonicalNameComesFirst) {
+  auto tensors =
+      makeTensors({{"experts.w2", Role::Weight, ElementType::F32, {1, 2, 2}}});
+  File file;
+  file.add("experts.w2", {2, 2}, 1);
+  ASSERT_TRUE(file.load(tensors, {}, {0}));
+  EXPECT_EQ(getValues(tensors[0]), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(LoadTensors, PutsGateAndUpTogether) {
+  // Experts 5 and 3, in this order; gate rows in front of up rows.
+  auto tensors =
+      makeTensors({{"experts.w13", Role::Weight, ElementType::F32, {2, 4, 2}}});
+  auto signature = makeSignature(
+      "experts.w13", {{"experts.{e}.gate_proj.weight", 0, 1, 2, false},
+                      {"experts.{e}.up_proj.weight", 2, 1, 2, false}});
+  File file;
+  file.add("a.b.experts.3.gate_proj.weight", {2, 2}, 10);
+  file.add("a.b.experts.3.up_proj.weight", {2, 2}, 20);
+  file.add("a.b.experts.5.gate_proj.weight", {2, 2}, 30);
+  file.add("a.b.experts.5.up_proj.weight", {2, 2}, 40);
+  file.add("a.c.q_proj.weight", {2, 2}, 50);
+  moert::Status status = file.load(tensors, signature, {5, 3});
+  ASSERT_TRUE(status) << status.message();
+  EXPECT_EQ(getValues(tensors[0]),
+            (std::vector<float>{30, 31, 32, 33, 40, 41, 42, 43, //
+                                10, 11, 12, 13, 20, 21, 22, 23}));
+}
+
+TEST(LoadTensors, InterleavesRows) {
+  auto tensors = makeTensors(
+      {{"shared_experts.w13", Role::Weight, ElementType::F32, {4, 2}}});
+  auto signature =
+      makeSignature("shared_experts.w13", {{"shared.gate", 0, 2, 2, false},
+                                           {"shared.up", 1, 2, 2, false}});
+  File file;
+  file.add("shared.gate", {2, 2}, 10);
+  file.add("shared.up", {2, 2}, 20);
+  ASSERT_TRUE(file.load(tensors, signature, {0}));
+  EXPECT_EQ(getValues(tensors[0]),
+            (std::vector<float>{10, 11, 20, 21, 12, 13, 22, 23}));
+}
+
+TEST(LoadTensors, TransposesEveryExpert) {
+  // Larger than the squares in which the copy goes.
+  constexpr int64_t rows = 70, columns = 45;
+  auto tensors = makeTensors(
+      {{"experts.w2", Role::Weight, ElementType::F32, {2, rows, columns}}});
+  auto signature =
+      makeSignature("experts.w2", {{"experts.down_proj", 0, 1, rows, true}});
+  File file;
+  file.add("mlp.experts.down_proj", {2, columns, rows}, 0);
+  moert::Status status = file.load(tensors, signature, {0, 1});
+  ASSERT_TRUE(status) << status.message();
+  std::vector<float> values = getValues(tensors[0]);
+  for (int64_t e = 0; e < 2; ++e)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        ASSERT_EQ(values[(e * rows + r) * columns + c],
+                  float((e * columns + c) * rows + r));
+}
+
+TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
+  auto tensors =
+      makeTensors({{"gate.bias", Role::Weight, ElementType::F32, {2}}});
+  File file;
+  file.addBF16("gate.bias", {2}, {0x3F80, 0xC000});
+  ASSERT_TRUE(file.load(tensors, {}, {}));
+  EXPECT_EQ(getValues(tensors[0]), (std::vector<float>{1, -2}));
+
+  auto narrow =
+      makeTensors({{"gate.bias", Role::Weight, ElementType::BF16, {2}}});
+  File wide;
+  wide.add("gate.bias", {2}, 0);
+  EXPECT_EQ(wide.load(narrow, {}, {}).message(),
+            "t.safetensors: tensor 'gate.bias': dtype is f32, expected bf16");
+}
+
+TEST(LoadTensors, NamesWhatIsMissing) {
+  auto signature =
+      makeSignature("experts.w2", {{"experts.{e}.w2.weight", 0, 1, 2, false}});
+  auto load = [&](File &file) {
+    auto tensors = makeTensors(
+        {{"experts.w2", Role::Weight, ElementType::F32, {2, 2, 2}}});
+    return file.load(tensors, signature, {0, 1}).message();
+  };
+  File none;
+  none.add("other", {1}, 0);
+  EXPECT_EQ(load(none), "t.safetensors: no tensor for 'experts.w2'; accepted "
+                        "names: 'experts.w2', '*.experts.{e}.w2.weight'");
+  File half;
+  half.add("m.experts.0.w2.weight", {2, 2}, 0);
+  EXPECT_EQ(load(half), "t.safetensors: no tensor 'm.experts.1.w2.weight' for "
+                        "'experts.w2'");
+  File shape;
+  shape.add("m.experts.0.w2.weight", {2, 3}, 0);
+  EXPECT_EQ(load(shape), "t.safetensors: tensor 'm.experts.0.w2.weight': shape "
+                         "is [2, 3], expected [2, 2]");
+  File two;
+  two.add("m.experts.0.w2.weight", {2, 2}, 0);
+  two.add("n.experts.0.w2.weight", {2, 2}, 0);
+  EXPECT_EQ(load(two), "t.safetensors: 'm.experts.0.w2.weight' and "
+                       "'n.experts.0.w2.weight' both end in "
+                       "'experts.0.w2.weight'; give a file with the tensors of "
+                       "one layer");
+}
+
+TEST(LoadTensors, LeavesNoWeightOutInSilence) {
+  auto load = [](const std::string &extra, const std::string &input) {
+    auto tensors = makeTensors({{input, Role::Input, ElementType::F32, {1}},
+                                {"w", Role::Weight, ElementType::F32, {1}}});
+    File file;
+    file.add(input, {1}, 0);
+    file.add("m.w", {1}, 0);
+    file.add(extra, {1}, 0);
+    auto signature = makeSignature("w", {{"w", 0, 1, 1, false}});
+    return file.load(tensors, signature, {0});
+  };
+  EXPECT_FALSE(load("m.bias", "hidden_states"));
+  EXPECT_FALSE(load("experts.w13", "hidden_states"));
+  EXPECT_FALSE(load("m.gate.weight", "hidden_states"));
+  // Other modules, and a router whose work is done.
+  EXPECT_TRUE(load("n.bias", "hidden_states"));
+  EXPECT_TRUE(load("m.gate.weight", "router_logits"));
+}
+
+TEST(LoadTensors, LeavesWhatIsGiven) {
+  auto tensors =
+      makeTensors({{"num_valid_tokens", Role::Input, ElementType::F32, {1}},
+                   {"w", Role::Weight, ElementType::F32, {1}}});
+  tensors[0].isGiven = true;
+  *reinterpret_cast<float *>(tensors[0].data()) = 7;
+  File file;
+  file.add("num_valid_tokens", {1}, 0);
+  file.add("w", {1}, 3);
+  ASSERT_TRUE(file.load(tensors, {}, {}));
+  EXPECT_EQ(getValues(tensors[0])[0], 7);
+  EXPECT_EQ(getValues(tensors[1])[0], 3);
+}
