@@ -161,7 +161,7 @@ TEST(PlanDataTest, ConfiguredKernelNeedsAGrid) {
 }
 
 TEST(PlanDataTest, GpusGetThreadsSharedMemoryAndAlignment) {
-  std::string text = withProgram(tileKernels);
+  std::string text = withProgram(kTileKernels);
   std::string grid = "attributes {grid";
   text.replace(text.find(grid), grid.size(),
                "attributes {block = 128 : i64, shared = 1024 : i64, grid");
