@@ -31,11 +31,17 @@ LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   for (auto [name, value] :
        {std::pair("m", m), std::pair("n", n), std::pair("k", k),
         std::pair("panel", panel), std::pair("lanes", lanes),
-        std::pair("rows", rows)})
+        std::pair("rows", rows)}) {
     if (value < 0)
       return emitError() << "'" << name << "' is " << value
                          << "; a size above 0 is accepted, or 0 where the "
                             "schedule has no such parameter";
+    // So that products of two of them and a size of the layer fit in 64 bits.
+    constexpr int64_t largest = int64_t(1) << 20;
+    if (value > largest)
+      return emitError() << "'" << name << "' is " << value << "; at most "
+                         << largest << " is accepted";
+  }
   return success();
 }
 

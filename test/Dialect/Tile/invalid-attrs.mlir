@@ -47,3 +47,8 @@ module attributes {test.a = #tile.config<schedule = "cpu.x", lanes = -1>} {}
 
 // expected-error@+1 {{'rows' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
 module attributes {test.a = #tile.config<schedule = "cpu.x", rows = -1>} {}
+
+// -----
+
+// expected-error@+1 {{'panel' is 1048577; at most 1048576 is accepted}}
+module attributes {test.a = #tile.config<schedule = "cpu.x", panel = 1048577>} {}
