@@ -108,6 +108,7 @@ class Runs:
             f"--outputs={outputs}",
             f"--tokens={case.tokens}",
             *options,
+            *shlex.split(os.environ.get("MOEC_RUN_OPTIONS", "")),
         ]
         done = subprocess.run(
             command,
