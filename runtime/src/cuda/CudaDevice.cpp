@@ -68,7 +68,15 @@ public:
   Status launchGraph(Stream &stream, Graph &graph) override;
 
   Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) override {
-    return cuda::encodeTensorMap(context->driver(), recipe);
+    // The driver encodes only where a context is current.
+    Result<TensorMap> map = TensorMap();
+    Status status = context->within([&] {
+      map = cuda::encodeTensorMap(context->driver(), recipe);
+      return map.status();
+    });
+    if (!status)
+      return status;
+    return map;
   }
 
 private:

@@ -434,7 +434,7 @@ CUresult cuTensorMapEncodeTiled(void *map, CUtensorMapDataType type,
                                 const uint64_t *strides, const uint32_t *box,
                                 const uint32_t *, int,
                                 CUtensorMapSwizzle swizzle, int, int) {
-  ENTER;
+  ENTER_WITH_CONTEXT;
   // The order that the driver expects, for the test to look at.
   auto *out = static_cast<uint64_t *>(map);
   *out++ = static_cast<uint64_t>(type);
