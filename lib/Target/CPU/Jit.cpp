@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Optimize.h"
 #include "Machine.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -29,9 +29,6 @@ mlir::FailureOr<std::unique_ptr<llvm::Module>>
 translateKernels(mlir::ModuleOp module, llvm::TargetMachine &machine,
                  llvm::LLVMContext &context);
 
-/// LLVM's pipeline of level 3 for that machine.
-void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
-
 } // namespace moec
 
 #endif // MOEC_LIB_TARGET_CPU_MACHINE_H
