@@ -79,10 +79,10 @@ static FailureOr<std::string> produce(const Source &source,
 }
 
 static bool writeLayer(const Source &source, const Options &options) {
-  FailureOr<moert::Package> package =
-      buildPackage(*source.module, source.spec, options.getCompileOptions(),
-                   llvm::ArrayRef<std::string>(&*options.architectures.begin(),
-                                               options.architectures.size()));
+  std::vector<std::string> architectures(options.architectures.begin(),
+                                         options.architectures.end());
+  FailureOr<moert::Package> package = buildPackage(
+      *source.module, source.spec, options.getCompileOptions(), architectures);
   if (failed(package))
     return false;
   moert::Status status = moert::writePackage(options.output, *package);
