@@ -28,7 +28,7 @@ assembleImage(Operation *op, StringRef ptx, StringRef architecture) {
            << architecture << ": " << llvm::toString(assembled.takeError());
   return moert::PackageImage{architecture.str(),
                              moert::ModuleImage::Kind::Cubin,
-                             toBytes(assembled->cubin)};
+                             {toBytes(assembled->cubin)}};
 }
 
 FailureOr<moert::Package>
@@ -54,7 +54,7 @@ moec::buildPackage(ModuleOp module, const std::optional<LayerSpec> &spec,
   moert::PackageProgram &program = package.programs.emplace_back();
   program.plan = std::move(compiled->plan);
   program.images.push_back(
-      {options.target, moert::ModuleImage::Kind::Ptx, toBytes(compiled->ptx)});
+      {options.target, moert::ModuleImage::Kind::Ptx, {toBytes(compiled->ptx)}});
   std::vector<std::string> wanted = architectures.vec();
   if (wanted.empty() && !findPtxas().empty())
     wanted = {options.target};
@@ -74,20 +74,19 @@ FailureOr<moert::ModuleImage> moec::makeImage(Operation *op,
                                               const std::string &ptx,
                                               StringRef target,
                                               StringRef architecture) {
-  moert::ModuleImage image;
-  image.kind = moert::ModuleImage::Kind::Ptx;
-  image.bytes = toBytes(ptx);
-  if (findPtxas().empty())
+  if (findPtxas().empty()) {
+    moert::ModuleImage image;
+    image.kind = moert::ModuleImage::Kind::Ptx;
+    image.modules = {toBytes(ptx)};
     return image;
+  }
   // Code with a suffix is for its own architecture alone.
   std::optional<GpuTarget> parsed = GpuTarget::parse(target.str());
   StringRef chip = parsed && parsed->suffix ? target : architecture;
   FailureOr<moert::PackageImage> cubin = assembleImage(op, ptx, chip);
   if (failed(cubin))
     return failure();
-  image.kind = moert::ModuleImage::Kind::Cubin;
-  image.bytes = std::move(cubin->bytes);
-  return image;
+  return cubin->load();
 }
 
 std::string moec::chooseTarget(StringRef architecture) {

@@ -46,6 +46,29 @@ static Status verifyJson(const std::string &text) {
   return Status::ok();
 }
 
+static Status verifyCubin(const std::vector<uint8_t> &bytes,
+                          const std::string &field) {
+  if (bytes.size() < 64 || memcmp(bytes.data(), "\177ELF", 4) != 0)
+    return wrong(field, "no ELF file", "a cubin");
+  return Status::ok();
+}
+
+static Status verifyPtx(const std::vector<uint8_t> &bytes,
+                        const std::string &target, const std::string &field) {
+  std::string text(bytes.begin(), bytes.end());
+  if (text.find('\0') != std::string::npos ||
+      text.find(".version") == std::string::npos)
+    return wrong(field, "no PTX", "text with a .version");
+  std::string directive = ".target " + target;
+  size_t found = text.find(directive);
+  if (found == std::string::npos ||
+      isalnum(
+          static_cast<unsigned char>(text.c_str()[found + directive.size()])))
+    return wrong(field, "PTX for another target",
+                 "PTX with '.target " + target + "'");
+  return Status::ok();
+}
+
 static Status verifyImage(const PackageImage &image, const GpuTarget &target,
                           const std::string &where) {
   std::optional<GpuTarget> own = GpuTarget::parse(image.target);
@@ -54,26 +77,17 @@ static Status verifyImage(const PackageImage &image, const GpuTarget &target,
     return wrong(where + ".target", "'" + image.target + "'",
                  "a GPU that runs code of the plan's target, '" + target.str() +
                      "',");
-  std::string bytes = where + ".bytes";
-  if (image.kind == ModuleImage::Kind::Cubin) {
-    if (image.bytes.size() < 64 || memcmp(image.bytes.data(), "\177ELF", 4))
-      return wrong(bytes, "no ELF file", "a cubin");
-    return Status::ok();
-  }
-  if (image.kind != ModuleImage::Kind::Ptx)
+  if (image.kind == ModuleImage::Kind::HostFunctions)
     return wrong(where + ".kind", moduleImageKindName(image.kind),
                  "cubin or PTX");
-  std::string text(image.bytes.begin(), image.bytes.end());
-  if (text.find('\0') != std::string::npos ||
-      text.find(".version") == std::string::npos)
-    return wrong(bytes, "no PTX", "text with a .version");
-  std::string directive = ".target " + image.target;
-  size_t found = text.find(directive);
-  if (found == std::string::npos ||
-      isalnum(
-          static_cast<unsigned char>(text.c_str()[found + directive.size()])))
-    return wrong(bytes, "PTX for another target",
-                 "PTX with '.target " + image.target + "'");
+  if (image.modules.empty())
+    return wrong(where + ".modules", "empty", "at least one module");
+  for (size_t i = 0; i < image.modules.size(); ++i) {
+    std::string field = at(where + ".modules", i) + ".bytes";
+    MOERT_CHECK(image.kind == ModuleImage::Kind::Cubin
+                    ? verifyCubin(image.modules[i], field)
+                    : verifyPtx(image.modules[i], image.target, field));
+  }
   return Status::ok();
 }
 
@@ -165,6 +179,13 @@ static int rankImage(const PackageImage &image, const GpuTarget &device) {
   return target->suffix ? 1000 : 2000 + target->number();
 }
 
+ModuleImage PackageImage::load() const {
+  ModuleImage image;
+  image.kind = kind;
+  image.modules = modules;
+  return image;
+}
+
 Result<PackageChoice> chooseImage(const Package &package,
                                   const std::string &architecture) {
   std::optional<GpuTarget> device = GpuTarget::parse(architecture);
@@ -198,11 +219,8 @@ Result<std::unique_ptr<Executor>> createExecutor(const Package &package,
   if (!choice)
     return choice.status().withContext(device.name());
   const PackageProgram &program = package.programs[choice->program];
-  const PackageImage &from = program.images[choice->image];
-  ModuleImage image;
-  image.kind = from.kind;
-  image.bytes = from.bytes;
-  return Executor::create(program.plan, device, image, options);
+  return Executor::create(program.plan, device,
+                          program.images[choice->image].load(), options);
 }
 
 } // namespace moert

@@ -83,12 +83,17 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
 static fb::Offset<schema::Program> packProgram(fb::FlatBufferBuilder &builder,
                                                const PackageProgram &program) {
   std::vector<fb::Offset<schema::Image>> images;
-  for (const PackageImage &image : program.images)
+  for (const PackageImage &image : program.images) {
+    std::vector<fb::Offset<schema::Module>> modules;
+    for (const std::vector<uint8_t> &bytes : image.modules)
+      modules.push_back(
+          schema::CreateModule(builder, builder.CreateVector(bytes)));
     images.push_back(schema::CreateImage(
         builder, builder.CreateString(image.target),
         image.kind == ModuleImage::Kind::Cubin ? schema::ImageKind::Cubin
                                                : schema::ImageKind::Ptx,
-        builder.CreateVector(image.bytes)));
+        builder.CreateVector(modules)));
+  }
   return schema::CreateProgram(builder, packPlan(builder, program.plan),
                                builder.CreateVector(images));
 }
@@ -98,7 +103,8 @@ Result<std::vector<uint8_t>> packPackage(const Package &package) {
   size_t imageBytes = 0;
   for (const PackageProgram &program : package.programs)
     for (const PackageImage &image : program.images)
-      imageBytes += image.bytes.size();
+      for (const std::vector<uint8_t> &bytes : image.modules)
+        imageBytes += bytes.size();
   // The builder stops the process beyond 2 GiB.
   if (imageBytes > kMaxPackageBytes / 2)
     return invalidArgument("package: images of " + std::to_string(imageBytes) +

@@ -132,11 +132,15 @@ Result<Package> readPackage(const schema::Package &from) {
       if (image.kind() > schema::ImageKind::MAX)
         return wrong(at(where + ".images", j) + ".kind",
                      std::to_string(static_cast<int>(image.kind())), "0 or 1");
-      made.images.push_back({image.target()->str(),
-                             image.kind() == schema::ImageKind::Cubin
-                                 ? ModuleImage::Kind::Cubin
-                                 : ModuleImage::Kind::Ptx,
-                             {image.bytes()->begin(), image.bytes()->end()}});
+      PackageImage &read = made.images.emplace_back();
+      read.target = image.target()->str();
+      read.kind = image.kind() == schema::ImageKind::Cubin
+                      ? ModuleImage::Kind::Cubin
+                      : ModuleImage::Kind::Ptx;
+      for (fb::uoffset_t k = 0; k < image.modules()->size(); ++k) {
+        const auto &bytes = *image.modules()->Get(k)->bytes();
+        read.modules.emplace_back(bytes.begin(), bytes.end());
+      }
     }
   }
   return package;

@@ -103,7 +103,7 @@ constexpr int kLaunches = 6;
 ModuleImage makeImage() {
   ModuleImage image;
   image.kind = ModuleImage::Kind::Ptx;
-  image.bytes.assign(kPtx, kPtx + sizeof(kPtx) - 1);
+  image.modules.emplace_back(kPtx, kPtx + sizeof(kPtx) - 1);
   return image;
 }
 
@@ -259,7 +259,7 @@ TEST_F(GpuSuite, FailuresSayWhatToDo) {
   image.kind = ModuleImage::Kind::Ptx;
   std::string text = ".version 7.0\n.target sm_80\n.address_size 64\n"
                      ".visible .entry k() { nonsense; }\n";
-  image.bytes.assign(text.begin(), text.end());
+  image.modules.emplace_back(text.begin(), text.end());
   Status status = device->loadModule(image).status();
   printf("%s\n", status.message().c_str());
   EXPECT_NE(status.message().find("CUDA_ERROR_INVALID_PTX (218)"),

@@ -269,16 +269,21 @@ TEST(CudaDeviceTest, SaysWhatIsWrongWithImages) {
   ModuleImage image = makePtxImage();
   fake.compilerLog = "ptxas error : no such instruction\n";
   EXPECT_EQ((*device)->loadModule(image).status().message(),
-            "loadModule (PTX): cuModuleLoadDataEx: CUDA_ERROR_FAKE (218): what "
+            "loadModule (PTX, 1 of 2): cuModuleLoadDataEx: CUDA_ERROR_FAKE (218): what "
             "the driver says; the PTX does not assemble; compile again with "
             "the --target of this device, and report it if that does not help; "
             "the driver's compiler says: ptxas error : no such instruction");
   fake.compilerLog.clear();
   std::string text = ".version 9.0\n";
-  image.bytes.assign(text.begin(), text.end());
+  image.modules = {{text.begin(), text.end()}};
   EXPECT_EQ((*device)->loadModule(image).status().message(),
-            "loadModule: the PTX needs a driver of CUDA 13.0 or newer, this "
-            "one is of 12.8; update the driver, or compile to cubin by ptxas");
+            "loadModule (PTX, 1 of 1): the PTX needs a driver of CUDA 13.0 or "
+            "newer, this one is of 12.8; update the driver, or compile to "
+            "cubin by ptxas");
+  image.modules.clear();
+  EXPECT_FALSE((*device)->loadModule(image));
+  image.modules = {{}};
+  EXPECT_FALSE((*device)->loadModule(image));
   auto module = (*device)->loadModule(makePtxImage());
   ASSERT_TRUE(module);
   EXPECT_EQ((*module)->kernel("nobody").status().code(), StatusCode::NotFound);

@@ -57,10 +57,21 @@ Plan moert::test::makeGpuPlan() {
   return plan;
 }
 
+std::vector<std::vector<uint8_t>>
+moert::test::makePtxModules(const std::string &target) {
+  std::vector<std::vector<uint8_t>> modules;
+  for (const char *entries :
+       {".entry prepare_scale() {}\n.entry spread() {}\n.entry add_one() {}\n",
+        ".entry square() {}\n.entry copy() {}\n.entry reduce() {}\n"}) {
+    std::string text = ".version 8.0\n.target " + target + "\n" + entries;
+    modules.emplace_back(text.begin(), text.end());
+  }
+  return modules;
+}
+
 ModuleImage moert::test::makePtxImage() {
-  std::string text = ".version 8.0\n.target sm_80\n";
   ModuleImage image;
   image.kind = ModuleImage::Kind::Ptx;
-  image.bytes.assign(text.begin(), text.end());
+  image.modules = makePtxModules("sm_80");
   return image;
 }

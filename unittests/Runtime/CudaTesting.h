@@ -24,7 +24,10 @@ FakeCuda &resetFakeCuda();
 /// makePlan() for a GPU.
 Plan makeGpuPlan();
 
-/// An image that the emulated driver takes.
+/// The kernels of makePlan() in two modules that the emulated driver takes.
+std::vector<std::vector<uint8_t>> makePtxModules(const std::string &target);
+
+/// An image of them for sm_80.
 ModuleImage makePtxImage();
 
 } // namespace moert::test

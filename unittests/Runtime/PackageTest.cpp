@@ -31,13 +31,12 @@ std::vector<uint8_t> toBytes(const std::string &text) {
 }
 
 PackageImage ptx(const std::string &target) {
-  return {target, ModuleImage::Kind::Ptx,
-          toBytes(".version 8.0\n.target " + target + "\n")};
+  return {target, ModuleImage::Kind::Ptx, makePtxModules(target)};
 }
 
 PackageImage cubin(const std::string &target) {
   return {target, ModuleImage::Kind::Cubin,
-          toBytes("\177ELF" + std::string(100, 'x'))};
+          {toBytes("\177ELF" + std::string(100, 'x'))}};
 }
 
 Package makePackage() {
@@ -104,8 +103,9 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(read->producer, package.producer);
   EXPECT_EQ(read->spec, package.spec);
   ASSERT_EQ(read->programs.size(), 2u);
-  EXPECT_EQ(read->programs[1].images[1].bytes,
-            package.programs[1].images[1].bytes);
+  EXPECT_EQ(read->programs[1].images[1].modules,
+            package.programs[1].images[1].modules);
+  EXPECT_EQ(read->programs[0].images[0].modules, makePtxModules("sm_80"));
   const Plan &plan = read->programs[0].plan, &wrote = package.programs[0].plan;
   EXPECT_EQ(plan.target, "sm_80");
   EXPECT_EQ(plan.kernels[3].shared, 200 * 1024);
@@ -121,7 +121,7 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(packed(*read), bytes);
 }
 
-TEST(PackageTest, ReadsTheFixtureOfVersion1) {
+TEST(PackageTest, ReadsTheFixtureOfTheCurrentVersion) {
   std::vector<uint8_t> bytes = packed(makePackage());
   if (getenv("MOEC_UPDATE_FIXTURES")) {
     ASSERT_TRUE(writePackage(PACKAGE_FIXTURE, makePackage()));
@@ -130,6 +130,14 @@ TEST(PackageTest, ReadsTheFixtureOfVersion1) {
   ASSERT_TRUE(read) << read.status().toString();
   EXPECT_EQ(packed(*read), bytes)
       << "the format has changed; raise the version and keep this file";
+}
+
+TEST(PackageTest, NamesTheVersionOfAnOldFile) {
+  EXPECT_EQ(Package::open(OLD_PACKAGE_FIXTURE).status().message(),
+            std::string(OLD_PACKAGE_FIXTURE) +
+                ": package: format_version is 1, this runtime reads " +
+                std::to_string(Package::kFormatVersion) +
+                "; compile the layer again");
 }
 
 TEST(PackageTest, EveryChangedByteAndEveryTruncationIsFound) {
@@ -173,16 +181,20 @@ TEST(PackageTest, NamesTheVersionThatItDoesNotKnow) {
   size_t fields = table - load(bytes, table);
   size_t version = table + (load(bytes, fields + 4) & 0xffff);
   ASSERT_EQ(load(bytes, version), Package::kFormatVersion);
-  bytes[version] = 2;
+  bytes[version] = Package::kFormatVersion + 1;
   seal(bytes);
   EXPECT_EQ(unpacked(bytes).status().message(),
-            "package: format_version is 2, this runtime reads 1; use a newer "
-            "runtime");
+            "package: format_version is " +
+                std::to_string(Package::kFormatVersion + 1) +
+                ", this runtime reads " +
+                std::to_string(Package::kFormatVersion) +
+                "; use a newer runtime");
   bytes[version] = 0;
   seal(bytes);
   EXPECT_EQ(unpacked(bytes).status().message(),
-            "package: format_version is 0, this runtime reads 1; compile the "
-            "layer again");
+            "package: format_version is 0, this runtime reads " +
+                std::to_string(Package::kFormatVersion) +
+                "; compile the layer again");
 }
 
 TEST(PackageTest, RefusesWhatNoLoaderCouldUse) {
@@ -203,20 +215,22 @@ TEST(PackageTest, RefusesWhatNoLoaderCouldUse) {
        "programs[0].plan.kernels[2].block is 0; 1 to 1024"},
       {[](Package &p) { p.programs[0].images.clear(); },
        "programs[0].images is empty"},
+      {[](Package &p) { p.programs[0].images[1].modules.clear(); },
+       "programs[0].images[1].modules is empty; at least one module"},
       {[](Package &p) { p.programs[0].images[1].target = "sm_75"; },
        "programs[0].images[1].target is 'sm_75'; a GPU that runs code of the "
        "plan's target, 'sm_80', is accepted"},
-      {[](Package &p) { p.programs[0].images[0].bytes.clear(); },
-       "programs[0].images[0].bytes is no PTX"},
-      {[](Package &p) { p.programs[0].images[0].bytes[3] = 0; },
-       "programs[0].images[0].bytes is no PTX"},
+      {[](Package &p) { p.programs[0].images[0].modules[1].clear(); },
+       "programs[0].images[0].modules[1].bytes is no PTX"},
+      {[](Package &p) { p.programs[0].images[0].modules[0][3] = 0; },
+       "programs[0].images[0].modules[0].bytes is no PTX"},
       {[](Package &p) {
          p.programs[0].images[0] = ptx("sm_80a");
          p.programs[0].images[0].target = "sm_80";
        },
-       "programs[0].images[0].bytes is PTX for another target"},
-      {[](Package &p) { p.programs[0].images[1].bytes[0] = 0; },
-       "programs[0].images[1].bytes is no ELF file"},
+       "programs[0].images[0].modules[0].bytes is PTX for another target"},
+      {[](Package &p) { p.programs[0].images[1].modules[0][0] = 0; },
+       "programs[0].images[1].modules[0].bytes is no ELF file"},
       {[](Package &p) { p.programs[0].images[1] = ptx("sm_80"); },
        "programs[0].images[1] is PTX for 'sm_80', as is programs[0].images[0]"},
       {[](Package &p) {

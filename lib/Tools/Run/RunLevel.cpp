@@ -225,10 +225,7 @@ FailureOr<RunResult> moec::runPackage(const moert::Package &package,
                                       std::vector<HostTensor> &tensors,
                                       const RunOptions &options) {
   const moert::PackageProgram &program = package.programs[choice.program];
-  const moert::PackageImage &from = program.images[choice.image];
-  moert::ModuleImage image;
-  image.kind = from.kind;
-  image.bytes = from.bytes;
+  moert::ModuleImage image = program.images[choice.image].load();
   Progress progress("the package is loaded and run");
   return runImage(program.plan, *options.device, image, tensors, options);
 }

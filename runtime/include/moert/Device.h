@@ -33,8 +33,8 @@ struct ModuleImage {
   /// HostFunctions: finds a kernel by name. What it captures (a JIT) lives as
   /// long as the module loaded from this image.
   std::function<Result<HostKernelFn>(const std::string &name)> lookup;
-  /// Cubin, Ptx: the file's contents.
-  std::vector<uint8_t> bytes;
+  /// Cubin, Ptx: the contents of files. A kernel is in one of them.
+  std::vector<std::vector<uint8_t>> modules;
 };
 
 const char *moduleImageKindName(ModuleImage::Kind kind);

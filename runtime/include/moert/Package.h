@@ -24,7 +24,11 @@ struct PackageImage {
   /// "sm_80", "sm_90a". Code of the plan's target, assembled for this one.
   std::string target;
   ModuleImage::Kind kind = ModuleImage::Kind::Ptx;
-  std::vector<uint8_t> bytes;
+  /// Files, each with one or more of the kernels.
+  std::vector<std::vector<uint8_t>> modules;
+
+  /// What a device loads.
+  ModuleImage load() const;
 };
 
 /// The layer with kernels that were scheduled for one target.
@@ -37,7 +41,7 @@ struct PackageProgram {
 /// FlatBuffer and its SHA-256. The digest finds damage; it does not tell who
 /// wrote the file. All programs take and give the same tensors.
 struct Package {
-  static constexpr uint32_t kFormatVersion = 1;
+  static constexpr uint32_t kFormatVersion = 2;
 
   /// Which compiler wrote it.
   std::string producer;

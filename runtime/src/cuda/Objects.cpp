@@ -8,6 +8,8 @@
 #include "Objects.h"
 #include "../Check.h"
 
+#include <algorithm>
+
 namespace moert::cuda {
 
 CudaBuffer::~CudaBuffer() {
@@ -34,9 +36,25 @@ CudaGraph::~CudaGraph() {
 }
 
 CudaModule::~CudaModule() {
-  if (handle)
-    context->finallyWithin(
-        [&] { (void)context->driver().cuModuleUnload(handle); });
+  if (!handle.empty())
+    context->finallyWithin([&] {
+      for (CUmodule module : handle)
+        (void)context->driver().cuModuleUnload(module);
+    });
+}
+
+Result<CUfunction> CudaModule::findFunction(const std::string &name) const {
+  const Driver &driver = context->driver();
+  CUresult code = CUDA_ERROR_NOT_FOUND;
+  for (CUmodule module : handle) {
+    CUfunction function = nullptr;
+    code = driver.cuModuleGetFunction(&function, module, name.c_str());
+    if (code == CUDA_SUCCESS)
+      return function;
+    if (code != CUDA_ERROR_NOT_FOUND)
+      break;
+  }
+  return driver.check(code, "cuModuleGetFunction");
 }
 
 Result<Kernel *> CudaModule::kernel(const std::string &name) {
@@ -46,15 +64,16 @@ Result<Kernel *> CudaModule::kernel(const std::string &name) {
     return static_cast<Kernel *>(slot.get());
   const Driver &driver = context->driver();
   Status status = context->within([&]() -> Status {
-    CUfunction function = nullptr;
-    MOERT_CUDA(driver, cuModuleGetFunction, (&function, handle, name.c_str()));
+    Result<CUfunction> function = findFunction(name);
+    if (!function)
+      return function.status();
     // The driver may load a kernel when it is first asked for; that has to be
     // now and not when a stream is being captured.
     int maxThreads = 0;
     MOERT_CUDA(
         driver, cuFuncGetAttribute,
-        (&maxThreads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
-    slot = std::make_unique<CudaKernel>(name, function, maxThreads);
+        (&maxThreads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *function));
+    slot = std::make_unique<CudaKernel>(name, *function, maxThreads);
     return Status::ok();
   });
   if (!status)
@@ -84,47 +103,67 @@ static std::string cudaVersion(int version) {
          std::to_string(version % 1000 / 10);
 }
 
-Result<std::unique_ptr<Module>>
-loadModule(const std::shared_ptr<const Context> &context,
-           const ModuleImage &image, int driverVersion) {
-  const Driver &driver = context->driver();
-  if (image.kind == ModuleImage::Kind::HostFunctions || image.bytes.empty())
-    return invalidArgument(
-        std::string("loadModule: the image holds ") +
-        (image.kind == ModuleImage::Kind::HostFunctions
-             ? moduleImageKindName(image.kind)
-             : "no bytes") +
-        ", a GPU takes cubin or PTX; compile with --target=sm_80 or another "
-        "GPU's");
-  // The driver reads PTX as a string.
-  std::string text(image.bytes.begin(), image.bytes.end());
-  if (image.kind == ModuleImage::Kind::Ptx) {
+/// Loads one file, which is a string where it is PTX, into `module`.
+static Status loadFile(const Context &context, ModuleImage::Kind kind,
+                       const std::string &text, int driverVersion,
+                       CUmodule &module) {
+  if (kind == ModuleImage::Kind::Ptx)
     if (int needed = neededDriver(text); needed > driverVersion)
-      return unavailable("loadModule: the PTX needs a driver of CUDA " +
+      return unavailable("the PTX needs a driver of CUDA " +
                          cudaVersion(needed) + " or newer, this one is of " +
                          cudaVersion(driverVersion) +
                          "; update the driver, or compile to cubin by ptxas");
-  }
   char log[4096] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
-  auto module = std::make_unique<CudaModule>(context);
-  Status status = context->within([&]() -> Status {
-    MOERT_CUDA(driver, cuModuleLoadDataEx,
-               (&module->handle, text.c_str(), 2, options, values));
+  CUresult code = context.driver().cuModuleLoadDataEx(&module, text.c_str(), 2,
+                                                      options, values);
+  if (code == CUDA_SUCCESS)
     return Status::ok();
-  });
-  if (status)
-    return std::unique_ptr<Module>(std::move(module));
+  Status status = context.driver().check(code, "cuModuleLoadDataEx");
   std::string said = log;
   while (!said.empty() && (said.back() == '\n' || said.back() == ' '))
     said.pop_back();
-  return Status(
-      status.code(),
-      std::string("loadModule (") + moduleImageKindName(image.kind) +
-          "): " + status.message() +
-          (said.empty() ? "" : "; the driver's compiler says: " + said));
+  if (said.empty())
+    return status;
+  return Status(status.code(), status.message() +
+                                   "; the driver's compiler says: " + said);
+}
+
+Result<std::unique_ptr<Module>>
+loadModule(const std::shared_ptr<const Context> &context,
+           const ModuleImage &image, int driverVersion) {
+  bool hasAll = !image.modules.empty() &&
+                std::none_of(image.modules.begin(), image.modules.end(),
+                             [](const auto &bytes) { return bytes.empty(); });
+  if (image.kind == ModuleImage::Kind::HostFunctions || !hasAll)
+    return invalidArgument(
+        std::string("loadModule: the image holds ") +
+        (image.kind == ModuleImage::Kind::HostFunctions
+             ? moduleImageKindName(image.kind)
+             : "no module, or one without bytes") +
+        ", a GPU takes cubin or PTX; compile with --target=sm_80 or another "
+        "GPU's");
+  auto made = std::make_unique<CudaModule>(context);
+  Status status = context->within([&]() -> Status {
+    for (size_t i = 0; i < image.modules.size(); ++i) {
+      std::string text(image.modules[i].begin(), image.modules[i].end());
+      CUmodule module = nullptr;
+      if (Status loaded =
+              loadFile(*context, image.kind, text, driverVersion, module);
+          !loaded)
+        return loaded.withContext(std::string("loadModule (") +
+                                  moduleImageKindName(image.kind) + ", " +
+                                  std::to_string(i + 1) + " of " +
+                                  std::to_string(image.modules.size()) + ")");
+      made->handle.push_back(module);
+    }
+    return Status::ok();
+  });
+  if (!status)
+    return status;
+  return std::unique_ptr<Module>(std::move(made));
 }
 
 //===----------------------------------------------------------------------===//

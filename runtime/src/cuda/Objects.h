@@ -87,7 +87,8 @@ private:
   const std::string kernelName;
 };
 
-class CudaModule : public Owned<Module, CUmodule> {
+/// The modules of an image; a kernel is in one of them.
+class CudaModule : public Owned<Module, std::vector<CUmodule>> {
 public:
   using Owned::Owned;
   ~CudaModule() override;
@@ -95,11 +96,13 @@ public:
   Result<Kernel *> kernel(const std::string &name) override;
 
 private:
+  Result<CUfunction> findFunction(const std::string &name) const;
+
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<CudaKernel>> kernels;
 };
 
-/// Loads a cubin or PTX. `driverVersion` is that of cuDriverGetVersion.
+/// Loads cubins or PTX. `driverVersion` is that of cuDriverGetVersion.
 Result<std::unique_ptr<Module>>
 loadModule(const std::shared_ptr<const Context> &context,
            const ModuleImage &image, int driverVersion);

@@ -31,6 +31,8 @@ struct Function {
 };
 
 struct Module {
+  /// PTX; empty for a cubin.
+  std::string text;
   std::vector<Function *> functions;
 };
 
@@ -241,7 +243,7 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute,
   return CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *, unsigned count,
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
                             CUjit_option *options, void **values) {
   ENTER_WITH_CONTEXT;
   if (!state.compilerLog.empty()) {
@@ -251,6 +253,9 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *, unsigned count,
     return CUDA_ERROR_INVALID_PTX;
   }
   auto *made = new Module();
+  const char *text = static_cast<const char *>(image);
+  if (strncmp(text, "\177ELF", 4) != 0)
+    made->text = text;
   state.modules.insert(made);
   *module = asHandle<CUmodule>(made);
   return CUDA_SUCCESS;
@@ -269,11 +274,15 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
                              const char *name) {
   ENTER_WITH_CONTEXT;
+  auto &from = *reinterpret_cast<Module *>(module);
   int numArgs = state.numArgs ? state.numArgs(name) : 0;
-  if (numArgs < 0)
+  bool isEntry =
+      from.text.empty() ||
+      from.text.find(".entry " + std::string(name) + "(") != std::string::npos;
+  if (numArgs < 0 || !isEntry)
     return CUDA_ERROR_NOT_FOUND;
   auto *made = new Function{name, numArgs};
-  reinterpret_cast<Module *>(module)->functions.push_back(made);
+  from.functions.push_back(made);
   *function = asHandle<CUfunction>(made);
   return CUDA_SUCCESS;
 }
