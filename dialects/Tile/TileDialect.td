@@ -30,6 +30,16 @@ def Tile_Dialect : Dialect {
     "::mlir::memref::MemRefDialect", "::moec::moe::MoeDialect", "::moec::plan::PlanDialect"];
 }
 
+/// Integers in brackets, `?` for a size that is not known.
+def Tile_IntegerList : ArrayRefParameter<"int64_t"> {
+  let parser = "::moec::tile::parseIntegerList($_parser)";
+  let printer = "::moec::tile::printIntegerList($_printer, $_self)";
+}
+def Tile_OptionalIntegerList : OptionalArrayRefParameter<"int64_t"> {
+  let parser = "::moec::tile::parseIntegerList($_parser)";
+  let printer = "::moec::tile::printIntegerList($_printer, $_self)";
+}
+
 def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
   let mnemonic = "config";
   let summary = "how a schedule runs an op";
@@ -44,6 +54,8 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     | `panel` | columns of weights that one CTA owns |
     | `lanes` | f32 elements of a vector |
     | `rows` | rows that one CTA owns |
+    | `stages` | buffers of the pipeline between memory and tensor cores |
+    | `bodies` | heights of a tile of rows, ascending; code exists for each |
 
     The dialect checks that the numbers are not negative; whether they suit the op is checked by the
     schedule itself, in `tile-assign-config` and again when it emits code.
@@ -59,7 +71,42 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     DefaultValuedParameter<"int64_t", "0">:$k,
     DefaultValuedParameter<"int64_t", "0">:$panel,
     DefaultValuedParameter<"int64_t", "0">:$lanes,
-    DefaultValuedParameter<"int64_t", "0">:$rows);
+    DefaultValuedParameter<"int64_t", "0">:$rows,
+    DefaultValuedParameter<"int64_t", "0">:$stages,
+    Tile_OptionalIntegerList:$bodies);
+  let builders = [AttrBuilder<(ins "::llvm::StringRef":$schedule, "int64_t":$m, "int64_t":$n,
+      "int64_t":$k, "int64_t":$panel, "int64_t":$lanes, "int64_t":$rows), [{
+    return $_get($_ctxt, schedule, m, n, k, panel, lanes, rows, /*stages=*/0,
+                 ::llvm::ArrayRef<int64_t>());
+  }]>];
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
+  let mnemonic = "tensor_map";
+  let summary = "a recipe of a tensor map over a kernel's argument";
+  let description = [{
+    What the copy engine of a GPU (TMA) has to know of a tensor, but for its address. The map views the
+    kernel's argument number `argument` with dimensions of its own, outermost first as everywhere in
+    MLIR (the driver wants them innermost first): dimension `i` has `sizes[i]` indices and goes
+    `steps[i]` times the stride of the argument's dimension `along[i]`. A size of `?` is the argument's
+    own number of rows at the capacity of the workspace. One copy moves `box` elements of each
+    dimension; what lies outside of `sizes` is read as zeros. `swizzle` is the width in bytes (32, 64,
+    128) of the pattern in shared memory, 0 for none.
+
+    ```mlir
+    #tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2],
+                     steps = [1, 768, 1, 1], box = [1, 2, 64, 64], swizzle = 128>
+    ```
+  }];
+  let parameters = (ins
+    "int64_t":$argument,
+    Tile_IntegerList:$sizes,
+    Tile_IntegerList:$along,
+    Tile_IntegerList:$steps,
+    Tile_IntegerList:$box,
+    DefaultValuedParameter<"int64_t", "0">:$swizzle);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -31,6 +31,8 @@ def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
+def Tile_TensorMapArrayAttr : TypedArrayAttrBase<Tile_TensorMapAttr, "array of #tile.tensor_map">;
+
 def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "a kernel: a sequence of phases";
@@ -41,7 +43,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per
     phase where the target cannot order phases inside one. `grid` is the number of CTAs;
     `tile-assign-config` sets it, together with a `config` on each phase, from which it follows; for a
-    GPU also `block`, the threads of a CTA, and `shared`, its bytes of dynamic shared memory.
+    GPU also `block`, the threads of a CTA, `shared`, its bytes of dynamic shared memory, and
+    `tensor_maps`, the maps that a launch passes after the arguments.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -59,6 +62,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<Plan_ExprAttr>:$grid,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
+                       OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TensorMaps.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Plan/KernelSyntax.h"
@@ -14,36 +15,6 @@
 using namespace mlir;
 using namespace moec;
 using namespace moec::tile;
-
-//===----------------------------------------------------------------------===//
-// Configuration
-//===----------------------------------------------------------------------===//
-
-LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                 StringRef schedule, int64_t m, int64_t n,
-                                 int64_t k, int64_t panel, int64_t lanes,
-                                 int64_t rows) {
-  auto [target, op] = schedule.split('.');
-  if (target.empty() || op.empty())
-    return emitError() << "'schedule' is \"" << schedule
-                       << "\"; write the target and the schedule's name, as in "
-                          "\"cpu.contract\"";
-  for (auto [name, value] :
-       {std::pair("m", m), std::pair("n", n), std::pair("k", k),
-        std::pair("panel", panel), std::pair("lanes", lanes),
-        std::pair("rows", rows)}) {
-    if (value < 0)
-      return emitError() << "'" << name << "' is " << value
-                         << "; a size above 0 is accepted, or 0 where the "
-                            "schedule has no such parameter";
-    // So that products of two of them and a size of the layer fit in 64 bits.
-    constexpr int64_t largest = int64_t(1) << 20;
-    if (value > largest)
-      return emitError() << "'" << name << "' is " << value << "; at most "
-                         << largest << " is accepted";
-  }
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // Kernels
@@ -110,7 +81,7 @@ LogicalResult KernelOp::verify() {
     return failure();
   if (!getBody().hasOneBlock())
     return emitOpError("must have one block: phases and a 'tile.return'");
-  return success();
+  return verifyTensorMaps(*this);
 }
 
 LogicalResult KernelOp::verifyRegions() {

@@ -4,10 +4,31 @@
 // CHECK-LABEL: module @config
 // CHECK-SAME: all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>
 // CHECK-SAME: dots = #tile.config<schedule = "sm_90a.contract.ws">
+// CHECK-SAME: ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128]>
 // CHECK-SAME: zeros = #tile.config<schedule = "cpu.rank">
 module @config attributes {test.values = {
   all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>,
+  ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128]>,
   dots = #tile.config<schedule = "sm_90a.contract.ws">,
   // A parameter of 0 is one that the schedule does not have.
-  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0>
+  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0>
 }} {}
+
+// CHECK-LABEL: module @tensor_map
+// CHECK-SAME: plain = #tile.tensor_map<argument = 0, sizes = [64], along = [0], steps = [1], box = [64]>
+// CHECK-SAME: rows = #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [8, 64], swizzle = 128>
+// CHECK-SAME: weights = #tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2], steps = [1, 768, 1, 1], box = [1, 2, 64, 64], swizzle = 128>
+module @tensor_map attributes {test.values = {
+  plain = #tile.tensor_map<argument = 0, sizes = [64], along = [0], steps = [1], box = [64], swizzle = 0>,
+  rows = #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [8, 64], swizzle = 128>,
+  weights = #tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2], steps = [1, 768, 1, 1], box = [1, 2, 64, 64], swizzle = 128>
+}} {}
+
+// A map of gate and up of interleaved weights, and one of rows.
+// CHECK-LABEL: tile.kernel @maps
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 0, sizes = [4, 2, 24, 40], along = [0, 1, 1, 2], steps = [1, 1, 2, 1], box = [1, 2, 24, 16], swizzle = 32>, #tile.tensor_map<argument = 1, sizes = [?, 40]
+tile.kernel @maps(%w: memref<4x48x40xbf16>, %x: memref<?x40xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 2, 24, 40], along = [0, 1, 1, 2], steps = [1, 1, 2, 1], box = [1, 2, 24, 16], swizzle = 32>,
+    #tile.tensor_map<argument = 1, sizes = [?, 40], along = [0, 1], steps = [1, 1], box = [8, 64]>]} {
+  tile.return
+}

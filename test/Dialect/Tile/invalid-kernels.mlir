@@ -92,3 +92,83 @@ func.func @f(%v: f32) {
   // expected-error@+1 {{'tile.yield' op expects parent op to be one of 'tile.top_k, tile.contract, tile.row_map'}}
   tile.yield %v : f32
 }
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] is of argument 1, and the kernel has 1 memrefs}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 1, sizes = [4, 8], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] goes along dimension 2 at index 0; argument 0 has 2 dimensions}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 8], along = [2, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] needs the size '?' exactly where it goes along a dimension that is not constant}}
+tile.kernel @k(%w: memref<?x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 8], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] needs the size '?' exactly where it goes along a dimension that is not constant}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [?, 8], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] reaches index 4 of dimension 0 of argument 0, which has 4}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [5, 8], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] reaches index 12 of dimension 1 of argument 0, which has 12}}
+tile.kernel @k(%w: memref<4x12x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 2, 6, 8], along = [0, 1, 1, 2], steps = [1, 7, 1, 1], box = [1, 2, 6, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] must go in steps of 1 along the argument's last dimension at its own last one}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [8, 4], along = [1, 0], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] goes 24 bytes at index 0; a multiple of 16 below 2^40 is accepted}}
+tile.kernel @k(%w: memref<4x12xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 12], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] has a box of 8 bytes in its last dimension; a multiple of 16 is accepted}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 8], along = [0, 1], steps = [1, 1], box = [4, 4], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{tensor_maps[0] has a box of 128 bytes in its last dimension; at most the swizzle's 64 are accepted}}
+tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 8], along = [0, 1], steps = [1, 1], box = [4, 64], swizzle = 64>]} {
+  tile.return
+}

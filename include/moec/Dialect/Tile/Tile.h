@@ -26,6 +26,16 @@
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Tile/TileAttrs.h.inc"
+namespace moec::tile {
+
+/// "[4, ?, 8]" as numbers, `?` as ShapedType::kDynamic.
+mlir::FailureOr<llvm::SmallVector<int64_t>>
+parseIntegerList(mlir::AsmParser &parser);
+void printIntegerList(mlir::AsmPrinter &printer,
+                      llvm::ArrayRef<int64_t> values);
+
+} // namespace moec::tile
+
 #define GET_OP_CLASSES
 #include "dialects/Tile/TileOps.h.inc"
 
