@@ -62,6 +62,19 @@ static moert::TensorRole convertRole(plan::Role role) {
   llvm_unreachable("all roles are above");
 }
 
+static moert::TensorMapDecl convertMap(tile::TensorMapAttr map) {
+  moert::TensorMapDecl decl;
+  decl.argument = map.getArgument();
+  for (int64_t size : map.getSizes())
+    decl.sizes.push_back(
+        ShapedType::isDynamic(size) ? moert::TensorMapDecl::kOwnRows : size);
+  decl.along.assign(map.getAlong().begin(), map.getAlong().end());
+  decl.steps.assign(map.getSteps().begin(), map.getSteps().end());
+  decl.box.assign(map.getBox().begin(), map.getBox().end());
+  decl.swizzleBytes = map.getSwizzle();
+  return decl;
+}
+
 /// Makes a count cover an index. The plan's verifier refuses counts that are
 /// too large.
 static void includeIndex(int64_t &count, int64_t index) {
@@ -205,6 +218,9 @@ private:
         decl.grid = grid.getExpr();
         decl.block = kernel.getBlock().value_or(0);
         decl.shared = kernel.getShared().value_or(0);
+        if (ArrayAttr maps = kernel.getTensorMapsAttr())
+          for (auto map : maps.getAsRange<tile::TensorMapAttr>())
+            decl.tensorMaps.push_back(convertMap(map));
       } else if (llvm::any_of(kernel.getBody().front(), [](Operation &op) {
                    return op.hasAttr("config");
                  })) {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TensorMaps.h"
 #include "Text.h"
 #include "moert/Executor.h"
 
@@ -28,14 +29,6 @@ static std::string bindableNames(const Plan &plan) {
         tensor.role == TensorRole::Output)
       names += (names.empty() ? "" : ", ") + tensor.name;
   return names;
-}
-
-static std::vector<int64_t>
-contiguousStrides(const std::vector<int64_t> &shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size(); i > 1; --i)
-    strides[i - 2] = strides[i - 1] * std::max<int64_t>(shape[i - 1], 1);
-  return strides;
 }
 
 /// Strides of dimensions of size 1, and of a tensor without elements, are never
@@ -118,8 +111,12 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (hasElements)
     if (Status status = device.checkAddress(view.data); !status)
       return status.withContext(context);
+  Binding binding = {view.data, view.shape, true};
+  if (tensor.role == TensorRole::Weight)
+    if (Status status = encodeWeightMaps(index, binding); !status)
+      return status.withContext(context);
   resolvedTokens = -1;
-  bindings[index] = {view.data, view.shape, true};
+  bindings[index] = std::move(binding);
   if (tensor.role == TensorRole::Weight && !thePlan->prepare.empty())
     isPrepared = false;
   return Status::ok();

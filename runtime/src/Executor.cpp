@@ -75,6 +75,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->kernels = kernels;
   copy->prepared = prepared;
   copy->isPrepared = isPrepared;
+  copy->encodedMaps = encodedMaps;
   copy->bindings.resize(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i)
     if (thePlan->tensors[i].role == TensorRole::Weight)
@@ -276,6 +277,7 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
                               const std::string &where, int64_t tokens) {
   resolved.clear();
   resolvedArgs.clear();
+  resolvedMaps.clear();
   for (size_t i = 0; i < steps.size(); ++i)
     if (Status status = resolveStep(steps[i], tokens); !status)
       return status.withContext(stepName(where, i));
@@ -309,7 +311,9 @@ Status Executor::resolveStep(const Step &step, int64_t tokens) {
       return value.status();
     resolvedArgs.push_back(static_cast<uint64_t>(*value));
   }
-  return Status::ok();
+  made.firstMap = resolvedMaps.size();
+  made.numMaps = decl.tensorMaps.size();
+  return resolveMaps(step, tokens);
 }
 
 Status Executor::runResolved(Stream &first, int64_t variant) {
@@ -333,7 +337,8 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   if (step.dims.grid == 0)
     return Status::ok();
   return device.launch(stream, *step.kernel, step.dims,
-                       resolvedArgs.data() + step.firstArg, step.numArgs);
+                       {resolvedArgs.data() + step.firstArg, step.numArgs,
+                        resolvedMaps.data() + step.firstMap, step.numMaps});
 }
 
 Status Executor::synchronize() {

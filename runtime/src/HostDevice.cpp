@@ -150,11 +150,12 @@ public:
   }
 
   Status launch(Stream &, Kernel &kernel, const LaunchDims &dims,
-                const uint64_t *args, size_t) override {
+                const LaunchArgs &args) override {
     if (dims.grid < 0)
       return invalidArgument("launch of '" + kernel.name() + "': grid " +
                              std::to_string(dims.grid) + " is negative");
-    pool->run(static_cast<HostKernel &>(kernel).function, args, dims.grid);
+    pool->run(static_cast<HostKernel &>(kernel).function, args.slots,
+              dims.grid);
     return Status::ok();
   }
 

@@ -64,10 +64,18 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
         static_cast<schema::Role>(tensor.role), tensor.slot, tensor.alignment));
   }
   std::vector<fb::Offset<schema::Kernel>> kernels;
-  for (const KernelDecl &kernel : plan.kernels)
+  for (const KernelDecl &kernel : plan.kernels) {
+    std::vector<fb::Offset<schema::TensorMap>> maps;
+    for (const TensorMapDecl &map : kernel.tensorMaps)
+      maps.push_back(schema::CreateTensorMap(
+          builder, map.argument, builder.CreateVector(map.sizes),
+          builder.CreateVector(map.along), builder.CreateVector(map.steps),
+          builder.CreateVector(map.box), map.swizzleBytes));
     kernels.push_back(schema::CreateKernel(
         builder, builder.CreateString(kernel.name),
-        builder.CreateString(kernel.grid.str()), kernel.block, kernel.shared));
+        builder.CreateString(kernel.grid.str()), kernel.block, kernel.shared,
+        builder.CreateVector(maps)));
+  }
   std::vector<fb::Offset<schema::Variant>> variants;
   for (const Variant &variant : plan.variants)
     variants.push_back(
@@ -119,9 +127,13 @@ Result<std::vector<uint8_t>> packPackage(const Package &package) {
   fb::Offset<fb::String> spec;
   if (!package.spec.empty())
     spec = builder.CreateString(package.spec);
+  fb::Offset<fb::String> cacheKey;
+  if (!package.cacheKey.empty())
+    cacheKey = builder.CreateString(package.cacheKey);
   schema::FinishPackageBuffer(
-      builder, schema::CreatePackage(builder, Package::kFormatVersion, producer,
-                                     spec, builder.CreateVector(programs)));
+      builder,
+      schema::CreatePackage(builder, Package::kFormatVersion, producer, spec,
+                            builder.CreateVector(programs), cacheKey));
   const uint8_t *data = builder.GetBufferPointer();
   std::vector<uint8_t> bytes(data, data + builder.GetSize());
   Sha256Digest digest = sha256(bytes.data(), bytes.size());

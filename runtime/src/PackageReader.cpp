@@ -86,6 +86,10 @@ static Status readSteps(const StepVector *from, const std::string &where,
   return Status::ok();
 }
 
+static std::vector<int64_t> readList(const fb::Vector<int64_t> &from) {
+  return {from.begin(), from.end()};
+}
+
 static Status readPlan(const schema::Plan &from, const std::string &where,
                        Plan &plan) {
   plan.target = from.target()->str();
@@ -104,6 +108,11 @@ static Status readPlan(const schema::Plan &from, const std::string &where,
                          decl.grid));
     decl.block = kernel.block();
     decl.shared = kernel.shared();
+    if (kernel.tensor_maps())
+      for (const schema::TensorMap *map : *kernel.tensor_maps())
+        decl.tensorMaps.push_back(
+            {map->argument(), readList(*map->sizes()), readList(*map->along()),
+             readList(*map->steps()), readList(*map->box()), map->swizzle()});
   }
   for (fb::uoffset_t i = 0; i < from.variants()->size(); ++i) {
     const schema::Variant &variant = *from.variants()->Get(i);
@@ -120,6 +129,8 @@ Result<Package> readPackage(const schema::Package &from) {
   Package package;
   if (from.producer())
     package.producer = from.producer()->str();
+  if (from.cache_key())
+    package.cacheKey = from.cache_key()->str();
   if (from.spec())
     package.spec = from.spec()->str();
   for (fb::uoffset_t i = 0; i < from.programs()->size(); ++i) {

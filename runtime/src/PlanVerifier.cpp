@@ -7,6 +7,7 @@
 
 #include "Check.h"
 #include "StepOrder.h"
+#include "TensorMaps.h"
 #include "moert/Plan.h"
 #include "moert/Workspace.h"
 
@@ -159,6 +160,9 @@ private:
       std::string where = at("kernels", i);
       MOERT_CHECK(checkRange(where + ".block", kernel.block, 0, kMaxBlock));
       MOERT_CHECK(checkRange(where + ".shared", kernel.shared, 0, kMaxShared));
+      for (size_t j = 0; j < kernel.tensorMaps.size(); ++j)
+        MOERT_CHECK(verifyTensorMap(kernel.tensorMaps[j],
+                                    at(where + ".tensor_maps", j)));
     }
     return Status::ok();
   }
@@ -212,6 +216,32 @@ private:
     for (size_t i = 0; i < step.args.size(); ++i)
       MOERT_CHECK(verifyArgument(step.args[i], at(context.where + ".args", i),
                                  context));
+    return verifyMaps(step, context);
+  }
+
+  /// The kernel's tensor maps, over the tensors of this launch.
+  Status verifyMaps(const Step &step, const StepContext &context) const {
+    const KernelDecl &kernel = plan.kernels[step.kernel];
+    for (size_t i = 0; i < kernel.tensorMaps.size(); ++i) {
+      const TensorMapDecl &map = kernel.tensorMaps[i];
+      std::string where = at(at("kernels", step.kernel) + ".tensor_maps", i);
+      MOERT_CHECK(checkIndex(where + ".argument", map.argument,
+                             step.args.size(), context.where + ".args"));
+      const Argument &arg = step.args[map.argument];
+      if (arg.kind != Argument::Kind::Tensor)
+        return wrong(where + ".argument",
+                     num(map.argument) + ", a scalar in " + context.where,
+                     "the index of a tensor");
+      MOERT_CHECK(verifyTensorMapOf(map, plan.tensors[arg.tensor], where)
+                      .withContext(context.where));
+    }
+    size_t bytes = step.args.size() * sizeof(uint64_t) +
+                   kernel.tensorMaps.size() * sizeof(TensorMap);
+    if (bytes > kMaxParameterBytes)
+      return wrong(context.where + ".args",
+                   "with the kernel's tensor maps of " + std::to_string(bytes) +
+                       " bytes",
+                   "up to " + num(kMaxParameterBytes) + " bytes");
     return Status::ok();
   }
 

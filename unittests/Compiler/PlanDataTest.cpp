@@ -106,6 +106,34 @@ TEST(PlanDataTest, TranslatesEveryPart) {
   EXPECT_EQ(launch.args[3].scalar, moert::Expr::tokens());
 }
 
+TEST(PlanDataTest, TensorMapsGoWithTheirKernel) {
+  std::string text = withProgram(kTileKernels);
+  llvm::StringRef attributes = "grid = #plan.expr<\"ceildiv(tokens, 4)\" >";
+  text.replace(text.find(attributes), attributes.size(),
+               (attributes + R"(, block = 128 : i64, tensor_maps = [
+      #tile.tensor_map<argument = 0, sizes = [?, 8], along = [0, 1], steps = [1, 1], box = [64, 8]>,
+      #tile.tensor_map<argument = 1, sizes = [4, 2, 8], along = [0, 0, 1], steps = [2, 1, 1], box = [4, 2, 8], swizzle = 32>])")
+                   .str());
+  ParsedModule parsed(text);
+  ASSERT_TRUE(parsed.module) << parsed.messages;
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "sm_90a");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  const moert::KernelDecl &product = plan->kernels[0];
+  ASSERT_EQ(product.tensorMaps.size(), 2u);
+  EXPECT_EQ(product.tensorMaps[0].argument, 0);
+  EXPECT_EQ(product.tensorMaps[0].sizes,
+            (std::vector<int64_t>{moert::TensorMapDecl::kOwnRows, 8}));
+  EXPECT_EQ(product.tensorMaps[0].swizzleBytes, 0);
+  const moert::TensorMapDecl &weights = product.tensorMaps[1];
+  EXPECT_EQ(weights.argument, 1);
+  EXPECT_EQ(weights.sizes, (std::vector<int64_t>{4, 2, 8}));
+  EXPECT_EQ(weights.along, (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_EQ(weights.steps, (std::vector<int64_t>{2, 1, 1}));
+  EXPECT_EQ(weights.box, (std::vector<int64_t>{4, 2, 8}));
+  EXPECT_EQ(weights.swizzleBytes, 32);
+  EXPECT_TRUE(plan->kernels[1].tensorMaps.empty());
+}
+
 TEST(PlanDataTest, PrepareKnowsNoTokens) {
   ParsedModule parsed(R"mlir(
 plan.program @layer max_tokens 8 {

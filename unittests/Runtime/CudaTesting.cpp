@@ -37,6 +37,9 @@ FakeCuda &moert::test::resetFakeCuda() {
     auto found = counts.find(name);
     return found == counts.end() ? -1 : found->second;
   };
+  fake.numMaps = [](const std::string &name) {
+    return name == "prepare_scale" ? 1 : name == "spread" ? 2 : 0;
+  };
   fake.kernel = [image = makeImage()](const std::string &name,
                                       const uint64_t *args, int64_t grid) {
     HostKernelFn function = *image.lookup(name);
@@ -54,6 +57,13 @@ Plan moert::test::makeGpuPlan() {
     kernel.shared = 1024;
   }
   plan.kernels[3].shared = 200 * 1024;
+  for (TensorIndex tensor : {X, Scale})
+    plan.tensors[tensor].alignment = 16;
+  constexpr int64_t rows = TensorMapDecl::kOwnRows;
+  plan.kernels[0].tensorMaps = {{0, {kWidth}, {0}, {1}, {kWidth}, 0}};
+  plan.kernels[1].tensorMaps = {
+      {0, {rows, kWidth}, {0, 1}, {1, 1}, {16, kWidth}, 32},
+      {2, {rows, kWidth}, {0, 1}, {1, 1}, {8, kWidth}, 0}};
   return plan;
 }
 

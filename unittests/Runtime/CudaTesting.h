@@ -21,7 +21,8 @@ extern const char *const kEmptyLibrary;
 /// The emulated driver, reset, with the kernels of makePlan().
 FakeCuda &resetFakeCuda();
 
-/// makePlan() for a GPU.
+/// makePlan() for a GPU. prepare_scale has a tensor map over `scale`, spread
+/// has one over `x` and one over `h`.
 Plan makeGpuPlan();
 
 /// The kernels of makePlan() in two modules that the emulated driver takes.

@@ -97,10 +97,10 @@ public:
     return std::unique_ptr<Event>(new Counted<Event>(alive));
   }
   Status launch(Stream &, Kernel &kernel, const LaunchDims &dims,
-                const uint64_t *args, size_t numArgs) override {
+                const LaunchArgs &args) override {
     if (fails())
       return failure();
-    return host->launch(*hostStream(), kernel, dims, args, numArgs);
+    return host->launch(*hostStream(), kernel, dims, args);
   }
   Status record(Stream &, Event &) override {
     return fails() ? failure() : Status::ok();

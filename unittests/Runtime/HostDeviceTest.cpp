@@ -143,9 +143,9 @@ TEST(HostDeviceTest, LoadsModulesOfHostFunctionsOnly) {
   auto stream = device->createStream();
   int32_t count = 0;
   uint64_t arg = reinterpret_cast<uintptr_t>(&count);
-  EXPECT_TRUE(device->launch(**stream, **kernel, {1}, &arg, 1));
+  EXPECT_TRUE(device->launch(**stream, **kernel, {1}, {&arg, 1}));
   EXPECT_EQ(count, 1);
-  EXPECT_NE(device->launch(**stream, **kernel, {-1}, &arg, 1)
+  EXPECT_NE(device->launch(**stream, **kernel, {-1}, {&arg, 1})
                 .message()
                 .find("launch of 'count': grid -1 is negative"),
             std::string::npos);

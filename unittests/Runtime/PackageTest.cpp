@@ -35,7 +35,8 @@ PackageImage ptx(const std::string &target) {
 }
 
 PackageImage cubin(const std::string &target) {
-  return {target, ModuleImage::Kind::Cubin,
+  return {target,
+          ModuleImage::Kind::Cubin,
           {toBytes("\177ELF" + std::string(100, 'x'))}};
 }
 
@@ -95,6 +96,7 @@ TEST(PackageTest, DigestsAreThoseOfTheStandard) {
 
 TEST(PackageTest, KeepsEverythingOfALayer) {
   Package package = makePackage();
+  package.cacheKey = "c0ffee";
   package.programs.push_back({makeGpuPlan(), {ptx("sm_90a"), cubin("sm_90a")}});
   package.programs[1].plan.target = "sm_90a";
   std::vector<uint8_t> bytes = packed(package);
@@ -102,6 +104,7 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   ASSERT_TRUE(read) << read.status().toString();
   EXPECT_EQ(read->producer, package.producer);
   EXPECT_EQ(read->spec, package.spec);
+  EXPECT_EQ(read->cacheKey, package.cacheKey);
   ASSERT_EQ(read->programs.size(), 2u);
   EXPECT_EQ(read->programs[1].images[1].modules,
             package.programs[1].images[1].modules);
@@ -110,6 +113,11 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(plan.target, "sm_80");
   EXPECT_EQ(plan.kernels[3].shared, 200 * 1024);
   EXPECT_EQ(plan.kernels[3].block, 128);
+  ASSERT_EQ(plan.kernels[1].tensorMaps.size(), 2u);
+  EXPECT_EQ(plan.kernels[1].tensorMaps[0].sizes,
+            (std::vector<int64_t>{TensorMapDecl::kOwnRows, kWidth}));
+  EXPECT_EQ(plan.kernels[1].tensorMaps[0].swizzleBytes, 32);
+  EXPECT_EQ(plan.kernels[1].tensorMaps[1].argument, 2);
   EXPECT_EQ(plan.kernels[1].grid, wrote.kernels[1].grid);
   EXPECT_EQ(plan.tensors[H].shape, wrote.tensors[H].shape);
   EXPECT_EQ(plan.tensors[Y].alignment, 16);

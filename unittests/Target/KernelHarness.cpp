@@ -173,7 +173,7 @@ void CompiledKernels::run(const std::string &name, int64_t grid,
   auto stream = device->createStream();
   ASSERT_TRUE(stream);
   moert::Status status =
-      device->launch(**stream, **kernel, {grid}, args.data(), args.size());
+      device->launch(**stream, **kernel, {grid}, {args.data(), args.size()});
   ASSERT_TRUE(status) << status.toString();
   status = device->synchronize(**stream);
   ASSERT_TRUE(status) << status.toString();

@@ -88,10 +88,24 @@ struct TensorMapRecipe {
   std::vector<int64_t> box;
   /// 0, 32, 64 or 128.
   int64_t swizzleBytes = 0;
+
+  bool operator==(const TensorMapRecipe &other) const {
+    return data == other.data && dtype == other.dtype && shape == other.shape &&
+           strideBytes == other.strideBytes && box == other.box &&
+           swizzleBytes == other.swizzleBytes;
+  }
 };
 
 struct alignas(64) TensorMap {
   uint64_t opaque[16] = {};
+};
+
+/// What a kernel gets: slots (see HostKernelFn) and, after them, tensor maps.
+struct LaunchArgs {
+  const uint64_t *slots = nullptr;
+  size_t numSlots = 0;
+  const TensorMap *maps = nullptr;
+  size_t numMaps = 0;
 };
 
 /// How many CTAs a launch has and what each of them gets.
@@ -147,7 +161,7 @@ public:
 
   /// Runs `dims.grid` CTAs. `args` is read before the call returns.
   virtual Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
-                        const uint64_t *args, size_t numArgs) = 0;
+                        const LaunchArgs &args) = 0;
   virtual Status record(Stream &stream, Event &event) = 0;
   virtual Status wait(Stream &stream, Event &event) = 0;
   /// Returns when all work of the stream is done.

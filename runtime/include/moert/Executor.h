@@ -13,8 +13,10 @@
 #include "moert/Workspace.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace moert {
@@ -117,6 +119,14 @@ private:
     LaunchDims dims;
     size_t firstArg = 0;
     size_t numArgs = 0;
+    size_t firstMap = 0;
+    size_t numMaps = 0;
+  };
+
+  /// A tensor map and what it was made from.
+  struct EncodedMap {
+    TensorMapRecipe recipe;
+    TensorMap map;
   };
 
   Status createStreams();
@@ -128,6 +138,10 @@ private:
   Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
                       int64_t tokens);
   Status resolveStep(const Step &step, int64_t tokens);
+  Status resolveMaps(const Step &step, int64_t tokens);
+  Status encodeWeightMaps(int64_t tensor, const Binding &binding);
+  Result<TensorMap> encodeMap(int64_t kernel, size_t map, int64_t tensor,
+                              void *data, int64_t rows);
   Status runResolved(Stream &first, int64_t variant);
   Status runStep(const ResolvedStep &step, Stream &first);
 
@@ -150,6 +164,9 @@ private:
   /// The latest run, kept because the next is most often the same.
   std::vector<ResolvedStep> resolved;
   std::vector<uint64_t> resolvedArgs;
+  std::vector<TensorMap> resolvedMaps;
+  /// By kernel, map and tensor.
+  std::map<std::tuple<int64_t, size_t, int64_t>, EncodedMap> encodedMaps;
   WorkspaceView resolvedWorkspace;
   /// -1 where the next run has to be resolved.
   int64_t resolvedTokens = -1;

@@ -41,13 +41,16 @@ struct PackageProgram {
 /// FlatBuffer and its SHA-256. The digest finds damage; it does not tell who
 /// wrote the file. All programs take and give the same tensors.
 struct Package {
-  static constexpr uint32_t kFormatVersion = 2;
+  static constexpr uint32_t kFormatVersion = 3;
 
   /// Which compiler wrote it.
   std::string producer;
   /// The layer as JSON (docs/layers.md), or empty.
   std::string spec;
   std::vector<PackageProgram> programs;
+  /// The digest of everything that the package was made from, by which the
+  /// compiler's cache finds it; empty outside of the cache.
+  std::string cacheKey;
 
   /// Reads and verifies: digest, structure, version, then verifyPackage().
   /// Nothing of a package that fails is used.

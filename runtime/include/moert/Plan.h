@@ -46,6 +46,24 @@ struct TensorDecl {
   int64_t alignment = 1;
 };
 
+/// A tensor map of a kernel, as a recipe over one of its arguments.
+struct TensorMapDecl {
+  /// In `sizes`: the rows that the tensor has at the tokens of the run.
+  static constexpr int64_t kOwnRows = -1;
+
+  /// Index into the arguments of a launch.
+  int64_t argument = -1;
+  /// The view, innermost dimension last: dimension i has sizes[i] indices and
+  /// goes steps[i] times the stride of the tensor's dimension along[i].
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> along;
+  std::vector<int64_t> steps;
+  /// Elements that one copy moves, per dimension.
+  std::vector<int64_t> box;
+  /// 0, 32, 64 or 128.
+  int64_t swizzleBytes = 0;
+};
+
 struct KernelDecl {
   /// The symbol in the module.
   std::string name;
@@ -55,12 +73,15 @@ struct KernelDecl {
   int64_t block = 0;
   /// Bytes of dynamic shared memory.
   int64_t shared = 0;
+  /// What the kernel gets after the slots of its arguments.
+  std::vector<TensorMapDecl> tensorMaps = {};
 };
 
-/// The most that any target has: threads of a CTA, and bytes of shared memory
-/// that one CTA may use.
+/// The most that any target has: threads of a CTA, bytes of shared memory that
+/// one CTA may use, bytes of a kernel's parameters.
 inline constexpr int64_t kMaxBlock = 1024;
 inline constexpr int64_t kMaxShared = 227 * 1024;
+inline constexpr int64_t kMaxParameterBytes = 4096;
 
 /// One 64-bit slot of a launch: a tensor's address, or a scalar.
 struct Argument {

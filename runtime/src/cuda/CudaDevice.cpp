@@ -58,7 +58,7 @@ public:
   Result<double> elapsedSeconds(Event &from, Event &to) override;
 
   Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
-                const uint64_t *args, size_t numArgs) override;
+                const LaunchArgs &args) override;
   Status record(Stream &stream, Event &event) override;
   Status wait(Stream &stream, Event &event) override;
   Status synchronize(Stream &stream) override;
@@ -316,8 +316,7 @@ Status CudaDevice::grantShared(CudaKernel &kernel, int64_t bytes) {
 }
 
 Status CudaDevice::launch(Stream &stream, Kernel &kernel,
-                          const LaunchDims &dims, const uint64_t *args,
-                          size_t numArgs) {
+                          const LaunchDims &dims, const LaunchArgs &args) {
   // Kernels of the compiler have fewer arguments; others pay for a vector.
   constexpr size_t kUsualArgs = 64;
   constexpr int64_t kMaxGrid = 0x7fffffff;
@@ -335,12 +334,15 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
   void *usual[kUsualArgs];
   std::vector<void *> many;
   void **params = usual;
-  if (numArgs > kUsualArgs) {
-    many.resize(numArgs);
+  size_t numParams = args.numSlots + args.numMaps;
+  if (numParams > kUsualArgs) {
+    many.resize(numParams);
     params = many.data();
   }
-  for (size_t i = 0; i < numArgs; ++i)
-    params[i] = const_cast<uint64_t *>(&args[i]);
+  for (size_t i = 0; i < args.numSlots; ++i)
+    params[i] = const_cast<uint64_t *>(&args.slots[i]);
+  for (size_t i = 0; i < args.numMaps; ++i)
+    params[args.numSlots + i] = const_cast<TensorMap *>(&args.maps[i]);
   Status status = context->within([&]() -> Status {
     MOERT_CHECK(grantShared(cudaKernel, dims.shared));
     MOERT_CUDA(context->driver(), cuLaunchKernel,

@@ -127,8 +127,8 @@ static Status loadFile(const Context &context, ModuleImage::Kind kind,
     said.pop_back();
   if (said.empty())
     return status;
-  return Status(status.code(), status.message() +
-                                   "; the driver's compiler says: " + said);
+  return Status(status.code(),
+                status.message() + "; the driver's compiler says: " + said);
 }
 
 Result<std::unique_ptr<Module>>

@@ -79,6 +79,58 @@ bool inMemory(CUdeviceptr address, size_t bytes) {
   return findMemory(address, bytes) != nullptr;
 }
 
+/// Notes which maps a launch passes; each is one that was encoded, in memory
+/// that is still there, and aligned as parameters of 128 bytes are.
+CUresult takeMaps(const Function &function, void **params) {
+  int numMaps = state.numMaps ? state.numMaps(function.name) : 0;
+  std::string text = function.name;
+  for (int i = 0; i < numMaps; ++i) {
+    auto *map = static_cast<uint64_t *>(params[function.numArgs + i]);
+    if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || *map == 0 ||
+        *map > state.maps.size() || !inMemory(state.maps[*map - 1].address, 1))
+      return CUDA_ERROR_INVALID_VALUE;
+    text += " " + std::to_string(*map);
+  }
+  if (numMaps > 0)
+    state.mapsOfLaunches.push_back(text);
+  return CUDA_SUCCESS;
+}
+
+/// The limits that the driver's documentation has for a map with interleave
+/// none.
+bool isEncodable(const FakeCuda::Map &map, unsigned elementBytes) {
+  unsigned swizzle =
+      map.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 0 : 16u << map.swizzle;
+  uint64_t row = uint64_t(map.box[0]) * elementBytes;
+  if (map.address % 16 != 0 || row % 16 != 0 || (swizzle && row > swizzle))
+    return false;
+  for (uint64_t stride : map.strides)
+    if (stride % 16 != 0 || stride >= uint64_t(1) << 40)
+      return false;
+  for (size_t i = 0; i < map.sizes.size(); ++i)
+    if (map.sizes[i] < 1 || map.sizes[i] > uint64_t(1) << 32 ||
+        map.box[i] < 1 || map.box[i] > 256)
+      return false;
+  return true;
+}
+
+unsigned bytesOf(CUtensorMapDataType type) {
+  switch (type) {
+  case CU_TENSOR_MAP_DATA_TYPE_UINT8:
+    return 1;
+  case CU_TENSOR_MAP_DATA_TYPE_UINT16:
+  case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+  case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+    return 2;
+  case CU_TENSOR_MAP_DATA_TYPE_UINT32:
+  case CU_TENSOR_MAP_DATA_TYPE_INT32:
+  case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+    return 4;
+  default:
+    return 8;
+  }
+}
+
 /// Contexts are these addresses.
 CUcontext contextOf(CUdevice device) {
   return reinterpret_cast<CUcontext>(uintptr_t(0x1000) + device);
@@ -313,6 +365,8 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned grid, unsigned, unsigned,
   state.launches.push_back(function.name + " " + std::to_string(grid) + " " +
                            std::to_string(block) + " " +
                            std::to_string(shared));
+  if (CUresult failed = takeMaps(function, params))
+    return failed;
   if (!state.kernel)
     return CUDA_SUCCESS;
   std::vector<uint64_t> args(static_cast<size_t>(function.numArgs));
@@ -439,22 +493,22 @@ CUresult cuGraphDestroy(CUgraph graph) {
 }
 
 CUresult cuTensorMapEncodeTiled(void *map, CUtensorMapDataType type,
-                                unsigned rank, void *, const uint64_t *sizes,
-                                const uint64_t *strides, const uint32_t *box,
-                                const uint32_t *, int,
+                                unsigned rank, void *address,
+                                const uint64_t *sizes, const uint64_t *strides,
+                                const uint32_t *box, const uint32_t *, int,
                                 CUtensorMapSwizzle swizzle, int, int) {
   ENTER_WITH_CONTEXT;
-  // The order that the driver expects, for the test to look at.
-  auto *out = static_cast<uint64_t *>(map);
-  *out++ = static_cast<uint64_t>(type);
-  *out++ = rank;
-  for (unsigned i = 0; i < rank; ++i)
-    *out++ = sizes[i];
-  for (unsigned i = 0; i + 1 < rank; ++i)
-    *out++ = strides[i];
-  for (unsigned i = 0; i < rank; ++i)
-    *out++ = box[i];
-  *out++ = static_cast<uint64_t>(swizzle);
+  FakeCuda::Map made;
+  made.address = reinterpret_cast<uintptr_t>(address);
+  made.type = type;
+  made.sizes.assign(sizes, sizes + rank);
+  made.strides.assign(strides, strides + rank - 1);
+  made.box.assign(box, box + rank);
+  made.swizzle = swizzle;
+  if (rank < 1 || rank > 5 || !isEncodable(made, bytesOf(type)))
+    return CUDA_ERROR_INVALID_VALUE;
+  state.maps.push_back(made);
+  *static_cast<uint64_t *>(map) = state.maps.size();
   return CUDA_SUCCESS;
 }
 

@@ -45,6 +45,22 @@ struct FakeCuda {
   /// How many arguments a kernel has, -1 for what is no kernel of the module.
   std::function<int(const std::string &name)> numArgs;
 
+  /// How many tensor maps a kernel has after its arguments; none: 0.
+  std::function<int(const std::string &name)> numMaps;
+
+  /// A tensor map as the driver was asked for it, innermost dimension first.
+  struct Map {
+    uint64_t address = 0;
+    cuda::CUtensorMapDataType type = cuda::CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    std::vector<uint64_t> sizes, strides;
+    std::vector<uint32_t> box;
+    cuda::CUtensorMapSwizzle swizzle = cuda::CU_TENSOR_MAP_SWIZZLE_NONE;
+  };
+  /// A map's 128 bytes begin with its number in this list, counted from 1.
+  std::vector<Map> maps;
+  /// Per launch with maps: "name" and the numbers of its maps, "product 1 3".
+  std::vector<std::string> mapsOfLaunches;
+
   /// Calls since the last reset(), without those that only name errors.
   std::vector<std::string> calls;
   /// Launches: "name grid block shared".
