@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Compiler/Compiler.h"
+#include "Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -18,9 +18,8 @@
 using namespace mlir;
 using namespace moec;
 
-/// Writes `text` to a file of the folder for dumps, where one is given.
-static LogicalResult dump(StringRef text, StringRef name,
-                          const CompileOptions &options) {
+LogicalResult moec::dump(StringRef text, StringRef name,
+                         const CompileOptions &options) {
   if (std::error_code error =
           llvm::sys::fs::create_directories(options.dumpDir)) {
     llvm::errs() << options.dumpDir
@@ -58,8 +57,8 @@ static LogicalResult dumpKernels(ModuleOp kernels,
   return failed(text) ? failure() : dump(*text, "layer.ll", options);
 }
 
-static LogicalResult runPasses(ModuleOp module, const CompileOptions &options,
-                               function_ref<void(OpPassManager &)> build) {
+LogicalResult moec::runPasses(ModuleOp module, const CompileOptions &options,
+                              function_ref<void(OpPassManager &)> build) {
   PassManager manager(module.getContext());
   if (options.printIRAfterAll) {
     // Whole modules are printed, so passes on functions run one by one.
@@ -95,10 +94,11 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
            << "'; lowering cannot be undone";
   // IR by hand may lack configs, or have grids that do not fit them.
   if (*current == Level::Tile &&
-      (failed(checkCpu(module, options.cpu)) ||
+      ((!options.isGpu() && failed(checkCpu(module, options.cpu))) ||
        failed(runPasses(module, options, [&](OpPassManager &manager) {
          TileAssignConfigPassOptions config;
-         config.lanes = getVectorLanes(options.cpu);
+         config.target = options.target;
+         config.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
          manager.addPass(createTileAssignConfigPass(config));
        }))))
     return failure();
@@ -171,16 +171,12 @@ FailureOr<std::string> moec::emitLLVM(ModuleOp module,
   return printKernels(**kernels, options);
 }
 
-FailureOr<CompiledPtx> moec::compileForGpu(ModuleOp module,
-                                           const CompileOptions &options) {
+FailureOr<std::string> moec::emitPTX(ModuleOp module,
+                                     const CompileOptions &options) {
+  if (!options.isGpu())
+    return module.emitError("the target is 'cpu', which has no PTX");
   auto kernels = lowerKernels(module, options);
   if (failed(kernels))
     return failure();
-  FailureOr<moert::Plan> plan = translatePlan(module, options.target);
-  if (failed(plan))
-    return failure();
-  FailureOr<std::string> ptx = emitPTX(**kernels, options.getNvptx());
-  if (failed(ptx))
-    return failure();
-  return CompiledPtx{std::move(*plan), std::move(*ptx)};
+  return emitPTX(**kernels, options.getNvptx());
 }

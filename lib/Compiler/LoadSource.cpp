@@ -15,10 +15,24 @@
 using namespace mlir;
 using namespace moec;
 
-static FailureOr<Source> loadJson(MLIRContext &context, StringRef path,
-                                  const SpecOverrides &overrides) {
-  Diagnostics diagnostics(llvm::errs());
-  FailureOr<LayerSpec> spec = importJsonFile(path, overrides, diagnostics);
+FailureOr<SourceText> moec::readSource(StringRef path, llvm::raw_ostream &os) {
+  bool isJson = path.ends_with(".json");
+  if (!isJson && !path.ends_with(".mlir") && path != "-") {
+    os << path
+       << ": error: unknown kind of file; expected a model's config.json or a "
+          "spec (.json), or IR (.mlir, or - for standard input)\n";
+    return failure();
+  }
+  Diagnostics diagnostics(os);
+  return readTextFile(path, isJson ? json::kMaxBytes : kMaxIRBytes,
+                      diagnostics);
+}
+
+static FailureOr<Source> parseJson(MLIRContext &context, const SourceText &text,
+                                   const SpecOverrides &overrides,
+                                   llvm::raw_ostream &os) {
+  Diagnostics diagnostics(os);
+  FailureOr<LayerSpec> spec = importJson(text, overrides, diagnostics);
   if (failed(spec))
     return failure();
   Source source;
@@ -29,19 +43,15 @@ static FailureOr<Source> loadJson(MLIRContext &context, StringRef path,
   return source;
 }
 
-static FailureOr<Source> loadIR(MLIRContext &context, StringRef path,
-                                llvm::SourceMgr &texts) {
-  Diagnostics diagnostics(llvm::errs());
-  FailureOr<SourceText> text = readTextFile(path, kMaxIRBytes, diagnostics);
-  if (failed(text))
-    return failure();
+static FailureOr<Source> parseIR(MLIRContext &context, const SourceText &text,
+                                 llvm::SourceMgr &texts,
+                                 llvm::raw_ostream &os) {
   // Of texts with several buffers MLIR parses the first.
   assert(texts.getNumBuffers() == 0 && "one file of IR per run");
   texts.AddNewSourceBuffer(
-      llvm::MemoryBuffer::getMemBufferCopy(text->getText(), text->getName()),
+      llvm::MemoryBuffer::getMemBufferCopy(text.getText(), text.getName()),
       llvm::SMLoc());
-  if (failed(checkIRText(*texts.getMemoryBuffer(texts.getMainFileID()),
-                         llvm::errs())))
+  if (failed(checkIRText(*texts.getMemoryBuffer(texts.getMainFileID()), os)))
     return failure();
   Source source;
   source.module = parseSourceFile<ModuleOp>(texts, ParserConfig(&context));
@@ -50,24 +60,28 @@ static FailureOr<Source> loadIR(MLIRContext &context, StringRef path,
   return source;
 }
 
+FailureOr<Source> moec::parseSource(MLIRContext &context,
+                                    const SourceText &text,
+                                    const SpecOverrides &overrides,
+                                    llvm::SourceMgr &texts,
+                                    llvm::raw_ostream &os) {
+  if (text.getName().ends_with(".json"))
+    return parseJson(context, text, overrides, os);
+  if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
+      overrides.numValidTokens) {
+    os << text.getName()
+       << ": error: --num-experts, --max-tokens and --entry change a JSON "
+          "description; IR says these itself\n";
+    return failure();
+  }
+  return parseIR(context, text, texts, os);
+}
+
 FailureOr<Source> moec::loadSource(MLIRContext &context, StringRef path,
                                    const SpecOverrides &overrides,
                                    llvm::SourceMgr &texts) {
-  if (path.ends_with(".json"))
-    return loadJson(context, path, overrides);
-  if (!path.ends_with(".mlir") && path != "-") {
-    llvm::errs() << path
-                 << ": error: unknown kind of file; expected a model's "
-                    "config.json or a spec (.json), or IR (.mlir, or - for "
-                    "standard input)\n";
+  FailureOr<SourceText> text = readSource(path, llvm::errs());
+  if (failed(text))
     return failure();
-  }
-  if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
-      overrides.numValidTokens) {
-    llvm::errs() << path
-                 << ": error: --num-experts, --max-tokens and --entry change a "
-                    "JSON description; IR says these itself\n";
-    return failure();
-  }
-  return loadIR(context, path, texts);
+  return parseSource(context, *text, overrides, texts, llvm::errs());
 }

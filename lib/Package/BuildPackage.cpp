@@ -20,17 +20,6 @@ static std::vector<uint8_t> toBytes(StringRef text) {
   return {text.begin(), text.end()};
 }
 
-static FailureOr<moert::PackageImage>
-assembleImage(Operation *op, StringRef ptx, StringRef architecture) {
-  auto assembled = assemble(ptx, architecture);
-  if (!assembled)
-    return op->emitError("the kernels do not assemble for ")
-           << architecture << ": " << llvm::toString(assembled.takeError());
-  return moert::PackageImage{architecture.str(),
-                             moert::ModuleImage::Kind::Cubin,
-                             {toBytes(assembled->cubin)}};
-}
-
 FailureOr<moert::Package>
 moec::buildPackage(ModuleOp module, const std::optional<LayerSpec> &spec,
                    const CompileOptions &options,
@@ -40,11 +29,12 @@ moec::buildPackage(ModuleOp module, const std::optional<LayerSpec> &spec,
                             "live in the compiler's process alone; give a "
                             "GPU, as in --target=sm_90a, or run the layer "
                             "with moe-run");
-  if (!architectures.empty() && findPtxas().empty())
+  if (!architectures.empty() && getAssembler(options.assembler).empty())
     return module.emitError("cubins were asked for, and there is no ptxas; "
                             "name it in the environment variable MOEC_PTXAS, "
                             "or leave the driver to assemble the PTX");
-  FailureOr<CompiledPtx> compiled = compileForGpu(module, options);
+  FailureOr<CompiledGpuLayer> compiled =
+      compileForGpu(module, options, architectures);
   if (failed(compiled))
     return failure();
   moert::Package package;
@@ -53,40 +43,33 @@ moec::buildPackage(ModuleOp module, const std::optional<LayerSpec> &spec,
     package.spec = printLayerSpec(*spec);
   moert::PackageProgram &program = package.programs.emplace_back();
   program.plan = std::move(compiled->plan);
-  program.images.push_back(
-      {options.target, moert::ModuleImage::Kind::Ptx, {toBytes(compiled->ptx)}});
-  std::vector<std::string> wanted = architectures.vec();
-  if (wanted.empty() && !findPtxas().empty())
-    wanted = {options.target};
-  for (const std::string &architecture : wanted) {
-    FailureOr<moert::PackageImage> image =
-        assembleImage(module, compiled->ptx, architecture);
-    if (failed(image))
-      return failure();
-    program.images.push_back(std::move(*image));
+  moert::PackageImage ptx = {options.target, moert::ModuleImage::Kind::Ptx,
+                             /*modules=*/{}};
+  for (const CompiledKernel &kernel : compiled->kernels)
+    ptx.modules.push_back(toBytes(kernel.ptx));
+  program.images.push_back(std::move(ptx));
+  for (size_t i = 0; i < architectures.size(); ++i) {
+    moert::PackageImage cubin = {
+        architectures[i], moert::ModuleImage::Kind::Cubin, /*modules=*/{}};
+    for (const CompiledKernel &kernel : compiled->kernels)
+      cubin.modules.push_back(toBytes(kernel.assembled[i].cubin));
+    program.images.push_back(std::move(cubin));
   }
   if (moert::Status status = moert::verifyPackage(package); !status)
     return module.emitError(status.message());
   return package;
 }
 
-FailureOr<moert::ModuleImage> moec::makeImage(Operation *op,
-                                              const std::string &ptx,
-                                              StringRef target,
-                                              StringRef architecture) {
-  if (findPtxas().empty()) {
-    moert::ModuleImage image;
-    image.kind = moert::ModuleImage::Kind::Ptx;
-    image.modules = {toBytes(ptx)};
-    return image;
-  }
+std::vector<std::string>
+moec::chooseArchitectures(const CompileOptions &options,
+                          StringRef architecture) {
+  if (!options.isGpu() || getAssembler(options.assembler).empty())
+    return {};
   // Code with a suffix is for its own architecture alone.
-  std::optional<GpuTarget> parsed = GpuTarget::parse(target.str());
-  StringRef chip = parsed && parsed->suffix ? target : architecture;
-  FailureOr<moert::PackageImage> cubin = assembleImage(op, ptx, chip);
-  if (failed(cubin))
-    return failure();
-  return cubin->load();
+  std::optional<GpuTarget> target = GpuTarget::parse(options.target);
+  if (architecture.empty() || (target && target->suffix))
+    return {options.target};
+  return {architecture.str()};
 }
 
 std::string moec::chooseTarget(StringRef architecture) {

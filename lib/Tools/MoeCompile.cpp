@@ -65,10 +65,8 @@ static FailureOr<std::string> produce(const Source &source,
   }
   if (options.emit == Emit::LLVM)
     return emitLLVM(module, compile);
-  if (options.emit == Emit::PTX) {
-    FailureOr<CompiledPtx> compiled = compileForGpu(module, compile);
-    return failed(compiled) ? FailureOr<std::string>() : compiled->ptx;
-  }
+  if (options.emit == Emit::PTX)
+    return emitPTX(module, compile);
   Level level = options.emit == Emit::Moe    ? Level::Moe
                 : options.emit == Emit::Plan ? Level::Plan
                                              : Level::Tile;
@@ -81,8 +79,11 @@ static FailureOr<std::string> produce(const Source &source,
 static bool writeLayer(const Source &source, const Options &options) {
   std::vector<std::string> architectures(options.architectures.begin(),
                                          options.architectures.end());
-  FailureOr<moert::Package> package = buildPackage(
-      *source.module, source.spec, options.getCompileOptions(), architectures);
+  CompileOptions compile = options.getCompileOptions();
+  if (architectures.empty())
+    architectures = chooseArchitectures(compile);
+  FailureOr<moert::Package> package =
+      buildPackage(*source.module, source.spec, compile, architectures);
   if (failed(package))
     return false;
   moert::Status status = moert::writePackage(options.output, *package);
@@ -127,7 +128,7 @@ int moec::moeCompileMain(int argc, char **argv) {
     return 1;
   }
   MLIRContext context(options.makeRegistry());
-  ConsoleDiagnostics diagnostics(context);
+  SourceDiagnostics diagnostics(context, llvm::errs());
   FailureOr<Source> source = loadSource(
       context, options.input, options.getOverrides(), diagnostics.getTexts());
   if (failed(source))

@@ -300,7 +300,7 @@ bool loadPackage(Session &session, const MoeRunOptions &options) {
 }
 
 bool loadLayer(Session &session, MLIRContext &context,
-               const MoeRunOptions &options, ConsoleDiagnostics &diagnostics) {
+               const MoeRunOptions &options, SourceDiagnostics &diagnostics) {
   FailureOr<Source> source = loadSource(
       context, options.input,
       options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
@@ -348,7 +348,7 @@ int moec::moeRunMain(int argc, char **argv) {
       !options.makeSense())
     return 1;
   MLIRContext context(options.makeRegistry());
-  ConsoleDiagnostics diagnostics(context);
+  SourceDiagnostics diagnostics(context, llvm::errs());
   Session session;
   if (options.isPackage() ? !loadPackage(session, options)
                           : !loadLayer(session, context, options, diagnostics))

@@ -8,12 +8,11 @@
 #ifndef MOEC_LIB_TOOLS_TOOLOPTIONS_H
 #define MOEC_LIB_TOOLS_TOOLOPTIONS_H
 
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
 #include "moec/Compiler/Compiler.h"
+#include "moec/Compiler/SourceDiagnostics.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/SourceMgr.h"
 
 namespace moec {
 
@@ -86,22 +85,6 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
 private:
   llvm::StringRef tool;
-};
-
-/// Prints diagnostics as `file:line:col: error: message`, with the line and a
-/// caret where the file is one of `texts`, notes indented, on the error stream.
-class ConsoleDiagnostics : public mlir::ScopedDiagnosticHandler {
-public:
-  explicit ConsoleDiagnostics(mlir::MLIRContext &context);
-
-  /// The texts that were read; empty at first.
-  llvm::SourceMgr &getTexts() { return texts; }
-
-private:
-  /// The line of `about` has been shown.
-  void print(const mlir::Diagnostic &diagnostic, mlir::Location about);
-
-  llvm::SourceMgr texts;
 };
 
 } // namespace moec

@@ -246,6 +246,7 @@ TEST_P(NvptxMatrix, Assembles) {
     EXPECT_GT(report.registers, 0);
     EXPECT_LE(report.registers, 255);
     EXPECT_LE(report.sharedBytes, 48 * 1024);
+    EXPECT_LT(assembled->cpuSeconds, 1);
   }
 }
 

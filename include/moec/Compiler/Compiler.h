@@ -10,6 +10,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "moec/Compiler/CompileTimes.h"
 #include "moec/Compiler/Levels.h"
 #include "moec/Import/Import.h"
 #include "moec/Target/CPU.h"
@@ -19,6 +20,7 @@
 
 namespace llvm {
 class SourceMgr;
+class raw_ostream;
 } // namespace llvm
 
 namespace moec {
@@ -30,10 +32,22 @@ struct Source {
   std::optional<LayerSpec> spec;
 };
 
-/// Reads a config.json or a spec (`.json`), or IR of any level (`.mlir`, or
-/// standard input for `-`). Says what is wrong on the error stream, about IR
-/// through the context's diagnostics; `texts`, which is empty, gets the text of
-/// IR for them. Overrides are for JSON alone.
+/// Reads the text of a config.json or a spec (`.json`), or of IR of any level
+/// (`.mlir`, or standard input for `-`). Says on `os` what is wrong.
+mlir::FailureOr<SourceText> readSource(llvm::StringRef path,
+                                       llvm::raw_ostream &os);
+
+/// The layer that a text describes, in JSON where its name ends with `.json`,
+/// else as IR. Says on `os` what is wrong, about IR through the context's
+/// diagnostics; `texts`, which is empty, gets the text of IR for them.
+/// Overrides are for JSON alone.
+mlir::FailureOr<Source> parseSource(mlir::MLIRContext &context,
+                                    const SourceText &text,
+                                    const SpecOverrides &overrides,
+                                    llvm::SourceMgr &texts,
+                                    llvm::raw_ostream &os);
+
+/// Both. Says what is wrong on the error stream.
 mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
                                    llvm::StringRef path,
                                    const SpecOverrides &overrides,
@@ -45,6 +59,9 @@ struct CompileOptions {
   std::string target = "cpu";
   CpuTargetOptions cpu;
 
+  /// For GPUs: which ptxas, and how long it may take.
+  AssembleOptions assembler;
+
   bool isGpu() const { return target != "cpu"; }
   NvptxOptions getNvptx() const { return {target}; }
   /// Gives each buffer a workspace slot of its own, to look at after a run.
@@ -52,10 +69,13 @@ struct CompileOptions {
   /// Prints the IR after each pass on the error stream.
   bool printIRAfterAll = false;
   /// Folder (made if missing) that gets each level that is passed:
-  /// `layer.moe.mlir`, `layer.plan.mlir`, `layer.tile.mlir` and `layer.ll`.
+  /// `layer.moe.mlir`, `layer.plan.mlir`, `layer.tile.mlir` and `layer.ll`, or
+  /// for a GPU `layer.KERNEL.ll`.
   std::string dumpDir;
   /// File that gets IR and pass pipeline when a pass fails.
   std::string reproducer;
+  /// Gets what the stages of a compilation for GPUs take; may be null.
+  CompileTimes *times = nullptr;
 };
 
 /// Lowers a module in place from the level that it has to `level`, which is not
@@ -82,16 +102,31 @@ mlir::FailureOr<CompiledLayer> compileForHost(mlir::ModuleOp module,
 mlir::FailureOr<std::string> emitLLVM(mlir::ModuleOp module,
                                       const CompileOptions &options);
 
-/// A layer for a GPU: its plan, and the PTX of its kernels.
-struct CompiledPtx {
-  moert::Plan plan;
+/// The PTX of all kernels, as one text.
+mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp module,
+                                     const CompileOptions &options);
+
+/// One kernel of a layer for a GPU, a module of its own for the driver.
+struct CompiledKernel {
+  std::string name;
   std::string ptx;
+  /// One per architecture that was asked for.
+  std::vector<AssembledKernels> assembled;
 };
 
-/// Lowers a module of any level to PTX for the GPU of the options. The module
-/// is left at level tile.
-mlir::FailureOr<CompiledPtx> compileForGpu(mlir::ModuleOp module,
-                                           const CompileOptions &options);
+struct CompiledGpuLayer {
+  moert::Plan plan;
+  /// In the order of the module.
+  std::vector<CompiledKernel> kernels;
+};
+
+/// Lowers a module of any level to PTX for the GPU of the options, and
+/// assembles it for each of `architectures` ("sm_90a"). Kernels are compiled in
+/// the threads of the module's context; the result does not depend on their
+/// number. The module is left at level tile.
+mlir::FailureOr<CompiledGpuLayer>
+compileForGpu(mlir::ModuleOp module, const CompileOptions &options,
+              llvm::ArrayRef<std::string> architectures = {});
 
 } // namespace moec
 

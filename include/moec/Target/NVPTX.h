@@ -45,6 +45,10 @@ void registerTileToNVVMPipeline();
 mlir::FailureOr<std::string> printNvptxLLVM(mlir::ModuleOp module,
                                             const NvptxOptions &options);
 
+/// Lets the modules of a context be translated to LLVM IR. The functions here
+/// do so themselves; to call them from several threads, do it before.
+void registerNvptxTranslations(mlir::MLIRContext &context);
+
 /// The same as PTX. Fails with a diagnostic on a chip that LLVM does not know.
 mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp module,
                                      const NvptxOptions &options);
@@ -65,19 +69,30 @@ struct AssembledKernels {
   /// Warnings, and messages of the family C75xx: where ptxas had to give up
   /// asynchronous tensor cores or a register budget.
   std::vector<std::string> complaints;
+  /// Processor time of ptxas.
+  double cpuSeconds = 0;
 };
 
 struct AssembleOptions {
   /// The program; empty: `findPtxas`.
   std::string ptxas;
+  /// After this it is stopped. Kernels take a fraction of a second.
+  double timeoutSeconds = 120;
 };
 
 /// The ptxas that the environment variable MOEC_PTXAS names, else the one on
 /// the PATH, else the one of /usr/local/cuda; empty if there is none.
 std::string findPtxas();
 
+/// The ptxas of the options; empty if there is none.
+std::string getAssembler(const AssembleOptions &options);
+
+/// What the ptxas of the options, of which there is one, says of its version.
+llvm::Expected<std::string>
+getAssemblerVersion(const AssembleOptions &options = {});
+
 /// Assembles PTX for `chip`. Fails with what ptxas says, or where it was looked
-/// for.
+/// for. Leaves no files behind, and may be called from several threads.
 llvm::Expected<AssembledKernels> assemble(llvm::StringRef ptx,
                                           llvm::StringRef chip,
                                           const AssembleOptions &options = {});

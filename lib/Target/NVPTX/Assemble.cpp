@@ -5,16 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Support/Process.h"
 #include "moec/Target/NVPTX.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 
-#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace llvm;
 using namespace moec;
@@ -85,68 +88,103 @@ AssembledKernels moec::parseAssemblerOutput(StringRef text) {
 // Running it
 //===----------------------------------------------------------------------===//
 
-static Error fail(const Twine &message) {
-  return createStringError(inconvertibleErrorCode(), message);
+namespace {
+
+/// A file in memory that another program of this user can open by its path. It
+/// goes with this process, however that ends.
+class MemoryFile {
+public:
+  MemoryFile() : descriptor(memfd_create("moec", MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (descriptor >= 0)
+      close(descriptor);
+  }
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+
+  bool isOpen() const { return descriptor >= 0; }
+
+  std::string path() const {
+    return ("/proc/" + Twine(getpid()) + "/fd/" + Twine(descriptor)).str();
+  }
+
+  bool write(StringRef text) {
+    while (!text.empty()) {
+      ssize_t written = ::write(descriptor, text.data(), text.size());
+      if (written < 0 && errno == EINTR)
+        continue;
+      if (written < 0)
+        return false;
+      text = text.drop_front(size_t(written));
+    }
+    return true;
+  }
+
+  /// The contents, from the beginning.
+  bool read(std::string &text) const {
+    struct stat info;
+    if (fstat(descriptor, &info) != 0)
+      return false;
+    text.resize(size_t(info.st_size));
+    for (size_t done = 0; done < text.size();) {
+      ssize_t got = pread(descriptor, text.data() + done, text.size() - done,
+                          off_t(done));
+      if (got < 0 && errno == EINTR)
+        continue;
+      if (got <= 0)
+        return false;
+      done += size_t(got);
+    }
+    return true;
+  }
+
+private:
+  int descriptor;
+};
+
+} // namespace
+
+std::string moec::getAssembler(const AssembleOptions &options) {
+  return options.ptxas.empty() ? findPtxas() : options.ptxas;
 }
 
-static Expected<std::string> readFile(StringRef path) {
-  auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false,
-                                      /*RequiresNullTerminator=*/false);
-  if (!buffer)
-    return fail("cannot read '" + path + "': " + buffer.getError().message());
-  return (*buffer)->getBuffer().str();
+Expected<std::string>
+moec::getAssemblerVersion(const AssembleOptions &options) {
+  std::string ptxas = getAssembler(options);
+  Expected<ProcessResult> run =
+      runProcess(ptxas, {"--version"}, options.timeoutSeconds);
+  if (!run)
+    return run.takeError();
+  if (run->exitCode != 0)
+    return createStringError(ptxas + " --version failed:\n" + run->output);
+  return std::move(run->output);
 }
 
 Expected<AssembledKernels> moec::assemble(StringRef ptx, StringRef chip,
                                           const AssembleOptions &options) {
-  std::string ptxas = options.ptxas.empty() ? findPtxas() : options.ptxas;
+  std::string ptxas = getAssembler(options);
   if (ptxas.empty())
-    return fail("ptxas was not found; name it in MOEC_PTXAS, or put it on the "
-                "PATH or into " +
-                Twine(kCudaFolder));
-
-  // Input, output, messages.
-  std::array<SmallString<128>, 3> paths;
-  scope_exit cleanup([&] {
-    for (const auto &path : paths)
-      if (!path.empty())
-        sys::fs::remove(path);
-  });
-  constexpr StringLiteral suffixes[] = {"ptx", "cubin", "log"};
-  for (auto [path, suffix] : zip(paths, suffixes))
-    if (std::error_code error =
-            sys::fs::createTemporaryFile("moec", suffix, path))
-      return fail("no temporary file can be made: " + error.message());
-  {
-    std::error_code error;
-    raw_fd_ostream file(paths[0], error);
-    if (!error) {
-      file << ptx;
-      file.close();
-      error = file.error();
-    }
-    if (error) {
-      file.clear_error();
-      return fail("cannot write '" + paths[0] + "': " + error.message());
-    }
-  }
-  std::string arch = ("-arch=" + chip).str();
-  StringRef args[] = {ptxas, arch, "-v", paths[0], "-o", paths[1]};
-  std::optional<StringRef> redirects[] = {"", paths[2].str(), paths[2].str()};
-  std::string error;
-  int code =
-      sys::ExecuteAndWait(ptxas, args, /*Env=*/std::nullopt, redirects,
-                          /*SecondsToWait=*/0, /*MemoryLimit=*/0, &error);
-  auto log = readFile(paths[2]);
-  if (!log)
-    return log.takeError();
-  if (code != 0)
-    return fail(Twine(ptxas) + " failed" + (error.empty() ? "" : ": ") + error +
-                (log->empty() ? "" : ":\n") + StringRef(*log).rtrim());
-  AssembledKernels result = parseAssemblerOutput(*log);
-  auto cubin = readFile(paths[1]);
-  if (!cubin)
-    return cubin.takeError();
-  result.cubin = std::move(*cubin);
+    return createStringError("ptxas was not found; name it in MOEC_PTXAS, or "
+                             "put it on the PATH or into " +
+                             kCudaFolder);
+  MemoryFile input, output;
+  if (!input.isOpen() || !output.isOpen() || !input.write(ptx))
+    return createStringError("no file in memory can be made for ptxas: " +
+                             Twine(strerror(errno)));
+  Expected<ProcessResult> run = runProcess(
+      ptxas, {("-arch=" + chip).str(), "-v", input.path(), "-o", output.path()},
+      options.timeoutSeconds);
+  if (!run)
+    return run.takeError();
+  StringRef said = StringRef(run->output).rtrim();
+  if (run->exitCode != 0)
+    return createStringError(ptxas + " failed with exit code " +
+                             Twine(run->exitCode) +
+                             (said.empty() ? "" : ":\n") + said);
+  AssembledKernels result = parseAssemblerOutput(run->output);
+  result.cpuSeconds = run->cpuSeconds;
+  if (!output.read(result.cubin) || result.cubin.empty())
+    return createStringError(ptxas + " has written no cubin" +
+                             (said.empty() ? "" : ":\n") + said);
   return result;
 }

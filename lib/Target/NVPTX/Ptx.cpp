@@ -65,12 +65,16 @@ makeMachine(Operation *op, const NvptxOptions &options) {
       std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
+void moec::registerNvptxTranslations(MLIRContext &context) {
+  registerBuiltinDialectTranslation(context);
+  registerLLVMDialectTranslation(context);
+  registerNVVMDialectTranslation(context);
+}
+
 static FailureOr<std::unique_ptr<llvm::Module>>
 translate(ModuleOp module, llvm::TargetMachine &machine,
           llvm::LLVMContext &context) {
-  registerBuiltinDialectTranslation(*module.getContext());
-  registerLLVMDialectTranslation(*module.getContext());
-  registerNVVMDialectTranslation(*module.getContext());
+  registerNvptxTranslations(*module.getContext());
   // The plan is data for the runtime; only kernels become code.
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
   OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());

@@ -51,16 +51,19 @@ FailureOr<RunResult> runOnGpu(ModuleOp module, std::vector<HostTensor> &tensors,
                               const RunOptions &options) {
   RunResult result;
   double begin = getSeconds();
-  FailureOr<CompiledPtx> layer = compileForGpu(module, options.compile);
-  if (failed(layer))
-    return failure();
-  FailureOr<moert::ModuleImage> image =
-      makeImage(module, layer->ptx, options.compile.target,
-                options.device->architecture());
-  if (failed(image))
+  FailureOr<moert::Package> package = buildPackage(
+      module, /*spec=*/std::nullopt, options.compile,
+      chooseArchitectures(options.compile, options.device->architecture()));
+  if (failed(package))
     return failure();
   result.compileSeconds = getSeconds() - begin;
-  return runImage(layer->plan, *options.device, *image, tensors, options,
+  Result<moert::PackageChoice> choice =
+      moert::chooseImage(*package, options.device->architecture());
+  if (failed(report(choice.status())))
+    return failure();
+  const moert::PackageProgram &program = package->programs[choice->program];
+  return runImage(program.plan, *options.device,
+                  program.images[choice->image].load(), tensors, options,
                   std::move(result));
 }
 

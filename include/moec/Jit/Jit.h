@@ -1,0 +1,100 @@
+//===- Jit.h - from a description to a package, cached ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_JIT_JIT_H
+#define MOEC_JIT_JIT_H
+
+#include "moec/Compiler/Compiler.h"
+#include "moec/Jit/Cache.h"
+#include "moert/Package.h"
+
+#include <map>
+
+namespace moec {
+
+struct JitOptions {
+  /// The target, and what goes with the pass pipelines. Where something of the
+  /// pipelines is to be seen (dumps, IR, a reproducer) the cache is not used.
+  /// `times` is not used.
+  CompileOptions compile;
+  /// Without ptxas a package has PTX alone, which the driver assembles.
+  bool usePtxas = true;
+  bool useCache = true;
+  CacheOptions cache;
+  /// That compile kernels; 0: one per core that this process may use.
+  unsigned threads = 0;
+  /// Gets a line of text about what is wrong and no failure; the error stream
+  /// if it is empty. May be called from any thread that compiles.
+  std::function<void(const std::string &)> warn;
+};
+
+/// Where the time went, in seconds.
+struct JitReport {
+  bool fromCache = false;
+  /// From the text to IR.
+  double parse = 0;
+  /// The key, and the search for it.
+  double find = 0;
+  /// Of a layer that was compiled.
+  CompileTimes compile;
+  /// The package: made, verified, stored.
+  double store = 0;
+  /// All of it, and waiting for another process that compiles the same.
+  double total = 0;
+};
+
+/// A line per stage and kernel: `name   milliseconds ms`.
+void printReport(const JitReport &report, llvm::raw_ostream &os);
+
+struct JitLayer {
+  moert::Package package;
+  /// Where it came from JSON.
+  std::optional<LayerSpec> spec;
+  JitReport report;
+};
+
+/// Success for the name of a GPU that kernels can be compiled for.
+moert::Status checkTarget(const std::string &target);
+
+/// The compiler as a function. Calls may come from any number of threads.
+class Jit {
+public:
+  explicit Jit(JitOptions options);
+
+  /// The layer that `text` describes (JSON where its name ends with ".json",
+  /// else IR), for a GPU of `architecture` ("sm_90"; empty: the target of the
+  /// options itself, which then names a GPU). The target of the options, where
+  /// it is "cpu", gives way to the best one that the GPU runs. The message of a
+  /// failure has lines and carets.
+  moert::Result<JitLayer> compile(const SourceText &text,
+                                  const SpecOverrides &overrides = {},
+                                  llvm::StringRef architecture = {});
+
+private:
+  struct Request;
+
+  moert::Result<std::string> getKey(const Request &request,
+                                    const Source &source);
+  moert::Result<std::string> getAssemblerVersion(const AssembleOptions &how);
+  moert::Result<moert::Package> make(const Request &request, Source &source,
+                                     JitReport &report);
+  moert::Result<moert::Package> findOrMake(const Request &request,
+                                           Source &source, JitReport &report);
+
+  JitOptions options;
+  /// Null where nothing is cached.
+  std::unique_ptr<Cache> cache;
+  /// Of the compiler.
+  std::string buildId;
+  std::mutex mutex;
+  /// Per ptxas: what it says of its version.
+  std::map<std::string, std::string> assemblerVersions;
+};
+
+} // namespace moec
+
+#endif // MOEC_JIT_JIT_H

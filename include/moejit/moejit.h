@@ -1,0 +1,142 @@
+/*===- moejit.h - the compiler for C ----------------------------*- C -*-===*\
+|*                                                                            *|
+|* Part of moec, under the Apache License v2.0 with LLVM Exceptions.          *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+#ifndef MOEJIT_MOEJIT_H
+#define MOEJIT_MOEJIT_H
+
+#include "moert/moert.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * From the description of a layer to a layer that runs:
+ *
+ *   moejit_compiler *compiler;  moert_device *device;  moert_layer *layer;
+ *   moejit_source source = {sizeof(source), "config.json"};
+ *   moejit_compiler_create(NULL, &compiler);
+ *   moert_device_create_cuda(0, &device);
+ *   moejit_load_layer(compiler, &source, device, NULL, &layer, NULL);
+ *   moert_layer_bind(layer, ...);                   on as moert.h says
+ *
+ * The functions of moert.h are in the same library; handles of another library
+ * that has them too (libmoert.so) are not for these functions.
+ *
+ * Statuses, handles and out-parameters are as in moert.h. The message of a
+ * status about a description has lines of text, with file, line, column and a
+ * caret under what is wrong.
+ *
+ * Threads. Any number of threads may use one compiler at once. Each call has
+ * threads of its own for the kernels.
+ *
+ * Kernels are compiled for GPUs; a GPU is needed to load a layer, not to
+ * compile one.
+ */
+
+/* Raised whenever a call or a structure changes. */
+#define MOEJIT_API_VERSION 1
+
+/* The MOEJIT_API_VERSION that the library was built with. */
+MOERT_API int moejit_api_version(void);
+
+/*===----------------------------------------------------------------------===*\
+ * Compilers
+\*===----------------------------------------------------------------------===*/
+
+typedef enum moejit_severity {
+  /* A stage of a compilation is done, and what it took. */
+  MOEJIT_PROGRESS = 0,
+  /* Something is wrong, and the call goes on. */
+  MOEJIT_WARNING = 1
+} moejit_severity;
+
+/* Called in the threads that call the compiler. `text` lives as long as the
+ * call. */
+typedef void (*moejit_message_fn)(void *user, moejit_severity severity,
+                                  const char *text);
+
+typedef struct moejit_options {
+  /* sizeof(moejit_options), so that later versions may add fields. */
+  size_t size;
+  /* "sm_80", "sm_90a", "sm_100a". NULL: for moejit_load_layer() the best one
+   * that the device runs. */
+  const char *target;
+  /* The folder of compiled layers (docs/jit.md). NULL: $MOEC_CACHE_DIR, else
+   * $XDG_CACHE_HOME/moec, else ~/.cache/moec. */
+  const char *cache_directory;
+  /* Bytes that the folder may have; 0: 1 GiB. */
+  uint64_t cache_bytes;
+  /* Not 0: compiled layers are neither kept nor looked for. */
+  int no_cache;
+  /* Threads that compile the kernels of a layer; 0: one per core that the
+   * process may use. */
+  unsigned threads;
+  /* The assembler. NULL: $MOEC_PTXAS, else that of the PATH, else that of
+   * /usr/local/cuda. Where there is none, the driver assembles PTX when the
+   * layer is loaded. */
+  const char *ptxas;
+  /* Not 0: leave the PTX to the driver though there is a ptxas. */
+  int no_ptxas;
+  /* Gets messages; NULL: warnings go to the error stream. */
+  moejit_message_fn message;
+  void *message_user;
+} moejit_options;
+
+typedef struct moejit_compiler moejit_compiler;
+
+/* `options` may be NULL, and is read before the call returns. Trouble with the
+ * cache is a warning: layers are compiled without it then. */
+MOERT_API moert_status *moejit_compiler_create(const moejit_options *options,
+                                               moejit_compiler **compiler);
+MOERT_API void moejit_compiler_free(moejit_compiler *compiler);
+
+/*===----------------------------------------------------------------------===*\
+ * Layers
+\*===----------------------------------------------------------------------===*/
+
+/* The description of a layer: a model's config.json or a spec (docs/layers.md),
+ * whose name ends with ".json", or IR, whose name ends with ".mlir". */
+typedef struct moejit_source {
+  /* sizeof(moejit_source), so that later versions may add fields. */
+  size_t size;
+  /* The file. With `text`: what messages call it, and its kind. */
+  const char *path;
+  /* The description itself; NULL: it is read from the file. */
+  const char *text;
+  size_t text_bytes;
+  /* What to change about a description in JSON; 0: nothing. */
+  int64_t max_tokens;
+  int64_t num_experts;
+} moejit_source;
+
+typedef struct moejit_report {
+  /* Not 0: the layer was compiled before. */
+  int from_cache;
+  /* Of wall-clock time, to the compiled layer. */
+  double seconds;
+} moejit_report;
+
+/* Compiles for the target of the compiler, which has to have one. `data` gets
+ * the contents of a .moepkg, for moert_package_from_memory() or a file; they
+ * are freed by moejit_free(). `report` may be NULL. */
+MOERT_API moert_status *moejit_compile(moejit_compiler *compiler,
+                                       const moejit_source *source, void **data,
+                                       size_t *size, moejit_report *report);
+MOERT_API void moejit_free(void *data);
+
+/* Compiles for the device and loads. `options` and `report` may be NULL. */
+MOERT_API moert_status *
+moejit_load_layer(moejit_compiler *compiler, const moejit_source *source,
+                  moert_device *device, const moert_layer_options *options,
+                  moert_layer **layer, moejit_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MOEJIT_MOEJIT_H */

@@ -1,0 +1,107 @@
+//===- CompileForGpu.cpp - the kernels of a layer, in parallel --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Stages.h"
+
+#include "mlir/IR/Threading.h"
+#include "moec/Compiler/PlanData.h"
+#include "moec/Dialect/Tile/Tile.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// A module with one module per kernel of `module`, named after it, so that
+/// the pass manager takes them side by side.
+static OwningOpRef<ModuleOp> splitKernels(ModuleOp module) {
+  OwningOpRef<ModuleOp> all = ModuleOp::create(module.getLoc());
+  for (auto kernel : module.getOps<tile::KernelOp>()) {
+    auto own = ModuleOp::create(kernel.getLoc(), kernel.getName());
+    own.push_back(kernel->clone());
+    all->push_back(own);
+  }
+  return all;
+}
+
+static LogicalResult dumpKernels(ArrayRef<ModuleOp> kernels,
+                                 const CompileOptions &options) {
+  if (options.dumpDir.empty())
+    return success();
+  for (ModuleOp kernel : kernels) {
+    FailureOr<std::string> text = printNvptxLLVM(kernel, options.getNvptx());
+    if (failed(text) ||
+        failed(
+            dump(*text, ("layer." + *kernel.getName() + ".ll").str(), options)))
+      return failure();
+  }
+  return success();
+}
+
+static LogicalResult compileKernel(ModuleOp module,
+                                   const CompileOptions &options,
+                                   ArrayRef<std::string> architectures,
+                                   CompiledKernel &kernel, KernelTimes &times) {
+  kernel.name = times.name = module.getName()->str();
+  Stopwatch watch;
+  FailureOr<std::string> ptx = emitPTX(module, options.getNvptx());
+  if (failed(ptx))
+    return failure();
+  kernel.ptx = std::move(*ptx);
+  times.emit = watch.read();
+  for (const std::string &architecture : architectures) {
+    llvm::Expected<AssembledKernels> assembled =
+        assemble(kernel.ptx, architecture, options.assembler);
+    if (!assembled)
+      return module.emitError("kernel '")
+             << kernel.name << "' does not assemble for " << architecture
+             << ": " << llvm::toString(assembled.takeError());
+    kernel.assembled.push_back(std::move(*assembled));
+  }
+  times.assemble = watch.read();
+  return success();
+}
+
+FailureOr<CompiledGpuLayer>
+moec::compileForGpu(ModuleOp module, const CompileOptions &options,
+                    ArrayRef<std::string> architectures) {
+  if (!options.isGpu())
+    return module.emitError("the target is 'cpu'; give that of a GPU, as in "
+                            "--target=sm_90a");
+  CompileTimes times;
+  Stopwatch watch;
+  if (failed(lowerToLevel(module, Level::Tile, options)))
+    return failure();
+  CompiledGpuLayer layer;
+  FailureOr<moert::Plan> plan = translatePlan(module, options.target);
+  if (failed(plan))
+    return failure();
+  layer.plan = std::move(*plan);
+  times.lower = watch.read();
+
+  OwningOpRef<ModuleOp> split = splitKernels(module);
+  if (failed(runPasses(*split, options, [&](OpPassManager &manager) {
+        buildTileToNVVMPipeline(manager.nest<ModuleOp>(), options.target);
+      })))
+    return failure();
+  auto kernels = llvm::to_vector(split->getOps<ModuleOp>());
+  if (failed(dumpKernels(kernels, options)))
+    return failure();
+  times.convert = watch.read();
+
+  layer.kernels.resize(kernels.size());
+  times.perKernel.resize(kernels.size());
+  registerNvptxTranslations(*module.getContext());
+  if (failed(failableParallelForEachN(
+          module.getContext(), 0, kernels.size(), [&](size_t i) {
+            return compileKernel(kernels[i], options, architectures,
+                                 layer.kernels[i], times.perKernel[i]);
+          })))
+    return failure();
+  times.kernels = watch.read();
+  if (options.times)
+    *options.times = std::move(times);
+  return layer;
+}

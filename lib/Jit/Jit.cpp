@@ -1,0 +1,202 @@
+//===- Jit.cpp - from a description to a package, cached --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Jit/Jit.h"
+
+#include "moec/Analysis/Schedules.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/Compiler/SourceDiagnostics.h"
+#include "moec/Jit/BuildId.h"
+#include "moec/Package/BuildPackage.h"
+#include "moec/Package/SpecText.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+#include "llvm/Support/ThreadPool.h"
+
+using namespace mlir;
+using namespace moec;
+using moert::invalidArgument;
+using moert::Package;
+using moert::Result;
+using moert::unavailable;
+
+/// Whether the pipelines are to be seen at work, which they are not where a
+/// layer is found in the cache.
+static bool isWatched(const CompileOptions &options) {
+  return options.printIRAfterAll || !options.dumpDir.empty() ||
+         !options.reproducer.empty();
+}
+
+Jit::Jit(JitOptions given) : options(std::move(given)) {
+  if (!options.warn)
+    options.warn = [](const std::string &text) {
+      llvm::errs() << "moec: warning: " << text << "\n";
+    };
+  if (!options.useCache || isWatched(options.compile))
+    return;
+  llvm::Expected<std::string> id = getCompilerBuildId();
+  if (!id) {
+    options.warn("cache: " + llvm::toString(id.takeError()) +
+                 "; compiled layers are not kept");
+    return;
+  }
+  buildId = *id;
+  cache = std::make_unique<Cache>(options.cache, options.warn);
+}
+
+moert::Status moec::checkTarget(const std::string &name) {
+  if (name == "cpu")
+    return invalidArgument(
+        "target 'cpu' cannot be compiled into a package: its kernels live in "
+        "the compiler's process alone; give a GPU's target, as in 'sm_90a', or "
+        "run the layer with moe-run");
+  if (!Target::find(name))
+    return invalidArgument("target '" + name + "' is unknown; accepted are " +
+                           llvm::join(Target::getNames(), ", "));
+  return moert::Status::ok();
+}
+
+/// What is compiled for what, and the messages of the compiler.
+struct Jit::Request {
+  CompileOptions compile;
+  std::vector<std::string> architectures;
+  std::string messages;
+
+  moert::Status fail() const {
+    return invalidArgument(StringRef(messages).rtrim().str());
+  }
+};
+
+Result<std::string> Jit::getAssemblerVersion(const AssembleOptions &how) {
+  std::string ptxas = getAssembler(how);
+  std::lock_guard<std::mutex> guard(mutex);
+  std::string &version = assemblerVersions[ptxas];
+  if (!version.empty())
+    return version;
+  llvm::Expected<std::string> said = moec::getAssemblerVersion(how);
+  if (!said)
+    return unavailable(llvm::toString(said.takeError()));
+  version = std::move(*said);
+  return version;
+}
+
+/// The digest of everything that the package depends on.
+Result<std::string> Jit::getKey(const Request &request, const Source &source) {
+  llvm::SHA256 hash;
+  // Each with its length, so that no two lists of fields are alike.
+  auto add = [&](StringRef field) {
+    hash.update(std::to_string(field.size()) + ":");
+    hash.update(field);
+  };
+  add("moec cache 1");
+  add(buildId);
+  add(request.compile.target);
+  add(request.compile.keepAllBuffers ? "keep all buffers" : "");
+  std::string text;
+  if (!request.architectures.empty()) {
+    Result<std::string> version =
+        getAssemblerVersion(request.compile.assembler);
+    if (!version)
+      return version.status();
+    text = std::move(*version);
+  }
+  add(text);
+  add(llvm::join(request.architectures, ","));
+  add(source.spec ? printLayerSpec(*source.spec) : "");
+  // The IR is what is compiled: what a description leaves open is decided in
+  // it, and how it is written does not matter.
+  text.clear();
+  llvm::raw_string_ostream os(text);
+  (*source.module)->print(os);
+  add(text);
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+Result<Package> Jit::make(const Request &request, Source &source,
+                          JitReport &report) {
+  CompileOptions compile = request.compile;
+  compile.times = &report.compile;
+  FailureOr<Package> package =
+      buildPackage(*source.module, source.spec, compile, request.architectures);
+  if (failed(package))
+    return request.fail();
+  return std::move(*package);
+}
+
+Result<Package> Jit::findOrMake(const Request &request, Source &source,
+                                JitReport &report) {
+  if (!cache || !cache->isOpen())
+    return make(request, source, report);
+  Stopwatch watch;
+  Result<std::string> key = getKey(request, source);
+  if (!key)
+    return key.status();
+  std::optional<Package> found = cache->find(*key);
+  report.find = watch.read();
+  std::unique_ptr<Cache::Lock> lock;
+  if (!found) {
+    lock = cache->lock(*key);
+    // Whoever had the lock may have made it.
+    found = cache->find(*key);
+  }
+  if (found) {
+    report.fromCache = true;
+    return std::move(*found);
+  }
+  Result<Package> package = make(request, source, report);
+  if (!package)
+    return package;
+  watch.read();
+  package->cacheKey = *key;
+  cache->store(*package);
+  report.store = watch.read();
+  return package;
+}
+
+Result<JitLayer> Jit::compile(const SourceText &text,
+                              const SpecOverrides &overrides,
+                              StringRef architecture) {
+  Stopwatch total, watch;
+  Request request;
+  request.compile = options.compile;
+  if (!request.compile.isGpu() && !architecture.empty()) {
+    request.compile.target = chooseTarget(architecture);
+    if (request.compile.target.empty())
+      return invalidArgument("there is no target for a GPU of architecture '" +
+                             architecture.str() +
+                             "'; sm_80 and later are supported");
+  }
+  if (moert::Status status = checkTarget(request.compile.target); !status)
+    return status;
+  if (options.usePtxas)
+    request.architectures = chooseArchitectures(request.compile, architecture);
+
+  DialectRegistry registry;
+  registerDialects(registry);
+  // A pool per call: threads do not survive a fork of the process.
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(options.threads));
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  if (options.threads != 1)
+    context.setThreadPool(pool);
+  llvm::raw_string_ostream os(request.messages);
+  SourceDiagnostics diagnostics(context, os);
+  FailureOr<Source> source =
+      parseSource(context, text, overrides, diagnostics.getTexts(), os);
+  if (failed(source))
+    return request.fail();
+  JitLayer layer;
+  layer.report.parse = watch.read();
+  Result<Package> package = findOrMake(request, *source, layer.report);
+  if (!package)
+    return package.status();
+  if (!request.messages.empty())
+    options.warn(StringRef(request.messages).rtrim().str());
+  layer.package = std::move(*package);
+  layer.spec = std::move(source->spec);
+  layer.report.total = total.read();
+  return layer;
+}
