@@ -187,12 +187,13 @@ TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
     ASSERT_TRUE((*executor)->run(tokens, stream->get()));
   }
   for (const std::string &call : fake.calls)
-    EXPECT_TRUE(call == "cuCtxGetCurrent" || call == "cuLaunchKernel" ||
+    EXPECT_TRUE(call == "cuCtxGetCurrent" || call == "cuLaunchKernelEx" ||
                 call == "cuTensorMapEncodeTiled" || call == "cuEventRecord" ||
                 call == "cuStreamWaitEvent")
         << call;
-  EXPECT_EQ(std::count(fake.calls.begin(), fake.calls.end(), "cuLaunchKernel"),
-            5 + 5 + 4);
+  EXPECT_EQ(
+      std::count(fake.calls.begin(), fake.calls.end(), "cuLaunchKernelEx"),
+      5 + 5 + 4);
   // Those of x and h for three tokens.
   EXPECT_EQ(std::count(fake.calls.begin(), fake.calls.end(),
                        "cuTensorMapEncodeTiled"),

@@ -345,11 +345,18 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
     params[args.numSlots + i] = const_cast<TensorMap *>(&args.maps[i]);
   Status status = context->within([&]() -> Status {
     MOERT_CHECK(grantShared(cudaKernel, dims.shared));
-    MOERT_CUDA(context->driver(), cuLaunchKernel,
-               (cudaKernel.function, static_cast<unsigned>(dims.grid), 1, 1,
-                static_cast<unsigned>(dims.block), 1, 1,
-                static_cast<unsigned>(dims.shared), handle(stream), params,
-                nullptr));
+    CUlaunchConfig config = {static_cast<unsigned>(dims.grid),
+                             1,
+                             1,
+                             static_cast<unsigned>(dims.block),
+                             1,
+                             1,
+                             static_cast<unsigned>(dims.shared),
+                             handle(stream),
+                             /*attrs=*/nullptr,
+                             /*numAttrs=*/0};
+    MOERT_CUDA(context->driver(), cuLaunchKernelEx,
+               (&config, cudaKernel.function, params, nullptr));
     return Status::ok();
   });
   return status ? status

@@ -352,15 +352,18 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute,
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned grid, unsigned, unsigned,
-                        unsigned block, unsigned, unsigned, unsigned shared,
-                        CUstream stream, void **params, void **) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
+                          void **params, void **) {
   ENTER_WITH_CONTEXT;
+  unsigned grid = config->gridDimX, block = config->blockDimX;
+  unsigned shared = config->sharedMemBytes;
   auto &function = *reinterpret_cast<Function *>(handle);
   int granted = state.granted.count(function.name)
                     ? state.granted[function.name]
                     : 48 * 1024;
-  if (grid == 0 || block == 0 || static_cast<int>(shared) > granted)
+  if (grid == 0 || block == 0 || config->gridDimY != 1 ||
+      config->gridDimZ != 1 || config->blockDimY != 1 ||
+      config->blockDimZ != 1 || static_cast<int>(shared) > granted)
     return CUDA_ERROR_INVALID_VALUE;
   state.launches.push_back(function.name + " " + std::to_string(grid) + " " +
                            std::to_string(block) + " " +
@@ -372,7 +375,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned grid, unsigned, unsigned,
   std::vector<uint64_t> args(static_cast<size_t>(function.numArgs));
   for (size_t i = 0; i < args.size(); ++i)
     args[i] = *static_cast<uint64_t *>(params[i]);
-  return give(stream, [name = function.name, args, grid] {
+  return give(config->hStream, [name = function.name, args, grid] {
     state.kernel(name, args.data(), grid);
   });
 }
