@@ -174,6 +174,41 @@ for score in ("softmax", "sigmoid"):
         "score": score, "select": "per_group", "num_groups": 4, "renormalize": True,
     })
 
+# -- rows of experts, and slots of a token, that do not fit into a GPU's shared memory
+
+HUGE = {"num_experts": 6208, "hidden_size": 4, "intermediate_size": 4, "tokens": 3}
+case("huge_softmax", top_k=5, **HUGE)
+case("huge_everything", top_k=4, **HUGE, routing=ROUTINGS["everything"])
+case("huge_ties", top_k=3, **HUGE, hard="ties", routing=SIGMOID)
+case("huge_weight_softmax", top_k=4, **HUGE, routing=ROUTINGS["weight_softmax"])
+case("huge_sparsemixer", **HUGE, routing=ROUTINGS["sparsemixer"])
+case("huge_groups", top_k=3, **HUGE, routing={
+    **SIGMOID, "num_groups": 4, "topk_groups": 2, "scale": 2.5,
+})
+case("huge_groups_max", top_k=2, **HUGE, hard="ties", routing={
+    "num_groups": 97, "topk_groups": 2, "group_score": "max",
+})
+case("huge_per_group", top_k=4, **HUGE, routing={
+    "select": "per_group", "num_groups": 2, "renormalize": True,
+})
+for hard in (None, "out_of_range_ids"):
+    case(f"huge_hash_{hard}", top_k=6, **HUGE, hard=hard, routing={
+        "score": "softmax", "select": "hash", "hash_vocab_size": 50, "expert_scale": True,
+    })
+for rule in ("zero", "neg_inf", "lowest"):
+    case(f"huge_nan_{rule}", top_k=2, **HUGE, hard="nan_logits", routing={
+        "score": "sigmoid", "nonfinite": rule, "renormalize": True,
+    })
+case("huge_padding", top_k=2, **HUGE, num_valid_tokens=True, hard="padding")
+case("huge_ids", top_k=3, **HUGE, entry="ids", hard="minus_one_ids")
+case("huge_local_experts", top_k=3, **HUGE, num_zero_experts=8, placement={
+    "local_experts": list(range(6000, 300, -1)),
+})
+case("huge_many_slots", top_k=40, **{**HUGE, "tokens": 1},
+     routing={**ROUTINGS["weight_softmax"], "expert_scale": True, "renormalize": True})
+case("most_slots", tokens=1, num_experts=1030, top_k=1024, hidden_size=4,
+     intermediate_size=4, routing={"score": "softmax", "expert_scale": True})
+
 # -- hash routing
 
 HASH = {

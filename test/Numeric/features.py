@@ -45,7 +45,7 @@ def _features() -> dict[str, list[str]]:
         "sizes": [
             "hidden_size not a multiple of 8", "intermediate_size not a multiple of 8",
             "num_experts not a power of two", "num_experts of 512 and more",
-            "top_k of 9 and more",
+            "num_experts of 6200 and more", "top_k of 9 and more", "top_k of 1024",
         ],
         "hard inputs": list(HARD_INPUTS),
         "model family": [family for family in FAMILIES if family != "llama4"],
@@ -89,7 +89,9 @@ def _of_sizes(spec: LayerSpec, tokens: int) -> set[tuple[str, str]]:
         "intermediate_size not a multiple of 8": spec.intermediate_size % 8 != 0,
         "num_experts not a power of two": spec.num_experts & (spec.num_experts - 1) != 0,
         "num_experts of 512 and more": spec.num_experts >= 512,
+        "num_experts of 6200 and more": spec.num_experts >= 6200,
         "top_k of 9 and more": spec.top_k >= 9,
+        "top_k of 1024": spec.top_k == 1024,
     }
     return {("tokens", count)} | {("sizes", name) for name, is_so in sizes.items() if is_so}
 

@@ -44,12 +44,32 @@ tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf3
 // CHECK-LABEL: tile.kernel @rank
 // CHECK-SAME: block = 352 : i64
 // CHECK-SAME: grid = #plan.expr<"1">
-// CHECK: #tile.config<schedule = "sm80.rank", lanes = 352>
+// CHECK: #tile.config<schedule = "sm80.rank", panel = 1024, lanes = 352>
 tile.kernel @rank(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<1025xi32>,
     %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %r : memref<1025xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 1024 : i64}
+  tile.return
+}
+
+// Counters for all experts do not fit: 1024 experts at a time.
+// CHECK-LABEL: tile.kernel @rank_panels
+// CHECK: #tile.config<schedule = "sm80.rank", panel = 1024, lanes = 320>
+tile.kernel @rank_panels(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20001xi32>,
+    %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      outs(%o, %p, %s, %r : memref<20001xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 20000 : i64}
+  tile.return
+}
+
+// A row that does not fit into shared memory needs none of it.
+// CHECK-LABEL: tile.kernel @top_k_long
+// CHECK: #tile.config<schedule = "sm80.top_k", lanes = 32, rows = 4>
+tile.kernel @top_k_long(%l: memref<?x100000xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x100000xf32>)
+      outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>
   tile.return
 }
 

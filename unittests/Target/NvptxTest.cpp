@@ -228,6 +228,46 @@ std::vector<Case> makeMatrix() {
 class NvptxMatrix : public testing::TestWithParam<Case> {};
 
 TEST_P(NvptxMatrix, Assembles) {
+  // What does not fit into shared memory.
+  cases.push_back({"rank_panels", rank(20000, 20000, "", true)});
+  cases.push_back({"rank_panels_local",
+                   rank(
+                       8192, 6000,
+                       ", local_experts = array<i64" +
+                           [] {
+                             std::string list;
+                             for (int i = 0; i < 6000; ++i)
+                               list +=
+                                   (i ? ", " : ": ") + std::to_string(8191 - i);
+                             return list + ">";
+                           }(),
+                       false)});
+  cases.push_back({"long_softmax", topK(100000, "8, softmax = all, "
+                                                "renormalize = true")});
+  cases.push_back(
+      {"long_groups",
+       topK(9999,
+            "8, num_groups = 99, topk_groups = 4, group_score = top2_sum, "
+            "renormalize = true, scale = 2.5 : f32",
+            " selection_bias(%b : memref<9999xf32>)"
+            " expert_scale(%e : memref<9999xf32>)"
+            " num_valid_tokens(%v : memref<1xi32>)",
+            {"%b: memref<9999xf32>", "%e: memref<9999xf32>",
+             "%v: memref<1xi32>"})});
+  cases.push_back(
+      {"long_per_group", topK(9000, "6, select = per_group, num_groups = 3, "
+                                    "softmax = selected")});
+  cases.push_back({"long_sparsemixer", topK(8000, "2, select = sparsemixer, "
+                                                  "nonfinite = neg_inf")});
+  cases.push_back(
+      {"long_hash", topK(7000, "4, softmax = all, select = hash",
+                         " input_ids(%n : memref<?xi32>)"
+                         " hash_table(%h : memref<100x4xi32>)",
+                         {"%n: memref<?xi32>", "%h: memref<100x4xi32>"})});
+  cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
+                                            "renormalize = true")});
+  cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "
+                                            "renormalize = true")});
   for (std::string chip : {"sm_80", "sm_90a"}) {
     Compilation compiled(GetParam().text, chip);
     ASSERT_EQ(compiled.errors, "");

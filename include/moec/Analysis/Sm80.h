@@ -71,6 +71,9 @@ struct Contract {
 int64_t getTopKWarpBytes(tile::TopKOp op);
 /// The most static shared memory of a CTA.
 constexpr int64_t kStaticSharedBytes = 48 * 1024;
+/// Whether a row fits there, and the slots of a token in the registers of a
+/// warp. Else values and keys are computed again wherever they are needed.
+bool keepsTopKRow(tile::TopKOp op);
 
 /// sm80.rank: counters per local expert and warp.
 int64_t getNumLocalExperts(tile::RankOp op);

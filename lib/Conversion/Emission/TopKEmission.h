@@ -17,55 +17,71 @@
 namespace moec {
 
 /// Writes what a CTA of a schedule of top_k does: it routes `rows` tokens, one
-/// after the other, with a row's experts in vectors of `lanes`. Scratch memory
-/// holds the values of a row (NaN where the value counts as 0, and in pads) and
-/// their keys. The order of selection is total, so only the rounding of scores
-/// and weights depends on the schedule.
+/// after the other, with a row's experts in vectors of `lanes`. The order of
+/// selection is total, so only the rounding of scores and weights depends on
+/// the schedule. The formulas are here; a class derived from it says where
+/// values and keys of a row are.
 class TopKEmission {
 public:
-  TopKEmission(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
+  virtual ~TopKEmission() = default;
 
   mlir::LogicalResult run(int64_t rows);
 
-private:
+protected:
+  TopKEmission(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
+
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
   using Predicate = mlir::arith::CmpFPredicate;
+
+  /// Of a vector of experts: values (NaN where they count as 0, and in pads),
+  /// and keys as KeyTable has them (null if none are compared).
+  struct Scored {
+    mlir::Value value, key;
+  };
+
+  /// Makes values and keys of the row known. Returns whether a key is left, or
+  /// null where it does not matter.
+  virtual mlir::Value readRow(mlir::Value token) = 0;
+  /// From keys to ids.
+  virtual void select(mlir::Value token) = 0;
+  /// From the values of the selected to weights.
+  virtual void weighRow(mlir::Value token) = 0;
 
   bool isHash() const { return routing.getSelect() == moe::Select::Hash; }
   bool hasDeadRows() const {
     return routing.getNonfinite() == moe::NonFinite::NegInf && !isHash();
   }
 
-  void routeRow(mlir::Value token);
-  void clearRow(mlir::Value token);
-
-  // From logits to values and keys.
+  // Scores (TopKScores.cpp).
   mlir::Value loadScores(mlir::Value token, mlir::Value expert,
                          mlir::Value mask);
-  mlir::Value softmaxRow(mlir::Value token);
+  mlir::Value scoreOf(mlir::Value logit);
+  /// The selection bias of a vector of experts; null where there is none.
+  mlir::Value loadBias(mlir::Value expert, mlir::Value mask);
   /// exp(x - largest).
   mlir::Value expOfDifference(mlir::Value x, mlir::Value largest);
-  mlir::Value finishRow(mlir::Value token);
-  mlir::Value finishVector(mlir::Value score, mlir::Value expert,
-                           mlir::Value position, mlir::Value mask,
-                           mlir::Value largest);
+  Scored finishScore(mlir::Value score, mlir::Value bias, mlir::Value mask);
+  /// What a vector of values adds to the denominator of sparsemixer.
+  mlir::Value mixerTerm(mlir::Value value, mlir::Value largest);
 
-  // From keys to ids; `chosen` and `scales` get a value per slot.
-  void select(mlir::Value token);
-  void selectBest(mlir::Value token, mlir::Value firstSlot, int64_t count,
-                  mlir::Value begin, mlir::Value end);
-  void selectByHash(mlir::Value token);
-  void selectSparseMixer(mlir::Value token);
-  mlir::Value mixerSum(mlir::Value largest);
-  void take(mlir::Value token, mlir::Value slot, mlir::Value position,
-            mlir::Value value);
+  // Hash: the expert of a slot, i32, and whether it is one. `hasRow` of a token
+  // must hold.
+  struct HashRow {
+    mlir::Value row, hasRow;
+  };
+  HashRow loadHashRow(mlir::Value token);
+  mlir::Value loadHashId(const HashRow &row, mlir::Value slot);
+  mlir::Value isExpert(mlir::Value id);
 
-  // From values to weights.
-  void weighRow(mlir::Value token);
-  mlir::Value softmaxSelected(mlir::Value weights, mlir::Value counts);
-  mlir::Value renormalize(mlir::Value weights);
+  // Weights. A value counts if it is not NaN.
+  mlir::Value countsOf(mlir::Value chosen) {
+    return compare(Predicate::ORD, chosen, chosen);
+  }
+  mlir::Value weightOf(mlir::Value chosen);
+  mlir::Value denominatorOf(mlir::Value sum);
+  mlir::Value scaled(mlir::Value weight);
 
   mlir::Value splat(double value) { return emitter.splat(value, layout.lanes); }
   mlir::Value compare(Predicate predicate, mlir::Value x, mlir::Value y) {
@@ -103,13 +119,12 @@ private:
   int64_t numRoutes;
   int64_t topK;
   RowLayout layout;
-  KeyTable keys;
-  /// Lanes of the vector that holds all slots of a token.
-  int64_t slotLanes;
   mlir::Value logits, selectionBias, expertScale, ids, weights;
-  /// Scratch: f32 per position, and f32 per slot.
-  mlir::Value values, chosen, scales;
   mlir::LogicalResult status = mlir::success();
+
+private:
+  void routeRow(mlir::Value token);
+  void clearRow(mlir::Value token);
 };
 
 } // namespace moec

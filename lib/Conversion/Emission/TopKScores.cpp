@@ -12,14 +12,26 @@ using namespace mlir;
 using namespace moec;
 
 static constexpr double kLowestKey = -1e30;
+/// Twice the epsilon of sparsemixer.
+static constexpr double kMixerThreshold = 0.02;
 
 Value TopKEmission::loadScores(Value token, Value expert, Value mask) {
-  Value logit = emitter.loadVector(logits, {token, expert}, layout.lanes, mask);
+  return scoreOf(
+      emitter.loadVector(logits, {token, expert}, layout.lanes, mask));
+}
+
+Value TopKEmission::scoreOf(Value logit) {
   FailureOr<Value> score = emitter.inlineRegion(op.getScore(), logit);
   if (succeeded(score))
     return *score;
   status = failure();
   return logit;
+}
+
+Value TopKEmission::loadBias(Value expert, Value mask) {
+  if (!selectionBias)
+    return {};
+  return emitter.loadVector(selectionBias, expert, layout.lanes, mask);
 }
 
 /// What the difference loses to rounding counts too: keys are compared to a few
@@ -39,75 +51,15 @@ Value TopKEmission::expOfDifference(Value x, Value largest) {
   return math::FmaOp::create(b, power, error, power);
 }
 
-/// Leaves exp(score - max) in `values` and returns the sum, in all lanes. A NaN
-/// in the row reaches all of it through the sum.
-Value TopKEmission::softmaxRow(Value token) {
-  int64_t lanes = layout.lanes;
-  // Scores that are logits are read again rather than kept.
-  bool isKept = !op.getScore().empty();
-  auto loadOrPad = [&](Value expert, Value mask) {
-    Value score = loadScores(token, expert, mask);
-    return mask ? choose(mask, score, splat(-kInfinity)) : score;
-  };
-  SmallVector<Value> largest =
-      layout.forRow(splat(-kInfinity),
-                    [&](Value expert, Value position, Value mask,
-                        ValueRange carried) -> SmallVector<Value> {
-                      Value score = loadOrPad(expert, mask);
-                      if (isKept)
-                        emitter.storeVector(score, values, position);
-                      return {largerOf(score, carried[0])};
-                    });
-  Value rowLargest = emitter.splat(largestOf(largest[0]), lanes);
-  SmallVector<Value> sum =
-      layout.forRow(splat(0.0),
-                    [&](Value expert, Value position, Value mask,
-                        ValueRange carried) -> SmallVector<Value> {
-                      Value score =
-                          isKept ? emitter.loadVector(values, position, lanes)
-                                 : loadOrPad(expert, mask);
-                      Value power = expOfDifference(score, rowLargest);
-                      emitter.storeVector(power, values, position);
-                      return {arith::AddFOp::create(b, carried[0], power)};
-                    });
-  return emitter.splat(sumOf(sum[0]), lanes);
-}
-
-/// Leaves the row's values and keys in scratch memory. Returns whether a key is
-/// left, or null where it does not matter.
-Value TopKEmission::finishRow(Value token) {
-  SmallVector<Value> init;
-  if (hasDeadRows())
-    init.push_back(keys.initialLargest());
-  Value rowSum;
-  if (routing.getSoftmax() == moe::Softmax::All)
-    rowSum = softmaxRow(token);
-  SmallVector<Value> largest = layout.forRow(
-      init,
-      [&](Value expert, Value position, Value mask,
-          ValueRange carried) -> SmallVector<Value> {
-        Value score =
-            rowSum ? arith::DivFOp::create(
-                         b, emitter.loadVector(values, position, layout.lanes),
-                         rowSum)
-                   : loadScores(token, expert, mask);
-        Value next = finishVector(score, expert, position, mask,
-                                  carried.empty() ? Value() : carried[0]);
-        return next ? SmallVector<Value>{next} : SmallVector<Value>();
-      });
-  return hasDeadRows() ? keys.isAboveMinusInfinity(largest[0]) : Value();
-}
-
-/// The rule for scores that are not finite. Returns the next `largest`.
-Value TopKEmission::finishVector(Value score, Value expert, Value position,
-                                 Value mask, Value largest) {
+/// The rule for scores that are not finite.
+TopKEmission::Scored TopKEmission::finishScore(Value score, Value bias,
+                                               Value mask) {
   Value infinity = splat(kInfinity);
   bool isZeroRule = routing.getNonfinite() == moe::NonFinite::Zero;
   // A score that is not finite makes a key that is not, whatever the bias.
   Value counts = isFinite(score, infinity);
   Value key = isZeroRule ? choose(counts, score, splat(0.0)) : score;
-  if (selectionBias) {
-    Value bias = emitter.loadVector(selectionBias, expert, layout.lanes, mask);
+  if (bias) {
     key = arith::AddFOp::create(b, key, bias);
     // Only a bias can still be NaN; the order stays total.
     if (isZeroRule)
@@ -115,16 +67,25 @@ Value TopKEmission::finishVector(Value score, Value expert, Value position,
     else
       counts = isFinite(key, infinity);
   }
-  emitter.storeVector(maskOrNaN(choose(counts, score, splat(kNaN)), mask),
-                      values, position);
+  Value value = maskOrNaN(choose(counts, score, splat(kNaN)), mask);
   if (isHash())
-    return {};
+    return {value, {}};
   if (!isZeroRule)
     key = choose(counts, key,
                  splat(routing.getNonfinite() == moe::NonFinite::NegInf
                            ? -kInfinity
                            : kLowestKey));
-  Value ordered = KeyTable::fromFloat(emitter, key);
-  keys.store(ordered, position, mask);
-  return largest ? keys.nextLargest(largest, ordered, mask) : Value();
+  return {value, KeyTable::fromFloat(emitter, key)};
+}
+
+/// exp(value - largest) where the value is near the largest.
+Value TopKEmission::mixerTerm(Value value, Value top) {
+  Value difference = arith::SubFOp::create(b, top, value);
+  Value distance = arith::DivFOp::create(
+      b, difference, largerOf(math::AbsFOp::create(b, value), top));
+  // 0 / 0 is near.
+  Value isNear = compare(Predicate::ULE, distance, splat(kMixerThreshold));
+  Value counts = arith::AndIOp::create(b, isNear, countsOf(value));
+  Value power = math::ExpOp::create(b, arith::SubFOp::create(b, value, top));
+  return choose(counts, power, splat(0.0));
 }

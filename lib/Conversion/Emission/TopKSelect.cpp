@@ -9,13 +9,9 @@
 
 #include "llvm/Support/MathExtras.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace moec;
 
-/// Of what cannot be selected; no float has it.
-static constexpr int64_t kOutKey = std::numeric_limits<int32_t>::min();
 /// The key of -inf: its bits 0xff800000 with all but the sign inverted.
 static constexpr int64_t kMinusInfinityKey = -0x7f800001ll;
 
@@ -130,6 +126,69 @@ Value KeyTable::toFloat(KernelEmitter &emitter, Value key) {
   return arith::BitcastOp::create(b, type, flipNegative(emitter, key));
 }
 
+static Value largestOf(KernelEmitter &emitter, Value keys) {
+  return emitter.reduce(vector::CombiningKind::MAXSI, keys);
+}
+
+static Value smallestOf(KernelEmitter &emitter, int64_t lanes, Value condition,
+                        Value places) {
+  Value far = emitter.splatI32(std::numeric_limits<int32_t>::max(), lanes);
+  return emitter.reduce(
+      vector::CombiningKind::MINSI,
+      arith::SelectOp::create(emitter.b, condition, places, far));
+}
+
+static Value isEqualTo(KernelEmitter &emitter, int64_t lanes, Value keys,
+                       Value key) {
+  return arith::CmpIOp::create(emitter.b, arith::CmpIPredicate::eq, keys,
+                               emitter.splat(key, lanes));
+}
+
+KeyTable::Best KeyTable::reduceBest(KernelEmitter &emitter, int64_t lanes,
+                                    Value keys, Value places) {
+  Value largest = largestOf(emitter, keys);
+  Value isLargest = isEqualTo(emitter, lanes, keys, largest);
+  return {largest, smallestOf(emitter, lanes, isLargest, places)};
+}
+
+SmallVector<Value> KeyTable::nextTwo(KernelEmitter &emitter, Value here,
+                                     ValueRange two) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value smaller = arith::MinSIOp::create(b, here, two[0]);
+  return {arith::MaxSIOp::create(b, here, two[0]),
+          arith::MaxSIOp::create(b, smaller, two[1])};
+}
+
+/// The second of all is the largest of what is left when the largest leaves its
+/// lane.
+Value KeyTable::reduceGroup(KernelEmitter &emitter, int64_t lanes,
+                            moe::GroupScore score, ValueRange two) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value first = largestOf(emitter, two[0]);
+  if (score != moe::GroupScore::Top2Sum)
+    return first;
+  Value isFirst = isEqualTo(emitter, lanes, two[0], first);
+  // Of several lanes with the largest key only one gives it up.
+  Value lane = emitter.laneNumbers(lanes);
+  Value owner = smallestOf(emitter, lanes, isFirst, lane);
+  Value isOwner = isEqualTo(emitter, lanes, lane, owner);
+  Value second =
+      largestOf(emitter, arith::SelectOp::create(b, isOwner, two[1], two[0]));
+  Value sum = arith::AddFOp::create(b, toFloat(emitter, first),
+                                    toFloat(emitter, second));
+  // A NaN, of opposite infinities from a bias, is below all.
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, sum, sum);
+  return arith::SelectOp::create(b, isNumber, fromFloat(emitter, sum),
+                                 emitter.i32(kMinusInfinityKey));
+}
+
+Value KeyTable::isAboveMinusInfinity(KernelEmitter &emitter, Value largest) {
+  return arith::CmpIOp::create(emitter.b, arith::CmpIPredicate::sgt,
+                               largestOf(emitter, largest),
+                               emitter.i32(kMinusInfinityKey));
+}
+
 Value KeyTable::splatKey(int64_t key) {
   return emitter.splatI32(key, layout.lanes);
 }
@@ -153,8 +212,7 @@ Value KeyTable::argmax(Value begin, Value end) {
   return argmaxIn(keys, begin, end);
 }
 
-/// Each lane keeps its first largest key and where it was; among the lanes with
-/// the largest of all, the smallest position wins.
+/// Each lane keeps its first largest key and where it was.
 Value KeyTable::argmaxIn(Value table, Value begin, Value end) {
   int64_t lanes = layout.lanes;
   Type i32 = b.getI32Type();
@@ -169,14 +227,9 @@ Value KeyTable::argmaxIn(Value table, Value begin, Value end) {
         return {arith::SelectOp::create(b, isLarger, here, carried[0]),
                 arith::SelectOp::create(b, isLarger, start, carried[1])};
       });
-  Value largest = emitter.reduce(vector::CombiningKind::MAXSI, best[0]);
-  Value isLargest = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, best[0],
-                                          emitter.splat(largest, lanes));
-  Value lane = emitter.laneNumbers(lanes);
-  Value positions = arith::SelectOp::create(
-      b, isLargest, arith::AddIOp::create(b, best[1], lane),
-      splatKey(std::numeric_limits<int32_t>::max()));
-  Value first = emitter.reduce(vector::CombiningKind::MINSI, positions);
+  // Carried were the first places of vectors.
+  best[1] = arith::AddIOp::create(b, best[1], emitter.laneNumbers(lanes));
+  Value first = reduceBest(emitter, lanes, best[0], best[1]).place;
   return arith::IndexCastOp::create(b, b.getIndexType(), first);
 }
 
@@ -186,57 +239,22 @@ Value KeyTable::nextLargest(Value largest, Value vector, Value mask) {
   return arith::MaxSIOp::create(b, largest, maskedKeys(vector, mask));
 }
 
-Value KeyTable::isAboveMinusInfinity(Value largest) {
-  Value key = emitter.reduce(vector::CombiningKind::MAXSI, largest);
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, key,
-                               emitter.i32(kMinusInfinityKey));
-}
-
 //===----------------------------------------------------------------------===//
 // Groups
 //===----------------------------------------------------------------------===//
 
-/// The largest key of a group, or that of the sum of its two largest. Each lane
-/// keeps its two largest; the second of all is the largest of what is left when
-/// the largest leaves its lane.
+/// The largest key of a group, or that of the sum of its two largest.
 Value KeyTable::groupKey(Value group, moe::GroupScore score) {
   int64_t lanes = layout.lanes;
-  bool isSum = score == moe::GroupScore::Top2Sum;
   Value begin = emitter.mul(group, layout.stride);
-  SmallVector<Value> best = emitter.forLoop(
+  SmallVector<Value> two = emitter.forLoop(
       begin, emitter.add(begin, layout.stride), lanes,
       {splatKey(kOutKey), splatKey(kOutKey)},
-      [&](Value position, ValueRange carried) -> SmallVector<Value> {
-        Value here = emitter.loadI32Vector(keys, position, lanes);
-        Value smaller = arith::MinSIOp::create(b, here, carried[0]);
-        return {arith::MaxSIOp::create(b, here, carried[0]),
-                arith::MaxSIOp::create(b, smaller, carried[1])};
+      [&](Value position, ValueRange carried) {
+        return nextTwo(emitter, emitter.loadI32Vector(keys, position, lanes),
+                       carried);
       });
-  auto largestOf = [&](Value vector) -> Value {
-    return emitter.reduce(vector::CombiningKind::MAXSI, vector);
-  };
-  Value first = largestOf(best[0]);
-  if (!isSum)
-    return first;
-  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, best[0],
-                                        emitter.splat(first, lanes));
-  // Of several lanes with the largest key only one gives it up.
-  Value lane = emitter.laneNumbers(lanes);
-  Value owner = emitter.reduce(
-      vector::CombiningKind::MINSI,
-      arith::SelectOp::create(b, isFirst, lane,
-                              splatKey(std::numeric_limits<int32_t>::max())));
-  Value isOwner = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, lane,
-                                        emitter.splat(owner, lanes));
-  Value second =
-      largestOf(arith::SelectOp::create(b, isOwner, best[1], best[0]));
-  Value sum = arith::AddFOp::create(b, toFloat(emitter, first),
-                                    toFloat(emitter, second));
-  // A NaN, of opposite infinities from a bias, is below all.
-  Value isNumber =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, sum, sum);
-  return arith::SelectOp::create(b, isNumber, fromFloat(emitter, sum),
-                                 emitter.i32(kMinusInfinityKey));
+  return reduceGroup(emitter, lanes, score, two);
 }
 
 void KeyTable::keepBestGroups(moe::GroupScore score, int64_t count) {

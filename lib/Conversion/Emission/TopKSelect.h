@@ -10,6 +10,8 @@
 
 #include "KernelEmitter.h"
 
+#include <limits>
+
 namespace moec {
 
 /// One row of experts as vectors. Groups whose size is no multiple of the lanes
@@ -49,9 +51,31 @@ class KeyTable {
 public:
   KeyTable(RowLayout &layout);
 
+  /// Of what cannot be selected; no float has it.
+  static constexpr int64_t kOutKey = std::numeric_limits<int32_t>::min();
+
   /// Keys of floats, and the floats of keys; scalars or vectors.
   static mlir::Value fromFloat(KernelEmitter &emitter, mlir::Value value);
   static mlir::Value toFloat(KernelEmitter &emitter, mlir::Value key);
+
+  // Selection, from vectors of keys that were loaded or computed.
+
+  /// The largest key of all lanes, and the smallest place of those that it has.
+  struct Best {
+    mlir::Value key, place;
+  };
+  static Best reduceBest(KernelEmitter &emitter, int64_t lanes,
+                         mlir::Value keys, mlir::Value places);
+  /// The two largest keys of each lane, in descending order, with those of
+  /// `here` among them.
+  static llvm::SmallVector<mlir::Value>
+  nextTwo(KernelEmitter &emitter, mlir::Value here, mlir::ValueRange two);
+  /// The key of a group whose lanes have those two largest keys.
+  static mlir::Value reduceGroup(KernelEmitter &emitter, int64_t lanes,
+                                 moe::GroupScore score, mlir::ValueRange two);
+  /// Whether the largest of all lanes is above -inf.
+  static mlir::Value isAboveMinusInfinity(KernelEmitter &emitter,
+                                          mlir::Value largest);
 
   /// Stores keys of a full vector at `position`; lanes that are off are pads.
   void store(mlir::Value keys, mlir::Value position, mlir::Value mask);
@@ -63,12 +87,10 @@ public:
   /// Removes all experts but those of the best groups.
   void keepBestGroups(moe::GroupScore score, int64_t count);
 
-  /// A carried value for the largest key of a row, and whether it shows a key
-  /// above -inf.
+  /// A carried value for the largest key of a row.
   mlir::Value initialLargest();
   mlir::Value nextLargest(mlir::Value largest, mlir::Value keys,
                           mlir::Value mask);
-  mlir::Value isAboveMinusInfinity(mlir::Value largest);
 
 private:
   mlir::Value splatKey(int64_t key);

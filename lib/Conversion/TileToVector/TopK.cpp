@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 // A CTA owns `rows` tokens; a row's experts are vectors of `lanes`.
 
-#include "../Emission/TopKEmission.h"
+#include "../Emission/TopKStored.h"
 #include "Emit.h"
 
 using namespace mlir;
@@ -18,5 +18,5 @@ LogicalResult moec::emitTopK(tile::TopKOp op, KernelEmitter &emitter) {
       failed(requirePositive(op, "rows", config->getRows())) ||
       failed(requireLanes(op, config->getLanes())))
     return failure();
-  return TopKEmission(op, emitter, config->getLanes()).run(config->getRows());
+  return TopKStored(op, emitter, config->getLanes()).run(config->getRows());
 }

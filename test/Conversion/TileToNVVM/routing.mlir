@@ -57,3 +57,46 @@ tile.kernel @rank(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<3xi32>, %
       {num_experts = 8 : i64, local_experts = array<i64: 5, 3>}
   tile.return
 }
+
+// -----
+
+// A row that does not fit into shared memory: no scratch; keys are computed in
+// each round, from the logits, and only what comes after the last choice counts.
+// CHECK-NOT: memref.global
+// CHECK-LABEL: func.func @streamed
+// CHECK: scf.for {{.*}} iter_args(%[[KEY:.*]] = %{{.*}}, %[[ID:.*]] = %{{.*}}) -> (i32, i32)
+// CHECK: scf.for {{.*}} -> (i32, i32)
+// CHECK: memref.load %arg0
+// CHECK: arith.cmpi eq, %{{.*}}, %[[KEY]]
+// CHECK: arith.cmpi sgt, %{{.*}}, %[[ID]]
+// CHECK: arith.cmpi slt, %{{.*}}, %[[KEY]]
+// CHECK: nvvm.redux.sync max
+// CHECK: nvvm.redux.sync min
+// The lane of a slot writes it and, below, reads it.
+// CHECK: arith.remui
+// CHECK: memref.store %{{.*}} : memref<?x8xi32>
+// CHECK: memref.store %{{.*}} : memref<?x8xf32>
+// CHECK: scf.for
+// CHECK: memref.load %arg2
+// CHECK: memref.store %{{.*}} : memref<?x8xf32>
+tile.kernel @streamed(%l: memref<?x8192xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x8192xf32>)
+      outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8>
+  tile.return
+}
+
+// -----
+
+// Counters for 1024 of 20000 experts, and the slots of earlier ones.
+// CHECK: memref.global "private" @panels_0 : memref<11265xi32, 3 : i32>
+// CHECK-LABEL: func.func @panels
+// CHECK: %[[STEP:.*]] = arith.constant 1024 : index
+// CHECK: scf.for %{{.*}} step %[[STEP]]
+// CHECK: nvvm.match.sync any
+tile.kernel @panels(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<20001xi32>, %p: memref<?x2xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %r : memref<20001xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 20000 : i64}
+  tile.return
+}

@@ -22,15 +22,15 @@
 // CHECK: arith.divf
 // CHECK: %[[ABS:.*]] = math.absf
 // CHECK: arith.cmpf olt, %[[ABS]], %[[INF]]
-// CHECK: vector.store %{{.*}}, %[[VALUES]]
 // CHECK: arith.bitcast %{{.*}} : vector<8xf32> to vector<8xi32>
+// CHECK: vector.store %{{.*}}, %[[VALUES]]
 // CHECK: vector.store %{{.*}}, %[[KEYS]]
 // CHECK: scf.for %[[SLOT:.*]] =
 // CHECK: %[[BEST:.*]]:2 = scf.for
 // CHECK: vector.load %[[KEYS]]
 // CHECK: arith.cmpi sgt
-// CHECK: vector.reduction <maxsi>, %[[BEST]]#0
 // CHECK: arith.addi %[[BEST]]#1, %[[LANES]]
+// CHECK: vector.reduction <maxsi>, %[[BEST]]#0
 // CHECK: %[[ID:.*]] = vector.reduction <minsi>
 // CHECK: %[[AT:.*]] = arith.index_cast %[[ID]] : i32 to index
 // CHECK: %[[VALUE:.*]] = memref.load %[[VALUES]][%[[AT]]]

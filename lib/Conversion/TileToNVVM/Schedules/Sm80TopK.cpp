@@ -6,16 +6,18 @@
 //===----------------------------------------------------------------------===//
 // A warp routes a token: a row's experts are spread over its lanes.
 
-#include "../../Emission/TopKEmission.h"
+#include "../../Emission/TopKStored.h"
 #include "../Emit.h"
-#include "../WarpEmitter.h"
+#include "TopKStreamed.h"
 #include "moec/Analysis/Sm80.h"
 
 using namespace mlir;
 using namespace moec;
 
 LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
+  auto op = cast<tile::TopKOp>(phase);
   WarpEmitter emitter(body.func, body.kernel, body.threads);
-  TopKEmission topK(cast<tile::TopKOp>(phase), emitter, sm80::kWarp);
-  return topK.run(/*rows=*/1);
+  if (sm80::keepsTopKRow(op))
+    return TopKStored(op, emitter, sm80::kWarp).run(/*rows=*/1);
+  return TopKStreamed(op, emitter).run(/*rows=*/1);
 }
