@@ -131,7 +131,8 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
       choosePanel(shape, n), target.lanes, shape.grouped ? 0 : denseRows);
 }
 
-moert::Expr contractGrid(Operation *op, tile::ConfigAttr config) {
+moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &) {
   ContractShape shape(cast<tile::ContractOp>(op));
   moert::Expr panels(llvm::divideCeil(shape.columns, config.getPanel()));
   if (shape.grouped)
@@ -186,7 +187,7 @@ tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &target) {
   return chooseRows(op, "cpu.gather_reduce", 4 * target.lanes, target.lanes, 4);
 }
 
-moert::Expr rowsGrid(Operation *, tile::ConfigAttr config) {
+moert::Expr rowsGrid(Operation *, tile::ConfigAttr config, const Target &) {
   return rowBlocks(config.getRows());
 }
 
@@ -202,7 +203,9 @@ tile::ConfigAttr chooseRank(Operation *op, const Target &) {
   return chooseRows(op, "cpu.rank", 0, 0, 0);
 }
 
-moert::Expr rankGrid(Operation *, tile::ConfigAttr) { return 1; }
+moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {
+  return 1;
+}
 
 constexpr Schedule kCpuSchedules[] = {
     {"cpu.contract", "tile.contract", contractIllegal, chooseContract,

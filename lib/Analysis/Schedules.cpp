@@ -32,10 +32,14 @@ std::optional<Target> Target::find(StringRef name, int64_t lanes) {
     return std::nullopt;
   if (name == "cpu")
     return lanes ? cpu(lanes) : hostCpu();
-  return Target{name.str()};
+  // Of the H100 and the H200 with SXM sockets.
+  constexpr int64_t hopper = 132;
+  return Target{name.str(), 0, name == "sm_90a" ? hopper : 0};
 }
 
 ArrayRef<Schedule> moec::getSchedules(const Target &target) {
+  if (target.name == "sm_90a")
+    return getSm90Schedules();
   return target.isGpu() ? getSm80Schedules() : getCpuSchedules();
 }
 
@@ -46,9 +50,11 @@ const Schedule *moec::findSchedule(const Target &target, StringRef name) {
   return nullptr;
 }
 
-const Schedule *moec::findScheduleFor(const Target &target, Operation *op) {
+SmallVector<const Schedule *> moec::getSchedulesFor(const Target &target,
+                                                    Operation *op) {
+  SmallVector<const Schedule *> schedules;
   for (const Schedule &schedule : getSchedules(target))
     if (schedule.opName == op->getName().getStringRef())
-      return &schedule;
-  return nullptr;
+      schedules.push_back(&schedule);
+  return schedules;
 }

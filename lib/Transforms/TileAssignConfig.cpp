@@ -30,25 +30,30 @@ public:
   LogicalResult run() {
     moert::Expr grid = 0;
     int64_t block = 0, shared = 0;
+    SmallVector<Attribute> maps;
     for (Operation &op : kernel.getBody().front().without_terminator()) {
       const Schedule *schedule = decide(op);
       if (!schedule)
         return failure();
       // A CTA of a kernel with several phases takes part in each of them.
       auto config = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
-      moert::Expr phaseGrid = schedule->grid(&op, config);
+      moert::Expr phaseGrid = schedule->grid(&op, config, target);
       grid = grid == moert::Expr(0) ? phaseGrid
                                     : moert::Expr::max(grid, phaseGrid);
       if (schedule->block)
         block = std::max(block, schedule->block(&op, config));
       if (schedule->shared)
         shared = std::max(shared, schedule->shared(&op, config));
+      if (schedule->tensorMaps)
+        llvm::append_range(maps, schedule->tensorMaps(&op, config));
       remarkChoice(op, config, phaseGrid);
     }
     kernel.setGridAttr(plan::ExprAttr::get(kernel.getContext(), grid.str()));
     if (target.isGpu()) {
       kernel.setBlock(block);
       kernel.setShared(shared);
+      if (!maps.empty())
+        kernel.setTensorMapsAttr(ArrayAttr::get(kernel.getContext(), maps));
     }
     return success();
   }
@@ -57,19 +62,14 @@ private:
   /// Sets the op's config unless it has one; null after a diagnostic.
   const Schedule *decide(Operation &op) {
     auto given = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
-    const Schedule *schedule = given ? findSchedule(target, given.getSchedule())
-                                     : findScheduleFor(target, &op);
+    if (!given)
+      return choose(op);
+    const Schedule *schedule = findSchedule(target, given.getSchedule());
     if (!schedule) {
-      InFlightDiagnostic diagnostic = op.emitOpError();
-      if (given)
-        diagnostic << "has the schedule \"" << given.getSchedule()
-                   << "\", which the target " << target.name
-                   << " does not have; there are ";
-      else
-        diagnostic << "has no schedule on the target " << target.name
-                   << "; there are ";
-      llvm::interleaveComma(getSchedules(target), diagnostic,
-                            [&](const Schedule &s) { diagnostic << s.name; });
+      InFlightDiagnostic diagnostic = op.emitOpError("has the schedule \"");
+      diagnostic << given.getSchedule() << "\", which the target "
+                 << target.name << " does not have; there are ";
+      listSchedules(diagnostic);
       return nullptr;
     }
     if (schedule->opName != op.getName().getStringRef()) {
@@ -78,23 +78,55 @@ private:
           << "; drop 'config' to have one chosen";
       return nullptr;
     }
-    tile::ConfigAttr config = given ? given : schedule->choose(&op, target);
-    std::string reason = schedule->whyIllegal(&op, config, target);
+    std::string reason = schedule->whyIllegal(&op, given, target);
     if (!reason.empty()) {
-      op.emitOpError("cannot run as ") << config << ": " << reason;
+      op.emitOpError("cannot run as ") << given << ": " << reason;
       return nullptr;
     }
-    op.setAttr(kConfigAttr, config);
-    wasGiven = static_cast<bool>(given);
+    wasGiven = true;
     return schedule;
+  }
+
+  /// Sets the config of the first schedule that can run the op.
+  const Schedule *choose(Operation &op) {
+    wasGiven = false;
+    tile::ConfigAttr config;
+    std::string reason;
+    for (const Schedule *schedule : getSchedulesFor(target, &op)) {
+      config = schedule->choose(&op, target);
+      reason = schedule->whyIllegal(&op, config, target);
+      if (reason.empty()) {
+        op.setAttr(kConfigAttr, config);
+        return schedule;
+      }
+      remark::missed(op.getLoc(), remarkOptions(schedule->name))
+          << remark::reason("{0}", reason);
+    }
+    InFlightDiagnostic diagnostic = op.emitOpError();
+    if (config) {
+      diagnostic << "cannot run as " << config << ": " << reason;
+      return nullptr;
+    }
+    diagnostic << "has no schedule on the target " << target.name
+               << "; there are ";
+    listSchedules(diagnostic);
+    return nullptr;
+  }
+
+  void listSchedules(InFlightDiagnostic &diagnostic) const {
+    llvm::interleaveComma(getSchedules(target), diagnostic,
+                          [&](const Schedule &s) { diagnostic << s.name; });
+  }
+
+  remark::RemarkOpts remarkOptions(StringRef schedule) {
+    return remark::RemarkOpts::name(schedule)
+        .category("tile-assign-config")
+        .function(kernel.getSymName());
   }
 
   void remarkChoice(Operation &op, tile::ConfigAttr config,
                     const moert::Expr &grid) {
-    remark::RemarkOpts options = remark::RemarkOpts::name(config.getSchedule())
-                                     .category("tile-assign-config")
-                                     .function(kernel.getSymName());
-    remark::passed(op.getLoc(), options)
+    remark::passed(op.getLoc(), remarkOptions(config.getSchedule()))
         << remark::metric("config", config)
         << remark::metric("grid", grid.str())
         << remark::reason("{0}", wasGiven ? "given in the IR and legal"

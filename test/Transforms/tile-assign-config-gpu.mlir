@@ -1,12 +1,12 @@
-// RUN: moe-opt %s --tile-assign-config=target=sm_80 | FileCheck %s
+// RUN: moe-opt %s --tile-assign-config=target=sm_80 | FileCheck %s --check-prefixes=CHECK,SM80
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s
 
 // A router's product is narrow: few columns make few CTAs.
-// CHECK-LABEL: tile.kernel @router
-// CHECK-SAME: block = 128 : i64
-// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 4">
-// CHECK-SAME: shared = 41472 : i64
-// CHECK: #tile.config<schedule = "sm80.contract", m = 64, n = 32, k = 64, lanes = 4>
+// SM80-LABEL: tile.kernel @router
+// SM80-SAME: block = 128 : i64
+// SM80-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 4">
+// SM80-SAME: shared = 41472 : i64
+// SM80: #tile.config<schedule = "sm80.contract", m = 64, n = 32, k = 64, lanes = 4>
 tile.kernel @router(%x: memref<?x2048xbf16>, %w: memref<128x2048xbf16>, %y: memref<?x128xf32>,
     %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x2048xbf16>)

@@ -33,6 +33,9 @@ struct Target {
   std::string name;
   /// CPU: f32 elements of a vector register: 4, 8 or 16.
   int64_t lanes = 0;
+  /// GPU: multiprocessors of the parts that carry the architecture; 0 where no
+  /// schedule asks.
+  int64_t multiprocessors = 0;
 
   bool isGpu() const { return name != "cpu"; }
   /// CPU: vector registers: 32 with AVX-512, else 16.
@@ -43,7 +46,7 @@ struct Target {
   }
   /// The CPU with that many lanes, or with the widest vectors of the machine
   /// that this runs on.
-  static Target cpu(int64_t lanes) { return {"cpu", lanes}; }
+  static Target cpu(int64_t lanes) { return {"cpu", lanes, 0}; }
   static Target hostCpu();
   /// The target of that name, with `lanes` for a CPU (0: those of the host); no
   /// value for a name that is none of `getNames`.
@@ -63,20 +66,26 @@ struct Schedule {
   /// The config of choice.
   tile::ConfigAttr (*choose)(mlir::Operation *op, const Target &target);
   /// The number of CTAs of a kernel with this one phase.
-  moert::Expr (*grid)(mlir::Operation *op, tile::ConfigAttr config);
+  moert::Expr (*grid)(mlir::Operation *op, tile::ConfigAttr config,
+                      const Target &target);
   /// GPU: threads of a CTA, and bytes of dynamic shared memory. Null on a CPU.
   int64_t (*block)(mlir::Operation *op, tile::ConfigAttr config) = nullptr;
   int64_t (*shared)(mlir::Operation *op, tile::ConfigAttr config) = nullptr;
+  /// GPU: the tensor maps of the kernel; null where it has none.
+  llvm::SmallVector<tile::TensorMapAttr> (*tensorMaps)(
+      mlir::Operation *op, tile::ConfigAttr config) = nullptr;
 };
 
-/// All schedules of a target; the first one for an op is the one of choice.
+/// All schedules of a target; of those for an op, the first one whose choice of
+/// a config is legal is the one of choice.
 llvm::ArrayRef<Schedule> getSchedules(const Target &target);
 
 /// The target's schedule called `name`, or null.
 const Schedule *findSchedule(const Target &target, llvm::StringRef name);
 
-/// The target's schedule of choice for the op, or null for an op without one.
-const Schedule *findScheduleFor(const Target &target, mlir::Operation *op);
+/// The target's schedules for the op, in order of preference.
+llvm::SmallVector<const Schedule *> getSchedulesFor(const Target &target,
+                                                    mlir::Operation *op);
 
 } // namespace moec
 

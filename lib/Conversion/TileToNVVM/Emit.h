@@ -32,6 +32,9 @@ mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
                                          KernelBody body);
 
+// Those of Hopper GPUs.
+mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);
+
 } // namespace moec
 
 #endif // MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H

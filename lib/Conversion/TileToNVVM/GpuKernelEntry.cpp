@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A kernel's parameters are global addresses and the token count, 64 bits each.
-// `noalias` can stand on the addresses: a launch never names a buffer both as
-// an input and as an output.
+// A kernel's parameters are global addresses and the token count, 64 bits each,
+// then tensor maps by value. `noalias` can stand on the addresses: a launch
+// never names a buffer both as an input and as an output.
 
 #include "../Emission/EntryMemRefs.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -47,6 +47,20 @@ LogicalResult replaceArguments(func::FuncOp func,
   return success();
 }
 
+/// Argument `i` is the address of a tensor map, which the launch passes by
+/// value.
+void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
+  constexpr int64_t bytes = 128, alignment = 64;
+  Builder b(kernel.getContext());
+  auto type = LLVM::LLVMArrayType::get(b.getI8Type(), bytes);
+  kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
+                    TypeAttr::get(type));
+  kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                    b.getI64IntegerAttr(alignment));
+  kernel.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(),
+                    b.getUnitAttr());
+}
+
 void makeKernel(func::FuncOp func) {
   ImplicitLocOpBuilder b(func.getLoc(), func);
   Block &body = func.getBody().front();
@@ -63,8 +77,13 @@ void makeKernel(func::FuncOp func) {
   kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                   b.getI32IntegerAttr(1));
   for (auto [i, argType] : llvm::enumerate(type.getParams())) {
-    if (!isa<LLVM::LLVMPointerType>(argType))
+    auto pointer = dyn_cast<LLVM::LLVMPointerType>(argType);
+    if (!pointer)
       continue;
+    if (pointer.getAddressSpace() != kGlobalSpace) {
+      passTensorMap(kernel, i);
+      continue;
+    }
     kernel.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(),
                       b.getUnitAttr());
   }

@@ -21,7 +21,8 @@ static constexpr unsigned kGlobalSpace = 1;
 static constexpr unsigned kSharedSpace = 3;
 /// Of the extern array that stands for dynamic shared memory.
 static constexpr llvm::StringLiteral kDynamicShared = "moec_shared";
-static constexpr int64_t kDynamicAlignment = 128;
+/// What a tile with the widest swizzle begins at a multiple of.
+static constexpr int64_t kDynamicAlignment = 1024;
 
 ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
                              int64_t threads)

@@ -31,6 +31,7 @@ struct Emission {
 };
 
 constexpr Emission kEmissions[] = {
+    {"sm90.contract", emitSm90Contract},
     {"sm80.contract", emitSm80Contract},
     {"sm80.top_k", emitSm80TopK},
     {"sm80.rank", emitSm80Rank},
@@ -70,11 +71,12 @@ private:
     const Schedule *schedule =
         config ? findSchedule(target, config.getSchedule()) : nullptr;
     if (!schedule || schedule->opName != phase->getName().getStringRef()) {
-      const Schedule *choice = findScheduleFor(target, phase);
-      if (choice)
-        (void)requireConfig(phase, config, choice->name);
-      else
+      // The last schedule is the one that can run every such op.
+      auto known = getSchedulesFor(target, phase);
+      if (known.empty())
         phase->emitOpError("is not a phase that a GPU can run");
+      else
+        (void)requireConfig(phase, config, known.back()->name);
       return nullptr;
     }
     std::string reason = schedule->whyIllegal(phase, config, target);
@@ -94,16 +96,35 @@ private:
           << ", which follow from its config; run tile-assign-config";
       return nullptr;
     }
+    SmallVector<tile::TensorMapAttr> maps;
+    if (schedule->tensorMaps)
+      maps = schedule->tensorMaps(phase, config);
+    if (getTensorMaps() != maps) {
+      kernel.emitOpError("must have the tensor_maps that follow from its "
+                         "config; run tile-assign-config");
+      return nullptr;
+    }
     for (const Emission &emission : kEmissions)
       if (emission.schedule == config.getSchedule())
         return &emission;
     llvm_unreachable("every schedule of GPUs has an emission");
   }
 
+  SmallVector<tile::TensorMapAttr> getTensorMaps() {
+    if (!kernel.getTensorMaps())
+      return {};
+    return llvm::to_vector(
+        kernel.getTensorMaps()->getAsRange<tile::TensorMapAttr>());
+  }
+
+  /// The kernel's arguments, then the address of each tensor map.
   func::FuncOp makeFunction() {
     OpBuilder builder(kernel);
+    SmallVector<Type> arguments(kernel.getArgumentTypes());
+    arguments.append(getTensorMaps().size(),
+                     LLVM::LLVMPointerType::get(kernel.getContext()));
     auto func = func::FuncOp::create(builder, kernel.getLoc(), kernel.getName(),
-                                     kernel.getFunctionType());
+                                     builder.getFunctionType(arguments, {}));
     func->setAttr("moec.kernel", builder.getUnitAttr());
     func->setAttr("moec.block", kernel.getBlockAttr());
     func.addEntryBlock();

@@ -9,6 +9,7 @@
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
@@ -27,8 +28,10 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   manager.addPass(createConvertTileToNVVMPass(options));
   manager.addPass(createCSEPass());
   manager.addPass(createGpuKernelEntryPass());
-  manager.addPass(createSCFToControlFlowPass());
+  // It rewrites greedily, and would make one of equal blocks.
   manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertNVVMToLLVMPass());
+  manager.addPass(createSCFToControlFlowPass());
   manager.addPass(createConvertMathToLLVMPass());
   manager.addPass(createFinalizeMemRefToLLVMConversionPass());
   manager.addPass(createArithToLLVMConversionPass());

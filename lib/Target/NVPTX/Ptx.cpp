@@ -13,6 +13,8 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "moec/Target/NVPTX.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -71,6 +73,17 @@ void moec::registerNvptxTranslations(MLIRContext &context) {
   registerNVVMDialectTranslation(context);
 }
 
+/// Equal code at the ends of two branches stays two: products that are on their
+/// way must not see their registers renamed, which is what one place for both
+/// would need.
+static void keepBranchesApart(llvm::Module &module) {
+  for (llvm::Function &function : module)
+    for (llvm::Instruction &instruction : llvm::instructions(function))
+      if (auto *call = llvm::dyn_cast<llvm::CallBase>(&instruction))
+        if (call->mayHaveSideEffects())
+          call->addFnAttr(llvm::Attribute::NoMerge);
+}
+
 static FailureOr<std::unique_ptr<llvm::Module>>
 translate(ModuleOp module, llvm::TargetMachine &machine,
           llvm::LLVMContext &context) {
@@ -86,6 +99,7 @@ translate(ModuleOp module, llvm::TargetMachine &machine,
     return module.emitError("the kernels could not be translated to LLVM IR");
   translated->setDataLayout(machine.createDataLayout());
   translated->setTargetTriple(machine.getTargetTriple());
+  keepBranchesApart(*translated);
   return translated;
 }
 

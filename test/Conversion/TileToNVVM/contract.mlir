@@ -1,6 +1,6 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 --convert-tile-to-nvvm --cse | FileCheck %s
 
-// CHECK: llvm.mlir.global external @moec_shared() {addr_space = 3 : i32, alignment = 128 : i64} : !llvm.array<0 x i8>
+// CHECK: llvm.mlir.global external @moec_shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 // CHECK-LABEL: func.func @dense
 // CHECK-SAME: attributes {moec.block = 128 : i64, moec.kernel}
 // CHECK-DAG: %[[CTA:.*]] = nvvm.read.ptx.sreg.ctaid.x

@@ -16,6 +16,14 @@ func.func @kernel(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.bl
   return
 }
 
+// Tensor maps come by value.
+// CHECK-LABEL: llvm.func @maps
+// CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1> {llvm.noalias}, %{{[a-z0-9]+}}: i64, %{{[a-z0-9]+}}: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant})
+func.func @maps(%x: memref<?x8xf32>, %t: i64, %m: !llvm.ptr) attributes {moec.kernel, moec.block = 96 : i64} {
+  nvvm.prefetch tensormap, %m : !llvm.ptr
+  return
+}
+
 // CHECK-LABEL: func.func @other
 func.func @other() {
   return

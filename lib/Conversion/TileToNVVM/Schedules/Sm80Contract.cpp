@@ -10,6 +10,7 @@
 // divides the number of columns, so that no thread has a part of them.
 
 #include "../Emit.h"
+#include "ContractOperands.h"
 #include "Sm80Products.h"
 
 using namespace mlir;
@@ -40,8 +41,9 @@ private:
   /// the column counts from the tile's first one.
   void forTile(Value count, function_ref<void(Value, Value)> body);
 
-  /// The weight row of a result column: plane 0 is the gate.
-  Value getWeightRow(int64_t plane, Value column);
+  Value getWeightRow(int64_t plane, Value column) {
+    return moec::getWeightRow(emitter, op, plane, column);
+  }
   SmallVector<Value> getLeading(Value last) {
     return group ? SmallVector<Value>{group, last} : SmallVector<Value>{last};
   }
@@ -166,20 +168,6 @@ void Sm80Contract::storeZeros(Value begin, Value end) {
 //===----------------------------------------------------------------------===//
 // Epilogue
 //===----------------------------------------------------------------------===//
-
-Value Sm80Contract::getWeightRow(int64_t plane, Value column) {
-  if (shape.planes == 1)
-    return column;
-  switch (op.getLayoutAttr().getOrder()) {
-  case moe::GateUpOrder::GateUp:
-    return emitter.add(column, plane * shape.columns);
-  case moe::GateUpOrder::UpGate:
-    return emitter.add(column, (1 - plane) * shape.columns);
-  case moe::GateUpOrder::Interleaved:
-    return emitter.add(emitter.mul(column, 2), plane);
-  }
-  llvm_unreachable("all orders are handled");
-}
 
 /// A column operand's values: one, or gate and up.
 SmallVector<Value> Sm80Contract::loadColumnOperand(Value operand,

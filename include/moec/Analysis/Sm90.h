@@ -1,0 +1,100 @@
+//===- Sm90.h - sizes behind the schedules sm90.* ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the choice of a config and the emission of its code both have to know.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_SM90_H
+#define MOEC_ANALYSIS_SM90_H
+
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec::sm90 {
+
+/// sm90.contract: a CTA of three warpgroups multiplies `n` columns of weights
+/// (each of them two weight rows, with a layout) with up to `bodies.back()`
+/// input rows, in steps of `k`. One warpgroup produces, two consume.
+///
+/// Weight rows are on the side of 64 of the tensor cores' tile, input rows on
+/// the other, whose width is a multiple of 8: few rows cost little.
+///
+/// Shared memory: `stages` buffers of one step each, first the weights, then
+/// the input rows; a place where results wait for their copy to memory; the
+/// barriers; offsets and first tiles of all groups.
+struct Contract {
+  Contract(tile::ContractOp op, tile::ConfigAttr config);
+
+  static constexpr int64_t kWarpgroup = 128;
+  static constexpr int64_t kConsumers = 2;
+  static constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroup;
+  /// Registers of a thread: all of them together fit in 64 Ki.
+  static constexpr int64_t kProducerRegisters = 56;
+  static constexpr int64_t kConsumerRegisters = 224;
+  /// Of the tensor cores' tile.
+  static constexpr int64_t kBlockRows = 64;
+  static constexpr int64_t kBlockDepth = 16;
+  /// A step is one row of the 128-byte swizzle.
+  static constexpr int64_t kStepBytes = 128;
+  static constexpr int64_t kSwizzleBytes = 1024;
+  static constexpr int64_t kChunkBytes = 16;
+  static constexpr int64_t kMaxBody = 256;
+  /// Buffers of results per consumer.
+  static constexpr int64_t kStagings = 2;
+
+  bool isGrouped;
+  int64_t groups, depth, columns;
+  /// 2 with a layout: gate and up.
+  int64_t planes;
+  int64_t elementBytes, resultBytes;
+  int64_t n, k, stages;
+  llvm::SmallVector<int64_t> bodies;
+
+  int64_t getPanels() const { return (columns + n - 1) / n; }
+  int64_t getSteps() const { return (depth + k - 1) / k; }
+  int64_t getMaxBody() const { return bodies.back(); }
+  int64_t getWeightRows() const { return planes * n; }
+  /// 64-row blocks of weights of one consumer, and those of its results.
+  int64_t getBlocks() const {
+    return getWeightRows() / (kConsumers * kBlockRows);
+  }
+  int64_t getResultBlocks() const { return getBlocks() / planes; }
+  /// Result columns of one consumer.
+  int64_t getConsumerColumns() const { return n / kConsumers; }
+
+  int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }
+  int64_t getStageBytes() const {
+    return getWeightBytes() + getMaxBody() * kStepBytes;
+  }
+  /// Input rows whose results wait for their copy together; a multiple of 16.
+  int64_t getStagedRows() const { return 2048 / getConsumerColumns(); }
+  /// From one row of them to the next: a chunk more, so that 8 rows meet all
+  /// banks.
+  int64_t getStagedStride() const {
+    return getConsumerColumns() * resultBytes + kChunkBytes;
+  }
+  int64_t getStagingBytes() const {
+    return resultBytes == 2 ? getStagedRows() * getStagedStride() : 0;
+  }
+  int64_t getStagingOffset() const { return stages * getStageBytes(); }
+  int64_t getBarrierOffset() const {
+    return getStagingOffset() + kConsumers * kStagings * getStagingBytes();
+  }
+  int64_t getOffsetsOffset() const { return getBarrierOffset() + 16 * stages; }
+  int64_t getTilesOffset() const {
+    return getOffsetsOffset() + 4 * (groups + 1);
+  }
+  int64_t getSharedBytes() const { return getTilesOffset() + 4 * (groups + 1); }
+};
+
+/// The maps that sm90.contract reads by: the weights.
+llvm::SmallVector<tile::TensorMapAttr> getTensorMaps(tile::ContractOp op,
+                                                     const Contract &shape);
+
+} // namespace moec::sm90
+
+#endif // MOEC_ANALYSIS_SM90_H

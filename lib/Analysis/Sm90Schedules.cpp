@@ -1,0 +1,211 @@
+//===- Sm90Schedules.cpp - ways to run a phase on Hopper GPUs ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ScheduleTables.h"
+#include "moec/Analysis/Sm90.h"
+#include "moert/Plan.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
+    : isGrouped(static_cast<bool>(op.getOffsets())),
+      planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  auto result = cast<MemRefType>(op.getResult().getType());
+  groups = isGrouped ? weight.getDimSize(0) : 1;
+  depth = weight.getShape().back();
+  columns = result.getDimSize(1);
+  elementBytes = weight.getElementTypeBitWidth() / 8;
+  resultBytes = result.getElementTypeBitWidth() / 8;
+  n = config.getN();
+  k = config.getK();
+  stages = config.getStages();
+}
+
+/// The number of a memref among the kernel's arguments.
+static int64_t getArgumentNumber(Value memref) {
+  return cast<BlockArgument>(memref).getArgNumber();
+}
+
+SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
+                                                     const Contract &shape) {
+  SmallVector<int64_t> sizes, along, steps, box;
+  auto add = [&](int64_t size, int64_t dimension, int64_t step, int64_t part) {
+    sizes.push_back(size);
+    along.push_back(dimension);
+    steps.push_back(step);
+    box.push_back(part);
+  };
+  int64_t row = shape.isGrouped ? 1 : 0;
+  if (shape.isGrouped)
+    add(shape.groups, 0, 1, 1);
+  if (shape.planes == 1) {
+    add(shape.columns, row, 1, shape.n);
+  } else if (op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved) {
+    add(2, row, 1, 2);
+    add(shape.columns, row, 2, shape.n);
+  } else {
+    add(2, row, shape.columns, 2);
+    add(shape.columns, row, 1, shape.n);
+  }
+  add(shape.depth, row + 1, 1, shape.k);
+  return {tile::TensorMapAttr::get(op.getContext(),
+                                   getArgumentNumber(op.getWeight()), sizes,
+                                   along, steps, box, Contract::kStepBytes)};
+}
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// sm90.contract
+//===----------------------------------------------------------------------===//
+
+/// What no config can mend; empty if there is nothing.
+std::string declineContract(tile::ContractOp op) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  auto result = cast<MemRefType>(op.getResult().getType());
+  if (weight.getElementTypeBitWidth() != 16)
+    return "no tensor core has the precision of f32; 16-bit weights are taken";
+  for (auto [name, operand] :
+       {std::pair<StringRef, Value>{"weight", op.getWeight()},
+        {"input", op.getInput()},
+        {"result", op.getResult()}})
+    if (!cast<MemRefType>(operand.getType()).getLayout().isIdentity())
+      return ("the " + name +
+              " has strides that are not known, and pieces of 16 bytes are "
+              "copied")
+          .str();
+  int64_t rowBytes = weight.getShape().back() * 2;
+  if (rowBytes % Contract::kChunkBytes)
+    return "a row of weights has " + number(rowBytes) +
+           " bytes, and tensor maps go in multiples of 16";
+  int64_t resultBytes =
+      result.getDimSize(1) * result.getElementTypeBitWidth() / 8;
+  if (result.getElementTypeBitWidth() == 16 &&
+      resultBytes % Contract::kChunkBytes)
+    return "a row of the result has " + number(resultBytes) +
+           " bytes, and rows are copied in multiples of 16";
+  return {};
+}
+
+std::string bodiesIllegal(ArrayRef<int64_t> bodies) {
+  if (bodies.empty())
+    return "bodies = []; give at least one height";
+  for (int64_t body : bodies)
+    if (body % 8 || body > Contract::kMaxBody)
+      return "bodies has " + number(body) + "; give multiples of 8 up to " +
+             number(Contract::kMaxBody);
+  return {};
+}
+
+/// Accumulators of a thread, next to which a step's addresses and the
+/// epilogue fit.
+constexpr int64_t kMaxAccumulators = 160;
+/// The producer publishes a step two steps later, and a consumer frees a step
+/// when it has begun the next one.
+constexpr int64_t kMinStages = 4;
+
+std::string contractIllegal(Operation *op, tile::ConfigAttr config,
+                            const Target &) {
+  auto contract = cast<tile::ContractOp>(op);
+  if (std::string reason = declineContract(contract); !reason.empty())
+    return reason;
+  if (std::string reason = bodiesIllegal(config.getBodies()); !reason.empty())
+    return reason;
+  Contract shape(contract, config);
+  if (shape.planes == 2 ? shape.n != 128 : shape.n != 128 && shape.n != 256)
+    return "n = " + number(shape.n) +
+           (shape.planes == 2 ? "; give 128" : "; give 128 or 256");
+  if (shape.k * shape.elementBytes != Contract::kStepBytes)
+    return "k = " + number(shape.k) + "; give 64";
+  int64_t accumulators = shape.getBlocks() * shape.getMaxBody() / 2;
+  if (accumulators > kMaxAccumulators)
+    return "n = " + number(shape.n) + ", bodies up to " +
+           number(shape.getMaxBody()) + " needs " + number(accumulators) +
+           " accumulators per thread; give at most " + number(kMaxAccumulators);
+  if (shape.stages < kMinStages || shape.stages > 16)
+    return "stages = " + number(shape.stages) + "; give 4 to 16";
+  if (shape.getSharedBytes() > moert::kMaxShared)
+    return "stages = " + number(shape.stages) + " needs " +
+           number(shape.getSharedBytes()) +
+           " bytes of shared memory; give at most " + number(moert::kMaxShared);
+  return {};
+}
+
+/// A product with few columns, such as a router's, gets low tiles: there are
+/// few CTAs. Else rows of input are read once per panel, so that panels are
+/// wide and tiles high. As many stages as fit.
+tile::ConfigAttr chooseContract(Operation *op, const Target &) {
+  auto contract = cast<tile::ContractOp>(op);
+  auto result = cast<MemRefType>(contract.getResult().getType());
+  constexpr int64_t fewColumns = 1024;
+  constexpr int64_t mostStages = 8;
+  bool isNarrow = result.getDimSize(1) <= fewColumns && !contract.getOffsets();
+  int64_t n = isNarrow || contract.getLayout() ? 128 : 256;
+  SmallVector<int64_t> bodies{16, 32, 64, 128};
+  if (isNarrow)
+    bodies.resize(2);
+  for (int64_t stages = mostStages;; --stages) {
+    auto config = tile::ConfigAttr::get(
+        op->getContext(), "sm90.contract", /*m=*/0, n, /*k=*/64, /*panel=*/0,
+        /*lanes=*/0, /*rows=*/0, stages, bodies);
+    if (stages == kMinStages ||
+        Contract(contract, config).getSharedBytes() <= moert::kMaxShared)
+      return config;
+  }
+}
+
+/// A CTA per multiprocessor takes tiles until there are none left. How many
+/// rows a group has is known on the device alone.
+moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &target) {
+  Contract shape(cast<tile::ContractOp>(op), config);
+  moert::Expr most(target.multiprocessors);
+  if (shape.isGrouped)
+    return most;
+  return moert::Expr::min(
+      rowBlocks(shape.getMaxBody()) * moert::Expr(shape.getPanels()), most);
+}
+
+int64_t contractBlock(Operation *, tile::ConfigAttr) {
+  return Contract::kThreads;
+}
+
+int64_t contractShared(Operation *op, tile::ConfigAttr config) {
+  return Contract(cast<tile::ContractOp>(op), config).getSharedBytes();
+}
+
+SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
+                                              tile::ConfigAttr config) {
+  auto contract = cast<tile::ContractOp>(op);
+  return getTensorMaps(contract, Contract(contract, config));
+}
+
+constexpr Schedule kContract = {
+    "sm90.contract", "tile.contract", contractIllegal, chooseContract,
+    contractGrid,    contractBlock,   contractShared,  contractMaps};
+
+} // namespace
+
+ArrayRef<Schedule> moec::getSm90Schedules() {
+  static const std::vector<Schedule> all = [] {
+    std::vector<Schedule> schedules{kContract};
+    llvm::append_range(schedules, getSm80Schedules());
+    return schedules;
+  }();
+  return all;
+}

@@ -1,0 +1,213 @@
+//===- AsyncEmitter.cpp - emission for warpgroups ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "AsyncEmitter.h"
+
+#include "InlinePtx.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "moec/Analysis/Sm90.h"
+
+using namespace mlir;
+using namespace moec;
+
+using Contract = sm90::Contract;
+
+/// The address space of shared memory of any CTA of a cluster.
+static constexpr unsigned kClusterSpace = 7;
+
+AsyncEmitter::AsyncEmitter(func::FuncOp func, tile::KernelOp kernel,
+                           int64_t threads)
+    : ThreadEmitter(func, kernel, threads) {
+  // The compiler does not know that all lanes agree until it is told.
+  warpgroupNumber = broadcast(divide(thread(), Contract::kWarpgroup), 0);
+  warpgroupThreadNumber = remainder(thread(), Contract::kWarpgroup);
+  auto arguments = func.getBody().front().getArguments();
+  llvm::append_range(tensorMaps,
+                     arguments.drop_front(kernel.getArgumentTypes().size()));
+}
+
+//===----------------------------------------------------------------------===//
+// Warpgroups
+//===----------------------------------------------------------------------===//
+
+void AsyncEmitter::decreaseRegisters(int64_t count) {
+  NVVM::SetMaxRegisterOp::create(b, count,
+                                 NVVM::SetMaxRegisterAction::decrease);
+}
+
+void AsyncEmitter::increaseRegisters(int64_t count) {
+  NVVM::SetMaxRegisterOp::create(b, count,
+                                 NVVM::SetMaxRegisterAction::increase);
+}
+
+void AsyncEmitter::warpgroupBarrier() {
+  // Barrier 0 is the CTA's.
+  Value id = scale(warpgroupNumber, 1, 1);
+  NVVM::BarrierOp::create(b, /*res=*/Type(), id, i32(Contract::kWarpgroup),
+                          NVVM::BarrierReductionAttr(), Value());
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+void AsyncEmitter::initBarrier(Value barrier, int64_t arrivals) {
+  NVVM::MBarrierInitOp::create(b, barrier, i32(arrivals), Value());
+}
+
+void AsyncEmitter::fenceBarriers() {
+  NVVM::FenceMbarrierInitOp::create(b);
+  fenceAsync();
+}
+
+void AsyncEmitter::arrive(Value barrier) {
+  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), barrier, /*count=*/Value(),
+                                 NVVM::MemScopeKind::CTA);
+}
+
+void AsyncEmitter::arriveExpecting(Value barrier, int64_t bytes) {
+  NVVM::MBarrierArriveExpectTxOp::create(
+      b, /*res=*/Type(), barrier, i32(bytes), NVVM::MemScopeKind::CTA,
+      /*relaxed=*/false, /*predicate=*/Value());
+}
+
+void AsyncEmitter::waitBarrier(Value barrier, Value parity) {
+  auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
+  OpBuilder::InsertionGuard guard(b);
+  b.createBlock(&loop.getBefore());
+  Value done = NVVM::MBarrierTryWaitOp::create(b, b.getI1Type(), barrier,
+                                               parity, /*ticks=*/Value());
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  scf::ConditionOp::create(b, arith::XOrIOp::create(b, done, yes),
+                           ValueRange());
+  b.createBlock(&loop.getAfter());
+  scf::YieldOp::create(b);
+}
+
+void AsyncEmitter::fenceAsync() {
+  NVVM::FenceProxyOp::create(
+      b, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(b.getContext(),
+                                 NVVM::SharedSpace::shared_cta));
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+void AsyncEmitter::prefetchTensorMap(int64_t i) {
+  NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(),
+                           NVVM::CacheEvictionPriorityAttr(), tensorMaps[i],
+                           /*predicate=*/Value(), b.getUnitAttr());
+}
+
+void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
+                           Value barrier) {
+  // Of a cluster of this CTA alone: its own shared memory.
+  auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
+  Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
+  auto innermostFirst = llvm::to_vector(llvm::reverse(coordinates));
+  NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+      b, target, map, innermostFirst, barrier, /*im2colOffsets=*/ValueRange(),
+      /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
+      NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(),
+      /*predicate=*/Value());
+}
+
+void AsyncEmitter::copyToGlobal(Value global, Value shared, Value bytes) {
+  NVVM::CpAsyncBulkSharedCTAToGlobalOp::create(b, global, shared, bytes,
+                                               /*l2CacheHint=*/Value(),
+                                               /*byteMask=*/Value());
+}
+
+void AsyncEmitter::commitGlobalCopies() {
+  NVVM::CpAsyncBulkCommitGroupOp::create(b);
+}
+
+void AsyncEmitter::waitSharedReads(int64_t groups) {
+  NVVM::CpAsyncBulkWaitGroupOp::create(b, b.getI32IntegerAttr(groups),
+                                       b.getUnitAttr());
+}
+
+void AsyncEmitter::waitGlobalCopies(int64_t groups) {
+  NVVM::CpAsyncBulkWaitGroupOp::create(b, b.getI32IntegerAttr(groups),
+                                       UnitAttr());
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor cores
+//===----------------------------------------------------------------------===//
+
+Value AsyncEmitter::describeTile(Value shared) {
+  // Fields in units of 16 bytes: the address; the distance of groups of 8 rows
+  // from bit 32 on. Bit 62 is the 128-byte swizzle; the field at bit 16 does
+  // not count with it, and is 1 by convention.
+  constexpr int64_t unit = 16, addressBits = 0x3FFFF;
+  constexpr uint64_t layout = uint64_t(1) << 62 |
+                              uint64_t(Contract::kSwizzleBytes / unit) << 32 |
+                              uint64_t(1) << 16;
+  Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
+  address = arith::AndIOp::create(b, address, i32(addressBits));
+  Value low = arith::ExtUIOp::create(b, b.getI64Type(), divide(address, unit));
+  Value high = arith::ConstantOp::create(b, b.getI64IntegerAttr(layout));
+  return arith::OrIOp::create(b, low, high);
+}
+
+void AsyncEmitter::fenceProducts() { NVVM::WgmmaFenceAlignedOp::create(b); }
+
+void AsyncEmitter::commitProducts() {
+  NVVM::WgmmaGroupSyncAlignedOp::create(b);
+}
+
+void AsyncEmitter::waitProducts(int64_t groups) {
+  NVVM::WgmmaWaitGroupSyncOp::create(b, groups);
+}
+
+static LLVM::LLVMStructType getSumsType(ImplicitLocOpBuilder &b,
+                                        int64_t width) {
+  return LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(width / 2, b.getF32Type()));
+}
+
+Value AsyncEmitter::makeSums(int64_t width) {
+  return LLVM::ZeroOp::create(b, getSumsType(b, width));
+}
+
+Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,
+                                  int64_t step, Value sums) {
+  auto at = [&](Value tile) -> Value {
+    constexpr int64_t units = Contract::kBlockDepth * 2 / 16;
+    if (step == 0)
+      return tile;
+    Value offset =
+        arith::ConstantOp::create(b, b.getI64IntegerAttr(step * units));
+    return arith::AddIOp::create(b, tile, offset);
+  };
+  auto kind = element.isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
+  return NVVM::WgmmaMmaAsyncOp::create(
+      b, getSumsType(b, width), sums, at(a), at(w),
+      NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
+                              Contract::kBlockDepth),
+      kind, kind, NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one,
+      NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one, NVVM::MMALayout::row,
+      NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr());
+}
+
+SmallVector<Value> AsyncEmitter::getSums(Value sums) {
+  int64_t size = cast<LLVM::LLVMStructType>(sums.getType()).getBody().size();
+  SmallVector<Value> members;
+  for (int64_t i = 0; i < size; ++i)
+    members.push_back(LLVM::ExtractValueOp::create(b, sums, i));
+  return tieSums(b, members);
+}
+
+void AsyncEmitter::storeTransposed(Value shared, ValueRange matrices) {
+  NVVM::StMatrixOp::create(b, shared, matrices, NVVM::MMALayout::col,
+                           NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
+                           NVVM::LdStMatrixEltType::B16);
+}

@@ -1,0 +1,100 @@
+//===- AsyncEmitter.h - emission for warpgroups -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// What Hopper adds: warpgroups with tensor cores that read shared memory on
+// their own, copies that complete on barriers in shared memory. Both see shared
+// memory through the "async proxy": what a thread writes there by ordinary
+// means is seen only after the thread's `fenceAsync`.
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_ASYNCEMITTER_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_ASYNCEMITTER_H
+
+#include "ThreadEmitter.h"
+
+namespace moec {
+
+/// Pointers named `shared` and `barrier` are `!llvm.ptr<3>`.
+class AsyncEmitter : public ThreadEmitter {
+public:
+  /// A CTA of `threads` threads, a multiple of the warpgroup size.
+  AsyncEmitter(mlir::func::FuncOp func, tile::KernelOp kernel, int64_t threads);
+
+  //===--- Warpgroups ---===//
+
+  /// The thread's warpgroup, the same value in all lanes of a warp; its number
+  /// there, and its warp's; i32.
+  mlir::Value warpgroup() const { return warpgroupNumber; }
+  mlir::Value warpgroupThread() const { return warpgroupThreadNumber; }
+  mlir::Value warpgroupWarp() { return divide(warpgroupThreadNumber, 32); }
+  /// Gives registers back, or takes what others gave; all threads of the
+  /// warpgroup.
+  void decreaseRegisters(int64_t count);
+  void increaseRegisters(int64_t count);
+  /// Waits for all threads of the warpgroup.
+  void warpgroupBarrier();
+
+  //===--- Barriers ---===//
+
+  /// A phase of the barrier ends with that many arrivals.
+  void initBarrier(mlir::Value barrier, int64_t arrivals);
+  /// After the last `initBarrier`, before the CTA's barrier.
+  void fenceBarriers();
+  void arrive(mlir::Value barrier);
+  /// Arrives, and lets the phase wait for so many copied bytes too.
+  void arriveExpecting(mlir::Value barrier, int64_t bytes);
+  /// Waits for the end of the phase of that parity (i32).
+  void waitBarrier(mlir::Value barrier, mlir::Value parity);
+  /// Makes what the thread wrote to shared memory visible to copies and tensor
+  /// cores.
+  void fenceAsync();
+
+  //===--- Copies ---===//
+
+  /// The address of the kernel's tensor map `i`.
+  mlir::Value tensorMap(int64_t i) const { return tensorMaps[i]; }
+  void prefetchTensorMap(int64_t i);
+  /// Starts the copy of a box, which begins at `coordinates` (i32, innermost
+  /// last); it completes on `barrier`.
+  void copyBox(mlir::Value shared, mlir::Value map,
+               mlir::ValueRange coordinates, mlir::Value barrier);
+  /// Starts a copy of `bytes` (i32), a multiple of 16, to global memory.
+  void copyToGlobal(mlir::Value global, mlir::Value shared, mlir::Value bytes);
+  void commitGlobalCopies();
+  /// Waits until at most `groups` of the thread's committed groups still have
+  /// to read shared memory, or to write global memory.
+  void waitSharedReads(int64_t groups);
+  void waitGlobalCopies(int64_t groups);
+
+  //===--- Tensor cores ---===//
+
+  /// What tensor cores read at `shared`: rows of 128 swizzled bytes, each 8 of
+  /// them 1024 bytes apart. i64.
+  mlir::Value describeTile(mlir::Value shared);
+  /// Orders the warpgroup's accesses to registers before its products.
+  void fenceProducts();
+  void commitProducts();
+  void waitProducts(int64_t groups);
+  /// `width / 2` f32 zeros, as one value.
+  mlir::Value makeSums(int64_t width);
+  /// Starts adding the product of 64 rows at `a` with `width` rows at `w`, over
+  /// 16 elements of bf16 or f16 that lie `step` times 16 elements into the
+  /// tiles.
+  mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
+                            mlir::Value w, int64_t step, mlir::Value sums);
+  /// The members of `sums`, after a wait.
+  llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
+  /// Stores 8x8 matrices of 16-bit elements (one i32 each, 2 or 4 of them)
+  /// transposed; lane l gives the address of row l % 8 of matrix l / 8.
+  void storeTransposed(mlir::Value shared, mlir::ValueRange matrices);
+
+private:
+  mlir::Value warpgroupNumber, warpgroupThreadNumber;
+  llvm::SmallVector<mlir::Value> tensorMaps;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_ASYNCEMITTER_H

@@ -1,0 +1,35 @@
+//===- ContractOperands.h - where a product's operands lie ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_CONTRACTOPERANDS_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_CONTRACTOPERANDS_H
+
+#include "../../Emission/KernelEmitter.h"
+
+namespace moec {
+
+/// The weight row of a result column (of type index). Plane 0 is the gate, and
+/// all there is without a layout; plane 1 is up.
+inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
+                                int64_t plane, mlir::Value column) {
+  if (!op.getLayout())
+    return column;
+  int64_t columns = getColumns(op.getResult());
+  switch (op.getLayoutAttr().getOrder()) {
+  case moe::GateUpOrder::GateUp:
+    return emitter.add(column, plane * columns);
+  case moe::GateUpOrder::UpGate:
+    return emitter.add(column, (1 - plane) * columns);
+  case moe::GateUpOrder::Interleaved:
+    return emitter.add(emitter.mul(column, 2), plane);
+  }
+  llvm_unreachable("all orders are handled");
+}
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_CONTRACTOPERANDS_H

@@ -1,0 +1,94 @@
+//===- Sm90Contract.h - the parts of sm90.contract --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90CONTRACT_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90CONTRACT_H
+
+#include "../AsyncEmitter.h"
+#include "moec/Analysis/Sm90.h"
+
+namespace moec {
+
+/// A place in the ring of stages; both are i32. The parity changes with every
+/// turn.
+struct RingPlace {
+  mlir::Value stage, parity;
+};
+
+/// One tile of the result; all are i32. `rows`, at least one, are at most the
+/// highest body.
+struct ContractTile {
+  mlir::Value group, firstColumn, firstRow, rows;
+};
+
+/// What the warpgroups of a CTA share: where things lie in shared memory, and
+/// which tiles there are.
+class Sm90Contract {
+public:
+  Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter);
+
+  tile::ContractOp op;
+  AsyncEmitter &emitter;
+  mlir::ImplicitLocOpBuilder &b;
+  sm90::Contract shape;
+
+  /// All threads: barriers and the table of groups.
+  void emitPrologue();
+  /// Calls `body` for the CTA's tiles, with values that it carries from tile to
+  /// tile; the same tiles in the same order in every warpgroup.
+  llvm::SmallVector<mlir::Value>
+  forTiles(mlir::ValueRange init,
+           llvm::function_ref<llvm::SmallVector<mlir::Value>(ContractTile,
+                                                             mlir::ValueRange)>
+               body);
+
+  //===--- The ring ---===//
+
+  RingPlace getFirstPlace();
+  RingPlace next(RingPlace place);
+  /// The weights of a stage, and `offset` bytes on.
+  mlir::Value stageAddress(mlir::Value stage, int64_t offset = 0);
+  /// Where the input rows of a stage begin in it.
+  int64_t getInputOffset() const { return shape.getWeightBytes(); }
+  /// Full: copies are there. Empty: products have read them.
+  mlir::Value fullBarrier(mlir::Value stage);
+  mlir::Value emptyBarrier(mlir::Value stage);
+  mlir::Value sharedAddress(int64_t offset) {
+    return emitter.advance(shared, offset);
+  }
+
+  //===--- i32 ---===//
+
+  mlir::Value addI32(mlir::Value x, mlir::Value y) {
+    return b.createOrFold<mlir::arith::AddIOp>(x, y);
+  }
+  mlir::Value minI32(mlir::Value x, mlir::Value y) {
+    return b.createOrFold<mlir::arith::MinSIOp>(x, y);
+  }
+  mlir::Value isEqual(mlir::Value x, mlir::Value y) {
+    return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq, x, y);
+  }
+
+private:
+  mlir::Value loadTable(int64_t offset, mlir::Value group);
+  /// The first position of a group, and behind the last one; of type i32.
+  mlir::Value loadOffset(mlir::Value group);
+  void emitTileCounts();
+  ContractTile findTile(mlir::Value item);
+
+  mlir::Value shared;
+};
+
+/// The warpgroup that fills the ring.
+void emitSm90Producer(Sm90Contract &contract);
+/// The warpgroups that empty it. Fails with a diagnostic on an epilogue that
+/// cannot be emitted.
+mlir::LogicalResult emitSm90Consumer(Sm90Contract &contract);
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90CONTRACT_H

@@ -1,0 +1,83 @@
+// RUN: moe-opt %s --tile-assign-config=target=sm_90a --split-input-file --verify-diagnostics
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{bodies = []; give at least one height}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{bodies has 12; give multiples of 8 up to 256}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [12]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{bodies has 264; give multiples of 8 up to 256}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 264]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{n = 64; give 128 or 256}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [8]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{n = 256; give 128}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<256x64xbf16>)
+      outs(%y : memref<?x128xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        tile.yield %g : f32
+      } {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [8]>, layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{k = 32; give 64}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 32, stages = 4, bodies = [8]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{n = 256, bodies up to 256 needs 256 accumulators per thread; give at most 160}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [256]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{stages = 3; give 4 to 16}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 3, bodies = [8]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{stages = 16 needs 297232 bytes of shared memory; give at most 232448}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 16, bodies = [8]>}
+  tile.return
+}

@@ -1,0 +1,86 @@
+// What sm90.contract is chosen for, and why not for the others.
+// RUN: moe-opt %s --tile-assign-config=target=sm_90a --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2> %t | FileCheck %s
+// RUN: FileCheck %s --check-prefix=REMARK --input-file %t
+
+// Gate and up are a dimension of the map of weights; a CTA per multiprocessor.
+// CHECK-LABEL: tile.kernel @gate_up
+// CHECK-SAME: block = 384 : i64
+// CHECK-SAME: grid = #plan.expr<"132">
+// CHECK-SAME: shared = 216136 : i64
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2], steps = [1, 768, 1, 1], box = [1, 2, 128, 64], swizzle = 128>]
+// CHECK: #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 32, 64, 128]>
+// REMARK: Passed{{.*}}sm90.contract{{.*}}Function=gate_up
+tile.kernel @gate_up(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>,
+    %s: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+      offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @interleaved
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [2, 64, 64], along = [0, 0, 1], steps = [1, 2, 1], box = [2, 128, 64], swizzle = 128>]
+tile.kernel @interleaved(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %y: memref<?x64xf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf16>, memref<128x64xf16>)
+      outs(%y : memref<?x64xf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = interleaved>}
+  tile.return
+}
+
+// Without gate and up a CTA has twice as many columns.
+// CHECK-LABEL: tile.kernel @down
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 2048, 768], along = [0, 1, 2], steps = [1, 1, 1], box = [1, 256, 64], swizzle = 128>]
+// CHECK: #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [16, 32, 64, 128]>
+tile.kernel @down(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: memref<129xi32>,
+    %y: memref<?x2048xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
+      offsets(%o : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
+  tile.return
+}
+
+// A dense product with few columns has low tiles, and no more CTAs than tiles.
+// CHECK-LABEL: tile.kernel @router
+// CHECK-SAME: grid = #plan.expr<"min(ceildiv(tokens, 32), 132)">
+// CHECK-SAME: sizes = [128, 2048], along = [0, 1], steps = [1, 1], box = [128, 64]
+// CHECK: #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 8, bodies = [16, 32]>
+tile.kernel @router(%x: memref<?x2048xbf16>, %w: memref<128x2048xbf16>, %y: memref<?x128xf32>,
+    %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x2048xbf16>)
+      outs(%y : memref<?x128xf32>)
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @f32
+// CHECK-NOT: tensor_maps
+// CHECK: #tile.config<schedule = "sm80.contract"
+// REMARK: Missed{{.*}}sm90.contract{{.*}}Function=f32{{.*}}no tensor core has the precision of f32; 16-bit weights are taken
+// REMARK: Passed{{.*}}sm80.contract{{.*}}Function=f32
+tile.kernel @f32(%x: memref<?x64xf32>, %w: memref<128x64xf32>, %y: memref<?x128xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<128x64xf32>)
+      outs(%y : memref<?x128xf32>)
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @odd_depth
+// CHECK: #tile.config<schedule = "sm80.contract"
+// REMARK: Missed{{.*}}Function=odd_depth{{.*}}a row of weights has 1022 bytes, and tensor maps go in multiples of 16
+tile.kernel @odd_depth(%x: memref<?x511xbf16>, %w: memref<128x511xbf16>, %y: memref<?x128xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x511xbf16>, memref<128x511xbf16>)
+      outs(%y : memref<?x128xf32>)
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @odd_columns
+// CHECK: #tile.config<schedule = "sm80.contract"
+// REMARK: Missed{{.*}}Function=odd_columns{{.*}}a row of the result has 74 bytes, and rows are copied in multiples of 16
+tile.kernel @odd_columns(%x: memref<?x64xbf16>, %w: memref<37x64xbf16>, %y: memref<?x37xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<37x64xbf16>)
+      outs(%y : memref<?x37xbf16>)
+  tile.return
+}
