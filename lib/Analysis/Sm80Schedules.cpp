@@ -56,6 +56,12 @@ int64_t sm80::getTopKWarpBytes(tile::TopKOp op) {
   return 4 * (2 * positions + groupKeys + 2 * slots);
 }
 
+bool sm80::keepsTopKRow(tile::TopKOp op) {
+  constexpr int64_t mostSlots = 1024;
+  return op.getRouting().getTopK() <= mostSlots &&
+         getTopKWarpBytes(op) <= kStaticSharedBytes;
+}
+
 int64_t sm80::getNumLocalExperts(tile::RankOp op) {
   return op.getLocalExperts() ? op.getLocalExperts()->size()
                               : op.getNumExperts();
@@ -129,7 +135,8 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &) {
                     getVectorLanes(result), /*rows=*/0);
 }
 
-moert::Expr contractGrid(Operation *op, tile::ConfigAttr config, const Target &) {
+moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &) {
   Contract shape(cast<tile::ContractOp>(op), config);
   moert::Expr panels(shape.getPanels());
   if (shape.isGrouped)
@@ -157,7 +164,8 @@ std::string topKIllegal(Operation *op, tile::ConfigAttr config,
            number(most) + " warps";
   if (config.getLanes() != kWarp)
     return "lanes = " + number(config.getLanes()) + "; a warp has 32";
-  int64_t bytes = getTopKWarpBytes(cast<tile::TopKOp>(op));
+  auto topK = cast<tile::TopKOp>(op);
+  int64_t bytes = keepsTopKRow(topK) ? getTopKWarpBytes(topK) : 0;
   if (config.getRows() * bytes > kStaticSharedBytes)
     return "rows = " + number(config.getRows()) + " needs " +
            number(config.getRows() * bytes) +
@@ -166,8 +174,12 @@ std::string topKIllegal(Operation *op, tile::ConfigAttr config,
 }
 
 tile::ConfigAttr chooseTopK(Operation *op, const Target &) {
-  int64_t bytes = getTopKWarpBytes(cast<tile::TopKOp>(op));
-  int64_t warps = std::clamp<int64_t>(kStaticSharedBytes / bytes, 1, 4);
+  constexpr int64_t mostWarps = 4;
+  auto topK = cast<tile::TopKOp>(op);
+  int64_t warps = mostWarps;
+  if (keepsTopKRow(topK))
+    warps = std::clamp<int64_t>(kStaticSharedBytes / getTopKWarpBytes(topK), 1,
+                                mostWarps);
   return makeConfig(op, "sm80.top_k", 0, 0, 0, 0, kWarp, warps);
 }
 
@@ -182,12 +194,13 @@ int64_t topKBlock(Operation *, tile::ConfigAttr config) {
 int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
 
 //===----------------------------------------------------------------------===//
-// sm80.rank: one CTA of `lanes` threads
+// sm80.rank: one CTA of `lanes` threads, which counts for `panel` local experts
+// at a time
 //===----------------------------------------------------------------------===//
 
-/// Counters per warp and local expert, and one row of sums.
-int64_t rankBytes(Operation *op, int64_t warps) {
-  return 4 * (warps + 1) * getNumLocalExperts(cast<tile::RankOp>(op));
+/// Of shared memory: what experts of earlier panels had.
+int64_t getTotalWords(Operation *op, int64_t panel) {
+  return panel < getNumLocalExperts(cast<tile::RankOp>(op)) ? 1 : 0;
 }
 
 std::string rankIllegal(Operation *op, tile::ConfigAttr config,
@@ -197,20 +210,37 @@ std::string rankIllegal(Operation *op, tile::ConfigAttr config,
       config.getLanes() % kWarp)
     return "lanes = " + number(config.getLanes()) +
            "; give a multiple of 32 up to " + number(most);
-  int64_t bytes = rankBytes(op, config.getLanes() / kWarp);
+  if (std::string reason = needsPositive("panel", config.getPanel());
+      !reason.empty())
+    return reason;
+  // Counters per warp and expert, and one row of sums.
+  int64_t rows = config.getLanes() / kWarp + 1;
+  int64_t bytes =
+      4 * (rows * config.getPanel() + getTotalWords(op, config.getPanel()));
   if (bytes > kStaticSharedBytes)
-    return "lanes = " + number(config.getLanes()) + " needs " + number(bytes) +
-           " bytes of shared memory; there are " + number(kStaticSharedBytes);
+    return "lanes = " + number(config.getLanes()) +
+           ", panel = " + number(config.getPanel()) + " needs " +
+           number(bytes) + " bytes of shared memory; there are " +
+           number(kStaticSharedBytes);
   return {};
 }
 
+/// All experts at a time if two warps can have counters for them, for every
+/// panel reads all slots again.
 tile::ConfigAttr chooseRank(Operation *op, const Target &) {
-  int64_t row = rankBytes(op, 0);
-  int64_t warps = std::clamp<int64_t>(kStaticSharedBytes / row - 1, 1, 32);
-  return makeConfig(op, "sm80.rank", 0, 0, 0, 0, warps * kWarp, 0);
+  constexpr int64_t mostExperts = 4096, fewExperts = 1024;
+  int64_t panel = getNumLocalExperts(cast<tile::RankOp>(op));
+  if (panel > mostExperts)
+    panel = fewExperts;
+  int64_t words = kStaticSharedBytes / 4 - getTotalWords(op, panel);
+  int64_t warps = words / panel - 1;
+  return makeConfig(op, "sm80.rank", 0, 0, 0, panel,
+                    std::clamp<int64_t>(warps, 1, 32) * kWarp, 0);
 }
 
-moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) { return 1; }
+moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {
+  return 1;
+}
 
 int64_t rankBlock(Operation *, tile::ConfigAttr config) {
   return config.getLanes();
@@ -258,7 +288,8 @@ tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &) {
   return chooseColumns(op, "sm80.gather_reduce");
 }
 
-moert::Expr columnsGrid(Operation *op, tile::ConfigAttr config, const Target &) {
+moert::Expr columnsGrid(Operation *op, tile::ConfigAttr config,
+                        const Target &) {
   int64_t columns = getResultType(op).getDimSize(1);
   return moert::Expr::tokens() *
          moert::Expr(llvm::divideCeil(columns, config.getPanel()));
