@@ -15,6 +15,7 @@ namespace moec {
 int moeOptMain(int argc, char **argv);
 int moeCompileMain(int argc, char **argv);
 int moeRunMain(int argc, char **argv);
+int gpuTestMain(int argc, char **argv);
 
 } // namespace moec
 

@@ -1,0 +1,82 @@
+//===- Generator.h - pseudo-random tensors, by counter ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// An element of a generated tensor is a function of seed, tensor name and its
+// index alone, so that any part of any tensor can be made by itself. The
+// function exists three times, with the same bits: here, as a kernel
+// (GeneratorKernel.h) and in NumPy (python/moec/generator.py).
+//
+// value(i) = round(float(sum of four 16-bit numbers, about their mean) *
+// factor)
+//
+// The sum is near to normal and an exact float; one multiplication in f32 and
+// one rounding to the tensor's type follow.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_GENERATOR_GENERATOR_H
+#define MOEC_GENERATOR_GENERATOR_H
+
+#include "moec/Support/CpuClones.h"
+#include "moert/DType.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace moec {
+
+/// The values of one tensor, as many as there are 64-bit indices.
+class RandomStream {
+public:
+  RandomStream(uint64_t seed, llvm::StringRef name);
+
+  uint64_t getKey() const { return key; }
+
+  /// 64 random bits.
+  uint64_t getBits(uint64_t index) const { return mix(key, index); }
+
+  /// Near to normal, of mean 0; times getFactor(1) of deviation 1.
+  int32_t getSum(uint64_t index) const { return sum(getBits(index)); }
+
+  MOEC_INLINE static uint64_t mix(uint64_t key, uint64_t index) {
+    // The finalizer of SplitMix64.
+    uint64_t z = key + (index + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+
+  /// The sum of the four 16-bit parts less twice the largest.
+  MOEC_INLINE static int32_t sum(uint64_t bits) {
+    auto parts =
+        (bits & 0x0000FFFF0000FFFFull) + (bits >> 16 & 0x0000FFFF0000FFFFull);
+    return static_cast<int32_t>(parts & 0xFFFFFFFF) +
+           static_cast<int32_t>(parts >> 32) - 2 * 0xFFFF;
+  }
+
+private:
+  uint64_t key;
+};
+
+/// What sums are multiplied by to have this standard deviation.
+float getFactor(double deviation);
+
+/// Values that the generator makes of one stream.
+struct RandomTensor {
+  RandomStream stream;
+  /// F32, BF16 or F16.
+  moert::DType dtype = moert::DType::F32;
+  /// Of `getFactor`; the largest value has to be in the range of `dtype`.
+  float factor = 1.0f;
+
+  /// Writes elements first .. first+count-1 as they are in memory.
+  void write(int64_t first, int64_t count, void *to) const;
+  /// The same as numbers.
+  void read(int64_t first, int64_t count, double *to) const;
+};
+
+} // namespace moec
+
+#endif // MOEC_GENERATOR_GENERATOR_H

@@ -1,0 +1,45 @@
+//===- Compare.h - whether an output agrees ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The measure is the relative Frobenius error, over the whole output and over
+// each row. A row of the reference that is exactly zero must be exactly zero,
+// and NaN and infinities must stand at the same places.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_REFERENCE_COMPARE_H
+#define MOEC_REFERENCE_COMPARE_H
+
+#include "moec/Reference/Tensors.h"
+
+namespace moec::reference {
+
+/// Bound on the error over the whole output.
+double getErrorBound(DType dtype);
+/// A row may be that many times worse than the whole.
+constexpr double kRowFactor = 3;
+
+struct Comparison {
+  double error = 0;
+  double worstRowError = 0;
+  /// Position of the worst row.
+  int64_t worstRow = -1;
+  /// Largest difference of two elements.
+  double largest = 0;
+  std::vector<std::string> failures;
+};
+
+/// Compares rows of two matrices; `bound` is that of the whole, `absolute`,
+/// where positive, one on each element. `name` and `tokens` (what the rows are)
+/// are for messages.
+Comparison compare(const Matrix &expected, const Matrix &actual, double bound,
+                   double absolute, const std::string &name,
+                   const std::vector<int64_t> &tokens);
+
+} // namespace moec::reference
+
+#endif // MOEC_REFERENCE_COMPARE_H

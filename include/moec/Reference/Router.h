@@ -1,0 +1,77 @@
+//===- Router.h - from logits to ids and weights ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Formulas 2 to 6 of docs/layers.md, in float64.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_REFERENCE_ROUTER_H
+#define MOEC_REFERENCE_ROUTER_H
+
+#include "moec/Reference/Tensors.h"
+#include "llvm/ADT/ArrayRef.h"
+
+namespace moec::reference {
+
+/// The router of a call of entry `gate` or `logits`.
+class Router {
+public:
+  explicit Router(const Call &call);
+
+  const LayerSpec &getSpec() const { return spec; }
+  bool isHash() const { return spec.routing.select == Select::Hash; }
+
+private:
+  friend class RoutedRow;
+  LayerSpec spec;
+  /// Zero where there is none.
+  std::vector<double> selectionBias;
+  /// Empty where there is none.
+  std::vector<double> expertScale;
+  std::vector<double> hashTable;
+};
+
+/// The routing of one token.
+class RoutedRow {
+public:
+  /// `inputId` is read with select `hash` alone.
+  RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
+            int64_t inputId);
+
+  llvm::ArrayRef<int64_t> getIds() const { return ids; }
+  /// Whether these ids, in this order, are right: those of getIds(), or others
+  /// that an order of keys 1 to 4 units in the last place of f32 apart allows.
+  bool accepts(llvm::ArrayRef<int64_t> other) const;
+  /// Formula 5 for the ids, rounded to f32.
+  void weigh(llvm::ArrayRef<int64_t> which,
+             llvm::MutableArrayRef<double> weights) const;
+  /// Distance of two experts' keys in units of the last place of f32.
+  int64_t getKeyDistance(int64_t a, int64_t b) const;
+
+private:
+  void weighSparseMixer(llvm::ArrayRef<int64_t> which,
+                        llvm::MutableArrayRef<double> weights) const;
+  void weighSelected(llvm::ArrayRef<int64_t> which,
+                     llvm::MutableArrayRef<double> weights) const;
+  bool counts(int64_t id) const;
+
+  const Router *router;
+  /// The score, 0 where it counts as 0.
+  std::vector<double> value;
+  std::vector<bool> isBad;
+  /// Orders of the keys; empty with select `hash`.
+  std::vector<int64_t> order;
+  /// Orders of the groups' keys, where groups are selected.
+  std::vector<int64_t> groupOrder;
+  std::vector<int64_t> ids;
+  /// No key is finite: weights are 1 / k.
+  bool isDead = false;
+};
+
+} // namespace moec::reference
+
+#endif // MOEC_REFERENCE_ROUTER_H

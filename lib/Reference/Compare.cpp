@@ -1,0 +1,129 @@
+//===- Compare.cpp - whether an output agrees -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Reference/Compare.h"
+
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace moec;
+using namespace moec::reference;
+
+double moec::reference::getErrorBound(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+    return 1e-5;
+  case DType::BF16:
+  case DType::F16:
+    return 1e-2;
+  }
+  llvm_unreachable("every dtype is listed");
+}
+
+namespace {
+
+/// Squares are summed relative to the largest number, so that they neither
+/// overflow nor vanish.
+class Norm {
+public:
+  void add(double x) {
+    double size = std::fabs(x);
+    if (size == 0)
+      return;
+    if (size > scale) {
+      sum *= (scale / size) * (scale / size);
+      scale = size;
+    }
+    sum += (size / scale) * (size / scale);
+  }
+  double get() const { return std::sqrt(sum) * scale; }
+
+private:
+  double scale = 0, sum = 0;
+};
+
+/// Without a size any difference is infinitely wrong.
+double divide(double difference, double size) {
+  if (size > 0)
+    return difference / size;
+  return difference > 0 ? std::numeric_limits<double>::infinity() : 0;
+}
+
+/// 0 for finite numbers; NaN and both infinities have one each.
+int getPlace(double x) {
+  return std::isnan(x) ? 2 : std::isinf(x) ? (x > 0 ? 1 : -1) : 0;
+}
+
+} // namespace
+
+Comparison moec::reference::compare(const Matrix &expected,
+                                    const Matrix &actual, double bound,
+                                    double absolute, const std::string &name,
+                                    const std::vector<int64_t> &tokens) {
+  Comparison result;
+  Norm differences, sizes;
+  int64_t numMisplaced = 0, numNotZero = 0;
+  std::string misplaced, notZero, tooFar;
+  for (int64_t i = 0; i < expected.getNumRows(); ++i) {
+    Norm difference, size;
+    bool isMisplaced = false, mustBeZero = true, isZero = true;
+    for (int64_t j = 0; j < expected.getNumColumns(); ++j) {
+      double x = expected.row(i)[j], y = actual.row(i)[j];
+      mustBeZero &= x == 0;
+      isZero &= y == 0;
+      auto describe = [&] {
+        return llvm::formatv("{0}[{1}, {2}] is {3}, expected {4}", name,
+                             tokens[i], j, y, x)
+            .str();
+      };
+      if (getPlace(x) != getPlace(y)) {
+        if (!isMisplaced && numMisplaced++ == 0)
+          misplaced = describe();
+        isMisplaced = true;
+      } else if (getPlace(x) == 0) {
+        difference.add(x - y);
+        size.add(x);
+        result.largest = std::max(result.largest, std::fabs(x - y));
+        if (absolute > 0 && std::fabs(x - y) > absolute && tooFar.empty())
+          tooFar = describe() +
+                   llvm::formatv(", farther than {0:e1}", absolute).str();
+      }
+    }
+    if (mustBeZero && !isZero && numNotZero++ == 0)
+      notZero =
+          llvm::formatv("{0}: row {1} must be exactly zero", name, tokens[i])
+              .str();
+    double error = divide(difference.get(), size.get());
+    if (result.worstRow < 0 || error > result.worstRowError) {
+      result.worstRow = i;
+      result.worstRowError = error;
+    }
+    differences.add(difference.get());
+    sizes.add(size.get());
+  }
+  result.error = divide(differences.get(), sizes.get());
+  if (numMisplaced > 0)
+    result.failures.push_back(llvm::formatv(
+        "{0} ({1} rows differ in NaN or infinities)", misplaced, numMisplaced));
+  if (numNotZero > 0)
+    result.failures.push_back(
+        llvm::formatv("{0} ({1} such rows)", notZero, numNotZero));
+  if (!tooFar.empty())
+    result.failures.push_back(tooFar);
+  if (!(result.error <= bound))
+    result.failures.push_back(
+        llvm::formatv("{0}: relative error {1:e2} is above {2:e0}", name,
+                      result.error, bound));
+  if (!(result.worstRowError <= kRowFactor * bound))
+    result.failures.push_back(llvm::formatv(
+        "{0}: row {1} has relative error {2:e2}, above {3:e0}", name,
+        tokens[result.worstRow], result.worstRowError, kRowFactor * bound));
+  return result;
+}

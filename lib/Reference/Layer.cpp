@@ -1,0 +1,329 @@
+//===- Layer.cpp - a layer in float64 ---------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Reference/Layer.h"
+
+#include "Activation.h"
+#include "Product.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace moec;
+using namespace moec::reference;
+
+namespace {
+
+/// Numbers of all first products that are in memory at a time.
+constexpr int64_t kMaxNumbers = int64_t(1) << 26;
+
+/// A slot that counts and has weights here.
+struct Slot {
+  /// Position among the rows that are evaluated.
+  int64_t row;
+  double weight;
+};
+
+Matrix readRows(const Call &call, const std::string &name,
+                llvm::ArrayRef<int64_t> rows, int64_t columns) {
+  Matrix matrix(static_cast<int64_t>(rows.size()), columns);
+  const Source &source = call.get(name);
+  parallelFor(call.threads, matrix.getNumRows(), [&](int64_t i) {
+    source.read(rows[i] * columns, columns, matrix.row(i));
+  });
+  return matrix;
+}
+
+void roundRows(Matrix &matrix, DType dtype, int threads) {
+  parallelFor(threads, matrix.getNumRows(), [&](int64_t i) {
+    for (int64_t j = 0; j < matrix.getNumColumns(); ++j)
+      matrix.row(i)[j] = roundTo(matrix.row(i)[j], dtype);
+  });
+}
+
+class Evaluation {
+public:
+  Evaluation(const Call &call, const Decision &decision,
+             llvm::ArrayRef<int64_t> tokens)
+      : call(call), spec(call.spec), decision(decision), tokens(tokens) {}
+
+  Matrix run() {
+    hidden = readRows(call, "hidden_states", tokens, spec.hiddenSize);
+    Matrix total = route();
+    if (spec.sharedExperts)
+      addShared(total);
+    roundRows(total, spec.dtype, call.threads);
+    return total;
+  }
+
+private:
+  /// Formulas 7 to 9.
+  Matrix route() {
+    if (!spec.latentSize)
+      return sumExperts(hidden);
+    Matrix x = computeProduct(hidden, call.get("latent.down"), *spec.latentSize,
+                              call.threads);
+    roundRows(x, spec.dtype, call.threads);
+    Matrix sum = sumExperts(x);
+    roundRows(sum, spec.dtype, call.threads);
+    return computeProduct(sum, call.get("latent.up"), spec.hiddenSize,
+                          call.threads);
+  }
+
+  Matrix sumExperts(const Matrix &x) {
+    Matrix sum(x.getNumRows(), x.getNumColumns());
+    std::vector<std::vector<Slot>> slots(spec.getNumLocalExperts());
+    std::vector<int64_t> index = getLocalIndex(spec);
+    int64_t numValid = call.getNumValid();
+    for (auto [row, token] : llvm::enumerate(tokens))
+      for (int64_t j = token * spec.topK; j < (token + 1) * spec.topK; ++j) {
+        int64_t id = decision.ids[j];
+        if (!isValidSlot(spec, numValid, token, id))
+          continue;
+        Slot slot = {static_cast<int64_t>(row), decision.weights[j]};
+        if (id >= spec.numExperts)
+          addZeroExpert(x, slot, sum);
+        else if (index[id] >= 0)
+          slots[index[id]].push_back(slot);
+      }
+    // As many experts at a time as there is memory for.
+    int64_t numbers = spec.getFirstProductRows(spec.intermediateSize) +
+                      spec.intermediateSize + 2 * x.getNumColumns();
+    std::vector<int64_t> experts;
+    int64_t rows = 0;
+    for (int64_t e = 0; e < static_cast<int64_t>(slots.size()); ++e) {
+      if (!slots[e].empty())
+        experts.push_back(e);
+      rows += static_cast<int64_t>(slots[e].size());
+      if (e + 1 == static_cast<int64_t>(slots.size()) ||
+          rows * numbers >= kMaxNumbers) {
+        addExperts(x, experts, slots, sum);
+        experts.clear();
+        rows = 0;
+      }
+    }
+    return sum;
+  }
+
+  static void addZeroExpert(const Matrix &x, const Slot &slot, Matrix &sum) {
+    for (int64_t i = 0; i < x.getNumColumns(); ++i)
+      sum.row(slot.row)[i] += x.row(slot.row)[i] * slot.weight;
+  }
+
+  /// The rows of x that an expert sees.
+  Matrix gather(const Matrix &x, const std::vector<Slot> &slots) const {
+    Matrix rows(static_cast<int64_t>(slots.size()), x.getNumColumns());
+    for (auto [i, slot] : llvm::enumerate(slots))
+      for (int64_t j = 0; j < x.getNumColumns(); ++j) {
+        double value = x.row(slot.row)[j];
+        rows.row(static_cast<int64_t>(i))[j] =
+            spec.routing.weightOnInput
+                ? roundTo(value * slot.weight, spec.dtype)
+                : value;
+      }
+    return rows;
+  }
+
+  /// D(activation(u + bias)).
+  Matrix activateRows(const Matrix &u, int64_t size,
+                      llvm::ArrayRef<double> bias) const {
+    Matrix a(u.getNumRows(), size);
+    bool isGated = spec.isGated();
+    int64_t step =
+        isGated && spec.gateUpOrder == GateUpOrder::Interleaved ? 2 : 1;
+    int64_t gate =
+        isGated && spec.gateUpOrder == GateUpOrder::UpGate ? size : 0;
+    int64_t up = step == 2 ? 1 : size - gate;
+    parallelFor(call.threads, u.getNumRows(), [&](int64_t i) {
+      auto get = [&](int64_t column) {
+        return u.row(i)[column] + (bias.empty() ? 0 : bias[column]);
+      };
+      for (int64_t j = 0; j < size; ++j)
+        a.row(i)[j] = roundTo(activate(spec.activation, get(gate + j * step),
+                                       isGated ? get(up + j * step) : 0),
+                              spec.dtype);
+    });
+    return a;
+  }
+
+  void addExperts(const Matrix &x, const std::vector<int64_t> &experts,
+                  const std::vector<std::vector<Slot>> &slots, Matrix &sum) {
+    int64_t width = x.getNumColumns(), size = spec.intermediateSize;
+    int64_t rows = spec.getFirstProductRows(size);
+    size_t count = experts.size();
+    std::vector<Matrix> in(count), u(count), a(count), y(count);
+    std::vector<Product> first, second;
+    parallelFor(call.threads, static_cast<int64_t>(count),
+                [&](int64_t i) { in[i] = gather(x, slots[experts[i]]); });
+    for (size_t i = 0; i < count; ++i) {
+      u[i] = Matrix(in[i].getNumRows(), rows);
+      first.push_back(
+          {&in[i], &call.get("experts.w13"), experts[i] * rows, &u[i]});
+    }
+    computeProducts(first, call.threads);
+    for (size_t i = 0; i < count; ++i) {
+      a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows));
+      y[i] = Matrix(in[i].getNumRows(), width);
+      second.push_back(
+          {&a[i], &call.get("experts.w2"), experts[i] * width, &y[i]});
+    }
+    computeProducts(second, call.threads);
+    for (size_t i = 0; i < count; ++i) {
+      std::vector<double> bias = getBias("w2", experts[i], width);
+      for (auto [position, slot] : llvm::enumerate(slots[experts[i]])) {
+        const double *from = y[i].row(static_cast<int64_t>(position));
+        double *to = sum.row(slot.row);
+        double weight = spec.routing.weightOnInput ? 1 : slot.weight;
+        for (int64_t j = 0; j < width; ++j) {
+          double value = from[j] + (bias.empty() ? 0 : bias[j]);
+          to[j] += roundTo(value * weight, spec.dtype);
+        }
+      }
+    }
+  }
+
+  std::vector<double> getBias(const char *matrix, int64_t expert,
+                              int64_t rows) const {
+    if (!spec.expertBias)
+      return {};
+    return call.read(std::string("experts.") + matrix + "_bias", expert * rows,
+                     rows);
+  }
+
+  /// Formula 10.
+  void addShared(Matrix &total) {
+    int64_t size = spec.sharedExperts->intermediateSize;
+    Matrix u = computeProduct(hidden, call.get("shared_experts.w13"),
+                              spec.getFirstProductRows(size), call.threads);
+    Matrix a = activateRows(u, size, {});
+    Matrix s = computeProduct(a, call.get("shared_experts.w2"), spec.hiddenSize,
+                              call.threads);
+    Matrix gate;
+    bool isGated = spec.sharedExperts->gate == SharedGate::Sigmoid;
+    if (isGated)
+      gate = computeProduct(hidden, call.get("shared_experts.gate"), 1,
+                            call.threads);
+    parallelFor(call.threads, total.getNumRows(), [&](int64_t i) {
+      double factor = isGated ? sigmoid(gate.row(i)[0]) : 1;
+      for (int64_t j = 0; j < total.getNumColumns(); ++j)
+        total.row(i)[j] += roundTo(s.row(i)[j] * factor, spec.dtype);
+    });
+  }
+
+  const Call &call;
+  const LayerSpec &spec;
+  const Decision &decision;
+  llvm::ArrayRef<int64_t> tokens;
+  Matrix hidden;
+};
+
+} // namespace
+
+Matrix moec::reference::computeLogits(const Call &call,
+                                      llvm::ArrayRef<int64_t> tokens) {
+  const LayerSpec &spec = call.spec;
+  int64_t routes = spec.getNumRouted();
+  Matrix hidden = readRows(call, "hidden_states", tokens, spec.hiddenSize);
+  Matrix logits =
+      computeProduct(hidden, call.get("gate.weight"), routes, call.threads);
+  if (!spec.routing.gateBias)
+    return logits;
+  std::vector<double> bias = call.read("gate.bias", 0, routes);
+  for (int64_t i = 0; i < logits.getNumRows(); ++i)
+    for (int64_t j = 0; j < routes; ++j)
+      logits.row(i)[j] += bias[j];
+  return logits;
+}
+
+Matrix moec::reference::getLogits(const Call &call) {
+  std::vector<int64_t> tokens(call.tokens);
+  for (int64_t i = 0; i < call.tokens; ++i)
+    tokens[i] = i;
+  if (call.spec.entry == Entry::Gate)
+    return computeLogits(call, tokens);
+  return readRows(call, "router_logits", tokens, call.spec.getNumRouted());
+}
+
+void moec::reference::forEachRoutedRow(
+    const Call &call, const Matrix &logits,
+    llvm::function_ref<void(int64_t, const RoutedRow &)> body) {
+  Router router(call);
+  std::vector<double> inputIds(call.tokens);
+  if (router.isHash())
+    inputIds = call.read("input_ids", 0, call.tokens);
+  parallelFor(call.threads, call.tokens, [&](int64_t token) {
+    llvm::ArrayRef<double> row(logits.row(token), logits.getNumColumns());
+    body(token, RoutedRow(router, row, static_cast<int64_t>(inputIds[token])));
+  });
+}
+
+Decision moec::reference::decide(const Call &call, const Matrix &logits) {
+  int64_t topK = call.spec.topK, slots = call.tokens * topK;
+  Decision decision;
+  if (call.spec.entry == Entry::Ids) {
+    std::vector<double> ids = call.read("topk_ids", 0, slots);
+    decision.ids.assign(ids.begin(), ids.end());
+    decision.weights = call.read("topk_weights", 0, slots);
+    return decision;
+  }
+  decision.ids.resize(slots);
+  decision.weights.resize(slots);
+  forEachRoutedRow(call, logits, [&](int64_t token, const RoutedRow &row) {
+    llvm::copy(row.getIds(), decision.ids.begin() + token * topK);
+    row.weigh(row.getIds(), {decision.weights.data() + token * topK,
+                             static_cast<size_t>(topK)});
+  });
+  return decision;
+}
+
+std::vector<int64_t> moec::reference::getLocalIndex(const LayerSpec &spec) {
+  std::vector<int64_t> index(spec.getNumRouted(), -1);
+  if (spec.placement && spec.placement->localExperts) {
+    for (auto [i, id] : llvm::enumerate(*spec.placement->localExperts))
+      index[id] = static_cast<int64_t>(i);
+    return index;
+  }
+  for (int64_t e = 0; e < spec.numExperts; ++e)
+    index[e] = e;
+  return index;
+}
+
+bool moec::reference::isValidSlot(const LayerSpec &spec, int64_t numValid,
+                                  int64_t token, int64_t id) {
+  return id >= 0 && id < spec.getNumRouted() && token < numValid;
+}
+
+Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
+                                 llvm::ArrayRef<int64_t> tokens) {
+  // Rows beyond num_valid_tokens are left out, not multiplied by zero.
+  int64_t numValid = call.getNumValid();
+  std::vector<int64_t> present;
+  for (int64_t token : tokens)
+    if (token < numValid)
+      present.push_back(token);
+  Matrix rows = Evaluation(call, decision, present).run();
+  Matrix out(static_cast<int64_t>(tokens.size()), call.spec.hiddenSize);
+  int64_t next = 0;
+  for (auto [i, token] : llvm::enumerate(tokens))
+    if (token < numValid) {
+      std::copy_n(rows.row(next++), call.spec.hiddenSize,
+                  out.row(static_cast<int64_t>(i)));
+    }
+  return out;
+}
+
+double moec::reference::countOperationsPerToken(const LayerSpec &spec) {
+  auto expert = [&](int64_t width, int64_t size) {
+    return 2.0 * static_cast<double>(width) *
+           static_cast<double>(spec.getFirstProductRows(size) + size);
+  };
+  double count = static_cast<double>(spec.topK) *
+                 expert(spec.getExpertWidth(), spec.intermediateSize);
+  if (spec.latentSize)
+    count += 4.0 * static_cast<double>(spec.hiddenSize * *spec.latentSize);
+  if (spec.sharedExperts)
+    count += expert(spec.hiddenSize, spec.sharedExperts->intermediateSize);
+  return count;
+}

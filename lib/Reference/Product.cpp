@@ -1,0 +1,111 @@
+//===- Product.cpp - products in float64 ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Product.h"
+
+#include "moec/Support/CpuClones.h"
+
+#include <algorithm>
+
+using namespace moec;
+using namespace moec::reference;
+
+namespace {
+
+/// Rows of weights of a task: they become numbers once and stay in the cache
+/// while all rows of x pass.
+constexpr int64_t kPanel = 16;
+/// Depth that is worked on at a time, for rows of x to stay in the cache.
+constexpr int64_t kDepth = 1024;
+constexpr int64_t kLanes = 8;
+
+/// Numbers at any multiple of eight bytes.
+typedef double Lanes __attribute__((vector_size(kLanes * 8), aligned(8)));
+
+/// out[4, 2] += x[4, depth] @ w[2, depth]^T.
+MOEC_INLINE void multiplyBlock(const double *x, int64_t xStride,
+                               const double *w, int64_t wStride, int64_t depth,
+                               double *out, int64_t outStride) {
+  Lanes sums[4][2] = {};
+  for (int64_t k = 0; k < depth; k += kLanes) {
+    Lanes w0 = *reinterpret_cast<const Lanes *>(w + k);
+    Lanes w1 = *reinterpret_cast<const Lanes *>(w + wStride + k);
+    for (int i = 0; i < 4; ++i) {
+      Lanes value = *reinterpret_cast<const Lanes *>(x + i * xStride + k);
+      sums[i][0] += value * w0;
+      sums[i][1] += value * w1;
+    }
+  }
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 2; ++j) {
+      double total = 0;
+      for (int lane = 0; lane < kLanes; ++lane)
+        total += sums[i][j][lane];
+      out[i * outStride + j] += total;
+    }
+}
+
+/// A panel of weights with all rows of x. Rows of x come in fours, columns of
+/// out in twos.
+MOEC_INLINE void multiplyPanel(const Matrix &x, const double *panel,
+                               int64_t numColumns, double *out,
+                               int64_t outStride) {
+  int64_t depth = x.getStride();
+  for (int64_t k = 0; k < depth; k += kDepth)
+    for (int64_t i = 0; i < x.getNumRows(); i += 4)
+      for (int64_t j = 0; j < numColumns; j += 2)
+        multiplyBlock(x.row(i) + k, depth, panel + j * depth + k, depth,
+                      std::min(kDepth, depth - k), out + i * outStride + j,
+                      outStride);
+}
+
+MOEC_CPU_CLONES(multiply, multiplyPanel,
+                (const Matrix &x, const double *panel, int64_t numColumns,
+                 double *out, int64_t outStride),
+                (x, panel, numColumns, out, outStride))
+
+struct Task {
+  const Product *product;
+  int64_t column;
+};
+
+void run(const Task &task) {
+  const Matrix &x = *task.product->x;
+  Matrix &out = *task.product->out;
+  int64_t depth = x.getNumColumns(), stride = x.getStride();
+  int64_t count = std::min(kPanel, out.getNumColumns() - task.column);
+  std::vector<double> panel(kPanel * stride);
+  for (int64_t j = 0; j < count; ++j) {
+    int64_t row = task.product->firstRow + task.column + j;
+    task.product->weight->read(row * depth, depth, panel.data() + j * stride);
+  }
+  // Rows of the output are padded to whole vectors, so that an odd last column
+  // has a neighbour. That one gets 0 * x, which may be NaN.
+  multiply(x, panel.data(), count, out.row(0) + task.column, out.getStride());
+  for (int64_t i = 0; count % 2 != 0 && i < out.getNumRows(); ++i)
+    out.row(i)[task.column + count] = 0;
+}
+
+} // namespace
+
+void moec::reference::computeProducts(const std::vector<Product> &products,
+                                      int threads) {
+  std::vector<Task> tasks;
+  for (const Product &product : products)
+    for (int64_t column = 0; column < product.out->getNumColumns();
+         column += kPanel)
+      tasks.push_back({&product, column});
+  parallelFor(threads, static_cast<int64_t>(tasks.size()),
+              [&](int64_t i) { run(tasks[i]); });
+}
+
+Matrix moec::reference::computeProduct(const Matrix &x, const Source &weight,
+                                       int64_t columns, int threads) {
+  Matrix out(x.getNumRows(), columns);
+  computeProducts({{&x, &weight, 0, &out}}, threads);
+  return out;
+}

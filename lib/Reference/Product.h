@@ -1,0 +1,33 @@
+//===- Product.h - products in float64 --------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_REFERENCE_PRODUCT_H
+#define MOEC_LIB_REFERENCE_PRODUCT_H
+
+#include "moec/Reference/Tensors.h"
+
+namespace moec::reference {
+
+/// out = x @ w^T, where w is rows firstRow .. of a stack of matrices.
+struct Product {
+  const Matrix *x;
+  const Source *weight;
+  int64_t firstRow;
+  /// Has as many rows as x, and a column per row of w.
+  Matrix *out;
+};
+
+/// Computes all of them with `threads` threads.
+void computeProducts(const std::vector<Product> &products, int threads);
+
+/// One of them.
+Matrix computeProduct(const Matrix &x, const Source &weight, int64_t columns,
+                      int threads);
+
+} // namespace moec::reference
+
+#endif // MOEC_LIB_REFERENCE_PRODUCT_H

@@ -1,0 +1,36 @@
+//===- LayerCase.h - runs a case of a layer ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_LAYERCASE_H
+#define MOEC_LIB_TOOLS_GPUTEST_LAYERCASE_H
+
+#include "Case.h"
+#include "CompiledLayers.h"
+#include "Options.h"
+#include "moec/Generator/GeneratorKernel.h"
+
+namespace moec::gputest {
+
+/// What cases share. The device has one case at a time; all the rest of a case
+/// is done beside others.
+struct SuiteContext {
+  moert::Device &device;
+  DeviceGenerator &generator;
+  CompiledLayers &layers;
+  int threads = 0;
+  Plant plant = Plant::None;
+  std::mutex deviceMutex;
+
+  bool isGpu() const { return !device.architecture().empty(); }
+};
+
+/// Compiles, runs and compares.
+Outcome runLayerCase(SuiteContext &context, const LayerCase &layerCase);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_LAYERCASE_H

@@ -1,0 +1,241 @@
+//===- Record.cpp - what the suite has shown --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Record.h"
+
+#include "moec/Compiler/OutputFile.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <ctime>
+
+using namespace moec;
+using namespace moec::gputest;
+using moert::Result;
+using moert::Status;
+
+llvm::StringRef moec::gputest::getGroup(llvm::StringRef name) {
+  return name.split('/').first;
+}
+
+/// The version of the driver, where there is one.
+static std::string getDriver() {
+  auto file =
+      llvm::MemoryBuffer::getFileAsStream("/proc/driver/nvidia/version");
+  if (!file)
+    return "";
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue ..."
+  llvm::SmallVector<llvm::StringRef> words;
+  (*file)->getBuffer().split('\n').first.split(words, ' ', -1, false);
+  for (llvm::StringRef word : words)
+    if (word.contains('.') &&
+        word.find_first_not_of("0123456789.") == llvm::StringRef::npos)
+      return word.str();
+  return "";
+}
+
+Record::Record(std::string commit, const moert::Device &device,
+               std::string target)
+    : commit(std::move(commit)), device(device.name()),
+      architecture(device.architecture()), driver(getDriver()),
+      target(std::move(target)) {
+  std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  date = text;
+}
+
+Result<std::vector<std::string>> Record::resume(const std::string &path) {
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file)
+    return moert::notFound("--resume: " + path + ": " +
+                           file.getError().message());
+  llvm::Expected<llvm::json::Value> document =
+      llvm::json::parse((*file)->getBuffer());
+  if (!document)
+    return moert::invalidArgument("--resume: " + path + ": " +
+                                  llvm::toString(document.takeError()));
+  const llvm::json::Object *object = document->getAsObject();
+  const llvm::json::Array *cases = object ? object->getArray("cases") : nullptr;
+  if (!cases || object->getString("device") != llvm::StringRef(device) ||
+      object->getString("commit") != llvm::StringRef(commit) ||
+      object->getString("target") != llvm::StringRef(target))
+    return moert::invalidArgument("--resume: " + path +
+                                  " is no record of this build on this device");
+  std::vector<std::string> failed;
+  for (const llvm::json::Value &entry : *cases) {
+    const llvm::json::Object *fields = entry.getAsObject();
+    if (!fields)
+      continue;
+    std::string name = fields->getString("name").value_or("").str();
+    llvm::StringRef status = fields->getString("status").value_or("");
+    if (status == "fail")
+      failed.push_back(name);
+    if (status != "pass")
+      continue;
+    Outcome outcome;
+    outcome.note = fields->getString("note").value_or("").str();
+    outcome.seconds = fields->getNumber("seconds").value_or(0);
+    if (const llvm::json::Object *figures = fields->getObject("figures"))
+      for (const auto &[key, value] : *figures)
+        if (std::optional<double> number = value.getAsNumber())
+          outcome.figures[key.str()] = *number;
+    outcomes[name] = std::move(outcome);
+  }
+  return failed;
+}
+
+void Record::addCase(const std::string &name) { names.push_back(name); }
+
+void Record::set(const std::string &name, Outcome outcome) {
+  outcomes[name] = std::move(outcome);
+}
+
+std::optional<Outcome> Record::find(const std::string &name) const {
+  auto it = outcomes.find(name);
+  return it == outcomes.end() ? std::nullopt
+                              : std::optional<Outcome>(it->second);
+}
+
+int64_t Record::countPassed() const {
+  return llvm::count_if(names, [&](const std::string &name) {
+    std::optional<Outcome> outcome = find(name);
+    return outcome && outcome->hasPassed();
+  });
+}
+
+int64_t Record::countLeft() const {
+  return llvm::count_if(names,
+                        [&](const std::string &name) { return !has(name); });
+}
+
+int64_t Record::countFailed() const {
+  return static_cast<int64_t>(names.size()) - countPassed() - countLeft();
+}
+
+Status Record::write(const std::string &path, double seconds) const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::json::OStream json(os, 1);
+  json.object([&] {
+    json.attribute("benchmark", "gpu_suite");
+    json.attribute("commit", commit);
+    json.attribute("device", device);
+    json.attribute("architecture", architecture);
+    json.attribute("driver", driver);
+    json.attribute("target", target);
+    json.attribute("date", date);
+    json.attribute("seconds", seconds);
+    json.attribute("passed", countPassed());
+    json.attribute("failed", countFailed());
+    json.attribute("not_run", countLeft());
+    json.attributeArray("cases", [&] {
+      for (const std::string &name : names) {
+        std::optional<Outcome> outcome = find(name);
+        json.object([&] {
+          json.attribute("name", name);
+          json.attribute("status", !outcome               ? "not run"
+                                   : outcome->hasPassed() ? "pass"
+                                                          : "fail");
+          if (!outcome)
+            return;
+          json.attribute("seconds", outcome->seconds);
+          if (!outcome->note.empty())
+            json.attribute("note", outcome->note);
+          if (!outcome->failures.empty())
+            json.attributeArray("failures", [&] {
+              for (const std::string &failure : outcome->failures)
+                json.value(llvm::json::fixUTF8(failure));
+            });
+          if (!outcome->figures.empty())
+            json.attributeObject("figures", [&] {
+              for (const auto &[key, value] : outcome->figures)
+                json.attribute(key, value);
+            });
+        });
+      }
+    });
+  });
+  text += '\n';
+  if (mlir::failed(writeOutputFile(path, text)))
+    return moert::unavailable("--json: " + path + " cannot be written");
+  return Status::ok();
+}
+
+void Record::print(double seconds) const {
+  struct Group {
+    int64_t passed = 0, failed = 0, left = 0;
+    double worst = 0, seconds = 0;
+  };
+  std::map<std::string, Group> groups;
+  for (const std::string &name : names) {
+    Group &group = groups[getGroup(name).str()];
+    std::optional<Outcome> outcome = find(name);
+    if (!outcome) {
+      ++group.left;
+      continue;
+    }
+    ++(outcome->hasPassed() ? group.passed : group.failed);
+    group.seconds += outcome->seconds;
+    auto error = outcome->figures.find("error");
+    auto bound = outcome->figures.find("bound");
+    if (error != outcome->figures.end() && bound != outcome->figures.end())
+      group.worst = std::max(group.worst, error->second / bound->second);
+  }
+  printTimes();
+  llvm::outs() << llvm::formatv("\n{0}, driver {1}, commit {2}, {3}\n", device,
+                                driver.empty() ? "none" : driver, commit, date);
+  llvm::outs()
+      << "group            passed failed  left  error/bound  seconds\n";
+  for (const auto &[name, group] : groups)
+    llvm::outs() << llvm::formatv(
+        "{0,-16} {1,6} {2,6} {3,5}  {4,11:F3} {5,8:F1}\n", name, group.passed,
+        group.failed, group.left, group.worst, group.seconds);
+  for (const std::string &name : names) {
+    std::optional<Outcome> outcome = find(name);
+    if (outcome && !outcome->hasPassed())
+      llvm::outs() << "FAILED " << name << ": " << outcome->failures.front()
+                   << "\n";
+  }
+  llvm::outs() << llvm::formatv(
+      "{0} passed, {1} failed, {2} not run, in {3:F0} s\n", countPassed(),
+      countFailed(), countLeft(), seconds);
+}
+
+/// Median microseconds and, in brackets, the share of the floor; a line per
+/// layer, a column per number of tokens.
+void Record::printTimes() const {
+  std::map<std::string, std::map<int64_t, std::string>> rows;
+  std::map<int64_t, bool> columns;
+  for (const std::string &name : names) {
+    std::optional<Outcome> outcome = find(name);
+    if (!outcome || !outcome->figures.count("median_us"))
+      continue;
+    auto &figures = outcome->figures;
+    auto tokens = static_cast<int64_t>(figures["tokens"]);
+    columns[tokens] = true;
+    rows[llvm::StringRef(name).rsplit('/').first.str()][tokens] =
+        llvm::formatv("{0:F0} ({1:F2})", figures["median_us"],
+                      figures["fraction_of_floor"])
+            .str();
+  }
+  if (rows.empty())
+    return;
+  llvm::outs() << "\nmicroseconds (share of the floor) by tokens\n"
+               << llvm::formatv("{0,-34}", "layer");
+  for (const auto &[tokens, used] : columns)
+    llvm::outs() << llvm::formatv(" {0,13}", tokens);
+  llvm::outs() << "\n";
+  for (auto &[layer, cells] : rows) {
+    llvm::outs() << llvm::formatv("{0,-34}", layer);
+    for (const auto &[tokens, used] : columns)
+      llvm::outs() << llvm::formatv(" {0,13}", cells[tokens]);
+    llvm::outs() << "\n";
+  }
+}

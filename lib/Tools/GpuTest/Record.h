@@ -1,0 +1,55 @@
+//===- Record.h - what the suite has shown ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_RECORD_H
+#define MOEC_LIB_TOOLS_GPUTEST_RECORD_H
+
+#include "Case.h"
+#include "moert/Device.h"
+
+#include <optional>
+
+namespace moec::gputest {
+
+/// Outcomes by case, in the order of the list, and where they come from.
+class Record {
+public:
+  Record(std::string commit, const moert::Device &device, std::string target);
+
+  /// Takes the outcomes of cases that passed from a file; returns the names of
+  /// those that did not.
+  moert::Result<std::vector<std::string>> resume(const std::string &path);
+
+  void addCase(const std::string &name);
+  void set(const std::string &name, Outcome outcome);
+  bool has(const std::string &name) const { return find(name).has_value(); }
+
+  int64_t countPassed() const;
+  int64_t countFailed() const;
+  /// Cases without an outcome.
+  int64_t countLeft() const;
+
+  /// Writes all of it, whole or not at all. `seconds` is what the suite took.
+  moert::Status write(const std::string &path, double seconds) const;
+  /// Prints a line per group of cases, failures, and times against the floor.
+  void print(double seconds) const;
+
+private:
+  std::optional<Outcome> find(const std::string &name) const;
+  void printTimes() const;
+
+  std::string commit, device, architecture, driver, target, date;
+  std::vector<std::string> names;
+  std::map<std::string, Outcome> outcomes;
+};
+
+/// The part of a name before its first slash.
+llvm::StringRef getGroup(llvm::StringRef name);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_RECORD_H

@@ -1,0 +1,80 @@
+//===- ReferenceMode.cpp - gpu-test --reference -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReferenceMode.h"
+
+#include "Inputs.h"
+
+using namespace moec;
+using namespace moec::gputest;
+using moert::Result;
+using moert::Status;
+
+/// Tensors of the file as those of a call.
+static Result<reference::Call> makeCall(const LayerSpec &spec,
+                                        const moert::SafetensorsFile &file,
+                                        int threads) {
+  reference::Call call;
+  call.spec = spec;
+  call.threads = threads;
+  for (const TensorInfo &info : getTensorSignature(spec)) {
+    if (info.role == TensorRole::Output)
+      continue;
+    const moert::SafetensorsEntry *entry = file.find(info.name);
+    if (!entry || entry->shape.size() != info.shape.size())
+      return moert::invalidArgument("tensor '" + info.name +
+                                    "' is missing or has a wrong rank");
+    if (info.name == "hidden_states")
+      call.tokens = entry->shape[0];
+    call.tensors[info.name] = reference::makeSource(entry->data, entry->dtype);
+  }
+  return call;
+}
+
+static Status evaluateTo(const std::string &path, const reference::Call &call) {
+  reference::Matrix logits;
+  if (call.spec.entry != Entry::Ids)
+    logits = reference::getLogits(call);
+  reference::Decision decision = reference::decide(call, logits);
+  std::vector<int64_t> tokens(call.tokens);
+  for (int64_t t = 0; t < call.tokens; ++t)
+    tokens[t] = t;
+  reference::Matrix rows = reference::evaluate(call, decision, tokens);
+  std::vector<double> output;
+  for (int64_t t = 0; t < call.tokens; ++t)
+    output.insert(output.end(), rows.row(t),
+                  rows.row(t) + rows.getNumColumns());
+  std::vector<int64_t> shape = {call.tokens, call.spec.topK};
+  return moert::writeSafetensors(
+      path, {{"output",
+              moert::DType::F64,
+              {call.tokens, call.spec.hiddenSize},
+              output.data(),
+              output.size() * 8},
+             {"topk_ids", moert::DType::I64, shape, decision.ids.data(),
+              decision.ids.size() * 8},
+             {"topk_weights", moert::DType::F64, shape, decision.weights.data(),
+              decision.weights.size() * 8}});
+}
+
+bool moec::gputest::runReference(const Options &options) {
+  Diagnostics diagnostics(llvm::errs());
+  llvm::FailureOr<LayerSpec> spec =
+      importJsonFile(options.reference, SpecOverrides(), diagnostics);
+  if (failed(spec))
+    return false;
+  Result<moert::SafetensorsFile> file =
+      moert::SafetensorsFile::open(options.inputs);
+  if (!file)
+    return options.complain(file.status().message());
+  Result<reference::Call> call = makeCall(*spec, *file, options.threads);
+  if (!call)
+    return options.complain(options.inputs + ": " + call.status().message());
+  if (Status status = evaluateTo(options.outputs, *call); !status)
+    return options.complain(status.message());
+  return true;
+}

@@ -1,0 +1,55 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pseudo-random tensors by counter: the generator of include/moec/Generator, in NumPy.
+
+An element is a function of seed, tensor name and index, so any part of a tensor
+can be made alone, with the bits that moe-run and gpu-test give it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+
+DTYPES = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+}
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(key: np.uint64, index: np.ndarray) -> np.ndarray:
+    """64 random bits for every index: the finalizer of SplitMix64."""
+    with np.errstate(over="ignore"):
+        z = key + (index + np.uint64(1)) * _GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def stream_key(seed: int, name: str) -> int:
+    """What tells the values of a tensor from those of another."""
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return int(_mix(np.uint64(value), np.array([seed], np.uint64))[0])
+
+
+def factor(deviation: float) -> np.float32:
+    """What sums are multiplied by to have this standard deviation."""
+    return np.float32(deviation / math.sqrt(4294967295.0 / 3.0))
+
+
+def generate(
+    seed: int, name: str, dtype: str, deviation: float, first: int, count: int
+) -> np.ndarray:
+    """Elements first .. first+count-1 of a tensor, near to normal with mean 0."""
+    index = np.uint64(first) + np.arange(count, dtype=np.uint64)
+    bits = _mix(np.uint64(stream_key(seed, name)), index)
+    parts = bits.view("<u2").reshape(count, 4).astype(np.int32)
+    sums = parts.sum(axis=1, dtype=np.int32) - 2 * 0xFFFF
+    return (sums.astype(np.float32) * factor(deviation)).astype(DTYPES[dtype])

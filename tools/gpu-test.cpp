@@ -1,0 +1,10 @@
+//===- gpu-test.cpp - checks layers on a GPU --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Tools/Tools.h"
+
+int main(int argc, char **argv) { return moec::gpuTestMain(argc, argv); }
