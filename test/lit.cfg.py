@@ -19,6 +19,9 @@ for name in ("HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
+# The cache of the tests, not that of the user.
+config.environment["MOEC_CACHE_DIR"] = os.path.join(config.moec_bin_dir, "..", "test", "cache")
+
 # For moe-run --check. (lit's own diff and cat take PYTHONPATH away from the lines that follow.)
 python = os.environ.get("MOEC_PYTHON", sys.executable)
 config.environment["MOEC_PYTHON"] = python

@@ -60,7 +60,8 @@ static LogicalResult compileKernel(ModuleOp module,
              << ": " << llvm::toString(assembled.takeError());
     kernel.assembled.push_back(std::move(*assembled));
   }
-  times.assemble = watch.read();
+  if (!architectures.empty())
+    times.assemble = watch.read();
   return success();
 }
 

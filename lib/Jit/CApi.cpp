@@ -167,6 +167,10 @@ moert_status *moejit_compile(moejit_compiler *compiler,
   *size = 0;
   NEEDED(compiler);
   NEEDED(source);
+  if (!compiler->jit.hasTarget())
+    return answer(invalidArgument("moejit_compile: there is no target; set "
+                                  "moejit_options.target, as in \"sm_90a\", "
+                                  "or call moejit_load_layer for a device"));
   Result<JitLayer> layer = compile(*compiler, *source, /*architecture=*/"");
   if (!layer)
     return answer(layer.status());

@@ -10,8 +10,8 @@
 
 using namespace moec;
 
-static void printStage(llvm::StringRef name, double seconds,
-                       llvm::raw_ostream &os, llvm::StringRef more = {}) {
+void moec::printStage(llvm::StringRef name, double seconds,
+                      llvm::raw_ostream &os, llvm::StringRef more) {
   os << llvm::formatv("{0,-34} {1,9:f2} ms{2}\n", name, seconds * 1e3, more);
 }
 

@@ -10,6 +10,8 @@
 #include "Run/HostTensor.h"
 #include "Run/OpenDevice.h"
 #include "Run/Options.h"
+#include "Run/Timing.h"
+#include "moec/Jit/Jit.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -31,6 +33,8 @@ struct Session {
   Level level = Level::Moe;
   std::optional<moert::Package> package;
   moert::PackageChoice choice;
+  /// Of a package that was made from the source.
+  std::optional<JitReport> report;
   std::unique_ptr<moert::Device> device;
   moert::Plan plan;
   std::vector<HostTensor> tensors;
@@ -143,10 +147,16 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
   return status || options.complain(status.message());
 }
 
-void printTimes(const RunResult &result, const MoeRunOptions &options) {
+void printTimes(const Session &session, const RunResult &result,
+                const MoeRunOptions &options) {
   llvm::outs() << options.tokens << " tokens: ";
   if (options.isPackage())
     llvm::outs() << "from a package";
+  else if (session.report)
+    llvm::outs() << llvm::formatv("{0} in {1:f0} ms",
+                                  session.report->fromCache ? "from the cache"
+                                                            : "compiled",
+                                  session.report->total * 1e3);
   else if (options.level == ExecutedLevel::LLVM)
     llvm::outs() << llvm::formatv("compiled in {0:f0} ms",
                                   result.compileSeconds * 1e3);
@@ -252,7 +262,7 @@ bool runSession(Session &session, const MoeRunOptions &options) {
                      run);
   if (failed(result))
     return false;
-  printTimes(*result, options);
+  printTimes(session, *result, options);
   if (!options.outputs.empty())
     if (moert::Status status = writeResult(options.outputs, *result); !status)
       return options.complain(status.message());
@@ -271,13 +281,9 @@ bool findDevice(Session &session, const MoeRunOptions &options) {
   return true;
 }
 
-bool loadPackage(Session &session, const MoeRunOptions &options) {
-  moert::Result<moert::Package> package = moert::Package::open(options.input);
-  if (!package)
-    return options.complain(package.status().message());
-  session.package = std::move(*package);
-  if (!findDevice(session, options))
-    return false;
+/// What the device runs of the package, which took `seconds` to get.
+bool choosePackage(Session &session, const MoeRunOptions &options,
+                   double seconds) {
   if (session.device) {
     moert::Result<moert::PackageChoice> choice =
         moert::chooseImage(*session.package, session.device->architecture());
@@ -285,8 +291,30 @@ bool loadPackage(Session &session, const MoeRunOptions &options) {
       return options.complain(session.device->name() + ": " +
                               choice.status().message());
     session.choice = *choice;
+    if (options.timing)
+      if (moert::Status status =
+              printLoadTimes(*session.package, *choice, *session.device,
+                             seconds, llvm::outs());
+          !status)
+        return options.complain(status.message());
   }
   session.plan = session.package->programs[session.choice.program].plan;
+  return true;
+}
+
+bool loadPackage(Session &session, const MoeRunOptions &options) {
+  Stopwatch watch;
+  moert::Result<moert::Package> package = moert::Package::open(options.input);
+  if (!package)
+    return options.complain(package.status().message());
+  double seconds = watch.read();
+  session.package = std::move(*package);
+  if (!findDevice(session, options))
+    return false;
+  if (options.timing)
+    printStage("read and verify", seconds, llvm::outs());
+  if (!choosePackage(session, options, seconds))
+    return false;
   if (session.package->spec.empty())
     return true;
   Diagnostics diagnostics(llvm::errs());
@@ -297,6 +325,41 @@ bool loadPackage(Session &session, const MoeRunOptions &options) {
     return false;
   session.source.spec = std::move(*spec);
   return true;
+}
+
+/// Compiles for the device, or finds what was compiled before.
+bool loadJit(Session &session, const MoeRunOptions &options) {
+  if (!findDevice(session, options))
+    return false;
+  FailureOr<SourceText> text = readSource(options.input, llvm::errs());
+  if (failed(text))
+    return false;
+  JitOptions jitOptions;
+  jitOptions.compile = options.ToolOptions::getCompileOptions();
+  jitOptions.usePtxas = !options.noPtxas;
+  jitOptions.useCache = !options.noCache;
+  jitOptions.cache.directory = options.cacheDir;
+  jitOptions.threads = unsigned(options.threads);
+  jitOptions.warn = [](const std::string &message) {
+    llvm::errs() << "moe-run: warning: " << message << "\n";
+  };
+  Progress progress("the layer is compiled");
+  Jit jit(std::move(jitOptions));
+  moert::Result<JitLayer> layer = jit.compile(
+      *text,
+      options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
+      session.device->architecture());
+  if (!layer) {
+    // It names its places itself.
+    llvm::errs() << layer.status().message() << "\n";
+    return false;
+  }
+  session.package = std::move(layer->package);
+  session.source.spec = std::move(layer->spec);
+  session.report = std::move(layer->report);
+  if (options.timing)
+    printReport(*session.report, llvm::outs());
+  return choosePackage(session, options, session.report->total);
 }
 
 bool loadLayer(Session &session, MLIRContext &context,
@@ -351,6 +414,7 @@ int moec::moeRunMain(int argc, char **argv) {
   SourceDiagnostics diagnostics(context, llvm::errs());
   Session session;
   if (options.isPackage() ? !loadPackage(session, options)
+      : options.usesJit() ? !loadJit(session, options)
                           : !loadLayer(session, context, options, diagnostics))
     return 1;
   if (options.signature) {

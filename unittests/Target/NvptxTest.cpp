@@ -16,6 +16,12 @@
 #include "moec/Transforms/Passes.h"
 #include "gtest/gtest.h"
 
+#include <cstdio>
+#include <fstream>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
 using namespace mlir;
 using namespace moec;
 
@@ -222,12 +228,6 @@ std::vector<Case> makeMatrix() {
                           "array<i64: 5, 0, 127>",
                           true)});
   cases.push_back({"rank_many", rank(4096, 4096, "", false)});
-  return cases;
-}
-
-class NvptxMatrix : public testing::TestWithParam<Case> {};
-
-TEST_P(NvptxMatrix, Assembles) {
   // What does not fit into shared memory.
   cases.push_back({"rank_panels", rank(20000, 20000, "", true)});
   cases.push_back({"rank_panels_local",
@@ -268,6 +268,12 @@ TEST_P(NvptxMatrix, Assembles) {
                                             "renormalize = true")});
   cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "
                                             "renormalize = true")});
+  return cases;
+}
+
+class NvptxMatrix : public testing::TestWithParam<Case> {};
+
+TEST_P(NvptxMatrix, Assembles) {
   for (std::string chip : {"sm_80", "sm_90a"}) {
     Compilation compiled(GetParam().text, chip);
     ASSERT_EQ(compiled.errors, "");
@@ -382,6 +388,54 @@ TEST(AssembleTest, NamesAProgramThatIsMissing) {
   ASSERT_FALSE(bool(assembled));
   std::string message = llvm::toString(assembled.takeError());
   EXPECT_NE(message.find("/nonexistent/ptxas"), std::string::npos) << message;
+}
+
+/// A program of a few lines of shell in place of ptxas.
+std::string makeAssembler(const std::string &script) {
+  std::string path =
+      testing::TempDir() + "/moec-ptxas-" + std::to_string(getpid());
+  std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+  chmod(path.c_str(), 0700);
+  return path;
+}
+
+TEST(AssembleTest, SurvivesWhateverPtxasDoes) {
+  struct {
+    std::string script, message;
+    double timeoutSeconds;
+  } cases[] = {
+      {"exec sleep 100", "was stopped: it did not end within 0.50 s", 0.5},
+      {"kill -9 $$", "was killed by signal 9", 60},
+      {"echo not today; exit 1", "failed with exit code 1:\nnot today", 60},
+      {"echo fine", "has written no cubin:\nfine", 60},
+  };
+  for (const auto &test : cases) {
+    AssembleOptions options;
+    options.ptxas = makeAssembler(test.script);
+    options.timeoutSeconds = test.timeoutSeconds;
+    auto assembled = assemble(".version 8.0\n", "sm_80", options);
+    ASSERT_FALSE(bool(assembled));
+    std::string message = llvm::toString(assembled.takeError());
+    EXPECT_NE(message.find(test.message), std::string::npos) << message;
+    std::remove(options.ptxas.c_str());
+  }
+}
+
+TEST(AssembleTest, LeavesNoFiles) {
+  char folder[] = "/tmp/moec-assemble-XXXXXX";
+  ASSERT_TRUE(mkdtemp(folder));
+  setenv("TMPDIR", folder, 1);
+  auto bad = assemble("nonsense", "sm_80");
+  auto good = assemble(".version 8.0\n.target sm_80\n.address_size 64\n"
+                       ".visible .entry empty() { ret; }\n",
+                       "sm_80");
+  unsetenv("TMPDIR");
+  EXPECT_FALSE(bool(bad));
+  llvm::consumeError(bad.takeError());
+  ASSERT_TRUE(bool(good)) << llvm::toString(good.takeError());
+  ASSERT_EQ(good->kernels.size(), 1u);
+  EXPECT_GT(good->cpuSeconds, 0);
+  EXPECT_EQ(rmdir(folder), 0) << "something was left in the folder";
 }
 
 } // namespace

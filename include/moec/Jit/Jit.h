@@ -47,7 +47,11 @@ struct JitReport {
   double total = 0;
 };
 
-/// A line per stage and kernel: `name   milliseconds ms`.
+/// A line of a report: `name   milliseconds ms`, then `more`.
+void printStage(llvm::StringRef name, double seconds, llvm::raw_ostream &os,
+                llvm::StringRef more = {});
+
+/// A line per stage and kernel.
 void printReport(const JitReport &report, llvm::raw_ostream &os);
 
 struct JitLayer {
@@ -64,6 +68,9 @@ moert::Status checkTarget(const std::string &target);
 class Jit {
 public:
   explicit Jit(JitOptions options);
+
+  /// Whether the options name a GPU.
+  bool hasTarget() const { return options.compile.isGpu(); }
 
   /// The layer that `text` describes (JSON where its name ends with ".json",
   /// else IR), for a GPU of `architecture` ("sm_90"; empty: the target of the

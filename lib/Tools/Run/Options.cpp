@@ -31,6 +31,8 @@ bool MoeRunOptions::makeSense() const {
   if (graph && runsOnHost())
     return complain("--graph: the host has no graphs; add "
                     "--device=cuda");
+  if (timing && runsOnHost())
+    return complain("--timing: is about loading on a GPU; add --device=cuda");
   if ((graph || isPackage()) && level != ExecutedLevel::LLVM)
     return complain("--graph and packages run compiled kernels; leave "
                     "out --level");

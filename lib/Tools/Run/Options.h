@@ -73,9 +73,30 @@ struct MoeRunOptions : ToolOptions {
           "On a GPU: let timed runs replay a CUDA graph, whose output "
           "has to be that of the first run"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<int> threads{"threads", llvm::cl::value_desc("N"),
-                             llvm::cl::desc("Threads (default: all cores)"),
-                             llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<int> threads{
+      "threads", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Threads that run kernels on the host, or compile those "
+                     "of a GPU (default: all cores)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> cacheDir{
+      "cache-dir", llvm::cl::value_desc("folder"),
+      llvm::cl::desc("Where layers that were compiled for a GPU are kept "
+                     "(default: $MOEC_CACHE_DIR, else the user's cache)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noCache{
+      "no-cache",
+      llvm::cl::desc("Compile anew, and keep nothing (as with --dump-dir, "
+                     "--print-ir-after-all, --reproducer)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noPtxas{
+      "no-ptxas",
+      llvm::cl::desc("Let the driver assemble the PTX though there is a ptxas"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> timing{
+      "timing",
+      llvm::cl::desc("On a GPU: print where the time goes until the kernels "
+                     "are ready to be launched"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<ExecutedLevel> level{
       "level", llvm::cl::desc("What to execute"),
       llvm::cl::values(
@@ -105,6 +126,11 @@ struct MoeRunOptions : ToolOptions {
                : llvm::StringRef(device);
   }
   bool runsOnHost() const { return getDevice() == "host"; }
+  /// Whether the layer is compiled for a GPU in the way that programs do.
+  bool usesJit() const {
+    return !isPackage() && !runsOnHost() && !signature && !bisect &&
+           level == ExecutedLevel::LLVM;
+  }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
 
   /// The options for kernels that run on `device`.

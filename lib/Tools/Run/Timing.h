@@ -1,0 +1,25 @@
+//===- Timing.h - how long a layer takes to be ready ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_TIMING_H
+#define MOEC_LIB_TOOLS_RUN_TIMING_H
+
+#include "moert/Package.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace moec {
+
+/// Loads what the device runs of the package, once more than the run needs, and
+/// prints what that takes, and the sum with the `seconds` that went before.
+moert::Status printLoadTimes(const moert::Package &package,
+                             const moert::PackageChoice &choice,
+                             moert::Device &device, double seconds,
+                             llvm::raw_ostream &os);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_TIMING_H

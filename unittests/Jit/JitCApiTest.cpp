@@ -1,0 +1,192 @@
+//===- JitCApiTest.cpp - tests of the compiler for C ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moejit/moejit.h"
+
+#include "unittests/Jit/JitTesting.h"
+
+#include <cstdlib>
+
+using namespace moec;
+using namespace moec::test;
+
+/// In HeaderTest.c.
+extern "C" size_t sizesInC(void);
+
+namespace {
+
+/// The message of a status, which is freed.
+std::string take(moert_status *status) {
+  std::string message = moert_status_message(status);
+  moert_status_free(status);
+  return message;
+}
+
+#define ASSERT_DONE(call) ASSERT_EQ(take(call), "")
+
+class JitCApiTest : public FolderTest {
+protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    cache = getPath("cache");
+    options.size = sizeof(options);
+    options.cache_directory = cache.c_str();
+    options.message = [](void *user, moejit_severity severity,
+                         const char *text) {
+      auto *test = static_cast<JitCApiTest *>(user);
+      (severity == MOEJIT_WARNING ? test->warnings : test->progress)
+          .push_back(text);
+    };
+    options.message_user = this;
+    text = makeSpec().getText().str();
+    source.size = sizeof(source);
+    source.path = "layer.json";
+    source.text = text.data();
+    source.text_bytes = text.size();
+  }
+  void TearDown() override {
+    moejit_compiler_free(compiler);
+    FolderTest::TearDown();
+  }
+
+  std::string compile() {
+    void *data = nullptr;
+    size_t size = 0;
+    std::string message =
+        take(moejit_compile(compiler, &source, &data, &size, &report));
+    bytes.assign(static_cast<const char *>(data), size);
+    moejit_free(data);
+    return message;
+  }
+
+  std::string cache, text, bytes;
+  std::vector<std::string> progress;
+  moejit_options options = {};
+  moejit_source source = {};
+  moejit_report report = {};
+  moejit_compiler *compiler = nullptr;
+};
+
+TEST_F(JitCApiTest, TheHeaderIsC) {
+  EXPECT_EQ(moejit_api_version(), MOEJIT_API_VERSION);
+  EXPECT_EQ(sizesInC(), sizeof(moejit_options) + sizeof(moejit_source) +
+                            sizeof(moejit_report));
+}
+
+TEST_F(JitCApiTest, CompilesTextAndFiles) {
+  options.target = "sm_80";
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  ASSERT_EQ(compile(), "");
+  EXPECT_FALSE(report.from_cache);
+  EXPECT_GT(report.seconds, 0);
+  EXPECT_FALSE(progress.empty());
+  moert_package *package = nullptr;
+  ASSERT_DONE(moert_package_from_memory(bytes.data(), bytes.size(), &package));
+  EXPECT_NE(
+      std::string(moert_package_spec(package)).find("\"hidden_size\": 64"),
+      std::string::npos);
+  moert_package_free(package);
+
+  std::string first = std::move(bytes), path = getPath("model.json");
+  writeFile(path, text);
+  source.path = path.c_str();
+  source.text = nullptr;
+  ASSERT_EQ(compile(), "");
+  EXPECT_TRUE(report.from_cache);
+  EXPECT_EQ(bytes, first);
+  source.max_tokens = 7;
+  ASSERT_EQ(compile(), "");
+  EXPECT_FALSE(report.from_cache);
+  EXPECT_EQ(warnings, std::vector<std::string>());
+}
+
+TEST_F(JitCApiTest, LoadsALayerForTheDevice) {
+  setenv("MOERT_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  moert_device *device = nullptr;
+  ASSERT_DONE(moert_device_create_cuda(0, &device));
+  moert_layer *layer = nullptr;
+  ASSERT_DONE(
+      moejit_load_layer(compiler, &source, device, nullptr, &layer, &report));
+  EXPECT_FALSE(report.from_cache);
+  EXPECT_EQ(moert_layer_max_tokens(layer), 64);
+  EXPECT_STREQ(moert_layer_tensor(layer, 0)->name, "hidden_states");
+  moert_layer_free(layer);
+  ASSERT_DONE(
+      moejit_load_layer(compiler, &source, device, nullptr, &layer, nullptr));
+  moert_layer_free(layer);
+  // Its own file has PTX and cubins for the GPU.
+  moert_package *package = nullptr;
+  std::string entry;
+  for (const std::string &name : list("cache"))
+    if (llvm::StringRef(name).ends_with(".moepkg"))
+      entry = getPath("cache/" + name);
+  ASSERT_DONE(moert_package_open(entry.c_str(), &package));
+  ASSERT_DONE(moert_layer_create(package, device, nullptr, &layer));
+  moert_package_free(package);
+  moert_layer_free(layer);
+
+  source.text_bytes = 10;
+  std::string message = take(
+      moejit_load_layer(compiler, &source, device, nullptr, &layer, nullptr));
+  EXPECT_EQ(layer, nullptr);
+  EXPECT_NE(message.find("layer.json:1:"), std::string::npos) << message;
+  moert_device_free(device);
+  unsetenv("MOERT_CUDA_LIBRARY");
+}
+
+TEST_F(JitCApiTest, SaysWhatIsWrong) {
+  EXPECT_EQ(take(moejit_compiler_create(&options, nullptr)),
+            "moejit_compiler_create: the argument 'compiler' is NULL");
+  options.size = 8;
+  EXPECT_NE(take(moejit_compiler_create(&options, &compiler))
+                .find("moejit_options.size is 8; sizeof(moejit_options) is "),
+            std::string::npos);
+  options.size = sizeof(options);
+  options.target = "cpu";
+  EXPECT_NE(take(moejit_compiler_create(&options, &compiler))
+                .find("moejit_options.target: target 'cpu' cannot be compiled "
+                      "into a package"),
+            std::string::npos);
+  options.target = nullptr;
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  EXPECT_NE(compile().find("there is no target; set moejit_options.target"),
+            std::string::npos);
+  moejit_compiler_free(compiler);
+  options.target = "sm_80";
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  source.path = "layer.txt";
+  EXPECT_NE(compile().find("layer.txt: moejit_source.path ends with neither"),
+            std::string::npos);
+  source.path = "/nonexistent/layer.json";
+  source.text = nullptr;
+  moert_status *status =
+      moejit_compile(compiler, &source, nullptr, nullptr, nullptr);
+  EXPECT_EQ(moert_status_code(status), MOERT_INVALID_ARGUMENT);
+  EXPECT_EQ(take(status), "moejit_compile: the argument 'data' is NULL");
+  EXPECT_NE(compile().find("/nonexistent/layer.json: error: cannot be read"),
+            std::string::npos);
+  source.path = nullptr;
+  EXPECT_EQ(compile(), "moejit_compile: the argument 'source->path' is NULL");
+  source.size = 1;
+  EXPECT_NE(compile().find("moejit_source.size is 1"), std::string::npos);
+  EXPECT_EQ(bytes, "");
+}
+
+TEST_F(JitCApiTest, WarnsOnce) {
+  writeFile(cache, "a file");
+  options.target = "sm_80";
+  options.no_ptxas = 1;
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  EXPECT_EQ(compile(), "");
+  EXPECT_EQ(compile(), "");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("compiled layers are not kept"),
+            std::string::npos);
+}
+
+} // namespace

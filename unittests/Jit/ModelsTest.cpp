@@ -1,0 +1,85 @@
+//===- ModelsTest.cpp - how long the kernels of models take -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every model without quantization, for both kinds of kernels. Prints what
+// ptxas takes; a kernel that takes it more than a second is a defect.
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Compiler/Compiler.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/Import/BuildLayer.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr double kMaxAssembleSeconds = 1;
+
+LayerSpec readSpec(const std::string &path) {
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<LayerSpec> spec = importJsonFile(path, {}, diagnostics);
+  return succeeded(spec) ? *spec : LayerSpec();
+}
+
+std::vector<std::string> findModels() {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator it(MODELS, error), end;
+       it != end && !error; it.increment(error))
+    if (llvm::StringRef(it->path()).ends_with(".json") &&
+        !readSpec(it->path()).quantization)
+      models.push_back(it->path());
+  llvm::sort(models);
+  return models;
+}
+
+class ModelsTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ModelsTest, AssemblesQuickly) {
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    DialectRegistry registry;
+    registerDialects(registry);
+    MLIRContext context(registry);
+    OwningOpRef<ModuleOp> module = buildLayer(context, readSpec(GetParam()));
+    CompileOptions options;
+    options.target = target;
+    FailureOr<CompiledGpuLayer> layer =
+        compileForGpu(*module, options, {target});
+    ASSERT_TRUE(succeeded(layer));
+    for (const CompiledKernel &kernel : layer->kernels) {
+      const AssembledKernels &assembled = kernel.assembled.front();
+      printf("  %-8s %-20s %7zu bytes of PTX  ptxas %5.0f ms\n", target,
+             kernel.name.c_str(), kernel.ptx.size(),
+             assembled.cpuSeconds * 1e3);
+      EXPECT_LT(assembled.cpuSeconds, kMaxAssembleSeconds) << kernel.name;
+      EXPECT_TRUE(assembled.complaints.empty()) << assembled.complaints.front();
+      for (const KernelReport &report : assembled.kernels) {
+        EXPECT_EQ(report.spillStoreBytes, 0) << report.name;
+        EXPECT_EQ(report.spillLoadBytes, 0) << report.name;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelsTest, testing::ValuesIn(findModels()),
+                         [](const testing::TestParamInfo<std::string> &info) {
+                           std::string name =
+                               llvm::sys::path::stem(info.param).str();
+                           for (char &c : name)
+                             if (!isalnum(static_cast<unsigned char>(c)))
+                               c = '_';
+                           return name;
+                         });
+
+TEST(Models, AreFound) { EXPECT_GE(findModels().size(), 14u); }
+
+} // namespace
