@@ -57,7 +57,8 @@ def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">,
   let description = [{
     `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. The memref
     is row-major without gaps (the identity layout); only its first dimension may be dynamic, and then
-    `rows` says how large it is. The shape of a weight is static.
+    `rows` says how large it is. The shape of a weight is static; a weight that may be bound with gaps
+    between its rows has the layout `strided<[?, ..., 1]>`, and launches pass its strides too.
 
     ```mlir
     %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
@@ -193,8 +194,8 @@ def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> 
   let summary = "what one kernel computes, on tensors";
   let description = [{
     A symbol with a function type on ranked tensors; its body is one block of `moe` ops in value
-    semantics that ends in `plan.return`. `convert-plan-to-tile` turns it into a `tile.kernel` of one
-    phase per op.
+    semantics that ends in `plan.return`. An argument with `moe.strided` is for a weight with gaps
+    between its rows. `convert-plan-to-tile` turns it into a `tile.kernel` of one phase per op.
 
     ```mlir
     plan.kernel @router(%x: tensor<?x8xf32>, %w: tensor<4x8xf32>) -> tensor<?x4xf32> {

@@ -37,14 +37,15 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "a kernel: a sequence of phases";
   let description = [{
-    Arguments are memrefs (row-major without gaps, at most the first dimension dynamic) and, last, the
-    token count as i64; there are no results. Each op of the body is a phase, which takes the token
-    count and memrefs of the kernel; a phase starts when the one before is complete on all CTAs. The
-    body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per
-    phase where the target cannot order phases inside one. `grid` is the number of CTAs;
-    `tile-assign-config` sets it, together with a `config` on each phase, from which it follows; for a
-    GPU also `block`, the threads of a CTA, `shared`, its bytes of dynamic shared memory, and
-    `tensor_maps`, the maps that a launch passes after the arguments.
+    Arguments are memrefs (row-major without gaps, at most the first dimension dynamic; weights also
+    with gaps between their rows, `strided<[?, ..., 1]>`) and, last, the token count as i64; there are
+    no results. Each op of the body is a phase, which takes the token count and memrefs of the kernel;
+    a phase starts when the one before is complete on all CTAs. The body is one block and ends in
+    `tile.return`. `tile-split-phases` cuts kernels into one launch per phase where the target cannot
+    order phases inside one. `grid` is the number of CTAs; `tile-assign-config` sets it, together with a
+    `config` on each phase, from which it follows; for a GPU also `block`, the threads of a CTA,
+    `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after
+    the arguments.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,

@@ -8,6 +8,7 @@
 #include "moec/Compiler/PlanData.h"
 
 #include "mlir/IR/SymbolTable.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "llvm/ADT/DenseMap.h"
@@ -154,9 +155,7 @@ private:
     // GPUs copy floats in pieces of 16 bytes.
     if (plan.target != "cpu" && isa<FloatType>(type.getElementType()))
       tensor.alignment = 16;
-    if (!type.getLayout().isIdentity())
-      return op->emitOpError("has a layout; tensors of a plan are row-major "
-                             "without padding");
+    tensor.strided = plan::isStridedMemRef(type);
     for (int64_t size : type.getShape()) {
       if (!ShapedType::isDynamic(size)) {
         tensor.shape.emplace_back(size);

@@ -8,6 +8,7 @@
 #include "moec/Import/BuildLayer.h"
 
 #include "ScalarRegions.h"
+#include "moec/Analysis/Names.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Import/TensorSignature.h"
 
@@ -83,16 +84,20 @@ func::FuncOp LayerBuilder::buildFunction() {
   SmallVector<DictionaryAttr> inputAttrs, resultAttrs;
   for (const TensorInfo &tensor : signature) {
     NamedAttribute name =
-        builder.getNamedAttr("moe.name", builder.getStringAttr(tensor.name));
+        builder.getNamedAttr(kNameAttr, builder.getStringAttr(tensor.name));
     if (tensor.role == TensorRole::Output) {
       results.push_back(getType(tensor));
       resultAttrs.push_back(builder.getDictionaryAttr(name));
       continue;
     }
     inputs.push_back(getType(tensor));
-    inputAttrs.push_back(builder.getDictionaryAttr(
-        {name, builder.getNamedAttr("moe.role", builder.getStringAttr(
-                                                    stringify(tensor.role)))}));
+    SmallVector<NamedAttribute> attrs = {
+        name, builder.getNamedAttr(
+                  kRoleAttr, builder.getStringAttr(stringify(tensor.role)))};
+    if (tensor.isStrided)
+      attrs.push_back(
+          builder.getNamedAttr(kStridedAttr, builder.getUnitAttr()));
+    inputAttrs.push_back(builder.getDictionaryAttr(attrs));
   }
   auto func = func::FuncOp::create(loc, spec.name,
                                    builder.getFunctionType(inputs, results));

@@ -82,17 +82,27 @@ public:
 private:
   void add(StringRef name, std::vector<int64_t> shape, TensorType type,
            TensorRole role = TensorRole::Weight) {
-    TensorInfo info{name.str(), std::move(shape), type, role, {}};
+    TensorInfo info;
+    info.name = name.str();
+    info.shape = std::move(shape);
+    info.type = type;
+    info.role = role;
     if (role == TensorRole::Weight)
       info.checkpointForms = getCheckpointForms(spec, info);
     tensors.push_back(std::move(info));
+  }
+
+  /// The weights of a product.
+  void addMatrix(StringRef name, std::vector<int64_t> shape, TensorType type) {
+    add(name, std::move(shape), type);
+    tensors.back().isStrided = spec.stridedWeights;
   }
 
   /// A weight matrix of the experts or of the shared expert, with the scales
   /// of its quantization. `shape` ends in rows x contracted dimension.
   void addQuantized(StringRef name, std::vector<int64_t> shape) {
     if (!spec.quantization)
-      return add(name, std::move(shape), layerType);
+      return addMatrix(name, std::move(shape), layerType);
     std::vector<int64_t> scales = shape;
     int64_t &rows = scales[scales.size() - 2];
     int64_t &columns = scales.back();
@@ -100,7 +110,7 @@ private:
     case WeightQuantization::Fp8Block128:
       rows = divideCeil(rows, 128);
       columns = divideCeil(columns, 128);
-      add(name, std::move(shape), TensorType::F8E4M3FN);
+      addMatrix(name, std::move(shape), TensorType::F8E4M3FN);
       return add((name + "_scale").str(), std::move(scales), TensorType::F32);
     case WeightQuantization::MxFp4:
       columns = divideCeil(columns, 32);
@@ -133,7 +143,7 @@ private:
     const RoutingSpec &routing = spec.routing;
     int64_t numRouted = spec.getNumRouted();
     if (spec.entry == Entry::Gate)
-      add("gate.weight", {numRouted, spec.hiddenSize}, layerType);
+      addMatrix("gate.weight", {numRouted, spec.hiddenSize}, layerType);
     if (routing.gateBias)
       add("gate.bias", {numRouted}, TensorType::F32);
     if (routing.selectionBias)
@@ -171,8 +181,8 @@ private:
   void addLatent() {
     if (!spec.latentSize)
       return;
-    add("latent.down", {*spec.latentSize, spec.hiddenSize}, layerType);
-    add("latent.up", {spec.hiddenSize, *spec.latentSize}, layerType);
+    addMatrix("latent.down", {*spec.latentSize, spec.hiddenSize}, layerType);
+    addMatrix("latent.up", {spec.hiddenSize, *spec.latentSize}, layerType);
   }
 
   bool usesHash() const {

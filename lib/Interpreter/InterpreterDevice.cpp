@@ -9,11 +9,13 @@
 #include "moec/Interpreter/InterpreterDevice.h"
 #include "moec/Interpreter/Interpreter.h"
 
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moert/Expr.h"
 #include "moert/HostDevice.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -29,6 +31,10 @@ struct Parameter {
   ShapedType type;
   DType dtype = DType::F32;
   Expr rows;
+  /// Its strides follow its address.
+  bool isStrided = false;
+
+  size_t numSlots() const { return isStrided ? type.getRank() : 1; }
 };
 
 class InterpretedKernel : public Kernel {
@@ -116,18 +122,45 @@ private:
 
 } // namespace
 
+/// A tensor of whole bytes without the gaps that its strides leave between
+/// rows.
+static std::vector<char> pack(const TensorRef &tensor,
+                              ArrayRef<uint64_t> strides) {
+  int64_t element = dtypeBits(tensor.dtype) / 8;
+  int64_t rowBytes = tensor.shape.back() * element;
+  ArrayRef<int64_t> outer = ArrayRef<int64_t>(tensor.shape).drop_back();
+  int64_t numRows = 1;
+  for (int64_t size : outer)
+    numRows *= size;
+  std::vector<char> rows(numRows * rowBytes);
+  for (int64_t row = 0; row < numRows; ++row) {
+    int64_t offset = 0, left = row;
+    for (size_t i = outer.size(); i-- > 0; left /= outer[i])
+      offset += left % outer[i] * static_cast<int64_t>(strides[i]);
+    std::memcpy(rows.data() + row * rowBytes,
+                static_cast<const char *>(tensor.data) + offset * element,
+                rowBytes);
+  }
+  return rows;
+}
+
 Status InterpretedKernel::run(ArrayRef<uint64_t> slots) {
-  if (slots.size() != parameters.size() + 1)
-    return invalidArgument("launch of '" + kernelName + "': it has " +
-                           std::to_string(parameters.size()) +
-                           " tensors and the token count, the launch gives " +
-                           std::to_string(slots.size()) + " arguments");
+  size_t numSlots = 1;
+  for (const Parameter &parameter : parameters)
+    numSlots += parameter.numSlots();
+  if (slots.size() != numSlots)
+    return invalidArgument(
+        "launch of '" + kernelName + "': it has " +
+        std::to_string(parameters.size()) +
+        " tensors and the token count, in " + std::to_string(numSlots) +
+        " arguments, the launch gives " + std::to_string(slots.size()));
   int64_t tokens = static_cast<int64_t>(slots.back());
   llvm::SmallVector<TensorRef> tensors;
-  for (auto [parameter, slot] : llvm::zip(parameters, slots)) {
+  std::vector<std::vector<char>> packed;
+  for (const Parameter &parameter : parameters) {
     TensorRef tensor;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): slots hold addresses.
-    tensor.data = reinterpret_cast<void *>(slot);
+    tensor.data = reinterpret_cast<void *>(slots.front());
     tensor.dtype = parameter.dtype;
     tensor.shape.assign(parameter.type.getShape().begin(),
                         parameter.type.getShape().end());
@@ -137,6 +170,11 @@ Status InterpretedKernel::run(ArrayRef<uint64_t> slots) {
         return rows.status().withContext("launch of '" + kernelName + "'");
       tensor.shape[0] = *rows;
     }
+    if (parameter.isStrided) {
+      packed.push_back(pack(tensor, slots.slice(1, parameter.numSlots() - 1)));
+      tensor.data = packed.back().data();
+    }
+    slots = slots.drop_front(parameter.numSlots());
     tensors.push_back(tensor);
   }
   return interpretKernel(op, tensors, tokens);
@@ -150,6 +188,8 @@ static Result<Parameter> describeParameter(Value value) {
   if (!dtype)
     return dtype.status();
   parameter.dtype = *dtype;
+  if (auto memref = dyn_cast<MemRefType>(parameter.type))
+    parameter.isStrided = plan::isStridedMemRef(memref);
   if (parameter.type.getNumDynamicDims() == 0)
     return parameter;
   plan::ExprAttr rows;

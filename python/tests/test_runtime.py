@@ -14,7 +14,7 @@ from moec.runtime import LAYER_STREAM, Memory, MoertError, Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin")).parent
-FIXTURE = ROOT / "unittests" / "Runtime" / "Inputs" / "version-3.moepkg"
+FIXTURE = ROOT / "unittests" / "Runtime" / "Inputs" / "version-4.moepkg"
 
 
 @pytest.fixture

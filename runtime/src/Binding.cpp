@@ -11,6 +11,7 @@
 #include "moert/Executor.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace moert {
 
@@ -31,18 +32,74 @@ static std::string bindableNames(const Plan &plan) {
   return names;
 }
 
-/// Strides of dimensions of size 1, and of a tensor without elements, are never
-/// used and may be anything.
-static bool isContiguous(const TensorView &view) {
-  if (view.strides.empty())
-    return true;
-  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end())
-    return true;
-  std::vector<int64_t> strides = contiguousStrides(view.shape);
-  for (size_t i = 0; i < strides.size(); ++i)
-    if (view.shape[i] != 1 && view.strides[i] != strides[i])
-      return false;
-  return true;
+/// The strides of a view, with those of dimensions of size 1, which are never
+/// used and may be anything, as if there were no gap.
+static std::vector<int64_t> usedStrides(const TensorView &view) {
+  if (view.strides.empty() ||
+      std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end())
+    return contiguousStrides(view.shape);
+  std::vector<int64_t> strides = view.strides;
+  int64_t packed = 1;
+  for (size_t i = strides.size(); i-- > 0;) {
+    if (view.shape[i] == 1)
+      strides[i] = packed;
+    if (__builtin_mul_overflow(strides[i], view.shape[i], &packed))
+      packed = std::numeric_limits<int64_t>::max();
+  }
+  return strides;
+}
+
+/// Whether rows with these strides, which usedStrides() gives, are apart, in
+/// order and as aligned as rows without gaps.
+static Status checkStrided(const TensorDecl &tensor, const TensorView &view,
+                           const std::vector<int64_t> &strides) {
+  auto wrong = [&](const std::string &expected) {
+    return invalidArgument(expected + " expected, strides " +
+                           listText(view.strides) + " found for shape " +
+                           listText(view.shape) +
+                           "; make the tensor contiguous");
+  };
+  std::vector<int64_t> packed = contiguousStrides(view.shape);
+  int64_t bytes = dtypeBits(tensor.dtype) / 8;
+  if (strides.back() != 1)
+    return wrong("the stride 1 in the last dimension");
+  for (size_t i = 0; i + 1 < strides.size(); ++i) {
+    int64_t needed, extent;
+    std::string dimension = " in dimension " + std::to_string(i);
+    if (__builtin_mul_overflow(strides[i + 1], view.shape[i + 1], &needed) ||
+        __builtin_mul_overflow(strides[i], view.shape[i], &extent) ||
+        __builtin_mul_overflow(extent, bytes, &extent))
+      return wrong("fewer than 2^63 bytes" + dimension);
+    if (strides[i] < needed)
+      return wrong("a stride of at least " + std::to_string(needed) +
+                   " (no overlap)" + dimension);
+    if (packed[i] * bytes % tensor.alignment == 0 &&
+        strides[i] * bytes % tensor.alignment != 0)
+      return wrong("a stride that is a multiple of " +
+                   std::to_string(tensor.alignment) + " bytes" + dimension);
+  }
+  return Status::ok();
+}
+
+static Status checkStrides(const TensorDecl &tensor, const TensorView &view) {
+  if (!view.strides.empty() && view.strides.size() != view.shape.size())
+    return invalidArgument("strides " + listText(view.strides) +
+                           " found for shape " + listText(view.shape) +
+                           "; one per dimension is expected");
+  std::vector<int64_t> strides = usedStrides(view);
+  if (tensor.strided)
+    return checkStrided(tensor, view, strides);
+  std::vector<int64_t> packed = contiguousStrides(view.shape);
+  if (strides == packed)
+    return Status::ok();
+  bool mayBeStrided =
+      tensor.role == TensorRole::Weight && tensor.shape.size() > 1;
+  return invalidArgument(
+      "strides " + listText(packed) + " (contiguous) expected, " +
+      listText(view.strides) + " found; make the tensor contiguous" +
+      (mayBeStrided ? ", or compile the layer with \"strided_weights\": true "
+                      "in its spec"
+                    : ""));
 }
 
 /// Compares a shape with its declaration; dimension 0 may be smaller where it
@@ -67,16 +124,7 @@ static Status checkShape(const TensorDecl &tensor, const TensorView &view,
                       std::to_string(*most) + " (max_tokens is " +
                       std::to_string(maxTokens) + ")");
   }
-  if (!view.strides.empty() && view.strides.size() != view.shape.size())
-    return invalidArgument("strides " + listText(view.strides) +
-                           " found for shape " + listText(view.shape) +
-                           "; one per dimension is expected");
-  if (!isContiguous(view))
-    return invalidArgument("strides " +
-                           listText(contiguousStrides(view.shape)) +
-                           " (contiguous) expected, " + listText(view.strides) +
-                           " found; make the tensor contiguous");
-  return Status::ok();
+  return checkStrides(tensor, view);
 }
 
 Status Executor::bind(const std::string &name, const TensorView &view) {
@@ -111,7 +159,7 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (hasElements)
     if (Status status = device.checkAddress(view.data); !status)
       return status.withContext(context);
-  Binding binding = {view.data, view.shape, true};
+  Binding binding = {view.data, view.shape, usedStrides(view), true};
   if (tensor.role == TensorRole::Weight)
     if (Status status = encodeWeightMaps(index, binding); !status)
       return status.withContext(context);
@@ -138,6 +186,8 @@ Result<TensorView> Executor::view(const std::string &name) const {
       return value.status();
     view.shape.push_back(*value);
   }
+  if (tensor.strided)
+    view.strides = bindings[index].strides;
   if (!view.data && tensor.role == TensorRole::Workspace &&
       std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end())
     return notFound("view '" + name + "': the variant for " +

@@ -299,11 +299,15 @@ Status Executor::resolveStep(const Step &step, int64_t tokens) {
   made.kernel = kernels[step.kernel];
   made.dims = {*grid, decl.block, decl.shared};
   made.firstArg = resolvedArgs.size();
-  made.numArgs = step.args.size();
   for (const Argument &arg : step.args) {
     if (arg.kind == Argument::Kind::Tensor) {
       resolvedArgs.push_back(
           reinterpret_cast<uintptr_t>(addresses[arg.tensor]));
+      if (thePlan->tensors[arg.tensor].strided) {
+        const std::vector<int64_t> &strides = bindings[arg.tensor].strides;
+        resolvedArgs.insert(resolvedArgs.end(), strides.begin(),
+                            strides.end() - 1);
+      }
       continue;
     }
     Result<int64_t> value = arg.scalar.evaluate(tokens);
@@ -311,6 +315,7 @@ Status Executor::resolveStep(const Step &step, int64_t tokens) {
       return value.status();
     resolvedArgs.push_back(static_cast<uint64_t>(*value));
   }
+  made.numArgs = resolvedArgs.size() - made.firstArg;
   made.firstMap = resolvedMaps.size();
   made.numMaps = decl.tensorMaps.size();
   return resolveMaps(step, tokens);

@@ -18,15 +18,14 @@
 namespace moert {
 
 Result<TensorMap> Executor::encodeMap(int64_t kernel, size_t map,
-                                      int64_t tensor, void *data,
-                                      int64_t rows) {
+                                      int64_t tensor, void *data, int64_t rows,
+                                      const std::vector<int64_t> &strides) {
   // There is nothing to copy of a tensor without rows.
   if (!data || rows == 0)
     return TensorMap();
   const TensorDecl &decl = thePlan->tensors[tensor];
-  TensorMapRecipe recipe =
-      makeTensorMapRecipe(thePlan->kernels[kernel].tensorMaps[map], decl, data,
-                          rows, tensorStrides(decl));
+  TensorMapRecipe recipe = makeTensorMapRecipe(
+      thePlan->kernels[kernel].tensorMaps[map], decl, data, rows, strides);
   EncodedMap &known = encodedMaps[{kernel, map, tensor}];
   if (known.recipe == recipe)
     return known.map;
@@ -43,11 +42,13 @@ Status Executor::resolveMaps(const Step &step, int64_t tokens) {
   const KernelDecl &kernel = thePlan->kernels[step.kernel];
   for (size_t i = 0; i < kernel.tensorMaps.size(); ++i) {
     int64_t tensor = step.args[kernel.tensorMaps[i].argument].tensor;
-    Result<int64_t> rows = thePlan->tensors[tensor].shape[0].evaluate(tokens);
+    const TensorDecl &decl = thePlan->tensors[tensor];
+    Result<int64_t> rows = decl.shape[0].evaluate(tokens);
     if (!rows)
       return rows.status();
-    Result<TensorMap> map =
-        encodeMap(step.kernel, i, tensor, addresses[tensor], *rows);
+    Result<TensorMap> map = encodeMap(
+        step.kernel, i, tensor, addresses[tensor], *rows,
+        decl.strided ? bindings[tensor].strides : tensorStrides(decl));
     if (!map)
       return map.status();
     resolvedMaps.push_back(*map);
@@ -63,9 +64,9 @@ Status Executor::encodeWeightMaps(int64_t tensor, const Binding &binding) {
       const KernelDecl &kernel = thePlan->kernels[step.kernel];
       for (size_t i = 0; i < kernel.tensorMaps.size(); ++i)
         if (step.args[kernel.tensorMaps[i].argument].tensor == tensor)
-          MOERT_CHECK(
-              encodeMap(step.kernel, i, tensor, binding.data, binding.shape[0])
-                  .status());
+          MOERT_CHECK(encodeMap(step.kernel, i, tensor, binding.data,
+                                binding.shape[0], binding.strides)
+                          .status());
     }
     return Status::ok();
   };

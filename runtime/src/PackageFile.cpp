@@ -61,7 +61,8 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
         builder, builder.CreateString(tensor.name),
         builder.CreateString(dtypeName(tensor.dtype)),
         builder.CreateVectorOfStrings(shape),
-        static_cast<schema::Role>(tensor.role), tensor.slot, tensor.alignment));
+        static_cast<schema::Role>(tensor.role), tensor.slot, tensor.alignment,
+        tensor.strided));
   }
   std::vector<fb::Offset<schema::Kernel>> kernels;
   for (const KernelDecl &kernel : plan.kernels) {

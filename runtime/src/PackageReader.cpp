@@ -8,6 +8,8 @@
 #include "Check.h"
 #include "PackageSchema.h"
 
+#include <cstring>
+
 namespace moert {
 
 namespace fb = flatbuffers;
@@ -48,6 +50,7 @@ static Status readTensor(const schema::Tensor &from, const std::string &where,
                          tensor.shape.emplace_back()));
   tensor.slot = from.slot();
   tensor.alignment = from.alignment();
+  tensor.strided = from.strided();
   return Status::ok();
 }
 
@@ -87,7 +90,11 @@ static Status readSteps(const StepVector *from, const std::string &where,
 }
 
 static std::vector<int64_t> readList(const fb::Vector<int64_t> &from) {
-  return {from.begin(), from.end()};
+  // The verifier of FlatBuffers aligns the count, but not what follows it.
+  std::vector<int64_t> list(from.size());
+  if (!list.empty())
+    memcpy(list.data(), from.Data(), list.size() * sizeof(int64_t));
+  return list;
 }
 
 static Status readPlan(const schema::Plan &from, const std::string &where,

@@ -144,6 +144,11 @@ private:
         (tensor.alignment & (tensor.alignment - 1)) != 0)
       return wrong(where + ".alignment", num(tensor.alignment),
                    "a power of two from 1 to " + num(kWorkspaceAlignment));
+    if (tensor.strided &&
+        (tensor.role != TensorRole::Weight || tensor.shape.size() < 2 ||
+         dtypeBits(tensor.dtype) % 8 != 0))
+      return wrong(where + ".strided", "true",
+                   "that of a weight of rank 2 or more, of whole bytes,");
     if (tensor.role == TensorRole::Workspace)
       return checkIndex(where + ".slot", tensor.slot, plan.numSlots, "slots");
     if (tensor.slot != -1)
@@ -235,7 +240,12 @@ private:
       MOERT_CHECK(verifyTensorMapOf(map, plan.tensors[arg.tensor], where)
                       .withContext(context.where));
     }
-    size_t bytes = step.args.size() * sizeof(uint64_t) +
+    size_t numSlots = 0;
+    for (const Argument &arg : step.args)
+      numSlots += arg.kind == Argument::Kind::Tensor
+                      ? plan.tensors[arg.tensor].numSlots()
+                      : 1;
+    size_t bytes = numSlots * sizeof(uint64_t) +
                    kernel.tensorMaps.size() * sizeof(TensorMap);
     if (bytes > kMaxParameterBytes)
       return wrong(context.where + ".args",

@@ -350,6 +350,12 @@ case("local_experts_ids", entry="ids", hard="minus_one_ids", expert_bias=True,
      placement={"local_experts": [1, 6]})
 case("local_experts_zero_experts", num_zero_experts=4, top_k=4,
      placement={"local_experts": [3]})
+for dtype in ("f32", "bf16", "f16"):
+    case(f"strided_{dtype}", dtype=dtype, entry="gate", strided_weights=True, latent_size=32,
+         tokens=9, num_valid_tokens=True, hard="padding",
+         shared_experts={"intermediate_size": 40, "gate": "sigmoid"})
+case("strided_odd", tokens=5, dtype="bf16", hidden_size=51, intermediate_size=37, strided_weights=True,
+     gate_up_order="interleaved", expert_bias=True)
 case("local_experts_none_chosen", hard="one_expert", seed=2, top_k=1, num_experts=64,
      placement={"local_experts": [63]})
 

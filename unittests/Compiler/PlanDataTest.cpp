@@ -134,6 +134,20 @@ TEST(PlanDataTest, TensorMapsGoWithTheirKernel) {
   EXPECT_TRUE(plan->kernels[1].tensorMaps.empty());
 }
 
+TEST(PlanDataTest, WeightsMayHaveGaps) {
+  std::string text = withProgram(kTileKernels);
+  for (size_t at = 0; (at = text.find("memref<8x8xbf16>", at)) != text.npos;)
+    text.replace(at, 16, "memref<8x8xbf16, strided<[?, 1]>>");
+  ParsedModule parsed(text);
+  ASSERT_TRUE(parsed.module) << parsed.messages;
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "cpu");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  for (const moert::TensorDecl &tensor : plan->tensors)
+    EXPECT_EQ(tensor.strided, tensor.name == "w");
+  // The strides are no arguments of their own.
+  EXPECT_EQ(plan->variants[0].steps[0].args.size(), 4u);
+}
+
 TEST(PlanDataTest, PrepareKnowsNoTokens) {
   ParsedModule parsed(R"mlir(
 plan.program @layer max_tokens 8 {

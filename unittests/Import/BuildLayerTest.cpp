@@ -59,6 +59,27 @@ TEST(BuildLayer, FunctionHasTheSignature) {
   EXPECT_EQ(built.layer.getW2(), func.getArgument(3));
 }
 
+TEST(BuildLayer, MatricesOfWeightsMayBeStrided) {
+  auto count = [](const char *fields) {
+    Built built(makeSpec(fields));
+    auto func = built.layer->getParentOfType<func::FuncOp>();
+    std::vector<std::string> strided;
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (func.getArgAttr(i, "moe.strided"))
+        strided.push_back(
+            func.getArgAttrOfType<StringAttr>(i, "moe.name").str());
+    return strided;
+  };
+  EXPECT_TRUE(count("").empty());
+  EXPECT_EQ(
+      count(R"("strided_weights": true, "expert_bias": true,
+               "latent_size": 16,
+               "shared_experts": {"intermediate_size": 8, "gate": "sigmoid"})"),
+      (std::vector<std::string>{"gate.weight", "experts.w13", "experts.w2",
+                                "shared_experts.w13", "shared_experts.w2",
+                                "latent.down", "latent.up"}));
+}
+
 TEST(BuildLayer, ScoreAndWeightBecomeRegionsOrAttributes) {
   auto build = [](const char *routing) {
     return std::make_unique<Built>(

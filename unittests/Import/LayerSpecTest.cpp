@@ -28,6 +28,7 @@ TEST(LayerSpec, DefaultsAreThoseOfTheDocumentation) {
   EXPECT_FALSE(spec.latentSize);
   EXPECT_EQ(spec.gateUpOrder, GateUpOrder::GateUp);
   EXPECT_FALSE(spec.expertBias);
+  EXPECT_FALSE(spec.stridedWeights);
   EXPECT_EQ(spec.routing.score, Score::Softmax);
   EXPECT_EQ(spec.routing.select, Select::TopK);
   EXPECT_EQ(spec.routing.numGroups, 1);
@@ -54,6 +55,7 @@ TEST(LayerSpec, ReadsEveryField) {
     "intermediate_size": 128, "max_tokens": 512, "num_valid_tokens": true,
     "num_zero_experts": 2, "latent_size": 128,
     "gate_up_order": "up_gate", "expert_bias": true,
+    "strided_weights": true,
     "routing": {"score": "sigmoid", "select": "top_k", "gate_bias": true,
       "selection_bias": true, "expert_scale": true, "num_groups": 4,
       "topk_groups": 2, "group_score": "max", "weight": "softmax",
@@ -73,6 +75,7 @@ TEST(LayerSpec, ReadsEveryField) {
   EXPECT_EQ(spec.getExpertWidth(), 128);
   EXPECT_EQ(spec.gateUpOrder, GateUpOrder::UpGate);
   EXPECT_TRUE(spec.expertBias);
+  EXPECT_TRUE(spec.stridedWeights);
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
   EXPECT_TRUE(spec.routing.gateBias);
   EXPECT_TRUE(spec.routing.selectionBias);

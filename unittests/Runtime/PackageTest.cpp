@@ -99,6 +99,10 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   package.cacheKey = "c0ffee";
   package.programs.push_back({makeGpuPlan(), {ptx("sm_90a"), cubin("sm_90a")}});
   package.programs[1].plan.target = "sm_90a";
+  TensorDecl strided = {"strided", DType::BF16, {2, 8}, TensorRole::Weight};
+  strided.strided = true;
+  for (PackageProgram &program : package.programs)
+    program.plan.tensors.push_back(strided);
   std::vector<uint8_t> bytes = packed(package);
   Result<Package> read = unpacked(bytes);
   ASSERT_TRUE(read) << read.status().toString();
@@ -122,6 +126,8 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(plan.tensors[H].shape, wrote.tensors[H].shape);
   EXPECT_EQ(plan.tensors[Y].alignment, 16);
   EXPECT_EQ(plan.tensors[Offset].dtype, DType::I32);
+  EXPECT_FALSE(plan.tensors[Y].strided);
+  EXPECT_TRUE(plan.tensors.back().strided);
   EXPECT_EQ(plan.variants[1].steps.size(), wrote.variants[1].steps.size());
   EXPECT_EQ(plan.variants[0].steps[3].args[4].scalar, Expr(0));
   EXPECT_EQ(plan.prepare.size(), 1u);
@@ -169,9 +175,10 @@ TEST(PackageTest, ForgedContentsAreReadSafely) {
   const std::vector<uint8_t> bytes = packed(makePackage());
   int refused = 0;
   for (size_t i = 0; i + 32 < bytes.size(); ++i)
-    for (uint8_t value : {0x00, 0x7f, 0xff}) {
+    // Offsets that differ by 4 lead to numbers of 8 bytes that are not aligned.
+    for (int value : {0x00, 0x7f, 0xff, bytes[i] - 4, bytes[i] + 4}) {
       std::vector<uint8_t> forged = bytes;
-      forged[i] = value;
+      forged[i] = static_cast<uint8_t>(value);
       seal(forged);
       // Whatever is accepted is whole: it can be written again.
       if (Result<Package> read = unpacked(forged))
@@ -180,6 +187,25 @@ TEST(PackageTest, ForgedContentsAreReadSafely) {
         ++refused;
     }
   EXPECT_GT(refused, 1000);
+}
+
+TEST(PackageTest, FieldsThatShareBytesAreRefused) {
+  Package package = makePackage();
+  package.spec = "[" + std::string(5000, ' ') + "]";
+  std::vector<uint8_t> bytes = packed(package);
+  size_t table = load(bytes, 0);
+  size_t fields = table - load(bytes, table);
+  auto place = [&](size_t field) {
+    return table + (load(bytes, fields + 4 + 2 * field) & 0xffff);
+  };
+  // `producer` becomes the string that `spec` is.
+  size_t spec = place(2) + load(bytes, place(2));
+  auto offset = static_cast<uint32_t>(spec - place(1));
+  memcpy(bytes.data() + place(1), &offset, sizeof(offset));
+  seal(bytes);
+  EXPECT_EQ(unpacked(bytes).status().message(),
+            "package: fields share bytes of the FlatBuffer; compile the layer "
+            "again");
 }
 
 TEST(PackageTest, NamesTheVersionThatItDoesNotKnow) {

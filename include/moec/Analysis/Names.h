@@ -20,6 +20,9 @@ namespace moec {
 inline constexpr llvm::StringLiteral kNameAttr = "moe.name";
 /// On arguments of a layer's function: "input" or "weight".
 inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
+/// On arguments of a layer's function and of plan kernels, a unit: a weight
+/// that may be bound with gaps between its rows.
+inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
 /// On the function whose layers were decomposed: the bound of the token count.
 inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
 

@@ -165,6 +165,8 @@ struct LayerSpec {
   std::optional<int64_t> latentSize;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
+  /// Weight matrices may be bound with gaps between their rows.
+  bool stridedWeights = false;
   RoutingSpec routing;
   ActivationSpec activation;
   std::optional<SharedExpertsSpec> sharedExperts;

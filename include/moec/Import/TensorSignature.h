@@ -64,6 +64,8 @@ struct TensorInfo {
   std::vector<int64_t> shape;
   TensorType type = TensorType::F32;
   TensorRole role = TensorRole::Input;
+  /// May be bound with gaps between its rows.
+  bool isStrided = false;
   /// What is accepted instead of the canonical name; may be empty. Shapes with
   /// other dimensions of size 1 are the same tensor.
   std::vector<CheckpointForm> checkpointForms;

@@ -9,6 +9,7 @@
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 
 using namespace mlir;
 using namespace moec;
@@ -24,10 +25,22 @@ LogicalResult moec::checkNoDynamicExtent(func::FuncOp func) {
   return failure(result.wasInterrupted());
 }
 
-/// A row-major memref at `pointer`; the extent of a dynamic dimension is 0.
+SmallVector<Value> moec::insertStrideArguments(Block &block, unsigned index,
+                                               MemRefType type) {
+  SmallVector<Value> strides;
+  if (!plan::isStridedMemRef(type))
+    return strides;
+  Type i64 = IntegerType::get(type.getContext(), 64);
+  Location loc = block.getArgument(index - 1).getLoc();
+  for (int64_t i = 0; i + 1 < type.getRank(); ++i)
+    strides.push_back(block.insertArgument(index + i, i64, loc));
+  return strides;
+}
+
+/// The extent of a dynamic dimension is 0.
 Value moec::makeMemRef(ImplicitLocOpBuilder &b,
                        const LLVMTypeConverter &converter, MemRefType type,
-                       Value pointer) {
+                       Value pointer, ValueRange strides) {
   auto descriptor =
       MemRefDescriptor::poison(b, b.getLoc(), converter.convertType(type));
   descriptor.setAllocatedPtr(b, b.getLoc(), pointer);
@@ -37,17 +50,23 @@ Value moec::makeMemRef(ImplicitLocOpBuilder &b,
   for (int64_t i = type.getRank() - 1; i >= 0; --i) {
     int64_t size = type.isDynamicDim(i) ? 0 : type.getDimSize(i);
     descriptor.setConstantSize(b, b.getLoc(), i, size);
-    descriptor.setConstantStride(b, b.getLoc(), i, stride);
+    if (i < static_cast<int64_t>(strides.size()))
+      descriptor.setStride(b, b.getLoc(), i, strides[i]);
+    else
+      descriptor.setConstantStride(b, b.getLoc(), i, stride);
     stride *= size;
   }
   return UnrealizedConversionCastOp::create(b, type, Value(descriptor))
       .getResult(0);
 }
 
-/// Only the outermost dimension may be dynamic, for then strides are constants.
+/// Where only the outermost dimension is dynamic, strides are constants; others
+/// come as arguments.
 LogicalResult moec::checkMemRef(func::FuncOp func, MemRefType type) {
   ArrayRef<int64_t> inner = type.getShape().drop_front(type.getRank() ? 1 : 0);
-  if (type.getLayout().isIdentity() && !ShapedType::isDynamicShape(inner))
+  bool isKnown =
+      type.getLayout().isIdentity() && !ShapedType::isDynamicShape(inner);
+  if (isKnown || plan::isStridedMemRef(type))
     return success();
   return func.emitOpError("has an argument of type ")
          << type

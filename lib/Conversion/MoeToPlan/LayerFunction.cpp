@@ -75,6 +75,10 @@ LogicalResult LayerFunction::checkArguments() {
     if (!role || (role.getValue() != "input" && role.getValue() != "weight"))
       return fail("('" + name.getValue() +
                   "') has no role; add moe.role = \"input\" or \"weight\"");
+    if (func.getArgAttr(index, kStridedAttr) &&
+        (role.getValue() != "weight" || type.getRank() < 2))
+      return fail("('" + name.getValue() + "') has " + kStridedAttr +
+                  ", which is for weights of rank 2 or more; remove it");
     if (type.getRank() == 0 || !type.isDynamicDim(0))
       continue;
     if (role.getValue() == "weight")

@@ -11,6 +11,7 @@
 #include "mlir/IR/Matchers.h"
 #include "moec/Analysis/Names.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -52,9 +53,18 @@ public:
   }
 
 private:
-  static MemRefType toMemRef(Value value) {
+  /// Whether `value` is a weight that may have gaps between its rows.
+  bool isStrided(Value value) const {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument &&
+           layer.getFunc().getArgAttr(argument.getArgNumber(), kStridedAttr);
+  }
+
+  MemRefType toMemRef(Value value) const {
     auto type = cast<RankedTensorType>(value.getType());
-    return MemRefType::get(type.getShape(), type.getElementType());
+    return isStrided(value)
+               ? plan::getStridedMemRef(type)
+               : MemRefType::get(type.getShape(), type.getElementType());
   }
 
   plan::ExprAttr getRows(Value value) {
@@ -74,6 +84,9 @@ private:
     Location kernelLoc = group.ops.front()->getLoc();
     auto kernel = plan::KernelOp::create(builder, kernelLoc, group.name,
                                          builder.getFunctionType(ins, outs));
+    for (auto [i, in] : llvm::enumerate(group.ins))
+      if (isStrided(in))
+        kernel.setArgAttr(i, kStridedAttr, builder.getUnitAttr());
     // The function goes away later: its name is still taken here.
     StringAttr symbol = symbols.insert(kernel);
     OpBuilder::InsertionGuard guard(builder);

@@ -15,6 +15,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "moec/Analysis/Names.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -61,13 +62,16 @@ public:
 private:
   void createKernel() {
     SmallVector<Type> inputs;
-    for (ArrayRef<Type> types :
-         {kernel.getArgumentTypes(), kernel.getResultTypes()})
-      for (Type type : types) {
-        auto tensor = cast<RankedTensorType>(type);
-        inputs.push_back(
-            MemRefType::get(tensor.getShape(), tensor.getElementType()));
-      }
+    auto add = [&](Type type, bool isStrided) {
+      auto tensor = cast<RankedTensorType>(type);
+      inputs.push_back(isStrided ? plan::getStridedMemRef(tensor)
+                                 : MemRefType::get(tensor.getShape(),
+                                                   tensor.getElementType()));
+    };
+    for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes()))
+      add(type, kernel.getArgAttr(i, kStridedAttr) != nullptr);
+    for (Type type : kernel.getResultTypes())
+      add(type, /*isStrided=*/false);
     inputs.push_back(builder.getI64Type());
     tileKernel =
         tile::KernelOp::create(builder, kernel.getLoc(), kernel.getSymName(),

@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A kernel's parameters are global addresses and the token count, 64 bits each,
-// then tensor maps by value. `noalias` can stand on the addresses: a launch
+// A kernel's parameters are global addresses, each followed by the strides that
+// are not constant, and the token count, 64 bits each, then tensor maps by
+// value. `noalias` can stand on the addresses: a launch
 // never names a buffer both as an input and as an output.
 
 #include "../Emission/EntryMemRefs.h"
@@ -33,7 +34,9 @@ LogicalResult replaceArguments(func::FuncOp func,
   auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
   Type generic = LLVM::LLVMPointerType::get(func.getContext());
   Type global = LLVM::LLVMPointerType::get(func.getContext(), kGlobalSpace);
-  for (BlockArgument argument : block.getArguments()) {
+  // Strides come in between.
+  for (unsigned i = 0; i < block.getNumArguments(); ++i) {
+    BlockArgument argument = block.getArgument(i);
     auto type = dyn_cast<MemRefType>(argument.getType());
     if (!type)
       continue;
@@ -41,7 +44,9 @@ LogicalResult replaceArguments(func::FuncOp func,
       return failure();
     argument.setType(global);
     Operation *pointer = LLVM::AddrSpaceCastOp::create(b, generic, argument);
-    Value memref = makeMemRef(b, converter, type, pointer->getResult(0));
+    SmallVector<Value> strides = insertStrideArguments(block, i + 1, type);
+    Value memref =
+        makeMemRef(b, converter, type, pointer->getResult(0), strides);
     argument.replaceAllUsesExcept(memref, pointer);
   }
   return success();

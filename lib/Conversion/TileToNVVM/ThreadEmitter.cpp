@@ -7,6 +7,7 @@
 
 #include "ThreadEmitter.h"
 
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "moec/Analysis/Sm80.h"
@@ -172,13 +173,25 @@ Value ThreadEmitter::dynamicShared() {
 
 Value ThreadEmitter::address(Value memref, ValueRange indices) {
   auto type = cast<MemRefType>(memref.getType());
-  Value linear = indices.front();
-  for (auto [i, at] : llvm::enumerate(indices.drop_front()))
-    linear = add(mul(linear, type.getDimSize(i + 1)), at);
-  linear = arith::IndexCastOp::create(b, b.getI64Type(), linear);
+  Type i64 = b.getI64Type();
   Value descriptor =
       UnrealizedConversionCastOp::create(b, converter.convertType(type), memref)
           .getResult(0);
+  Value linear = indices.front();
+  if (type.getLayout().isIdentity()) {
+    for (auto [i, at] : llvm::enumerate(indices.drop_front()))
+      linear = add(mul(linear, type.getDimSize(i + 1)), at);
+    linear = arith::IndexCastOp::create(b, i64, linear);
+  } else {
+    MemRefDescriptor strides(descriptor);
+    linear = arith::IndexCastOp::create(b, i64, indices.back());
+    for (auto [i, at] : llvm::enumerate(indices.drop_back())) {
+      Value row = arith::IndexCastOp::create(b, i64, at);
+      Value part = arith::MulIOp::create(
+          b, row, strides.stride(b, b.getLoc(), static_cast<unsigned>(i)));
+      linear = arith::AddIOp::create(b, linear, part);
+    }
+  }
   Value generic = LLVM::ExtractValueOp::create(b, descriptor, 1);
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), kGlobalSpace);
   Value base = LLVM::AddrSpaceCastOp::create(b, pointer, generic);

@@ -32,21 +32,27 @@ LogicalResult makeBody(func::FuncOp func, const LLVMTypeConverter &converter) {
   Block &block = func.getBody().front();
   auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
   Type pointer = LLVM::LLVMPointerType::get(func.getContext());
-  for (BlockArgument argument : block.getArguments()) {
+  // Strides come in between.
+  for (unsigned i = 0; i < block.getNumArguments(); ++i) {
+    BlockArgument argument = block.getArgument(i);
     auto type = dyn_cast<MemRefType>(argument.getType());
     if (!type)
       continue;
     if (failed(checkMemRef(func, type)))
       return failure();
     argument.setType(pointer);
-    Value memref = makeMemRef(b, converter, type, argument);
+    SmallVector<Value> strides = insertStrideArguments(block, i + 1, type);
+    Value memref = makeMemRef(b, converter, type, argument, strides);
     argument.replaceUsesWithIf(memref, [](OpOperand &use) {
       return !isa<LLVM::InsertValueOp>(use.getOwner());
     });
-    func.setArgAttr(argument.getArgNumber(),
-                    LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   }
   func.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
+  func.setAllArgAttrs(ArrayAttr());
+  for (BlockArgument argument : block.getArguments())
+    if (argument.getType() == pointer)
+      func.setArgAttr(argument.getArgNumber(),
+                      LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   func->removeAttr("moec.kernel");
   func.setPrivate();
   return success();

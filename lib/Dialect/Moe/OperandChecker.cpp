@@ -47,12 +47,14 @@ static std::string show(ArrayRef<int64_t> sizes) {
 }
 
 LogicalResult OperandChecker::checkShape(StringRef name, Value value,
-                                         ArrayRef<Dim> dims) const {
+                                         ArrayRef<Dim> dims,
+                                         bool mayHaveGaps) const {
   if (!value)
     return success();
   auto type = cast<ShapedType>(value.getType());
   if (auto memref = dyn_cast<MemRefType>(value.getType()))
-    if (!memref.getLayout().isIdentity())
+    if (!memref.getLayout().isIdentity() &&
+        !(mayHaveGaps && isa<StridedLayoutAttr>(memref.getLayout())))
       return error("'" + name +
                    "' must be row-major without gaps; remove the layout of ")
              << memref;

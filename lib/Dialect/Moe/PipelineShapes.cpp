@@ -251,7 +251,8 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
     return failure();
   weight = group;
   weight.append({{"n"}, {"k", getDim(o.input, 1)}});
-  if (failed(check.checkShape("weight", o.weight, weight)) ||
+  if (failed(
+          check.checkShape("weight", o.weight, weight, /*mayHaveGaps=*/true)) ||
       failed(check.checkElement("weight", o.weight, getElementType(o.input),
                                 "like 'input'")) ||
       failed(check.checkShape("source", o.source, {positionsDim()})) ||

@@ -5,11 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Analysis/Names.h"
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 
 using namespace mlir;
+using namespace moec;
 using namespace moec::plan;
 
 //===----------------------------------------------------------------------===//
@@ -36,11 +38,25 @@ moert::Expr ExprAttr::getExpr() const {
   return expr ? *expr : moert::Expr();
 }
 
+MemRefType moec::plan::getStridedMemRef(ShapedType type) {
+  SmallVector<int64_t> strides(type.getRank(), ShapedType::kDynamic);
+  strides.back() = 1;
+  return MemRefType::get(type.getShape(), type.getElementType(),
+                         StridedLayoutAttr::get(type.getContext(), 0, strides));
+}
+
+bool moec::plan::isStridedMemRef(MemRefType type) {
+  return type.getRank() > 1 && type.hasStaticShape() &&
+         type == getStridedMemRef(type);
+}
+
 LogicalResult moec::plan::verifyPackedMemRef(Operation *op, const Twine &name,
                                              MemRefType type) {
-  if (!type.getLayout().isIdentity())
+  if (!type.getLayout().isIdentity() && !isStridedMemRef(type))
     return op->emitOpError(name)
-           << " must be row-major without gaps; remove the layout of " << type;
+           << " must be row-major without gaps; remove the layout of " << type
+           << ", or write strided<[?, ..., 1]> for a weight that has gaps "
+              "between its rows";
   for (auto [index, size] : llvm::enumerate(type.getShape()))
     if (index > 0 && ShapedType::isDynamic(size))
       return op->emitOpError(name)
@@ -80,6 +96,11 @@ void BufferOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 LogicalResult TensorOp::verify() {
   if (failed(verifyMemory(*this, getName(), getTensor(), getRows())))
     return failure();
+  if (getRole() != Role::Weight &&
+      !cast<MemRefType>(getTensor().getType()).getLayout().isIdentity())
+    return emitOpError("'") << getName()
+                            << "' has gaps between its rows, which weights "
+                               "alone may have; remove the layout";
   if (getRole() == Role::Weight && getRows())
     return emitOpError("'") << getName()
                             << "' is a weight, whose shape must be static; "
@@ -92,17 +113,38 @@ LogicalResult BufferOp::verify() {
     return emitOpError("'") << getName() << "' has slot " << slot.getInt()
                             << "; slots are numbered from 0, and no 'slot' "
                                "means that none is assigned yet";
-  return verifyMemory(*this, getName(), getBuffer(), getRows());
+  if (failed(verifyMemory(*this, getName(), getBuffer(), getRows())))
+    return failure();
+  if (!cast<MemRefType>(getBuffer().getType()).getLayout().isIdentity())
+    return emitOpError("'") << getName()
+                            << "' has gaps between its rows, which weights "
+                               "alone may have; remove the layout";
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
 // Steps
 //===----------------------------------------------------------------------===//
 
-/// Launches name kernels by symbol; their types must agree.
+static bool isStrided(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  return memref && isStridedMemRef(memref);
+}
+
+/// Whether a kernel takes the strides of an argument; `index` may be that of a
+/// result, after the arguments.
+static bool takesStrides(FunctionOpInterface kernel, size_t index) {
+  if (index >= kernel.getNumArguments())
+    return false;
+  return kernel.getArgAttr(index, kStridedAttr) ||
+         isStrided(kernel.getArgumentTypes()[index]);
+}
+
+/// Launches name kernels by symbol; their types must agree. `first` is the
+/// argument of the kernel that the first operand is for.
 static LogicalResult verifyOperandTypes(LaunchOp launch,
                                         FunctionOpInterface kernel,
-                                        ArrayRef<Type> expected,
+                                        ArrayRef<Type> expected, size_t first,
                                         OperandRange operands, StringRef list) {
   StringRef name = SymbolTable::getSymbolName(kernel).getValue();
   if (expected.size() != operands.size())
@@ -115,10 +157,14 @@ static LogicalResult verifyOperandTypes(LaunchOp launch,
     auto shaped = dyn_cast<ShapedType>(wanted);
     bool agrees = shaped && shaped.hasRank() && type.hasRank() &&
                   shaped.getShape() == type.getShape() &&
-                  shaped.getElementType() == type.getElementType();
+                  shaped.getElementType() == type.getElementType() &&
+                  takesStrides(kernel, first + index) == isStrided(type);
     if (!agrees)
       return launch.emitOpError() << list << "[" << index << "] is " << type
-                                  << ", but " << name << " takes " << wanted;
+                                  << ", but " << name << " takes " << wanted
+                                  << (takesStrides(kernel, first + index)
+                                          ? " with gaps between the rows"
+                                          : "");
   }
   return success();
 }
@@ -143,10 +189,10 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
            << getKernel() << "', which is no kernel of the module";
   if (isa<KernelOp>(*kernel))
     return failure(
-        failed(verifyOperandTypes(*this, kernel, kernel.getArgumentTypes(),
+        failed(verifyOperandTypes(*this, kernel, kernel.getArgumentTypes(), 0,
                                   getIns(), "ins")) ||
         failed(verifyOperandTypes(*this, kernel, kernel.getResultTypes(),
-                                  getOuts(), "outs")));
+                                  getIns().size(), getOuts(), "outs")));
   // Below level tile a kernel is a function with an argument list of its own.
   if (kernel->getName().getStringRef() != "tile.kernel")
     return success();
@@ -158,12 +204,12 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
            << arguments.size() - 1 << " and the token count";
   return failure(
       failed(verifyOperandTypes(*this, kernel,
-                                arguments.take_front(getIns().size()), getIns(),
-                                "ins")) ||
+                                arguments.take_front(getIns().size()), 0,
+                                getIns(), "ins")) ||
       failed(verifyOperandTypes(
           *this, kernel,
           arguments.drop_front(getIns().size()).take_front(getOuts().size()),
-          getOuts(), "outs")));
+          getIns().size(), getOuts(), "outs")));
 }
 
 /// The numbers of a `plan.record` or `plan.wait`.

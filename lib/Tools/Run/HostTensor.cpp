@@ -13,6 +13,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -53,6 +54,28 @@ Status HostTensor::allocate() {
         "tensor '" + name + "' needs " + std::to_string(bytes) +
         " bytes, which this machine does not give; reduce the layer with "
         "--num-experts or --tokens");
+  return Status::ok();
+}
+
+Status HostTensor::spreadRows(int64_t gap, HostTensor &spread,
+                              std::vector<int64_t> &strides) const {
+  spread.name = name;
+  spread.role = role;
+  spread.dtype = dtype;
+  spread.shape = shape;
+  spread.shape.back() += gap;
+  if (Status status = spread.allocate(); !status)
+    return status;
+  strides.assign(shape.size(), 1);
+  for (size_t i = shape.size() - 1; i > 0; --i)
+    strides[i - 1] = strides[i] * spread.shape[i];
+  std::memset(spread.data(), 0xFF, spread.getNumBytes());
+  size_t rowBytes = size_t(shape.back()) * moert::dtypeBits(dtype) / 8;
+  size_t pitch = size_t(spread.shape.back()) * moert::dtypeBits(dtype) / 8;
+  if (rowBytes > 0)
+    for (size_t row = 0; row < getNumBytes() / rowBytes; ++row)
+      std::memcpy(spread.data() + row * pitch, data() + row * rowBytes,
+                  rowBytes);
   return Status::ok();
 }
 

@@ -36,6 +36,11 @@ struct HostTensor {
   /// (Re)allocates for the shape; contents are undefined.
   moert::Status allocate();
 
+  /// A copy in `spread` whose rows begin `gap` elements later than they have
+  /// to, with bytes 0xFF (NaN) between them; `strides` are those of this shape.
+  moert::Status spreadRows(int64_t gap, HostTensor &spread,
+                           std::vector<int64_t> &strides) const;
+
 private:
   struct Free {
     void operator()(uint8_t *memory) const;

@@ -138,25 +138,40 @@ Status PlanRun::timeOnGpu(RunResult &result) {
   return Status::ok();
 }
 
-/// Copies the tensors to a device with memory of its own.
+/// Gives weights that may have gaps between their rows such gaps, and copies
+/// the tensors to a device with memory of its own.
 Status PlanRun::place() {
+  // As in a view of rows that were allocated longer.
+  constexpr int64_t kGap = 128;
   for (const HostTensor &tensor : tensors) {
     moert::TensorView &view = views.emplace_back(tensor.getView());
-    if (!options.isOnGpu())
-      continue;
-    Result<std::unique_ptr<moert::Buffer>> buffer =
-        device.allocate(tensor.getNumBytes(), moert::kWorkspaceAlignment);
-    if (!buffer)
-      return buffer.status().withContext("tensor '" + tensor.name + "'");
-    view.data = (*buffer)->data();
-    buffers.push_back(std::move(*buffer));
-    if (tensor.role != moert::TensorRole::Output)
+    const HostTensor *from = &tensor;
+    int64_t index = plan.findTensor(tensor.name);
+    if (index >= 0 && plan.tensors[index].strided) {
       if (Status status =
-              device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
+              tensor.spreadRows(kGap, spread.emplace_back(), view.strides);
           !status)
+        return status;
+      from = &spread.back();
+      view.data = from->data();
+    }
+    if (options.isOnGpu())
+      if (Status status = place(*from, view); !status)
         return status.withContext("tensor '" + tensor.name + "'");
   }
   return Status::ok();
+}
+
+Status PlanRun::place(const HostTensor &tensor, moert::TensorView &view) {
+  Result<std::unique_ptr<moert::Buffer>> buffer =
+      device.allocate(tensor.getNumBytes(), moert::kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status();
+  view.data = (*buffer)->data();
+  buffers.push_back(std::move(*buffer));
+  if (tensor.role == moert::TensorRole::Output)
+    return Status::ok();
+  return device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
 }
 
 Status PlanRun::start(bool keepAll) {

@@ -39,6 +39,7 @@ public:
 private:
   HostTensor &getOutput();
   moert::Status place();
+  moert::Status place(const HostTensor &tensor, moert::TensorView &view);
   moert::Status start(bool keepAll);
   moert::Status capture();
   moert::Status replay();
@@ -57,6 +58,8 @@ private:
   /// Per tensor: where it is on the device.
   std::vector<moert::TensorView> views;
   std::vector<std::unique_ptr<moert::Buffer>> buffers;
+  /// Copies of weights that are bound with gaps.
+  std::vector<HostTensor> spread;
   std::unique_ptr<moert::Stream> stream;
   std::unique_ptr<moert::Executor> executor;
   std::unique_ptr<moert::Graph> graph;

@@ -67,6 +67,7 @@ class LayerSpec:
     latent_size: int | None = None
     gate_up_order: str = "gate_up"
     expert_bias: bool = False
+    strided_weights: bool = False
     shared_experts: SharedExperts | None = None
     quantization: str | None = None
     local_experts: tuple[int, ...] | None = None
@@ -180,6 +181,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         latent_size=fields.integer("latent_size"),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
         expert_bias=fields.boolean("expert_bias"),
+        strided_weights=fields.boolean("strided_weights"),
         shared_experts=_parse_shared(fields.object("shared_experts")),
         quantization=quantization,
         local_experts=_parse_placement(fields.object("placement")),

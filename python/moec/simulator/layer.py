@@ -13,6 +13,9 @@ import numpy as np
 from .machine import Machine
 from .program import Program
 
+#: Elements between the rows of a strided weight.
+GAP = 128
+
 DTYPES = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
@@ -28,6 +31,8 @@ class Tensor:
     rows: str | None
     shape: list[str]
     dtype: np.dtype
+    #: Bound with gaps between its rows; launches get the strides too.
+    strided: bool
 
 
 @dataclass
@@ -66,9 +71,10 @@ class SimulatedLayer:
         if declared:
             value, role, buffer, name, rest, memref = declared.groups()
             rows = re.search(r'rows <"([^"]+)">', rest)
+            memref, *layout = memref.split(", ")
             *shape, element = memref.split("x")
             self.tensors[value] = Tensor(
-                name, role or buffer, rows and rows[1], shape, DTYPES[element]
+                name, role or buffer, rows and rows[1], shape, DTYPES[element], bool(layout)
             )
         launch = re.match(r"\s*plan\.launch @(\S+).*? ins\((.*?) :.*? outs\((.*?) :", line)
         if launch:
@@ -93,27 +99,37 @@ class SimulatedLayer:
             ]
             for value, tensor in self.tensors.items()
         }
+        bound = {
+            value: [*shape[:-1], shape[-1] + GAP] if self.tensors[value].strided else shape
+            for value, shape in shapes.items()
+        }
         sizes = {
-            value: int(np.prod(shapes[value])) * tensor.dtype.itemsize
+            value: int(np.prod(bound[value])) * tensor.dtype.itemsize
             for value, tensor in self.tensors.items()
         }
         machine = Machine(self.program, sum(sizes.values()) + 1024 * len(sizes) + (1 << 20))
-        addresses = {}
+        slots = {}
         for value, tensor in self.tensors.items():
-            addresses[value] = machine.allocate(sizes[value])
+            slots[value] = [machine.allocate(sizes[value])]
             if tensor.role in ("input", "weight"):
-                machine.write(addresses[value], inputs[tensor.name].astype(tensor.dtype))
+                values = np.full(bound[value], np.nan if tensor.strided else 0, tensor.dtype)
+                values[..., : shapes[value][-1]] = inputs[tensor.name].astype(tensor.dtype)
+                machine.write(slots[value][0], values)
+            if tensor.strided:
+                slots[value] += [
+                    int(np.prod(bound[value][i + 1 :])) for i in range(len(bound[value]) - 1)
+                ]
         for name, values in self.launches:
             info = self.kernels[name]
             assert info.threads == self.program.kernels[name].threads
             machine.launch(
                 name,
                 _evaluate(info.grid, tokens),
-                [*(addresses[value] for value in values), tokens],
+                [*(slot for value in values for slot in slots[value]), tokens],
                 info.shared,
             )
         return {
-            tensor.name: machine.read(addresses[value], tensor.dtype, shapes[value])
+            tensor.name: machine.read(slots[value][0], tensor.dtype, shapes[value])
             for value, tensor in self.tensors.items()
             if tensor.role not in ("input", "weight")
         }

@@ -107,6 +107,8 @@ private:
   struct Binding {
     void *data = nullptr;
     std::vector<int64_t> shape;
+    /// In elements, also of a contiguous tensor.
+    std::vector<int64_t> strides;
     bool bound = false;
   };
 
@@ -141,7 +143,8 @@ private:
   Status resolveMaps(const Step &step, int64_t tokens);
   Status encodeWeightMaps(int64_t tensor, const Binding &binding);
   Result<TensorMap> encodeMap(int64_t kernel, size_t map, int64_t tensor,
-                              void *data, int64_t rows);
+                              void *data, int64_t rows,
+                              const std::vector<int64_t> &strides);
   Status runResolved(Stream &first, int64_t variant);
   Status runStep(const ResolvedStep &step, Stream &first);
 

@@ -36,7 +36,7 @@ const char *tensorRoleName(TensorRole role);
 struct TensorDecl {
   std::string name;
   DType dtype = DType::F32;
-  /// Row-major and contiguous. Only dimension 0 may depend on the tokens.
+  /// Row-major. Only dimension 0 may depend on the tokens.
   std::vector<Expr> shape;
   TensorRole role = TensorRole::Workspace;
   /// The workspace slot, or -1 for every other role.
@@ -44,6 +44,12 @@ struct TensorDecl {
   /// Bytes the address is a multiple of, a power of two up to 256. The
   /// element's own alignment holds in any case.
   int64_t alignment = 1;
+  /// A weight that may be bound with gaps between its rows: a kernel gets its
+  /// strides, in elements and without the last, which is 1, after its address.
+  bool strided = false;
+
+  /// 64-bit slots that a launch passes for the tensor.
+  size_t numSlots() const { return strided ? shape.size() : 1; }
 };
 
 /// A tensor map of a kernel, as a recipe over one of its arguments.
@@ -83,7 +89,8 @@ inline constexpr int64_t kMaxBlock = 1024;
 inline constexpr int64_t kMaxShared = 227 * 1024;
 inline constexpr int64_t kMaxParameterBytes = 4096;
 
-/// One 64-bit slot of a launch: a tensor's address, or a scalar.
+/// What a launch passes: a tensor's address, with its strides where it is
+/// strided, or a scalar.
 struct Argument {
   enum class Kind : uint8_t { Tensor, Scalar };
 

@@ -128,3 +128,12 @@ func.func @no_tokens(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   return %0 : tensor<?x8xf32>
 }
+
+// -----
+
+// expected-error @below {{argument 0 ('x') has moe.strided, which is for weights of rank 2 or more; remove it}}
+func.func @strided_input(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input", moe.strided},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}

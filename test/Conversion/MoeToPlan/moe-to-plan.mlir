@@ -200,3 +200,16 @@ func.func @routed_addend(
 func.func @other(%x: f32) -> f32 {
   return %x : f32
 }
+
+// -----
+
+// Weights that may have gaps between their rows.
+// CHECK-LABEL: plan.program @strided
+// CHECK: plan.tensor weight "w" : memref<8x8xf32, strided<[?, 1]>>
+// CHECK: plan.launch @experts_hidden ins(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<8x8xf32, strided<[?, 1]>>)
+// CHECK: plan.kernel @experts_hidden(%{{.*}}: tensor<?x8xf32>, %{{.*}}: tensor<8x8xf32> {moe.strided})
+func.func @strided(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight", moe.strided}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["experts_hidden"]} -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}

@@ -107,3 +107,12 @@ plan.kernel @sum(%y: tensor<?x8xf32>, %pos: tensor<?x2xi32>, %x: tensor<?x8xf32>
   %0 = moe.unpermute %y, %pos : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %wt : tensor<?x8xf32>, tensor<?x2xf32>) addend(%s : tensor<?x8xf32>) num_valid_tokens(%n : tensor<1xi32>) -> tensor<?x8xf32>
   plan.return %0 : tensor<?x8xf32>
 }
+
+// Weights that may have gaps between their rows.
+// CHECK-LABEL: tile.kernel @strided(
+// CHECK-SAME: %{{.*}}: memref<?x8xf32>, %[[W:.*]]: memref<8x8xf32, strided<[?, 1]>>, %{{.*}}: memref<?x8xf32>, %{{.*}}: i64)
+// CHECK: tile.contract {{.*}} ins(%{{.*}}, %[[W]] : memref<?x8xf32>, memref<8x8xf32, strided<[?, 1]>>)
+plan.kernel @strided(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.strided}) -> tensor<?x8xf32> {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  plan.return %0 : tensor<?x8xf32>
+}

@@ -16,6 +16,18 @@ func.func @kernel(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.bl
   return
 }
 
+// Strides that are not constant follow the address.
+// CHECK-LABEL: llvm.func @gaps
+// CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1> {llvm.noalias}, %[[S0:[a-z0-9]+]]: i64, %[[S1:[a-z0-9]+]]: i64, %{{[a-z0-9]+}}: i64)
+// CHECK-DAG: llvm.insertvalue %[[S0]], %{{.*}}[4, 0]
+// CHECK-DAG: llvm.insertvalue %[[S1]], %{{.*}}[4, 1]
+func.func @gaps(%x: memref<2x4x8xf32, strided<[?, ?, 1]>>, %t: i64) attributes {moec.kernel, moec.block = 96 : i64} {
+  %i = arith.index_cast %t : i64 to index
+  %0 = memref.load %x[%i, %i, %i] : memref<2x4x8xf32, strided<[?, ?, 1]>>
+  memref.store %0, %x[%i, %i, %i] : memref<2x4x8xf32, strided<[?, ?, 1]>>
+  return
+}
+
 // Tensor maps come by value.
 // CHECK-LABEL: llvm.func @maps
 // CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1> {llvm.noalias}, %{{[a-z0-9]+}}: i64, %{{[a-z0-9]+}}: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant})

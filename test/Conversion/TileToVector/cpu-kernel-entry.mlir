@@ -21,6 +21,20 @@ func.func @k(%x: memref<?x4x8xf32>, %tokens: i64, %cta: index) attributes {moec.
   return
 }
 
+// Strides that are not constant follow the address.
+// CHECK-LABEL: llvm.func @strided(
+// CHECK: call @strided__body(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, i64, i64, i64, index) -> ()
+// CHECK-LABEL: func.func private @strided__body(
+// CHECK-SAME: %{{[^:]*}}: !llvm.ptr {llvm.noalias}, %[[S0:[^:]*]]: i64, %[[S1:[^:]*]]: i64, %{{[^:]*}}: i64, %{{[^:]*}}: index) {
+// CHECK-DAG: llvm.insertvalue %[[S0]], %{{.*}}[4, 0]
+// CHECK-DAG: llvm.insertvalue %[[S1]], %{{.*}}[4, 1]
+// CHECK: memref.load
+func.func @strided(%x: memref<2x4x8xf32, strided<[?, ?, 1]>>, %tokens: i64, %cta: index) attributes {moec.kernel} {
+  %0 = memref.load %x[%cta, %cta, %cta] : memref<2x4x8xf32, strided<[?, ?, 1]>>
+  memref.store %0, %x[%cta, %cta, %cta] : memref<2x4x8xf32, strided<[?, ?, 1]>>
+  return
+}
+
 // Functions that are not kernels stay.
 // CHECK-LABEL: func.func @other(%{{.*}}: memref<4xf32>)
 func.func @other(%x: memref<4xf32>) {

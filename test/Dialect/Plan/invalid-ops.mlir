@@ -211,3 +211,47 @@ plan.program @layer max_tokens 64 {
   // expected-error@+1 {{'b' has slot -1; slots are numbered from 0, and no 'slot' means that none is assigned yet}}
   plan.buffer "b" slot -1 : memref<8xf32>
 }
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  // expected-error@+1 {{'x' has gaps between its rows, which weights alone may have; remove the layout}}
+  plan.tensor input "x" : memref<4x8xf32, strided<[?, 1]>>
+}
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  // expected-error@+1 {{'b' has gaps between its rows, which weights alone may have; remove the layout}}
+  plan.buffer "b" : memref<4x8xf32, strided<[?, 1]>>
+}
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<4x8xf32, strided<[?, 1]>>
+  plan.prepare {
+  }
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{ins[0] is 'memref<4x8xf32, strided<[?, 1]>>', but k takes 'tensor<4x8xf32>'}}
+    plan.launch @k ins(%w : memref<4x8xf32, strided<[?, 1]>>) outs()
+  }
+}
+plan.kernel @k(%w: tensor<4x8xf32>) {
+  plan.return
+}
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<4x8xf32>
+  plan.prepare {
+  }
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{but k takes 'tensor<4x8xf32>' with gaps between the rows}}
+    plan.launch @k ins(%w : memref<4x8xf32>) outs()
+  }
+}
+plan.kernel @k(%w: tensor<4x8xf32> {moe.strided}) {
+  plan.return
+}

@@ -43,9 +43,10 @@ public:
   explicit OperandChecker(mlir::Operation *op) : op(op) {}
 
   /// The rank and each dimension of a ranked tensor or a memref. A memref must
-  /// be row-major without gaps.
+  /// be row-major, without gaps unless `mayHaveGaps`.
   llvm::LogicalResult checkShape(llvm::StringRef name, mlir::Value value,
-                                 llvm::ArrayRef<Dim> dims) const;
+                                 llvm::ArrayRef<Dim> dims,
+                                 bool mayHaveGaps = false) const;
 
   /// The element type; `why` says where the expected one comes from.
   llvm::LogicalResult checkElement(llvm::StringRef name, mlir::Value value,

@@ -13,12 +13,20 @@
 
 namespace moec::plan {
 
-/// A kernel gets an address and the token count, nothing else: a memref must be
-/// row-major without gaps, and at most its first dimension dynamic. `name` is
-/// what the message calls it.
+/// A kernel gets addresses and the token count: a memref must be row-major
+/// without gaps, and at most its first dimension dynamic. Beside the addresses
+/// of weights it may get strides, so a memref may also be what
+/// getStridedMemRef() makes. `name` is what the message calls it.
 llvm::LogicalResult verifyPackedMemRef(mlir::Operation *op,
                                        const llvm::Twine &name,
                                        mlir::MemRefType type);
+
+/// A memref with gaps between its rows, whose strides are not known before it
+/// is bound: strided<[?, ..., 1]>.
+mlir::MemRefType getStridedMemRef(mlir::ShapedType type);
+
+/// Whether `type` is what getStridedMemRef() makes.
+bool isStridedMemRef(mlir::MemRefType type);
 
 } // namespace moec::plan
 
