@@ -40,6 +40,20 @@ static LogicalResult dumpKernels(ArrayRef<ModuleOp> kernels,
   return success();
 }
 
+/// The order to compile the kernels in: large ones first, so that none of them
+/// is left for the end, when the other threads have nothing to do.
+static SmallVector<size_t> orderBySize(ArrayRef<ModuleOp> kernels) {
+  SmallVector<size_t> sizes(kernels.size(), 0);
+  for (auto [module, size] : llvm::zip(kernels, sizes)) {
+    ModuleOp kernel = module;
+    kernel.walk([&size = size](Operation *) { ++size; });
+  }
+  auto order = llvm::to_vector(llvm::seq<size_t>(0, kernels.size()));
+  llvm::stable_sort(order,
+                    [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  return order;
+}
+
 static LogicalResult compileKernel(ModuleOp module,
                                    const CompileOptions &options,
                                    ArrayRef<std::string> architectures,
@@ -95,8 +109,8 @@ moec::compileForGpu(ModuleOp module, const CompileOptions &options,
   layer.kernels.resize(kernels.size());
   times.perKernel.resize(kernels.size());
   registerNvptxTranslations(*module.getContext());
-  if (failed(failableParallelForEachN(
-          module.getContext(), 0, kernels.size(), [&](size_t i) {
+  if (failed(failableParallelForEach(
+          module.getContext(), orderBySize(kernels), [&](size_t i) {
             return compileKernel(kernels[i], options, architectures,
                                  layer.kernels[i], times.perKernel[i]);
           })))

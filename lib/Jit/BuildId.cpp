@@ -60,7 +60,7 @@ int visit(dl_phdr_info *info, size_t, void *data) {
   if (!holds)
     return 0;
   search.file = *info->dlpi_name ? info->dlpi_name : "this program";
-  for (const ElfW(Phdr) & segment : segments) {
+  for (const ElfW(Phdr) &segment : segments) {
     if (segment.p_type != PT_NOTE)
       continue;
     auto *notes =

@@ -17,6 +17,8 @@
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/ThreadPool.h"
 
+#include <future>
+
 using namespace mlir;
 using namespace moec;
 using moert::invalidArgument;
@@ -71,7 +73,12 @@ struct Jit::Request {
   }
 };
 
-Result<std::string> Jit::getAssemblerVersion(const AssembleOptions &how) {
+/// What the version of ptxas is to the key: nothing where it has no part in the
+/// package.
+Result<std::string> Jit::getAssemblerVersion(const Request &request) {
+  if (!cache || request.architectures.empty())
+    return std::string();
+  const AssembleOptions &how = request.compile.assembler;
   std::string ptxas = getAssembler(how);
   std::lock_guard<std::mutex> guard(mutex);
   std::string &version = assemblerVersions[ptxas];
@@ -85,7 +92,8 @@ Result<std::string> Jit::getAssemblerVersion(const AssembleOptions &how) {
 }
 
 /// The digest of everything that the package depends on.
-Result<std::string> Jit::getKey(const Request &request, const Source &source) {
+std::string Jit::getKey(const Request &request, const Source &source,
+                        const std::string &assemblerVersion) const {
   llvm::SHA256 hash;
   // Each with its length, so that no two lists of fields are alike.
   auto add = [&](StringRef field) {
@@ -96,20 +104,12 @@ Result<std::string> Jit::getKey(const Request &request, const Source &source) {
   add(buildId);
   add(request.compile.target);
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
-  std::string text;
-  if (!request.architectures.empty()) {
-    Result<std::string> version =
-        getAssemblerVersion(request.compile.assembler);
-    if (!version)
-      return version.status();
-    text = std::move(*version);
-  }
-  add(text);
+  add(assemblerVersion);
   add(llvm::join(request.architectures, ","));
   add(source.spec ? printLayerSpec(*source.spec) : "");
   // The IR is what is compiled: what a description leaves open is decided in
   // it, and how it is written does not matter.
-  text.clear();
+  std::string text;
   llvm::raw_string_ostream os(text);
   (*source.module)->print(os);
   add(text);
@@ -128,20 +128,19 @@ Result<Package> Jit::make(const Request &request, Source &source,
 }
 
 Result<Package> Jit::findOrMake(const Request &request, Source &source,
+                                const std::string &assemblerVersion,
                                 JitReport &report) {
   if (!cache || !cache->isOpen())
     return make(request, source, report);
   Stopwatch watch;
-  Result<std::string> key = getKey(request, source);
-  if (!key)
-    return key.status();
-  std::optional<Package> found = cache->find(*key);
+  std::string key = getKey(request, source, assemblerVersion);
+  std::optional<Package> found = cache->find(key);
   report.find = watch.read();
   std::unique_ptr<Cache::Lock> lock;
   if (!found) {
-    lock = cache->lock(*key);
+    lock = cache->lock(key);
     // Whoever had the lock may have made it.
-    found = cache->find(*key);
+    found = cache->find(key);
   }
   if (found) {
     report.fromCache = true;
@@ -151,7 +150,7 @@ Result<Package> Jit::findOrMake(const Request &request, Source &source,
   if (!package)
     return package;
   watch.read();
-  package->cacheKey = *key;
+  package->cacheKey = key;
   cache->store(*package);
   report.store = watch.read();
   return package;
@@ -175,6 +174,9 @@ Result<JitLayer> Jit::compile(const SourceText &text,
   if (options.usePtxas)
     request.architectures = chooseArchitectures(request.compile, architecture);
 
+  // ptxas is asked while the text is parsed.
+  std::future<Result<std::string>> version = std::async(
+      std::launch::async, [&] { return getAssemblerVersion(request); });
   DialectRegistry registry;
   registerDialects(registry);
   // A pool per call: threads do not survive a fork of the process.
@@ -190,7 +192,11 @@ Result<JitLayer> Jit::compile(const SourceText &text,
     return request.fail();
   JitLayer layer;
   layer.report.parse = watch.read();
-  Result<Package> package = findOrMake(request, *source, layer.report);
+  Result<std::string> assemblerVersion = version.get();
+  if (!assemblerVersion)
+    return assemblerVersion.status();
+  Result<Package> package =
+      findOrMake(request, *source, *assemblerVersion, layer.report);
   if (!package)
     return package.status();
   if (!request.messages.empty())

@@ -84,13 +84,15 @@ public:
 private:
   struct Request;
 
-  moert::Result<std::string> getKey(const Request &request,
-                                    const Source &source);
-  moert::Result<std::string> getAssemblerVersion(const AssembleOptions &how);
+  std::string getKey(const Request &request, const Source &source,
+                     const std::string &assemblerVersion) const;
+  moert::Result<std::string> getAssemblerVersion(const Request &request);
   moert::Result<moert::Package> make(const Request &request, Source &source,
                                      JitReport &report);
   moert::Result<moert::Package> findOrMake(const Request &request,
-                                           Source &source, JitReport &report);
+                                           Source &source,
+                                           const std::string &assemblerVersion,
+                                           JitReport &report);
 
   JitOptions options;
   /// Null where nothing is cached.
