@@ -52,7 +52,8 @@ def Plan_ExprAttr : AttrDef<Plan_Dialect, "Expr"> {
 def Plan_Role : I32Enum<"Role", "who provides a tensor", [
   I32EnumCase<"Input", 0, "input">,
   I32EnumCase<"Weight", 1, "weight">,
-  I32EnumCase<"Output", 2, "output">]> {
+  I32EnumCase<"Output", 2, "output">,
+  I32EnumCase<"Prepared", 3, "prepared">]> {
   let cppNamespace = "::moec::plan";
 }
 

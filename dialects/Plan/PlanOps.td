@@ -53,21 +53,29 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
 
 def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "a tensor bound by the caller";
+  let summary = "a tensor bound by the caller, or made from weights";
   let description = [{
-    `role` is `input`, `weight` or `output`; `name` is the canonical name of docs/layers.md. The memref
+    `role` is `input`, `weight`, `output` or `prepared`; `name` is the canonical name of docs/layers.md. The memref
     is row-major without gaps (the identity layout); only its first dimension may be dynamic, and then
     `rows` says how large it is. The shape of a weight is static; a weight that may be bound with gaps
     between its rows has the layout `strided<[?, ..., 1]>`, and launches pass its strides too.
 
+    A `prepared` tensor of static shape is written by launches of `plan.prepare` and read by variants.
+    With `in_place` it takes the memory of a weight of as many bytes, whose values it has at first:
+    the first launch that writes it overwrites the weight, which nobody reads in it or afterwards.
+
     ```mlir
     %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
     %w = plan.tensor weight "gate.weight" : memref<128x2048xbf16>
+    %p = plan.tensor prepared "gate.packed" in_place "gate.weight" : memref<16x2048x8xbf16>
     ```
   }];
-  let arguments = (ins StrAttr:$name, Plan_RoleAttr:$role, OptionalAttr<Plan_ExprAttr>:$rows);
+  let arguments = (ins StrAttr:$name, Plan_RoleAttr:$role, OptionalAttr<Plan_ExprAttr>:$rows,
+                       OptionalAttr<StrAttr>:$in_place);
   let results = (outs AnyMemRef:$tensor);
-  let assemblyFormat = "`` $role $name (`rows` $rows^)? attr-dict `:` type($tensor)";
+  let assemblyFormat = [{
+    `` $role $name (`rows` $rows^)? (`in_place` $in_place^)? attr-dict `:` type($tensor)
+  }];
   let hasVerifier = 1;
 }
 
@@ -95,8 +103,8 @@ def Plan_PrepareOp : Plan_Op<"prepare", [HasParent<"ProgramOp">, NoTerminator, S
   let summary = "what is done to the weights once, at load";
   let description = [{
     Launches, on stream 0, that turn the checkpoint's weights into the layout that the kernels read.
-    They run once, when weights are bound, and know no token count: they take weights and buffers of
-    static shape. Empty is the identity: the kernels read the weights as they were bound.
+    They run once, after weights are bound, and know no token count: they read weights and write
+    prepared tensors. Empty is the identity: the kernels read the weights as they were bound.
 
     ```mlir
     plan.prepare {

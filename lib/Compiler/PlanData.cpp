@@ -59,6 +59,8 @@ static moert::TensorRole convertRole(plan::Role role) {
     return moert::TensorRole::Weight;
   case plan::Role::Output:
     return moert::TensorRole::Output;
+  case plan::Role::Prepared:
+    return moert::TensorRole::Prepared;
   }
   llvm_unreachable("all roles are above");
 }
@@ -106,10 +108,15 @@ public:
 private:
   LogicalResult translate(Operation &op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
-        .Case([&](plan::TensorOp tensor) {
-          return addTensor(tensor.getTensor(), tensor.getName(),
-                           tensor.getRowsAttr(), convertRole(tensor.getRole()),
-                           -1);
+        .Case([&](plan::TensorOp tensor) -> LogicalResult {
+          if (failed(addTensor(tensor.getTensor(), tensor.getName(),
+                               tensor.getRowsAttr(),
+                               convertRole(tensor.getRole()), -1)))
+            return failure();
+          if (tensor.getInPlace())
+            plan.tensors.back().inPlaceOf =
+                plan.findTensor(tensor.getInPlace()->str());
+          return success();
         })
         .Case([&](plan::BufferOp buffer) -> LogicalResult {
           if (!buffer.getSlot())

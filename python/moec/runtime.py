@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-API_VERSION = 1
+API_VERSION = 2
 #: The stream of the layer itself.
 LAYER_STREAM = -1
 
@@ -52,6 +52,15 @@ class _TensorInfo(ctypes.Structure):
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("depends_on_tokens", ctypes.c_int),
         ("alignment", ctypes.c_int64),
+        ("strided", ctypes.c_int),
+    ]
+
+
+class _PrepareReport(ctypes.Structure):
+    _fields_ = [
+        ("bytes", ctypes.c_int64),
+        ("in_place_bytes", ctypes.c_int64),
+        ("seconds", ctypes.c_double),
     ]
 
 
@@ -130,6 +139,18 @@ class TensorInfo:
     shape: tuple[int, ...]
     depends_on_tokens: bool
     alignment: int
+    #: May be bound with gaps between its rows.
+    strided: bool
+
+
+@dataclass
+class PrepareReport:
+    """What preparing the weights took."""
+
+    #: Of memory that was allocated, and of weights that were overwritten.
+    bytes: int
+    in_place_bytes: int
+    seconds: float
 
 
 class _Handle:
@@ -229,6 +250,7 @@ class Layer(_Handle):
                     shape=tuple(info.shape[: info.rank]),
                     depends_on_tokens=bool(info.depends_on_tokens),
                     alignment=info.alignment,
+                    strided=bool(info.strided),
                 )
             )
         return infos
@@ -255,8 +277,12 @@ class Layer(_Handle):
         self.runtime.call("moert_layer_bind", self.handle, ctypes.byref(described))
         self._bound[name] = memory
 
-    def prepare_weights(self) -> None:
-        self.runtime.call("moert_layer_prepare_weights", self.handle, None)
+    def prepare_weights(self) -> PrepareReport:
+        report = _PrepareReport()
+        self.runtime.call(
+            "moert_layer_prepare_weights", self.handle, ctypes.byref(report)
+        )
+        return PrepareReport(report.bytes, report.in_place_bytes, report.seconds)
 
     def workspace_bytes(self, tokens: int) -> int:
         size = ctypes.c_int64()

@@ -14,7 +14,7 @@ from moec.runtime import LAYER_STREAM, Memory, MoertError, Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin")).parent
-FIXTURE = ROOT / "unittests" / "Runtime" / "Inputs" / "version-4.moepkg"
+FIXTURE = ROOT / "unittests" / "Runtime" / "Inputs" / "version-5.moepkg"
 
 
 @pytest.fixture
@@ -41,7 +41,9 @@ def test_runs_a_package(runtime: Runtime) -> None:
             for name, dtype, _, shape in names:
                 memory = Memory(device.allocate(4 * int(np.prod(shape))), dtype, shape)
                 layer.bind(name, memory)
-            layer.prepare_weights()
+            report = layer.prepare_weights()
+            assert (report.bytes, report.in_place_bytes) == (16, 0) and report.seconds > 0
+            assert not any(tensor.strided for tensor in layer.tensors)
             workspace = device.allocate(layer.workspace_bytes(20))
             layer.run(20, 0, workspace, layer.workspace_bytes(20))
             layer.run(20, LAYER_STREAM)

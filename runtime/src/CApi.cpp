@@ -182,6 +182,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made)
     info.depends_on_tokens =
         !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
     info.alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
+    info.strided = tensor.strided;
     std::vector<int64_t> &shape = shapes.emplace_back();
     for (const Expr &size : tensor.shape) {
       // The plan's verifier has evaluated it.
@@ -280,7 +281,7 @@ moert_status *moert_layer_prepare_weights(moert_layer *layer,
   if (!prepared)
     return answer(prepared.status());
   if (report)
-    *report = {prepared->bytes, prepared->seconds};
+    *report = {prepared->bytes, prepared->inPlaceBytes, prepared->seconds};
   return nullptr;
 }
 

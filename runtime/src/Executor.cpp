@@ -75,6 +75,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->kernels = kernels;
   copy->prepared = prepared;
   copy->isPrepared = isPrepared;
+  copy->prepareReport = prepareReport;
   copy->encodedMaps = encodedMaps;
   copy->bindings.resize(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i)
@@ -92,29 +93,34 @@ Result<int64_t> Executor::workspaceBytes(int64_t tokens) const {
 // Weights
 //===----------------------------------------------------------------------===//
 
-Result<PrepareReport> Executor::prepareWeights() {
-  PrepareReport report;
-  if (thePlan->prepare.empty())
-    return report;
-  auto start = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (thePlan->tensors[i].role == TensorRole::Weight && !bindings[i].bound)
-      return invalidArgument("prepareWeights: weight '" +
-                             thePlan->tensors[i].name +
-                             "' is not bound; bind it first");
-  // What an earlier run still reads stays until it is complete.
-  MOERT_CHECK(synchronize());
-  isPrepared = false;
-  lastTokens = resolvedTokens = -1;
-  addresses.assign(bindings.size(), nullptr);
+Status Executor::checkWeights() const {
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    if (thePlan->tensors[i].role != TensorRole::Weight)
+      continue;
+    std::string weight =
+        "prepareWeights: weight '" + thePlan->tensors[i].name + "' ";
+    if (!bindings[i].bound)
+      return invalidArgument(weight + "is not bound; bind it first");
+    if (bindings[i].overwritten)
+      return invalidArgument(weight + "was overwritten when the weights were "
+                                      "prepared before; bind it anew with its "
+                                      "values");
+  }
+  return Status::ok();
+}
+
+Status Executor::allocatePrepared(PrepareReport &report) {
   for (size_t i = 0; i < bindings.size(); ++i) {
     const TensorDecl &tensor = thePlan->tensors[i];
-    addresses[i] = bindings[i].data;
     if (tensor.role != TensorRole::Prepared)
       continue;
     Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
     if (!bytes)
       return bytes.status();
+    if (tensor.inPlaceOf >= 0) {
+      report.inPlaceBytes += *bytes;
+      continue;
+    }
     prepared[i].reset();
     Result<std::unique_ptr<Buffer>> buffer =
         device.allocate(*bytes, kWorkspaceAlignment);
@@ -122,16 +128,43 @@ Result<PrepareReport> Executor::prepareWeights() {
       return buffer.status().withContext("prepareWeights: tensor '" +
                                          tensor.name + "'");
     prepared[i] = std::move(*buffer);
-    addresses[i] = prepared[i]->data();
     report.bytes += *bytes;
   }
+  return Status::ok();
+}
+
+void *Executor::addressOf(size_t tensor) const {
+  if (prepared[tensor])
+    return prepared[tensor]->data();
+  int64_t weight = thePlan->tensors[tensor].inPlaceOf;
+  return bindings[weight >= 0 ? static_cast<size_t>(weight) : tensor].data;
+}
+
+Result<PrepareReport> Executor::prepareWeights() {
+  if (isPrepared)
+    return prepareReport;
+  auto start = std::chrono::steady_clock::now();
+  MOERT_CHECK(checkWeights());
+  // What an earlier run still reads stays until it is complete.
+  MOERT_CHECK(synchronize());
+  lastTokens = resolvedTokens = -1;
+  PrepareReport report;
+  MOERT_CHECK(allocatePrepared(report));
+  addresses.assign(bindings.size(), nullptr);
+  for (size_t i = 0; i < bindings.size(); ++i)
+    addresses[i] = addressOf(i);
   MOERT_CHECK(resolveSteps(thePlan->prepare, "prepare", /*tokens=*/0));
+  // Also where a step fails: nobody knows how far it came.
+  for (const TensorDecl &tensor : thePlan->tensors)
+    if (tensor.inPlaceOf >= 0)
+      bindings[tensor.inPlaceOf].overwritten = true;
   MOERT_CHECK(runResolved(*streams[0], /*variant=*/-1));
   MOERT_CHECK(synchronize());
   isPrepared = true;
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
+  prepareReport = report;
   return report;
 }
 
@@ -183,10 +216,8 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (layout->offsets[i] >= 0)
       addresses[i] = static_cast<char *>(workspace.data) + layout->offsets[i];
-    else if (prepared[i])
-      addresses[i] = prepared[i]->data();
     else
-      addresses[i] = bindings[i].data;
+      addresses[i] = addressOf(i);
   }
   lastTokens = tokens;
   MOERT_CHECK(resolveSteps(variant.steps, variantName(variantIndex) + ".steps",

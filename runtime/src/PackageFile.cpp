@@ -62,7 +62,7 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
         builder.CreateString(dtypeName(tensor.dtype)),
         builder.CreateVectorOfStrings(shape),
         static_cast<schema::Role>(tensor.role), tensor.slot, tensor.alignment,
-        tensor.strided));
+        tensor.strided, tensor.inPlaceOf));
   }
   std::vector<fb::Offset<schema::Kernel>> kernels;
   for (const KernelDecl &kernel : plan.kernels) {

@@ -51,6 +51,7 @@ static Status readTensor(const schema::Tensor &from, const std::string &where,
   tensor.slot = from.slot();
   tensor.alignment = from.alignment();
   tensor.strided = from.strided();
+  tensor.inPlaceOf = from.in_place_of();
   return Status::ok();
 }
 

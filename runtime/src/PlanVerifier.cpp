@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Check.h"
+#include "InPlace.h"
 #include "StepOrder.h"
 #include "TensorMaps.h"
 #include "moert/Plan.h"
@@ -69,6 +70,7 @@ public:
     MOERT_CHECK(verifyKernels());
     MOERT_CHECK(verifyRanges());
     MOERT_CHECK(verifyPrepare());
+    MOERT_CHECK(verifyInPlace(plan));
     for (size_t i = 0; i < plan.variants.size(); ++i)
       MOERT_CHECK(verifyVariant(i));
     Result<int64_t> bytes = workspaceBytes(plan, plan.maxTokens);

@@ -148,6 +148,43 @@ TEST(PlanDataTest, WeightsMayHaveGaps) {
   EXPECT_EQ(plan->variants[0].steps[0].args.size(), 4u);
 }
 
+TEST(PlanDataTest, PreparedTensorsMayTakeTheMemoryOfAWeight) {
+  ParsedModule parsed(R"mlir(
+plan.program @layer max_tokens 8 {
+  %a = plan.tensor weight "a" : memref<8x8xf32>
+  %b = plan.tensor weight "b" : memref<8x8xf32>
+  %p = plan.tensor prepared "p" : memref<8x8xf32>
+  %q = plan.tensor prepared "q" in_place "b" : memref<64xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.prepare {
+    plan.launch @pack ins(%a : memref<8x8xf32>) outs(%p : memref<8x8xf32>)
+    plan.launch @turn ins() outs(%q : memref<64xf32>)
+  }
+  plan.variant tokens 0 to 8 {
+    plan.launch @use ins(%p, %q : memref<8x8xf32>, memref<64xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+tile.kernel @pack(%a: memref<8x8xf32>, %p: memref<8x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @turn(%q: memref<64xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @use(%p: memref<8x8xf32>, %q: memref<64xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+)mlir");
+  ASSERT_TRUE(parsed.module) << parsed.messages;
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "cpu");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  EXPECT_EQ(plan->tensors[2].role, moert::TensorRole::Prepared);
+  EXPECT_EQ(plan->tensors[2].inPlaceOf, -1);
+  EXPECT_EQ(plan->tensors[3].role, moert::TensorRole::Prepared);
+  EXPECT_EQ(plan->tensors[3].inPlaceOf, 1);
+  ASSERT_EQ(plan->prepare.size(), 2u);
+  EXPECT_EQ(plan->prepare[1].args[0].tensor, 3);
+}
+
 TEST(PlanDataTest, PrepareKnowsNoTokens) {
   ParsedModule parsed(R"mlir(
 plan.program @layer max_tokens 8 {

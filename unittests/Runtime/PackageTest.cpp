@@ -101,8 +101,14 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   package.programs[1].plan.target = "sm_90a";
   TensorDecl strided = {"strided", DType::BF16, {2, 8}, TensorRole::Weight};
   strided.strided = true;
+  TensorDecl weight = {"weight", DType::F32, {kWidth}, TensorRole::Weight};
+  TensorDecl inPlace = {"in_place", DType::F32, {kWidth}, TensorRole::Prepared};
+  inPlace.inPlaceOf = 10;
   for (PackageProgram &program : package.programs)
-    program.plan.tensors.push_back(strided);
+    program.plan.tensors.insert(program.plan.tensors.end(),
+                                {strided, weight, inPlace});
+  for (PackageProgram &program : package.programs)
+    program.plan.prepare.push_back(Step::launch(0, {Argument::ofTensor(11)}));
   std::vector<uint8_t> bytes = packed(package);
   Result<Package> read = unpacked(bytes);
   ASSERT_TRUE(read) << read.status().toString();
@@ -127,10 +133,12 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(plan.tensors[Y].alignment, 16);
   EXPECT_EQ(plan.tensors[Offset].dtype, DType::I32);
   EXPECT_FALSE(plan.tensors[Y].strided);
-  EXPECT_TRUE(plan.tensors.back().strided);
+  EXPECT_TRUE(plan.tensors[9].strided);
+  EXPECT_EQ(plan.tensors[10].inPlaceOf, -1);
+  EXPECT_EQ(plan.tensors[11].inPlaceOf, 10);
   EXPECT_EQ(plan.variants[1].steps.size(), wrote.variants[1].steps.size());
   EXPECT_EQ(plan.variants[0].steps[3].args[4].scalar, Expr(0));
-  EXPECT_EQ(plan.prepare.size(), 1u);
+  EXPECT_EQ(plan.prepare.size(), 2u);
   // The same package again has the same bytes, so nothing was lost.
   EXPECT_EQ(packed(*read), bytes);
 }

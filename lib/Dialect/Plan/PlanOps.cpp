@@ -105,6 +105,14 @@ LogicalResult TensorOp::verify() {
     return emitOpError("'") << getName()
                             << "' is a weight, whose shape must be static; "
                                "make it an 'input'";
+  if (getRole() == Role::Prepared && getRows())
+    return emitOpError("'") << getName()
+                            << "' is prepared before any run, so its shape "
+                               "must be static; make it a 'plan.buffer'";
+  if (getRole() != Role::Prepared && getInPlace())
+    return emitOpError("'") << getName()
+                            << "' takes no 'in_place': only prepared tensors "
+                               "take the memory of a weight";
   return success();
 }
 

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Dialect/Plan/Plan.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -55,7 +56,9 @@ private:
                              std::optional<ExprAttr> rows);
   LogicalResult verifyPrepare(PrepareOp prepare);
   LogicalResult verifyVariant(VariantOp variant);
-  LogicalResult verifyLaunch(LaunchOp launch, llvm::DenseSet<Value> &written);
+  LogicalResult verifyInPlace(TensorOp tensor);
+  LogicalResult verifyLaunch(LaunchOp launch, llvm::DenseSet<Value> &written,
+                             bool prepares);
 
   LogicalResult enter(Operation &op, Section next) {
     if (next < section)
@@ -76,17 +79,20 @@ private:
   SmallVector<TensorOp> outputs;
   /// What is readable when a variant starts.
   llvm::DenseSet<Value> ready;
+  /// Weights whose memory a prepared tensor takes, and that tensor.
+  llvm::DenseMap<Value, TensorOp> overwritten;
 };
 
 LogicalResult ProgramVerifier::verifyOp(Operation &op) {
   if (auto tensor = dyn_cast<TensorOp>(op)) {
     if (tensor.getRole() == Role::Output)
       outputs.push_back(tensor);
-    else
+    else if (tensor.getRole() != Role::Prepared)
       ready.insert(tensor.getTensor());
     return failure(
         failed(enter(op, Section::Memory)) ||
-        failed(verifyMemory(tensor, tensor.getName(), tensor.getRows())));
+        failed(verifyMemory(tensor, tensor.getName(), tensor.getRows())) ||
+        failed(verifyInPlace(tensor)));
   }
   if (auto buffer = dyn_cast<BufferOp>(op))
     return failure(
@@ -128,9 +134,44 @@ LogicalResult ProgramVerifier::verifyMemory(Operation *op, StringRef name,
   return success();
 }
 
+/// The weight stands before, and has the memory that is needed.
+LogicalResult ProgramVerifier::verifyInPlace(TensorOp tensor) {
+  if (!tensor.getInPlace())
+    return success();
+  auto weight = dyn_cast_or_null<TensorOp>(names.lookup(*tensor.getInPlace()));
+  if (!weight || weight.getRole() != Role::Weight)
+    return tensor.emitOpError("'")
+           << tensor.getName() << "' is in place of '" << *tensor.getInPlace()
+           << "', which is no weight above it";
+  if (!overwritten.try_emplace(weight.getTensor(), tensor).second)
+    return tensor.emitOpError("'")
+           << tensor.getName() << "' is the second one in place of '"
+           << weight.getName() << "'; give it memory of its own";
+  auto getBits = [](TensorOp op) {
+    auto type = cast<MemRefType>(op.getTensor().getType());
+    return type.getNumElements() * type.getElementTypeBitWidth();
+  };
+  auto type = cast<MemRefType>(weight.getTensor().getType());
+  if (getBits(tensor) != getBits(weight) || !type.getLayout().isIdentity())
+    return tensor.emitOpError("'")
+           << tensor.getName() << "' of type " << tensor.getTensor().getType()
+           << " does not fill '" << weight.getName() << "' of type " << type
+           << "; give it memory of its own";
+  return success();
+}
+
 /// The ins of a launch must hold something; its outs do afterwards.
 LogicalResult ProgramVerifier::verifyLaunch(LaunchOp launch,
-                                            llvm::DenseSet<Value> &written) {
+                                            llvm::DenseSet<Value> &written,
+                                            bool prepares) {
+  for (Value operand : launch.getOperands()) {
+    TensorOp by = overwritten.lookup(operand);
+    if (by && (!prepares || written.contains(by.getTensor()) ||
+               llvm::is_contained(launch.getOuts(), by.getTensor())))
+      return launch.emitOpError("takes a weight that '")
+             << by.getName() << "' overwrites; let it take '" << by.getName()
+             << "'";
+  }
   for (Value in : launch.getIns())
     if (!written.contains(in)) {
       InFlightDiagnostic diag =
@@ -140,7 +181,12 @@ LogicalResult ProgramVerifier::verifyLaunch(LaunchOp launch,
     }
   for (Value out : launch.getOuts()) {
     auto tensor = out.getDefiningOp<TensorOp>();
-    if (tensor && tensor.getRole() != Role::Output)
+    if (tensor && tensor.getRole() == Role::Prepared && !prepares)
+      return launch.emitOpError("writes '")
+             << tensor.getName()
+             << "', which is prepared once for all runs; write a buffer";
+    if (tensor && tensor.getRole() != Role::Output &&
+        tensor.getRole() != Role::Prepared)
       return launch.emitOpError("writes '")
              << tensor.getName() << "', the caller's "
              << stringifyRole(tensor.getRole())
@@ -159,15 +205,16 @@ LogicalResult ProgramVerifier::verifyPrepare(PrepareOp prepare) {
     auto launch = cast<LaunchOp>(op);
     for (Value operand : launch.getOperands()) {
       auto tensor = operand.getDefiningOp<TensorOp>();
-      bool isOfRun = !cast<MemRefType>(operand.getType()).hasStaticShape() ||
-                     (tensor && tensor.getRole() != Role::Weight);
-      if (isOfRun)
+      if (!tensor || (tensor.getRole() != Role::Weight &&
+                      tensor.getRole() != Role::Prepared))
         return launch.emitOpError("prepares weights, before any run: it takes "
-                                  "weights and buffers of static shape only, "
-                                  "not ")
-               << operand.getType();
+                                  "weights and prepared tensors only, not the ")
+               << (tensor ? stringifyRole(tensor.getRole()) : "buffer") << " '"
+               << (tensor ? tensor.getName()
+                          : operand.getDefiningOp<BufferOp>().getName())
+               << "'";
     }
-    if (failed(verifyLaunch(launch, ready)))
+    if (failed(verifyLaunch(launch, ready, /*prepares=*/true)))
       return failure();
   }
   return success();
@@ -185,7 +232,7 @@ LogicalResult ProgramVerifier::verifyVariant(VariantOp variant) {
   nextTokens = max + 1;
   llvm::DenseSet<Value> written = ready;
   for (LaunchOp launch : variant.getBody().getOps<LaunchOp>())
-    if (failed(verifyLaunch(launch, written)))
+    if (failed(verifyLaunch(launch, written, /*prepares=*/false)))
       return failure();
   for (TensorOp output : outputs)
     if (!written.contains(output.getTensor()))

@@ -46,7 +46,10 @@ struct WorkspaceView {
 
 /// What prepareWeights() made and how long it took.
 struct PrepareReport {
+  /// Of memory that was allocated.
   int64_t bytes = 0;
+  /// Of weights that were overwritten.
+  int64_t inPlaceBytes = 0;
   double seconds = 0;
 };
 
@@ -76,8 +79,10 @@ public:
   /// the last run with it is complete.
   Status bind(const std::string &name, const TensorView &view);
 
-  /// Runs the prepare steps. Needed once after the weights are bound, where the
-  /// plan has such steps, and again when one of them is bound anew.
+  /// Runs the prepare steps, which may overwrite weights (TensorDecl::
+  /// inPlaceOf). Needed once after the weights are bound, where the plan has
+  /// such steps, and again when one of them is bound anew; all that were
+  /// overwritten are bound anew then. A call in between does nothing.
   Result<PrepareReport> prepareWeights();
 
   /// Runs the variant for `tokens` in a workspace that the executor owns and
@@ -110,6 +115,8 @@ private:
     /// In elements, also of a contiguous tensor.
     std::vector<int64_t> strides;
     bool bound = false;
+    /// A weight that prepare steps have overwritten.
+    bool overwritten = false;
   };
 
   /// A step with everything evaluated for one token count and workspace.
@@ -132,6 +139,10 @@ private:
   };
 
   Status createStreams();
+  Status checkWeights() const;
+  Status allocatePrepared(PrepareReport &report);
+  /// Where a bound or prepared tensor is; null for a workspace tensor.
+  void *addressOf(size_t tensor) const;
   Status checkReady(int64_t tokens) const;
   Status checkReadyNow(int64_t tokens) const;
   Status growWorkspace(int64_t tokens);
@@ -156,9 +167,10 @@ private:
   std::vector<Kernel *> kernels;
   /// Per plan tensor; unbound for workspace and prepared ones.
   std::vector<Binding> bindings;
-  /// Per plan tensor; null but for prepared ones.
+  /// Per plan tensor; null but for prepared ones with memory of their own.
   std::vector<std::shared_ptr<Buffer>> prepared;
   bool isPrepared = false;
+  PrepareReport prepareReport;
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;
   std::unique_ptr<Buffer> ownWorkspace;

@@ -47,6 +47,9 @@ struct TensorDecl {
   /// A weight that may be bound with gaps between its rows: a kernel gets its
   /// strides, in elements and without the last, which is 1, after its address.
   bool strided = false;
+  /// Of a prepared tensor: the weight whose memory it takes, which the prepare
+  /// steps overwrite; -1 for memory of its own.
+  int64_t inPlaceOf = -1;
 
   /// 64-bit slots that a launch passes for the tensor.
   size_t numSlots() const { return strided ? shape.size() : 1; }

@@ -55,7 +55,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 1
+#define MOERT_API_VERSION 2
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -170,6 +170,8 @@ typedef struct moert_tensor_info {
   int depends_on_tokens;
   /* Bytes that the address is a multiple of. */
   int64_t alignment;
+  /* Not 0: may be bound with gaps between its rows. */
+  int strided;
 } moert_tensor_info;
 
 MOERT_API int64_t moert_layer_max_tokens(const moert_layer *layer);
@@ -196,12 +198,17 @@ MOERT_API moert_status *moert_layer_bind(moert_layer *layer,
                                          const moert_tensor *tensor);
 
 typedef struct moert_prepare_report {
+  /* Memory that was allocated for prepared weights. */
   int64_t bytes;
+  /* Weights that were prepared where they are: their memory has other contents
+   * now, which belong to this layer and its clones. */
+  int64_t in_place_bytes;
   double seconds;
 } moert_prepare_report;
 
-/* Needed once after the weights are bound and after one is bound anew. Waits
- * for the device. `report` may be NULL. */
+/* Needed once after the weights are bound, and after one is bound anew; then
+ * those that were prepared in place are bound anew too. Waits for the device.
+ * `report` may be NULL. A call when nothing was bound anew only reports. */
 MOERT_API moert_status *
 moert_layer_prepare_weights(moert_layer *layer, moert_prepare_report *report);
 

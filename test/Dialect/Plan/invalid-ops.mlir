@@ -34,7 +34,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   %w = plan.tensor weight "w" : memref<8xf32>
-  %b = plan.buffer "b" : memref<8xf32>
+  %b = plan.tensor prepared "b" : memref<8xf32>
   plan.prepare {
     // expected-error@+1 {{is on stream 1; a 'plan.prepare' has stream 0 only}}
     plan.launch @k stream 1 ins(%w : memref<8xf32>) outs(%b : memref<8xf32>)
@@ -254,4 +254,19 @@ plan.program @layer max_tokens 64 {
 }
 plan.kernel @k(%w: tensor<4x8xf32> {moe.strided}) {
   plan.return
+}
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  // expected-error@+1 {{'x' takes no 'in_place': only prepared tensors take the memory of a weight}}
+  plan.tensor input "x" in_place "w" : memref<8xf32>
+}
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  // expected-error@+1 {{'p' is prepared before any run, so its shape must be static; make it a 'plan.buffer'}}
+  plan.tensor prepared "p" rows <"tokens"> : memref<?x8xf32>
 }

@@ -201,7 +201,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.prepare {
-    // expected-error@+1 {{prepares weights, before any run: it takes weights and buffers of static shape only, not 'memref<?x8xf32>'}}
+    // expected-error@+1 {{prepares weights, before any run: it takes weights and prepared tensors only, not the input 'x'}}
     plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
   plan.variant tokens 0 to 64 {
@@ -215,14 +215,145 @@ func.func private @k()
 plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
-  %s = plan.tensor input "s" : memref<1xi32>
+  %w = plan.tensor weight "w" : memref<8xf32>
   %b = plan.buffer "b" : memref<8xf32>
   plan.prepare {
-    // expected-error@+1 {{prepares weights, before any run: it takes weights and buffers of static shape only, not 'memref<1xi32>'}}
-    plan.launch @k ins(%s : memref<1xi32>) outs(%b : memref<8xf32>)
+    // expected-error@+1 {{prepares weights, before any run: it takes weights and prepared tensors only, not the buffer 'b'}}
+    plan.launch @k ins(%w : memref<8xf32>) outs(%b : memref<8xf32>)
   }
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
+  plan.prepare {
+    // expected-error@+1 {{takes a weight that 'p' overwrites; let it take 'p'}}
+    plan.launch @k ins(%w : memref<8xf32>) outs(%p : memref<2x4xf32>)
+  }
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins() outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
+  plan.prepare {
+    plan.launch @k ins() outs(%p : memref<2x4xf32>)
+    // expected-error@+1 {{takes a weight that 'p' overwrites; let it take 'p'}}
+    plan.launch @k ins(%w : memref<8xf32>) outs()
+  }
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins() outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
+  plan.prepare {
+    plan.launch @k ins() outs(%p : memref<2x4xf32>)
+  }
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{takes a weight that 'p' overwrites; let it take 'p'}}
+    plan.launch @k ins(%w : memref<8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  // expected-note@+1 {{the memory is here}}
+  %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
+  plan.prepare {
+
+  }
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{reads memory that no launch has written yet}}
+    plan.launch @k ins(%p : memref<2x4xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %p = plan.tensor prepared "p" : memref<2x4xf32>
+  plan.prepare {
+
+  }
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{writes 'p', which is prepared once for all runs; write a buffer}}
+    plan.launch @k ins() outs(%p : memref<2x4xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  // expected-error@+1 {{'p' is in place of 'y', which is no weight above it}}
+  %p = plan.tensor prepared "p" in_place "y" : memref<2x4xf32>
+  plan.prepare {
+
+  }
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins() outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  // expected-error@+1 {{'p' of type 'memref<2x5xf32>' does not fill 'w' of type 'memref<8xf32>'; give it memory of its own}}
+  %p = plan.tensor prepared "p" in_place "w" : memref<2x5xf32>
+  plan.prepare {
+
+  }
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins() outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
+  // expected-error@+1 {{'q' is the second one in place of 'w'; give it memory of its own}}
+  %q = plan.tensor prepared "q" in_place "w" : memref<2x4xf32>
+  plan.prepare {
+
+  }
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins() outs(%y : memref<?x8xf32>)
   }
 }
 func.func private @k()

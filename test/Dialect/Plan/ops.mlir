@@ -15,12 +15,18 @@ plan.program @layer max_tokens 64 {
   %a = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xf32>
   // CHECK-NEXT: %[[B:b]] = plan.buffer "b" rows <"tokens"> {note = "no slot yet"} : memref<?x8xf32>
   %b = plan.buffer "b" rows <"tokens"> {note = "no slot yet"} : memref<?x8xf32>
-  // CHECK-NEXT: %[[P:prepared]] = plan.buffer "prepared" slot 1 : memref<8x16xf32>
-  %p = plan.buffer "prepared" slot 1 : memref<8x16xf32>
+  // CHECK-NEXT: %[[P:prepared]] = plan.tensor prepared "prepared" : memref<8x16xf32>
+  %p = plan.tensor prepared "prepared" : memref<8x16xf32>
+  // CHECK-NEXT: %[[W2:w2]] = plan.tensor weight "w2" : memref<8x16xf32>
+  %w2 = plan.tensor weight "w2" : memref<8x16xf32>
+  // CHECK-NEXT: %[[Q:packed]] = plan.tensor prepared "packed" in_place "w2" : memref<2x16x4xf32>
+  %q = plan.tensor prepared "packed" in_place "w2" : memref<2x16x4xf32>
   // CHECK-NEXT: plan.prepare {
   // CHECK-NEXT: plan.launch @repack ins(%[[W]] : memref<8x16xf32>) outs(%[[P]] : memref<8x16xf32>)
+  // CHECK-NEXT: plan.launch @anything ins() outs(%[[Q]] : memref<2x16x4xf32>)
   plan.prepare {
     plan.launch @repack ins(%w : memref<8x16xf32>) outs(%p : memref<8x16xf32>)
+    plan.launch @anything ins() outs(%q : memref<2x16x4xf32>)
   }
   // CHECK: plan.variant tokens 0 to 8 {
   // CHECK-NEXT: plan.launch @product ins(%[[X]], %[[P]] : memref<?x16xf32>, memref<8x16xf32>) outs(%[[Y]] : memref<?x8xf32>)
