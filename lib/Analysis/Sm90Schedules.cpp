@@ -12,6 +12,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 using namespace moec;
@@ -23,7 +24,8 @@ using namespace moec::sm90;
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
     : isGrouped(static_cast<bool>(op.getOffsets())),
-      planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()) {
+      planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
+      mapRows(config.getMapRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   groups = isGrouped ? weight.getDimSize(0) : 1;
@@ -63,9 +65,17 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
     add(shape.columns, row, 1, shape.n);
   }
   add(shape.depth, row + 1, 1, shape.k);
-  return {tile::TensorMapAttr::get(op.getContext(),
-                                   getArgumentNumber(op.getWeight()), sizes,
-                                   along, steps, box, Contract::kStepBytes)};
+  SmallVector<tile::TensorMapAttr> maps{tile::TensorMapAttr::get(
+      op.getContext(), getArgumentNumber(op.getWeight()), sizes, along, steps,
+      box, Contract::kStepBytes)};
+  if (!shape.mapRows)
+    return maps;
+  int64_t rows = cast<MemRefType>(op.getInput().getType()).getDimSize(0);
+  for (int64_t body : shape.bodies)
+    maps.push_back(tile::TensorMapAttr::get(
+        op.getContext(), getArgumentNumber(op.getInput()), {rows, shape.depth},
+        {0, 1}, {1, 1}, {body, shape.k}, Contract::kStepBytes));
+  return maps;
 }
 
 namespace {
@@ -137,6 +147,8 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
     return "n = " + number(shape.n) + ", bodies up to " +
            number(shape.getMaxBody()) + " needs " + number(accumulators) +
            " accumulators per thread; give at most " + number(kMaxAccumulators);
+  if (shape.mapRows && contract.getSource())
+    return "map_rows = true, but rows come by 'source', which no map knows";
   if (shape.stages < kMinStages || shape.stages > 16)
     return "stages = " + number(shape.stages) + "; give 4 to 16";
   if (shape.getSharedBytes() > moert::kMaxShared)
@@ -146,23 +158,79 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
-/// A product with few columns, such as a router's, gets low tiles: there are
-/// few CTAs. Else rows of input are read once per panel, so that panels are
-/// wide and tiles high. As many stages as fit.
+/// Whether the argument is a buffer of the workspace in every launch: maps of
+/// what the caller brings would have to be made at every call.
+bool isBuffer(Value argument) {
+  auto kernel = cast<tile::KernelOp>(argument.getParentBlock()->getParentOp());
+  auto module = kernel->getParentOfType<ModuleOp>();
+  bool isLaunched = false, isAlwaysBuffer = true;
+  module.walk([&](plan::LaunchOp launch) {
+    if (launch.getKernel() != kernel.getSymName())
+      return;
+    SmallVector<Value> operands(launch.getIns());
+    llvm::append_range(operands, launch.getOuts());
+    Value operand = operands[getArgumentNumber(argument)];
+    isLaunched = true;
+    isAlwaysBuffer &= isa_and_nonnull<plan::BufferOp>(operand.getDefiningOp());
+  });
+  return isLaunched && isAlwaysBuffer;
+}
+
+/// About how many lines of PTX one result takes in the epilogue.
+int64_t estimateEpilogue(tile::ContractOp op) {
+  constexpr int64_t store = 6, expanded = 30, division = 4, element = 10;
+  constexpr int64_t perRowOrColumn = 2;
+  int64_t lines = store + element * op.getElementwiseOperands().size() +
+                  perRowOrColumn * (op.getRowOperands().size() +
+                                    op.getColumnOperands().size());
+  op.getEpilogue().walk([&](Operation *inner) {
+    if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
+      lines += expanded;
+    else if (isa<arith::DivFOp>(inner))
+      lines += division;
+    else if (!inner->hasTrait<OpTrait::ConstantLike>() &&
+             !inner->hasTrait<OpTrait::IsTerminator>())
+      ++lines;
+  });
+  return lines;
+}
+
+/// Columns of a CTA, and its bodies: the widest and the most that ptxas needs
+/// less than a second for. Each body has an epilogue for all its results.
+std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
+  static constexpr int64_t all[] = {16, 32, 64, 96, 128};
+  static constexpr int64_t some[] = {32, 64, 128};
+  static constexpr int64_t one[] = {128};
+  constexpr int64_t mostLines = 7500, narrow = 128, wide = 256;
+  int64_t lines = estimateEpilogue(op);
+  // A thread has a result of every two rows and 128 columns.
+  auto fits = [&](int64_t n, ArrayRef<int64_t> bodies) {
+    int64_t rows = std::accumulate(bodies.begin(), bodies.end(), int64_t(0));
+    return rows / 2 * (n / narrow) * lines <= mostLines;
+  };
+  // A product with few columns, such as a router's, gets low tiles: there are
+  // few CTAs.
+  constexpr int64_t fewColumns = 1024;
+  auto result = cast<MemRefType>(op.getResult().getType());
+  if (!op.getOffsets() && result.getDimSize(1) <= fewColumns)
+    return {narrow, ArrayRef<int64_t>(all).take_front(2)};
+  for (ArrayRef<int64_t> bodies : {ArrayRef<int64_t>(all), {some}, {one}})
+    for (int64_t n : {wide, narrow})
+      if ((n == narrow || !op.getLayout()) && fits(n, bodies))
+        return {n, bodies};
+  return {narrow, one};
+}
+
+/// As many stages as fit.
 tile::ConfigAttr chooseContract(Operation *op, const Target &) {
   auto contract = cast<tile::ContractOp>(op);
-  auto result = cast<MemRefType>(contract.getResult().getType());
-  constexpr int64_t fewColumns = 1024;
+  auto [n, bodies] = chooseTile(contract);
+  bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
   constexpr int64_t mostStages = 8;
-  bool isNarrow = result.getDimSize(1) <= fewColumns && !contract.getOffsets();
-  int64_t n = isNarrow || contract.getLayout() ? 128 : 256;
-  SmallVector<int64_t> bodies{16, 32, 64, 128};
-  if (isNarrow)
-    bodies.resize(2);
   for (int64_t stages = mostStages;; --stages) {
     auto config = tile::ConfigAttr::get(
         op->getContext(), "sm90.contract", /*m=*/0, n, /*k=*/64, /*panel=*/0,
-        /*lanes=*/0, /*rows=*/0, stages, bodies);
+        /*lanes=*/0, /*rows=*/0, stages, bodies, mapRows);
     if (stages == kMinStages ||
         Contract(contract, config).getSharedBytes() <= moert::kMaxShared)
       return config;

@@ -81,3 +81,14 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
       outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 16, bodies = [8]>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x128x64xbf16>, %o: memref<3xi32>,
+    %s: memref<?xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{map_rows = true, but rows come by 'source', which no map knows}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x128x64xbf16>)
+      offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8], map_rows = true>}
+  tile.return
+}

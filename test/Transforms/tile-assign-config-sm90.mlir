@@ -8,7 +8,7 @@
 // CHECK-SAME: grid = #plan.expr<"132">
 // CHECK-SAME: shared = 216136 : i64
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2], steps = [1, 768, 1, 1], box = [1, 2, 128, 64], swizzle = 128>]
-// CHECK: #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 32, 64, 128]>
+// CHECK: #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 32, 64, 96, 128]>
 // REMARK: Passed{{.*}}sm90.contract{{.*}}Function=gate_up
 tile.kernel @gate_up(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
@@ -36,12 +36,41 @@ tile.kernel @interleaved(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %y: memre
 // Without gate and up a CTA has twice as many columns.
 // CHECK-LABEL: tile.kernel @down
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 2048, 768], along = [0, 1, 2], steps = [1, 1, 1], box = [1, 256, 64], swizzle = 128>]
-// CHECK: #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [16, 32, 64, 128]>
+// CHECK: #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [16, 32, 64, 96, 128]>
 tile.kernel @down(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: memref<129xi32>,
     %y: memref<?x2048xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
       offsets(%o : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
   tile.return
+}
+
+// What comes from a buffer of the workspace comes by maps, one per body.
+// CHECK-LABEL: tile.kernel @from_buffer
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1,
+// CHECK-SAME: #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [16, 64], swizzle = 128>, #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [32, 64], swizzle = 128>]
+// CHECK: map_rows = true
+tile.kernel @from_buffer(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>)
+  tile.return
+}
+tile.kernel @copy(%x: memref<?x64xbf16>, %y: memref<?x64xbf16>, %t: i64) {
+  tile.row_map tokens(%t) ins(%x : memref<?x64xbf16>) outs(%y : memref<?x64xbf16>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    }
+  tile.return
+}
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<128x64xbf16>
+  %in = plan.tensor input "in" rows <"tokens"> : memref<?x64xbf16>
+  %x = plan.buffer "x" rows <"tokens"> : memref<?x64xbf16>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x128xbf16>
+  plan.variant tokens 0 to 64 {
+    plan.launch @copy ins(%in : memref<?x64xbf16>) outs(%x : memref<?x64xbf16>)
+    plan.launch @from_buffer ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+        outs(%y : memref<?x128xbf16>)
+  }
 }
 
 // A dense product with few columns has low tiles, and no more CTAs than tiles.

@@ -53,6 +53,8 @@ struct Contract {
   int64_t elementBytes, resultBytes;
   int64_t n, k, stages;
   llvm::SmallVector<int64_t> bodies;
+  /// Input rows come by tensor maps too, one per body.
+  bool mapRows;
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
@@ -91,7 +93,8 @@ struct Contract {
   int64_t getSharedBytes() const { return getTilesOffset() + 4 * (groups + 1); }
 };
 
-/// The maps that sm90.contract reads by: the weights.
+/// The maps that sm90.contract reads by: the weights, then, with `map_rows`,
+/// the rows for each body.
 llvm::SmallVector<tile::TensorMapAttr> getTensorMaps(tile::ContractOp op,
                                                      const Contract &shape);
 

@@ -53,6 +53,7 @@ public:
 
   //===--- Copies ---===//
 
+  int64_t getNumTensorMaps() const { return tensorMaps.size(); }
   /// The address of the kernel's tensor map `i`.
   mlir::Value tensorMap(int64_t i) const { return tensorMaps[i]; }
   void prefetchTensorMap(int64_t i);

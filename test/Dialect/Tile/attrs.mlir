@@ -4,14 +4,14 @@
 // CHECK-LABEL: module @config
 // CHECK-SAME: all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>
 // CHECK-SAME: dots = #tile.config<schedule = "sm_90a.contract.ws">
-// CHECK-SAME: ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128]>
+// CHECK-SAME: ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>
 // CHECK-SAME: zeros = #tile.config<schedule = "cpu.rank">
 module @config attributes {test.values = {
   all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>,
-  ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128]>,
+  ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>,
   dots = #tile.config<schedule = "sm_90a.contract.ws">,
   // A parameter of 0 is one that the schedule does not have.
-  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0>
+  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0, bodies = [], map_rows = false>
 }} {}
 
 // CHECK-LABEL: module @tensor_map

@@ -82,11 +82,12 @@ Value Sm90Contract::loadOffset(Value group) {
 void Sm90Contract::emitPrologue() {
   using sm90::Contract;
   emitter.ifThen(isEqual(emitter.thread(), emitter.i32(0)), [&] {
-    emitter.prefetchTensorMap(0);
+    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
+      emitter.prefetchTensorMap(i);
     for (int64_t stage = 0; stage < shape.stages; ++stage) {
-      // The lane that starts the copy of weights, and who copies rows.
+      // The thread that starts copies of boxes, and those that copy rows.
       emitter.initBarrier(fullBarrier(emitter.i32(stage)),
-                          1 + Contract::kWarpgroup);
+                          shape.mapRows ? 1 : 1 + Contract::kWarpgroup);
       emitter.initBarrier(emptyBarrier(emitter.i32(stage)),
                           Contract::kConsumers * Contract::kWarpgroup / kWarp);
     }

@@ -4,11 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One thread starts the copy of each step's weights, one box. Input rows lie
-// anywhere: all threads copy them in pieces of 16 bytes, as the swizzle places
-// them. A thread learns that its pieces are there by waiting for them, makes
-// them visible to the tensor cores and arrives; so as not to wait for what it
-// has just begun, it does so `kLag` steps later.
+// One thread starts the copy of each step's weights, one box. Input rows that
+// follow one another are a box too. Else they lie anywhere: all threads copy
+// them in pieces of 16 bytes, as the swizzle places them. A thread learns that
+// its pieces are there by waiting for them, makes them visible to the tensor
+// cores and arrives; so as not to wait for what it has just begun, it does so
+// `kLag` steps later.
 
 #include "Sm90Contract.h"
 
@@ -16,6 +17,78 @@ using namespace mlir;
 using namespace moec;
 
 namespace {
+
+/// Starts the copy of the weights of a step; one thread.
+void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
+                 Value stage) {
+  AsyncEmitter &emitter = contract.emitter;
+  SmallVector<Value> begin;
+  if (contract.shape.isGrouped)
+    begin.push_back(tile.group);
+  if (contract.shape.planes == 2)
+    begin.push_back(emitter.i32(0));
+  begin.push_back(tile.firstColumn);
+  begin.push_back(emitter.scale(step, contract.shape.k));
+  emitter.copyBox(contract.stageAddress(stage), emitter.tensorMap(0), begin,
+                  contract.fullBarrier(stage));
+}
+
+/// Waits until consumers have read what was in a stage; the first turn finds
+/// all stages empty.
+void waitForSpace(Sm90Contract &contract, RingPlace place) {
+  Value before =
+      arith::XOrIOp::create(contract.b, place.parity, contract.emitter.i32(1));
+  contract.emitter.waitBarrier(contract.emptyBarrier(place.stage), before);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows by tensor maps
+//===----------------------------------------------------------------------===//
+
+/// Starts the copy of a step's boxes, and says how much its stage waits for:
+/// the rows of the lowest body from `i` on that holds them.
+void copyBoxes(Sm90Contract &contract, const ContractTile &tile, Value step,
+               Value stage, size_t i = 0) {
+  AsyncEmitter &emitter = contract.emitter;
+  const sm90::Contract &shape = contract.shape;
+  auto copy = [&] {
+    Value full = contract.fullBarrier(stage);
+    emitter.arriveExpecting(full,
+                            shape.getWeightBytes() +
+                                shape.bodies[i] * sm90::Contract::kStepBytes);
+    copyWeights(contract, tile, step, stage);
+    emitter.copyBox(contract.stageAddress(stage, contract.getInputOffset()),
+                    emitter.tensorMap(1 + i),
+                    {tile.firstRow, emitter.scale(step, shape.k)}, full);
+  };
+  if (i + 1 == shape.bodies.size())
+    return copy();
+  Value isHigher = emitter.isLess(emitter.i32(shape.bodies[i]), tile.rows);
+  emitter.ifThen(
+      isHigher, [&] { copyBoxes(contract, tile, step, stage, i + 1); }, copy);
+}
+
+/// One thread.
+void emitMappedProducer(Sm90Contract &contract) {
+  AsyncEmitter &emitter = contract.emitter;
+  RingPlace first = contract.getFirstPlace();
+  contract.forTiles(
+      {first.stage, first.parity}, [&](ContractTile tile, ValueRange places) {
+        return emitter.forLoop(
+            emitter.index(0), emitter.index(contract.shape.getSteps()), 1,
+            places, [&](Value step, ValueRange carried) {
+              RingPlace place{carried[0], carried[1]};
+              waitForSpace(contract, place);
+              copyBoxes(contract, tile, emitter.toI32(step), place.stage);
+              RingPlace next = contract.next(place);
+              return SmallVector<Value>{next.stage, next.parity};
+            });
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Rows by all threads
+//===----------------------------------------------------------------------===//
 
 /// Steps between a copy and its arrival. Consumers free a step when they have
 /// begun the next one, so that there must be two stages more.
@@ -58,7 +131,6 @@ private:
                  State state);
   /// The addresses that the thread copies from, in the order of its rows.
   SmallVector<Value> findRows(const ContractTile &tile);
-  void copyWeights(const ContractTile &tile, Value step, Value stage);
   void copyRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
                 Value stage);
   void publish(Value stage) {
@@ -123,10 +195,13 @@ Sm90Producer::State Sm90Producer::emitStep(const ContractTile &tile,
                                            ArrayRef<Value> rows, Value step,
                                            State state) {
   Value stage = state.place.stage;
-  // The first turn finds all stages empty.
-  Value parity = arith::XOrIOp::create(b, state.place.parity, emitter.i32(1));
-  emitter.waitBarrier(contract.emptyBarrier(stage), parity);
-  copyWeights(tile, step, stage);
+  waitForSpace(contract, state.place);
+  Value isFirst = contract.isEqual(emitter.warpgroupThread(), emitter.i32(0));
+  emitter.ifThen(isFirst, [&] {
+    emitter.arriveExpecting(contract.fullBarrier(stage),
+                            shape.getWeightBytes());
+    copyWeights(contract, tile, step, stage);
+  });
   copyRows(tile, rows, step, stage);
   emitter.commitCopies();
 
@@ -140,24 +215,6 @@ Sm90Producer::State Sm90Producer::emitStep(const ContractTile &tile,
   Value open = arith::SelectOp::create(b, isLate, state.open,
                                        emitter.scale(state.open, 1, 1));
   return {contract.next(state.place), oldest, open};
-}
-
-void Sm90Producer::copyWeights(const ContractTile &tile, Value step,
-                               Value stage) {
-  Value isFirst = contract.isEqual(emitter.warpgroupThread(), emitter.i32(0));
-  emitter.ifThen(isFirst, [&] {
-    Value full = contract.fullBarrier(stage);
-    emitter.arriveExpecting(full, shape.getWeightBytes());
-    SmallVector<Value> begin;
-    if (shape.isGrouped)
-      begin.push_back(tile.group);
-    if (shape.planes == 2)
-      begin.push_back(emitter.i32(0));
-    begin.push_back(tile.firstColumn);
-    begin.push_back(emitter.scale(step, shape.k));
-    emitter.copyBox(contract.stageAddress(stage), emitter.tensorMap(0), begin,
-                    full);
-  });
 }
 
 void Sm90Producer::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
@@ -198,5 +255,11 @@ void Sm90Producer::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
 } // namespace
 
 void moec::emitSm90Producer(Sm90Contract &contract) {
-  Sm90Producer(contract).emit();
+  if (!contract.shape.mapRows) {
+    Sm90Producer(contract).emit();
+    return;
+  }
+  AsyncEmitter &emitter = contract.emitter;
+  emitter.ifThen(contract.isEqual(emitter.warpgroupThread(), emitter.i32(0)),
+                 [&] { emitMappedProducer(contract); });
 }

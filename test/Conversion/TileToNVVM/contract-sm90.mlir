@@ -1,0 +1,117 @@
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_80 2>&1 | FileCheck %s --check-prefix=SM80
+// SM80: has the schedule 'sm90.contract', and on this target it needs 'sm80.contract'
+
+// Tiles begin at multiples of the swizzle's period.
+// CHECK: llvm.mlir.global external @moec_shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+
+// Rows come by 16 bytes, weights by one box of gate and up.
+// CHECK-LABEL: func.func @gathered
+// CHECK-SAME: %[[MAP:[a-z0-9]+]]: !llvm.ptr)
+// CHECK-SAME: moec.block = 384
+// One arrival for the box, 128 for rows; one of each consumer warp.
+// CHECK: nvvm.prefetch tensormap, %[[MAP]]
+// CHECK: nvvm.mbarrier.init %{{.*}}, %c129_i32
+// CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
+// CHECK: nvvm.fence.mbarrier.init
+// CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK: nvvm.barrier0
+// CHECK: scf.if
+// CHECK: nvvm.shfl.sync up
+// CHECK: nvvm.barrier0
+// CHECK: scf.if
+// CHECK-NEXT: nvvm.setmaxregister decrease 56
+// CHECK: scf.for
+// The search for the tile's group.
+// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> i32
+// CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK: scf.for
+// CHECK: scf.while
+// CHECK-NEXT: nvvm.mbarrier.try_wait
+// CHECK: nvvm.mbarrier.arrive.expect_tx
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[MAP]], {{.*}}, box[{{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}] : !llvm.ptr<7>, !llvm.ptr
+// CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg
+// CHECK: nvvm.cp.async.commit.group
+// What threads have written is shown to the tensor cores before it is published.
+// CHECK: scf.if
+// CHECK-NEXT: nvvm.cp.async.wait.group 2
+// CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: nvvm.cp.async.wait.group 0
+// CHECK: nvvm.fence.proxy
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: } else {
+// CHECK-NEXT: nvvm.setmaxregister increase 224
+// CHECK: nvvm.wgmma.fence.aligned
+// CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 16, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
+// CHECK-COUNT-7: nvvm.wgmma.mma_async
+// CHECK: nvvm.wgmma.commit.group.sync.aligned
+// CHECK-NEXT: nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: nvvm.wgmma.wait.group.sync.aligned 0
+// No arithmetic on sums may pass the wait.
+// CHECK: llvm.inline_asm has_side_effects "", "=f,
+// CHECK: llvm.inline_asm has_side_effects "", "=f,
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-NEXT: arith.addi
+// CHECK-NEXT: nvvm.barrier id = {{.*}} number_of_threads
+// CHECK: arith.mulf {{.*}} : vector<8xf32>
+// CHECK: arith.truncf {{.*}} : vector<8xf32> to vector<8xbf16>
+// CHECK: nvvm.stmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK: nvvm.barrier id = {{.*}} number_of_threads
+// CHECK: nvvm.cp.async.bulk.global.shared.cta
+// CHECK: nvvm.cp.async.bulk.commit.group
+// CHECK: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
+// CHECK: nvvm.cp.async.bulk.wait_group 0{{$}}
+tile.kernel @gathered(%x: memref<?x256xbf16>, %w: memref<6x512x256xbf16>, %o: memref<7xi32>,
+    %s: memref<?xi32>, %y: memref<?x256xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x512x256xbf16>)
+      offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x256xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// -----
+
+// f32 results go to memory one by one, and rows that do not count become zeros.
+// CHECK-LABEL: func.func @dense
+// CHECK: scf.for
+// CHECK: vector.store {{.*}} : memref<?x128xf32>, vector<4xf32>
+// CHECK: nvvm.setmaxregister decrease
+// CHECK: nvvm.wgmma.mma_async
+// CHECK-SAME: A[<f16>, <one>, <row>]
+// CHECK-NOT: nvvm.stmatrix
+// CHECK: memref.store {{.*}} : memref<?x128xf32>
+tile.kernel @dense(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %v: memref<1xi32>,
+    %y: memref<?x128xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf16>, memref<128x64xf16>)
+      num_valid_tokens(%v : memref<1xi32>) outs(%y : memref<?x128xf32>)
+  tile.return
+}
+
+// -----
+
+// Rows of a buffer come by a map, one per body; one thread starts all copies.
+// CHECK-LABEL: func.func @mapped
+// CHECK-SAME: %[[W:[a-z0-9]+]]: !llvm.ptr, %[[R0:[a-z0-9]+]]: !llvm.ptr, %[[R1:[a-z0-9]+]]: !llvm.ptr)
+// CHECK: nvvm.setmaxregister decrease
+// CHECK: scf.if
+// CHECK: nvvm.mbarrier.arrive.expect_tx
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]],
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[R1]], {{.*}} box[{{[^,]*}}, {{[^,]*}}]
+// CHECK: nvvm.mbarrier.arrive.expect_tx
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]],
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[R0]],
+// CHECK-NOT: nvvm.cp.async.shared
+// CHECK: nvvm.setmaxregister increase
+tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 32], map_rows = true>}
+  tile.return
+}
