@@ -30,14 +30,15 @@ struct Search {
   std::string id;
 };
 
-/// The digest among the notes at `begin`.
-StringRef findBuildId(const char *begin, size_t size) {
+/// The digest among the notes at `begin`, which start at multiples of
+/// `alignment`.
+StringRef findBuildId(const char *begin, size_t size, size_t alignment) {
   for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
     ElfW(Nhdr) note;
     std::memcpy(&note, begin + at, sizeof(note));
     size_t name = at + sizeof(note);
-    size_t description = name + alignTo(note.n_namesz, 4);
-    size_t end = description + alignTo(note.n_descsz, 4);
+    size_t description = alignTo(name + note.n_namesz, alignment);
+    size_t end = alignTo(description + note.n_descsz, alignment);
     if (end > size)
       break;
     if (note.n_type == NT_GNU_BUILD_ID &&
@@ -65,7 +66,8 @@ int visit(dl_phdr_info *info, size_t, void *data) {
       continue;
     auto *notes =
         reinterpret_cast<const char *>(info->dlpi_addr + segment.p_vaddr);
-    StringRef id = findBuildId(notes, segment.p_memsz);
+    StringRef id =
+        findBuildId(notes, segment.p_memsz, segment.p_align == 8 ? 8 : 4);
     if (!id.empty())
       search.id = toHex(id, /*LowerCase=*/true);
   }

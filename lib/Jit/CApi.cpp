@@ -10,6 +10,9 @@
 #include "moejit/moejit.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <cstdlib>
+#include <cstring>
+
 using namespace moec;
 using moert::invalidArgument;
 using moert::Result;

@@ -265,6 +265,10 @@ bool Cache::write(const std::string &name, const std::vector<uint8_t> &bytes) {
     return true;
   if (file >= 0)
     unlinkat(folder, temporary.c_str(), 0);
+  // On some network file systems the second of two renames fails: the entry of
+  // the first is as good.
+  if (faccessat(folder, name.c_str(), F_OK, 0) == 0)
+    return false;
   warnOnce(Trouble::Write, options.directory +
                                " cannot be written to: " + strerror(error) +
                                "; compiled layers are not kept");
