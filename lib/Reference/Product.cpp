@@ -21,49 +21,51 @@ namespace {
 constexpr int64_t kPanel = 16;
 /// Depth that is worked on at a time, for rows of x to stay in the cache.
 constexpr int64_t kDepth = 1024;
-constexpr int64_t kLanes = 8;
+/// Columns of out whose sums, for four rows, are in registers.
+constexpr int kColumns = 2;
 
-/// Numbers at any multiple of eight bytes.
-typedef double Lanes __attribute__((vector_size(kLanes * 8), aligned(8)));
-
-/// out[4, 2] += x[4, depth] @ w[2, depth]^T.
+/// out[4, kColumns] += x[4, depth] @ w[kColumns, depth]^T.
+template <int Lanes>
 MOEC_INLINE void multiplyBlock(const double *x, int64_t xStride,
                                const double *w, int64_t wStride, int64_t depth,
                                double *out, int64_t outStride) {
-  Lanes sums[4][2] = {};
-  for (int64_t k = 0; k < depth; k += kLanes) {
-    Lanes w0 = *reinterpret_cast<const Lanes *>(w + k);
-    Lanes w1 = *reinterpret_cast<const Lanes *>(w + wStride + k);
+  // At any multiple of eight bytes.
+  typedef double Vector __attribute__((vector_size(Lanes * 8), aligned(8)));
+  Vector sums[4][kColumns] = {};
+  for (int64_t k = 0; k < depth; k += Lanes) {
+    Vector weights[kColumns];
+    for (int j = 0; j < kColumns; ++j)
+      weights[j] = *reinterpret_cast<const Vector *>(w + j * wStride + k);
     for (int i = 0; i < 4; ++i) {
-      Lanes value = *reinterpret_cast<const Lanes *>(x + i * xStride + k);
-      sums[i][0] += value * w0;
-      sums[i][1] += value * w1;
+      Vector value = *reinterpret_cast<const Vector *>(x + i * xStride + k);
+      for (int j = 0; j < kColumns; ++j)
+        sums[i][j] += value * weights[j];
     }
   }
   for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 2; ++j) {
+    for (int j = 0; j < kColumns; ++j) {
       double total = 0;
-      for (int lane = 0; lane < kLanes; ++lane)
+      for (int lane = 0; lane < Lanes; ++lane)
         total += sums[i][j][lane];
       out[i * outStride + j] += total;
     }
 }
 
-/// A panel of weights with all rows of x. Rows of x come in fours, columns of
-/// out in twos.
+/// A panel of weights with all rows of x, which come in fours.
+template <int VectorBytes>
 MOEC_INLINE void multiplyPanel(const Matrix &x, const double *panel,
                                int64_t numColumns, double *out,
                                int64_t outStride) {
   int64_t depth = x.getStride();
   for (int64_t k = 0; k < depth; k += kDepth)
     for (int64_t i = 0; i < x.getNumRows(); i += 4)
-      for (int64_t j = 0; j < numColumns; j += 2)
-        multiplyBlock(x.row(i) + k, depth, panel + j * depth + k, depth,
-                      std::min(kDepth, depth - k), out + i * outStride + j,
-                      outStride);
+      for (int64_t j = 0; j < numColumns; j += kColumns)
+        multiplyBlock<VectorBytes / 8>(
+            x.row(i) + k, depth, panel + j * depth + k, depth,
+            std::min(kDepth, depth - k), out + i * outStride + j, outStride);
 }
 
-MOEC_CPU_CLONES(multiply, multiplyPanel,
+MOEC_CPU_CLONES(multiply, multiplyPanel<kVectorBytes>,
                 (const Matrix &x, const double *panel, int64_t numColumns,
                  double *out, int64_t outStride),
                 (x, panel, numColumns, out, outStride))
@@ -86,7 +88,7 @@ void run(const Task &task) {
   // Rows of the output are padded to whole vectors, so that an odd last column
   // has a neighbour. That one gets 0 * x, which may be NaN.
   multiply(x, panel.data(), count, out.row(0) + task.column, out.getStride());
-  for (int64_t i = 0; count % 2 != 0 && i < out.getNumRows(); ++i)
+  for (int64_t i = 0; count % kColumns != 0 && i < out.getNumRows(); ++i)
     out.row(i)[task.column + count] = 0;
 }
 

@@ -13,26 +13,33 @@
 
 /// Defines `static void name parameters` that calls the MOEC_INLINE function
 /// `body` with `arguments`, compiled three times (for any x86-64, AVX2 and
-/// AVX-512); the CPU at hand decides which of them runs. Functions chosen by
-/// the loader (target_clones) would do the same, but run before sanitizers do.
+/// AVX-512); the CPU at hand decides which of them runs. `body` may name
+/// kVectorBytes, the size of a vector, as a template argument. Functions chosen
+/// by the loader (target_clones) would do the same, but run before sanitizers
+/// do.
+#define MOEC_CPU_CLONE(name, attribute, bytes, body, parameters, arguments)    \
+  attribute static void name parameters {                                      \
+    [[maybe_unused]] constexpr int kVectorBytes = bytes;                       \
+    body arguments;                                                            \
+  }
 #if defined(__x86_64__)
 #define MOEC_CPU_CLONES(name, body, parameters, arguments)                     \
-  __attribute__((target("arch=x86-64-v4"))) static void name##V4 parameters {  \
-    body arguments;                                                            \
-  }                                                                            \
-  __attribute__((target("arch=x86-64-v3"))) static void name##V3 parameters {  \
-    body arguments;                                                            \
-  }                                                                            \
+  MOEC_CPU_CLONE(name##V4, __attribute__((target("arch=x86-64-v4"))), 64,      \
+                 body, parameters, arguments)                                  \
+  MOEC_CPU_CLONE(name##V3, __attribute__((target("arch=x86-64-v3"))), 32,      \
+                 body, parameters, arguments)                                  \
+  MOEC_CPU_CLONE(name##V1, , 16, body, parameters, arguments)                  \
   static void name parameters {                                                \
     if (__builtin_cpu_supports("x86-64-v4"))                                   \
-      return name##V4 arguments;                                               \
-    if (__builtin_cpu_supports("x86-64-v3"))                                   \
-      return name##V3 arguments;                                               \
-    body arguments;                                                            \
+      name##V4 arguments;                                                      \
+    else if (__builtin_cpu_supports("x86-64-v3"))                              \
+      name##V3 arguments;                                                      \
+    else                                                                       \
+      name##V1 arguments;                                                      \
   }
 #else
 #define MOEC_CPU_CLONES(name, body, parameters, arguments)                     \
-  static void name parameters { body arguments; }
+  MOEC_CPU_CLONE(name, , 16, body, parameters, arguments)
 #endif
 
 #endif // MOEC_SUPPORT_CPUCLONES_H

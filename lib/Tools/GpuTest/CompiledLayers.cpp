@@ -63,9 +63,11 @@ Result<LoadableLayer> CompiledLayers::compile(const LayerSpec &spec) const {
     layer.plan = std::move(compiled->plan);
     layer.image = std::move(compiled->image);
   } else {
+    std::vector<std::string> architectures;
+    if (assembles)
+      architectures = chooseArchitectures(options, device.architecture());
     mlir::FailureOr<moert::Package> package =
-        buildPackage(*module, spec, options,
-                     chooseArchitectures(options, device.architecture()));
+        buildPackage(*module, spec, options, architectures);
     if (mlir::failed(package))
       return fail();
     Result<moert::PackageChoice> choice =

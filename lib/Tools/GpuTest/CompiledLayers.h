@@ -28,8 +28,10 @@ class CompiledLayers {
 public:
   using Ptr = std::shared_ptr<const moert::Result<LoadableLayer>>;
 
-  CompiledLayers(const moert::Device &device, std::string target)
-      : device(device), target(std::move(target)) {}
+  /// `assembles`: the device takes cubins.
+  CompiledLayers(const moert::Device &device, std::string target,
+                 bool assembles)
+      : device(device), target(std::move(target)), assembles(assembles) {}
 
   const std::string &getTarget() const { return target; }
   /// Compiles, or waits for another thread to do it.
@@ -40,6 +42,7 @@ private:
 
   const moert::Device &device;
   std::string target;
+  bool assembles;
   std::mutex mutex;
   std::map<std::string, std::shared_future<Ptr>> layers;
 };

@@ -54,7 +54,7 @@ int runSuite(const Options &options, mlir::MLIRContext &context) {
       loadCases(options.getDataFolder(), commit);
   if (!layerCases)
     return options.complain(layerCases.status().message()), 1;
-  bool isGpu = options.device != "host";
+  bool isGpu = llvm::StringRef(options.device).starts_with("cuda");
   std::unique_ptr<moert::Device> device;
   std::unique_ptr<SuiteContext> shared;
   std::vector<Case> cases = makeGeneratorCases(shared);
@@ -79,14 +79,16 @@ int runSuite(const Options &options, mlir::MLIRContext &context) {
   device = std::move(*opened);
   std::string target = options.target;
   if (target.empty())
-    target = isGpu ? chooseTarget(device->architecture()) : "cpu";
+    target = device->architecture().empty()
+                 ? "cpu"
+                 : chooseTarget(device->architecture());
   Result<DeviceGenerator> made =
       DeviceGenerator::create(context, *device, target);
   if (!made)
     return options.complain(made.status().message()), 1;
-  CompiledLayers layers(*device, target);
+  CompiledLayers layers(*device, target, /*assembles=*/isGpu);
   shared.reset(new SuiteContext{
-      *device, *made, layers, options.threads, options.plant, {}});
+      *device, *made, layers, isGpu, options.threads, options.plant, {}});
 
   Record record(commit, *device, target);
   for (const Case &selected : cases)
@@ -120,6 +122,8 @@ int moec::gpuTestMain(int argc, char **argv) {
     return 1;
   if (!options.reference.empty())
     return runReference(options) ? 0 : 1;
+  if (!options.generate.empty())
+    return runGenerator(options) ? 0 : 1;
   mlir::DialectRegistry registry;
   registerDialects(registry);
   mlir::MLIRContext context(registry);

@@ -10,11 +10,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Inputs.h"
+#include "HardRules.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 using namespace moec;
@@ -22,59 +21,6 @@ using namespace moec::gputest;
 using moert::Status;
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// A rule at work.
-struct Hard {
-  Inputs &inputs;
-  const LayerSpec &spec;
-  double share;
-  Draw draw;
-  int64_t tokens, topK, routes;
-
-  /// The tensor in memory, or null.
-  const HostTensor *get(llvm::StringRef name) const {
-    InputTensor *tensor = inputs.find(name);
-    return tensor && !tensor->random ? &tensor->host : nullptr;
-  }
-  void set(llvm::StringRef name, int64_t i, double value) const {
-    if (const HostTensor *tensor = get(name))
-      setElement(*tensor, i, value);
-  }
-  bool hasIds() const { return spec.entry == Entry::Ids; }
-  bool isHash() const {
-    return !hasIds() && spec.routing.select == Select::Hash;
-  }
-  /// Ids of all slots, as a rule of (token, slot).
-  void setIds(llvm::function_ref<int64_t(int64_t, int64_t)> id) const {
-    for (int64_t t = 0; t < tokens; ++t)
-      for (int64_t j = 0; j < topK; ++j)
-        set("topk_ids", t * topK + j, static_cast<double>(id(t, j)));
-  }
-  void setLogits(llvm::function_ref<double(int64_t, int64_t)> logit) const {
-    for (int64_t t = 0; t < tokens; ++t)
-      for (int64_t e = 0; e < routes; ++e)
-        set("router_logits", t * routes + e, logit(t, e));
-  }
-};
-
-Status needs(bool condition, const char *what) {
-  return condition ? Status::ok()
-                   : moert::invalidArgument(std::string("they need ") + what);
-}
-
-Status needsIds(const Hard &hard) { return needs(hard.hasIds(), "entry ids"); }
-
-Status needsKeys(const Hard &hard) {
-  return needs(!hard.hasIds() && !hard.isHash(),
-               "keys: entry gate or logits, no hash");
-}
-
-Status needsLogits(const Hard &hard) {
-  return needs(hard.spec.entry == Entry::Logits, "entry logits");
-}
 
 /// Adds a row to the logits of every token; with a gate, through one input
 /// that is 1 for every token.
@@ -268,121 +214,6 @@ Status nanHidden(Hard &hard) {
     for (int64_t h = t % 3; h < hard.spec.hiddenSize; h += 3)
       hard.set("hidden_states", t * hard.spec.hiddenSize + h, kNaN);
   return Status::ok();
-}
-
-/// Puts values into a share of the slots and all of one token.
-Status replaceIds(Hard &hard, llvm::ArrayRef<int64_t> values, double share,
-                  bool spoilsWeights) {
-  if (Status status = needsIds(hard); !status)
-    return status;
-  constexpr double bad[] = {kNaN, kInfinity, -kInfinity};
-  for (int64_t i = 0; i < hard.tokens * hard.topK; ++i) {
-    if (i / hard.topK != hard.tokens / 2 && hard.draw.uniform() >= share)
-      continue;
-    int64_t which = hard.draw.below(static_cast<int64_t>(values.size()));
-    hard.set("topk_ids", i, static_cast<double>(values[which]));
-    if (spoilsWeights)
-      hard.set("topk_weights", i, bad[hard.draw.below(3)]);
-  }
-  return Status::ok();
-}
-
-std::vector<int64_t> getWildIds(const Hard &hard) {
-  return {hard.routes,
-          hard.routes + 5,
-          std::numeric_limits<int32_t>::max(),
-          -2,
-          -7,
-          std::numeric_limits<int32_t>::min()};
-}
-
-double getShare(const Hard &hard) { return hard.share > 0 ? hard.share : 0.3; }
-
-Status minusOneIds(Hard &hard) {
-  return replaceIds(hard, {-1}, getShare(hard), /*spoilsWeights=*/false);
-}
-
-Status outOfRangeIds(Hard &hard) {
-  if (!hard.isHash())
-    return replaceIds(hard, getWildIds(hard), getShare(hard),
-                      /*spoilsWeights=*/false);
-  std::vector<int64_t> wild = getWildIds(hard);
-  const HostTensor &table = *hard.get("gate.hash_table");
-  for (int64_t i = 0; i < table.getNumElements(); ++i)
-    if (hard.draw.uniform() < 0.3)
-      setElement(table, i, static_cast<double>(wild[hard.draw.below(6)]));
-  const double values[] = {
-      static_cast<double>(*hard.spec.routing.hashVocabSize), -1,
-      static_cast<double>(std::numeric_limits<int32_t>::max()),
-      static_cast<double>(std::numeric_limits<int32_t>::min())};
-  for (int64_t t = 1; t < hard.tokens; t += 4)
-    hard.set("input_ids", t, values[hard.draw.below(4)]);
-  return Status::ok();
-}
-
-/// NaN and infinite weights on the slots that do not count.
-Status nanWeights(Hard &hard) {
-  std::vector<int64_t> ids = getWildIds(hard);
-  ids.push_back(-1);
-  return replaceIds(hard, ids, getShare(hard), /*spoilsWeights=*/true);
-}
-
-/// Expert e is chosen as often as 1 / (e + 1) says.
-Status zipf(Hard &hard) {
-  if (Status status = needsIds(hard); !status)
-    return status;
-  std::vector<double> sums(hard.routes);
-  double total = 0;
-  for (int64_t e = 0; e < hard.routes; ++e)
-    sums[e] = total += 1 / static_cast<double>(e + 1);
-  for (int64_t t = 0; t < hard.tokens; ++t) {
-    std::vector<int64_t> ids;
-    while (static_cast<int64_t>(ids.size()) < hard.topK) {
-      auto it = llvm::upper_bound(sums, hard.draw.uniform() * total);
-      int64_t id = std::min<int64_t>(it - sums.begin(), hard.routes - 1);
-      while (llvm::is_contained(ids, id))
-        id = (id + 1) % hard.routes;
-      hard.set("topk_ids", t * hard.topK + static_cast<int64_t>(ids.size()),
-               static_cast<double>(id));
-      ids.push_back(id);
-    }
-  }
-  return Status::ok();
-}
-
-/// All experts get the same number of tokens.
-Status balanced(Hard &hard) {
-  hard.setIds(
-      [&](int64_t t, int64_t j) { return (t * hard.topK + j) % hard.routes; });
-  return needsIds(hard);
-}
-
-/// The first and the last expert get everything.
-Status edgeExperts(Hard &hard) {
-  hard.setIds([&](int64_t t, int64_t j) {
-    return (t + j) % 2 == 0 ? 0 : hard.routes - 1;
-  });
-  return needsIds(hard);
-}
-
-/// Tokens that choose one expert with all their slots.
-Status duplicateIds(Hard &hard) {
-  hard.setIds([&](int64_t t, int64_t j) {
-    return t % 2 == 0 ? t % hard.routes : (t + j / 2) % hard.routes;
-  });
-  return needsIds(hard);
-}
-
-/// Expert e gets e tokens, as far as they reach: every tail of a tile occurs.
-Status staircase(Hard &hard) {
-  int64_t expert = 0, left = 0;
-  hard.setIds([&](int64_t, int64_t) {
-    while (left == 0)
-      left = expert = (expert + 1) % hard.routes;
-    --left;
-    return expert;
-  });
-  return needsIds(hard);
 }
 
 /// Tokens from some on are padding that holds garbage.

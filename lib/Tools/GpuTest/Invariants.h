@@ -19,8 +19,8 @@ namespace moec::gputest {
 class Invariants {
 public:
   /// `expected` is the output of the first run.
-  Invariants(LayerRun &run, Inputs &inputs, Bytes expected, Plant plant,
-             Outcome &outcome);
+  Invariants(const SuiteContext &context, LayerRun &run, Inputs &inputs,
+             Bytes expected, Outcome &outcome);
 
   /// Runs give the same bits; those of graphs too, where there are graphs.
   void checkRepeats(int64_t count);
@@ -45,10 +45,10 @@ private:
   update(const std::function<void(HostTensor &, const HostTensor &)> &change);
   bool restore();
 
+  const SuiteContext &context;
   LayerRun &run;
   Inputs &inputs;
   Bytes expected;
-  Plant plant;
   Outcome &outcome;
   int64_t tokens, numValid;
   size_t rowBytes;

@@ -91,15 +91,14 @@ private:
     if (!bytes->empty())
       std::memcpy(result.output.data(), bytes->data(), bytes->size());
 
-    Invariants invariants(run, inputs, std::move(*bytes), context.plant,
-                          outcome);
+    Invariants invariants(context, run, inputs, std::move(*bytes), outcome);
     invariants.checkRepeats(layerCase.repeats);
     invariants.checkValidCounts();
     if (layerCase.isolation)
       invariants.checkIsolation();
     if (layerCase.permutation)
       invariants.checkPermutation();
-    if (layerCase.timed > 0 && context.isGpu())
+    if (layerCase.timed > 0 && context.isGpu)
       time(run);
     invariants.inspect(result);
     return outcome.expect(run.checkGuards());

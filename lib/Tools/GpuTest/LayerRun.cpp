@@ -61,14 +61,18 @@ LayerRun::create(moert::Device &device, DeviceGenerator &generator,
   return run;
 }
 
-Status LayerRun::generate(const InputTensor &tensor, moert::TensorView &view,
-                          size_t bytes) {
+/// Generates a tensor, or copies it.
+Status LayerRun::fill(const InputTensor &tensor, const GuardedBuffer &buffer) {
+  const HostTensor &host = tensor.host;
+  if (!tensor.random)
+    return buffer.size() == 0
+               ? Status::ok()
+               : device.copyIn(buffer.data(), host.data(), buffer.size());
   // Padding stays NaN: a kernel that uses it is found out.
   if (pitch > 0)
-    RETURN_IF_FAILED(device.fill(*stream, view.data, 0xFF, bytes));
-  return generator.write(*stream, *tensor.random, 0,
-                         tensor.host.getNumElements(), view.data,
-                         view.shape.back(), pitch);
+    RETURN_IF_FAILED(device.fill(*stream, buffer.data(), 0xFF, buffer.size()));
+  return generator.write(*stream, *tensor.random, 0, host.getNumElements(),
+                         buffer.data(), host.shape.back(), pitch);
 }
 
 Status LayerRun::place(const InputTensor &tensor) {
@@ -88,12 +92,9 @@ Status LayerRun::place(const InputTensor &tensor) {
   if (!buffer)
     return buffer.status();
   view.data = buffer->data();
-  buffers.push_back(std::move(*buffer));
   views[tensor.host.name] = view;
-  if (tensor.random)
-    return generate(tensor, view, bytes);
-  return bytes == 0 ? Status::ok()
-                    : device.copyIn(view.data, tensor.host.data(), bytes);
+  buffers.push_back(std::move(*buffer));
+  return fill(tensor, buffers.back());
 }
 
 Status LayerRun::placeOutput() {
@@ -217,11 +218,10 @@ Status LayerRun::runInspected() {
   bool wasPrepared = !layer.executor->plan().prepare.empty();
   graph.reset();
   layer.executor.reset();
-  // Preparation may have been in place.
-  for (auto [tensor, buffer] : llvm::zip(inputs.getTensors(), buffers))
-    if (wasPrepared && tensor.random)
-      RETURN_IF_FAILED(
-          generate(tensor, views[tensor.host.name], buffer.size()));
+  // Preparation may have overwritten weights.
+  if (wasPrepared)
+    for (auto [tensor, buffer] : llvm::zip(inputs.getTensors(), buffers))
+      RETURN_IF_FAILED(fill(tensor, buffer));
   RETURN_IF_FAILED(start(*layer.inspected));
   RETURN_IF_FAILED(layer.inspected->run(tokens, stream.get()));
   return device.synchronize(*stream);

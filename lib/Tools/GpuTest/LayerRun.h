@@ -51,8 +51,7 @@ public:
   /// Copies an input again from `tensor`, which has the shape that it had.
   moert::Status update(const HostTensor &tensor);
 
-  /// Whether there are graphs and a clock.
-  bool hasGraphs() const { return !device.architecture().empty(); }
+  /// On devices with graphs and a clock.
   moert::Status capture();
   moert::Status replay();
   /// Seconds of replays, ascending.
@@ -72,8 +71,7 @@ private:
         inputs(inputs), tokens(inputs.getNumTokens()), pitch(pitch) {}
 
   moert::Status place(const InputTensor &tensor);
-  moert::Status generate(const InputTensor &tensor, moert::TensorView &view,
-                         size_t bytes);
+  moert::Status fill(const InputTensor &tensor, const GuardedBuffer &buffer);
   moert::Status placeOutput();
   moert::Status start(moert::Executor &executor);
   moert::Status poison();

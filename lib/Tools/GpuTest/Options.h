@@ -18,9 +18,9 @@ enum class Plant { None, Output, Canary, Repeat };
 struct Options : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> device{
-      "device", llvm::cl::value_desc("cuda|cuda:N|host"),
-      llvm::cl::desc("What to test (default: cuda)"), llvm::cl::init("cuda"),
-      llvm::cl::cat(category)};
+      "device", llvm::cl::value_desc("cuda|cuda:N|host|sim|sim:SEED"),
+      llvm::cl::desc("What to test (default: cuda); sim is a simulated GPU"),
+      llvm::cl::init("cuda"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::value_desc("sm_80|sm_90a"),
       llvm::cl::desc("What to compile for (default: the best that the GPU "
@@ -85,8 +85,14 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> outputs{
       "outputs", llvm::cl::value_desc("file.safetensors"),
-      llvm::cl::desc("For --reference: output and routing, as f64"),
+      llvm::cl::desc("For --reference: output and routing, as f64. For "
+                     "--generate: the values"),
       llvm::cl::cat(category)};
+  llvm::cl::list<std::string> generate{
+      "generate", llvm::cl::value_desc("seed,name,dtype,deviation,first,count"),
+      llvm::cl::desc("Run no suite: write these elements of a generated tensor "
+                     "to --outputs"),
+      llvm::cl::CommaSeparated, llvm::cl::cat(category)};
   llvm::cl::opt<std::string> emitGenerator{
       "emit-generator", llvm::cl::value_desc("sm_80|sm_90a"),
       llvm::cl::desc("Run no suite: print the PTX of the generator of weights"),

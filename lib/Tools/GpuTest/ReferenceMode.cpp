@@ -1,4 +1,4 @@
-//===- ReferenceMode.cpp - gpu-test --reference -----------------*- C++ -*-===//
+//===- ReferenceMode.cpp - gpu-test --reference, --generate -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -77,4 +77,36 @@ bool moec::gputest::runReference(const Options &options) {
   if (Status status = evaluateTo(options.outputs, *call); !status)
     return options.complain(status.message());
   return true;
+}
+
+bool moec::gputest::runGenerator(const Options &options) {
+  auto get = [&](size_t i) { return llvm::StringRef(options.generate[i]); };
+  uint64_t seed;
+  int64_t first, count;
+  double deviation;
+  std::optional<moert::DType> dtype =
+      options.generate.size() == 6 ? moert::parseDType(options.generate[2])
+                                   : std::nullopt;
+  if (!dtype || get(0).getAsInteger(10, seed) ||
+      get(3).getAsDouble(deviation) || get(4).getAsInteger(10, first) ||
+      get(5).getAsInteger(10, count) || count < 0 || options.outputs.empty())
+    return options.complain("--generate: expected "
+                            "seed,name,f32|bf16|f16,deviation,first,count and "
+                            "--outputs");
+  RandomTensor tensor = {RandomStream(seed, get(1)), *dtype,
+                         getFactor(deviation)};
+  auto bytes = static_cast<size_t>(count * moert::dtypeBits(*dtype) / 8);
+  std::vector<uint8_t> values(bytes);
+  tensor.write(first, count, values.data());
+  // What the reference reads are the same numbers.
+  std::vector<double> numbers(count);
+  tensor.read(first, count, numbers.data());
+  Status status = moert::writeSafetensors(
+      options.outputs, {{"values", *dtype, {count}, values.data(), bytes},
+                        {"numbers",
+                         moert::DType::F64,
+                         {count},
+                         numbers.data(),
+                         numbers.size() * 8}});
+  return status.isOk() || options.complain(status.message());
 }

@@ -7,8 +7,8 @@
 
 #include "HostTensor.h"
 
+#include "moec/Generator/Generator.h"
 #include "llvm/ADT/APFloat.h"
-#include "llvm/Support/xxhash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,30 +21,10 @@ using moert::Status;
 
 namespace {
 
-/// A counter-based generator: value i of a stream is a hash of (stream, i), so
-/// that any part of a tensor can be made by any thread.
-class Stream {
-public:
-  Stream(uint64_t seed, llvm::StringRef name)
-      : key(llvm::xxh3_64bits(name) ^ (seed * 0x9E3779B97F4A7C15ull)) {}
-
-  uint64_t bits(uint64_t i) const {
-    // The finalizer of SplitMix64.
-    uint64_t z = key + (i + 1) * 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-
-  /// Uniform in [-sqrt(3), sqrt(3)]: mean 0, variance 1.
-  float unit(uint64_t i) const {
-    float u = float(bits(i) >> 40) * (1.0f / float(1 << 24));
-    return (2.0f * u - 1.0f) * 1.7320508f;
-  }
-
-private:
-  uint64_t key;
-};
+/// Near to normal, with mean 0 and variance 1.
+float getUnit(const RandomStream &stream, int64_t i) {
+  return getFactor(1) * static_cast<float>(stream.getSum(uint64_t(i)));
+}
 
 uint16_t toBF16(float value) {
   uint32_t bits;
@@ -100,12 +80,17 @@ bool hasValues(const HostTensor &tensor) {
   }
 }
 
-void fillRandom(const HostTensor &tensor, uint64_t seed, float scale) {
-  Stream stream(seed, tensor.name);
+void fillRandom(const HostTensor &tensor, uint64_t seed, double deviation) {
+  RandomTensor random = {RandomStream(seed, tensor.name), tensor.dtype,
+                         getFactor(deviation)};
   int64_t count = tensor.getNumElements();
+  int64_t bytes = moert::dtypeBits(tensor.dtype) / 8;
   auto fill = [&](int64_t begin, int64_t end) {
+    if (tensor.dtype != ElementType::F64)
+      return random.write(begin, end - begin, tensor.data() + begin * bytes);
     for (int64_t i = begin; i < end; ++i)
-      store(tensor, i, scale * stream.unit(uint64_t(i)));
+      store(tensor, i,
+            static_cast<float>(deviation) * getUnit(random.stream, i));
   };
   int64_t numThreads =
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency());
@@ -126,13 +111,13 @@ int64_t getRowSize(const HostTensor &tensor) {
 /// Distinct ids of a token as long as there are enough: each draw steps on from
 /// a taken id.
 void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
-  Stream stream(options.seed, tensor.name);
+  RandomStream stream(options.seed, tensor.name);
   auto *ids = reinterpret_cast<int32_t *>(tensor.data());
   int64_t topK = getRowSize(tensor);
   for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
     int32_t *first = ids + row * topK;
     for (int64_t j = 0; j < topK; ++j) {
-      auto id = int32_t(stream.bits(uint64_t(row * topK + j)) %
+      auto id = int32_t(stream.getBits(uint64_t(row * topK + j)) %
                         uint64_t(options.numExperts));
       for (int64_t tries = 0; tries < options.numExperts &&
                               std::find(first, first + j, id) != first + j;
@@ -144,11 +129,9 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
 }
 
 void fillWeights(const HostTensor &tensor, uint64_t seed) {
-  Stream stream(seed, tensor.name);
+  RandomStream stream(seed, tensor.name);
   int64_t topK = getRowSize(tensor);
-  auto getValue = [&](int64_t j) {
-    return 1.1f + 0.5f * stream.unit(uint64_t(j));
-  };
+  auto getValue = [&](int64_t j) { return 1.1f + 0.3f * getUnit(stream, j); };
   for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
     float sum = 0;
     for (int64_t j = row * topK; j < (row + 1) * topK; ++j)
@@ -180,7 +163,7 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
                                     "; give the tensors by --inputs");
     auto *integers = reinterpret_cast<int32_t *>(tensor.data());
     int64_t count = tensor.getNumElements();
-    Stream stream(options.seed, tensor.name);
+    RandomStream stream(options.seed, tensor.name);
     if (tensor.name == "num_valid_tokens") {
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
@@ -189,17 +172,18 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {
       for (int64_t i = 0; i < count; ++i)
-        integers[i] = int32_t(stream.bits(uint64_t(i)) % uint64_t(vocabulary));
+        integers[i] =
+            int32_t(stream.getBits(uint64_t(i)) % uint64_t(vocabulary));
     } else if (tensor.name == "gate.expert_scale") {
       for (int64_t i = 0; i < count; ++i)
-        store(tensor, i, 1.0f + 0.1f * stream.unit(uint64_t(i)));
+        store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;
-      float scale = isBias     ? 0.1f
-                    : isWeight ? 1.0f / std::sqrt(float(getRowSize(tensor)))
-                               : 1.0f;
-      fillRandom(tensor, options.seed, scale);
+      double deviation = isBias     ? 0.1
+                         : isWeight ? 1 / std::sqrt(double(getRowSize(tensor)))
+                                    : 1;
+      fillRandom(tensor, options.seed, deviation);
     }
   }
   return Status::ok();

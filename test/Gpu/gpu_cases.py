@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The cases of gpu-test: gpu_cases.py FOLDER writes FOLDER/cases.json and FOLDER/models.
+
+Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Case.h.
+
+    small/       a layer of tiny sizes under every distribution, also for device host
+    numeric/     the cases of test/Numeric, with inputs of the same kinds
+    published/   the plain cases of public layer tests, with their tolerances
+    routing/     the same for routing: ids exactly, weights closely
+    sorting/     the same for permutation, alignment and counts: exactly
+    spread/      how tokens spread over experts, at sizes of several tiles
+    models/      layers of real models, from one token to 4096, with times
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test" / "Numeric"))
+
+from cases import CASES as NUMERIC  # noqa: E402
+
+DTYPES = ("bf16", "f16")
+RENORMALIZED = {"score": "softmax", "renormalize": True}
+SIGMOID = {"score": "sigmoid", "selection_bias": True, "renormalize": True}
+
+
+def layer(
+    hidden: int, size: int, experts: int, top_k: int, dtype: str, entry: str = "logits", **more
+) -> dict:
+    """A spec."""
+    spec = {
+        "moec_spec": 1, "dtype": dtype, "entry": entry, "hidden_size": hidden,
+        "num_experts": experts, "top_k": top_k, "intermediate_size": size,
+        "routing": {} if entry == "ids" else RENORMALIZED, "activation": {"kind": "silu"},
+    }
+    return spec | more
+
+
+def case(name: str, tokens: int, spec: dict, **more) -> dict:
+    entry = {"name": name, "tokens": tokens, "spec": spec}
+    # The default serves most; one bound for the rest, so that cases share layers.
+    return entry | ({"max_tokens": 1 << 18} if tokens > 16384 else {}) | more
+
+
+def local(experts: int, ranks: int, rank: int) -> dict:
+    """Placement of the experts that a rank holds, round robin."""
+    if ranks == 1:
+        return {}
+    return {"placement": {"local_experts": list(range(rank, experts, ranks))}}
+
+
+# -- how tokens spread over experts
+
+#: Name, entry, rule of lib/Tools/GpuTest/HardInputs.cpp and more of the spec.
+SPREADS = [
+    ("uniform", "ids", None, {}),
+    ("uniform_gate", "gate", None, {}),
+    ("zipf", "ids", "zipf", {}),
+    ("balanced", "ids", "balanced", {}),
+    ("one_expert", "ids", "one_expert", {"top_k": 1}),
+    ("same_experts", "ids", "one_expert", {}),
+    ("same_experts_gate", "gate", "one_expert", {}),
+    ("empty_experts", "ids", "empty_experts", {}),
+    ("edge_experts", "ids", "edge_experts", {}),
+    ("staircase", "ids", "staircase", {}),
+    ("duplicate_ids", "ids", "duplicate_ids", {}),
+    ("minus_one_10", "ids", ("minus_one_ids", 0.1), {}),
+    ("minus_one_50", "ids", ("minus_one_ids", 0.5), {}),
+    ("minus_one_90", "ids", ("minus_one_ids", 0.9), {}),
+    ("minus_one_100", "ids", ("minus_one_ids", 1.0), {}),
+    ("out_of_range_ids", "ids", "out_of_range_ids", {}),
+    ("nan_weights", "ids", "nan_weights", {}),
+    ("equal_logits", "logits", "equal_logits", {}),
+    ("ties", "logits", "ties", {}),
+    ("ties_gate", "gate", "ties", {}),
+    ("nan_rows", "logits", "nan_rows", {}),
+    ("nan_logits", "logits", "nan_logits", {}),
+    ("inf_logits", "logits", "inf_logits", {}),
+    ("nan_hidden", "ids", "nan_hidden", {}),
+    ("padding_nan", "logits", "padding", {"num_valid_tokens": True}),
+    ("padding_nan_ids", "ids", "padding", {"num_valid_tokens": True}),
+    ("padding_nan_gate", "gate", "padding", {"num_valid_tokens": True}),
+    ("only_padding", "ids", "only_padding", {"num_valid_tokens": True}),
+]
+
+
+def hardness(rule) -> dict:
+    if rule is None:
+        return {}
+    if isinstance(rule, tuple):
+        return {"hard": rule[0], "share": rule[1]}
+    return {"hard": rule}
+
+
+def spreads(group: str, tokens: int, hidden: int, size: int, experts: int, top_k: int,
+            repeats: int):
+    for (name, entry, rule, more), dtype in itertools.product(SPREADS, DTYPES):
+        spec = layer(hidden, size, experts, more.get("top_k", top_k), dtype, entry)
+        shared = {"shared_experts": {"intermediate_size": size}}
+        yield case(f"{group}/{name}/{dtype}", tokens, spec | shared | more, repeats=repeats,
+                   isolation=True, permutation=True, **hardness(rule))
+
+
+# -- public tests of layers
+
+def published():
+    """M, N, K are tokens, intermediate and hidden size; inputs are randn / 10."""
+    shapes = ((1, 128, 128), (1, 2048, 128), (33, 2048, 128), (32768, 2048, 511),
+              (40000, 1024, 1024))
+    grid = itertools.product(shapes, (8, 64, 192), (2, 6), (1, 4), (0, 128), DTYPES)
+    for (m, n, k), experts, top_k, ranks, pitch, dtype in grid:
+        # The large ones take the reference long: in f16 a few of them.
+        if m < 32768 or dtype == "bf16" or (experts, top_k) == (8, 2):
+            yield fused(m, n, k, experts, top_k, ranks, pitch, dtype)
+    for dtype in DTYPES:
+        yield fused(100000, 2048, 1024, 8, 6, 1, 0, dtype)
+    shapes = ((1, 128, 128), (1, 2048, 128), (2, 2048, 128), (2, 2048, 511))
+    grid = itertools.product(shapes, (128, 256), (1, 2), (0, 128), DTYPES)
+    for (m, n, k), experts, top_k, pitch, dtype in grid:
+        yield fused(m, n, k, experts, top_k, 1, pitch, dtype)
+    # Sums over experts.
+    for m, top_k, k, dtype in itertools.product((1, 33, 222), (2, 6, 8), (128, 511, 1024),
+                                                ("f32", "bf16", "f16")):
+        yield case(f"published/sum-m{m}-t{top_k}-k{k}-{dtype}", m,
+                   layer(k, 16, 8, top_k, dtype, "ids"), absolute=0.02)
+    for top_k, dtype in itertools.product((2, 8), ("f32", "bf16", "f16")):
+        yield case(f"published/sum-padded-t{top_k}-{dtype}", 33,
+                   layer(256, 16, 8, top_k, dtype, "ids", **local(8, 2, 1)),
+                   hard="minus_one_ids", absolute=0.02)
+    # Experts without a gate.
+    for m, n, k, top_k, kind, dtype in itertools.product(
+            (1, 16, 64), (128, 256), (64, 128), (1, 2), ("silu", "gelu", "relu2"), DTYPES):
+        yield case(f"published/no-gate-m{m}-n{n}-k{k}-t{top_k}-{kind}-{dtype}", m,
+                   layer(k, n, 8, top_k, dtype, activation={"kind": f"{kind}_no_mul"}),
+                   deviation=0.1, absolute=0.02)
+
+
+def fused(m, n, k, experts, top_k, ranks, pitch, dtype):
+    more = local(experts, ranks, 1 if ranks > 1 else 0)
+    if pitch:
+        more["strided_weights"] = True
+    name = f"published/fused-m{m}-n{n}-k{k}-e{experts}-t{top_k}"
+    name += (f"-ep{ranks}" if ranks > 1 else "") + ("-strided" if pitch else "")
+    return case(f"{name}-{dtype}", m, layer(k, n, experts, top_k, dtype, **more), seed=7,
+                deviation=0.1, absolute=0.02, pitch=pitch)
+
+
+# -- public tests of routing; the experts themselves are tiny
+
+TINY = (16, 8)
+
+
+def routed(name: str, tokens: int, experts: int, top_k: int, routing: dict, dtype: str = "bf16",
+           entry: str = "logits", **more) -> dict:
+    return case(f"routing/{name}", tokens,
+                layer(*TINY, experts, top_k, dtype, entry, routing=routing), **more)
+
+
+def routing():
+    scores = ("softmax", "sigmoid")
+    for tokens, experts, top_k, renormalize, score, bias in itertools.product(
+            (1, 33, 56), (6, 16), (3, 4), (False, True), scores, (False, True)):
+        rule = {"score": score, "renormalize": renormalize, "selection_bias": bias}
+        name = f"m{tokens}-e{experts}-t{top_k}-{score}" + "-renormalized" * renormalize
+        yield routed(f"topk-{name}" + "-bias" * bias, tokens, experts, top_k, rule,
+                     hard="rounded_logits" if tokens == 56 else "")
+    for experts, top_k, hard, score in itertools.product(
+            (6, 8, 16), (3, 4), ("nan_logits", "inf_logits"), scores):
+        yield routed(f"{hard}-e{experts}-t{top_k}-{score}", 33, experts, top_k,
+                     {"score": score, "renormalize": True}, hard=hard)
+    sizes = ((16, 2, 8, 2), (128, 2, 8, 2), (256, 8, 8, 4), (384, 8, 1, 1), (512, 22, 1, 1))
+    for tokens, (experts, top_k, groups, kept), renormalize, score, scale in itertools.product(
+            (1, 33, 64), sizes, (False, True), scores, (1, 2.5)):
+        rule = {"score": score, "renormalize": renormalize, "scale": scale,
+                "num_groups": groups, "topk_groups": kept, "selection_bias": True}
+        name = f"m{tokens}-e{experts}-t{top_k}-g{groups}-{score}-x{scale}"
+        yield routed(f"groups-{name}" + "-renormalized" * renormalize, tokens, experts, top_k, rule)
+    tiers = [(512, 9), (512, 16), (513, 9), (513, 16), (895, 9), (896, 16), (897, 9), (897, 16),
+             (1024, 9), (1024, 16)]
+    for experts, top_k in tiers + [(e, 8) for e in (128, 161, 256, 384, 385)] + [(769, 9)]:
+        yield routed(f"tier-e{experts}-t{top_k}-sigmoid", 32, experts, top_k, SIGMOID)
+    for experts, top_k in ((128, 4), (128, 5), (161, 8), (512, 17), (512, 23), (577, 9)):
+        yield routed(f"tier-e{experts}-t{top_k}-softmax", 32, experts, top_k, RENORMALIZED)
+    for experts in (512, 896, 1024):
+        yield routed(f"ties-e{experts}", 33, experts, 16, SIGMOID, hard="equal_logits")
+        yield routed(f"nonfinite-e{experts}", 33, experts, 16,
+                     SIGMOID | {"nonfinite": "neg_inf"}, hard="few_finite")
+    for tokens, experts, top_k, renormalize, scale in itertools.product(
+            (1, 33, 128), (128, 256, 384, 512), (6, 8, 16), (False, True), (1, 1.5)):
+        rule = {"score": "sqrtsoftplus", "renormalize": renormalize, "scale": scale,
+                "selection_bias": True}
+        yield routed(f"sqrtsoftplus-m{tokens}-e{experts}-t{top_k}-x{scale}"
+                     + "-renormalized" * renormalize, tokens, experts, top_k, rule)
+    for tokens, experts in itertools.product((0, 1, 17, 128), (256, 384)):
+        rule = {"score": "sqrtsoftplus", "select": "hash", "hash_vocab_size": 1000,
+                "renormalize": True, "scale": 2.5}
+        yield routed(f"hash-m{tokens}-e{experts}", tokens, experts, 6, rule)
+    for (m, k), top_k, experts, (groups, kept), dtype in itertools.product(
+            ((32, 256), (64, 512)), (2, 4, 6), (8, 16, 64), ((1, 1), (4, 2)), DTYPES):
+        if top_k > kept * experts // groups:
+            continue
+        rule = SIGMOID | {"num_groups": groups, "topk_groups": kept, "scale": 1.1}
+        yield case(f"routing/router-m{m}-k{k}-e{experts}-t{top_k}-g{groups}-{dtype}", m,
+                   layer(k, 8, experts, top_k, dtype, "gate", routing=rule))
+    for tokens, dtype in itertools.product((1, 2, 2048, 250000), DTYPES):
+        rule = {"score": "softmax", "renormalize": True, "expert_scale": True}
+        yield routed(f"expert-scale-m{tokens}-{dtype}", tokens, 128, 8, rule, dtype)
+    for experts, dtype in itertools.product((16, 128), DTYPES):
+        rule = {"score": "identity", "weight": "sigmoid", "weight_on_input": True}
+        yield routed(f"weight-on-input-e{experts}-{dtype}", 33, experts, 1, rule, dtype)
+
+
+def sorting():
+    for tokens, hidden, experts, top_k, ranks in itertools.product(
+            (1, 33, 1024, 5000), (2048, 7168), (16, 64, 256), (2, 6, 8), (1, 4, 16)):
+        yield case(f"sorting/permute-m{tokens}-k{hidden}-e{experts}-t{top_k}-ep{ranks}", tokens,
+                   layer(hidden, 16, experts, top_k, "bf16", "ids",
+                         **local(experts, ranks, ranks // 2)), absolute=0.02)
+    for tokens, top_k, experts in itertools.product(
+            (1, 3, 256, 2256, 4096), (1, 2, 16, 32), (32, 160, 256, 257)):
+        yield case(f"sorting/align-m{tokens}-e{experts}-t{top_k}", tokens,
+                   layer(*TINY, experts, top_k, "bf16", "ids"))
+    for tokens, top_k, experts in itertools.product((16, 32, 2048), (2, 4), (8, 64)):
+        yield case(f"sorting/align-map-m{tokens}-e{experts}-t{top_k}", tokens,
+                   layer(*TINY, experts, top_k, "bf16", "ids", **local(experts, 2, 1)),
+                   hard="minus_one_ids")
+    for tokens, top_k, ranks in itertools.product(
+            (1, 4, 8, 11, 127, 128, 3333, 7317), (2, 6, 8), (1, 2, 4)):
+        yield case(f"sorting/counts-m{tokens}-t{top_k}-ep{ranks}", tokens,
+                   layer(*TINY, 64, top_k, "bf16", "ids", **local(64, ranks, 0)))
+    for experts, ranks in ((8, 2), (16, 2), (17, 2), (8, 4), (16, 4), (18, 4), (32, 4), (33, 4)):
+        for rank in range(ranks):
+            yield case(f"sorting/map-e{experts}-ep{ranks}-rank{rank}", 65,
+                       layer(*TINY, experts, 2, "bf16", "ids", **local(experts, ranks, rank)))
+
+
+# -- models
+
+TOKENS = (1, 2, 8, 33, 64, 256, 1024, 4096)
+
+
+def models(folder: pathlib.Path):
+    for path in sorted(folder.glob("*.json")):
+        config = json.loads(path.read_text())
+        config |= config.get("text_config", {})
+        if "quantization_config" in config:
+            continue
+        for tokens in TOKENS:
+            yield {"name": f"models/{path.stem}/{tokens}", "model": path.stem, "tokens": tokens,
+                   "max_tokens": max(TOKENS), "repeats": 2, "isolation": tokens == 33,
+                   "permutation": tokens in (33, 1024), "timed": 50}
+
+
+def everything():
+    yield from spreads("small", 45, 32, 24, 6, 2, repeats=3)
+    for numeric in NUMERIC:
+        yield {"name": f"numeric/{numeric.name}", "spec": numeric.model, "tokens": numeric.tokens,
+               "seed": numeric.seed, "hard": numeric.hard or "", "repeats": 1}
+    yield from published()
+    yield from routing()
+    yield from sorting()
+    yield from spreads("spread", 700, 512, 320, 64, 6, repeats=100)
+    yield from models(ROOT / "test" / "models")
+
+
+def commit() -> str:
+    """That of the sources, marked where they have changed since."""
+    try:
+        run = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT,
+                             text=True, capture_output=True)
+        return run.stdout.strip() if run.returncode == 0 else ""
+    except OSError:
+        return ""
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Leaves a file alone that says the same."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def main() -> int:
+    folder = pathlib.Path(sys.argv[1])
+    (folder / "models").mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(json.dumps(entry) for entry in everything())
+    write(folder / "cases.json", f'{{"commit": "{commit()}", "cases": [\n{lines}\n]}}\n')
+    for path in (ROOT / "test" / "models").glob("*.json"):
+        shutil.copyfile(path, folder / "models" / path.name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The reference in C++ against the reference in Python, on every numeric case."""
+
+import json
+
+import numpy as np
+import pytest
+from gpu_cases import NUMERIC
+from gpu_runs import gpu_test, read
+
+from moec.reference import LayerSpec, decide, evaluate, generate, write_tensors
+
+#: Both work in float64, each in an order of its own.
+BOUND = 1e-12
+
+
+def run(case, folder):
+    """Inputs of a case, and what the reference in C++ makes of them."""
+    model, inputs, outputs = (
+        folder / name for name in ("model.json", "in.safetensors", "out.safetensors")
+    )
+    model.write_text(json.dumps(case.model))
+    tensors = generate(LayerSpec.from_json(case.model), case.tokens, case.seed, case.hard)
+    write_tensors(inputs, tensors)
+    done = gpu_test(f"--reference={model}", f"--inputs={inputs}", f"--outputs={outputs}")
+    assert done.returncode == 0, done.stderr
+    results = read(outputs)
+    inputs.unlink()
+    return tensors, results
+
+
+def difference(expected: np.ndarray, actual: np.ndarray) -> float:
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(expected[~finite], actual[~finite])
+    size = np.linalg.norm(expected[finite])
+    return np.linalg.norm(expected[finite] - actual[finite]) / (size or 1.0)
+
+
+@pytest.mark.parametrize("case", NUMERIC, ids=lambda case: case.name)
+def test_agrees(case, tmp_path):
+    tensors, results = run(case, tmp_path)
+    spec = LayerSpec.from_json(case.model)
+    decision = decide(spec, tensors)
+    np.testing.assert_array_equal(results["topk_ids"], decision.ids)
+    assert difference(decision.weights, results["topk_weights"]) <= BOUND
+    assert difference(evaluate(spec, tensors, decision), results["output"]) <= BOUND

@@ -1,0 +1,151 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The suite itself: its list, its options, and that it finds what is wrong. On device host."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from gpu_cases import TOKENS, everything
+from gpu_runs import ROOT, gpu_test
+
+ENTRIES = list(everything())
+
+
+def record(path):
+    return json.loads(path.read_text())
+
+
+def test_names_are_unique():
+    names = Counter(entry["name"] for entry in ENTRIES)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_plain_model_has_every_token_count():
+    names = {entry["name"] for entry in ENTRIES}
+    for path in (ROOT / "test" / "models").glob("*.json"):
+        config = json.loads(path.read_text())
+        plain = "quantization_config" not in config | config.get("text_config", {})
+        for tokens in TOKENS:
+            assert (f"models/{path.stem}/{tokens}" in names) == plain
+
+
+def test_spreads_are_checked_in_full():
+    spreads = [entry for entry in ENTRIES if entry["name"].startswith("spread/")]
+    assert len({entry["name"].split("/")[1] for entry in spreads}) >= 20
+    for entry in spreads:
+        assert entry["repeats"] == 100 and entry["isolation"] and entry["permutation"]
+
+
+def test_list_filter_shard():
+    listed = gpu_test("--list").stdout.split()
+    assert {entry["name"] for entry in ENTRIES} < set(listed)
+    assert "device/launch_cost" in listed and "generator/bf16" in listed
+    assert not any(name.startswith("device/") for name in gpu_test(
+        "--list", "--device=host").stdout.split())
+    some = gpu_test("--list", "--filter=small/*/f16,generator/*").stdout.split()
+    assert some and all(name.startswith("generator/") or name.endswith("/f16") for name in some)
+    parts = [gpu_test("--list", f"--shard={i}/3").stdout.split() for i in (1, 2, 3)]
+    assert sorted(sum(parts, [])) == sorted(listed)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("options,message", [
+    (["--filter=nothing"], "no case matches"),
+    (["--shard=3/2"], "--shard: '3/2'"),
+    (["--data=/nowhere"], "name the folder with cases.json"),
+    (["--device=tpu"], "'tpu' is none of"),
+    (["--resume=/nowhere.json", "--device=host"], "/nowhere.json"),
+    (["--generate=1,w,i8,1,0,1"], "--generate: expected"),
+])
+def test_bad_options(options, message):
+    done = gpu_test(*options)
+    assert done.returncode == 1 and message in done.stderr, done.stdout + done.stderr
+
+
+def test_no_gpu_is_an_error():
+    env = {"MOERT_CUDA_LIBRARY": "/nowhere/libcuda.so.1"}
+    done = subprocess.run([*gpu_test("--list").args[:1], "--filter=generator/*"],
+                          capture_output=True, text=True, env=env)
+    assert done.returncode == 1 and "/nowhere/libcuda.so.1" in done.stderr
+
+
+def test_small_cases_pass_on_the_host(tmp_path):
+    path = tmp_path / "results.json"
+    done = gpu_test("--device=host", "--filter=small/*,generator/*", f"--json={path}")
+    assert done.returncode == 0, done.stdout
+    results = record(path)
+    assert results["failed"] == results["not_run"] == 0
+    assert results["passed"] == len(results["cases"]) >= 56
+    assert {"commit", "device", "driver", "date", "target", "seconds"} <= set(results)
+    for case in results["cases"]:
+        assert case["status"] == "pass" and case["seconds"] >= 0
+        if case["name"].startswith("small/"):
+            figures = case["figures"]
+            assert figures["error"] <= figures["bound"] and figures["rows_compared"] == 45
+
+
+@pytest.mark.parametrize("plant,message", [
+    ("output", "relative error"),
+    ("canary", "a kernel wrote byte 7 behind 'workspace'"),
+    ("repeat", "run 2: row 22 has other bits (1 rows)"),
+])
+def test_finds_what_is_planted(plant, message, tmp_path):
+    path = tmp_path / "results.json"
+    names = [f"small/{name}/bf16" for name in ("uniform_gate", "zipf", "ties")]
+    done = gpu_test("--device=host", f"--filter={','.join(names)}", f"--plant={plant}",
+                    f"--json={path}")
+    assert done.returncode == 1
+    assert "0 passed, 3 failed, 0 not run" in done.stdout
+    for case in record(path)["cases"]:
+        assert case["status"] == "fail"
+        assert any(message in failure for failure in case["failures"]), case
+
+
+def test_resumes(tmp_path):
+    path = tmp_path / "results.json"
+    options = ["--device=host", "--filter=small/z*,small/u*/bf16", f"--json={path}"]
+    first = gpu_test(*options)
+    assert first.returncode == 0
+    results = record(path)
+    names = [case["name"] for case in results["cases"]]
+    # As if one had failed and one had not been reached.
+    results["cases"][0].update(status="fail", failures=["on purpose"])
+    results["cases"][1] = {"name": names[1], "status": "not run"}
+    path.write_text(json.dumps(results))
+    second = gpu_test(*options, f"--resume={path}", "--jobs=1")
+    assert second.returncode == 0, second.stdout + second.stderr
+    ran = [line.split()[3] for line in second.stdout.splitlines() if " PASS " in line]
+    assert ran == [names[1], names[0]]
+    assert [case["name"] for case in record(path)["cases"]] == names
+    assert record(path)["passed"] == len(names)
+    results["commit"] = "another"
+    path.write_text(json.dumps(results))
+    refused = gpu_test(*options, f"--resume={path}")
+    assert refused.returncode == 1 and "is no record of this build" in refused.stderr
+
+
+def test_time_limit(tmp_path):
+    path = tmp_path / "results.json"
+    done = gpu_test("--device=host", "--filter=small/*", "--time-limit=0.01", "--jobs=1",
+                    f"--json={path}")
+    assert done.returncode == 2, done.stdout
+    results = record(path)
+    assert results["not_run"] > 0 and results["failed"] == 0
+
+
+def test_inputs_of_the_suite_are_those_that_are_named(tmp_path):
+    """A rule that a layer cannot have is an error, not a case that shows nothing."""
+    subprocess.run([sys.executable, ROOT / "test" / "Gpu" / "gpu_cases.py", tmp_path], check=True)
+    cases = json.loads((tmp_path / "cases.json").read_text())
+    spec = next(case["spec"] for case in cases["cases"] if case["name"] == "small/zipf/bf16")
+    cases["cases"] = [{"name": f"x/{hard}", "tokens": 4, "spec": spec, "hard": hard}
+                      for hard in ("ties", "padding", "no_such_rule")]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = gpu_test("--device=host", f"--data={tmp_path}", "--filter=x/*")
+    assert done.returncode == 1
+    assert "hard inputs 'ties': they need keys" in done.stdout
+    assert "hard inputs 'padding': they need num_valid_tokens" in done.stdout
+    assert "hard inputs 'no_such_rule': there is no such rule" in done.stdout
