@@ -77,3 +77,13 @@ function(moec_add_unittest name)
   add_test(NAME ${name} COMMAND ${name})
   set_property(GLOBAL APPEND PROPERTY MOEC_UNITTESTS ${name})
 endfunction()
+
+# moec_add_fuzzer(FuzzX a.cpp [LINK_LIBS libraries]): a program of libFuzzer's, run by scripts/fuzz.
+function(moec_add_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE moec_options ${ARG_LINK_LIBS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  _moec_sanitize_program(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()

@@ -52,47 +52,46 @@ bool Expr::apply(Op op, int64_t a, int64_t b, int64_t &result) {
   return false;
 }
 
-Expr Expr::combine(Op op, const Expr &a, const Expr &b) {
+Expr Expr::combine(Op op, Expr a, const Expr &b) {
   int64_t folded;
   if (a.isConstant() && b.isConstant() &&
       apply(op, a.constantValue(), b.constantValue(), folded))
     return Expr(folded);
-  Expr result = a;
-  result.code.insert(result.code.end(), b.code.begin(), b.code.end());
-  result.code.push_back({op, 0});
-  return result;
+  a.code.insert(a.code.end(), b.code.begin(), b.code.end());
+  a.code.push_back({op, 0});
+  return a;
 }
 
 static bool isValue(const Expr &e, int64_t value) {
   return e.isConstant() && e.constantValue() == value;
 }
 
-Expr Expr::add(const Expr &a, const Expr &b) {
+Expr Expr::add(Expr a, const Expr &b) {
   if (isValue(b, 0))
     return a;
-  return isValue(a, 0) ? b : combine(Op::Add, a, b);
+  return isValue(a, 0) ? b : combine(Op::Add, std::move(a), b);
 }
 
-Expr Expr::sub(const Expr &a, const Expr &b) {
-  return isValue(b, 0) ? a : combine(Op::Sub, a, b);
+Expr Expr::sub(Expr a, const Expr &b) {
+  return isValue(b, 0) ? a : combine(Op::Sub, std::move(a), b);
 }
 
-Expr Expr::mul(const Expr &a, const Expr &b) {
+Expr Expr::mul(Expr a, const Expr &b) {
   if (isValue(b, 1))
     return a;
-  return isValue(a, 1) ? b : combine(Op::Mul, a, b);
+  return isValue(a, 1) ? b : combine(Op::Mul, std::move(a), b);
 }
 
-Expr Expr::ceilDiv(const Expr &a, const Expr &b) {
-  return isValue(b, 1) ? a : combine(Op::CeilDiv, a, b);
+Expr Expr::ceilDiv(Expr a, const Expr &b) {
+  return isValue(b, 1) ? a : combine(Op::CeilDiv, std::move(a), b);
 }
 
-Expr Expr::min(const Expr &a, const Expr &b) {
-  return a == b ? a : combine(Op::Min, a, b);
+Expr Expr::min(Expr a, const Expr &b) {
+  return a == b ? a : combine(Op::Min, std::move(a), b);
 }
 
-Expr Expr::max(const Expr &a, const Expr &b) {
-  return a == b ? a : combine(Op::Max, a, b);
+Expr Expr::max(Expr a, const Expr &b) {
+  return a == b ? a : combine(Op::Max, std::move(a), b);
 }
 
 Expr Expr::roundUp(const Expr &a, int64_t factor) {
@@ -274,7 +273,8 @@ Expr::Shape Expr::analyze() const {
   return stack.back();
 }
 
-Result<int64_t> Expr::extremum(int64_t lo, int64_t hi, bool largest) const {
+Result<int64_t> Expr::extremum(int64_t lo, int64_t hi, bool largest,
+                               int64_t *budget) const {
   if (lo < 0 || hi < lo)
     return invalidArgument("token counts " + std::to_string(lo) + " to " +
                            std::to_string(hi) +
@@ -283,12 +283,17 @@ Result<int64_t> Expr::extremum(int64_t lo, int64_t hi, bool largest) const {
   // the range shows at one of its ends too.
   Shape shape = analyze();
   int64_t step = shape.rises || shape.falls ? std::max<int64_t>(hi - lo, 1) : 1;
-  if (step == 1 && hi - lo >= kMaxScan)
-    return outOfRange("the extremum of '" + str() + "' over " +
-                      std::to_string(lo) +
-                      " <= tokens <= " + std::to_string(hi) +
-                      " needs more than " + std::to_string(kMaxScan) +
-                      " evaluations; lower the largest token count");
+  if (step < hi - lo) {
+    int64_t most = budget ? *budget : kMaxScan;
+    auto size = static_cast<int64_t>(code.size());
+    if (hi - lo >= most / size)
+      return outOfRange(
+          "the extremum of '" + str() + "' over " + std::to_string(lo) +
+          " <= tokens <= " + std::to_string(hi) + " needs more than " +
+          std::to_string(most) + " operations; lower the largest token count");
+    if (budget)
+      *budget -= (hi - lo + 1) * size;
+  }
   int64_t best = 0;
   for (int64_t t = lo;; t += step) {
     Result<int64_t> value = evaluate(t);
@@ -302,12 +307,12 @@ Result<int64_t> Expr::extremum(int64_t lo, int64_t hi, bool largest) const {
   }
 }
 
-Result<int64_t> Expr::maxOver(int64_t lo, int64_t hi) const {
-  return extremum(lo, hi, /*largest=*/true);
+Result<int64_t> Expr::maxOver(int64_t lo, int64_t hi, int64_t *budget) const {
+  return extremum(lo, hi, /*largest=*/true, budget);
 }
 
-Result<int64_t> Expr::minOver(int64_t lo, int64_t hi) const {
-  return extremum(lo, hi, /*largest=*/false);
+Result<int64_t> Expr::minOver(int64_t lo, int64_t hi, int64_t *budget) const {
+  return extremum(lo, hi, /*largest=*/false, budget);
 }
 
 } // namespace moert

@@ -84,7 +84,8 @@ private:
       Expr right;
       if (!parseProduct(right, depth))
         return false;
-      result = plus ? add(result, right) : sub(result, right);
+      result =
+          plus ? add(std::move(result), right) : sub(std::move(result), right);
     }
   }
 
@@ -95,7 +96,7 @@ private:
       Expr right;
       if (!parsePrimary(right, depth))
         return false;
-      result = mul(result, right);
+      result = mul(std::move(result), right);
     }
     return true;
   }
@@ -146,10 +147,10 @@ private:
       result = tokens();
       return true;
     }
-    Expr (*build)(const Expr &, const Expr &) = name == "ceildiv" ? &ceilDiv
-                                                : name == "min"   ? &Expr::min
-                                                : name == "max"   ? &Expr::max
-                                                                  : nullptr;
+    Expr (*build)(Expr, const Expr &) = name == "ceildiv" ? &ceilDiv
+                                        : name == "min"   ? &Expr::min
+                                        : name == "max"   ? &Expr::max
+                                                          : nullptr;
     if (!build) {
       pos = start;
       return fail("unknown name '" + std::string(name.substr(0, 30)) +
@@ -159,7 +160,7 @@ private:
     if (!need('(') || !parseSum(a, depth + 1) || !need(',') ||
         !parseSum(b, depth + 1) || !need(')'))
       return false;
-    result = build(a, b);
+    result = build(std::move(a), b);
     return true;
   }
 

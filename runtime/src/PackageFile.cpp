@@ -197,7 +197,11 @@ Result<Package> Package::fromMemory(const void *data, size_t size) {
     return invalidArgument("package: an offset or a size of the FlatBuffer "
                            "lies outside, or a field is missing; compile the "
                            "layer again");
-  Result<Package> package = readPackage(*schema::GetPackage(file.data()));
+  const schema::Package &contents = *schema::GetPackage(file.data());
+  if (!fitsInto(contents, bufferBytes))
+    return invalidArgument("package: fields share bytes of the FlatBuffer; "
+                           "compile the layer again");
+  Result<Package> package = readPackage(contents);
   if (package)
     MOERT_CHECK(verifyPackage(*package));
   return package;

@@ -17,6 +17,10 @@ namespace moert {
 /// types and enumerators are checked; what verifyPackage() checks is not.
 Result<Package> readPackage(const schema::Package &from);
 
+/// True if the parts of a verified buffer of `bytes` are no larger together, as
+/// is the case where none is used twice.
+bool fitsInto(const schema::Package &package, size_t bytes);
+
 } // namespace moert
 
 #endif // MOERT_SRC_PACKAGESCHEMA_H

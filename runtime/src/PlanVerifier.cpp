@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 namespace moert {
@@ -22,7 +23,10 @@ namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxStreams = 64;
-constexpr int64_t kMaxEvents = 65536;
+constexpr int64_t kMaxEvents = 1024;
+/// All of a plan's sizes and grids together, so that a small file is not the
+/// work of minutes.
+constexpr int64_t kScanBudget = 4 * Expr::kMaxScan;
 
 std::string num(int64_t value) { return std::to_string(value); }
 
@@ -73,7 +77,7 @@ public:
     MOERT_CHECK(verifyInPlace(plan));
     for (size_t i = 0; i < plan.variants.size(); ++i)
       MOERT_CHECK(verifyVariant(i));
-    Result<int64_t> bytes = workspaceBytes(plan, plan.maxTokens);
+    Result<int64_t> bytes = workspaceBytes(plan, plan.maxTokens, &scanBudget);
     return bytes.status().withContext("plan");
   }
 
@@ -129,7 +133,7 @@ private:
                                          "depend on tokens)")
                            : std::string("a constant (the role is ") +
                                  tensorRoleName(tensor.role) + ")");
-      Result<int64_t> least = size.minOver(0, plan.maxTokens);
+      Result<int64_t> least = size.minOver(0, plan.maxTokens, &scanBudget);
       if (!least)
         return least.status().withContext("plan: " + field);
       if (*least < 0)
@@ -138,7 +142,8 @@ private:
                          " at some token count",
                      "a size >= 0");
     }
-    Result<int64_t> bytes = tensorBytes(tensor).maxUpTo(plan.maxTokens);
+    Result<int64_t> bytes =
+        tensorBytes(tensor).maxUpTo(plan.maxTokens, &scanBudget);
     if (!bytes)
       return bytes.status().withContext("plan: size of " + where + " '" +
                                         tensor.name + "'");
@@ -205,8 +210,10 @@ private:
                            plan.kernels.size(), "kernels"));
     const Expr &grid = plan.kernels[step.kernel].grid;
     std::string gridField = at("kernels", step.kernel) + ".grid";
-    Result<int64_t> least = grid.minOver(context.minTokens, context.maxTokens);
-    Result<int64_t> most = grid.maxOver(context.minTokens, context.maxTokens);
+    Result<int64_t> least =
+        grid.minOver(context.minTokens, context.maxTokens, &scanBudget);
+    Result<int64_t> most =
+        grid.maxOver(context.minTokens, context.maxTokens, &scanBudget);
     if (!least || !most)
       return (least ? most : least)
           .status()
@@ -263,7 +270,8 @@ private:
       if (context.isPrepare && arg.scalar.dependsOnTokens())
         return wrong(where, "'" + arg.scalar.str() + "'",
                      "a constant (a prepare step knows no tokens)");
-      return arg.scalar.maxOver(context.minTokens, context.maxTokens)
+      return arg.scalar
+          .maxOver(context.minTokens, context.maxTokens, &scanBudget)
           .status()
           .withContext("plan: " + where);
     }
@@ -322,6 +330,9 @@ private:
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
+        if (!step.args.empty())
+          return wrong(context.where + ".args", "not empty",
+                       "an empty list (only launches have arguments)");
       }
       if (!order.append(step))
         return invalidArgument("plan: " + context.where + " waits for event " +
@@ -363,39 +374,48 @@ private:
   /// Tensors in one slot are used one after the other, never at the same time.
   Status verifySlots(const Variant &variant, const std::string &where,
                      const StepOrder &order) const {
+    // Per tensor: its uses in order, and its last use on each stream, before
+    // which all others on that stream are.
     std::vector<std::vector<size_t>> uses(plan.tensors.size());
+    std::vector<std::map<int64_t, size_t>> lastUses(plan.tensors.size());
+    // Tensors in the order of their first use. Those of a slot follow one
+    // another in it, so that each has to be used up before the next alone.
+    std::vector<size_t> inOrder;
     for (size_t i = 0; i < variant.steps.size(); ++i)
       for (const Argument &arg : variant.steps[i].args)
         if (arg.kind == Argument::Kind::Tensor &&
-            plan.tensors[arg.tensor].role == TensorRole::Workspace)
+            plan.tensors[arg.tensor].role == TensorRole::Workspace) {
+          if (uses[arg.tensor].empty())
+            inOrder.push_back(arg.tensor);
           uses[arg.tensor].push_back(i);
-    auto allBefore = [&](size_t a, size_t b) {
-      for (size_t i : uses[a])
+          lastUses[arg.tensor][variant.steps[i].stream] = i;
+        }
+    auto isUsedUp = [&](size_t a, size_t b) {
+      for (auto [stream, i] : lastUses[a])
         for (size_t j : uses[b])
           if (!order.before(i, j))
             return false;
       return true;
     };
-    std::vector<std::vector<size_t>> members(plan.numSlots);
-    for (size_t b = 0; b < plan.tensors.size(); ++b) {
-      if (uses[b].empty())
-        continue;
-      std::vector<size_t> &others = members[plan.tensors[b].slot];
-      for (size_t a : others)
-        if (!allBefore(a, b) && !allBefore(b, a))
-          return invalidArgument(
-              "plan: " + at("tensors", a) + " '" + plan.tensors[a].name +
-              "' and " + at("tensors", b) + " '" + plan.tensors[b].name +
-              "' share slot " + num(plan.tensors[b].slot) + ", but in " +
-              where +
-              " neither is used up before the other's first use; give one "
-              "another slot");
-      others.push_back(b);
+    std::vector<int64_t> latest(plan.numSlots, -1);
+    for (size_t b : inOrder) {
+      int64_t &a = latest[plan.tensors[b].slot];
+      if (a >= 0 && !isUsedUp(a, b))
+        return invalidArgument(
+            "plan: " + at("tensors", std::min<size_t>(a, b)) + " '" +
+            plan.tensors[std::min<size_t>(a, b)].name + "' and " +
+            at("tensors", std::max<size_t>(a, b)) + " '" +
+            plan.tensors[std::max<size_t>(a, b)].name + "' share slot " +
+            num(plan.tensors[b].slot) + ", but in " + where +
+            " neither is used up before the other's first use; give one "
+            "another slot");
+      a = static_cast<int64_t>(b);
     }
     return Status::ok();
   }
 
   const Plan &plan;
+  mutable int64_t scanBudget = kScanBudget;
 };
 
 } // namespace

@@ -50,7 +50,8 @@ Expr variantWorkspaceBytes(const Plan &plan, const Variant &variant) {
   return total;
 }
 
-Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens) {
+Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens,
+                               int64_t *budget) {
   if (tokens < 0 || tokens > plan.maxTokens)
     return outOfRange("workspace for " + std::to_string(tokens) +
                       " tokens: 0 to max_tokens = " +
@@ -61,7 +62,8 @@ Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens) {
       break;
     Result<int64_t> bytes =
         variantWorkspaceBytes(plan, variant)
-            .maxOver(variant.minTokens, std::min(variant.maxTokens, tokens));
+            .maxOver(variant.minTokens, std::min(variant.maxTokens, tokens),
+                     budget);
     if (!bytes)
       return bytes.status().withContext("workspace");
     most = std::max(most, *bytes);

@@ -197,6 +197,12 @@ TEST(PlanTest, RefusesBadEvents) {
       {"event index", [](Plan &p) { p.variants[1].steps[0].event = 2; },
        "variants[1].steps[0].event is 2; an index into events, of which there "
        "are 2,"},
+      {"arguments",
+       [](Plan &p) {
+         p.variants[1].steps[0].args.push_back(Argument::ofTensor(-1));
+       },
+       "variants[1].steps[0].args is not empty; an empty list (only launches "
+       "have arguments) is accepted"},
       {"never recorded", [](Plan &p) { p.variants[1].steps[2].event = 1; },
        "variants[1].steps[2] waits for event 1, which no earlier step records"},
       {"stream without fork",
@@ -247,6 +253,25 @@ TEST(PlanTest, RefusesTensorsThatShareASlotAtTheSameTime) {
       {"across streams", [](Plan &p) { p.tensors[S].slot = 1; },
        "tensors[5] 'g' and tensors[7] 's' share slot 1, but in variants[1]"},
   });
+}
+
+TEST(PlanTest, RefusesSizesThatTakeTooLongToCheck) {
+  // One is tried at every token count; many of them would take minutes.
+  Expr hill = *Expr::parse("tokens * (100 - tokens)");
+  auto addHills = [&](Plan &plan, int count) {
+    plan.maxTokens = plan.variants.back().maxTokens = 100000;
+    for (int i = 0; i < count; ++i)
+      plan.variants.back().steps[1].args.push_back(Argument::ofScalar(hill));
+  };
+  Plan few = makePlan(), many = makePlan();
+  addHills(few, 3);
+  EXPECT_TRUE(verifyPlan(few)) << verifyPlan(few).message();
+  addHills(many, 100);
+  Status status = verifyPlan(many);
+  EXPECT_EQ(status.code(), StatusCode::OutOfRange);
+  EXPECT_NE(status.message().find("lower the largest token count"),
+            std::string::npos)
+      << status.message();
 }
 
 TEST(PlanTest, SharingFollowsTheOrderOfEvents) {

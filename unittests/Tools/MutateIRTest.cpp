@@ -6,11 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Mutator.h"
-#include "mlir/Parser/Parser.h"
+#include "fuzz/Readers.h"
 #include "moec/Compiler/Compiler.h"
-#include "moec/Compiler/PlanData.h"
-#include "moec/Compiler/Registry.h"
-#include "moec/Compiler/SourceFile.h"
 #include "moec/Import/BuildLayer.h"
 
 #include "gtest/gtest.h"
@@ -51,21 +48,9 @@ const llvm::StringRef kWords[] = {"(",
 
 class MutateIR : public ::testing::TestWithParam<Level> {
 protected:
-  MutateIR()
-      : context(getRegistry()),
-        handler(&context, [](auto &) { return mlir::success(); }) {
-    context.disableMultithreading();
-    context.loadAllAvailableDialects();
-  }
-
-  static mlir::DialectRegistry getRegistry() {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    return registry;
-  }
-
   /// A layer with most parts, at the level of the parameter.
-  std::string makeIR() {
+  static std::string makeIR() {
+    std::unique_ptr<mlir::MLIRContext> context = makeSilentContext();
     LayerSpec spec;
     spec.hiddenSize = 32;
     spec.numExperts = 8;
@@ -77,7 +62,7 @@ protected:
     spec.routing.topkGroups = 2;
     spec.expertBias = true;
     spec.sharedExperts = SharedExpertsSpec{16, SharedGate::Sigmoid};
-    mlir::OwningOpRef<mlir::ModuleOp> module = buildLayer(context, spec);
+    mlir::OwningOpRef<mlir::ModuleOp> module = buildLayer(*context, spec);
     EXPECT_TRUE(module);
     EXPECT_TRUE(succeeded(lowerToLevel(*module, GetParam(), {})));
     std::string text;
@@ -85,34 +70,22 @@ protected:
     module->print(os);
     return text;
   }
-
-  /// Parses and lowers as far as it goes; returns whether it was parsed.
-  bool run(llvm::StringRef text) {
-    std::string messages;
-    llvm::raw_string_ostream os(messages);
-    if (failed(checkIRText(llvm::MemoryBufferRef(text, "t.mlir"), os)))
-      return false;
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-    if (!module)
-      return false;
-    if (succeeded(lowerToLevel(*module, Level::Tile, {})))
-      (void)translatePlan(*module, "cpu");
-    return true;
-  }
-
-  mlir::MLIRContext context;
-  mlir::ScopedDiagnosticHandler handler;
 };
 
 } // namespace
 
 TEST_P(MutateIR, IsReadWithoutACrash) {
   std::string text = makeIR();
-  ASSERT_TRUE(run(text));
+  IRReader reader;
+  ASSERT_TRUE(reader.read(text).accepted);
   Mutator mutator(uint64_t(GetParam()) + 10, kWords);
   int numParsed = 0;
-  for (int i = 0; i < kNumMutants; ++i)
-    numParsed += run(mutator.mutate(text));
+  for (int i = 0; i < kNumMutants; ++i) {
+    std::string mutant = mutator.mutate(text);
+    Reading reading = reader.read(mutant);
+    EXPECT_EQ(reading.broken, "") << mutant;
+    numParsed += reading.accepted;
+  }
   EXPECT_GT(numParsed, kNumMutants / 200);
   EXPECT_LT(numParsed, kNumMutants / 2);
 }

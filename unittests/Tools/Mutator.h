@@ -54,7 +54,8 @@ private:
       text.insert(pick(text.size()), text.substr(at, length));
       return;
     case 3:
-      text.insert(at, words[pick(words.size())].str());
+      if (!words.empty())
+        text.insert(at, words[pick(words.size())].str());
       return;
     case 4:
       if (pick(4) == 0)

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace moert {
@@ -33,7 +34,8 @@ public:
   /// Longest text and deepest nesting that parse() takes.
   static constexpr size_t kMaxTextLength = 16384;
   static constexpr int kMaxDepth = 256;
-  /// Most token counts that maxOver() and minOver() try one by one.
+  /// Most operations and operands that maxOver() and minOver() evaluate where
+  /// they try token counts one by one.
   static constexpr int64_t kMaxScan = int64_t(1) << 22;
 
   /// The constant 0.
@@ -45,12 +47,12 @@ public:
   static Expr tokens();
   /// Constant operands are folded where that does not overflow, and so are
   /// `x + 0`, `x - 0` and `x * 1`.
-  static Expr add(const Expr &a, const Expr &b);
-  static Expr sub(const Expr &a, const Expr &b);
-  static Expr mul(const Expr &a, const Expr &b);
-  static Expr ceilDiv(const Expr &a, const Expr &b);
-  static Expr min(const Expr &a, const Expr &b);
-  static Expr max(const Expr &a, const Expr &b);
+  static Expr add(Expr a, const Expr &b);
+  static Expr sub(Expr a, const Expr &b);
+  static Expr mul(Expr a, const Expr &b);
+  static Expr ceilDiv(Expr a, const Expr &b);
+  static Expr min(Expr a, const Expr &b);
+  static Expr max(Expr a, const Expr &b);
   /// The next multiple of `factor`, which is a positive constant.
   static Expr roundUp(const Expr &a, int64_t factor);
 
@@ -64,12 +66,17 @@ public:
 
   /// The exact largest (smallest) value over lo <= tokens <= hi. An expression
   /// whose structure shows that it is monotone is evaluated at the ends only;
-  /// any other is tried at every point.
-  Result<int64_t> maxOver(int64_t lo, int64_t hi) const;
-  Result<int64_t> minOver(int64_t lo, int64_t hi) const;
+  /// any other is tried at every point, for at most `*budget` operations, which
+  /// are taken from it, or kMaxScan.
+  Result<int64_t> maxOver(int64_t lo, int64_t hi,
+                          int64_t *budget = nullptr) const;
+  Result<int64_t> minOver(int64_t lo, int64_t hi,
+                          int64_t *budget = nullptr) const;
 
   /// The exact largest value over 0 <= tokens <= limit.
-  Result<int64_t> maxUpTo(int64_t limit) const { return maxOver(0, limit); }
+  Result<int64_t> maxUpTo(int64_t limit, int64_t *budget = nullptr) const {
+    return maxOver(0, limit, budget);
+  }
 
   bool isConstant() const;
   /// The value of a constant expression; asserts isConstant().
@@ -102,18 +109,26 @@ private:
   class Parser;
   struct Shape;
 
-  static Expr combine(Op op, const Expr &a, const Expr &b);
+  /// Grows `a`, so that a long sum is built in linear time.
+  static Expr combine(Op op, Expr a, const Expr &b);
   static bool apply(Op op, int64_t a, int64_t b, int64_t &result);
-  Result<int64_t> extremum(int64_t lo, int64_t hi, bool largest) const;
+  Result<int64_t> extremum(int64_t lo, int64_t hi, bool largest,
+                           int64_t *budget) const;
   Shape analyze() const;
 
   /// Postfix, so that nothing here recurses however deep the nesting is.
   std::vector<Instr> code;
 };
 
-inline Expr operator+(const Expr &a, const Expr &b) { return Expr::add(a, b); }
-inline Expr operator-(const Expr &a, const Expr &b) { return Expr::sub(a, b); }
-inline Expr operator*(const Expr &a, const Expr &b) { return Expr::mul(a, b); }
+inline Expr operator+(Expr a, const Expr &b) {
+  return Expr::add(std::move(a), b);
+}
+inline Expr operator-(Expr a, const Expr &b) {
+  return Expr::sub(std::move(a), b);
+}
+inline Expr operator*(Expr a, const Expr &b) {
+  return Expr::mul(std::move(a), b);
+}
 
 } // namespace moert
 

@@ -27,8 +27,10 @@ Expr tensorBytes(const TensorDecl &tensor);
 Expr variantWorkspaceBytes(const Plan &plan, const Variant &variant);
 
 /// Bytes that serve every call of up to `tokens` tokens. Sizes need not grow
-/// with tokens, so this is the maximum over all counts up to it.
-Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens);
+/// with tokens, so this is the maximum over all counts up to it; `budget` is as
+/// in Expr::maxOver.
+Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens,
+                               int64_t *budget = nullptr);
 
 /// Where each tensor lies at one token count.
 struct WorkspaceLayout {

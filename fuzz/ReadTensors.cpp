@@ -1,0 +1,37 @@
+//===- ReadTensors.cpp - safetensors files ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Readers.h"
+#include "moert/Safetensors.h"
+
+#include <cstring>
+
+using namespace moec::testing;
+
+Reading moec::testing::readTensors(llvm::StringRef file) {
+  // Memory of just its size, so that a sanitizer sees each byte beyond it.
+  auto memory = std::make_unique<char[]>(file.size());
+  if (!file.empty())
+    std::memcpy(memory.get(), file.data(), file.size());
+  auto tensors =
+      moert::SafetensorsFile::fromMemory(memory.get(), file.size(), "t");
+  if (!tensors)
+    return {false, tensors.status().message().empty()
+                       ? "refused without a message"
+                       : ""};
+  size_t numBytes = 0;
+  volatile uint8_t last = 0;
+  for (const moert::SafetensorsEntry &entry : tensors->entries()) {
+    for (size_t i = 0; i < entry.bytes; ++i)
+      last = entry.data[i];
+    numBytes += entry.bytes;
+    if (tensors->find(entry.name) != &entry)
+      return {true, "two tensors are called '" + entry.name + "'"};
+  }
+  (void)last;
+  return {true, numBytes <= file.size() ? "" : "tensors overlap"};
+}

@@ -1,0 +1,59 @@
+//===- CorpusTest.cpp - inputs that fuzzers have found ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The committed corpus holds seeds, inputs that reach rare code, and every
+// input that once broke a reader. All are read in each build, with and without
+// sanitizers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fuzz/Readers.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include "gtest/gtest.h"
+
+using namespace moec::testing;
+
+static void readCorpus(llvm::ArrayRef<const char *> folders,
+                       llvm::function_ref<Reading(llvm::StringRef)> read) {
+  int numAccepted = 0, numRefused = 0;
+  for (const char *folder : folders) {
+    std::error_code error;
+    llvm::sys::fs::directory_iterator file(folder, error), end;
+    for (; !error && file != end; file.increment(error)) {
+      auto buffer = llvm::MemoryBuffer::getFile(file->path());
+      ASSERT_TRUE(buffer) << file->path();
+      Reading reading = read((*buffer)->getBuffer());
+      EXPECT_EQ(reading.broken, "") << file->path();
+      ++(reading.accepted ? numAccepted : numRefused);
+    }
+    ASSERT_FALSE(error) << folder << ": " << error.message();
+  }
+  EXPECT_GT(numAccepted, 0);
+  EXPECT_GT(numRefused, 0);
+}
+
+TEST(Corpus, Description) {
+  DescriptionReader reader;
+  readCorpus(FUZZ_CORPUS "/description",
+             [&](llvm::StringRef text) { return reader.read(text); });
+}
+
+TEST(Corpus, IR) {
+  IRReader reader;
+  readCorpus(FUZZ_CORPUS "/ir",
+             [&](llvm::StringRef text) { return reader.read(text); });
+}
+
+TEST(Corpus, Package) {
+  readCorpus({FUZZ_CORPUS "/package", PACKAGE_FIXTURES}, readPackage);
+}
+
+TEST(Corpus, Tensors) { readCorpus(FUZZ_CORPUS "/tensors", readTensors); }
