@@ -195,6 +195,17 @@ class Device(_Handle):
         )
         return Layer(self.runtime, layer)
 
+    def workspace(self, size: int) -> Workspace:
+        """A workspace of `size` bytes per slot."""
+        workspace = ctypes.c_void_p()
+        self.runtime.call(
+            "moert_workspace_create",
+            self.handle,
+            ctypes.c_int64(size),
+            ctypes.byref(workspace),
+        )
+        return Workspace(self.runtime, workspace)
+
     def allocate(self, size: int) -> int:
         memory = ctypes.c_void_p()
         self.runtime.call(
@@ -224,6 +235,12 @@ class Device(_Handle):
             ctypes.c_size_t(size),
         )
         return data.raw
+
+
+class Workspace(_Handle):
+    """Two slots of memory that layers share."""
+
+    free = "moert_workspace_free"
 
 
 class Layer(_Handle):
@@ -294,6 +311,15 @@ class Layer(_Handle):
         )
         return size.value
 
+    def use_workspace(self, workspace: Workspace | None, slot: int = 0) -> None:
+        """Runs without a workspace take this slot, or for None memory of their own."""
+        self.runtime.call(
+            "moert_layer_use_workspace",
+            self.handle,
+            workspace.handle if workspace else None,
+            ctypes.c_int(slot),
+        )
+
     def run(
         self, tokens: int, stream: int = LAYER_STREAM, workspace: int = 0, size: int = 0
     ) -> None:
@@ -329,8 +355,9 @@ class Runtime:
         for name in ("moert_status_free", "moert_package_free", "moert_device_free"):
             getattr(library, name).argtypes = [ctypes.c_void_p]
             getattr(library, name).restype = None
-        library.moert_layer_free.argtypes = [ctypes.c_void_p]
-        library.moert_layer_free.restype = None
+        for name in ("moert_layer_free", "moert_workspace_free"):
+            getattr(library, name).argtypes = [ctypes.c_void_p]
+            getattr(library, name).restype = None
         library.moert_status_code.argtypes = [ctypes.c_void_p]
         library.moert_layer_max_tokens.restype = ctypes.c_int64
         library.moert_layer_tensor.restype = ctypes.POINTER(_TensorInfo)

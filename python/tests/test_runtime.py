@@ -48,6 +48,13 @@ def test_runs_a_package(runtime: Runtime) -> None:
             layer.run(20, 0, workspace, layer.workspace_bytes(20))
             layer.run(20, LAYER_STREAM)
             layer.synchronize()
+            with device.workspace(layer.workspace_bytes(20)) as shared:
+                layer.use_workspace(shared, 1)
+                layer.run(20)
+                layer.synchronize()
+                with pytest.raises(MoertError, match="slot 2; 0 and 1 are accepted"):
+                    layer.use_workspace(shared, 2)
+                layer.use_workspace(None)
             with layer.clone() as clone:
                 with pytest.raises(MoertError, match="input 'x' is not bound"):
                     clone.run(1)

@@ -297,6 +297,29 @@ moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
   return nullptr;
 }
 
+moert_status *moert_workspace_create(moert_device *device, int64_t bytes,
+                                     moert_workspace **workspace) {
+  NEEDED(workspace);
+  *workspace = nullptr;
+  NEEDED(device);
+  Result<std::shared_ptr<SharedWorkspace>> made =
+      SharedWorkspace::create(*device->device, bytes);
+  if (!made)
+    return answer(made.status());
+  *workspace = new moert_workspace{std::move(*made)};
+  return nullptr;
+}
+
+void moert_workspace_free(moert_workspace *workspace) { delete workspace; }
+
+moert_status *moert_layer_use_workspace(moert_layer *layer,
+                                        const moert_workspace *workspace,
+                                        int slot) {
+  NEEDED(layer);
+  return answer(layer->executor->useWorkspace(
+      workspace ? workspace->workspace : nullptr, slot));
+}
+
 moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
                               void *workspace, int64_t workspace_bytes) {
   NEEDED(layer);

@@ -31,6 +31,10 @@ struct moert_device {
   std::map<void *, std::unique_ptr<moert::Buffer>> memory;
 };
 
+struct moert_workspace {
+  std::shared_ptr<moert::SharedWorkspace> workspace;
+};
+
 struct moert_layer {
   moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor);
 

@@ -9,6 +9,7 @@
 #include "Check.h"
 
 #include <chrono>
+#include <limits>
 
 namespace moert {
 
@@ -85,8 +86,53 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   return copy;
 }
 
+//===----------------------------------------------------------------------===//
+// Workspaces
+//===----------------------------------------------------------------------===//
+
 Result<int64_t> Executor::workspaceBytes(int64_t tokens) const {
   return moert::workspaceBytes(*thePlan, tokens);
+}
+
+Result<std::shared_ptr<SharedWorkspace>>
+SharedWorkspace::create(Device &device, int64_t bytes) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max() / 4;
+  if (bytes < 0 || bytes > most)
+    return invalidArgument("a workspace of " + std::to_string(bytes) +
+                           " bytes per slot; 0 to " + std::to_string(most) +
+                           " are accepted: give what workspaceBytes() answers");
+  int64_t aligned = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
+                    kWorkspaceAlignment;
+  Result<std::unique_ptr<Buffer>> buffer = device.allocate(
+      static_cast<size_t>(aligned) * kNumSlots, kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status().withContext("workspace of " +
+                                       std::to_string(kNumSlots) + " slots");
+  return std::shared_ptr<SharedWorkspace>(
+      new SharedWorkspace(std::move(*buffer), aligned));
+}
+
+WorkspaceView SharedWorkspace::slot(int index) const {
+  if (bytes == 0)
+    return {};
+  return {static_cast<char *>(buffer->data()) + index * bytes, bytes};
+}
+
+Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
+                              int slot) {
+  if (slot < 0 || slot >= SharedWorkspace::kNumSlots)
+    return outOfRange("useWorkspace: slot " + std::to_string(slot) +
+                      "; 0 and 1 are accepted");
+  // Runs may still use the memory that the executor lets go.
+  MOERT_CHECK(synchronize());
+  resolvedTokens = lastTokens = -1;
+  sharedWorkspace = std::move(workspace);
+  sharedSlot = slot;
+  if (sharedWorkspace) {
+    ownWorkspace.reset();
+    ownWorkspaceTokens = -1;
+  }
+  return Status::ok();
 }
 
 //===----------------------------------------------------------------------===//
@@ -173,6 +219,8 @@ Result<PrepareReport> Executor::prepareWeights() {
 //===----------------------------------------------------------------------===//
 
 Status Executor::run(int64_t tokens, Stream *stream) {
+  if (sharedWorkspace)
+    return run(tokens, sharedWorkspace->slot(sharedSlot), stream);
   if (tokens != resolvedTokens)
     MOERT_CHECK(checkReady(tokens));
   if (tokens > ownWorkspaceTokens || !ownWorkspace)

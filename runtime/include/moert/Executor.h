@@ -44,6 +44,30 @@ struct WorkspaceView {
   int64_t bytes = 0;
 };
 
+/// Workspace that the runtime owns and layers share: two slots, for two
+/// micro-batches that overlap. Runs in one slot follow each other, on one
+/// stream or by events.
+class SharedWorkspace {
+public:
+  static constexpr int kNumSlots = 2;
+
+  /// `bytes` per slot: the most that workspaceBytes() answers for the layers
+  /// that will use it.
+  static Result<std::shared_ptr<SharedWorkspace>> create(Device &device,
+                                                         int64_t bytes);
+
+  /// `index` is 0 or 1.
+  WorkspaceView slot(int index) const;
+
+private:
+  SharedWorkspace(std::unique_ptr<Buffer> buffer, int64_t bytes)
+      : buffer(std::move(buffer)), bytes(bytes) {}
+
+  const std::unique_ptr<Buffer> buffer;
+  /// Of one slot.
+  const int64_t bytes;
+};
+
 /// What prepareWeights() made and how long it took.
 struct PrepareReport {
   /// Of memory that was allocated.
@@ -85,8 +109,13 @@ public:
   /// overwritten are bound anew then. A call in between does nothing.
   Result<PrepareReport> prepareWeights();
 
-  /// Runs the variant for `tokens` in a workspace that the executor owns and
-  /// grows as needed, or in the caller's. `stream`, where given, takes the
+  /// From now on run() without a workspace runs in this slot, which lives as
+  /// long as it is used; null: in memory of the executor's own again.
+  Status useWorkspace(std::shared_ptr<SharedWorkspace> workspace, int slot);
+
+  /// Runs the variant for `tokens` in the slot of a shared workspace, else in a
+  /// workspace that the executor owns and grows as needed, or in the caller's.
+  /// `stream`, where given, takes the
   /// place of the executor's first stream: the run begins after what was given
   /// to it before, and what is given to it later begins after the run.
   ///
@@ -174,6 +203,8 @@ private:
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;
   std::unique_ptr<Buffer> ownWorkspace;
+  std::shared_ptr<SharedWorkspace> sharedWorkspace;
+  int sharedSlot = 0;
   /// The most tokens that ownWorkspace serves.
   int64_t ownWorkspaceTokens = -1;
   /// The latest run, kept because the next is most often the same.

@@ -37,21 +37,16 @@ extern "C" {
  * caller frees. What a failing call should have made is set to NULL.
  *
  * Handles are opaque and made and freed by the calls here. A function that
- * frees takes NULL too.
+ * frees takes NULL too. What each handle asks of threads, contexts and
+ * lifetimes stands above its type; with none of them does it matter which
+ * thread or which context made it, and every call leaves the context current
+ * that it found.
  *
- * Threads. A package never changes and serves any number of threads. Calls on
- * a device may come from any thread at any time. Calls on one layer are made
- * one at a time, from any thread; layers, clones included, are independent of
- * each other.
+ * A handle is freed by one thread when no other uses it. What is the caller's
+ * (bound memory, workspaces, streams) lives until the runs with it are
+ * complete.
  *
- * Lifetimes. A layer keeps what it needs of its package, which may be closed
- * before it. A device is freed after the layers that were made for it. Bound
- * memory, workspaces and streams are the caller's and live until the runs with
- * them are complete.
- *
- * Contexts. A CUDA device retains the primary context of its GPU, the one that
- * the CUDA runtime and PyTorch use. Each call makes it current for its own
- * length and leaves what was current before.
+ * moert.hpp has the same for C++.
  */
 
 /* Raised whenever a call or a structure changes. */
@@ -74,6 +69,8 @@ typedef enum moert_code {
   MOERT_INTERNAL = 6
 } moert_code;
 
+/* Threads: read by any number. Contexts: none needed. Lifetime: until it is
+ * freed, also after the handle that it came from. */
 typedef struct moert_status moert_status;
 
 /* MOERT_OK for NULL. */
@@ -87,6 +84,9 @@ MOERT_API void moert_status_free(moert_status *status);
  * Packages
 \*===----------------------------------------------------------------------===*/
 
+/* Threads: never changes, so that any number may use it at once. Contexts:
+ * none needed. Lifetime: layers keep what they need of it, so that it may be
+ * freed before them. */
 typedef struct moert_package moert_package;
 
 /* Reads and verifies a .moepkg. */
@@ -105,6 +105,11 @@ MOERT_API const char *moert_package_spec(const moert_package *package);
  * Devices
 \*===----------------------------------------------------------------------===*/
 
+/* Threads: any call at any time, from any number. Contexts: a CUDA device
+ * retains the primary context of its GPU, the one that the CUDA runtime and
+ * PyTorch use; each call makes it current for its own length. Lifetime: freed
+ * after the layers and workspaces that were made for it; memory of
+ * moert_device_allocate() that is left goes with it. */
 typedef struct moert_device moert_device;
 
 /* GPU number `ordinal` as the driver counts them. MOERT_UNAVAILABLE where
@@ -131,6 +136,11 @@ MOERT_API moert_status *moert_device_copy_out(moert_device *device, void *to,
  * Layers
 \*===----------------------------------------------------------------------===*/
 
+/* Threads: one call at a time, from any thread; layers, clones included, are
+ * independent of each other and run at once. Contexts: those of its device;
+ * streams are of the same primary context. Lifetime: freed before its device,
+ * when its runs are complete. A clone may outlive the layer that it came
+ * from. */
 typedef struct moert_layer moert_layer;
 
 typedef struct moert_layer_options {
@@ -217,6 +227,28 @@ MOERT_API moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
                                                     int64_t tokens,
                                                     int64_t *bytes);
 
+/* Workspace that several layers share, of two slots for two micro-batches that
+ * overlap: the layers of one micro-batch use slot 0, their clones slot 1. Runs
+ * in one slot follow each other, on one stream or by events of the caller's.
+ *
+ * Threads: never changes, so that any number may use it at once. Contexts:
+ * those of its device. Lifetime: layers keep what they use of it, so that it
+ * may be freed before them; its device is freed after both. */
+typedef struct moert_workspace moert_workspace;
+
+/* `bytes` are those of a slot: the most that moert_layer_workspace_bytes()
+ * answers for the layers that will use it. */
+MOERT_API moert_status *moert_workspace_create(moert_device *device,
+                                               int64_t bytes,
+                                               moert_workspace **workspace);
+MOERT_API void moert_workspace_free(moert_workspace *workspace);
+
+/* From now on runs of the layer with `workspace` NULL take slot 0 or 1; NULL
+ * for memory of the layer's own again. Waits for the layer's runs. */
+MOERT_API moert_status *
+moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
+                          int slot);
+
 /* The stream of the layer itself, for callers that have none. */
 #define MOERT_LAYER_STREAM ((void *)(intptr_t)-1)
 
@@ -224,9 +256,10 @@ MOERT_API moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
  *
  * `stream` is a CUstream or cudaStream_t, NULL being the default stream, or
  * MOERT_LAYER_STREAM. The call gives work to it and returns; it waits for
- * nothing. `workspace` is aligned to 256 bytes. With NULL the layer uses one
- * of its own and, where that has to grow, waits and allocates: run once with
- * the most tokens before a capture.
+ * nothing. `workspace` is aligned to 256 bytes. With NULL the layer uses what
+ * moert_layer_use_workspace() gave it, else one of its own and, where that has
+ * to grow, waits and allocates: run once with the most tokens before a
+ * capture.
  *
  * In a stream that is being captured the run becomes part of the graph, which
  * then depends on the bound memory and on the workspace. */

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include <dlfcn.h>
@@ -19,6 +20,7 @@ using moert::test::FakeCuda;
 namespace {
 
 FakeCuda state;
+std::mutex mutex;
 
 using Work = std::vector<std::function<void()>>;
 
@@ -60,7 +62,11 @@ CUresult give(CUstream stream, std::function<void()> work) {
   return CUDA_SUCCESS;
 }
 
-bool hasContext() { return !state.current.empty(); }
+std::vector<CUcontext> &current() {
+  return state.current[std::this_thread::get_id()];
+}
+
+bool hasContext() { return !current().empty(); }
 
 bool isDevice(CUdevice device) {
   return device >= 0 && device < state.numDevices;
@@ -138,7 +144,10 @@ CUcontext contextOf(CUdevice device) {
 
 } // namespace
 
+/// One call at a time, whatever thread it comes from.
+#define ALONE std::lock_guard<std::mutex> alone(mutex)
 #define ENTER                                                                  \
+  ALONE;                                                                       \
   if (CUresult failed = enter(__func__))                                       \
   return failed
 #define ENTER_WITH_CONTEXT                                                     \
@@ -210,27 +219,29 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  ALONE;
   --state.retained;
   return enter(__func__);
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context) {
   ENTER;
-  *context = hasContext() ? state.current.back() : nullptr;
+  *context = hasContext() ? current().back() : nullptr;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
   ENTER;
-  state.current.push_back(context);
+  current().push_back(context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+  ALONE;
   if (!hasContext())
     return CUresult(201);
-  *context = state.current.back();
-  state.current.pop_back();
+  *context = current().back();
+  current().pop_back();
   return enter(__func__);
 }
 
@@ -246,11 +257,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   *address = reinterpret_cast<uintptr_t>(
       aligned_alloc(256, (bytes + 255) / 256 * 256));
   state.allocations[*address] = {bytes,
-                                 state.current.back() == contextOf(0) ? 0 : 1};
+                                 current().back() == contextOf(0) ? 0 : 1};
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
+  ALONE;
   if (!state.allocations.erase(address))
     return CUDA_ERROR_INVALID_VALUE;
   free(reinterpret_cast<void *>(static_cast<uintptr_t>(address)));
@@ -314,6 +326,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
 }
 
 CUresult cuModuleUnload(CUmodule module) {
+  ALONE;
   if (!state.modules.erase(module))
     return CUDA_ERROR_INVALID_VALUE;
   auto *object = reinterpret_cast<Module *>(module);
@@ -388,6 +401,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned) {
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
+  ALONE;
   if (!state.streams.erase(stream))
     return CUresult(400);
   delete reinterpret_cast<char *>(stream);
@@ -416,6 +430,7 @@ CUresult cuEventCreate(CUevent *event, unsigned) {
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {
+  ALONE;
   if (!state.events.erase(event))
     return CUresult(400);
   delete reinterpret_cast<char *>(event);
@@ -449,6 +464,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  ALONE;
   CUresult failed = enter(__func__);
   if (!state.captured.count(stream))
     return CUDA_ERROR_INVALID_VALUE;
@@ -482,6 +498,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  ALONE;
   if (!state.graphExecs.erase(exec))
     return CUDA_ERROR_INVALID_VALUE;
   delete reinterpret_cast<Work *>(exec);
@@ -489,6 +506,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {
+  ALONE;
   if (!state.graphs.erase(graph))
     return CUDA_ERROR_INVALID_VALUE;
   delete reinterpret_cast<Work *>(graph);

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace moert::test {
@@ -21,7 +22,8 @@ namespace moert::test {
 /// The state of the shared library `fakecuda`, which its function fakeCudaState
 /// answers. The library has the driver's functions and emulates a device:
 /// memory is the host's, work is done when it is given to a stream, or recorded
-/// where the stream is being captured. One call at a time.
+/// where the stream is being captured. Calls from several threads take turns;
+/// a test touches the state while it is the only thread.
 struct FakeCuda {
   /// Call number `failAt` (from 1) fails with `failCode`; 0: none. A call that
   /// releases something releases it all the same, as the driver does when it
@@ -67,8 +69,8 @@ struct FakeCuda {
   std::vector<std::string> launches;
   /// Dynamic shared memory granted per kernel.
   std::map<std::string, int> granted;
-  /// The contexts that are current, innermost last.
-  std::vector<cuda::CUcontext> current;
+  /// The contexts that are current on a thread, innermost last.
+  std::map<std::thread::id, std::vector<cuda::CUcontext>> current;
 
   struct Allocation {
     size_t size = 0;
@@ -95,7 +97,8 @@ struct FakeCuda {
     add("instantiated graphs", graphExecs.size());
     add("retained contexts", static_cast<size_t>(retained));
     add("streams in capture", captured.size());
-    add("current contexts", current.size());
+    for (const auto &[thread, contexts] : current)
+      add("current contexts", contexts.size());
     return text;
   }
 

@@ -1,0 +1,155 @@
+//===- moert.hpp - the C API for C++ ----------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Nothing but moert.h and C++17: handles that free themselves, and an Error
+// where a call fails. Exceptions are neither thrown nor needed. Rules for
+// threads, contexts and lifetimes are those of moert.h.
+//
+//   moert::capi::Package package;
+//   if (moert::capi::Error error = package.open("layer.moepkg"))
+//     fprintf(stderr, "%s\n", error.message());
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_MOERT_HPP
+#define MOERT_MOERT_HPP
+
+#include "moert/moert.h"
+
+#include <memory>
+#include <vector>
+
+namespace moert::capi {
+
+/// True where a call has failed.
+class [[nodiscard]] Error {
+public:
+  /// Takes the status over.
+  Error(moert_status *status) : status(status, &moert_status_free) {}
+
+  explicit operator bool() const { return status != nullptr; }
+  moert_code code() const { return moert_status_code(status.get()); }
+  const char *message() const { return moert_status_message(status.get()); }
+
+private:
+  std::unique_ptr<moert_status, void (*)(moert_status *)> status;
+};
+
+/// A handle of the C API, null before it is made.
+template <typename T, void (*Free)(T *)>
+class Handle {
+public:
+  T *get() const { return handle.get(); }
+  explicit operator bool() const { return handle != nullptr; }
+  void reset() { handle.reset(); }
+
+protected:
+  /// Calls `make`, which sets the pointer that it is given.
+  template <typename Make>
+  Error set(Make make) {
+    T *made = nullptr;
+    Error error = make(&made);
+    handle.reset(made);
+    return error;
+  }
+
+private:
+  struct Deleter {
+    void operator()(T *made) const { Free(made); }
+  };
+  std::unique_ptr<T, Deleter> handle;
+};
+
+class Package : public Handle<moert_package, &moert_package_free> {
+public:
+  Error open(const char *path) {
+    return set([&](auto made) { return moert_package_open(path, made); });
+  }
+  Error fromMemory(const void *data, size_t size) {
+    return set(
+        [&](auto made) { return moert_package_from_memory(data, size, made); });
+  }
+  const char *spec() const { return moert_package_spec(get()); }
+};
+
+class Device : public Handle<moert_device, &moert_device_free> {
+public:
+  Error createCuda(int ordinal) {
+    return set(
+        [&](auto made) { return moert_device_create_cuda(ordinal, made); });
+  }
+  const char *name() const { return moert_device_name(get()); }
+  Error allocate(size_t bytes, void **memory) {
+    return moert_device_allocate(get(), bytes, memory);
+  }
+  void release(void *memory) { moert_device_release(get(), memory); }
+  Error copyIn(void *to, const void *from, size_t bytes) {
+    return moert_device_copy_in(get(), to, from, bytes);
+  }
+  Error copyOut(void *to, const void *from, size_t bytes) {
+    return moert_device_copy_out(get(), to, from, bytes);
+  }
+};
+
+class Workspace : public Handle<moert_workspace, &moert_workspace_free> {
+public:
+  /// `bytes` per slot.
+  Error create(const Device &device, int64_t bytes) {
+    return set([&](auto made) {
+      return moert_workspace_create(device.get(), bytes, made);
+    });
+  }
+};
+
+class Layer : public Handle<moert_layer, &moert_layer_free> {
+public:
+  Error create(const Package &package, const Device &device,
+               bool poison = false) {
+    moert_layer_options options = {sizeof(options), poison};
+    return set([&](auto made) {
+      return moert_layer_create(package.get(), device.get(), &options, made);
+    });
+  }
+  Error cloneFrom(const Layer &other) {
+    return set([&](auto made) { return moert_layer_clone(other.get(), made); });
+  }
+
+  int64_t maxTokens() const { return moert_layer_max_tokens(get()); }
+  int numTensors() const { return moert_layer_num_tensors(get()); }
+  const moert_tensor_info *tensor(int index) const {
+    return moert_layer_tensor(get(), index);
+  }
+
+  /// `strides`, in elements, may be left out for a contiguous tensor.
+  Error bind(const char *name, const char *dtype, void *data,
+             const std::vector<int64_t> &shape,
+             const std::vector<int64_t> &strides = {}) {
+    moert_tensor tensor = {
+        name,         dtype,
+        data,         static_cast<int>(shape.size()),
+        shape.data(), strides.empty() ? nullptr : strides.data()};
+    return moert_layer_bind(get(), &tensor);
+  }
+  Error prepareWeights(moert_prepare_report *report = nullptr) {
+    return moert_layer_prepare_weights(get(), report);
+  }
+  Error workspaceBytes(int64_t tokens, int64_t &bytes) const {
+    return moert_layer_workspace_bytes(get(), tokens, &bytes);
+  }
+  Error useWorkspace(const Workspace &workspace, int slot) {
+    return moert_layer_use_workspace(get(), workspace.get(), slot);
+  }
+  Error run(int64_t tokens, void *stream = MOERT_LAYER_STREAM,
+            void *workspace = nullptr, int64_t workspaceBytes = 0) {
+    return moert_layer_run(get(), tokens, stream, workspace, workspaceBytes);
+  }
+  Error synchronize() { return moert_layer_synchronize(get()); }
+};
+
+} // namespace moert::capi
+
+#endif // MOERT_MOERT_HPP
