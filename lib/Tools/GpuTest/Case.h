@@ -71,6 +71,8 @@ struct LayerCase {
 struct Case {
   std::string name;
   std::function<Outcome()> run;
+  /// Nothing runs beside it: it measures the host.
+  bool isAlone = false;
 };
 
 /// The cases of a file. Descriptions of models are read from the folder

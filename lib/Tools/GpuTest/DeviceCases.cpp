@@ -363,12 +363,13 @@ moec::gputest::makeDeviceCases(const std::unique_ptr<SuiteContext> &shared) {
   };
   std::vector<Case> cases;
   for (const Named &named : all)
-    cases.push_back({std::string("device/") + named.name, [&shared, named] {
-                       std::lock_guard<std::mutex> lock(shared->deviceMutex);
+    cases.push_back({std::string("device/") + named.name,
+                     [&shared, named] {
                        Outcome outcome;
                        DeviceCase one(shared->device, outcome);
                        (one.*named.run)();
                        return outcome;
-                     }});
+                     },
+                     /*isAlone=*/true});
   return cases;
 }

@@ -127,8 +127,9 @@ Status LayerRun::start(moert::Executor &executor) {
 
 Status LayerRun::poison() {
   for (size_t i : {output, workspace})
-    RETURN_IF_FAILED(
-        device.fill(*stream, buffers[i].data(), 0xFF, buffers[i].size()));
+    if (buffers[i].size() > 0)
+      RETURN_IF_FAILED(
+          device.fill(*stream, buffers[i].data(), 0xFF, buffers[i].size()));
   return Status::ok();
 }
 

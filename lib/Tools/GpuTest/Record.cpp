@@ -13,6 +13,7 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <cmath>
 #include <ctime>
 
 using namespace moec;
@@ -119,10 +120,42 @@ int64_t Record::countFailed() const {
   return static_cast<int64_t>(names.size()) - countPassed() - countLeft();
 }
 
+/// With four digits: a record is for reading. JSON has no infinities.
+static void writeNumber(llvm::json::OStream &json, llvm::StringRef key,
+                        double value) {
+  json.attributeBegin(key);
+  json.rawValue(std::isfinite(value) ? llvm::formatv("{0:e3}", value).str()
+                                     : "null");
+  json.attributeEnd();
+}
+
+static void writeCase(llvm::json::OStream &json, const std::string &name,
+                      const std::optional<Outcome> &outcome) {
+  json.attribute("name", name);
+  json.attribute("status", !outcome               ? "not run"
+                           : outcome->hasPassed() ? "pass"
+                                                  : "fail");
+  if (!outcome)
+    return;
+  writeNumber(json, "seconds", outcome->seconds);
+  if (!outcome->note.empty())
+    json.attribute("note", outcome->note);
+  if (!outcome->failures.empty())
+    json.attributeArray("failures", [&] {
+      for (const std::string &failure : outcome->failures)
+        json.value(llvm::json::fixUTF8(failure));
+    });
+  if (!outcome->figures.empty())
+    json.attributeObject("figures", [&] {
+      for (const auto &[key, value] : outcome->figures)
+        writeNumber(json, key, value);
+    });
+}
+
 Status Record::write(const std::string &path, double seconds) const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  llvm::json::OStream json(os, 1);
+  llvm::json::OStream json(os);
   json.object([&] {
     json.attribute("benchmark", "gpu_suite");
     json.attribute("commit", commit);
@@ -131,33 +164,17 @@ Status Record::write(const std::string &path, double seconds) const {
     json.attribute("driver", driver);
     json.attribute("target", target);
     json.attribute("date", date);
-    json.attribute("seconds", seconds);
+    writeNumber(json, "seconds", seconds);
     json.attribute("passed", countPassed());
     json.attribute("failed", countFailed());
     json.attribute("not_run", countLeft());
     json.attributeArray("cases", [&] {
       for (const std::string &name : names) {
-        std::optional<Outcome> outcome = find(name);
-        json.object([&] {
-          json.attribute("name", name);
-          json.attribute("status", !outcome               ? "not run"
-                                   : outcome->hasPassed() ? "pass"
-                                                          : "fail");
-          if (!outcome)
-            return;
-          json.attribute("seconds", outcome->seconds);
-          if (!outcome->note.empty())
-            json.attribute("note", outcome->note);
-          if (!outcome->failures.empty())
-            json.attributeArray("failures", [&] {
-              for (const std::string &failure : outcome->failures)
-                json.value(llvm::json::fixUTF8(failure));
-            });
-          if (!outcome->figures.empty())
-            json.attributeObject("figures", [&] {
-              for (const auto &[key, value] : outcome->figures)
-                json.attribute(key, value);
-            });
+        // A line per case.
+        json.rawValue([&](llvm::raw_ostream &line) {
+          line << '\n';
+          llvm::json::OStream one(line);
+          one.object([&] { writeCase(one, name, find(name)); });
         });
       }
     });

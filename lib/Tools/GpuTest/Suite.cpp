@@ -29,9 +29,16 @@ int Suite::run(const std::vector<Case> &cases) {
   int jobs =
       options.jobs > 0 ? static_cast<int>(options.jobs) : (cores + 1) / 2;
   std::thread watcher([&] { watch(); });
+  std::vector<const Case *> others;
+  for (const Case &one : cases) {
+    if (!one.isAlone)
+      others.push_back(&one);
+    else if (!isOver())
+      runOne(one);
+  }
   std::vector<std::thread> workers;
   for (int i = 0; i < jobs; ++i)
-    workers.emplace_back([&] { work(cases); });
+    workers.emplace_back([&] { work(others); });
   for (std::thread &worker : workers)
     worker.join();
   {
@@ -48,27 +55,33 @@ int Suite::run(const std::vector<Case> &cases) {
   return record.countFailed() > 0 ? 1 : record.countLeft() > 0 ? 2 : 0;
 }
 
-/// Whether no further case is to begin; under the lock.
-bool Suite::isOver() {
-  return next == numCases || isLost ||
-         (options.timeLimit > 0 && getSeconds() > options.timeLimit);
+/// Whether no further case is to begin.
+bool Suite::isOver() const {
+  return isLost || (options.timeLimit > 0 && getSeconds() > options.timeLimit);
 }
 
-void Suite::work(const std::vector<Case> &cases) {
+void Suite::work(const std::vector<const Case *> &cases) {
   while (true) {
     const Case *mine;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      if (isOver())
+      if (next == cases.size() || isOver())
         return;
-      mine = &cases[next++];
-      running[mine->name] = getSeconds();
+      mine = cases[next++];
     }
-    double started = getSeconds();
-    Outcome outcome = mine->run();
-    outcome.seconds = getSeconds() - started;
-    report(*mine, std::move(outcome));
+    runOne(*mine);
   }
+}
+
+void Suite::runOne(const Case &mine) {
+  double started = getSeconds();
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    running[mine.name] = started;
+  }
+  Outcome outcome = mine.run();
+  outcome.seconds = getSeconds() - started;
+  report(mine, std::move(outcome));
 }
 
 /// An error after which a context of the driver is of no use.

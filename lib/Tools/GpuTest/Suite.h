@@ -28,9 +28,10 @@ public:
   int run(const std::vector<Case> &cases);
 
 private:
-  void work(const std::vector<Case> &cases);
+  void work(const std::vector<const Case *> &cases);
+  void runOne(const Case &mine);
   void report(const Case &done, Outcome outcome);
-  bool isOver();
+  bool isOver() const;
   void watch();
   void save();
   double getSeconds() const;
