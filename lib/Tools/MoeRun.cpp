@@ -286,7 +286,8 @@ bool choosePackage(Session &session, const MoeRunOptions &options,
                    double seconds) {
   if (session.device) {
     moert::Result<moert::PackageChoice> choice =
-        moert::chooseImage(*session.package, session.device->architecture());
+        moert::chooseImage(*session.package, session.device->architecture(),
+                           session.device->takesMachineCode());
     if (!choice)
       return options.complain(session.device->name() + ": " +
                               choice.status().message());

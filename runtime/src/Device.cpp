@@ -20,6 +20,8 @@ Device::~Device() = default;
 
 std::string Device::architecture() const { return {}; }
 
+bool Device::takesMachineCode() const { return true; }
+
 Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {
   return unavailable("wrapStream: " + name() +
                      " has no streams of its own; "

@@ -187,7 +187,8 @@ ModuleImage PackageImage::load() const {
 }
 
 Result<PackageChoice> chooseImage(const Package &package,
-                                  const std::string &architecture) {
+                                  const std::string &architecture,
+                                  bool takesMachineCode) {
   std::optional<GpuTarget> device = GpuTarget::parse(architecture);
   PackageChoice best;
   int bestRank = 0;
@@ -198,7 +199,8 @@ Result<PackageChoice> chooseImage(const Package &package,
       found += (found.empty() ? "" : ", ") +
                std::string(moduleImageKindName(image.kind)) + " for " +
                image.target;
-      int rank = device ? rankImage(image, *device) : 0;
+      bool isTaken = takesMachineCode || image.kind != ModuleImage::Kind::Cubin;
+      int rank = device && isTaken ? rankImage(image, *device) : 0;
       if (rank > bestRank) {
         best = {i, j};
         bestRank = rank;
@@ -215,7 +217,8 @@ Result<PackageChoice> chooseImage(const Package &package,
 Result<std::unique_ptr<Executor>> createExecutor(const Package &package,
                                                  Device &device,
                                                  ExecutorOptions options) {
-  Result<PackageChoice> choice = chooseImage(package, device.architecture());
+  Result<PackageChoice> choice =
+      chooseImage(package, device.architecture(), device.takesMachineCode());
   if (!choice)
     return choice.status().withContext(device.name());
   const PackageProgram &program = package.programs[choice->program];

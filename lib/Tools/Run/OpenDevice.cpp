@@ -7,6 +7,7 @@
 
 #include "OpenDevice.h"
 
+#include "moec/PtxSim/SimDevice.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
 
@@ -20,6 +21,14 @@ moec::openDevice(llvm::StringRef name, int threads) {
       (number.empty() || (number.consume_front(":") &&
                           !number.getAsInteger(10, ordinal) && ordinal >= 0)))
     return moert::createCudaDevice(ordinal);
-  return moert::invalidArgument("--device: '" + name.str() +
-                                "' is none of 'host', 'cuda' and 'cuda:N'");
+  ptx::SimDeviceOptions simulated;
+  number = name;
+  if (number.consume_front("sim") &&
+      (number.empty() ||
+       (number.consume_front(":") &&
+        !number.getAsInteger(10, simulated.simulator.seed))))
+    return ptx::createSimDevice(simulated);
+  return moert::invalidArgument(
+      "--device: '" + name.str() +
+      "' is none of 'host', 'cuda', 'cuda:N', 'sim' and 'sim:SEED'");
 }

@@ -13,7 +13,8 @@
 
 namespace moec {
 
-/// "host", "cuda" (the first GPU) or "cuda:N". `threads` is for the host.
+/// "host", "cuda" (the first GPU), "cuda:N", or "sim:SEED" (docs/ptx-sim.md).
+/// `threads` is for the host.
 moert::Result<std::unique_ptr<moert::Device>> openDevice(llvm::StringRef name,
                                                          int threads);
 

@@ -62,10 +62,11 @@ struct MoeRunOptions : ToolOptions {
           "none"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
-      "device", llvm::cl::value_desc("host|cuda|cuda:N"),
+      "device", llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED"),
       llvm::cl::desc(
           "What to run on (default: host, cuda for a package). On a GPU "
-          "the default of --target is the best that it runs"),
+          "the default of --target is the best that it runs. sim is a "
+          "simulated GPU, whose seed drives the schedule"),
       llvm::cl::init("host"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> graph{
       "graph",
@@ -126,10 +127,11 @@ struct MoeRunOptions : ToolOptions {
                : llvm::StringRef(device);
   }
   bool runsOnHost() const { return getDevice() == "host"; }
+  bool isSimulated() const { return getDevice().starts_with("sim"); }
   /// Whether the layer is compiled for a GPU in the way that programs do.
   bool usesJit() const {
-    return !isPackage() && !runsOnHost() && !signature && !bisect &&
-           level == ExecutedLevel::LLVM;
+    return !isPackage() && !runsOnHost() && !isSimulated() && !signature &&
+           !bisect && level == ExecutedLevel::LLVM;
   }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
 

@@ -85,8 +85,9 @@ Status PlanRun::run(RunResult &result) {
         !status)
       return status;
   }
-  if (Status status =
-          options.isOnGpu() ? timeOnGpu(result) : timeOnHost(result);
+  if (Status status = options.isOnGpu() && device.takesMachineCode()
+                          ? timeOnGpu(result)
+                          : timeOnHost(result);
       !status)
     return status;
   llvm::sort(result.seconds);

@@ -51,14 +51,18 @@ FailureOr<RunResult> runOnGpu(ModuleOp module, std::vector<HostTensor> &tensors,
                               const RunOptions &options) {
   RunResult result;
   double begin = getSeconds();
+  std::vector<std::string> architectures;
+  if (options.device->takesMachineCode())
+    architectures =
+        chooseArchitectures(options.compile, options.device->architecture());
   FailureOr<moert::Package> package = buildPackage(
-      module, /*spec=*/std::nullopt, options.compile,
-      chooseArchitectures(options.compile, options.device->architecture()));
+      module, /*spec=*/std::nullopt, options.compile, architectures);
   if (failed(package))
     return failure();
   result.compileSeconds = getSeconds() - begin;
   Result<moert::PackageChoice> choice =
-      moert::chooseImage(*package, options.device->architecture());
+      moert::chooseImage(*package, options.device->architecture(),
+                         options.device->takesMachineCode());
   if (failed(report(choice.status())))
     return failure();
   const moert::PackageProgram &program = package->programs[choice->program];

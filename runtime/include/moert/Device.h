@@ -128,6 +128,8 @@ public:
   /// "sm_90" on a GPU of compute capability 9.0; empty where images are not
   /// chosen by architecture.
   virtual std::string architecture() const;
+  /// Whether it runs cubins; if not, it takes PTX.
+  virtual bool takesMachineCode() const;
   /// Success where kernels compiled for `target` run here.
   virtual Status checkTarget(const std::string &target) const = 0;
 

@@ -75,9 +75,11 @@ struct PackageChoice {
 
 /// What a device of `architecture` ("sm_90") runs: a cubin for it; else PTX of
 /// the highest target without suffix that it runs; else PTX with a suffix that
-/// it runs. Of equals the first, and a suffix goes before none.
+/// it runs. Of equals the first, and a suffix goes before none. Cubins are
+/// passed over where the device takes no machine code.
 Result<PackageChoice> chooseImage(const Package &package,
-                                  const std::string &architecture);
+                                  const std::string &architecture,
+                                  bool takesMachineCode = true);
 
 /// An executor for what chooseImage() answers for the device.
 Result<std::unique_ptr<Executor>> createExecutor(const Package &package,

@@ -1,0 +1,135 @@
+//===- Simulator.h - runs PTX without a GPU ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A functional simulator for the PTX that the compiler emits: every thread of
+// every CTA, with races, fences and barriers checked. docs/ptx-sim.md says what
+// is modelled.
+
+#ifndef MOEC_PTXSIM_SIMULATOR_H
+#define MOEC_PTXSIM_SIMULATOR_H
+
+#include "moert/Device.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace moec::ptx {
+
+struct SimulatorOptions {
+  /// Drives all that hardware leaves open: the order of warps, CTAs and
+  /// kernels, when asynchronous work is done, which lane is elected, spurious
+  /// failures of waits. Correct kernels give the same bits for every seed.
+  uint64_t seed = 0;
+  /// Accesses that nothing orders, and proxy fences.
+  bool checkRaces = true;
+  /// Reads of shared and global memory that nobody wrote.
+  bool checkInitialized = true;
+  /// CTAs of all kernels that are resident at once before any is stuck.
+  unsigned residentCtas = 4;
+  /// And when all of those wait for others.
+  unsigned maxResidentCtas = 132;
+};
+
+struct KernelInfo {
+  std::string name;
+  /// Size and offset of each parameter in the buffer that launch() takes.
+  struct Param {
+    size_t offset = 0, size = 0;
+  };
+  std::vector<Param> params;
+  size_t paramBytes = 0;
+  /// Of `.reqntid`; 0 if the kernel does not say.
+  unsigned requiredThreads = 0;
+  size_t staticShared = 0;
+  size_t numInstructions = 0;
+};
+
+/// What all launches so far took.
+struct Statistics {
+  uint64_t launches = 0, ctas = 0;
+  /// Instructions times the threads that ran them; polls that failed are not
+  /// counted.
+  uint64_t threadInstructions = 0;
+  uint64_t warpInstructions = 0;
+  /// Of the host, in run().
+  double seconds = 0;
+};
+
+/// Kernels that were loaded; the simulator owns them.
+class LoadedModule {
+public:
+  virtual ~LoadedModule();
+  virtual const std::vector<KernelInfo> &kernels() const = 0;
+  /// Null if there is none of that name.
+  const KernelInfo *find(const std::string &name) const;
+};
+
+/// Work that was submitted.
+using WorkId = uint64_t;
+
+/// Memory, modules and work of one simulated GPU. Not safe from several
+/// threads at once.
+class Simulator {
+public:
+  explicit Simulator(SimulatorOptions options = {});
+  ~Simulator();
+
+  /// Kernels of PTX text; `fileName` is for messages. An instruction that is
+  /// not known is an error that names its line.
+  moert::Result<LoadedModule *> load(const std::string &text,
+                                     const std::string &fileName);
+
+  /// The address of new memory, all uninitialized. `name` is for messages.
+  moert::Result<uint64_t> allocate(size_t bytes, size_t alignment,
+                                   const std::string &name);
+  moert::Status release(uint64_t address);
+  /// What the host does at once. Work must not be pending.
+  moert::Status write(uint64_t address, const void *data, size_t bytes);
+  moert::Status read(void *data, uint64_t address, size_t bytes) const;
+  /// Whether the bytes lie in one allocation.
+  moert::Status checkRange(uint64_t address, size_t bytes) const;
+
+  /// Adds a kernel that may run when all of `after` are done, and in any order
+  /// with the rest. `params` are laid out as KernelInfo says.
+  moert::Result<WorkId> submit(const LoadedModule &module,
+                               const std::string &kernel,
+                               const moert::LaunchDims &dims,
+                               const std::vector<uint8_t> &params,
+                               const std::vector<WorkId> &after);
+  moert::Result<WorkId> submitFill(uint64_t address, uint8_t value,
+                                   size_t bytes,
+                                   const std::vector<WorkId> &after);
+  /// Does all that was submitted. The first error ends it, and drops the rest.
+  moert::Status run();
+
+  /// submit() and run() of one kernel.
+  moert::Status launch(const LoadedModule &module, const std::string &kernel,
+                       const moert::LaunchDims &dims,
+                       const std::vector<uint8_t> &params);
+
+  const Statistics &statistics() const;
+
+private:
+  class Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+/// The parameters of `kernel` from 64-bit slots as moert::Device::launch takes
+/// them, followed by its tensor maps.
+moert::Result<std::vector<uint8_t>>
+packParams(const KernelInfo &kernel, const std::vector<uint64_t> &slots,
+           const std::vector<moert::TensorMap> &maps = {});
+
+/// A tensor map that the simulator understands; `data` of the recipe is an
+/// address of the simulator.
+moert::Result<moert::TensorMap>
+encodeTensorMap(const moert::TensorMapRecipe &recipe);
+
+} // namespace moec::ptx
+
+#endif // MOEC_PTXSIM_SIMULATOR_H

@@ -1,0 +1,109 @@
+//===- Clock.cpp - vector clocks --------------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Clock.h"
+
+#include <algorithm>
+
+using namespace moec::ptx;
+
+bool CtaKnowledge::knowsLanes(unsigned unit, LaneMask mask,
+                              uint32_t tick) const {
+  if (tick <= units[unit])
+    return true;
+  if (!isWarpUnit(unit))
+    return false;
+  for (LaneMask rest = mask; rest; rest &= rest - 1)
+    if (lanes[unit * kWarpLanes + __builtin_ctz(rest)] < tick)
+      return false;
+  return true;
+}
+
+static uint32_t leastOf(const uint32_t *lanes) {
+  uint32_t least = lanes[0];
+  for (unsigned lane = 1; lane < kWarpLanes; ++lane)
+    least = std::min(least, lanes[lane]);
+  return least;
+}
+
+void CtaKnowledge::join(const CtaKnowledge &other) {
+  for (unsigned unit = 0; unit < kNumUnits; ++unit)
+    units[unit] = std::max(units[unit], other.units[unit]);
+  uint32_t *mine = lanes.data();
+  const uint32_t *theirs = other.lanes.data();
+  size_t count = lanes.size();
+  for (size_t i = 0; i < count; ++i)
+    mine[i] = std::max(mine[i], theirs[i]);
+  for (size_t unit = 0; unit * kWarpLanes < count; ++unit)
+    units[unit] = leastOf(mine + unit * kWarpLanes);
+}
+
+void CtaKnowledge::set(unsigned unit, LaneMask mask, uint32_t tick) {
+  if (!isWarpUnit(unit)) {
+    units[unit] = std::max(units[unit], tick);
+    return;
+  }
+  uint32_t *begin = &lanes[unit * kWarpLanes];
+  for (unsigned lane = 0; lane < kWarpLanes; ++lane)
+    if (mask >> lane & 1)
+      begin[lane] = std::max(begin[lane], tick);
+  units[unit] = leastOf(begin);
+}
+
+const CtaKnowledge *Clock::findForeign(uint32_t wanted) const {
+  auto found = std::lower_bound(
+      foreign.begin(), foreign.end(), wanted,
+      [](const auto &entry, uint32_t key) { return entry.first < key; });
+  return found != foreign.end() && found->first == wanted ? found->second.get()
+                                                          : nullptr;
+}
+
+void Clock::joinForeign(uint32_t other, const Ref<CtaKnowledge> &knowledge) {
+  if (other == serial) {
+    own.join(*knowledge);
+    return;
+  }
+  auto found = std::lower_bound(
+      foreign.begin(), foreign.end(), other,
+      [](const auto &entry, uint32_t key) { return entry.first < key; });
+  if (found == foreign.end() || found->first != other) {
+    foreign.insert(found, {other, knowledge});
+    return;
+  }
+  if (found->second == knowledge)
+    return;
+  Ref<CtaKnowledge> joined(new CtaKnowledge(*found->second));
+  joined->join(*knowledge);
+  found->second = std::move(joined);
+}
+
+void Clock::join(const Clock &other) {
+  if (other.serial == serial) {
+    own.join(other.own);
+  } else {
+    Ref<CtaKnowledge> copy(new CtaKnowledge(other.own));
+    joinForeign(other.serial, copy);
+  }
+  for (const auto &[cta, knowledge] : other.foreign)
+    joinForeign(cta, knowledge);
+}
+
+Clock &moec::ptx::unshare(ClockRef &clock) {
+  if (clock->references.count > 1)
+    clock = ClockRef(new Clock(*clock));
+  return *clock;
+}
+
+void moec::ptx::join(ClockRef &into, const ClockRef &from) {
+  if (!from || into == from)
+    return;
+  if (!into) {
+    into = from;
+    return;
+  }
+  unshare(into).join(*from);
+}

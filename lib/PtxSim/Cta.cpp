@@ -1,0 +1,85 @@
+//===- Cta.cpp - shared memory and barriers of a CTA ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Engine.h"
+#include "Wgmma.h"
+
+#include <algorithm>
+
+using namespace moec::ptx;
+
+AsyncOperation::~AsyncOperation() = default;
+
+/// What the register file of a multiprocessor gives each thread.
+static unsigned registersPerThread(unsigned threads) {
+  constexpr unsigned kRegisters = 65536, kStep = 8, kMost = 255;
+  return std::min(kRegisters / threads / kStep * kStep, kMost);
+}
+
+Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)
+    : launch(launch), index(index), serial(serial),
+      shared("shared memory", kFirstSharedAddress,
+             launch.kernel->staticShared + launch.sharedBytes,
+             /*isShared=*/true) {
+  unsigned numWarps = (launch.threads + kWarpLanes - 1) / kWarpLanes;
+  ClockRef start(new Clock(serial, numWarps));
+  for (unsigned i = 0; i < numWarps; ++i) {
+    unsigned lanes = std::min(launch.threads - i * kWarpLanes, kWarpLanes);
+    LaneMask mask = lanes == kWarpLanes ? kAllLanes : (1u << lanes) - 1;
+    warps.push_back(std::make_unique<Warp>(*this, i, mask));
+    for (ClockRef &clock : warps.back()->clocks)
+      clock = start;
+    warps.back()->registers = registersPerThread(launch.threads);
+  }
+  liveWarps = numWarps;
+  for (unsigned i = 0; i < numWarps; i += 4)
+    warpgroups.push_back(std::make_unique<Warpgroup>());
+  nextAsyncUnit = unsigned(launch.engine->random.next());
+}
+
+Cta::~Cta() = default;
+
+std::pair<unsigned, uint32_t> Cta::newAsyncUnit() {
+  unsigned unit = kAsyncUnit + nextAsyncUnit++ % (kNumUnits - kAsyncUnit);
+  return {unit, ++asyncTick};
+}
+
+void Cta::wakeAll(GroupState state) {
+  for (const std::unique_ptr<Warp> &warp : warps)
+    if (warp->live)
+      warp->wake(state);
+}
+
+bool Cta::arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock) {
+  if (count > barrier.pending)
+    return false;
+  barrier.pending -= count;
+  join(barrier.collecting, clock);
+  launch.engine->noteProgress();
+  finishPhaseIfComplete(barrier);
+  return true;
+}
+
+void Cta::completeTransaction(Mbarrier &barrier, int64_t bytes, unsigned unit,
+                              uint32_t tick) {
+  barrier.transactions -= bytes;
+  if (!barrier.collecting)
+    barrier.collecting = ClockRef(new Clock(serial, unsigned(warps.size())));
+  unshare(barrier.collecting).own.set(unit, 1, tick);
+  launch.engine->noteProgress();
+  finishPhaseIfComplete(barrier);
+}
+
+void Cta::finishPhaseIfComplete(Mbarrier &barrier) {
+  if (barrier.pending != 0 || barrier.transactions != 0)
+    return;
+  ++barrier.phase;
+  barrier.pending = barrier.expected;
+  join(barrier.completed, barrier.collecting);
+  barrier.collecting = ClockRef();
+  wakeAll(GroupState::Mbarrier);
+}

@@ -1,0 +1,279 @@
+//===- Engine.cpp - launches and their CTAs ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Engine.h"
+#include "CopyForms.h"
+#include "Wgmma.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+using namespace moec::ptx;
+
+Engine::Engine(const SimulatorOptions &options)
+    : options(options), random(options.seed) {}
+
+Engine::~Engine() = default;
+
+void Engine::fail(const std::string &text) {
+  if (failure.empty())
+    failure = text;
+}
+
+/// Seed 0 is a plain schedule; the others take turns with their habits.
+void Engine::chooseStyle() {
+  constexpr unsigned quanta[] = {1, 4, 16, 64, 256};
+  constexpr unsigned delays[] = {1, 2, 8, 64, 1024};
+  if (options.seed == 0)
+    return;
+  style = options.seed % 2 ? Style::Random : Style::Priorities;
+  quantum = quanta[random.below(5)];
+  asyncDelay = delays[random.below(5)];
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+bool Engine::run(std::vector<std::unique_ptr<Launch>> &batch) {
+  auto begin = std::chrono::steady_clock::now();
+  failure.clear();
+  if (nextSerial > kMaxSerial / 2) {
+    fail("this simulator has run its last CTA; make another one");
+    return false;
+  }
+  horizon = nextSerial;
+  chooseStyle();
+  while (!hasFailed() && startReady(batch))
+    step();
+  reset();
+  auto end = std::chrono::steady_clock::now();
+  statistics.seconds += std::chrono::duration<double>(end - begin).count();
+  return !hasFailed();
+}
+
+/// Starts what waits for nothing; false if all is done.
+bool Engine::startReady(std::vector<std::unique_ptr<Launch>> &batch) {
+  bool isAllDone = true, hasDone = true;
+  while (hasDone && !hasFailed()) {
+    hasDone = false;
+    isAllDone = true;
+    for (std::unique_ptr<Launch> &launch : batch) {
+      isAllDone &= launch->state == Launch::State::Done;
+      if (launch->state != Launch::State::Waiting)
+        continue;
+      if (!std::all_of(launch->after.begin(), launch->after.end(),
+                       [&](size_t index) {
+                         return batch[index]->state == Launch::State::Done;
+                       }))
+        continue;
+      launch->engine = this;
+      if (!launch->kernel) {
+        Region *region = memory.find(launch->fillAddress);
+        std::memset(region->at(launch->fillAddress), launch->fillValue,
+                    launch->fillBytes);
+        region->markInitialized(launch->fillAddress, launch->fillBytes);
+        region->shadow.clear(launch->fillAddress - region->address,
+                             launch->fillBytes);
+        launch->state = Launch::State::Done;
+        hasDone = true;
+        continue;
+      }
+      launch->state = Launch::State::Running;
+      ++statistics.launches;
+      launch->order.resize(launch->gridCtas);
+      for (uint32_t i = 0; i < launch->gridCtas; ++i)
+        launch->order[i] = i;
+      // Hardware starts CTAs about in order.
+      constexpr uint32_t kWindow = 16;
+      if (style != Style::Fair)
+        for (uint32_t i = 0; i + 1 < launch->gridCtas; ++i)
+          std::swap(launch->order[i],
+                    launch->order[i + random.below(std::min(
+                                          kWindow, launch->gridCtas - i))]);
+      active.push_back(launch.get());
+    }
+  }
+  return !isAllDone;
+}
+
+/// Makes one more CTA resident; false if there is none.
+bool Engine::admit() {
+  size_t first = random.below(active.size());
+  for (size_t i = 0; i < active.size(); ++i) {
+    Launch &launch = *active[(first + i) % active.size()];
+    if (launch.started == launch.gridCtas)
+      continue;
+    addCta(launch);
+    return true;
+  }
+  return false;
+}
+
+void Engine::addCta(Launch &launch) {
+  ++statistics.ctas;
+  launchOfSerial.resize(nextSerial - horizon + 1);
+  launchOfSerial[nextSerial - horizon] = &launch;
+  indexOfSerial.resize(launchOfSerial.size());
+  indexOfSerial[nextSerial - horizon] = launch.order[launch.started];
+  ctas.push_back(std::make_unique<Cta>(launch, launch.order[launch.started++],
+                                       nextSerial++));
+  for (const std::unique_ptr<Warp> &warp : ctas.back()->warps) {
+    warp->priority = random.next();
+    queue(*warp);
+  }
+}
+
+/// What must not be left behind by a CTA.
+bool Engine::checkLeaks(Cta &cta) {
+  std::string where = "cta " + std::to_string(cta.index) + " of '" +
+                      cta.launch.kernel->name + "' has ended with ";
+  auto isInFlight = [&](const AsyncOperation &operation) {
+    if (operation.usesShared())
+      fail(where +
+           "an asynchronous operation that still uses its shared "
+           "memory: " +
+           describeInstruction(operation.instruction) + "; wait for it first");
+    return operation.usesShared();
+  };
+  for (const std::shared_ptr<AsyncOperation> &operation : operations)
+    if (operation->cta == &cta && isInFlight(*operation))
+      return false;
+  for (const std::unique_ptr<Warp> &warp : cta.warps) {
+    if (warp->productsInFlight > 0) {
+      fail(where + "a wgmma that warp " + std::to_string(warp->index) +
+           " has not waited for");
+      return false;
+    }
+    for (const std::shared_ptr<LaneCopies> &copies : warp->copies)
+      if (isInFlight(*copies))
+        return false;
+  }
+  for (unsigned id = 0; id < 16; ++id)
+    if (cta.barriers[id].arrived > 0) {
+      fail(where + "barrier " + std::to_string(id) +
+           " half arrived: " + std::to_string(cta.barriers[id].arrived) +
+           " of " + std::to_string(cta.barriers[id].expected) + " threads");
+      return false;
+    }
+  for (const auto &[address, barrier] : cta.mbarriers)
+    if (barrier.transactions != 0 || barrier.pending != barrier.expected) {
+      fail(where + "a phase of the mbarrier at shared address " +
+           std::to_string(address) +
+           " begun and not complete: " + std::to_string(barrier.pending) +
+           " of " + std::to_string(barrier.expected) + " arrivals and " +
+           std::to_string(barrier.transactions) + " bytes are missing");
+      return false;
+    }
+  return true;
+}
+
+void Engine::retire(Cta &cta) {
+  if (!checkLeaks(cta))
+    return;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    std::shared_ptr<AsyncOperation> operation = operations[i];
+    if (operation->cta == &cta && !finish(*operation))
+      return;
+  }
+  operations.erase(std::remove_if(operations.begin(), operations.end(),
+                                  [&](const auto &operation) {
+                                    return operation->cta == &cta;
+                                  }),
+                   operations.end());
+  runnable.erase(std::remove_if(runnable.begin(), runnable.end(),
+                                [&](Warp *warp) { return &warp->cta == &cta; }),
+                 runnable.end());
+  Launch &launch = cta.launch;
+  noteProgress();
+  ctas.erase(std::find_if(ctas.begin(), ctas.end(), [&](const auto &entry) {
+    return entry.get() == &cta;
+  }));
+  if (++launch.ended < launch.gridCtas)
+    return;
+  launch.state = Launch::State::Done;
+  active.erase(std::find(active.begin(), active.end(), &launch));
+  if (!active.empty())
+    return;
+  // All that ran is before all that follows.
+  horizon = nextSerial;
+  launchOfSerial.clear();
+  fenceLogs.clear();
+  globalSync.clear();
+  sharedSync.clear();
+}
+
+void Engine::reset() {
+  operations.clear();
+  runnable.clear();
+  ctas.clear();
+  active.clear();
+  launchOfSerial.clear();
+  fenceLogs.clear();
+  globalSync.clear();
+  sharedSync.clear();
+  idleInstructions = failedRounds = 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Order between CTAs
+//===----------------------------------------------------------------------===//
+
+bool Engine::isBefore(uint32_t serial, uint32_t reader) const {
+  if (serial < horizon)
+    return true;
+  const Launch *first = launchOfSerial[serial - horizon];
+  const Launch *second = launchOfSerial[reader - horizon];
+  return first != second && second->isAfter[first->id];
+}
+
+FenceLog &Engine::fenceLog(const Cta &cta) {
+  FenceLog &log = fenceLogs[cta.serial];
+  if (log.shared.empty()) {
+    log.shared.resize(cta.warps.size() * kWarpLanes);
+    log.global.resize(cta.warps.size() * kWarpLanes);
+  }
+  return log;
+}
+
+bool Engine::isFenced(const Access &write, bool isShared,
+                      const Clock &reader) const {
+  if (write.serial() != reader.serial &&
+      isBefore(write.serial(), reader.serial))
+    return true;
+  auto log = fenceLogs.find(write.serial());
+  if (log == fenceLogs.end() || !isWarpUnit(write.unit()))
+    return false;
+  const CtaKnowledge *known = write.serial() == reader.serial
+                                  ? &reader.own
+                                  : reader.findForeign(write.serial());
+  if (!known)
+    return false;
+  for (LaneMask rest = write.lanes; rest; rest &= rest - 1) {
+    size_t thread = write.unit() * kWarpLanes + unsigned(__builtin_ctz(rest));
+    const std::vector<uint32_t> &fences =
+        (isShared ? log->second.shared : log->second.global)[thread];
+    // The first fence after the write must be known to the reader.
+    auto fence = std::lower_bound(fences.begin(), fences.end(), write.tick);
+    if (fence == fences.end() || *fence >= known->lanes[thread])
+      return false;
+  }
+  return true;
+}
+
+SyncVariable &Engine::syncVariable(const Cta &cta, bool isShared,
+                                   uint64_t address) {
+  return isShared ? sharedSync[uint64_t(cta.serial) << 32 | address]
+                  : globalSync[address];
+}
+
+uint32_t Engine::instructionId(const Launch &launch,
+                               const Instruction &instruction) const {
+  return launch.kernel->firstId +
+         uint32_t(&instruction - launch.kernel->code.data());
+}

@@ -1,0 +1,44 @@
+//===- MemoryForms.h - what accesses to memory share ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTXSIM_MEMORYFORMS_H
+#define MOEC_LIB_PTXSIM_MEMORYFORMS_H
+
+#include "Decoder.h"
+#include "Machine.h"
+
+namespace moec::ptx {
+
+/// `.relaxed.gpu` and so on.
+struct Semantics {
+  bool isStrong = false, acquires = false, releases = false;
+  bool isCtaScope = false;
+
+  uint32_t pack() const;
+  static Semantics unpack(uint32_t flags);
+  /// Whether it never races with other strong accesses. One of scope cta may,
+  /// with those of other CTAs.
+  bool isStrongAt(bool isShared) const;
+};
+
+Semantics takeSemantics(Decoder &decoder);
+Space takeSpace(Decoder &decoder);
+
+uint64_t addressOf(const Warp &warp, const AddressOperand &operand,
+                   unsigned lane);
+
+/// A strong read: what was published at `place` is learned, now or at the next
+/// fence.
+void learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
+               const Semantics &semantics);
+/// A strong write. One that reads, too, keeps what earlier ones published.
+void publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
+               const Semantics &semantics, bool keepsEarlier);
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTXSIM_MEMORYFORMS_H

@@ -1,0 +1,342 @@
+//===- Shadow.cpp - race detection ------------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Shadow.h"
+
+#include <algorithm>
+
+using namespace moec::ptx;
+
+OrderOracle::~OrderOracle() = default;
+
+namespace {
+
+/// Value of `Access::who` of a read that stands for several: `tick` is then the
+/// index of their set, or kOverflow with the last reader's `who` in `lanes`.
+constexpr uint32_t kMany = ~uint32_t(0);
+/// Readers that are remembered one by one. Of more, shared memory keeps some;
+/// global memory remembers that there were many.
+constexpr size_t kMaxReadersShared = 12, kMaxReadersGlobal = 4;
+constexpr uint32_t kOverflow = ~uint32_t(0);
+
+bool isSet(const Access &read) { return read.who == kMany; }
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Cells
+//===----------------------------------------------------------------------===//
+
+Shadow::Cell &Shadow::cell(uint64_t index) {
+  uint64_t page = index / kPageCells;
+  if (page >= pages.size())
+    pages.resize((bytes >> shift) / kPageCells + 1);
+  if (!pages[page])
+    pages[page] = std::make_unique<Page>();
+  return (*pages[page])[index % kPageCells];
+}
+
+void Shadow::refine(uint64_t offset, uint64_t size) {
+  unsigned wanted = (offset | size) & 1 ? 0 : 1;
+  if (wanted >= shift)
+    return;
+  Shadow fine(bytes, isShared);
+  fine.shift = wanted;
+  unsigned pieces = 1u << (shift - wanted);
+  for (size_t page = 0; page < pages.size(); ++page) {
+    if (!pages[page])
+      continue;
+    for (unsigned i = 0; i < kPageCells; ++i) {
+      const Cell &old = (*pages[page])[i];
+      if (old.write.isNone() && old.read.isNone())
+        continue;
+      for (unsigned piece = 0; piece < pieces; ++piece) {
+        Cell &made = fine.cell((page * kPageCells + i) * pieces + piece);
+        made = old;
+        if (!isSet(old.read) || old.read.tick == kOverflow)
+          continue;
+        made.read.tick = uint32_t(fine.sets.size());
+        fine.sets.push_back(sets[old.read.tick]);
+      }
+    }
+  }
+  fine.blocks = std::move(blocks);
+  *this = std::move(fine);
+}
+
+void Shadow::dropReads(Cell &cell) {
+  if (isSet(cell.read) && cell.read.tick != kOverflow)
+    freeSets.push_back(cell.read.tick);
+  cell.read = Access();
+}
+
+//===----------------------------------------------------------------------===//
+// Order
+//===----------------------------------------------------------------------===//
+
+bool Shadow::isOrdered(const Access &earlier, const Accessor &now) const {
+  if ((earlier.who ^ now.access.who) >> 8 == 0) {
+    if (earlier.tick <= now.clock->own.units[earlier.unit()])
+      return true;
+    if (earlier.who >> 1 == now.own && earlier.lanes == now.ownLanes)
+      return true;
+  } else if (earlier.serial() < now.horizon) {
+    return true;
+  }
+  return isOrderedSlowly(earlier, now);
+}
+
+bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
+  if (earlier.serial() == now.serial()) {
+    // One operation does not race with itself.
+    if (!isWarpUnit(earlier.unit()))
+      return earlier.unit() == now.access.unit() &&
+             earlier.tick == now.access.tick && isAsyncUnit(earlier.unit());
+    LaneMask others = earlier.lanes;
+    // A lane's own accesses are ordered. What a whole warp did is not one
+    // lane's own.
+    if (earlier.who >> 1 == now.own && (now.ownLanes & (now.ownLanes - 1)) == 0)
+      others &= ~now.ownLanes;
+    return others == 0 ||
+           now.clock->own.knowsLanes(earlier.unit(), others, earlier.tick);
+  }
+  const CtaKnowledge *known = now.clock->findForeign(earlier.serial());
+  return (known &&
+          known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick)) ||
+         now.oracle->isBefore(earlier.serial(), now.serial());
+}
+
+Conflict Shadow::conflictWithWrite(const Cell &cell,
+                                   const Accessor &now) const {
+  const Access &write = cell.write;
+  if (write.isNone())
+    return {};
+  if (!isOrdered(write, now) && !(write.isStrong() && now.access.isStrong()))
+    return {Conflict::Kind::Race, write, true};
+  if (isAsyncUnit(now.access.unit()) && !isAsyncUnit(write.unit()) &&
+      write.serial() >= now.horizon &&
+      !now.oracle->isFenced(write, isShared, *now.clock))
+    return {Conflict::Kind::Unfenced, write, true};
+  return {};
+}
+
+Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
+  const Access &read = cell.read;
+  if (read.isNone())
+    return {};
+  auto races = [&](const Access &earlier) {
+    return !isOrdered(earlier, now) &&
+           !(earlier.isStrong() && now.access.isStrong());
+  };
+  if (!isSet(read))
+    return races(read) ? Conflict{Conflict::Kind::Race, read, false}
+                       : Conflict{};
+  if (read.tick == kOverflow) {
+    // Several CTAs have read. Who knows nothing of others cannot be ordered
+    // after all of them.
+    Access last = read;
+    last.who = read.lanes;
+    last.lanes = 1;
+    bool isOver = last.serial() < now.horizon ||
+                  now.oracle->isBefore(last.serial(), now.serial());
+    if (!isOver && now.clock->foreign.empty())
+      return {Conflict::Kind::Race, last, false};
+    return {};
+  }
+  for (const Access &earlier : sets[read.tick])
+    if (races(earlier))
+      return {Conflict::Kind::Race, earlier, false};
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Reads
+//===----------------------------------------------------------------------===//
+
+/// Whether `now` makes `earlier` superfluous: what is ordered after `now` is
+/// ordered after it.
+static bool isSameWarpAfter(const Access &earlier, const Access &now) {
+  return earlier.who == now.who && (earlier.lanes & ~now.lanes) == 0;
+}
+
+void Shadow::addRead(Cell &cell, const Accessor &now) {
+  Access &read = cell.read;
+  const Access &access = now.access;
+  if (read.who == access.who && read.tick == access.tick) {
+    read.lanes |= access.lanes;
+    return;
+  }
+  if (isSet(read)) {
+    addToSet(cell, now);
+    return;
+  }
+  if (read.isNone() || isSameWarpAfter(read, access) || isOrdered(read, now)) {
+    read = access;
+    return;
+  }
+  uint32_t index;
+  if (freeSets.empty()) {
+    index = uint32_t(sets.size());
+    sets.emplace_back();
+  } else {
+    index = freeSets.back();
+    freeSets.pop_back();
+  }
+  sets[index].assign({read, access});
+  read = Access();
+  read.who = kMany;
+  read.tick = index;
+}
+
+void Shadow::addToSet(Cell &cell, const Accessor &now) {
+  if (cell.read.tick == kOverflow) {
+    Access last = cell.read;
+    last.who = cell.read.lanes;
+    bool isOver = last.serial() < now.horizon ||
+                  (last.serial() != now.serial() &&
+                   now.oracle->isBefore(last.serial(), now.serial()));
+    if (isOver)
+      cell.read = now.access;
+    return;
+  }
+  std::vector<Access> &set = sets[cell.read.tick];
+  for (Access &earlier : set)
+    if (earlier.who == now.access.who && earlier.tick == now.access.tick) {
+      earlier.lanes |= now.access.lanes;
+      return;
+    }
+  set.erase(std::remove_if(set.begin(), set.end(),
+                           [&](const Access &earlier) {
+                             return isSameWarpAfter(earlier, now.access) ||
+                                    isOrdered(earlier, now);
+                           }),
+            set.end());
+  if (set.size() < (isShared ? kMaxReadersShared : kMaxReadersGlobal)) {
+    set.push_back(now.access);
+    return;
+  }
+  if (isShared) {
+    set[now.access.tick % set.size()] = now.access;
+    return;
+  }
+  dropReads(cell);
+  cell.read.who = kMany;
+  cell.read.tick = kOverflow;
+  cell.read.lanes = now.access.who;
+  cell.read.id = now.access.id;
+}
+
+//===----------------------------------------------------------------------===//
+// Entry points
+//===----------------------------------------------------------------------===//
+
+Conflict Shadow::read(uint64_t offset, uint64_t size, const Accessor &now) {
+  if ((offset | size) & ((1u << shift) - 1))
+    refine(offset, size);
+  uint64_t end = (offset + size - 1) >> shift;
+  for (uint64_t i = offset >> shift; i <= end; ++i) {
+    Cell &touched = cell(i);
+    if (Conflict conflict = conflictWithWrite(touched, now))
+      return conflict;
+    addRead(touched, now);
+  }
+  return {};
+}
+
+Conflict Shadow::write(uint64_t offset, uint64_t size, const Accessor &now) {
+  if ((offset | size) & ((1u << shift) - 1))
+    refine(offset, size);
+  if (!blocks.empty())
+    if (Conflict conflict = conflictWithBlocks(offset, size, now))
+      return conflict;
+  uint64_t end = (offset + size - 1) >> shift;
+  for (uint64_t i = offset >> shift; i <= end; ++i) {
+    Cell &touched = cell(i);
+    if (Conflict conflict = conflictWithWrite(touched, now))
+      return conflict;
+    if (Conflict conflict = conflictWithReads(touched, now))
+      return conflict;
+    dropReads(touched);
+    touched.write = now.access;
+  }
+  return {};
+}
+
+Conflict Shadow::readBlock(uint64_t offset, const Accessor &now) {
+  uint64_t end = (offset + kBlockBytes - 1) >> shift;
+  for (uint64_t i = offset >> shift; i <= end; ++i)
+    if (Conflict conflict = conflictWithWrite(cell(i), now))
+      return conflict;
+  if (blocks.empty())
+    blocks.resize(bytes / kBlockBytes + 1);
+  Block &block = blocks[offset / kBlockBytes];
+  for (unsigned i = 0; i < block.count; ++i) {
+    Access &earlier = block.reads[i];
+    if (earlier.who == now.access.who && earlier.tick == now.access.tick)
+      return {};
+    if (isOrdered(earlier, now)) {
+      earlier = now.access;
+      return {};
+    }
+  }
+  if (block.count < Block::kMost)
+    block.reads[block.count++] = now.access;
+  else
+    block.reads[now.access.tick % Block::kMost] = now.access;
+  return {};
+}
+
+Conflict Shadow::conflictWithBlocks(uint64_t offset, uint64_t size,
+                                    const Accessor &now) {
+  uint64_t end = (offset + size - 1) / kBlockBytes;
+  for (uint64_t i = offset / kBlockBytes; i <= end; ++i) {
+    Block &block = blocks[i];
+    for (unsigned j = 0; j < block.count; ++j)
+      if (!isOrdered(block.reads[j], now))
+        return {Conflict::Kind::Race, block.reads[j], false};
+  }
+  return {};
+}
+
+Conflict Shadow::checkWrite(uint64_t offset, uint64_t size,
+                            const Accessor &now) {
+  uint64_t end = (offset + size - 1) >> shift;
+  for (uint64_t i = offset >> shift; i <= end; ++i)
+    if (Conflict conflict = conflictWithWrite(cell(i), now))
+      return conflict;
+  return {};
+}
+
+void Shadow::settle(uint64_t offset, uint64_t size, const Access &from,
+                    const Access &to) {
+  uint64_t end = (offset + size - 1) >> shift;
+  for (uint64_t i = offset >> shift; i <= end; ++i) {
+    Access &write = cell(i).write;
+    if (write.who == from.who && write.tick == from.tick &&
+        write.lanes == from.lanes)
+      write = to;
+  }
+}
+
+void Shadow::clear(uint64_t offset, uint64_t size) {
+  if (size == 0)
+    return;
+  uint64_t end = (offset + size - 1) >> shift;
+  for (uint64_t i = offset >> shift; i <= end;) {
+    uint64_t page = i / kPageCells;
+    if (page >= pages.size())
+      return;
+    if (!pages[page]) {
+      i = (page + 1) * kPageCells;
+      continue;
+    }
+    Cell &touched = (*pages[page])[i % kPageCells];
+    dropReads(touched);
+    touched.write = Access();
+    ++i;
+  }
+}
