@@ -185,12 +185,16 @@ Status LayerRun::capture() {
 }
 
 Status LayerRun::replay() {
+  if (!graph)
+    return moert::internalError("no graph has been captured");
   RETURN_IF_FAILED(poison());
   RETURN_IF_FAILED(device.launchGraph(*stream, *graph));
   return device.synchronize(*stream);
 }
 
 Result<std::vector<double>> LayerRun::time(int64_t count) {
+  if (!graph)
+    return moert::internalError("no graph has been captured");
   std::vector<std::unique_ptr<moert::Event>> events;
   for (int64_t i = 0; i <= count; ++i) {
     Result<std::unique_ptr<moert::Event>> event = device.createTimedEvent();
