@@ -323,6 +323,35 @@ TEST(NvptxTest, KernelsTakeOneSlotPerArgument) {
   EXPECT_NE(compiled.ptx.find(".reqntid 32"), std::string::npos);
 }
 
+/// sm90.contract: registers move from the warpgroup that copies to those that
+/// multiply, and all of them fit in the 64 Ki of a multiprocessor. At the start
+/// all threads have the same share.
+TEST(NvptxTest, WarpgroupsShareRegisters) {
+  std::string mapped = contract("bf16", 768, 2048, false, "");
+  mapped.insert(
+      mapped.rfind("\n  tile.return"),
+      " {config = #tile.config<schedule = \"sm90.contract\", n = 128, "
+      "k = 64, stages = 4, bodies = [8, 24, 128], map_rows = true>}");
+  for (const std::string &text :
+       {contract("bf16", 768, 2048, true, ""),
+        contract("f16", 512, 768, true, "interleaved"), mapped}) {
+    Compilation compiled(text, "sm_90a");
+    ASSERT_EQ(compiled.errors, "");
+    EXPECT_NE(compiled.ptx.find(".reqntid 384"), std::string::npos);
+    EXPECT_NE(compiled.ptx.find("setmaxnreg.dec.sync.aligned.u32 \t56"),
+              std::string::npos);
+    EXPECT_NE(compiled.ptx.find("setmaxnreg.inc.sync.aligned.u32 \t224"),
+              std::string::npos);
+    auto assembled = assemble(compiled.ptx, "sm_90a");
+    ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
+    EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
+    ASSERT_EQ(assembled->kernels.size(), 1u);
+    EXPECT_LE(assembled->kernels[0].registers, 65536 / 384 / 8 * 8);
+    EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0);
+    EXPECT_EQ(assembled->kernels[0].stackBytes, 0);
+  }
+}
+
 TEST(NvptxTest, LaterArchitecturesNeedNoToolkit) {
   Compilation compiled(rowMap("f16", 64), "sm_100a");
   EXPECT_EQ(compiled.errors, "");

@@ -45,9 +45,11 @@ def TileSplitPhasesPass : Pass<"tile-split-phases", "::mlir::ModuleOp"> {
 def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let summary = "choose how each phase runs";
   let description = [{
-    Sets `config` on each phase op without one and `grid` on each kernel (on a GPU `block` and
-    `shared` too), for the target given, and remarks each choice with its reason (`--remarks-filter=tile-assign-config`). A config that is
-    already there is kept after its schedule has checked it. Emission decides nothing later.
+    Sets `config` on each phase op without one and `grid` on each kernel (on a GPU `block`, `shared` and
+    `tensor_maps` too), for the target given. The first of the target's schedules that can run the op is
+    chosen. Each choice is remarked with its reason, and each schedule that declines with its own
+    (`--remarks-filter=tile-assign-config`). A config that is already there is kept after its schedule
+    has checked it. Emission decides nothing later.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
