@@ -39,8 +39,10 @@ moec::buildPackage(ModuleOp module, const std::optional<LayerSpec> &spec,
     return failure();
   moert::Package package;
   package.producer = "moec " MOEC_VERSION;
-  if (spec)
+  if (spec) {
     package.spec = printLayerSpec(*spec);
+    package.modelType = spec->modelType;
+  }
   moert::PackageProgram &program = package.programs.emplace_back();
   program.plan = std::move(compiled->plan);
   moert::PackageImage ptx = {options.target, moert::ModuleImage::Kind::Ptx,

@@ -10,6 +10,7 @@
 #include "moec/Package/BuildPackage.h"
 #include "moec/Tools/Explain.h"
 #include "moec/Tools/Tools.h"
+#include "llvm/ADT/SmallSet.h"
 #include "llvm/Support/InitLLVM.h"
 
 using namespace mlir;
@@ -76,17 +77,31 @@ static FailureOr<std::string> produce(const Source &source,
   return text;
 }
 
+/// A program for each target, all in one package.
 static bool writeLayer(const Source &source, const Options &options) {
-  std::vector<std::string> architectures(options.architectures.begin(),
-                                         options.architectures.end());
-  CompileOptions compile = options.getCompileOptions();
-  if (architectures.empty())
-    architectures = chooseArchitectures(compile);
-  FailureOr<moert::Package> package =
-      buildPackage(*source.module, source.spec, compile, architectures);
-  if (failed(package))
-    return false;
-  moert::Status status = moert::writePackage(options.output, *package);
+  moert::Package package;
+  llvm::SmallVector<std::string> targets = options.getTargets();
+  for (const std::string &target : targets) {
+    CompileOptions compile = options.getCompileOptions();
+    compile.target = target;
+    if (targets.size() > 1 && !compile.dumpDir.empty())
+      compile.dumpDir += "/" + target;
+    std::vector<std::string> architectures(options.architectures.begin(),
+                                           options.architectures.end());
+    if (architectures.empty())
+      architectures = chooseArchitectures(compile);
+    // What is compiled stays at level tile.
+    OwningOpRef<ModuleOp> module = source.module.get().clone();
+    FailureOr<moert::Package> made =
+        buildPackage(*module, source.spec, compile, architectures);
+    if (failed(made))
+      return false;
+    made->programs.insert(made->programs.begin(),
+                          std::make_move_iterator(package.programs.begin()),
+                          std::make_move_iterator(package.programs.end()));
+    package = std::move(*made);
+  }
+  moert::Status status = moert::writePackage(options.output, package);
   return status || options.complain(status.message());
 }
 
@@ -106,6 +121,9 @@ int moec::moeCompileMain(int argc, char **argv) {
           "  moe-compile config.json --target=sm_90a -o layer.moepkg\n"
           "                                          what moe-run and the "
           "runtime load\n"
+          "  moe-compile config.json --target=sm_80,sm_90a -o layer.moepkg\n"
+          "                                          the same for several "
+          "kinds of GPU\n"
           "  moe-compile config.json --explain       what was chosen, at what "
           "cost\n"
           "\nThe input is a model's config.json, a spec (docs/layers.md) or "
@@ -120,6 +138,19 @@ int moec::moeCompileMain(int argc, char **argv) {
   }
   if (options.architectures.size() > 0 && !options.makesPackage()) {
     options.complain("--arch is for packages; give -o FILE.moepkg");
+    return 1;
+  }
+  llvm::SmallVector<std::string> targets = options.getTargets();
+  if (targets.size() > 1 &&
+      (!options.makesPackage() || !options.architectures.empty())) {
+    options.complain("--target: several targets are for packages without "
+                     "--arch; give one, or -o FILE.moepkg");
+    return 1;
+  }
+  if (llvm::SmallSet<std::string, 4>(targets.begin(), targets.end()).size() <
+      targets.size()) {
+    options.complain("--target: '" + options.target +
+                     "' names a target twice; give each once");
     return 1;
   }
   if (options.emit == Emit::PTX && options.target == "cpu") {

@@ -325,6 +325,7 @@ bool loadPackage(Session &session, const MoeRunOptions &options) {
   if (failed(spec))
     return false;
   session.source.spec = std::move(*spec);
+  session.source.spec->modelType = session.package->modelType;
   return true;
 }
 

@@ -45,9 +45,10 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   if (input.empty())
     return complain("no input; give a model's config.json, a spec (.json) or "
                     "IR (.mlir), see --help");
-  if (!Target::find(target))
-    return complain("--target: '" + target + "' is unknown; accepted are " +
-                    llvm::join(Target::getNames(), ", "));
+  for (const std::string &name : getTargets())
+    if (!Target::find(name))
+      return complain("--target: '" + name + "' is unknown; accepted are " +
+                      llvm::join(Target::getNames(), ", "));
   if (maxTokens.getNumOccurrences() && maxTokens <= 0)
     return complain("--max-tokens must be positive");
   if (numExperts.getNumOccurrences() && numExperts <= 0)
@@ -56,6 +57,12 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     return complain("--entry: '" + entry +
                     "' is none of 'gate', 'logits', 'ids'");
   return true;
+}
+
+llvm::SmallVector<std::string> ToolOptions::getTargets() const {
+  llvm::SmallVector<llvm::StringRef> names;
+  llvm::StringRef(target).split(names, ',');
+  return llvm::to_vector_of<std::string>(names);
 }
 
 SpecOverrides ToolOptions::getOverrides() const {

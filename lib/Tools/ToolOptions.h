@@ -12,6 +12,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/SourceDiagnostics.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/CommandLine.h"
 
 namespace moec {
@@ -72,6 +73,9 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
   /// `tool` is the name of the command, for messages.
   explicit ToolOptions(llvm::StringRef tool) : tool(tool) {}
+
+  /// What --target lists, separated by commas.
+  llvm::SmallVector<std::string> getTargets() const;
 
   /// Parses the command line; false (with a message) if it makes no sense.
   bool parse(int argc, char **argv, llvm::StringRef overview);

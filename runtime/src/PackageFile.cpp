@@ -131,10 +131,13 @@ Result<std::vector<uint8_t>> packPackage(const Package &package) {
   fb::Offset<fb::String> cacheKey;
   if (!package.cacheKey.empty())
     cacheKey = builder.CreateString(package.cacheKey);
+  fb::Offset<fb::String> modelType;
+  if (!package.modelType.empty())
+    modelType = builder.CreateString(package.modelType);
   schema::FinishPackageBuffer(
-      builder,
-      schema::CreatePackage(builder, Package::kFormatVersion, producer, spec,
-                            builder.CreateVector(programs), cacheKey));
+      builder, schema::CreatePackage(builder, Package::kFormatVersion, producer,
+                                     spec, builder.CreateVector(programs),
+                                     cacheKey, modelType));
   const uint8_t *data = builder.GetBufferPointer();
   std::vector<uint8_t> bytes(data, data + builder.GetSize());
   Sha256Digest digest = sha256(bytes.data(), bytes.size());

@@ -139,6 +139,8 @@ Result<Package> readPackage(const schema::Package &from) {
     package.producer = from.producer()->str();
   if (from.cache_key())
     package.cacheKey = from.cache_key()->str();
+  if (from.model_type())
+    package.modelType = from.model_type()->str();
   if (from.spec())
     package.spec = from.spec()->str();
   for (fb::uoffset_t i = 0; i < from.programs()->size(); ++i) {

@@ -99,6 +99,7 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   package.cacheKey = "c0ffee";
   package.programs.push_back({makeGpuPlan(), {ptx("sm_90a"), cubin("sm_90a")}});
   package.programs[1].plan.target = "sm_90a";
+  package.modelType = "qwen3_moe";
   TensorDecl strided = {"strided", DType::BF16, {2, 8}, TensorRole::Weight};
   strided.strided = true;
   TensorDecl weight = {"weight", DType::F32, {kWidth}, TensorRole::Weight};
@@ -114,6 +115,7 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   ASSERT_TRUE(read) << read.status().toString();
   EXPECT_EQ(read->producer, package.producer);
   EXPECT_EQ(read->spec, package.spec);
+  EXPECT_EQ(read->modelType, "qwen3_moe");
   EXPECT_EQ(read->cacheKey, package.cacheKey);
   ASSERT_EQ(read->programs.size(), 2u);
   EXPECT_EQ(read->programs[1].images[1].modules,

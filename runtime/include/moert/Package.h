@@ -47,6 +47,9 @@ struct Package {
   std::string producer;
   /// The layer as JSON (docs/layers.md), or empty.
   std::string spec;
+  /// The `model_type` of the config.json that the layer came from, or empty:
+  /// checkpoints of such models have names of their own for its tensors.
+  std::string modelType;
   std::vector<PackageProgram> programs;
   /// The digest of everything that the package was made from, by which the
   /// compiler's cache finds it; empty outside of the cache.
