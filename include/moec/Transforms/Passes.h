@@ -9,6 +9,7 @@
 #define MOEC_TRANSFORMS_PASSES_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/Pass.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Plan/Plan.h"

@@ -58,4 +58,41 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def VerifyGpuFencesPass : Pass<"verify-gpu-fences", "::mlir::LLVM::LLVMFuncOp"> {
+  let summary = "check fences between loads and stores and asynchronous accesses";
+  let description = [{
+    Bulk copies and tensor cores (wgmma) access shared memory through the async proxy, all else through
+    the generic one. Fails on a kernel in the llvm and nvvm dialects in which a thread writes shared
+    memory that the async proxy accesses (a store, an stmatrix, a cp.async that a wait has ended,
+    mbarrier.init), and reaches, on some path, a barrier, an arrival or such an access with no
+    fence.proxy.async since; after mbarrier.init a fence.mbarrier.init must be there too.
+
+    What is assumed: dynamic shared memory is one variable, and an access to a part of a variable
+    is one to all of it, so that a fence can be asked for where none is needed, but not the other way
+    round. Tensor cores read the variables whose address is made a number in the kernel. A pointer
+    of unknown origin may point into any variable. Of a copy that no wait has ended, nothing is
+    published, and cp.async.mbarrier.arrive publishes all copies without a fence. Global memory that a
+    kernel writes and copies asynchronously is not looked at.
+  }];
+}
+
+def VerifyGpuAddressesPass : Pass<"verify-gpu-addresses", "::mlir::LLVM::LLVMFuncOp"> {
+  let summary = "check that global addresses are formed in 64 bits";
+  let description = [{
+    Fails on a kernel, as gpu-kernel-entry leaves it, in which a product that is part of a global address
+    (a dynamic index of a getelementptr, an index of a memref that is not in shared memory) may
+    overflow: one of less than 64 bits, or one that is truncated on its way. Products whose factors
+    have ranges that rule it out, from thread numbers and loops with constant bounds, pass. Values that
+    are loaded or passed to the kernel can be any.
+  }];
+}
+
+def VerifyGpuMulticastPass : Pass<"verify-gpu-multicast", "::mlir::LLVM::LLVMFuncOp"> {
+  let summary = "check that no kernel uses multicast or clusters";
+  let description = [{
+    Fails on a copy with a multicast mask, on PTX as text that is a multicast, and on a kernel with
+    attributes that launch it in clusters.
+  }];
+}
+
 #endif

@@ -19,6 +19,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "moec/Conversion/Passes.h"
 #include "moec/Target/NVPTX.h"
+#include "moec/Transforms/Passes.h"
 
 using namespace mlir;
 
@@ -28,6 +29,7 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   manager.addPass(createConvertTileToNVVMPass(options));
   manager.addPass(createCSEPass());
   manager.addPass(createGpuKernelEntryPass());
+  manager.addNestedPass<LLVM::LLVMFuncOp>(createVerifyGpuAddressesPass());
   // It rewrites greedily, and would make one of equal blocks.
   manager.addPass(createConvertVectorToLLVMPass());
   manager.addPass(createConvertNVVMToLLVMPass());
@@ -39,6 +41,10 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   manager.addPass(createUBToLLVMConversionPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
   manager.addPass(createCSEPass());
+  // After all that could move a fence or a write.
+  OpPassManager &kernels = manager.nest<LLVM::LLVMFuncOp>();
+  kernels.addPass(createVerifyGpuFencesPass());
+  kernels.addPass(createVerifyGpuMulticastPass());
 }
 
 namespace {

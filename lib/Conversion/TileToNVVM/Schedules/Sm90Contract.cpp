@@ -190,8 +190,10 @@ ContractTile Sm90Contract::findTile(Value item) {
       emitter.divide(emitter.scale(height, 1, rows8 - 1), rows8), rows8);
   Value first = b.createOrFold<arith::MulIOp>(inPanel, height);
   Value left = arith::SubIOp::create(b, count, first);
-  return {group, emitter.scale(panel, shape.n), addI32(begin, first),
-          minI32(left, height)};
+  // Columns fit 32 bits; verify-gpu-addresses cannot know.
+  Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
+                                            arith::IntegerOverflowFlags::nsw);
+  return {group, firstColumn, addI32(begin, first), minI32(left, height)};
 }
 
 SmallVector<Value> Sm90Contract::forTiles(

@@ -1,0 +1,250 @@
+//===- VerifyFences.cpp - fences between proxies ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A forward analysis over the blocks of a kernel. Its facts are writes that
+// are, on some path to here, done but without a fence since. Copies (cp.async)
+// are not done before a wait, so that a fence before it is none for them: their
+// age is counted in commits.
+
+#include "SharedMemory.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "moec/Transforms/Passes.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+#include <array>
+
+namespace moec {
+#define GEN_PASS_DEF_VERIFYGPUFENCESPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// The program point of an analysis; every bit is one of the writes that
+/// matter.
+struct State {
+  /// Older copies count as that old.
+  static constexpr size_t kMaxAge = 16;
+
+  explicit State(unsigned numWrites = 0)
+      : unfenced(numWrites), uninitialized(numWrites) {
+    copies.fill(llvm::BitVector(numWrites));
+  }
+
+  /// Done, with no fence.proxy.async since.
+  llvm::BitVector unfenced;
+  /// Barriers made with no fence.mbarrier.init since.
+  llvm::BitVector uninitialized;
+  /// Copies by the number of commits since their start.
+  std::array<llvm::BitVector, kMaxAge + 1> copies;
+
+  /// Adds the facts of another path; returns whether there were new ones.
+  bool join(const State &other) {
+    bool isNew = addTo(unfenced, other.unfenced);
+    isNew |= addTo(uninitialized, other.uninitialized);
+    for (size_t age = 0; age < copies.size(); ++age)
+      isNew |= addTo(copies[age], other.copies[age]);
+    return isNew;
+  }
+
+  void commit() {
+    copies[kMaxAge] |= copies[kMaxAge - 1];
+    for (size_t age = kMaxAge - 1; age > 0; --age)
+      copies[age] = copies[age - 1];
+    copies[0].reset();
+  }
+
+  /// What is older than `numGroups` commits is done.
+  void wait(int64_t numGroups) {
+    for (size_t age = numGroups + 1; age < copies.size(); ++age) {
+      unfenced |= copies[age];
+      copies[age].reset();
+    }
+  }
+
+  /// Ends all copies, committed or not.
+  void finishCopies() {
+    unfenced |= copies[0];
+    copies[0].reset();
+    wait(0);
+  }
+
+private:
+  static bool addTo(llvm::BitVector &bits, const llvm::BitVector &others) {
+    if (!others.test(bits))
+      return false;
+    bits |= others;
+    return true;
+  }
+};
+
+class FenceVerifier {
+public:
+  explicit FenceVerifier(LLVM::LLVMFuncOp func)
+      : func(func), described(findDescribed(func)) {}
+
+  LogicalResult run() {
+    collect();
+    if (writes.empty())
+      return success();
+    solve();
+    for (Block &block : func.getBody()) {
+      State state = entries.lookup_or(&block, State(writes.size()));
+      for (Operation &op : block)
+        visit(op, state, /*report=*/true);
+    }
+    return failure(hasFailed);
+  }
+
+private:
+  /// Finds the accesses of the async proxy, and the writes that they may see.
+  void collect() {
+    SharedAddresses asynchronous;
+    SharedParts parts;
+    func.walk([&](Operation *op) {
+      SharedAccess access = getSharedAccess(op, described);
+      if (access.effect == SharedEffect::None)
+        return;
+      bool isAsync = access.effect == SharedEffect::AsyncAccess;
+      for (const SharedAddress &address : access.addresses.list)
+        if (isAsync || address.isMoved)
+          parts.beginPart(address);
+      if (isAsync)
+        asynchronous.append(access.addresses);
+      accesses.try_emplace(op, std::move(access));
+    });
+    if (asynchronous.empty())
+      return;
+    func.walk([&](Operation *op) {
+      auto found = accesses.find(op);
+      if (found == accesses.end())
+        return;
+      const SharedAccess &access = found->second;
+      bool isWrite = access.effect == SharedEffect::Write ||
+                     access.effect == SharedEffect::Copy;
+      if (access.effect == SharedEffect::InitBarrier ||
+          (isWrite && parts.overlap(access.addresses, asynchronous))) {
+        numbers[op] = writes.size();
+        writes.push_back(op);
+      }
+    });
+  }
+
+  void solve() {
+    SmallVector<Block *> worklist{&func.getBody().front()};
+    entries.try_emplace(worklist.front(), State(writes.size()));
+    while (!worklist.empty()) {
+      Block *block = worklist.pop_back_val();
+      State state = entries.find(block)->second;
+      for (Operation &op : *block)
+        visit(op, state, /*report=*/false);
+      for (Block *next : block->getSuccessors()) {
+        auto [entry, isFirst] = entries.try_emplace(next, State(writes.size()));
+        if (entry->second.join(state) || isFirst)
+          worklist.push_back(next);
+      }
+    }
+  }
+
+  void visit(Operation &op, State &state, bool report) {
+    auto found = accesses.find(&op);
+    if (found == accesses.end())
+      return;
+    auto number = numbers.find(&op);
+    bool isTracked = number != numbers.end();
+    switch (found->second.effect) {
+    case SharedEffect::None:
+      return;
+    case SharedEffect::Write:
+      if (isTracked)
+        state.unfenced.set(number->second);
+      return;
+    case SharedEffect::Copy:
+      if (isTracked)
+        state.copies[0].set(number->second);
+      return;
+    case SharedEffect::CommitCopies:
+      return state.commit();
+    case SharedEffect::WaitCopies:
+      return state.wait(found->second.numGroups);
+    case SharedEffect::InitBarrier:
+      if (isTracked) {
+        state.unfenced.set(number->second);
+        state.uninitialized.set(number->second);
+      }
+      return;
+    case SharedEffect::FenceProxy:
+      state.unfenced.reset();
+      return;
+    case SharedEffect::FenceBarrierInit:
+      state.uninitialized.reset();
+      return;
+    case SharedEffect::PublishCopies:
+      state.finishCopies();
+      return check(op, state, report, "publishes");
+    case SharedEffect::Publish:
+      return check(op, state, report, "publishes");
+    case SharedEffect::AsyncAccess:
+      return check(op, state, report, "accesses");
+    }
+  }
+
+  /// Afterwards all is forgotten, so that each lack is reported once.
+  void check(Operation &op, State &state, bool report, StringRef verb) {
+    if (report) {
+      constexpr StringLiteral proxy =
+          "nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = "
+          "#nvvm.shared_space<cta>}";
+      reportLack(op, state.unfenced, verb, proxy);
+      reportLack(op, state.uninitialized, verb, "nvvm.fence.mbarrier.init");
+    }
+    state.unfenced.reset();
+    state.uninitialized.reset();
+  }
+
+  void reportLack(Operation &op, const llvm::BitVector &lacking, StringRef verb,
+                  StringRef fence) {
+    if (lacking.none())
+      return;
+    hasFailed = true;
+    InFlightDiagnostic diagnostic = op.emitOpError();
+    diagnostic << verb
+               << " shared memory that this thread wrote and that copies or "
+                  "tensor cores access, with no fence since on some path; "
+                  "insert '"
+               << fence << "' between the write and here";
+    for (unsigned number : lacking.set_bits())
+      diagnostic.attachNote(writes[number]->getLoc())
+          << "written here by '" << writes[number]->getName() << "'";
+  }
+
+  LLVM::LLVMFuncOp func;
+  SharedAddresses described;
+  llvm::DenseMap<Operation *, SharedAccess> accesses;
+  SmallVector<Operation *> writes;
+  llvm::DenseMap<Operation *, unsigned> numbers;
+  llvm::DenseMap<Block *, State> entries;
+  bool hasFailed = false;
+};
+
+struct VerifyGpuFences : moec::impl::VerifyGpuFencesPassBase<VerifyGpuFences> {
+  void runOnOperation() override {
+    LLVM::LLVMFuncOp func = getOperation();
+    if (!func->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()) ||
+        func.isExternal())
+      return;
+    if (failed(FenceVerifier(func).run()))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
