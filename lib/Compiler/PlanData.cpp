@@ -224,7 +224,10 @@ private:
         decl.grid = grid.getExpr();
         decl.block = kernel.getBlock().value_or(0);
         decl.shared = kernel.getShared().value_or(0);
-        if (ArrayAttr maps = kernel.getTensorMapsAttr())
+        // Who looks at a plan for the host, as the interpreter, has no use for
+        // them.
+        if (ArrayAttr maps = kernel.getTensorMapsAttr();
+            maps && plan.target != "cpu")
           for (auto map : maps.getAsRange<tile::TensorMapAttr>())
             decl.tensorMaps.push_back(convertMap(map));
       } else if (llvm::any_of(kernel.getBody().front(), [](Operation &op) {

@@ -72,12 +72,16 @@ def test_dlpack_says_what_a_tensor_is(runtime: Runtime) -> None:
     assert (memory.dtype, list(memory.shape)) == ("f32", [5, 4])
     assert Memory.of(array.astype(np.int64)).dtype == "i64"
     assert Memory.of(array.astype(np.float16).T).strides == [1, 4]
+    rows = np.zeros((6, 132), np.float32)[:, :4]
+    assert (Memory.of(rows).strides, list(Memory.of(rows).shape)) == ([132, 1], [6, 4])
     with pytest.raises(TypeError, match="type code 5"):
         Memory.of(array.astype(np.complex64))
     with runtime.cuda(0) as device, runtime.open(FIXTURE) as package:
         with device.load(package) as layer:
             with pytest.raises(MoertError, match="copy the tensor to the device"):
                 layer.bind("x", array)
+            with pytest.raises(MoertError, match=r"contiguous\) expected, \[132, 1\] found"):
+                layer.bind("x", rows)
             with pytest.raises(MoertError, match="dtype f32 expected, i64 found"):
                 layer.bind("x", array.astype(np.int64))
 
