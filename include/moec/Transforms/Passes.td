@@ -67,12 +67,13 @@ def VerifyGpuFencesPass : Pass<"verify-gpu-fences", "::mlir::LLVM::LLVMFuncOp"> 
     mbarrier.init), and reaches, on some path, a barrier, an arrival or such an access with no
     fence.proxy.async since; after mbarrier.init a fence.mbarrier.init must be there too.
 
-    What is assumed: dynamic shared memory is one variable, and an access to a part of a variable
-    is one to all of it, so that a fence can be asked for where none is needed, but not the other way
-    round. Tensor cores read the variables whose address is made a number in the kernel. A pointer
-    of unknown origin may point into any variable. Of a copy that no wait has ended, nothing is
-    published, and cp.async.mbarrier.arrive publishes all copies without a fence. Global memory that a
-    kernel writes and copies asynchronously is not looked at.
+    What is assumed: a variable in shared memory (dynamic shared memory is one) has parts, which begin
+    at the constants that are added to its address before anything that is not constant; what is added
+    then does not lead into another part, and an access is one to all of its part. Tensor cores read
+    the parts whose address is made a number in the kernel. A pointer of unknown origin may point
+    anywhere. Of a copy that no wait has ended, nothing is published, but cp.async.mbarrier.arrive
+    publishes all copies, without a fence. PTX as text does what the names of its instructions say.
+    Global memory that a kernel both writes and copies asynchronously is not looked at.
   }];
 }
 
