@@ -28,8 +28,8 @@ public:
 
   bool fits(const schema::Package &package) {
     return table() && text(package.producer()) && text(package.cache_key()) &&
-           text(package.model_type()) &&
-           text(package.spec()) && each(package.programs());
+           text(package.model_type()) && text(package.spec()) &&
+           each(package.programs());
   }
 
 private:

@@ -107,7 +107,8 @@ private:
     func::FuncOp func = layer.getFunc();
     auto emit = [&](Value value, StringAttr name, plan::Role role) {
       memory[value] = plan::TensorOp::create(
-          builder, value.getLoc(), toMemRef(value), name, role, getRows(value), /*in_place=*/StringAttr());
+          builder, value.getLoc(), toMemRef(value), name, role, getRows(value),
+          /*in_place=*/StringAttr());
       names.insert(name.getValue());
     };
     for (BlockArgument arg : func.getArguments()) {
