@@ -42,6 +42,13 @@ void CtaKnowledge::join(const CtaKnowledge &other) {
     units[unit] = leastOf(mine + unit * kWarpLanes);
 }
 
+void CtaKnowledge::meet(const CtaKnowledge &other) {
+  for (unsigned unit = 0; unit < kNumUnits; ++unit)
+    units[unit] = std::min(units[unit], other.units[unit]);
+  for (size_t i = 0; i < lanes.size(); ++i)
+    lanes[i] = std::min(lanes[i], other.lanes[i]);
+}
+
 void CtaKnowledge::set(unsigned unit, LaneMask mask, uint32_t tick) {
   if (!isWarpUnit(unit)) {
     units[unit] = std::max(units[unit], tick);
@@ -90,6 +97,19 @@ void Clock::join(const Clock &other) {
   }
   for (const auto &[cta, knowledge] : other.foreign)
     joinForeign(cta, knowledge);
+}
+
+void Clock::meet(const Clock &other) {
+  own.meet(other.own);
+  for (auto &[cta, knowledge] : foreign) {
+    Ref<CtaKnowledge> common(new CtaKnowledge(*knowledge));
+    if (const CtaKnowledge *known = other.findForeign(cta))
+      common->meet(*known);
+    else
+      common = Ref<CtaKnowledge>(
+          new CtaKnowledge(unsigned(common->lanes.size() / kWarpLanes)));
+    knowledge = common;
+  }
 }
 
 Clock &moec::ptx::unshare(ClockRef &clock) {

@@ -87,6 +87,7 @@ struct CtaKnowledge {
 
   bool knowsLanes(unsigned unit, LaneMask mask, uint32_t tick) const;
   void join(const CtaKnowledge &other);
+  void meet(const CtaKnowledge &other);
   void set(unsigned unit, LaneMask mask, uint32_t tick);
 
   RefCount references;
@@ -100,6 +101,8 @@ struct Clock {
   Clock(uint32_t serial, unsigned numWarps) : serial(serial), own(numWarps) {}
 
   void join(const Clock &other);
+  /// Keeps what both know. The other is of the same CTA.
+  void meet(const Clock &other);
   /// What is known of another CTA; null if nothing.
   const CtaKnowledge *findForeign(uint32_t serial) const;
 

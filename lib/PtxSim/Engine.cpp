@@ -229,7 +229,7 @@ bool Engine::isBefore(uint32_t serial, uint32_t reader) const {
     return true;
   const Launch *first = launchOfSerial[serial - horizon];
   const Launch *second = launchOfSerial[reader - horizon];
-  return first != second && second->isAfter[first->id];
+  return first->id < second->id && second->isAfter[first->id];
 }
 
 FenceLog &Engine::fenceLog(const Cta &cta) {

@@ -170,8 +170,8 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Group &group = warp.current();
   bool mustFail = group.mustFail;
   group.mustFail = false;
-  if (done != mask && flags & kMayWait && !mustFail &&
-      (engine.options.seed == 0 || !engine.random.oneIn(8))) {
+  // Waits may give up at any time.
+  if (done != mask && flags & kMayWait && !mustFail && engine.random.oneIn(2)) {
     group.state = GroupState::Mbarrier;
     return Step::Blocked;
   }

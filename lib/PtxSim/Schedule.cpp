@@ -13,8 +13,10 @@
 using namespace moec::ptx;
 
 /// Warps that run this long with nothing for others to see are in a loop that
-/// waits for something that does not come.
-static constexpr uint64_t kMaxIdleInstructions = 4'000'000;
+/// waits for something that does not come; before, perhaps for a CTA that is
+/// not resident.
+static constexpr uint64_t kMaxIdleInstructions = 4'000'000,
+                          kStuckInstructions = 20'000;
 
 void Engine::queue(Warp &warp) {
   if (warp.isQueued)
@@ -38,6 +40,9 @@ void Engine::step() {
   ++turns;
   while (ctas.size() < options.residentCtas && admit())
     ;
+  if (idleInstructions > kStuckInstructions &&
+      ctas.size() < options.maxResidentCtas && admit())
+    noteProgress();
   if (!operations.empty() && random.oneIn(asyncDelay))
     advanceAsync();
   if (hasFailed())

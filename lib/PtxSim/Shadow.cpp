@@ -143,7 +143,8 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
     last.lanes = 1;
     bool isOver = last.serial() < now.horizon ||
                   now.oracle->isBefore(last.serial(), now.serial());
-    if (!isOver && now.clock->foreign.empty())
+    bool areStrong = last.isStrong() && now.access.isStrong();
+    if (!isOver && !areStrong && now.clock->foreign.empty())
       return {Conflict::Kind::Race, last, false};
     return {};
   }
@@ -201,6 +202,8 @@ void Shadow::addToSet(Cell &cell, const Accessor &now) {
                    now.oracle->isBefore(last.serial(), now.serial()));
     if (isOver)
       cell.read = now.access;
+    else if (!now.access.isStrong())
+      cell.read.lanes = now.access.who;
     return;
   }
   std::vector<Access> &set = sets[cell.read.tick];
@@ -223,11 +226,16 @@ void Shadow::addToSet(Cell &cell, const Accessor &now) {
     set[now.access.tick % set.size()] = now.access;
     return;
   }
+  // One that is not atomic stands for all.
+  Access last = now.access;
+  for (const Access &earlier : set)
+    if (!earlier.isStrong())
+      last = earlier;
   dropReads(cell);
   cell.read.who = kMany;
   cell.read.tick = kOverflow;
-  cell.read.lanes = now.access.who;
-  cell.read.id = now.access.id;
+  cell.read.lanes = last.who;
+  cell.read.id = last.id;
 }
 
 //===----------------------------------------------------------------------===//

@@ -83,13 +83,18 @@ Result<LoadedModule *> Simulator::load(const std::string &text,
   Result<RawModule> raw = parsePtx(text);
   if (!raw)
     return raw.status().withContext(fileName);
+  return load(*raw, fileName);
+}
+
+Result<LoadedModule *> Simulator::load(const RawModule &raw,
+                                       const std::string &fileName) {
   auto program = std::make_unique<Program>();
   program->fileName = fileName;
   if (std::optional<moert::GpuTarget> target =
-          moert::GpuTarget::parse(raw->target))
+          moert::GpuTarget::parse(raw.target))
     program->architecture = unsigned(target->number());
   SymbolTable symbols;
-  for (const RawVariable &variable : raw->variables) {
+  for (const RawVariable &variable : raw.variables) {
     if (variable.space != "global" && variable.space != "const")
       continue;
     Result<uint64_t> address =
@@ -102,7 +107,7 @@ Result<LoadedModule *> Simulator::load(const std::string &text,
       return status;
     symbols[variable.name] = *address;
   }
-  if (Status status = decodeProgram(*raw, symbols, *program); !status)
+  if (Status status = decodeProgram(raw, symbols, *program); !status)
     return status.withContext(fileName);
   for (const std::unique_ptr<Kernel> &kernel : program->kernels) {
     kernel->firstId = impl->engine.nextInstructionId;
@@ -165,6 +170,12 @@ Status Simulator::read(void *data, uint64_t address, size_t bytes) const {
     return status.withContext("read");
   std::memcpy(data, impl->engine.memory.find(address)->at(address), bytes);
   return Status::ok();
+}
+
+bool Simulator::isInitialized(uint64_t address, size_t bytes) const {
+  Region *region = impl->engine.memory.find(address);
+  return region && region->contains(address, bytes) &&
+         region->isInitialized(address, bytes);
 }
 
 //===----------------------------------------------------------------------===//

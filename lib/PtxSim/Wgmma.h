@@ -55,7 +55,7 @@ public:
   bool usesShared() const override { return next < products.size(); }
 
   std::vector<AsyncProduct> products;
-  /// What the warps knew and had done when they began the last product.
+  /// What all of its threads knew when they began the last product.
   ClockRef clock;
   unsigned unit;
   uint32_t tick;
@@ -80,6 +80,9 @@ struct Warpgroup {
   std::vector<std::shared_ptr<ProductGroup>> committed;
   /// Groups that were committed, and those of them that a warp has waited for.
   uint64_t numCommitted = 0, waited[kWarpgroupWarps] = {};
+  /// Clocks of the threads at the last product, and what was common to them.
+  std::vector<ClockRef> lastClocks;
+  ClockRef commonClock;
 };
 
 /// Whether the registers of an instruction are free of products in flight; else

@@ -62,6 +62,27 @@ void forWarps(Warp &warp, F function) {
     function(*warp.cta.warps[first + i]);
 }
 
+/// What all threads of the warpgroup know of each other: a product reads
+/// matrices for all of them.
+ClockRef commonClock(Warp &warp) {
+  Warpgroup &warpgroup = warpgroupOf(warp);
+  std::vector<ClockRef> clocks;
+  forWarps(warp, [&](Warp &other) {
+    for (const ClockRef &clock : other.clocks)
+      if (clocks.empty() || clock != clocks.back())
+        clocks.push_back(clock);
+  });
+  if (clocks == warpgroup.lastClocks)
+    return warpgroup.commonClock;
+  ClockRef common = clocks[0];
+  for (size_t i = 1; i < clocks.size(); ++i)
+    if (clocks[i] != common)
+      unshare(common).meet(*clocks[i]);
+  warpgroup.lastClocks = clocks;
+  warpgroup.commonClock = common;
+  return common;
+}
+
 //===----------------------------------------------------------------------===//
 // mma_async
 //===----------------------------------------------------------------------===//
@@ -107,12 +128,8 @@ Step multiplyAsync(Warp &warp, const Instruction &instruction, LaneMask mask) {
     warpgroup.open->instruction =
         engine.instructionId(warp.cta.launch, instruction);
   }
-  ClockRef clock;
-  forWarps(warp, [&](Warp &other) {
-    join(clock, other.release(kAllLanes));
-    ++other.productsInFlight;
-  });
-  warpgroup.open->clock = clock;
+  forWarps(warp, [&](Warp &other) { ++other.productsInFlight; });
+  warpgroup.open->clock = commonClock(warp);
   warpgroup.open->products.push_back(product);
   return Step::Next;
 }

@@ -33,6 +33,8 @@ struct SimulatorOptions {
   unsigned residentCtas = 4;
   /// And when all of those wait for others.
   unsigned maxResidentCtas = 132;
+  /// Instructions of warps in one run() after which it is given up.
+  uint64_t maxWarpInstructions = UINT64_MAX;
 };
 
 struct KernelInfo {
@@ -60,6 +62,8 @@ struct Statistics {
   double seconds = 0;
 };
 
+struct RawModule;
+
 /// Kernels that were loaded; the simulator owns them.
 class LoadedModule {
 public:
@@ -83,6 +87,9 @@ public:
   /// not known is an error that names its line.
   moert::Result<LoadedModule *> load(const std::string &text,
                                      const std::string &fileName);
+  /// The same of text that was parsed.
+  moert::Result<LoadedModule *> load(const RawModule &module,
+                                     const std::string &fileName);
 
   /// The address of new memory, all uninitialized. `name` is for messages.
   moert::Result<uint64_t> allocate(size_t bytes, size_t alignment,
@@ -91,6 +98,8 @@ public:
   /// What the host does at once. Work must not be pending.
   moert::Status write(uint64_t address, const void *data, size_t bytes);
   moert::Status read(void *data, uint64_t address, size_t bytes) const;
+  /// Whether each of the bytes, which lie in one allocation, was written.
+  bool isInitialized(uint64_t address, size_t bytes) const;
   /// Whether the bytes lie in one allocation.
   moert::Status checkRange(uint64_t address, size_t bytes) const;
 

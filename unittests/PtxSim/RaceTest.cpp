@@ -1,0 +1,177 @@
+//===- RaceTest.cpp - tests of order between CTAs ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SimulatorTesting.h"
+
+using namespace moec::ptx;
+using namespace moec::ptx::test;
+
+namespace {
+
+#define EXPECT_MESSAGE(text, part)                                             \
+  EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+/// CTA 0 writes a word and raises a flag, CTA 1 waits for it and reads.
+std::string flagKernel() {
+  return kernelText("mov.u32 %r1, %ctaid.x;\nsetp.ne.b32 %p1, %r1, 0;\n"
+                    "@%p1 bra reader;\n"
+                    "st.global.b32 [%rd0], 5;\n"
+                    "st.release.gpu.global.b32 [%rd1], 1;\nret;\n"
+                    "reader:\n"
+                    "ld.acquire.gpu.global.b32 %r2, [%rd1];\n"
+                    "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra reader;\n"
+                    "ld.global.b32 %r3, [%rd0];\n"
+                    "setp.ne.b32 %p3, %r3, 5;\n@%p3 trap;",
+                    2, 1);
+}
+
+std::string runFlag(const std::string &text, uint64_t seeds = kSeeds) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    KernelRun kernel(text, seed);
+    kernel.input(std::vector<uint32_t>{0});
+    kernel.input(std::vector<uint32_t>{0});
+    if (moert::Status status = kernel.run(2, 1); !status)
+      return status.message();
+  }
+  return "";
+}
+
+TEST(Race, ReleaseAndAcquireOrder) { EXPECT_EQ(runFlag(flagKernel(), 32), ""); }
+
+TEST(Race, WeakerFlagsDoNot) {
+  std::string text = flagKernel();
+  EXPECT_MESSAGE(runFlag(replaced(text, "st.release.gpu", "st.relaxed.gpu")),
+                 "race");
+  EXPECT_MESSAGE(runFlag(replaced(text, "ld.acquire.gpu", "ld.relaxed.gpu")),
+                 "race");
+  EXPECT_MESSAGE(runFlag(replaced(text, "ld.acquire.gpu", "ld.volatile")),
+                 "race");
+  EXPECT_MESSAGE(runFlag(replaced(text, "st.release.gpu", "st.release.cta")),
+                 "race");
+  EXPECT_MESSAGE(runFlag(replaced(text, "st.release.gpu.global", "st.global")),
+                 "race");
+}
+
+TEST(Race, FencesMakeRelaxedFlagsGood) {
+  std::string text = replaced(replaced(flagKernel(), "st.release.gpu",
+                                       "fence.acq_rel.gpu;\nst.relaxed.gpu"),
+                              "ld.acquire.gpu", "ld.relaxed.gpu");
+  text = replaced(text, "ld.global.b32 %r3", "membar.gl;\nld.global.b32 %r3");
+  EXPECT_EQ(runFlag(text), "");
+  EXPECT_MESSAGE(runFlag(without(text, "fence.acq_rel.gpu;")), "race");
+  EXPECT_MESSAGE(runFlag(without(text, "membar.gl;")), "race");
+  EXPECT_MESSAGE(runFlag(replaced(text, "membar.gl;", "membar.cta;")), "race");
+}
+
+TEST(Race, AtomicsCarryWhatOthersReleased) {
+  // The last of three CTAs reads what all have written.
+  std::string text = kernelText(
+      "mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %rd2, %r1, 4;\n"
+      "add.s64 %rd3, %rd0, %rd2;\nst.global.b32 [%rd3], 7;\n"
+      "atom.acq_rel.gpu.global.add.u32 %r2, [%rd1], 1;\n"
+      "setp.ne.b32 %p1, %r2, 2;\n@%p1 bra end;\n"
+      "ld.global.b32 %r3, [%rd0];\nld.global.b32 %r4, [%rd0+4];\n"
+      "ld.global.b32 %r5, [%rd0+8];\nadd.s32 %r3, %r3, %r4;\n"
+      "add.s32 %r3, %r3, %r5;\nsetp.ne.b32 %p2, %r3, 21;\n@%p2 trap;\n"
+      "end:\n",
+      2, 1);
+  auto run = [](const std::string &mutant) {
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      KernelRun kernel(mutant, seed);
+      kernel.input(std::vector<uint32_t>{0, 0, 0});
+      kernel.input(std::vector<uint32_t>{0});
+      if (moert::Status status = kernel.run(3, 1); !status)
+        return status.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(run(text), "");
+  EXPECT_MESSAGE(run(replaced(text, "atom.acq_rel.gpu", "atom.relaxed.gpu")),
+                 "race");
+  EXPECT_MESSAGE(run(replaced(text, "atom.acq_rel.gpu", "atom.acquire.gpu")),
+                 "race");
+}
+
+TEST(Race, CtasThatWriteTheSame) {
+  KernelRun kernel(kernelText("st.global.b32 [%rd0], 1;", 1, 1));
+  kernel.output(4);
+  std::string error = kernel.run(2, 1).message();
+  EXPECT_MESSAGE(error, "race");
+  EXPECT_MESSAGE(error, "of cta");
+  EXPECT_MESSAGE(error, "test.ptx:16");
+}
+
+TEST(Race, LanesThatWriteTheSame) {
+  KernelRun kernel(kernelText("st.global.b32 [%rd0], %r0;", 1));
+  kernel.output(4);
+  EXPECT_MESSAGE(kernel.run().message(), "race");
+}
+
+TEST(Race, NeighbouringBytesDoNotRace) {
+  KernelRun kernel(kernelText("cvt.u64.u32 %rd2, %r0;\n"
+                              "add.s64 %rd3, %rd0, %rd2;\n"
+                              "st.global.b8 [%rd3], %r0;",
+                              1));
+  kernel.output(32);
+  moert::Status status = kernel.run();
+  EXPECT_TRUE(status) << status.message();
+}
+
+TEST(Race, KernelsFollowEachOther) {
+  std::string text = kernelText("ld.global.b32 %r1, [%rd0];\n"
+                                "add.s32 %r1, %r1, 1;\n"
+                                "st.global.b32 [%rd0], %r1;",
+                                1, 1);
+  for (bool areOrdered : {true, false}) {
+    std::string error;
+    for (uint64_t seed = 0; seed < kSeeds && error.empty(); ++seed) {
+      KernelRun kernel(text, seed);
+      uint64_t buffer = kernel.input(std::vector<uint32_t>{0});
+      moert::Result<std::vector<uint8_t>> params =
+          packParams(kernel.module->kernels()[0], {buffer});
+      moert::LaunchDims dims;
+      dims.grid = dims.block = 1;
+      std::vector<WorkId> after;
+      for (int i = 0; i < 3; ++i) {
+        moert::Result<WorkId> work =
+            kernel.simulator.submit(*kernel.module, "k", dims, *params,
+                                    areOrdered ? after : std::vector<WorkId>());
+        ASSERT_TRUE(work);
+        after = {*work};
+      }
+      error = kernel.simulator.run().message();
+      if (error.empty())
+        EXPECT_EQ(kernel.read<uint32_t>(buffer, 1)[0], 3u);
+    }
+    if (areOrdered)
+      EXPECT_EQ(error, "");
+    else
+      EXPECT_MESSAGE(error, "race");
+  }
+}
+
+TEST(Race, SpinningForeverIsADeadlock) {
+  std::string text =
+      without(flagKernel(), "st.release.gpu.global.b32 [%rd1], 1;");
+  EXPECT_MESSAGE(runFlag(text, 1), "deadlock");
+}
+
+TEST(Race, ManyCtasWaitForTheLast) {
+  // More than are resident at first.
+  std::string text =
+      kernelText("mov.u32 %r1, %ctaid.x;\nsetp.eq.b32 %p1, %r1, 39;\n"
+                 "@%p1 st.release.gpu.global.b32 [%rd0], 1;\n"
+                 "again:\nld.acquire.gpu.global.b32 %r2, [%rd0];\n"
+                 "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra again;",
+                 1, 1);
+  KernelRun kernel(text, 1);
+  kernel.input(std::vector<uint32_t>{0});
+  moert::Status status = kernel.run(40, 1);
+  EXPECT_TRUE(status) << status.message();
+}
+
+} // namespace
