@@ -8,12 +8,15 @@ if(NOT MLIR_DIR)
 endif()
 
 if(MOEC_LINK STREQUAL "static" AND NOT TARGET zstd::libzstd_shared)
-  # LLVMSupport names this target; Debian's LLVM needs only the run-time library behind it.
-  find_library(MOEC_ZSTD NAMES zstd libzstd.so.1 REQUIRED)
-  add_library(zstd::libzstd_shared SHARED IMPORTED)
+  # LLVMSupport names this target, whatever the library behind it.
+  find_library(MOEC_ZSTD NAMES libzstd.a REQUIRED)
+  add_library(zstd::libzstd_shared STATIC IMPORTED)
   set_target_properties(zstd::libzstd_shared PROPERTIES IMPORTED_LOCATION ${MOEC_ZSTD})
 endif()
 
+if(MOEC_LINK STREQUAL "static")
+  set(ZLIB_USE_STATIC_LIBS ON)
+endif()
 find_package(MLIR 22.1 REQUIRED CONFIG)
 list(APPEND CMAKE_MODULE_PATH "${MLIR_CMAKE_DIR}" "${LLVM_CMAKE_DIR}")
 set(LLVM_RUNTIME_OUTPUT_INTDIR ${CMAKE_BINARY_DIR}/bin)

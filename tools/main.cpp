@@ -1,5 +1,4 @@
-//===- moe-compile.cpp - a layer through the levels of IR --------*- C++
-//-*-===//
+//===- main.cpp - a command of libmoec.so as a program ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,4 +7,6 @@
 
 #include "moec/Tools/Tools.h"
 
-int main(int argc, char **argv) { return moec::moeCompileMain(argc, argv); }
+int main(int argc, char **argv) {
+  return moec_tool_main(MOEC_TOOL_NAME, argc, argv);
+}
