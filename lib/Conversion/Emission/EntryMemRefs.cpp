@@ -8,7 +8,10 @@
 #include "EntryMemRefs.h"
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 
 using namespace mlir;
@@ -16,7 +19,7 @@ using namespace moec;
 
 /// The entry does not know the extent of a dynamic dimension: kernels get all
 /// extents that they need from the token count and from offsets.
-LogicalResult moec::checkNoDynamicExtent(func::FuncOp func) {
+static LogicalResult checkNoDynamicExtent(func::FuncOp func) {
   WalkResult result = func.walk([](memref::DimOp dim) {
     dim.emitOpError("asks for an extent that a kernel does not "
                     "know; derive it from the token count");
@@ -25,8 +28,9 @@ LogicalResult moec::checkNoDynamicExtent(func::FuncOp func) {
   return failure(result.wasInterrupted());
 }
 
-SmallVector<Value> moec::insertStrideArguments(Block &block, unsigned index,
-                                               MemRefType type) {
+/// The strides of the memref whose address is argument `index - 1`.
+static SmallVector<Value> insertStrideArguments(Block &block, unsigned index,
+                                                MemRefType type) {
   SmallVector<Value> strides;
   if (!plan::isStridedMemRef(type))
     return strides;
@@ -38,9 +42,9 @@ SmallVector<Value> moec::insertStrideArguments(Block &block, unsigned index,
 }
 
 /// The extent of a dynamic dimension is 0.
-Value moec::makeMemRef(ImplicitLocOpBuilder &b,
-                       const LLVMTypeConverter &converter, MemRefType type,
-                       Value pointer, ValueRange strides) {
+static Value makeMemRef(ImplicitLocOpBuilder &b,
+                        const LLVMTypeConverter &converter, MemRefType type,
+                        Value pointer, ValueRange strides) {
   auto descriptor =
       MemRefDescriptor::poison(b, b.getLoc(), converter.convertType(type));
   descriptor.setAllocatedPtr(b, b.getLoc(), pointer);
@@ -62,7 +66,7 @@ Value moec::makeMemRef(ImplicitLocOpBuilder &b,
 
 /// Where only the outermost dimension is dynamic, strides are constants; others
 /// come as arguments.
-LogicalResult moec::checkMemRef(func::FuncOp func, MemRefType type) {
+static LogicalResult checkMemRef(func::FuncOp func, MemRefType type) {
   ArrayRef<int64_t> inner = type.getShape().drop_front(type.getRank() ? 1 : 0);
   bool isKnown =
       type.getLayout().isIdentity() && !ShapedType::isDynamicShape(inner);
@@ -72,4 +76,33 @@ LogicalResult moec::checkMemRef(func::FuncOp func, MemRefType type) {
          << type
          << "; a kernel takes row-major memrefs of which at most the first "
             "dimension is dynamic";
+}
+
+LogicalResult moec::replaceMemRefArguments(func::FuncOp func,
+                                           LLVM::LLVMPointerType pointer) {
+  if (failed(checkNoDynamicExtent(func)))
+    return failure();
+  LLVMTypeConverter converter(func.getContext());
+  Block &block = func.getBody().front();
+  auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
+  auto generic = LLVM::LLVMPointerType::get(func.getContext());
+  // Strides come in between.
+  for (unsigned i = 0; i < block.getNumArguments(); ++i) {
+    BlockArgument argument = block.getArgument(i);
+    auto type = dyn_cast<MemRefType>(argument.getType());
+    if (!type)
+      continue;
+    if (failed(checkMemRef(func, type)))
+      return failure();
+    SmallVector<OpOperand *> uses(llvm::make_pointer_range(argument.getUses()));
+    argument.setType(pointer);
+    Value address = argument;
+    if (pointer != generic)
+      address = LLVM::AddrSpaceCastOp::create(b, generic, argument);
+    SmallVector<Value> strides = insertStrideArguments(block, i + 1, type);
+    Value memref = makeMemRef(b, converter, type, address, strides);
+    for (OpOperand *use : uses)
+      use->set(memref);
+  }
+  return success();
 }

@@ -11,27 +11,16 @@
 #ifndef MOEC_LIB_CONVERSION_EMISSION_ENTRYMEMREFS_H
 #define MOEC_LIB_CONVERSION_EMISSION_ENTRYMEMREFS_H
 
-#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Dialect/LLVMIR/LLVMTypes.h"
 
 namespace moec {
 
-/// Fails with a diagnostic on an op that asks for an extent.
-mlir::LogicalResult checkNoDynamicExtent(mlir::func::FuncOp func);
-/// Fails with a diagnostic on a memref that `makeMemRef` cannot make.
-mlir::LogicalResult checkMemRef(mlir::func::FuncOp func, mlir::MemRefType type);
-/// Adds the strides of a memref that is not known to be without gaps, i64 each,
-/// to the arguments of a block, from `index` on. Empty for any other memref.
-llvm::SmallVector<mlir::Value> insertStrideArguments(mlir::Block &block,
-                                                     unsigned index,
-                                                     mlir::MemRefType type);
-/// A row-major memref at `pointer`, with these strides in its outer dimensions
-/// if there are any.
-mlir::Value makeMemRef(mlir::ImplicitLocOpBuilder &b,
-                       const mlir::LLVMTypeConverter &converter,
-                       mlir::MemRefType type, mlir::Value pointer,
-                       mlir::ValueRange strides);
+/// Replaces the memref arguments of a kernel by addresses of type `pointer`,
+/// each followed by the strides that are not constant (i64). Fails with a
+/// diagnostic on a memref, or a use of one, of which an entry knows too little.
+mlir::LogicalResult replaceMemRefArguments(mlir::func::FuncOp func,
+                                           mlir::LLVM::LLVMPointerType pointer);
 
 } // namespace moec
 

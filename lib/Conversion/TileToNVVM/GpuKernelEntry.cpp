@@ -27,31 +27,6 @@ namespace {
 
 constexpr unsigned kGlobalSpace = 1;
 
-/// Replaces the memref arguments by global addresses.
-LogicalResult replaceArguments(func::FuncOp func,
-                               const LLVMTypeConverter &converter) {
-  Block &block = func.getBody().front();
-  auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
-  Type generic = LLVM::LLVMPointerType::get(func.getContext());
-  Type global = LLVM::LLVMPointerType::get(func.getContext(), kGlobalSpace);
-  // Strides come in between.
-  for (unsigned i = 0; i < block.getNumArguments(); ++i) {
-    BlockArgument argument = block.getArgument(i);
-    auto type = dyn_cast<MemRefType>(argument.getType());
-    if (!type)
-      continue;
-    if (failed(checkMemRef(func, type)))
-      return failure();
-    argument.setType(global);
-    Operation *pointer = LLVM::AddrSpaceCastOp::create(b, generic, argument);
-    SmallVector<Value> strides = insertStrideArguments(block, i + 1, type);
-    Value memref =
-        makeMemRef(b, converter, type, pointer->getResult(0), strides);
-    argument.replaceAllUsesExcept(memref, pointer);
-  }
-  return success();
-}
-
 /// Argument `i` is the address of a tensor map, which the launch passes by
 /// value.
 void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
@@ -101,13 +76,12 @@ void makeKernel(func::FuncOp func) {
 
 struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {
   void runOnOperation() override {
-    LLVMTypeConverter converter(&getContext());
+    auto global = LLVM::LLVMPointerType::get(&getContext(), kGlobalSpace);
     for (auto func :
          llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       if (!func->hasAttr("moec.kernel"))
         continue;
-      if (failed(checkNoDynamicExtent(func)) ||
-          failed(replaceArguments(func, converter)))
+      if (failed(replaceMemRefArguments(func, global)))
         return signalPassFailure();
       makeKernel(func);
       func.erase();

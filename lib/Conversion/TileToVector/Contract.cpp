@@ -10,6 +10,7 @@
 // in registers. The dot products go to a scratch of at most `rows` rows; the
 // epilogue then runs over it in vectors of columns.
 
+#include "../Emission/ContractOperands.h"
 #include "ContractTile.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -107,8 +108,6 @@ private:
   void emitEpilogue(Value firstRow, Value count);
   SmallVector<Value> loadColumnOperand(Value operand, Value column, Value mask);
 
-  /// The weight row of a result column: plane 0 is the gate.
-  Value getWeightRow(int64_t plane, Value column);
   ContractTile::Index getLeading(Value last);
 
   tile::ContractOp op;
@@ -173,20 +172,6 @@ void Contract::emitRows(Value firstRow, Value count) {
 // Dot products
 //===----------------------------------------------------------------------===//
 
-Value Contract::getWeightRow(int64_t plane, Value column) {
-  if (shape.planes == 1)
-    return column;
-  switch (op.getLayoutAttr().getOrder()) {
-  case moe::GateUpOrder::GateUp:
-    return emitter.add(column, plane * shape.columns);
-  case moe::GateUpOrder::UpGate:
-    return emitter.add(column, (1 - plane) * shape.columns);
-  case moe::GateUpOrder::Interleaved:
-    return emitter.add(emitter.mul(column, 2), plane);
-  }
-  llvm_unreachable("all orders are handled");
-}
-
 ContractTile::Index Contract::getLeading(Value last) {
   if (group)
     return {group, last};
@@ -229,9 +214,9 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
       Value here = emitter.add(column, j);
       if (shape.columns % shape.n != 0)
         here = emitter.min(here, last);
-      weightRows.push_back(getLeading(getWeightRow(plane, here)));
+      weightRows.push_back(getLeading(getWeightRow(emitter, op, plane, here)));
       Value next = emitter.min(emitter.add(column, shape.n + j), last);
-      nextRows.push_back(getLeading(getWeightRow(plane, next)));
+      nextRows.push_back(getLeading(getWeightRow(emitter, op, plane, next)));
     }
   SmallVector<Value> quads = tile.emit(inputRows, weightRows, nextRows);
   Value offset = arith::SubIOp::create(b, column, panel.begin);
@@ -274,8 +259,8 @@ SmallVector<Value> Contract::loadColumnOperand(Value operand, Value column,
   if (shape.planes == 1)
     return {load(column, lanes, mask)};
   if (op.getLayoutAttr().getOrder() != moe::GateUpOrder::Interleaved)
-    return {load(getWeightRow(0, column), lanes, mask),
-            load(getWeightRow(1, column), lanes, mask)};
+    return {load(getWeightRow(emitter, op, 0, column), lanes, mask),
+            load(getWeightRow(emitter, op, 1, column), lanes, mask)};
   if (mask) {
     Value left = arith::SubIOp::create(b, panel.end, column);
     mask = emitter.mask(emitter.mul(left, 2), 2 * lanes);

@@ -28,25 +28,12 @@ using namespace moec;
 namespace {
 
 /// Replaces the memref arguments by pointers and makes the function private.
-LogicalResult makeBody(func::FuncOp func, const LLVMTypeConverter &converter) {
+LogicalResult makeBody(func::FuncOp func) {
+  auto pointer = LLVM::LLVMPointerType::get(func.getContext());
+  if (failed(replaceMemRefArguments(func, pointer)))
+    return failure();
+  Builder b(func.getContext());
   Block &block = func.getBody().front();
-  auto b = ImplicitLocOpBuilder::atBlockBegin(func.getLoc(), &block);
-  Type pointer = LLVM::LLVMPointerType::get(func.getContext());
-  // Strides come in between.
-  for (unsigned i = 0; i < block.getNumArguments(); ++i) {
-    BlockArgument argument = block.getArgument(i);
-    auto type = dyn_cast<MemRefType>(argument.getType());
-    if (!type)
-      continue;
-    if (failed(checkMemRef(func, type)))
-      return failure();
-    argument.setType(pointer);
-    SmallVector<Value> strides = insertStrideArguments(block, i + 1, type);
-    Value memref = makeMemRef(b, converter, type, argument, strides);
-    argument.replaceUsesWithIf(memref, [](OpOperand &use) {
-      return !isa<LLVM::InsertValueOp>(use.getOwner());
-    });
-  }
   func.setFunctionType(b.getFunctionType(block.getArgumentTypes(), {}));
   func.setAllArgAttrs(ArrayAttr());
   for (BlockArgument argument : block.getArguments())
@@ -82,13 +69,11 @@ void makeEntry(func::FuncOp body, StringRef name) {
 
 struct CpuKernelEntry : moec::impl::CpuKernelEntryPassBase<CpuKernelEntry> {
   void runOnOperation() override {
-    LLVMTypeConverter converter(&getContext());
     for (auto func :
          llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       if (!func->hasAttr("moec.kernel"))
         continue;
-      if (failed(checkNoDynamicExtent(func)) ||
-          failed(makeBody(func, converter)))
+      if (failed(makeBody(func)))
         return signalPassFailure();
       std::string name = func.getName().str();
       func.setName(name + "__body");

@@ -5,13 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Translate.h"
 #include "../Optimize.h"
 #include "Machine.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
 
@@ -23,18 +22,10 @@ moec::translateKernels(ModuleOp module, llvm::TargetMachine &machine,
                        llvm::LLVMContext &context) {
   registerBuiltinDialectTranslation(*module.getContext());
   registerLLVMDialectTranslation(*module.getContext());
-  // The plan is data for the runtime; only kernels become code.
-  OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
-  OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
-  for (Operation &op : *module.getBody())
-    if (isa_and_nonnull<LLVM::LLVMDialect>(op.getDialect()))
-      builder.clone(op);
-  auto translated = translateModuleToLLVMIR(*kernels, context, "kernels");
-  if (!translated)
-    return module.emitError("the kernels could not be translated to LLVM IR");
-  translated->setDataLayout(machine.createDataLayout());
-  translated->setTargetTriple(machine.getTargetTriple());
-  for (llvm::Function &function : *translated) {
+  auto translated = translateFor(machine, module, context);
+  if (failed(translated))
+    return failure();
+  for (llvm::Function &function : **translated) {
     if (function.isDeclaration())
       continue;
     function.addFnAttr("target-cpu", machine.getTargetCPU());

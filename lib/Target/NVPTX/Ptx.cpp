@@ -6,12 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Optimize.h"
+#include "../Translate.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "moec/Target/NVPTX.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/InstrTypes.h"
@@ -88,18 +87,10 @@ static FailureOr<std::unique_ptr<llvm::Module>>
 translate(ModuleOp module, llvm::TargetMachine &machine,
           llvm::LLVMContext &context) {
   registerNvptxTranslations(*module.getContext());
-  // The plan is data for the runtime; only kernels become code.
-  OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
-  OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
-  for (Operation &op : *module.getBody())
-    if (isa_and_nonnull<LLVM::LLVMDialect>(op.getDialect()))
-      builder.clone(op);
-  auto translated = translateModuleToLLVMIR(*kernels, context, "kernels");
-  if (!translated)
-    return module.emitError("the kernels could not be translated to LLVM IR");
-  translated->setDataLayout(machine.createDataLayout());
-  translated->setTargetTriple(machine.getTargetTriple());
-  keepBranchesApart(*translated);
+  auto translated = translateFor(machine, module, context);
+  if (failed(translated))
+    return failure();
+  keepBranchesApart(**translated);
   return translated;
 }
 

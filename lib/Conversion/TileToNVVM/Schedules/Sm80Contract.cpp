@@ -9,8 +9,8 @@
 // products the epilogue runs over the tile, `lanes` columns per thread; `lanes`
 // divides the number of columns, so that no thread has a part of them.
 
+#include "../../Emission/ContractOperands.h"
 #include "../Emit.h"
-#include "ContractOperands.h"
 #include "Sm80Products.h"
 
 using namespace mlir;

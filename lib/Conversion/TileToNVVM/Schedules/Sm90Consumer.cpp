@@ -12,7 +12,7 @@
 // Results of 16 bits go through shared memory, transposed on their way to rows
 // of columns, which the copy engine takes to memory.
 
-#include "ContractOperands.h"
+#include "../../Emission/ContractOperands.h"
 #include "Sm90Contract.h"
 
 using namespace mlir;

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_CONTRACTOPERANDS_H
-#define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_CONTRACTOPERANDS_H
+#ifndef MOEC_LIB_CONVERSION_EMISSION_CONTRACTOPERANDS_H
+#define MOEC_LIB_CONVERSION_EMISSION_CONTRACTOPERANDS_H
 
-#include "../../Emission/KernelEmitter.h"
+#include "KernelEmitter.h"
 
 namespace moec {
 
@@ -32,4 +32,4 @@ inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
 
 } // namespace moec
 
-#endif // MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_CONTRACTOPERANDS_H
+#endif // MOEC_LIB_CONVERSION_EMISSION_CONTRACTOPERANDS_H
