@@ -32,8 +32,8 @@ struct BufferSpec {
   Format format = Format::None;
 };
 
-/// A tensor map over one of the buffers; the kernel gets its address in one
-/// more 64-bit parameter per map, after those of the buffers.
+/// A tensor map over one of the buffers. Kernels get maps by value, after the
+/// addresses of the buffers.
 struct TensorMapSpec {
   unsigned buffer = 0;
   moert::DType dtype = moert::DType::F32;

@@ -137,8 +137,7 @@ void add(Family &family, const std::string &name, const Operand &value,
          size_t inputs, Approximation about) {
   about.format = value.format;
   about.flushes |= name.find(".ftz") != std::string::npos;
-  Form &form =
-      family.op(name, {value.as(Draw::Floats)}, std::vector(inputs, value));
+  Form &form = family.op(name, {value}, std::vector(inputs, value));
   form.rule = Rule::Bound;
   form.bound = about.bound;
   form.unit = unitName(about.unit);
