@@ -129,6 +129,7 @@ Step atomic(Warp &warp, const Instruction &instruction, LaneMask mask) {
                     bytes);
       return value;
     };
+    noteStrongWrite(warp, instruction, lane, place, bytes);
     uint64_t old = 0;
     std::memcpy(&old, place.bytes, bytes);
     uint64_t made = combineBits(operation, element, old, source(hasResult),

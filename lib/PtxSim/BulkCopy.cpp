@@ -21,8 +21,7 @@ static constexpr uint32_t kChunk = 16;
 BulkCopy::BulkCopy(Warp &warp, const Instruction &instruction, unsigned lane)
     : warp(warp), source(instruction), lane(lane) {
   cta = &warp.cta;
-  this->instruction =
-      warp.cta.launch.engine->instructionId(warp.cta.launch, instruction);
+  this->instruction = instruction.id;
   std::tie(readUnit, readTick) = cta->newAsyncUnit();
   std::tie(writeUnit, writeTick) = cta->newAsyncUnit();
 }

@@ -44,18 +44,32 @@ void LaneCopies::settle(Warp &warp, unsigned lane) {
   to.who = Access::pack(warp.cta.serial, warp.index, false);
   to.tick = warp.tick;
   const Copy &copy = copies[lane];
-  warp.cta.shared.shadow.settle(copy.offset, copy.bytes + copy.zeros, from, to);
+  warp.cta.shared.shadow.settle(copy.offset, unsigned(copy.bytes) + copy.zeros,
+                                from, to);
   unsettled &= ~(1u << lane);
 }
 
 namespace {
 
-/// Operands: the number of bytes to read, if there is one.
-Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
-  Engine &engine = *warp.cta.launch.engine;
-  unsigned bytes = instruction.width;
+/// An object for copies; of the ones that are over, if nobody has it any more.
+std::shared_ptr<LaneCopies> takeCopies(Warp &warp) {
+  for (size_t i = 0; i < warp.spareCopies.size(); ++i)
+    if (warp.spareCopies[i].use_count() == 1) {
+      std::shared_ptr<LaneCopies> found = std::move(warp.spareCopies[i]);
+      warp.spareCopies.erase(warp.spareCopies.begin() + long(i));
+      *found = LaneCopies();
+      found->cta = &warp.cta;
+      return found;
+    }
   auto made = std::make_shared<LaneCopies>();
   made->cta = &warp.cta;
+  return made;
+}
+
+/// Operands: the number of bytes to read, if there is one.
+Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
+  unsigned bytes = instruction.width;
+  std::shared_ptr<LaneCopies> made = takeCopies(warp);
   made->pending = made->unsettled = mask;
   ++warp.copyTick;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
@@ -81,9 +95,9 @@ Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
       one.from = from.bytes;
     }
     one.to = to.bytes;
-    one.offset = to.address - warp.cta.shared.address;
-    one.bytes = read;
-    one.zeros = bytes - read;
+    one.offset = uint32_t(to.address - warp.cta.shared.address);
+    one.bytes = uint8_t(read);
+    one.zeros = uint8_t(bytes - read);
     one.group = warp.copyGroups[lane];
     if (!warp.checkLateWrite(instruction, lane, kCopyUnit + warp.index,
                              warp.copyTick, to, bytes))
@@ -92,10 +106,9 @@ Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   made->inFlight.who =
       Access::pack(warp.cta.serial, kCopyUnit + warp.index, false);
   made->inFlight.tick = warp.copyTick;
-  made->instruction = made->inFlight.id =
-      engine.instructionId(warp.cta.launch, instruction);
+  made->instruction = made->inFlight.id = instruction.id;
   warp.copies.push_back(made);
-  engine.start(made);
+  warp.cta.launch.engine->start(made);
   return Step::Next;
 }
 

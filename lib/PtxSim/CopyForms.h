@@ -20,10 +20,10 @@ public:
   struct Copy {
     uint8_t *to = nullptr;
     const uint8_t *from = nullptr;
-    uint64_t offset = 0;
-    uint32_t bytes = 0, zeros = 0;
+    uint32_t offset = 0;
     /// Which of its thread's groups it is in.
     uint32_t group = 0;
+    uint8_t bytes = 0, zeros = 0;
   };
 
   bool advance(Engine &engine) override;

@@ -271,9 +271,3 @@ SyncVariable &Engine::syncVariable(const Cta &cta, bool isShared,
   return isShared ? sharedSync[uint64_t(cta.serial) << 32 | address]
                   : globalSync[address];
 }
-
-uint32_t Engine::instructionId(const Launch &launch,
-                               const Instruction &instruction) const {
-  return launch.kernel->firstId +
-         uint32_t(&instruction - launch.kernel->code.data());
-}

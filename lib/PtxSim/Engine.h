@@ -24,6 +24,12 @@ struct FenceLog {
 struct SyncVariable {
   /// What releases with scope gpu and wider published, and those of scope cta.
   ClockRef device, cta;
+  /// The last write, the value before it, and how many writes there were.
+  Access writer;
+  uint64_t version = 0, previous = 0;
+  unsigned bytes = 0;
+  /// The version that each thread has seen, by serial and number.
+  std::unordered_map<uint64_t, uint64_t> seen;
 };
 
 class Engine : public OrderOracle {
@@ -60,8 +66,6 @@ public:
   bool isFenced(const Access &write, bool isShared,
                 const Clock &reader) const override;
   FenceLog &fenceLog(const Cta &cta);
-  uint32_t instructionId(const Launch &launch,
-                         const Instruction &instruction) const;
   SyncVariable &syncVariable(const Cta &cta, bool isShared, uint64_t address);
 
   const SimulatorOptions options;
@@ -100,6 +104,8 @@ private:
   std::vector<std::unique_ptr<Cta>> ctas;
   std::vector<Warp *> runnable;
   std::vector<std::shared_ptr<AsyncOperation>> operations;
+  /// The number of operations at which those that are done are dropped.
+  size_t compactAt = 64;
   std::vector<Launch *> active;
   /// The launch of serial `horizon + i`.
   std::vector<Launch *> launchOfSerial;

@@ -178,6 +178,8 @@ public:
   /// Copies by cp.async that some thread has not waited for, and the number of
   /// groups that each lane has committed.
   std::vector<std::shared_ptr<LaneCopies>> copies;
+  /// Objects to be used again.
+  std::vector<std::shared_ptr<LaneCopies>> spareCopies;
   uint32_t copyGroups[kWarpLanes] = {};
   /// Counts the copies of unit kCopyUnit + index.
   uint32_t copyTick = 0;

@@ -108,7 +108,7 @@ void decodeTiles(Decoder &d, bool stores) {
 // mma
 //===----------------------------------------------------------------------===//
 
-constexpr unsigned kMostDepth = 32, kMmaRows = 16, kMmaColumns = 8;
+constexpr unsigned kMostDepth = 32;
 
 /// Operands: 4 results, the registers of A and of B, 4 of C. `width` is the
 /// number of bytes of an element, `immediate` the depth.
@@ -122,32 +122,28 @@ Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
   unsigned numB = depth / (4 * perRegister), numA = 2 * numB;
   // rows[half][k][lane] and columns[odd][k][lane % 4].
   float rows[2][kMostDepth * kWarpLanes], columns[2][kMostDepth * 4];
-  float a[kMmaRows][kMostDepth], b[kMmaColumns][kMostDepth];
-  uint32_t elementMask = bytes == 4 ? ~0u : (1u << (8 * bytes)) - 1;
   const Slot *operands = instruction.operands.data();
+  float elements[4][kWarpLanes];
   for (unsigned j = 0; j < numA; ++j) {
-    const uint32_t *bits = warp.lanes<uint32_t>(operands[4 + j]);
-    for (unsigned lane = 0; lane < kWarpLanes; ++lane)
-      for (unsigned e = 0; e < perRegister; ++e)
-        a[lane / 4 + 8 * (j & 1)]
-         [perRegister * (lane % 4) + e + 4 * perRegister * (j >> 1)] =
-             matrixElement(typeA, bits[lane] >> (8 * bytes * e) & elementMask);
+    matrixElements(typeA, bytes, warp.lanes<uint32_t>(operands[4 + j]),
+                   elements);
+    for (unsigned e = 0; e < perRegister; ++e)
+      for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+        unsigned k = perRegister * (lane % 4) + e + 4 * perRegister * (j >> 1);
+        float *row = &rows[j & 1][k * kWarpLanes + lane / 4 * 4];
+        row[0] = row[1] = row[2] = row[3] = elements[e][lane];
+      }
   }
   for (unsigned j = 0; j < numB; ++j) {
-    const uint32_t *bits = warp.lanes<uint32_t>(operands[4 + numA + j]);
-    for (unsigned lane = 0; lane < kWarpLanes; ++lane)
-      for (unsigned e = 0; e < perRegister; ++e)
-        b[lane / 4][perRegister * (lane % 4) + e + 4 * perRegister * j] =
-            matrixElement(typeB, bits[lane] >> (8 * bytes * e) & elementMask);
+    matrixElements(typeB, bytes, warp.lanes<uint32_t>(operands[4 + numA + j]),
+                   elements);
+    for (unsigned e = 0; e < perRegister; ++e)
+      for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+        unsigned k = perRegister * (lane % 4) + e + 4 * perRegister * j;
+        unsigned column = lane / 4;
+        columns[column % 2][k * 4 + column / 2] = elements[e][lane];
+      }
   }
-  for (unsigned half = 0; half < 2; ++half)
-    for (unsigned k = 0; k < depth; ++k)
-      for (unsigned lane = 0; lane < kWarpLanes; ++lane)
-        rows[half][k * kWarpLanes + lane] = a[lane / 4 + 8 * half][k];
-  for (unsigned odd = 0; odd < 2; ++odd)
-    for (unsigned k = 0; k < depth; ++k)
-      for (unsigned pair = 0; pair < 4; ++pair)
-        columns[odd][k * 4 + pair] = b[2 * pair + odd][k];
   float sums[4][kWarpLanes];
   for (unsigned i = 0; i < 4; ++i)
     std::memcpy(sums[i], warp.lanes<float>(operands[4 + numA + numB + i]),

@@ -77,13 +77,58 @@ void moec::ptx::publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
     return;
   SyncVariable &variable = variableAt(warp, place);
   if (!keepsEarlier)
-    variable = SyncVariable();
+    variable.cta = variable.device = ClockRef();
   ClockRef released;
   if (semantics.releases)
     released = warp.release(1u << lane);
   join(variable.cta, released ? released : warp.inCta[lane].fenced);
   if (!semantics.isCtaScope)
     join(variable.device, released ? released : warp.onDevice[lane].fenced);
+}
+
+/// Whether a write comes before all that the thread does now.
+static bool isKnown(const Access &write, const Warp &warp, unsigned lane) {
+  const Clock &clock = *warp.clocks[lane];
+  if (write.serial() != warp.cta.serial) {
+    const CtaKnowledge *known = clock.findForeign(write.serial());
+    return (known &&
+            known->knowsLanes(write.unit(), write.lanes, write.tick)) ||
+           warp.cta.launch.engine->isBefore(write.serial(), warp.cta.serial);
+  }
+  return (write.unit() == warp.index && write.lanes == 1u << lane) ||
+         clock.own.knowsLanes(write.unit(), write.lanes, write.tick);
+}
+
+void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
+                                unsigned lane, const Warp::Place &place,
+                                unsigned bytes) {
+  if (!place.region || bytes > sizeof(uint64_t))
+    return;
+  SyncVariable &variable = variableAt(warp, place);
+  variable.writer = warp.accessor(instruction, lane, 1u << lane,
+                                  place.region == &warp.cta.shared,
+                                  /*isStrong=*/true)
+                        .access;
+  std::memcpy(&variable.previous, place.bytes, bytes);
+  variable.bytes = bytes;
+  ++variable.version;
+}
+
+const uint64_t *moec::ptx::findStale(Warp &warp, unsigned lane,
+                                     const Warp::Place &place, unsigned bytes) {
+  if (!place.region)
+    return nullptr;
+  SyncVariable &variable = variableAt(warp, place);
+  if (variable.version == 0 || variable.bytes != bytes)
+    return nullptr;
+  uint64_t thread =
+      uint64_t(warp.cta.serial) << 10 | (warp.index * kWarpLanes + lane);
+  uint64_t &seen = variable.seen[thread];
+  if (seen < variable.version && !isKnown(variable.writer, warp, lane) &&
+      warp.cta.launch.engine->random.oneIn(4))
+    return &variable.previous;
+  seen = variable.version;
+  return nullptr;
 }
 
 uint64_t moec::ptx::addressOf(const Warp &warp, const AddressOperand &operand,
@@ -131,20 +176,26 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
         addressOf(warp, instruction.addresses[0], lane), bytes, bytes);
     if (!place.bytes)
       return Step::Failed;
-    if (semantics.isStrong)
-      learnFrom(warp, lane, place, semantics);
+    const uint64_t *stale = nullptr;
+    if (semantics.isStrong) {
+      stale = findStale(warp, lane, place, bytes);
+      if (!stale)
+        learnFrom(warp, lane, place, semantics);
+    }
     if (!warp.checkRead(instruction, lane, 1u << lane, place, bytes,
                         semantics.isStrongAt(place.region == &warp.cta.shared)))
       return Step::Failed;
+    const uint8_t *from =
+        stale ? reinterpret_cast<const uint8_t *>(stale) : place.bytes;
     for (unsigned i = 0; i < count; ++i) {
       uint8_t *to =
           warp.lanes<uint8_t>(instruction.operands[i]) + lane * toWidth;
       if (width == 4 && toWidth == 4) {
-        std::memcpy(to, place.bytes + 4 * i, 4);
+        std::memcpy(to, from + 4 * i, 4);
         continue;
       }
       uint64_t value = 0;
-      std::memcpy(&value, place.bytes + width * i, width);
+      std::memcpy(&value, from + width * i, width);
       value = extend(value, width, isSigned);
       std::memcpy(to, &value, toWidth);
     }
@@ -167,8 +218,10 @@ Step store(Warp &warp, const Instruction &instruction, LaneMask mask) {
             instruction, lane, 1u << lane, place, bytes,
             semantics.isStrongAt(place.region == &warp.cta.shared)))
       return Step::Failed;
-    if (semantics.isStrong)
+    if (semantics.isStrong) {
+      noteStrongWrite(warp, instruction, lane, place, bytes);
       publishTo(warp, lane, place, semantics, /*keepsEarlier=*/false);
+    }
     for (unsigned i = 0; i < count; ++i)
       std::memcpy(place.bytes + width * i,
                   warp.lanes<uint8_t>(instruction.operands[i]) +

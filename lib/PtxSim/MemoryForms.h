@@ -39,6 +39,14 @@ void learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
 void publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
                const Semantics &semantics, bool keepsEarlier);
 
+/// To be called before a strong write changes memory: others that do not know
+/// of it may go on reading what was there.
+void noteStrongWrite(Warp &warp, const Instruction &instruction, unsigned lane,
+                     const Warp::Place &place, unsigned bytes);
+/// The old value that a strong read gets this time; null for the latest.
+const uint64_t *findStale(Warp &warp, unsigned lane, const Warp::Place &place,
+                          unsigned bytes);
+
 } // namespace moec::ptx
 
 #endif // MOEC_LIB_PTXSIM_MEMORYFORMS_H

@@ -40,6 +40,23 @@ float moec::ptx::matrixElement(MatrixType type, uint32_t bits) {
   return 0;
 }
 
+void moec::ptx::matrixElements(MatrixType type, unsigned bytes,
+                               const uint32_t *bits,
+                               float (*elements)[kWarpLanes]) {
+  if (type == MatrixType::Bfloat) {
+    for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+      elements[0][lane] = bitCast<float>(bits[lane] << 16);
+      elements[1][lane] = bitCast<float>(bits[lane] & 0xFFFF0000);
+    }
+    return;
+  }
+  uint32_t mask = bytes == 4 ? ~0u : (1u << (8 * bytes)) - 1;
+  for (unsigned i = 0; i < 4 / bytes; ++i)
+    for (unsigned lane = 0; lane < kWarpLanes; ++lane)
+      elements[i][lane] =
+          matrixElement(type, bits[lane] >> (8 * bytes * i) & mask);
+}
+
 namespace {
 
 using Vector = float __attribute__((vector_size(64)));

@@ -23,6 +23,11 @@ unsigned parseMatrixType(const std::string &name, MatrixType &type);
 /// The number behind `bits`, exactly.
 float matrixElement(MatrixType type, uint32_t bits);
 
+/// The numbers in a register of 32 lanes, each of `bytes` bytes: element i of a
+/// lane goes to `elements[i][lane]`.
+void matrixElements(MatrixType type, unsigned bytes, const uint32_t *bits,
+                    float (*elements)[kWarpLanes]);
+
 /// Adds to `numRegisters` registers, two or four, the sum over k of
 /// `rows[32 k + lane] * columns[i][4 k + lane % 4]`, each product and sum
 /// rounded to f32, in the order of k.

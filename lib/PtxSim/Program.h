@@ -89,6 +89,8 @@ struct Instruction {
   std::vector<AddressOperand> addresses;
   unsigned line = 0;
   SourceLocation location;
+  /// Its number among those of all modules.
+  uint32_t id = 0;
   /// The region that was hit last, so that the next search is short.
   mutable uint32_t regionHint = 0;
 };

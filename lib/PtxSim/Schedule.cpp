@@ -26,6 +26,14 @@ void Engine::queue(Warp &warp) {
 }
 
 void Engine::start(std::shared_ptr<AsyncOperation> operation) {
+  // Many end because somebody waited for them.
+  if (operations.size() >= compactAt) {
+    operations.erase(
+        std::remove_if(operations.begin(), operations.end(),
+                       [](const auto &started) { return started->isDone(); }),
+        operations.end());
+    compactAt = 2 * operations.size() + 64;
+  }
   operations.push_back(std::move(operation));
 }
 
@@ -51,8 +59,13 @@ void Engine::step() {
     runWarp(*warp);
   else
     unblock();
-  if (idleInstructions > kMaxIdleInstructions && !hasFailed())
+  if (idleInstructions >
+          std::min(kMaxIdleInstructions, options.maxWarpInstructions) &&
+      !hasFailed())
     reportDeadlock();
+  if (statistics.warpInstructions > options.maxWarpInstructions)
+    fail("more than " + std::to_string(options.maxWarpInstructions) +
+         " instructions of warps");
 }
 
 Warp *Engine::choose() {
@@ -183,13 +196,18 @@ void Engine::runWarp(Warp &warp) {
 }
 
 void Engine::advanceAsync() {
-  size_t index = random.below(operations.size());
-  // advance() may start what others wait for, never another operation.
-  if (!operations[index]->isDone() && !operations[index]->advance(*this))
-    return;
-  if (operations[index]->isDone()) {
-    operations[index] = std::move(operations.back());
-    operations.pop_back();
+  while (!operations.empty()) {
+    size_t index = random.below(operations.size());
+    bool isOver = operations[index]->isDone();
+    // advance() never starts another operation.
+    if (!isOver && !operations[index]->advance(*this))
+      return;
+    if (operations[index]->isDone()) {
+      operations[index] = std::move(operations.back());
+      operations.pop_back();
+    }
+    if (!isOver)
+      return;
   }
 }
 

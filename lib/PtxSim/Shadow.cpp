@@ -31,13 +31,19 @@ bool isSet(const Access &read) { return read.who == kMany; }
 // Cells
 //===----------------------------------------------------------------------===//
 
-Shadow::Cell &Shadow::cell(uint64_t index) {
-  uint64_t page = index / kPageCells;
+Shadow::Page &Shadow::makePage(uint64_t page) {
   if (page >= pages.size())
     pages.resize((bytes >> shift) / kPageCells + 1);
   if (!pages[page])
     pages[page] = std::make_unique<Page>();
-  return (*pages[page])[index % kPageCells];
+  return *pages[page];
+}
+
+inline Shadow::Cell &Shadow::cell(uint64_t index) {
+  uint64_t page = index / kPageCells;
+  if (page < pages.size() && pages[page])
+    return (*pages[page])[index % kPageCells];
+  return makePage(page)[index % kPageCells];
 }
 
 void Shadow::refine(uint64_t offset, uint64_t size) {
@@ -78,7 +84,8 @@ void Shadow::dropReads(Cell &cell) {
 // Order
 //===----------------------------------------------------------------------===//
 
-bool Shadow::isOrdered(const Access &earlier, const Accessor &now) const {
+inline bool Shadow::isOrdered(const Access &earlier,
+                              const Accessor &now) const {
   if ((earlier.who ^ now.access.who) >> 8 == 0) {
     if (earlier.tick <= now.clock->own.units[earlier.unit()])
       return true;
@@ -108,6 +115,13 @@ bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
   return (known &&
           known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick)) ||
          now.oracle->isBefore(earlier.serial(), now.serial());
+}
+
+/// The quick answer for most writes.
+inline bool Shadow::isFineAfterWrite(const Cell &cell,
+                                     const Accessor &now) const {
+  return cell.write.isNone() ||
+         (!isAsyncUnit(now.access.unit()) && isOrdered(cell.write, now));
 }
 
 Conflict Shadow::conflictWithWrite(const Cell &cell,
@@ -248,9 +262,14 @@ Conflict Shadow::read(uint64_t offset, uint64_t size, const Accessor &now) {
   uint64_t end = (offset + size - 1) >> shift;
   for (uint64_t i = offset >> shift; i <= end; ++i) {
     Cell &touched = cell(i);
-    if (Conflict conflict = conflictWithWrite(touched, now))
-      return conflict;
-    addRead(touched, now);
+    if (!isFineAfterWrite(touched, now))
+      if (Conflict conflict = conflictWithWrite(touched, now))
+        return conflict;
+    // Most cells were read by nobody, or by this thread.
+    if (touched.read.isNone())
+      touched.read = now.access;
+    else
+      addRead(touched, now);
   }
   return {};
 }
@@ -264,11 +283,14 @@ Conflict Shadow::write(uint64_t offset, uint64_t size, const Accessor &now) {
   uint64_t end = (offset + size - 1) >> shift;
   for (uint64_t i = offset >> shift; i <= end; ++i) {
     Cell &touched = cell(i);
-    if (Conflict conflict = conflictWithWrite(touched, now))
-      return conflict;
-    if (Conflict conflict = conflictWithReads(touched, now))
-      return conflict;
-    dropReads(touched);
+    if (!isFineAfterWrite(touched, now))
+      if (Conflict conflict = conflictWithWrite(touched, now))
+        return conflict;
+    if (!touched.read.isNone()) {
+      if (Conflict conflict = conflictWithReads(touched, now))
+        return conflict;
+      dropReads(touched);
+    }
     touched.write = now.access;
   }
   return {};

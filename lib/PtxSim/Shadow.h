@@ -92,10 +92,12 @@ private:
   static constexpr unsigned kBlockBytes = 16;
 
   Cell &cell(uint64_t index);
+  Page &makePage(uint64_t page);
   /// Makes cells no larger than the pieces that are accessed.
   void refine(uint64_t offset, uint64_t size);
   bool isOrdered(const Access &earlier, const Accessor &accessor) const;
   bool isOrderedSlowly(const Access &earlier, const Accessor &accessor) const;
+  bool isFineAfterWrite(const Cell &cell, const Accessor &accessor) const;
   Conflict conflictWithWrite(const Cell &cell, const Accessor &accessor) const;
   Conflict conflictWithReads(Cell &cell, const Accessor &accessor);
   Conflict conflictWithBlocks(uint64_t offset, uint64_t size,

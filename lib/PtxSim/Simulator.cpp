@@ -111,7 +111,8 @@ Result<LoadedModule *> Simulator::load(const RawModule &raw,
     return status.withContext(fileName);
   for (const std::unique_ptr<Kernel> &kernel : program->kernels) {
     kernel->firstId = impl->engine.nextInstructionId;
-    impl->engine.nextInstructionId += uint32_t(kernel->code.size());
+    for (Instruction &instruction : kernel->code)
+      instruction.id = impl->engine.nextInstructionId++;
   }
   impl->modules.push_back(std::make_unique<Module>(*program));
   impl->engine.programs.push_back(std::move(program));

@@ -163,7 +163,7 @@ Accessor Warp::accessor(const Instruction &instruction, unsigned lane,
   accessor.access.who = Access::pack(cta.serial, index, isStrong);
   accessor.access.tick = tick;
   accessor.access.lanes = lanes;
-  accessor.access.id = engine.instructionId(cta.launch, instruction);
+  accessor.access.id = instruction.id;
   accessor.own = accessor.access.who >> 1;
   accessor.ownLanes = lanes;
   return accessor;

@@ -96,7 +96,7 @@ const uint8_t *ProductGroup::readChunk(const AsyncProduct &product,
     now.access.who = Access::pack(cta->serial, unit, /*isStrong=*/false);
     now.access.tick = tick;
     now.access.lanes = 1;
-    now.access.id = engine.instructionId(cta->launch, *product.instruction);
+    now.access.id = product.instruction->id;
     Conflict conflict =
         cta->shared.shadow.readBlock(address - cta->shared.address, now);
     if (conflict) {

@@ -120,13 +120,11 @@ Step multiplyAsync(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarpgroup(warp, instruction, mask); step != Step::Next)
     return step;
 
-  Engine &engine = *warp.cta.launch.engine;
   Warpgroup &warpgroup = warpgroupOf(warp);
   if (!warpgroup.open) {
     warpgroup.open =
         std::make_shared<ProductGroup>(warp.cta, warp.index / kWarpgroupWarps);
-    warpgroup.open->instruction =
-        engine.instructionId(warp.cta.launch, instruction);
+    warpgroup.open->instruction = instruction.id;
   }
   forWarps(warp, [&](Warp &other) { ++other.productsInFlight; });
   warpgroup.open->clock = commonClock(warp);

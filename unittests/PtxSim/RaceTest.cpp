@@ -67,6 +67,24 @@ TEST(Race, FencesMakeRelaxedFlagsGood) {
   EXPECT_MESSAGE(runFlag(replaced(text, "membar.gl;", "membar.cta;")), "race");
 }
 
+TEST(Race, RelaxedReadsMayBeOld) {
+  // The second word is written first, and may be seen last.
+  std::string text = kernelText(
+      "mov.u32 %r1, %ctaid.x;\nsetp.ne.b32 %p1, %r1, 0;\n@%p1 bra reader;\n"
+      "st.relaxed.gpu.global.b32 [%rd1], 1;\n"
+      "st.relaxed.gpu.global.b32 [%rd0], 1;\nret;\n"
+      "reader:\nld.relaxed.gpu.global.b32 %r2, [%rd0];\n"
+      "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra reader;\n"
+      "ld.relaxed.gpu.global.b32 %r3, [%rd1];\n"
+      "setp.eq.b32 %p3, %r3, 0;\n@%p3 trap;",
+      2, 1);
+  EXPECT_MESSAGE(runFlag(text, 32), "trapped");
+  text = replaced(replaced(text, "st.relaxed.gpu.global.b32 [%rd0]",
+                           "st.release.gpu.global.b32 [%rd0]"),
+                  "ld.relaxed", "ld.acquire");
+  EXPECT_EQ(runFlag(text, 32), "");
+}
+
 TEST(Race, AtomicsCarryWhatOthersReleased) {
   // The last of three CTAs reads what all have written.
   std::string text = kernelText(

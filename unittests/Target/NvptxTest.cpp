@@ -13,6 +13,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "moec/Dialect/Tile/Tile.h"
+#include "moec/PtxSim/Simulator.h"
 #include "moec/Transforms/Passes.h"
 #include "gtest/gtest.h"
 
@@ -279,6 +280,10 @@ TEST_P(NvptxMatrix, Assembles) {
     ASSERT_EQ(compiled.errors, "");
     ASSERT_NE(compiled.ptx.find(".visible .entry kernel("), std::string::npos);
     EXPECT_NE(compiled.ptx.find(".target " + chip), std::string::npos);
+    // The simulator knows every form of instruction.
+    ptx::Simulator simulator;
+    auto loaded = simulator.load(compiled.ptx, "kernel.ptx");
+    ASSERT_TRUE(loaded) << loaded.status().message();
     auto assembled = assemble(compiled.ptx, chip);
     ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
     EXPECT_EQ(assembled->cubin.substr(1, 3), "ELF");

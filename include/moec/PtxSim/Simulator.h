@@ -33,7 +33,8 @@ struct SimulatorOptions {
   unsigned residentCtas = 4;
   /// And when all of those wait for others.
   unsigned maxResidentCtas = 132;
-  /// Instructions of warps in one run() after which it is given up.
+  /// Instructions of warps, in all runs together, after which a run is given
+  /// up.
   uint64_t maxWarpInstructions = UINT64_MAX;
 };
 
