@@ -224,7 +224,7 @@ def sorting():
             (1, 33, 1024, 5000), (2048, 7168), (16, 64, 256), (2, 6, 8), (1, 4, 16)):
         yield case(f"sorting/permute-m{tokens}-k{hidden}-e{experts}-t{top_k}-ep{ranks}", tokens,
                    layer(hidden, 16, experts, top_k, "bf16", "ids",
-                         **local(experts, ranks, ranks // 2)), absolute=0.02)
+                         **local(experts, ranks, ranks // 2)), sums=0.02)
     for tokens, top_k, experts in itertools.product(
             (1, 3, 256, 2256, 4096), (1, 2, 16, 32), (32, 160, 256, 257)):
         yield case(f"sorting/align-m{tokens}-e{experts}-t{top_k}", tokens,

@@ -57,6 +57,9 @@ struct LayerCase {
   double share = 0;
   /// Where positive, a bound on the difference of any two elements.
   double absolute = 0;
+  /// Where positive, such a bound for the output against the sums of the very
+  /// rows that it was made of, so that no rounding before counts.
+  double sums = 0;
   /// Elements of padding after each row of the weights.
   int64_t pitch = 0;
   /// Further runs that have to give the same bits.

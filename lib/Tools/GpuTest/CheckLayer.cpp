@@ -194,6 +194,34 @@ private:
     }
     if (result.position)
       expectEqual("position", *result.position, position);
+    if (layerCase.sums > 0)
+      checkSums(position);
+  }
+
+  /// The output is the sum of rows that hold the weights already; there is
+  /// nothing else in a layer whose case asks for this.
+  void checkSums(llvm::ArrayRef<int64_t> position) {
+    if (!result.expertsOut) {
+      outcome.fail("the plan shows no experts_out; sums cannot be checked");
+      return;
+    }
+    Matrix actual = toMatrix(result.output, tokens);
+    Matrix expected(actual.getNumRows(), actual.getNumColumns());
+    std::vector<double> row(expected.getNumColumns());
+    auto source = reference::makeSource(result.expertsOut->data(),
+                                        result.expertsOut->dtype);
+    auto width = static_cast<int64_t>(row.size());
+    for (auto [i, token] : llvm::enumerate(tokens))
+      for (int64_t from : position.slice(token * spec.topK, spec.topK)) {
+        if (from < 0)
+          continue;
+        source->read(from * width, width, row.data());
+        for (int64_t j = 0; j < width; ++j)
+          expected.row(static_cast<int64_t>(i))[j] += row[j];
+      }
+    note(reference::compare(expected, actual,
+                            reference::getErrorBound(spec.dtype),
+                            layerCase.sums, "sums of experts_out", tokens));
   }
 
   void expectEqual(const char *name, const HostTensor &actual,

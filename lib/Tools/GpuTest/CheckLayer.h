@@ -17,7 +17,7 @@ namespace moec::gputest {
 /// What a run has left behind. Buffers that the layer lacks are absent.
 struct LayerResult {
   HostTensor output;
-  std::optional<HostTensor> logits, ids, weights, offsets, position;
+  std::optional<HostTensor> logits, ids, weights, offsets, position, expertsOut;
 };
 
 /// What a call came to, for floors.

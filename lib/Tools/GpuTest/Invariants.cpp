@@ -181,7 +181,7 @@ void Invariants::checkValidCounts() {
   (void)set(numValid);
 }
 
-void Invariants::inspect(LayerResult &result) {
+void Invariants::inspect(LayerResult &result, bool keepExpertsOut) {
   if (!outcome.expect(run.runInspected()))
     return;
   compare("with a workspace slot for each buffer", expected, identity);
@@ -196,4 +196,6 @@ void Invariants::inspect(LayerResult &result) {
   keep("topk_weights", result.weights);
   keep("expert_offsets", result.offsets);
   keep("position", result.position);
+  if (keepExpertsOut)
+    keep("experts_out", result.expertsOut);
 }

@@ -31,8 +31,9 @@ public:
   /// Permuting tokens permutes rows.
   void checkPermutation();
   /// A run with a workspace slot for each buffer gives the same bits; keeps the
-  /// buffers that a check looks at.
-  void inspect(LayerResult &result);
+  /// buffers that a check looks at; the experts' results only on demand, as
+  /// they are large.
+  void inspect(LayerResult &result, bool keepExpertsOut);
 
 private:
   bool runOnce();

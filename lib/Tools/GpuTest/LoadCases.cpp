@@ -37,6 +37,7 @@ static bool readFields(const llvm::json::Value &entry, LayerCase &result,
       !fields.mapOptional("hard", result.hard) ||
       !fields.mapOptional("share", result.share) ||
       !fields.mapOptional("absolute", result.absolute) ||
+      !fields.mapOptional("sums", result.sums) ||
       !fields.mapOptional("pitch", result.pitch) ||
       !fields.mapOptional("repeats", result.repeats) ||
       !fields.mapOptional("isolation", result.isolation) ||
