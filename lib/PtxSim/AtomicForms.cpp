@@ -71,8 +71,15 @@ uint32_t addHalves(uint32_t a, uint32_t b, const FloatFormat &format) {
   return add(0) | add(16);
 }
 
-uint64_t combineBits(Operation operation, Element element, uint64_t old,
-                     uint64_t b, uint64_t c) {
+/// In global memory floats lose what is below the normal numbers.
+uint32_t addFloats(float a, float b, bool flushes) {
+  float sum =
+      flushes ? flushDenormal(flushDenormal(a) + flushDenormal(b)) : a + b;
+  return bitCast<uint32_t>(canonical(sum));
+}
+
+uint64_t combineBits(Operation operation, Element element, bool flushes,
+                     uint64_t old, uint64_t b, uint64_t c) {
   switch (element) {
   case Element::U32:
     return combine(operation, uint32_t(old), uint32_t(b), uint32_t(c));
@@ -83,8 +90,8 @@ uint64_t combineBits(Operation operation, Element element, uint64_t old,
   case Element::S64:
     return uint64_t(combine(operation, int64_t(old), int64_t(b), int64_t(c)));
   case Element::F32:
-    return bitCast<uint32_t>(
-        canonical(bitCast<float>(uint32_t(old)) + bitCast<float>(uint32_t(b))));
+    return addFloats(bitCast<float>(uint32_t(old)), bitCast<float>(uint32_t(b)),
+                     flushes);
   case Element::F64:
     return bitCast<uint64_t>(
         canonical(bitCast<double>(old) + bitCast<double>(b)));
@@ -114,7 +121,8 @@ Step atomic(Warp &warp, const Instruction &instruction, LaneMask mask) {
         addressOf(warp, instruction.addresses[0], lane), bytes, bytes);
     if (!place.bytes)
       return Step::Failed;
-    bool isStrong = semantics.isStrongAt(place.region == &warp.cta.shared);
+    bool isShared = place.region == &warp.cta.shared;
+    bool isStrong = semantics.isStrongAt(isShared);
     learnFrom(warp, lane, place, semantics);
     if (!warp.checkRead(instruction, lane, 1u << lane, place, bytes,
                         isStrong) ||
@@ -132,8 +140,9 @@ Step atomic(Warp &warp, const Instruction &instruction, LaneMask mask) {
     noteStrongWrite(warp, instruction, lane, place, bytes);
     uint64_t old = 0;
     std::memcpy(&old, place.bytes, bytes);
-    uint64_t made = combineBits(operation, element, old, source(hasResult),
-                                source(hasResult + size_t(1)));
+    uint64_t made =
+        combineBits(operation, element, /*flushes=*/!isShared, old,
+                    source(hasResult), source(hasResult + size_t(1)));
     std::memcpy(place.bytes, &made, bytes);
     if (hasResult)
       std::memcpy(warp.lanes<uint8_t>(instruction.operands[0]) + lane * bytes,

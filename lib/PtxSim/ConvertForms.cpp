@@ -49,8 +49,9 @@ struct ToBfloat {
 struct ToHalf {
   static uint16_t apply(float a) { return floatToHalf(a); }
 };
+/// The payload of a NaN stays.
 struct FromBfloat {
-  static float apply(uint16_t a) { return canonical(bfloatToFloat(a)); }
+  static float apply(uint16_t a) { return bfloatToFloat(a); }
 };
 struct FromHalf {
   static float apply(uint16_t a) { return canonical(halfToFloat(a)); }
@@ -124,10 +125,10 @@ double roundToWhole(double value, RoundTo rounding) {
   return value;
 }
 
-/// Clamped as hardware does; a NaN becomes 0.
+/// Clamped as hardware does; a NaN becomes 0, of 64 bits the least number.
 uint64_t toInteger(double value, const Type &to) {
   if (value != value)
-    return 0;
+    return to.bytes == 8 ? uint64_t(1) << 63 : 0;
   unsigned bits = 8 * to.bytes;
   if (to.kind == Type::Kind::Signed) {
     double limit = std::ldexp(1, int(bits) - 1);
@@ -159,7 +160,8 @@ constexpr FloatFormat kSingle{8, 23, true};
 
 uint64_t fromDouble(double value, const Conversion &c) {
   if (c.saturates)
-    value = value != value ? 0 : std::min(std::max(value, 0.0), 1.0);
+    // Of a NaN and of -0, too, 0 is made.
+    value = value > 0 ? std::min(value, 1.0) : 0;
   switch (c.to.kind) {
   case Type::Kind::F64:
     return bitCast<uint64_t>(canonical(value));

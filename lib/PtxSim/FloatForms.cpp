@@ -215,7 +215,7 @@ void decodeSum(Decoder &d, bool subtracts) {
   if (!isFloatType(type))
     return decodeSame(d, type, 2, pickIntegerSum(type, subtracts));
   d.take("rn");
-  bool flushes = d.take("ftz");
+  bool flushes = isWideFloat(type) && d.take("ftz");
   Handler handler =
       isWideFloat(type)
           ? (subtracts ? PICK_WIDE(type, Sub, flushes, bySources2)
@@ -231,7 +231,7 @@ void decodeMul(Decoder &d) {
     return decodeIntegerMul(d, false);
   d.takeType();
   d.take("rn");
-  bool flushes = d.take("ftz");
+  bool flushes = isWideFloat(type) && d.take("ftz");
   decodeSame(d, type, 2,
              isWideFloat(type) ? PICK_WIDE(type, Mul, flushes, bySources2)
                                : PICK_SMALL(type, Mul, bySources2));
@@ -243,7 +243,7 @@ void decodeFma(Decoder &d) {
     return decodeIntegerMul(d, true);
   d.takeType();
   d.take("rn");
-  bool flushes = d.take("ftz");
+  bool flushes = isWideFloat(type) && d.take("ftz");
   decodeSame(d, type, 3,
              isWideFloat(type) ? PICK_WIDE(type, Fma, flushes, bySources3)
                                : PICK_SMALL(type, ExactFma, bySources3));
@@ -263,7 +263,8 @@ void decodeExtremum(Decoder &d) {
   std::string type = d.takeType();
   if (!isFloatType(type))
     return decodeSame(d, type, 2, pickIntegerExtremum(type, IsMax));
-  bool flushes = d.take("ftz"), isStrict = d.take("NaN");
+  bool flushes = isWideFloat(type) && d.take("ftz");
+  bool isStrict = d.take("NaN");
   using F = Extremum<IsMax>;
   using G = StrictExtremum<IsMax>;
   Handler handler = isWideFloat(type)

@@ -28,7 +28,7 @@ static size_t findWordEnd(const std::string &text, size_t i) {
     if (isWordCharacter(text[i]))
       ++i;
     else if (text.compare(i, 2, "::") == 0 && i + 2 < text.size() &&
-             isWordStart(text[i + 2]))
+             isWordCharacter(text[i + 2]))
       i += 2;
     else
       break;

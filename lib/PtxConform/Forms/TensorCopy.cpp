@@ -273,8 +273,8 @@ void addLoad(Forms &forms, const std::string &instruction, const Shape &shape,
       {static_cast<size_t>(tensor.bytes()), false, Format::None},
       {kLoadGrid * rank * 4, false, Format::None},
       {static_cast<size_t>(kLoadGrid * tensor.boxBytes()), true, Format::None}};
-  form.fill = [shape, rank, where, name = form.name,
-               sizes = form.buffers](uint64_t seed) {
+  form.fill = [shape, rank, where, step = 16 / tensor.elementBytes(),
+               name = form.name, sizes = form.buffers](uint64_t seed) {
     Random random(formSeed(name, seed));
     Buffers buffers = {randomBytes(random, sizes[0].bytes),
                        Bytes(sizes[1].bytes), Bytes(sizes[2].bytes, 0xa5)};
@@ -285,6 +285,10 @@ void addLoad(Forms &forms, const std::string &instruction, const Shape &shape,
         int64_t at = drawStart(
             where != Where::Outside || i == chosen ? where : Where::OverEdges,
             shape.sizes[rank - 1 - i], shape.box[rank - 1 - i], random);
+        // A row has to start at a multiple of 16 bytes, or the instruction is
+        // illegal.
+        if (i == 0)
+          at &= -step;
         store<int32_t>(buffers[1], cta * rank + i, static_cast<int32_t>(at));
       }
     }
