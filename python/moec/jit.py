@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .runtime import Device, Layer, Runtime, _Handle
+from .runtime import Device, Layer, Runtime, _Handle, find_library
 
 API_VERSION = 1
 _PROGRESS, _WARNING = 0, 1
@@ -109,7 +109,7 @@ class Compiler(_Handle):
         """`library` is libmoec.so, by default $MOEC_LIBRARY. `target` ("sm_90a") is needed to
         compile without a device. The cache has 1 GiB if `cache_bytes` is 0; `threads` 0 means one
         per core. Warnings go to the error stream without `warn`."""
-        runtime = Runtime(library or os.environ.get("MOEC_LIBRARY") or "libmoec.so.1")
+        runtime = Runtime(library or find_library("MOEC_LIBRARY", "libmoec.so.1"))
         if (version := runtime.library.moejit_api_version()) != API_VERSION:
             raise ImportError(
                 f"the library has version {version} of the compiler's C API, {API_VERSION} is "

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs compiled layers through the C API of the runtime (moert.h).
 
-    runtime = Runtime()                      # libmoert.so, or $MOERT_LIBRARY
+    runtime = Runtime()                      # $MOERT_LIBRARY, or libmoert.so
     with runtime.open("layer.moepkg") as package, runtime.cuda(0) as device:
         with device.load(package) as layer:
             layer.bind("experts.w13", tensor)  # anything with __dlpack__
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pathlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,13 @@ from typing import Any
 API_VERSION = 2
 #: The stream of the layer itself.
 LAYER_STREAM = -1
+
+
+def find_library(variable: str, name: str) -> str:
+    """What the environment variable says, else the library beside this package, as in the bundle,
+    else whatever the loader finds."""
+    beside = pathlib.Path(__file__).resolve().parents[2] / "lib" / name
+    return os.environ.get(variable) or (str(beside) if beside.is_file() else name)
 
 
 class MoertError(Exception):
@@ -341,7 +349,7 @@ class Runtime:
     """The library libmoert.so."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        chosen = path or os.environ.get("MOERT_LIBRARY") or "libmoert.so.1"
+        chosen = path or find_library("MOERT_LIBRARY", "libmoert.so.1")
         self.library = library = ctypes.CDLL(os.fspath(chosen))
         version = library.moert_api_version()
         if version != API_VERSION:
