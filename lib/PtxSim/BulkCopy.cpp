@@ -62,7 +62,7 @@ bool BulkCopy::check(Region &region, uint64_t address, uint64_t size,
   }
   if (isWrite)
     region.markInitialized(address, size);
-  else if (engine.options.checkInitialized &&
+  else if (isShared && engine.options.checkInitialized &&
            !region.isInitialized(address, size))
     return report("reads what nobody wrote: " + std::to_string(size) +
                   " bytes of " + region.name + " at offset " +
@@ -131,6 +131,13 @@ bool BulkCopy::load(Piece &piece) {
                /*isWrite=*/true))
       return false;
     std::memcpy(chunk(piece, offset), &row[offset], kChunk);
+    // A box may hold rows past those that count, which nobody has written: it
+    // is for those who use them to know.
+    uint32_t begin = std::max(offset, piece.begin);
+    uint32_t end = std::min(offset + kChunk, piece.end);
+    if (begin < end && !region->isInitialized(
+                           piece.global + (begin - piece.begin), end - begin))
+      cta->shared.markUninitialized(chunkAddress(piece, offset), kChunk);
   }
   auto barrier = cta->mbarriers.find(mbarrier);
   if (barrier == cta->mbarriers.end())

@@ -38,7 +38,7 @@ void Decoder::layOutParams() {
   uint64_t offset = 0;
   for (const RawParam &param : rawKernel.params) {
     offset = alignTo(offset, param.alignment);
-    kernel.params.push_back({offset, param.size, param.alignment});
+    kernel.params.push_back({offset, param.size});
     symbols[param.name] = offset;
     offset += param.size;
   }

@@ -41,6 +41,12 @@ void Region::markInitialized(uint64_t at, uint64_t bytes) {
     std::memset(initialized.data() + (at - address), 1, bytes);
 }
 
+void Region::markUninitialized(uint64_t at, uint64_t bytes) {
+  if (initialized.empty())
+    initialized.assign(size, 1);
+  std::memset(initialized.data() + (at - address), 0, bytes);
+}
+
 Region *GlobalMemory::allocate(const std::string &name, uint64_t bytes,
                                uint64_t alignment) {
   uint64_t physical =

@@ -30,6 +30,7 @@ public:
   void forget();
   bool isInitialized(uint64_t at, uint64_t bytes) const;
   void markInitialized(uint64_t at, uint64_t bytes);
+  void markUninitialized(uint64_t at, uint64_t bytes);
 
   const std::string name;
   const uint64_t address, size;

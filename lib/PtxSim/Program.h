@@ -127,7 +127,7 @@ struct SpecialSlot {
 };
 
 struct Param {
-  uint64_t offset = 0, size = 0, alignment = 1;
+  uint64_t offset = 0, size = 0;
 };
 
 struct Kernel {
@@ -142,22 +142,13 @@ struct Kernel {
   std::vector<SpecialSlot> specials;
   uint64_t localBytes = 0;
   /// Shared memory that the module declares, and where the dynamic part begins.
-  uint64_t staticShared = 0, dynamicAlignment = 1;
+  uint64_t staticShared = 0;
   /// Number of the first instruction among all of the module.
   uint32_t firstId = 0;
 };
 
-/// Variables of the module in global memory; addresses are given at load.
-struct GlobalVariable {
-  std::string name;
-  uint64_t size = 0, alignment = 1, address = 0;
-  std::vector<uint8_t> bytes;
-};
-
 struct Program {
   std::string target, fileName;
-  /// 80, 90, 100; from the target.
-  unsigned architecture = 0;
   std::map<unsigned, std::string> files;
   std::vector<std::string> lines;
   std::vector<std::unique_ptr<Kernel>> kernels;

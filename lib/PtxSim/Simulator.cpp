@@ -9,7 +9,6 @@
 
 #include "Decoder.h"
 #include "Engine.h"
-#include "moert/GpuTarget.h"
 
 #include <algorithm>
 #include <cstring>
@@ -90,9 +89,6 @@ Result<LoadedModule *> Simulator::load(const RawModule &raw,
                                        const std::string &fileName) {
   auto program = std::make_unique<Program>();
   program->fileName = fileName;
-  if (std::optional<moert::GpuTarget> target =
-          moert::GpuTarget::parse(raw.target))
-    program->architecture = unsigned(target->number());
   SymbolTable symbols;
   for (const RawVariable &variable : raw.variables) {
     if (variable.space != "global" && variable.space != "const")

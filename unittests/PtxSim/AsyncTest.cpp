@@ -153,6 +153,24 @@ TEST(TensorCopy, LoadsFillsAndSwizzles) {
   EXPECT_EQ(runLoad(loadKernel(), 64), "");
 }
 
+TEST(TensorCopy, HandsOnWhatNobodyWrote) {
+  std::string text = loadKernel();
+  for (bool uses : {false, true}) {
+    // Without its tail the kernel does not look at what came.
+    size_t tail = text.find("ld.shared.v4");
+    KernelRun kernel(uses ? text : text.substr(0, tail) + "ret;\n}\n");
+    kernel.output(512);
+    moert::Result<uint64_t> data =
+        kernel.simulator.allocate(480, 256, "tensor");
+    kernel.map(tensor(*data, 0));
+    std::string error = kernel.run(1, 32, 2048).message();
+    if (uses)
+      EXPECT_MESSAGE(error, "nobody wrote");
+    else
+      EXPECT_EQ(error, "");
+  }
+}
+
 TEST(TensorCopy, MutantsOfLoadsDie) {
   std::string text = loadKernel();
   EXPECT_MESSAGE(runLoad(without(text, "fence.proxy.async.shared::cta;"), 0),

@@ -52,7 +52,8 @@ TEST(Barrier, NamedBarriersOrderTheirWarps) {
   std::string text = kernelText(
       replaced(kExchange, "bar.sync 0;", "bar.sync 3, 64;"), 1, 64, kHead);
   EXPECT_EQ(errorOf(text, 64), "");
-  EXPECT_NE(errorOf(replaced(text, "bar.sync 3, 64;", "bar.sync 3, 32;"), 64), "");
+  EXPECT_NE(errorOf(replaced(text, "bar.sync 3, 64;", "bar.sync 3, 32;"), 64),
+            "");
 }
 
 TEST(Barrier, ArriveReleases) {
