@@ -67,6 +67,27 @@ int64_t sm80::getNumLocalExperts(tile::RankOp op) {
                               : op.getNumExperts();
 }
 
+Rank::Rank(tile::RankOp op, tile::ConfigAttr config)
+    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
+      panel(config.getPanel()), rows(config.getRows()) {}
+
+int64_t Rank::getStride() const { return llvm::alignTo(panel, kWarp); }
+
+int64_t Rank::getGroups() const {
+  return llvm::alignTo(getStride() / kWarp, kWarp);
+}
+
+int64_t Rank::getWords(int64_t runs) const {
+  // Slots of no expert have a counter as well; panels add what experts of
+  // earlier ones had.
+  return (runs + 1) * getStride() + getGroups() + 1 + hasPanels();
+}
+
+int64_t Rank::getRuns() const {
+  int64_t left = kStaticSharedBytes / 4 - getWords(/*runs=*/0);
+  return std::min(left / getStride(), threads / kWarp);
+}
+
 namespace {
 
 tile::ConfigAttr makeConfig(Operation *op, StringRef schedule, int64_t m,
@@ -194,52 +215,43 @@ int64_t topKBlock(Operation *, tile::ConfigAttr config) {
 int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
 
 //===----------------------------------------------------------------------===//
-// sm80.rank: one CTA of `lanes` threads, which counts for `panel` local experts
-// at a time
+// sm80.rank: CTAs of `lanes` threads, which place the slots of `rows` tokens or
+// more and count for `panel` local experts at a time
 //===----------------------------------------------------------------------===//
-
-/// Of shared memory: what experts of earlier panels had.
-int64_t getTotalWords(Operation *op, int64_t panel) {
-  return panel < getNumLocalExperts(cast<tile::RankOp>(op)) ? 1 : 0;
-}
 
 std::string rankIllegal(Operation *op, tile::ConfigAttr config,
                         const Target &) {
-  constexpr int64_t most = 1024;
-  if (config.getLanes() <= 0 || config.getLanes() > most ||
+  constexpr int64_t mostThreads = 1024, mostRows = 1 << 20;
+  if (config.getLanes() <= 0 || config.getLanes() > mostThreads ||
       config.getLanes() % kWarp)
     return "lanes = " + number(config.getLanes()) +
-           "; give a multiple of 32 up to " + number(most);
-  if (std::string reason = needsPositive("panel", config.getPanel());
-      !reason.empty())
-    return reason;
-  // Counters per warp and expert, and one row of sums.
-  int64_t rows = config.getLanes() / kWarp + 1;
-  int64_t bytes =
-      4 * (rows * config.getPanel() + getTotalWords(op, config.getPanel()));
-  if (bytes > kStaticSharedBytes)
-    return "lanes = " + number(config.getLanes()) +
-           ", panel = " + number(config.getPanel()) + " needs " +
-           number(bytes) + " bytes of shared memory; there are " +
-           number(kStaticSharedBytes);
+           "; give a multiple of 32 up to " + number(mostThreads);
+  if (config.getPanel() <= 0 || config.getPanel() > Rank::kMaxPanel)
+    return "panel = " + number(config.getPanel()) + "; give 1 to " +
+           number(Rank::kMaxPanel) + " local experts";
+  if (config.getRows() <= 0 || config.getRows() > mostRows)
+    return "rows = " + number(config.getRows()) + "; give 1 to " +
+           number(mostRows) + " tokens";
   return {};
 }
 
-/// All experts at a time if two warps can have counters for them, for every
-/// panel reads all slots again.
+/// All experts at a time if there can be counters for them, for every panel
+/// reads all slots again.
 tile::ConfigAttr chooseRank(Operation *op, const Target &) {
-  constexpr int64_t mostExperts = 4096, fewExperts = 1024;
-  int64_t panel = getNumLocalExperts(cast<tile::RankOp>(op));
-  if (panel > mostExperts)
+  constexpr int64_t fewExperts = 1024, threads = 1024;
+  auto rank = cast<tile::RankOp>(op);
+  int64_t panel = getNumLocalExperts(rank);
+  if (panel > Rank::kMaxPanel)
     panel = fewExperts;
-  int64_t words = kStaticSharedBytes / 4 - getTotalWords(op, panel);
-  int64_t warps = words / panel - 1;
-  return makeConfig(op, "sm80.rank", 0, 0, 0, panel,
-                    std::clamp<int64_t>(warps, 1, 32) * kWarp, 0);
+  int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
+  int64_t rows = std::max<int64_t>(Rank::kSlotsPerCta / topK, 1);
+  return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
 }
 
-moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {
-  return 1;
+/// Without tokens there are offsets to be written.
+moert::Expr rankGrid(Operation *, tile::ConfigAttr config, const Target &) {
+  return moert::Expr::max(
+      moert::Expr::min(rowBlocks(config.getRows()), Rank::kMaxCtas), 1);
 }
 
 int64_t rankBlock(Operation *, tile::ConfigAttr config) {

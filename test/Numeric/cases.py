@@ -382,6 +382,8 @@ for tokens, intermediate, hidden, experts, top_k in (
          tokens=tokens, intermediate_size=intermediate, hidden_size=hidden,
          num_experts=experts, top_k=top_k, dtype="bf16")
 case("many_tokens", tokens=2000, dtype="bf16", top_k=4, **TINY)
+case("many_tokens_padding", tokens=1500, top_k=4, hard="padding", num_valid_tokens=True,
+     num_zero_experts=2, placement={"local_experts": [6, 1, 3]}, **TINY)
 
 # -- model families, by configuration
 

@@ -80,10 +80,21 @@ tile.kernel @warps(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf3
 
 tile.kernel @many(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20001xi32>, %p: memref<?x8xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
-  // expected-error@+1 {{lanes = 32, panel = 20000 needs 160000 bytes of shared memory; there are 49152}}
+  // expected-error@+1 {{panel = 20000; give 1 to 4096 local experts}}
   tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %r : memref<20001xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 20000 : i64,
-       config = #tile.config<schedule = "sm80.rank", panel = 20000, lanes = 32>}
+       config = #tile.config<schedule = "sm80.rank", panel = 20000, lanes = 32, rows = 1>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<5xi32>, %p: memref<?x8xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  // expected-error@+1 {{rows = 0; give 1 to 1048576 tokens}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      outs(%o, %p, %s, %r : memref<5xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 4 : i64, config = #tile.config<schedule = "sm80.rank", panel = 4, lanes = 32>}
   tile.return
 }

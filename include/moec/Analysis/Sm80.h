@@ -75,8 +75,38 @@ constexpr int64_t kStaticSharedBytes = 48 * 1024;
 /// warp. Else values and keys are computed again wherever they are needed.
 bool keepsTopKRow(tile::TopKOp op);
 
-/// sm80.rank: counters per local expert and warp.
+/// Without a list of them, all.
 int64_t getNumLocalExperts(tile::RankOp op);
+
+/// sm80.rank: a CTA of `threads` places the slots of at least `rows` tokens,
+/// and counts all others.
+///
+/// Its own slots are cut into runs, one per warp while shared memory lasts.
+/// There are counters for `panel` local experts at a time: a row of them per
+/// run, and one more. The rows are padded to whole warps, which sum over 32
+/// experts, and then over these groups.
+struct Rank {
+  Rank(tile::RankOp op, tile::ConfigAttr config);
+
+  /// About as many CTAs as a GPU has multiprocessors: more would only read the
+  /// ids once more each.
+  static constexpr int64_t kMaxCtas = 128;
+  static constexpr int64_t kSlotsPerCta = 2048;
+  /// Shared memory has counters of one run for as many.
+  static constexpr int64_t kMaxPanel = 4096;
+
+  int64_t numLocal, threads, panel, rows;
+
+  bool hasPanels() const { return panel < numLocal; }
+  /// i32 elements from one row of counters to the next.
+  int64_t getStride() const;
+  /// The sums of groups, padded to whole warps.
+  int64_t getGroups() const;
+  /// Runs that a CTA's own slots are cut into.
+  int64_t getRuns() const;
+  /// i32 elements of shared memory.
+  int64_t getWords(int64_t runs) const;
+};
 
 } // namespace moec::sm80
 

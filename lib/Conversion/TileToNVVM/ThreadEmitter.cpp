@@ -216,6 +216,21 @@ void ThreadEmitter::store(Value value, Value pointer, int64_t alignment) {
   LLVM::StoreOp::create(b, value, pointer, alignment);
 }
 
+void ThreadEmitter::addAtomically(Value value, Value memref, Value index) {
+  assert(isShared(memref) && "not shared memory");
+  auto type = cast<MemRefType>(memref.getType());
+  Value descriptor =
+      UnrealizedConversionCastOp::create(b, converter.convertType(type), memref)
+          .getResult(0);
+  Value base = LLVM::ExtractValueOp::create(b, descriptor, 1);
+  Value at = arith::IndexCastOp::create(b, b.getI64Type(), index);
+  Value element = LLVM::GEPOp::create(b, base.getType(), type.getElementType(),
+                                      base, ArrayRef<LLVM::GEPArg>{at});
+  // memref.atomic_rmw would order all else around it.
+  LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, element, value,
+                            LLVM::AtomicOrdering::monotonic, "block");
+}
+
 void ThreadEmitter::copyAsync(Value shared, Value global, Value bytes) {
   constexpr int64_t chunk = 16;
   NVVM::CpAsyncOp::create(b, shared, global, chunk,

@@ -82,6 +82,9 @@ public:
   mlir::Value advance(mlir::Value pointer, int64_t bytes);
   mlir::Value load(mlir::Type type, mlir::Value pointer, int64_t alignment);
   void store(mlir::Value value, mlir::Value pointer, int64_t alignment);
+  /// Adds an i32 to an element of shared memory that other threads of the CTA
+  /// add to as well; a barrier has to come before the sum is read.
+  void addAtomically(mlir::Value value, mlir::Value memref, mlir::Value index);
 
   /// Starts a copy of 16 bytes from global to shared memory; of them `bytes`
   /// (i32; all if null) are read and the others are zeros.

@@ -78,6 +78,13 @@ class Operations(Arithmetic):
             at = (address[mask] + i * size)[:, None] + np.arange(size)
             memory[at] = value[:, None].view(np.uint8)
 
+    def op_atom(self, parts, operands, mask):
+        """Integer sums, which no order shows in. What was there before is not to be read."""
+        assert parts[1:] == ["shared", "add", "u32"]
+        _, address = self.locate("shared", self.addresses(operands[1]), 4, mask)
+        words = self.shared[: self.shared.size // 4 * 4].view(np.uint32)
+        np.add.at(words, address[mask] // 4, self.value(operands[2], "u32")[mask])
+
     def op_cp(self, parts, operands, mask):
         if "commit_group" in parts:
             self.commits[mask] += 1

@@ -34,22 +34,29 @@ tile.kernel @many(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x40xf
 
 // Local experts come from a table in global memory.
 // CHECK-DAG: memref.global "private" constant @rank_0 : memref<8xi32, 1 : i32> = dense<[2, 2, 2, 1, 2, 0, 2, 2]>
-// CHECK-DAG: memref.global "private" @rank_1 : memref<66xi32, 3 : i32> = uninitialized
+// Counters of 32 runs and of other chunks, 32 groups, and slots of no expert.
+// CHECK-DAG: memref.global "private" @rank_1 : memref<1089xi32, 3 : i32> = uninitialized
 // CHECK-LABEL: func.func @rank
 // CHECK-SAME: moec.block = 1024
-// Each warp counts the slots of its run.
+// A CTA's own chunk, which may be empty.
+// CHECK: nvvm.read.ptx.sreg.ctaid.x
+// CHECK: arith.constant 1024 : index
+// CHECK: scf.if
+// Each warp counts the slots of its run, all of them those of other chunks.
 // CHECK: nvvm.barrier0
-// CHECK: nvvm.match.sync any
-// CHECK: math.ctpop
-// CHECK: nvvm.bar.warp.sync
-// Sums over warps, then over experts.
+// CHECK-COUNT-20: llvm.atomicrmw add {{.*}} syncscope("block") monotonic : !llvm.ptr<3>, i32
+// Sums over runs and the experts of a group, then over groups.
 // CHECK: nvvm.barrier0
+// CHECK: nvvm.shfl.sync up
 // CHECK: nvvm.barrier0
 // CHECK: nvvm.shfl.sync up
 // CHECK: nvvm.barrier0
 // Positions.
+// CHECK-NOT: atomicrmw
 // CHECK: nvvm.match.sync any
+// CHECK: math.ctpop
 // CHECK: memref.store
+// CHECK: nvvm.bar.warp.sync
 tile.kernel @rank(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<3xi32>, %p: memref<?x2xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
@@ -87,8 +94,8 @@ tile.kernel @streamed(%l: memref<?x8192xf32>, %i: memref<?x8xi32>, %w: memref<?x
 
 // -----
 
-// Counters for 1024 of 20000 experts, and the slots of earlier ones.
-// CHECK: memref.global "private" @panels_0 : memref<11265xi32, 3 : i32>
+// Counters for 1024 of 20000 experts, 32 groups, and the slots of earlier ones.
+// CHECK: memref.global "private" @panels_0 : memref<11298xi32, 3 : i32>
 // CHECK-LABEL: func.func @panels
 // CHECK: %[[STEP:.*]] = arith.constant 1024 : index
 // CHECK: scf.for %{{.*}} step %[[STEP]]

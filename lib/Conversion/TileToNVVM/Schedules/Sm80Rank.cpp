@@ -4,12 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One CTA. The slots, in the order of (token, slot), are cut into one run per
-// warp. A warp counts the slots of each local expert in its run; sums over
-// experts and over earlier warps tell where its slots go; then it deals out
-// positions. Slots of a run are taken 32 at a time: those of one expert find
-// each other by a match and are ranked by lane. If there are counters for
-// `panel` experts only, all this is done for `panel` of them after the other.
+// The slots, in the order of (token, slot), are cut into a chunk per CTA, and a
+// chunk into runs, one per warp. A CTA places the slots of its chunk and learns
+// where they go by counting all others too, so that CTAs need not talk: row 0
+// of the counters has the slots before the chunk, row `r` those of run `r - 1`,
+// and the last row, with the last run, those after the chunk. Sums over rows
+// and experts tell where the slots of each run go; a warp deals these positions
+// out, 32 slots at a time: those of one expert find each other by a match and
+// are ranked by lane. Counters only grow by integers, so the order in which
+// threads add to them does not show. If there are counters for `panel` experts
+// only, all this is done for `panel` of them after the other.
 
 #include "../../Emission/RankIds.h"
 #include "../Emit.h"
@@ -24,24 +28,25 @@ using namespace moec;
 namespace {
 
 constexpr int64_t kWarp = sm80::kWarp;
+/// Loads of a thread that are on their way at once, while it counts.
+constexpr int64_t kLoads = 4;
 
-/// 32 slots of a warp, one per lane. Numbers are i32.
-struct Slots {
-  /// The lane's slot, of type index, and whether there is one.
-  Value slot, exists;
-  /// Its expert; the counter of that, and whether it has one now.
-  Value id, counter, isHere;
+/// What becomes of a slot. Numbers are i32.
+struct Choice {
+  /// The counter of its expert, and whether it has one now.
+  Value counter, isHere;
   /// Whether no counter is its expert's, now or ever.
   Value isElsewhere;
-  /// Slots of the same expert: those of lower lanes, and all.
-  Value lower, count;
-  /// Whether no lower lane has the same expert.
-  Value isFirst;
+};
+
+/// Over the lower lanes of a warp, and over all.
+struct Sums {
+  Value before, total;
 };
 
 class Rank {
 public:
-  Rank(tile::RankOp op, ThreadEmitter &emitter, int64_t panel);
+  Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape);
 
   void run();
 
@@ -53,67 +58,101 @@ private:
   }
   /// A `T x k` argument as one row of slots.
   Value flatten(Value memref);
-  /// Ranks the slots of the experts that have counters now.
-  void rankPanel();
-  void forSlots(function_ref<void(const Slots &)> body);
-  void countSlots();
-  void sumWarps();
-  void sumExperts();
-  void placeSlots();
+  void findChunk();
+  void findRun();
   void clearInvalid();
-  /// The index, in `table`, of a counter of this warp, or of a warp.
-  Value indexOf(Value counter);
-  Value indexOf(int64_t warp, Value counter);
-  /// The index in `table` of the slots of earlier panels.
-  Value totalIndex() { return emitter.index((numWarps + 1) * panel); }
+
+  /// Ranks all experts, or those that have counters now.
+  void rankExperts();
+  void rankPanel();
+  void clearCounters();
+  void countRun();
+  /// Slots of other chunks, to a row.
+  void countOthers(RowRange slots, Value row);
+  /// The slots `begin`, `begin + step` ... below `end`, to a row. Some loads
+  /// are on their way at once; `isWhole` says that their number divides that of
+  /// slots.
+  void countGroups(Value begin, Value end, int64_t step, Value row,
+                   bool isWhole);
+  void sumRows();
+  void sumGroups();
+  void writeOffsets();
+  void placeRun();
+
+  /// Null means that the slot exists.
+  Choice choose(Value id, Value exists);
+  /// Adds one to the slot's counter of a row. Slots without one have their own,
+  /// which nobody reads: that is faster than a branch.
+  void count(const Choice &choice, Value row);
+  Sums scanWarp(Value value);
+  /// The expert's first position, for a counter of type index.
+  Value firstOf(Value counter);
+
+  Value numberOfWarp() { return emitter.toIndex(emitter.warp()); }
+  Value isFirst(Value number) { return emitter.isLess(number, emitter.i32(1)); }
+  Value isFirstCta() {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, emitter.cta(),
+                                 emitter.index(0));
+  }
+  /// Where a row begins in `table`, and where a group is.
+  Value row(Value number) { return emitter.mul(number, shape.getStride()); }
+  Value row(int64_t number) {
+    return emitter.index(number * shape.getStride());
+  }
+  Value groupAt(Value group) {
+    return emitter.add(group, (numRuns + 1) * shape.getStride());
+  }
+  /// The counter of slots that are nowhere, and the slots of earlier panels.
+  Value nowhereAt() { return groupAt(emitter.index(shape.getGroups())); }
+  Value earlierAt() { return groupAt(emitter.index(shape.getGroups() + 1)); }
   /// The local expert, of type index, whose counter that is.
   Value localOf(Value counter) {
     return firstLocal ? emitter.add(firstLocal, counter) : counter;
   }
   Value addI32(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
-  /// Adds the slots of each expert to its counter.
-  void addCounts(const Slots &slots);
+  Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(b, condition, x, y);
+  }
+  Value isBelow(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  }
+  Value minus(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
 
   tile::RankOp op;
   ThreadEmitter &emitter;
   ImplicitLocOpBuilder &b;
-  int64_t topK, numLocal, numWarps, panel;
+  sm80::Rank shape;
+  int64_t topK, numRuns;
   RankIds experts;
   Value ids, weights, offsets, position, source, rowWeight;
-  /// Numbers of slots, then positions relative to the expert's first: per warp
-  /// and expert of the panel. After them, per expert, the sum over warps and
-  /// then the expert's first position. With several panels, last the slots of
-  /// earlier ones.
+  /// Rows of counters, of which sums over rows become the positions of runs
+  /// relative to their expert's first, and the last row the first position
+  /// relative to the group's. Then the first positions of groups, and with
+  /// several panels the slots of earlier ones.
   Value table;
   /// The first expert of the panel and the number of them, of type index; null
   /// for one panel, which has all.
   Value firstLocal;
   Value numCounters;
-  /// Slots that count, and where the warp's run of them begins and ends.
-  Value numSlots, begin, end;
+  /// All slots, those that count, the CTA's chunk of these, the warp's run.
+  Value allSlots, numSlots;
+  RowRange chunk, own;
 };
 
-Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, int64_t panel)
-    : op(op), emitter(emitter), b(emitter.b), topK(getColumns(op.getIds())),
-      numLocal(RankIds::getNumLocal(op)), numWarps(emitter.getNumWarps()),
-      panel(panel), experts(op, emitter, makeLocalTable(op, emitter)),
+Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape)
+    : op(op), emitter(emitter), b(emitter.b), shape(shape),
+      topK(getColumns(op.getIds())), numRuns(shape.getRuns()),
+      experts(op, emitter, makeLocalTable(op, emitter)),
       ids(flatten(emitter.operand(op.getIds()))),
       weights(flatten(emitter.operand(op.getWeights()))),
       offsets(emitter.operand(op.getOffsets())),
       position(flatten(emitter.operand(op.getPosition()))),
       source(emitter.operand(op.getSource())),
       rowWeight(emitter.operand(op.getRowWeight())) {
-  int64_t size = (numWarps + 1) * panel + (panel < numLocal ? 1 : 0);
-  table = emitter.scratch(size, b.getI32Type());
+  table = emitter.scratch(shape.getWords(numRuns), b.getI32Type());
+  allSlots = emitter.mul(emitter.tokens(), topK);
   numSlots = emitter.mul(emitter.validTokens(op.getNumValidTokens()), topK);
-  // Whole rounds of the warp, but for the last run.
-  int64_t round = kWarp * numWarps;
-  Value rounds = arith::DivUIOp::create(b, emitter.add(numSlots, round - 1),
-                                        emitter.index(round));
-  Value run = emitter.mul(rounds, kWarp);
-  begin =
-      emitter.min(emitter.mul(emitter.toIndex(emitter.warp()), run), numSlots);
-  end = emitter.min(emitter.add(begin, run), numSlots);
 }
 
 Value Rank::flatten(Value memref) {
@@ -124,192 +163,285 @@ Value Rank::flatten(Value memref) {
       ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
 }
 
-Value Rank::indexOf(Value counter) {
-  Value row = emitter.mul(emitter.toIndex(emitter.warp()), panel);
-  return emitter.add(row, emitter.toIndex(counter));
-}
+//===----------------------------------------------------------------------===//
+// Who does what
+//===----------------------------------------------------------------------===//
 
-Value Rank::indexOf(int64_t warp, Value counter) {
-  return emitter.add(emitter.index(warp * panel), counter);
-}
-
-void Rank::forSlots(function_ref<void(const Slots &)> body) {
-  emitter.forLoop(begin, end, kWarp, [&](Value first) {
-    Slots s;
-    s.slot = emitter.add(first, emitter.toIndex(emitter.lane()));
-    s.exists = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, s.slot, end);
-    // A lane without a slot repeats the first one, but it is nowhere.
-    Value at = arith::SelectOp::create(b, s.exists, s.slot, first);
-    s.id = emitter.loadI32(ids, at);
-    Value local = arith::SelectOp::create(b, s.exists, experts.localOf(s.id),
-                                          emitter.i32(numLocal));
-    s.counter = local;
-    s.isHere = experts.isHere(local);
-    s.isElsewhere = s.exists;
-    if (firstLocal) {
-      Value isLocal = s.isHere;
-      Value none = emitter.i32(panel);
-      // As an unsigned number, that of an expert before the panel is too large.
-      Value number = arith::SubIOp::create(b, local, emitter.toI32(firstLocal));
-      Value isInPanel = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
-                                              number, emitter.i32(panel));
-      s.isHere = arith::AndIOp::create(b, isLocal, isInPanel);
-      s.counter = arith::SelectOp::create(b, s.isHere, number, none);
-      Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-      s.isElsewhere = arith::AndIOp::create(
-          b, s.exists, Value(arith::XOrIOp::create(b, isLocal, yes)));
-    }
-    Value same = emitter.matchAny(s.counter);
-    Value bit = arith::ShLIOp::create(b, emitter.i32(1), emitter.lane());
-    Value lowerBits = arith::SubIOp::create(b, bit, emitter.i32(1));
-    s.lower = math::CtPopOp::create(
-        b, Value(arith::AndIOp::create(b, same, lowerBits)));
-    s.count = math::CtPopOp::create(b, same);
-    s.isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, s.lower,
-                                      emitter.i32(0));
-    body(s);
-  });
-}
-
-void Rank::addCounts(const Slots &s) {
-  Value counts = arith::AndIOp::create(b, s.isHere, s.isFirst);
-  emitter.ifThen(counts, [&] {
-    Value at = indexOf(s.counter);
-    emitter.storeI32(addI32(emitter.loadI32(table, at), s.count), table, at);
-  });
-  emitter.warpBarrier();
-}
-
-void Rank::countSlots() {
-  forSlots([&](const Slots &slots) { addCounts(slots); });
-}
-
-/// Per expert: what earlier warps have, and the sum of all.
-void Rank::sumWarps() {
-  emitter.forThreads(emitter.index(0), numCounters, [&](Value counter) {
-    Value sum = emitter.i32(0);
-    for (int64_t warp = 0; warp <= numWarps; ++warp) {
-      Value at = indexOf(warp, counter);
-      Value counted = warp < numWarps ? emitter.loadI32(table, at) : Value();
-      emitter.storeI32(sum, table, at);
-      if (counted)
-        sum = addI32(sum, counted);
-    }
-  });
-}
-
-/// The first warp sums over experts, 32 at a time.
-void Rank::sumExperts() {
-  Value isFirstWarp = emitter.isLess(emitter.warp(), emitter.i32(1));
-  Value lane = emitter.lane();
-  emitter.ifThen(isFirstWarp, [&] {
-    Value earlier =
-        firstLocal ? emitter.loadI32(table, totalIndex()) : emitter.i32(0);
-    SmallVector<Value> total = emitter.forLoop(
-        emitter.index(0), numCounters, kWarp, earlier,
-        [&](Value first, ValueRange carried) -> SmallVector<Value> {
-          Value counter = emitter.add(first, emitter.toIndex(lane));
-          Value exists = arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
-                                               counter, numCounters);
-          Value safe = arith::SelectOp::create(b, exists, counter, first);
-          Value at = indexOf(numWarps, safe);
-          Value counted = arith::SelectOp::create(
-              b, exists, emitter.loadI32(table, at), emitter.i32(0));
-          Value sum = counted;
-          for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-            Value other = emitter.shuffleUp(sum, distance);
-            Value isAlone = emitter.isLess(lane, emitter.i32(distance));
-            sum = addI32(sum, arith::SelectOp::create(b, isAlone,
-                                                      emitter.i32(0), other));
-          }
-          Value before =
-              addI32(carried[0], arith::SubIOp::create(b, sum, counted));
-          emitter.warpBarrier();
-          emitter.ifThen(exists, [&] {
-            emitter.storeI32(before, table, at);
-            emitter.storeI32(before, offsets, localOf(counter));
-          });
-          emitter.warpBarrier();
-          return {addI32(carried[0], emitter.broadcast(sum, kWarp - 1))};
-        });
-    emitter.ifThen(emitter.isLess(lane, emitter.i32(1)), [&] {
-      emitter.storeI32(total[0], offsets, localOf(numCounters));
-      if (firstLocal)
-        emitter.storeI32(total[0], table, totalIndex());
-    });
-  });
-}
-
-void Rank::placeSlots() {
-  forSlots([&](const Slots &s) {
-    // Of a slot that is not here, something is read and not used.
-    Value counter =
-        arith::SelectOp::create(b, s.isHere, s.counter, emitter.i32(0));
-    Value first =
-        emitter.loadI32(table, indexOf(numWarps, emitter.toIndex(counter)));
-    Value inWarp = emitter.loadI32(table, indexOf(counter));
-    Value place = addI32(addI32(first, inWarp), s.lower);
-    emitter.warpBarrier();
-    emitter.ifThen(
-        s.isHere,
-        [&] {
-          Value at = emitter.toIndex(place);
-          Value token = emitter.divide(emitter.toI32(s.slot), topK);
-          emitter.storeI32(place, position, s.slot);
-          emitter.storeI32(token, source, at);
-          emitter.storeF32(emitter.loadF32(weights, s.slot), rowWeight,
-                           {at, emitter.index(0)});
-        },
-        [&] {
-          emitter.ifThen(s.isElsewhere, [&] {
-            emitter.storeI32(experts.positionOfOther(s.id), position, s.slot);
-          });
-        });
-    addCounts(s);
-  });
+/// Of every token count the grid has a CTA for each chunk.
+void Rank::findChunk() {
+  constexpr int64_t most = sm80::Rank::kMaxCtas;
+  Value share = arith::DivUIOp::create(
+      b, emitter.add(emitter.tokens(), most - 1), emitter.index(most));
+  Value size = emitter.mul(emitter.max(share, emitter.index(shape.rows)), topK);
+  Value begin = emitter.mul(emitter.cta(), size);
+  chunk = {begin, emitter.min(emitter.add(begin, size), allSlots)};
 }
 
 void Rank::clearInvalid() {
   if (!op.getNumValidTokens())
     return;
   emitter.forThreads(
-      numSlots, emitter.mul(emitter.tokens(), topK),
+      emitter.max(chunk.begin, numSlots), chunk.end,
       [&](Value slot) { emitter.storeI32(emitter.i32(-1), position, slot); });
 }
 
-void Rank::rankPanel() {
-  emitter.forThreads(
-      emitter.index(0), emitter.index(numWarps * panel),
-      [&](Value i) { emitter.storeI32(emitter.i32(0), table, i); });
-  emitter.barrier();
-  countSlots();
-  emitter.barrier();
-  sumWarps();
-  emitter.barrier();
-  sumExperts();
-  emitter.barrier();
-  placeSlots();
+/// Whole rounds of a warp, but for the last run. Warps without counters get
+/// nothing.
+void Rank::findRun() {
+  int64_t round = kWarp * numRuns;
+  Value length = minus(chunk.end, chunk.begin);
+  Value rounds = arith::DivUIOp::create(b, emitter.add(length, round - 1),
+                                        emitter.index(round));
+  Value size = emitter.mul(rounds, kWarp);
+  Value begin = emitter.min(
+      emitter.add(chunk.begin, emitter.mul(numberOfWarp(), size)), chunk.end);
+  own = {begin, emitter.min(emitter.add(begin, size), chunk.end)};
 }
 
 void Rank::run() {
-  if (panel >= numLocal) {
-    numCounters = emitter.index(numLocal);
-    rankPanel();
-    return clearInvalid();
-  }
-  emitter.ifThen(emitter.isLess(emitter.thread(), emitter.i32(1)), [&] {
-    emitter.storeI32(emitter.i32(0), table, totalIndex());
+  findChunk();
+  clearInvalid();
+  chunk = {emitter.min(chunk.begin, numSlots),
+           emitter.min(chunk.end, numSlots)};
+  Value hasSlots = isBelow(chunk.begin, chunk.end);
+  Value isNeeded = arith::OrIOp::create(b, hasSlots, isFirstCta());
+  emitter.ifThen(isNeeded, [&] {
+    findRun();
+    rankExperts();
   });
-  Value all = emitter.index(numLocal);
-  emitter.forLoop(emitter.index(0), all, panel, [&](Value first) {
+}
+
+void Rank::rankExperts() {
+  Value all = emitter.index(shape.numLocal);
+  if (!shape.hasPanels()) {
+    numCounters = all;
+    return rankPanel();
+  }
+  emitter.ifThen(isFirst(emitter.thread()),
+                 [&] { emitter.storeI32(emitter.i32(0), table, earlierAt()); });
+  emitter.forLoop(emitter.index(0), all, shape.panel, [&](Value first) {
     // The panel before reads its counters until here.
     emitter.barrier();
     firstLocal = first;
-    numCounters =
-        emitter.min(arith::SubIOp::create(b, all, first), emitter.index(panel));
+    numCounters = emitter.min(minus(all, first), emitter.index(shape.panel));
     rankPanel();
   });
-  clearInvalid();
+}
+
+void Rank::rankPanel() {
+  clearCounters();
+  emitter.barrier();
+  countRun();
+  countOthers({emitter.index(0), chunk.begin}, row(0));
+  countOthers({chunk.end, numSlots}, row(numRuns));
+  emitter.barrier();
+  sumRows();
+  emitter.barrier();
+  sumGroups();
+  emitter.barrier();
+  writeOffsets();
+  placeRun();
+}
+
+//===----------------------------------------------------------------------===//
+// Counting
+//===----------------------------------------------------------------------===//
+
+void Rank::clearCounters() {
+  emitter.forThreads(emitter.index(0), earlierAt(), [&](Value i) {
+    emitter.storeI32(emitter.i32(0), table, i);
+  });
+}
+
+Choice Rank::choose(Value id, Value exists) {
+  Value local = experts.localOf(id);
+  if (exists)
+    local = select(exists, local, emitter.i32(shape.numLocal));
+  Value isLocal = experts.isHere(local);
+  if (!firstLocal)
+    return {local, isLocal, exists};
+  // As an unsigned number, that of an expert before the panel is too large.
+  Value number = minus(local, emitter.toI32(firstLocal));
+  Value none = emitter.i32(shape.panel);
+  Value isInPanel =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, none);
+  Value isHere = both(isLocal, isInPanel);
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  Value isElsewhere = arith::XOrIOp::create(b, isLocal, yes);
+  if (exists)
+    isElsewhere = both(exists, isElsewhere);
+  return {select(isHere, number, none), isHere, isElsewhere};
+}
+
+void Rank::count(const Choice &choice, Value row) {
+  Value at = emitter.add(row, emitter.toIndex(choice.counter));
+  emitter.addAtomically(emitter.i32(1), table,
+                        select(choice.isHere, at, nowhereAt()));
+}
+
+void Rank::countGroups(Value begin, Value end, int64_t step, Value row,
+                       bool isWhole) {
+  emitter.forLoop(begin, end, kLoads * step, [&](Value first) {
+    SmallVector<Value> exist, loaded;
+    for (int64_t i = 0; i < kLoads; ++i) {
+      Value slot = emitter.add(first, i * step);
+      exist.push_back(isWhole ? Value() : isBelow(slot, end));
+      Value at = isWhole ? slot : select(exist[i], slot, first);
+      loaded.push_back(emitter.loadI32(ids, at));
+    }
+    for (int64_t i = 0; i < kLoads; ++i)
+      count(choose(loaded[i], exist[i]), row);
+  });
+}
+
+void Rank::countRun() {
+  Value first = emitter.add(own.begin, emitter.toIndex(emitter.lane()));
+  Value row = this->row(emitter.add(numberOfWarp(), 1));
+  countGroups(first, own.end, kWarp, row, /*isWhole=*/false);
+}
+
+void Rank::countOthers(RowRange slots, Value row) {
+  Value thread = emitter.toIndex(emitter.thread());
+  Value size = emitter.index(kLoads * shape.threads);
+  Value rest = arith::RemUIOp::create(b, minus(slots.end, slots.begin), size);
+  Value middle = minus(slots.end, rest);
+  countGroups(emitter.add(slots.begin, thread), middle, shape.threads, row,
+              /*isWhole=*/true);
+  countGroups(emitter.add(middle, thread), slots.end, shape.threads, row,
+              /*isWhole=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+Sums Rank::scanWarp(Value value) {
+  Value sum = value, lane = emitter.lane();
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    Value other = emitter.shuffleUp(sum, distance);
+    Value isAlone = emitter.isLess(lane, emitter.i32(distance));
+    sum = addI32(sum, select(isAlone, emitter.i32(0), other));
+  }
+  return {minus(sum, value), emitter.broadcast(sum, kWarp - 1)};
+}
+
+/// Per expert, over rows: where each run's slots begin. Then over the 32
+/// experts of a group.
+void Rank::sumRows() {
+  Value lane = emitter.lane();
+  Value begin = emitter.mul(numberOfWarp(), kWarp);
+  emitter.forLoop(
+      begin, emitter.index(shape.getStride()), shape.threads, [&](Value first) {
+        Value counter = emitter.add(first, emitter.toIndex(lane));
+        SmallVector<Value> counted;
+        for (int64_t i = 0; i <= numRuns; ++i)
+          counted.push_back(
+              emitter.loadI32(table, emitter.add(row(i), counter)));
+        Value sum = counted.front();
+        for (int64_t i = 0; i < numRuns; ++i) {
+          emitter.storeI32(sum, table, emitter.add(row(i), counter));
+          sum = addI32(sum, counted[i + 1]);
+        }
+        Sums sums = scanWarp(sum);
+        emitter.storeI32(sums.before, table,
+                         emitter.add(row(numRuns), counter));
+        emitter.ifThen(isFirst(lane), [&] {
+          Value group = arith::DivUIOp::create(b, first, emitter.index(kWarp));
+          emitter.storeI32(sums.total, table, groupAt(group));
+        });
+      });
+}
+
+/// The first warp sums over groups, 32 at a time.
+void Rank::sumGroups() {
+  emitter.ifThen(isFirst(emitter.warp()), [&] {
+    Value earlier =
+        firstLocal ? emitter.loadI32(table, earlierAt()) : emitter.i32(0);
+    SmallVector<Value> all = emitter.forLoop(
+        emitter.index(0), emitter.index(shape.getGroups()), kWarp, earlier,
+        [&](Value first, ValueRange carried) -> SmallVector<Value> {
+          Value at =
+              groupAt(emitter.add(first, emitter.toIndex(emitter.lane())));
+          Sums sums = scanWarp(emitter.loadI32(table, at));
+          emitter.storeI32(addI32(carried[0], sums.before), table, at);
+          return {addI32(carried[0], sums.total)};
+        });
+    // All lanes have read what the first one writes for the next panel.
+    if (firstLocal)
+      emitter.warpBarrier();
+    emitter.ifThen(isFirst(emitter.lane()), [&] {
+      emitter.ifThen(isFirstCta(), [&] {
+        emitter.storeI32(all[0], offsets, localOf(numCounters));
+      });
+      if (firstLocal)
+        emitter.storeI32(all[0], table, earlierAt());
+    });
+  });
+}
+
+Value Rank::firstOf(Value counter) {
+  Value inGroup = emitter.loadI32(table, emitter.add(row(numRuns), counter));
+  Value group = arith::DivUIOp::create(b, counter, emitter.index(kWarp));
+  return addI32(inGroup, emitter.loadI32(table, groupAt(group)));
+}
+
+void Rank::writeOffsets() {
+  emitter.ifThen(isFirstCta(), [&] {
+    emitter.forThreads(emitter.index(0), numCounters, [&](Value counter) {
+      emitter.storeI32(firstOf(counter), offsets, localOf(counter));
+    });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Placing
+//===----------------------------------------------------------------------===//
+
+void Rank::placeRun() {
+  Value lane = emitter.lane();
+  Value row = this->row(numberOfWarp());
+  emitter.forLoop(own.begin, own.end, kWarp, [&](Value first) {
+    Value slot = emitter.add(first, emitter.toIndex(lane));
+    Value exists = isBelow(slot, own.end);
+    // A lane without a slot repeats the first one, but it is nowhere.
+    Value at = select(exists, slot, first);
+    Value id = emitter.loadI32(ids, at);
+    Value weight = emitter.loadF32(weights, at);
+    Choice choice = choose(id, exists);
+
+    // Slots of the same expert: those of lower lanes, and all.
+    Value same = emitter.matchAny(choice.counter);
+    Value bit = arith::ShLIOp::create(b, emitter.i32(1), lane);
+    Value lower =
+        math::CtPopOp::create(b, both(same, minus(bit, emitter.i32(1))));
+
+    // Of a slot that is not here, something is read and not used.
+    Value counter =
+        emitter.toIndex(select(choice.isHere, choice.counter, emitter.i32(0)));
+    Value inRun = emitter.add(row, counter);
+    Value begin = emitter.loadI32(table, inRun);
+    Value place = addI32(addI32(firstOf(counter), begin), lower);
+    emitter.warpBarrier();
+    emitter.ifThen(
+        choice.isHere,
+        [&] {
+          Value to = emitter.toIndex(place);
+          emitter.storeI32(place, position, slot);
+          emitter.storeI32(emitter.divide(emitter.toI32(slot), topK), source,
+                           to);
+          emitter.storeF32(weight, rowWeight, {to, emitter.index(0)});
+          emitter.ifThen(isFirst(lower), [&] {
+            Value slots = math::CtPopOp::create(b, same);
+            emitter.storeI32(addI32(begin, slots), table, inRun);
+          });
+        },
+        [&] {
+          emitter.ifThen(choice.isElsewhere, [&] {
+            emitter.storeI32(experts.positionOfOther(id), position, slot);
+          });
+        });
+    emitter.warpBarrier();
+  });
 }
 
 } // namespace
@@ -317,6 +449,6 @@ void Rank::run() {
 LogicalResult moec::emitSm80Rank(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   auto op = cast<tile::RankOp>(phase);
-  Rank(op, emitter, op.getConfigAttr().getPanel()).run();
+  Rank(op, emitter, sm80::Rank(op, op.getConfigAttr())).run();
   return success();
 }

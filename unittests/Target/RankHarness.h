@@ -1,0 +1,49 @@
+//===- RankHarness.h - tensors of one tile.rank -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_UNITTESTS_TARGET_RANKHARNESS_H
+#define MOEC_UNITTESTS_TARGET_RANKHARNESS_H
+
+#include "KernelHarness.h"
+
+#include <functional>
+
+namespace moec::test {
+
+struct RankCase {
+  int64_t numExperts = 8;
+  int64_t topK = 2;
+  int64_t tokens = 50;
+  int64_t numZeroExperts = 0;
+  std::vector<int64_t> local;
+  int64_t numValid = -1;
+};
+
+/// What a tile.rank reads and writes.
+struct RankTensors {
+  explicit RankTensors(const RankCase &test);
+
+  /// The kernel `rank` with that config.
+  std::string text(const std::string &config) const;
+  std::vector<const Array *> arguments() const;
+  /// What no op writes is recognized.
+  void clear();
+
+  RankCase test;
+  int64_t numLocal, positions;
+  Array ids, weights, valid, offsets, position, source, rowWeight;
+};
+
+/// Ids between the two, and what `run` computes from them. What the interpreter
+/// leaves unwritten has to stay unwritten too, so whole arrays are equal.
+void compareWithInterpreter(
+    const RankCase &test, int64_t lowest, int64_t highest,
+    const std::function<void(const RankTensors &)> &run);
+
+} // namespace moec::test
+
+#endif // MOEC_UNITTESTS_TARGET_RANKHARNESS_H
