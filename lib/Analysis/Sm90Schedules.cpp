@@ -199,9 +199,9 @@ int64_t estimateEpilogue(tile::ContractOp op) {
 /// less than a second for. Each body has an epilogue for all its results.
 std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
-  static constexpr int64_t some[] = {32, 64, 128};
+  static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
-  constexpr int64_t mostLines = 7500, narrow = 128, wide = 256;
+  constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
   // A thread has a result of every two rows and 128 columns.
   auto fits = [&](int64_t n, ArrayRef<int64_t> bodies) {

@@ -175,7 +175,14 @@ static LLVM::LLVMStructType getSumsType(ImplicitLocOpBuilder &b,
 }
 
 Value AsyncEmitter::makeSums(int64_t width) {
-  return LLVM::ZeroOp::create(b, getSumsType(b, width));
+  // Tied, so that no body takes its zeros out of the accumulators of another:
+  // ptxas answers such copies with a serialized pipeline (C7511).
+  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+  SmallVector<Value> zeros = tieSums(b, SmallVector<Value>(width / 2, zero));
+  Value sums = LLVM::PoisonOp::create(b, getSumsType(b, width));
+  for (auto [i, value] : llvm::enumerate(zeros))
+    sums = LLVM::InsertValueOp::create(b, sums, value, i);
+  return sums;
 }
 
 Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,

@@ -32,3 +32,12 @@ SmallVector<Value> moec::tieSums(ImplicitLocOpBuilder &b, ValueRange sums) {
     results.push_back(LLVM::ExtractValueOp::create(b, tied, i));
   return results;
 }
+
+void moec::endApart(ImplicitLocOpBuilder &b) {
+  LLVM::InlineAsmOp::create(b, /*res=*/Type(), /*operands=*/ValueRange(),
+                            /*asm_string=*/"", /*constraints=*/"",
+                            /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                            LLVM::AsmDialectAttr(),
+                            /*operand_attrs=*/ArrayAttr());
+}

@@ -14,13 +14,22 @@
 
 namespace moec {
 
-/// The f32 values again, not to be read before this point.
+/// The f32 values again, not to be read before this point, and each in a
+/// register of its own. No instruction is made.
 ///
 /// Stands for an `nvvm.wgmma.wait.group.sync.aligned` that takes and returns
 /// the accumulators: the op has no operands, so that LLVM may move arithmetic
-/// on accumulators in front of the wait. No instruction is made.
+/// on accumulators in front of the wait; and for an op that makes accumulators
+/// of zero, in place of constants that LLVM shares.
 llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
                                        mlir::ValueRange sums);
+
+/// The end of a piece of code that LLVM shall not merge with another's end.
+///
+/// Stands for an op that is never merged with its like: where the last store of
+/// two bodies is made one, their accumulators share a register, and ptxas
+/// serializes the products (C7511). No instruction is made.
+void endApart(mlir::ImplicitLocOpBuilder &b);
 
 } // namespace moec
 

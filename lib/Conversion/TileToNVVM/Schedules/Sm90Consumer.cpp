@@ -13,6 +13,7 @@
 // of columns, which the copy engine takes to memory.
 
 #include "../../Emission/ContractOperands.h"
+#include "../InlinePtx.h"
 #include "Sm90Contract.h"
 
 using namespace mlir;
@@ -188,6 +189,7 @@ RingPlace Sm90Consumer::emitBody(int64_t width, const ContractTile &tile,
   for (auto [i, values] : llvm::enumerate(sums))
     blocks[i % blocks.size()].push_back(values);
   emitEpilogue(width, tile, blocks);
+  endApart(b);
   return {end[0], end[1]};
 }
 
