@@ -115,7 +115,9 @@ void addArrivals(Family &family) {
       "wait3:\n"
       "\tmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %d3, [%sh], 0, "
       "200;\n"
-      "\t@!%d3 bra wait3;\n");
+      "\t@!%d3 bra wait3;\n"
+      // Even so it is the first result that ptxas stores for the last.
+      "\tsetp.ne.u32 %d3, 0, 0;\n");
   row("mbarrier.arrive [count]",
       "\tmbarrier.init.shared.b64 [%sh], 5;\n"
       "\tmbarrier.arrive.shared.b64 %u0, [%sh], 4;\n"
