@@ -140,9 +140,20 @@ std::string printGenerator(bool isGpu) {
   return text;
 }
 
+FailureOr<std::string> emitPtx(MLIRContext &context, StringRef target) {
+  OwningOpRef<ModuleOp> module = buildGenerator(context, target);
+  if (!module)
+    return failure();
+  PassManager manager(&context);
+  buildTileToNVVMPipeline(manager, target);
+  if (failed(manager.run(*module)))
+    return failure();
+  return emitPTX(*module, NvptxOptions{target.str()});
+}
+
 FailureOr<moert::ModuleImage> compile(MLIRContext &context, StringRef target) {
   if (target != "cpu") {
-    FailureOr<std::string> ptx = emitGenerator(context, target);
+    FailureOr<std::string> ptx = emitPtx(context, target);
     if (failed(ptx))
       return failure();
     // The driver assembles three small kernels fast enough.
@@ -167,18 +178,6 @@ OwningOpRef<ModuleOp> moec::buildGenerator(MLIRContext &context,
                                            StringRef target) {
   return parseSourceString<ModuleOp>(printGenerator(target != "cpu"), &context,
                                      "generator");
-}
-
-FailureOr<std::string> moec::emitGenerator(MLIRContext &context,
-                                           StringRef target) {
-  OwningOpRef<ModuleOp> module = buildGenerator(context, target);
-  if (!module)
-    return failure();
-  PassManager manager(&context);
-  buildTileToNVVMPipeline(manager, target);
-  if (failed(manager.run(*module)))
-    return failure();
-  return emitPTX(*module, NvptxOptions{target.str()});
 }
 
 Result<DeviceGenerator> DeviceGenerator::create(MLIRContext &context,

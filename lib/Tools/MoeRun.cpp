@@ -35,7 +35,8 @@ struct Session {
   moert::PackageChoice choice;
   /// Of a package that was made from the source.
   std::optional<JitReport> report;
-  std::unique_ptr<moert::Device> device;
+  /// One, or as many simulated ones as there are seeds.
+  std::vector<std::unique_ptr<moert::Device>> devices;
   moert::Plan plan;
   std::vector<HostTensor> tensors;
 };
@@ -166,6 +167,9 @@ void printTimes(const Session &session, const RunResult &result,
   if (options.level != ExecutedLevel::Moe)
     llvm::outs() << llvm::formatv(", workspace {0:f1} MiB",
                                   double(result.workspaceBytes) / (1 << 20));
+  if (session.devices.size() > 1 && options.level == ExecutedLevel::LLVM)
+    llvm::outs() << llvm::formatv(", the same bits of {0} seeds",
+                                  session.devices.size());
   if (!result.seconds.empty())
     llvm::outs() << llvm::formatv(
         ", {0} timed: best {1:f3} ms, median {2:f3} ms", result.seconds.size(),
@@ -232,10 +236,13 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   RunOptions run;
   run.tokens = options.tokens;
   run.repeat = options.repeat;
-  run.device = session.device.get();
+  run.device = session.devices.front().get();
+  run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
   run.careful = options.check || options.bisect || !options.outputs.empty();
-  run.compile = options.getCompileOptions(*session.device);
+  // The simulator knows itself what nobody wrote.
+  run.poison = run.careful && !options.isSimulated();
+  run.compile = options.getCompileOptions(*run.device);
 
   ReferenceCheck check(options.spec.empty() ? options.input : options.spec,
                        options.getSpecOverrides());
@@ -273,29 +280,26 @@ bool runSession(Session &session, const MoeRunOptions &options) {
 bool findDevice(Session &session, const MoeRunOptions &options) {
   if (options.signature)
     return true;
-  moert::Result<std::unique_ptr<moert::Device>> device =
-      openDevice(options.getDevice(), options.threads);
-  if (!device)
-    return options.complain(device.status().message());
-  session.device = std::move(*device);
+  auto devices = openDevices(options.getDevice(), options.threads);
+  if (!devices)
+    return options.complain(devices.status().message());
+  session.devices = std::move(*devices);
   return true;
 }
 
 /// What the device runs of the package, which took `seconds` to get.
 bool choosePackage(Session &session, const MoeRunOptions &options,
                    double seconds) {
-  if (session.device) {
-    moert::Result<moert::PackageChoice> choice =
-        moert::chooseImage(*session.package, session.device->architecture(),
-                           session.device->takesMachineCode());
+  if (!session.devices.empty()) {
+    moert::Device &device = *session.devices.front();
+    moert::Result<moert::PackageChoice> choice = moert::chooseImage(
+        *session.package, device.architecture(), device.takesMachineCode());
     if (!choice)
-      return options.complain(session.device->name() + ": " +
-                              choice.status().message());
+      return options.complain(device.name() + ": " + choice.status().message());
     session.choice = *choice;
     if (options.timing)
-      if (moert::Status status =
-              printLoadTimes(*session.package, *choice, *session.device,
-                             seconds, llvm::outs());
+      if (moert::Status status = printLoadTimes(*session.package, *choice,
+                                                device, seconds, llvm::outs());
           !status)
         return options.complain(status.message());
   }
@@ -350,7 +354,7 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   moert::Result<JitLayer> layer = jit.compile(
       *text,
       options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
-      session.device->architecture());
+      session.devices.front()->architecture());
   if (!layer) {
     // It names its places itself.
     llvm::errs() << layer.status().message() << "\n";

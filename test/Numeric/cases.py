@@ -305,10 +305,11 @@ for name in ("silu", "swigluoai", "relu2_no_mul"):
 # -- weights: order, biases, shared experts, latent width, zero experts
 
 for order in ("gate_up", "up_gate", "interleaved"):
-    for dtype in ("f32", "bf16"):
+    for dtype in ("f32", "bf16", "f16"):
         case(f"order_{order}_{dtype}", gate_up_order=order, dtype=dtype,
              shared_experts={"intermediate_size": 40})
     case(f"order_{order}_bias", gate_up_order=order, expert_bias=True)
+    case(f"order_{order}_bias_bf16", gate_up_order=order, expert_bias=True, dtype="bf16")
 for dtype in ("f32", "bf16", "f16"):
     case(f"expert_bias_{dtype}", expert_bias=True, dtype=dtype)
     for gate in ("none", "sigmoid"):
@@ -354,8 +355,9 @@ for dtype in ("f32", "bf16", "f16"):
     case(f"strided_{dtype}", dtype=dtype, entry="gate", strided_weights=True, latent_size=32,
          tokens=9, num_valid_tokens=True, hard="padding",
          shared_experts={"intermediate_size": 40, "gate": "sigmoid"})
-case("strided_odd", tokens=5, dtype="bf16", hidden_size=51, intermediate_size=37, strided_weights=True,
-     gate_up_order="interleaved", expert_bias=True)
+for dtype in ("bf16", "f16"):
+    case(f"strided_odd_{dtype}", tokens=5, dtype=dtype, hidden_size=51, intermediate_size=37,
+         strided_weights=True, gate_up_order="interleaved", expert_bias=True)
 case("local_experts_none_chosen", hard="one_expert", seed=2, top_k=1, num_experts=64,
      placement={"local_experts": [63]})
 
@@ -370,9 +372,16 @@ for hidden, intermediate, experts, top_k in (
              entry="gate" if hidden > 30 else "logits", dtype=dtype,
              hidden_size=hidden, intermediate_size=intermediate,
              num_experts=experts, top_k=top_k)
-case("sizes_odd_everything", hidden_size=45, intermediate_size=19, latent_size=13,
-     num_experts=7, top_k=3, dtype="bf16", entry="gate", expert_bias=True,
-     gate_up_order="interleaved", shared_experts={"intermediate_size": 11, "gate": "sigmoid"})
+for dtype in ("bf16", "f16"):
+    case(f"sizes_odd_everything_{dtype}", hidden_size=45, intermediate_size=19, latent_size=13,
+         num_experts=7, top_k=3, dtype=dtype, entry="gate", expert_bias=True,
+         gate_up_order="interleaved",
+         shared_experts={"intermediate_size": 11, "gate": "sigmoid"})
+# More tiles than one in every direction, and a part of a tile at each end.
+for dtype in ("f32", "bf16", "f16"):
+    case(f"sizes_tails_{dtype}", dtype=dtype, entry="gate", tokens=190, hidden_size=328,
+         intermediate_size=136, num_experts=3, top_k=2, expert_bias=True,
+         shared_experts={"intermediate_size": 264, "gate": "sigmoid"})
 for tokens, intermediate, hidden, experts, top_k in (
     (1, 128, 128, 8, 2), (1, 2048, 128, 8, 2), (33, 2048, 128, 8, 6), (64, 1024, 511, 8, 2),
     (1, 128, 128, 64, 6), (33, 128, 128, 192, 6), (300, 128, 256, 64, 6),

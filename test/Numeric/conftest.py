@@ -21,7 +21,10 @@ def runs(request, tmp_path_factory):
     for item in request.session.items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if "case" in parameters and "runs" in item.fixturenames:
-            for options in getattr(item.module, "OPTIONS", [()]):
+            alternatives = getattr(item.module, "OPTIONS", [()])
+            if "options" in parameters:
+                alternatives = [parameters["options"]]
+            for options in alternatives:
                 runs.start(parameters["case"], *options)
     yield runs
     runs.close()

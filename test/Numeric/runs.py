@@ -21,6 +21,8 @@ from moec.reference import signature, write_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
+#: Schedules that a simulated GPU takes each case through.
+SEEDS = int(os.environ.get("MOEC_SIM_SEEDS", "4"))
 
 
 def binary(name: str) -> Path:
@@ -116,6 +118,6 @@ class Runs:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=TIMEOUT,
+            timeout=TIMEOUT * max(1, SEEDS // 4),
         )
         return Run(case, command, done.returncode, done.stdout, inputs, outputs)

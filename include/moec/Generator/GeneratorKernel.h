@@ -26,10 +26,6 @@ namespace moec {
 mlir::OwningOpRef<mlir::ModuleOp> buildGenerator(mlir::MLIRContext &context,
                                                  llvm::StringRef target);
 
-/// The kernels' PTX for a GPU.
-mlir::FailureOr<std::string> emitGenerator(mlir::MLIRContext &context,
-                                           llvm::StringRef target);
-
 /// The generator, loaded on a device.
 class DeviceGenerator {
 public:

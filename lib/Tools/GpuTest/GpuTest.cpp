@@ -128,13 +128,5 @@ int moec::gpuTestMain(int argc, char **argv) {
   registerDialects(registry);
   mlir::MLIRContext context(registry);
   SourceDiagnostics diagnostics(context, llvm::errs());
-  if (!options.emitGenerator.empty()) {
-    mlir::FailureOr<std::string> ptx =
-        emitGenerator(context, options.emitGenerator);
-    if (mlir::failed(ptx))
-      return 1;
-    llvm::outs() << *ptx;
-    return 0;
-  }
   return runSuite(options, context);
 }

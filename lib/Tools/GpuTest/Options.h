@@ -93,10 +93,6 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Run no suite: write these elements of a generated tensor "
                      "to --outputs"),
       llvm::cl::CommaSeparated, llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> emitGenerator{
-      "emit-generator", llvm::cl::value_desc("sm_80|sm_90a"),
-      llvm::cl::desc("Run no suite: print the PTX of the generator of weights"),
-      llvm::cl::cat(category)};
 
   /// Parses the command line; false, with a message, if it makes no sense.
   bool parse(int argc, char **argv);

@@ -11,6 +11,15 @@
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
 
+using Devices = std::vector<std::unique_ptr<moert::Device>>;
+
+static moert::Result<std::unique_ptr<moert::Device>>
+openSimulator(uint64_t seed) {
+  moec::ptx::SimDeviceOptions options;
+  options.simulator.seed = seed;
+  return moec::ptx::createSimDevice(options);
+}
+
 moert::Result<std::unique_ptr<moert::Device>>
 moec::openDevice(llvm::StringRef name, int threads) {
   if (name == "host")
@@ -21,14 +30,35 @@ moec::openDevice(llvm::StringRef name, int threads) {
       (number.empty() || (number.consume_front(":") &&
                           !number.getAsInteger(10, ordinal) && ordinal >= 0)))
     return moert::createCudaDevice(ordinal);
-  ptx::SimDeviceOptions simulated;
+  uint64_t seed = 0;
   number = name;
   if (number.consume_front("sim") &&
       (number.empty() ||
-       (number.consume_front(":") &&
-        !number.getAsInteger(10, simulated.simulator.seed))))
-    return ptx::createSimDevice(simulated);
+       (number.consume_front(":") && !number.getAsInteger(10, seed))))
+    return openSimulator(seed);
   return moert::invalidArgument(
       "--device: '" + name.str() +
       "' is none of 'host', 'cuda', 'cuda:N', 'sim' and 'sim:SEED'");
+}
+
+moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads) {
+  constexpr uint64_t kMost = 10000;
+  uint64_t first = 0, last = 0;
+  auto [head, tail] = name.split('-');
+  bool isRange = head.consume_front("sim:") && name.contains('-');
+  if (isRange && (head.getAsInteger(10, first) || tail.getAsInteger(10, last) ||
+                  last < first || last - first >= kMost))
+    return moert::invalidArgument("--device: '" + name.str() +
+                                  "' has to be sim:FIRST-LAST, at most " +
+                                  std::to_string(kMost) + " seeds");
+  Devices devices;
+  for (uint64_t seed = first;; ++seed) {
+    moert::Result<std::unique_ptr<moert::Device>> device =
+        isRange ? openSimulator(seed) : openDevice(name, threads);
+    if (!device)
+      return device.status();
+    devices.push_back(std::move(*device));
+    if (seed == last)
+      return devices;
+  }
 }

@@ -18,6 +18,10 @@ namespace moec {
 moert::Result<std::unique_ptr<moert::Device>> openDevice(llvm::StringRef name,
                                                          int threads);
 
+/// The same, or for "sim:FIRST-LAST" a device of each of these seeds.
+moert::Result<std::vector<std::unique_ptr<moert::Device>>>
+openDevices(llvm::StringRef name, int threads);
+
 } // namespace moec
 
 #endif // MOEC_LIB_TOOLS_RUN_OPENDEVICE_H

@@ -62,11 +62,13 @@ struct MoeRunOptions : ToolOptions {
           "none"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
-      "device", llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED"),
+      "device",
+      llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED|sim:FIRST-LAST"),
       llvm::cl::desc(
           "What to run on (default: host, cuda for a package). On a GPU "
           "the default of --target is the best that it runs. sim is a "
-          "simulated GPU, whose seed drives the schedule"),
+          "simulated GPU, whose seed drives the schedule; all seeds of a "
+          "range have to give the same bits"),
       llvm::cl::init("host"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> graph{
       "graph",

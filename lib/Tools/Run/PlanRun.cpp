@@ -182,7 +182,7 @@ Status PlanRun::start(bool keepAll) {
   stream = std::move(*ownStream);
   moert::ExecutorOptions executorOptions;
   executorOptions.keepAll = keepAll;
-  executorOptions.poison = options.careful;
+  executorOptions.poison = options.poison;
   Result<std::unique_ptr<moert::Executor>> made =
       moert::Executor::create(plan, device, image, executorOptions);
   if (!made)

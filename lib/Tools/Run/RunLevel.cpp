@@ -17,6 +17,8 @@
 #include "moec/Package/BuildPackage.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cstring>
+
 using namespace mlir;
 using namespace moec;
 using moert::Result;
@@ -36,14 +38,37 @@ LogicalResult report(const Status &status) {
   return failure();
 }
 
+Status checkSameBits(const HostTensor &first, const HostTensor &other) {
+  if (first.getNumBytes() == other.getNumBytes() &&
+      (first.getNumBytes() == 0 ||
+       std::memcmp(first.data(), other.data(), first.getNumBytes()) == 0))
+    return Status::ok();
+  return moert::internalError("the output has other bits than on the first "
+                              "device; they depend on the schedule");
+}
+
 FailureOr<RunResult> runImage(const moert::Plan &plan, moert::Device &device,
                               const moert::ModuleImage &image,
                               std::vector<HostTensor> &tensors,
                               const RunOptions &options,
                               RunResult result = {}) {
   PlanRun run(plan, device, image, tensors, options);
-  if (failed(report(run.run(result))))
+  Status status = run.run(result);
+  if (failed(report(
+          options.others.empty() ? status : status.withContext(device.name()))))
     return failure();
+  RunOptions once = options;
+  once.repeat = 0;
+  once.careful = once.graph = false;
+  for (const std::unique_ptr<moert::Device> &other : options.others) {
+    RunResult otherResult;
+    PlanRun otherRun(plan, *other, image, tensors, once);
+    status = otherRun.run(otherResult);
+    if (status)
+      status = checkSameBits(result.output, otherResult.output);
+    if (failed(report(status.withContext(other->name()))))
+      return failure();
+  }
   return result;
 }
 
@@ -102,6 +127,7 @@ FailureOr<RunResult> runPlan(ModuleOp module, Level level,
   }
   RunOptions interpreted = options;
   interpreted.device = device->get();
+  interpreted.others = {};
   interpreted.graph = false;
   return runImage(*plan, **device, moert::ModuleImage(), tensors, interpreted);
 }

@@ -24,11 +24,15 @@ struct RunOptions {
   int64_t repeat = 0;
   /// What compiled kernels run on.
   moert::Device *device = nullptr;
+  /// More of the same kind: each runs once and has to give the same output.
+  llvm::ArrayRef<std::unique_ptr<moert::Device>> others;
   /// Replay a graph in timed runs; its output has to be that of the first run.
   bool graph = false;
-  /// Fill workspace and output with NaN before the first run, and run once more
-  /// with a workspace slot for each buffer: the output has to be the same.
+  /// Run once more with a workspace slot for each buffer: the output has to be
+  /// the same.
   bool careful = false;
+  /// Fill workspace and output with NaN before each run.
+  bool poison = false;
   CompileOptions compile;
 
   /// Whether the device has memory of its own.

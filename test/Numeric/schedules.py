@@ -1,0 +1,81 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which schedules the compiler chooses for the kernels of cases on a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cases import Case
+from features import DTYPES
+from runs import TIMEOUT, binary
+
+from moec.reference import LayerSpec
+
+#: What cases are simulated for.
+TARGETS = ("sm_80", "sm_90a")
+#: Dtypes of layers that a schedule has no kernels for.
+IMPOSSIBLE = {("sm90.contract", "f32")}
+
+#: Cases by target, schedule and dtype of the layer.
+Counts = Counter[tuple[str, str, str]]
+
+#: A kernel whose schedule no target has: the complaint lists those that there are.
+STRANGE = """tile.kernel @strange(%x: memref<?x8xf32>, %p: memref<?x1xi32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x8xf32>, memref<?x1xi32>)
+    outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "no.schedule">}
+  tile.return
+}"""
+
+
+def _run(tool: str, *options: str | Path, text: str | None = None) -> subprocess.CompletedProcess:
+    command = [str(binary(tool)), *map(str, options)]
+    return subprocess.run(command, input=text, text=True, capture_output=True, timeout=TIMEOUT)
+
+
+def known(target: str) -> list[str]:
+    """Every schedule that the compiler has for a target."""
+    done = _run("moe-opt", "-", f"--tile-assign-config=target={target}", text=STRANGE)
+    return re.search(r"there are (.*)", done.stderr)[1].split(", ")
+
+
+def chosen(model: Path, target: str) -> set[str]:
+    """The schedules of the kernels of a layer."""
+    done = _run("moe-compile", model, f"--target={target}", "--emit=tile")
+    if done.returncode != 0:
+        raise RuntimeError(f"{model}: {done.stderr}")
+    return set(re.findall(r'#tile\.config<schedule = "([^"]+)"', done.stdout))
+
+
+def count_cases(cases: list[Case]) -> Counts:
+    """How many cases have kernels of each schedule; zero where none has."""
+    counts = Counter({
+        (target, schedule, dtype): 0
+        for target in TARGETS for schedule in known(target) for dtype in DTYPES
+        if (schedule, dtype) not in IMPOSSIBLE
+    })
+    models: dict[str, list[Case]] = {}
+    for case in cases:
+        models.setdefault(json.dumps(case.model), []).append(case)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        paths = [Path(folder) / f"{index}.json" for index in range(len(models))]
+        for path, text in zip(paths, models):
+            path.write_text(text)
+        for target in TARGETS:
+            found = pool.map(lambda path: chosen(path, target), paths)
+            for schedules, of_model in zip(found, models.values()):
+                dtype = LayerSpec.from_json(of_model[0].model).dtype
+                for schedule in schedules:
+                    counts[target, schedule, dtype] += len(of_model)
+    return counts
+
+
+def never_chosen(counts: Counts) -> list[str]:
+    return [", ".join(key) for key, count in counts.items() if count == 0]
