@@ -1,0 +1,44 @@
+//===- Constants.h - numbers that are known at a place ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTXMUTATE_CONSTANTS_H
+#define MOEC_LIB_PTXMUTATE_CONSTANTS_H
+
+#include "Flow.h"
+
+namespace moec::ptx::mutate {
+
+/// Follows numbers that the kernel's text gives, such as the counters of loops
+/// with a constant number of rounds, as far as branches depend on them.
+class Constants {
+public:
+  explicit Constants(const Flow &flow);
+
+  /// Registers of which the value is known; predicates are 0 or 1.
+  using Values = std::map<std::string, int64_t>;
+
+  /// What the instruction at `index` makes of the values.
+  void apply(size_t index, Values &values) const;
+  /// The instructions that may come next.
+  std::vector<size_t> successors(size_t index, const Values &values) const;
+  /// No longer follows the register.
+  void drop(const std::string &name) { followed.erase(name); }
+
+private:
+  std::optional<int64_t> value(const RawOperand &operand,
+                               const Values &values) const;
+  std::optional<int64_t> compute(const RawInstruction &instruction,
+                                 const Values &values) const;
+
+  const Flow &flow;
+  /// Registers that decide about branches.
+  std::set<std::string> followed;
+};
+
+} // namespace moec::ptx::mutate
+
+#endif // MOEC_LIB_PTXMUTATE_CONSTANTS_H

@@ -1,0 +1,72 @@
+//===- Rules.cpp - proofs that a mutant changes nothing ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+
+#include "Edit.h"
+
+#include <algorithm>
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+
+const std::vector<Rule> &mutate::allRules() {
+  static const std::vector<Rule> rules = {
+      {"single CTA",
+       "fence.mbarrier_init.release.cluster makes new mbarriers known to other "
+       "CTAs of the cluster. The kernel has no cluster and names no memory of "
+       "one, so there is nobody to know.",
+       isOfOneCta},
+      {"nothing in flight",
+       "A wait for groups that are empty, or ended at an earlier wait, on "
+       "every "
+       "way that leads to it; one group more where there are never that many; "
+       "and the commit of an empty group, where no later wait ends a group "
+       "because of it. The copies and products that may be in each group are "
+       "followed through the kernel's control flow, and joined where ways "
+       "meet.",
+       hasNothingInFlight},
+      {"stronger neighbours",
+       "A barrier orders what stands between the barrier before it and itself "
+       "with what stands between itself and the next one; all else the "
+       "neighbours order, which all threads pass, too. Nothing is lost where "
+       "no two of these accesses of different threads conflict: both read, or "
+       "they lead into different spaces or variables, or one thread alone "
+       "makes both, or every thread keeps to the place that its own number "
+       "names. Neither side may signal, wait, or copy asynchronously, and a "
+       "warp whose lanes have to be together for what follows comes there "
+       "without a branch.",
+       hasNoConflict},
+  };
+  return rules;
+}
+
+std::string mutate::proveEquivalent(const Flow &flow, const Mutant &mutant) {
+  for (const Rule &rule : allRules())
+    if (rule.proves(flow, mutant))
+      return rule.name;
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Single CTA
+//===----------------------------------------------------------------------===//
+
+bool mutate::isOfOneCta(const Flow &flow, const Mutant &mutant) {
+  if (mutant.kind != "fence of mbarrier init")
+    return false;
+  // The parser refuses clusters of more than one CTA. Instructions that name
+  // shared::cluster get there from addresses of the own CTA unless mapa, or a
+  // barrier of the cluster, is there.
+  return std::none_of(flow.kernel.instructions.begin(),
+                      flow.kernel.instructions.end(),
+                      [](const RawInstruction &instruction) {
+                        return instruction.parts[0] == "mapa" ||
+                               startsWith(instruction, "barrier.cluster") ||
+                               has(instruction, "multicast::cluster");
+                      });
+}

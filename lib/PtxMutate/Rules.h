@@ -1,0 +1,39 @@
+//===- Rules.h - proofs that a mutant changes nothing -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTXMUTATE_RULES_H
+#define MOEC_LIB_PTXMUTATE_RULES_H
+
+#include "Flow.h"
+#include "Mutants.h"
+
+namespace moec::ptx::mutate {
+
+/// Why a mutant cannot be told from the original, by a proof that the code of
+/// the rule makes from the kernel.
+struct Rule {
+  /// "single CTA".
+  const char *name;
+  /// What it says and why it holds.
+  const char *text;
+  bool (*proves)(const Flow &flow, const Mutant &mutant);
+};
+
+const std::vector<Rule> &allRules();
+
+/// The name of the first rule that proves that the mutant behaves as the
+/// kernel does; empty if there is none.
+std::string proveEquivalent(const Flow &flow, const Mutant &mutant);
+
+// The rules.
+bool isOfOneCta(const Flow &flow, const Mutant &mutant);
+bool hasNothingInFlight(const Flow &flow, const Mutant &mutant);
+bool hasNoConflict(const Flow &flow, const Mutant &mutant);
+
+} // namespace moec::ptx::mutate
+
+#endif // MOEC_LIB_PTXMUTATE_RULES_H

@@ -1,0 +1,258 @@
+//===- Runner.cpp - what becomes of each mutant -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Runner.h"
+
+#include "Rules.h"
+
+#include "../PtxSim/Random.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+using moert::Result;
+using moert::Status;
+
+const char *mutate::outcomeName(Outcome outcome) {
+  static const char *const names[] = {"killed", "equivalent", "missed"};
+  return names[size_t(outcome)];
+}
+
+//===----------------------------------------------------------------------===//
+// One run
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// All memory after a launch.
+using Memory = std::vector<std::vector<uint8_t>>;
+
+struct RunResult {
+  Status status;
+  Memory memory;
+  uint64_t warpInstructions = 0;
+};
+
+} // namespace
+
+static Status restore(Simulator &simulator, const Launch &launch) {
+  std::vector<uint64_t> unused;
+  for (const Allocation &allocation : launch.memory) {
+    Result<uint64_t> address = simulator.allocate(
+        allocation.bytes, allocation.alignment,
+        "an allocation of " + std::to_string(allocation.bytes) + " bytes");
+    if (!address)
+      return address.status();
+    if (*address != allocation.address)
+      return moert::internalError("kernel '" + launch.kernel +
+                                  "': its module has variables in global "
+                                  "memory, which move the other memory");
+    if (!allocation.isUsed) {
+      unused.push_back(*address);
+      continue;
+    }
+    // What was not written stays so.
+    auto begin = allocation.initialized.begin(),
+         end = allocation.initialized.end();
+    for (auto at = std::find(begin, end, 1); at != end;) {
+      auto last = std::find(at, end, 0);
+      if (Status status = simulator.write(*address + uint64_t(at - begin),
+                                          allocation.data.data() + (at - begin),
+                                          size_t(last - at));
+          !status)
+        return status;
+      at = std::find(last, end, 1);
+    }
+  }
+  for (uint64_t address : unused)
+    if (Status status = simulator.release(address); !status)
+      return status;
+  return Status::ok();
+}
+
+static RunResult runOnce(const RawModule &module, const Launch &launch,
+                         uint64_t seed, uint64_t maxWarpInstructions) {
+  RunResult result;
+  SimulatorOptions options;
+  options.seed = seed;
+  options.maxWarpInstructions = maxWarpInstructions;
+  Simulator simulator(options);
+  Result<LoadedModule *> loaded = simulator.load(module, launch.kernel);
+  result.status = loaded.status();
+  if (result.status)
+    result.status = restore(simulator, launch);
+  if (result.status)
+    result.status =
+        simulator.launch(**loaded, launch.kernel, launch.dims, launch.params);
+  result.warpInstructions = simulator.statistics().warpInstructions;
+  for (const Allocation &allocation : launch.memory) {
+    if (!result.status || !allocation.isUsed)
+      continue;
+    result.memory.emplace_back(allocation.bytes);
+    result.status = simulator.read(result.memory.back().data(),
+                                   allocation.address, allocation.bytes);
+  }
+  return result;
+}
+
+/// The check that a message of the simulator speaks of.
+static std::string checkOf(const std::string &message) {
+  static const std::pair<const char *, const char *> checks[] = {
+      {"race:", "race"},
+      {"unfenced", "proxy"},
+      {"reads what nobody wrote", "uninitialized"},
+      {"out of bounds", "bounds"},
+      {"outside of", "bounds"},
+      {"is not a multiple of", "alignment"},
+      {"deadlock", "deadlock"},
+      {"instructions of warps", "time"},
+      {"has ended with", "leak"},
+      {"wgmma", "wgmma"},
+  };
+  for (const auto &[text, check] : checks)
+    if (message.find(text) != std::string::npos)
+      return check;
+  return "rule of the instruction";
+}
+
+//===----------------------------------------------------------------------===//
+// All runs of a kernel
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A kernel, its launches and what they should leave in memory.
+class Trial {
+public:
+  Trial(const Recording &recording, const std::string &kernel,
+        const RunnerOptions &options)
+      : module(*recording.modules.at(kernel)), flow(module.kernels[0]),
+        options(options) {
+    for (const Launch &launch : recording.launches)
+      if (launch.kernel == kernel)
+        launches.push_back(&launch);
+  }
+
+  Status runOriginal();
+  std::vector<Mutant> choose() const;
+  /// Begins with the launch number `first`, and leaves there which one has
+  /// killed the mutant: it is likely to kill the next one, too.
+  Verdict judge(const Mutant &mutant, size_t &first) const;
+
+private:
+  const RawModule &module;
+  const Flow flow;
+  const RunnerOptions &options;
+  std::vector<const Launch *> launches;
+  /// Per launch.
+  std::vector<Memory> expected;
+  std::vector<uint64_t> budgets;
+};
+
+} // namespace
+
+Status Trial::runOriginal() {
+  for (const Launch *launch : launches) {
+    uint64_t most = 0;
+    for (uint64_t seed = 0; seed < options.seeds; ++seed) {
+      RunResult result = runOnce(module, *launch, seed, UINT64_MAX);
+      if (!result.status)
+        return result.status.withContext("the original, seed " +
+                                         std::to_string(seed));
+      if (seed == 0)
+        expected.push_back(std::move(result.memory));
+      else if (result.memory != expected.back())
+        return moert::internalError("the bits of the original depend on the "
+                                    "seed: seed " +
+                                    std::to_string(seed));
+      most = std::max(most, result.warpInstructions);
+    }
+    // A mutant that takes much longer hangs.
+    constexpr uint64_t kTimes = 3, kMore = 50'000;
+    budgets.push_back(most * kTimes + kMore);
+  }
+  return Status::ok();
+}
+
+std::vector<Mutant> Trial::choose() const {
+  std::vector<Mutant> mutants = listMutants(module.kernels[0]);
+  mutants.erase(std::remove_if(mutants.begin(), mutants.end(),
+                               [&](const Mutant &mutant) {
+                                 return mutant.kind.find(options.kind) ==
+                                        std::string::npos;
+                               }),
+                mutants.end());
+  if (options.sample == 0 || options.sample >= mutants.size())
+    return mutants;
+  Random random(options.sampleSeed);
+  for (size_t i = 0; i < options.sample; ++i)
+    std::swap(mutants[i], mutants[i + random.below(mutants.size() - i)]);
+  mutants.resize(options.sample);
+  return mutants;
+}
+
+Verdict Trial::judge(const Mutant &mutant, size_t &first) const {
+  Verdict verdict;
+  verdict.mutant = mutant;
+  if (std::string rule = proveEquivalent(flow, mutant); !rule.empty()) {
+    verdict.outcome = Outcome::Equivalent;
+    verdict.by = rule;
+    return verdict;
+  }
+  RawModule mutated = module;
+  mutated.lines.clear();
+  mutant.apply(mutated.kernels[0]);
+  for (uint64_t seed = 0; seed < options.seeds; ++seed)
+    for (size_t j = 0; j < launches.size(); ++j) {
+      size_t i = (first + j) % launches.size();
+      RunResult result = runOnce(mutated, *launches[i], seed, budgets[i]);
+      if (result.status && result.memory == expected[i])
+        continue;
+      verdict.outcome = Outcome::Killed;
+      verdict.by = result.status ? "bits" : checkOf(result.status.message());
+      verdict.seed = seed;
+      verdict.inputs = launches[i]->inputs;
+      verdict.message = result.status.message();
+      first = i;
+      return verdict;
+    }
+  return verdict;
+}
+
+Result<std::vector<Verdict>> mutate::runMutants(const Recording &recording,
+                                                const std::string &kernel,
+                                                const RunnerOptions &options) {
+  if (!recording.modules.count(kernel))
+    return moert::notFound("no kernel '" + kernel + "' in the package");
+  Trial trial(recording, kernel, options);
+  if (Status status = trial.runOriginal(); !status)
+    return status;
+  std::vector<Mutant> mutants = trial.choose();
+  std::vector<Verdict> verdicts(mutants.size());
+  std::atomic<size_t> next{0}, done{0};
+  auto work = [&] {
+    size_t first = 0;
+    for (size_t i = next++; i < mutants.size(); i = next++) {
+      verdicts[i] = trial.judge(mutants[i], first);
+      constexpr size_t kStep = 50;
+      if (size_t count = ++done; options.showsProgress && count % kStep == 0)
+        std::fprintf(stderr, "%s: %zu of %zu mutants\n", kernel.c_str(), count,
+                     mutants.size());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::max(options.threads, 1u); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread &thread : threads)
+    thread.join();
+  return verdicts;
+}
