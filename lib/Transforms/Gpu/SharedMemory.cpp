@@ -285,9 +285,7 @@ SharedAccess moec::getSharedAccess(Operation *op,
             NVVM::MBarrierArriveDropNocompleteOp,
             NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierArriveDropExpectTxOp,
             NVVM::ClusterArriveOp, NVVM::ClusterArriveRelaxedOp>(
-          [&](Operation *) {
-            return SharedAccess{SharedEffect::Publish, {}};
-          })
+          [&](Operation *) { return SharedAccess{SharedEffect::Publish, {}}; })
       .Case([&](NVVM::InlinePtxOp op) {
         return getTextAccess(op.getPtxCode(), described);
       })
