@@ -80,8 +80,10 @@ public:
 private:
   Side collect(bool isForward) const;
   bool conflicts(size_t first, size_t second) const;
-  bool isFixed(const RawOperand &operand) const;
-  bool keepsToItself(const RawOperand &address, int64_t bytes) const;
+  bool isFixed(const std::string &name, size_t first) const;
+  bool isOfOneThread(size_t first, size_t second) const;
+  bool isEnd(size_t index) const;
+  bool keepApart(const RawInstruction &a, const RawInstruction &b) const;
   bool needsTogether() const;
   const RawInstruction &at(size_t index) const {
     return flow.kernel.instructions[index];
@@ -110,13 +112,16 @@ const RawOperand *addressOf(const RawInstruction &instruction) {
 
 } // namespace
 
+/// Whether the neighbours' sides end here.
+bool Neighbours::isEnd(size_t index) const {
+  return isFullCtaBarrier(at(index)) ||
+         (scope == Scope::Warp && isFullWarpBarrier(at(index)));
+}
+
 Side Neighbours::collect(bool isForward) const {
   Side side;
-  side.all = flow.walk(barrier, isForward, [&](size_t index) {
-    const RawInstruction &instruction = at(index);
-    return isFullCtaBarrier(instruction) ||
-           (scope == Scope::Warp && isFullWarpBarrier(instruction));
-  });
+  side.all =
+      flow.walk(barrier, isForward, [&](size_t index) { return isEnd(index); });
   for (size_t index : side.all) {
     Effect effect = effectOf(at(index));
     if (effect == Effect::Read || effect == Effect::Write)
@@ -126,18 +131,42 @@ Side Neighbours::collect(bool isForward) const {
   return side;
 }
 
-/// Whether the register holds the same on both sides.
-bool Neighbours::isFixed(const RawOperand &operand) const {
-  if (!operand.isWord() || operand.text[0] != '%')
-    return operand.isWord();
-  std::optional<size_t> made = flow.definition(operand.text);
-  return made && !before.all.count(*made) && !after.all.count(*made);
+/// Whether the register is the same at `first` and behind the barrier.
+bool Neighbours::isFixed(const std::string &name, size_t first) const {
+  if (name.empty() || name[0] != '%')
+    return !name.empty();
+  std::optional<size_t> made = flow.definition(name);
+  return made && !flow.walk(first, /*isForward=*/true,
+                            [&](size_t index) {
+                              return index != barrier && isEnd(index);
+                            })
+                      .count(*made);
 }
 
-/// Whether threads with other numbers access other bytes.
-bool Neighbours::keepsToItself(const RawOperand &address, int64_t bytes) const {
-  std::optional<Affine> place = flow.affine(address.parts[0], scope);
-  return place && bytes > 0 && std::abs(place->stride) >= bytes;
+bool Neighbours::isOfOneThread(size_t first, size_t second) const {
+  std::optional<OneThread> a = flow.oneThread(first, scope),
+                           b = flow.oneThread(second, scope);
+  return a && b && a->number == b->number && a->value == b->value &&
+         isFixed(a->number, first);
+}
+
+/// Whether no two different threads, which begin at the same register, access
+/// the same bytes by `a` and `b`.
+bool Neighbours::keepApart(const RawInstruction &a,
+                           const RawInstruction &b) const {
+  constexpr int64_t kLanes = 32, kThreads = 1024;
+  const RawOperand &placeA = *addressOf(a), &placeB = *addressOf(b);
+  std::optional<Affine> place = flow.affine(placeA.parts[0], scope);
+  int64_t bytesA = bytesOf(a), bytesB = bytesOf(b);
+  if (!place || bytesA == 0 || bytesB == 0)
+    return false;
+  int64_t most = scope == Scope::Warp ? kLanes : kThreads;
+  for (int64_t apart = 1 - most; apart < most; ++apart) {
+    int64_t begin = place->stride * apart + placeA.offset - placeB.offset;
+    if (apart != 0 && begin < bytesB && begin + bytesA > 0)
+      return false;
+  }
+  return true;
 }
 
 bool Neighbours::conflicts(size_t first, size_t second) const {
@@ -157,14 +186,10 @@ bool Neighbours::conflicts(size_t first, size_t second) const {
       isSharedA && isSharedB && !variableA.empty() && !variableB.empty();
   if (isNamed && variableA != variableB)
     return false;
-  std::string whoA, whoB;
-  if (flow.isOfOneThread(first, scope, whoA) &&
-      flow.isOfOneThread(second, scope, whoB) && whoA == whoB)
+  if (isOfOneThread(first, second))
     return false;
-  return !(placeA->parts[0].text == placeB->parts[0].text &&
-           placeA->offset == placeB->offset && isFixed(placeA->parts[0]) &&
-           keepsToItself(*placeA, bytesOf(a)) &&
-           keepsToItself(*placeB, bytesOf(b)));
+  return placeA->parts[0].text != placeB->parts[0].text ||
+         !isFixed(placeA->parts[0].text, first) || !keepApart(a, b);
 }
 
 /// Whether something behind needs the lanes together, which a branch before

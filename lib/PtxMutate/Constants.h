@@ -25,6 +25,8 @@ public:
   void apply(size_t index, Values &values) const;
   /// The instructions that may come next.
   std::vector<size_t> successors(size_t index, const Values &values) const;
+  /// Forgets what no later branch depends on.
+  void keepLive(size_t index, Values &values) const;
   /// No longer follows the register.
   void drop(const std::string &name) { followed.erase(name); }
 
@@ -34,7 +36,12 @@ private:
   std::optional<int64_t> compute(const RawInstruction &instruction,
                                  const Values &values) const;
 
+  void findLive();
+
   const Flow &flow;
+  /// Registers that some branch after the instruction depends on, by number.
+  std::vector<std::vector<bool>> live;
+  std::map<std::string, size_t> numbers;
   /// Registers that decide about branches.
   std::set<std::string> followed;
 };

@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Constants.h"
 #include "Edit.h"
+#include "Paths.h"
 #include "Rules.h"
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
@@ -45,18 +46,17 @@ const Family kFamilies[] = {
 struct Flight {
   static constexpr size_t kMost = 9;
 
-  bool isReached = false, isOpen = false;
+  bool isOpen = false;
   /// From the newest on; the last one stands for all older ones.
   std::array<bool, kMost> groups = {};
 
-  bool join(const Flight &other) {
-    Flight before = *this;
-    isReached |= other.isReached;
+  void join(const Flight &other) {
     isOpen |= other.isOpen;
     for (size_t i = 0; i < kMost; ++i)
       groups[i] |= other.groups[i];
-    return isReached != before.isReached || isOpen != before.isOpen ||
-           groups != before.groups;
+  }
+  bool operator<(const Flight &other) const {
+    return std::tie(isOpen, groups) < std::tie(other.isOpen, other.groups);
   }
   void commit() {
     bool oldest = groups[kMost - 1];
@@ -94,96 +94,14 @@ Flight transfer(const Family &family, const RawInstruction &instruction,
   return flight;
 }
 
-/// What may be in flight before each instruction, over all ways to it. Ways
-/// that numbers in the text rule out are none.
-class Solver {
-public:
-  Solver(const Flow &flow, const Family &family)
-      : flow(flow), family(family), constants(flow) {}
-
-  std::vector<Flight> solve();
-
-private:
-  struct State {
-    size_t at = 0;
-    Constants::Values values;
-    Flight flight;
-  };
-  using Key = std::pair<Constants::Values, std::vector<bool>>;
-
-  bool explore(std::vector<Flight> &before);
-  bool isManifold(size_t at, const Constants::Values &values);
-
-  const Flow &flow;
-  const Family &family;
-  Constants constants;
-  /// Per instruction: per register, the values that it had there.
-  std::vector<std::map<std::string, std::set<int64_t>>> seen;
-};
-
-std::vector<bool> bitsOf(const Flight &flight) {
-  std::vector<bool> bits(flight.groups.begin(), flight.groups.end());
-  bits.push_back(flight.isOpen);
-  return bits;
-}
-
-std::vector<Flight> Solver::solve() {
-  std::vector<Flight> before;
-  while (!explore(before))
-    ;
-  return before;
-}
-
-/// Whether a register has ever more values here: then it is no longer followed.
-bool Solver::isManifold(size_t at, const Constants::Values &values) {
-  constexpr size_t kMost = 40;
-  for (const auto &[name, value] : values) {
-    std::set<int64_t> &all = seen[at][name];
-    all.insert(value);
-    if (all.size() > kMost) {
-      constants.drop(name);
-      return true;
-    }
-  }
-  return false;
-}
-
-/// False if it has to begin again, with fewer registers.
-bool Solver::explore(std::vector<Flight> &before) {
-  size_t count = flow.kernel.instructions.size();
-  before.assign(count, Flight());
-  seen.assign(count, {});
-  std::vector<std::set<Key>> visited(count);
-  std::vector<State> open(1);
-  while (!open.empty()) {
-    State state = std::move(open.back());
-    open.pop_back();
-    // Straight lines need no memory of where one has been.
-    for (bool goesOn = true; goesOn;) {
-      size_t at = state.at;
-      if (flow.predecessors(at).size() != 1) {
-        if (!visited[at].insert({state.values, bitsOf(state.flight)}).second)
-          break;
-        if (isManifold(at, state.values))
-          return false;
-      }
-      state.flight.isReached = true;
-      before[at].join(state.flight);
-      state.flight =
-          transfer(family, flow.kernel.instructions[at], state.flight);
-      std::vector<size_t> next = constants.successors(at, state.values);
-      constants.apply(at, state.values);
-      goesOn = !next.empty();
-      for (size_t i = 1; i < next.size(); ++i) {
-        State other = state;
-        other.at = next[i];
-        open.push_back(std::move(other));
-      }
-      if (goesOn)
-        state.at = next[0];
-    }
-  }
-  return true;
+/// What may be in flight before each instruction.
+std::vector<Flight> solve(const Flow &flow, const Family &family) {
+  return Paths<Flight>(flow,
+                       [&](size_t index, Flight flight) {
+                         return transfer(
+                             family, flow.kernel.instructions[index], flight);
+                       })
+      .solve();
 }
 
 /// Without the empty group, a wait that leaves groups which are newer leaves
@@ -229,7 +147,7 @@ bool mutate::hasNothingInFlight(const Flow &flow, const Mutant &mutant) {
     if (!isWait &&
         (mutant.kind != "commit" || !startsWith(instruction, family.commit)))
       continue;
-    std::vector<Flight> before = Solver(flow, family).solve();
+    std::vector<Flight> before = solve(flow, family);
     const Flight &here = before[mutant.index];
     if (!isWait)
       return isCommitIdle(flow, family, mutant.index, before);

@@ -233,14 +233,14 @@ std::string Flow::variable(const RawOperand &operand) const {
   return left.empty() ? variable(made.operands[2]) : left;
 }
 
-bool Flow::isOfOneThread(size_t index, Scope scope, std::string &who) const {
+std::optional<OneThread> Flow::oneThread(size_t index, Scope scope) const {
   // To the branch that the straight line begins with.
   size_t at = index;
   std::string guard = kernel.instructions[at].guard;
   bool isNegated = kernel.instructions[at].isGuardNegated;
   while (guard.empty()) {
     if (previous[at].size() != 1)
-      return false;
+      return std::nullopt;
     size_t before = previous[at][0];
     const RawInstruction &branch = kernel.instructions[before];
     if (next[before].size() == 2) {
@@ -252,14 +252,14 @@ bool Flow::isOfOneThread(size_t index, Scope scope, std::string &who) const {
   }
   std::optional<size_t> made = definition(guard);
   if (!made)
-    return false;
+    return std::nullopt;
   const RawInstruction &compare = kernel.instructions[*made];
   if (compare.parts[0] != "setp" || compare.operands.size() != 3 ||
       compare.parts[1] != (isNegated ? "ne" : "eq") ||
       !compare.operands[2].isNumber())
-    return false;
+    return std::nullopt;
   std::optional<Affine> thread = affine(compare.operands[1], scope);
-  who =
-      compare.operands[1].text + "=" + std::to_string(compare.operands[2].bits);
-  return thread && (thread->stride == 1 || thread->stride == -1);
+  if (!thread || (thread->stride != 1 && thread->stride != -1))
+    return std::nullopt;
+  return OneThread{compare.operands[1].text, compare.operands[2].bits};
 }

@@ -22,6 +22,12 @@ struct Affine {
   int64_t stride = 0;
 };
 
+/// The one of which `number`, a register, is `value`.
+struct OneThread {
+  std::string number;
+  uint64_t value = 0;
+};
+
 enum class Scope : uint8_t { Warp, Cta };
 
 /// Control and data flow of a kernel.
@@ -51,9 +57,10 @@ public:
   std::optional<Affine> affine(const RawOperand &operand, Scope scope) const;
   /// The one variable that an address leads into; empty if it is not known.
   std::string variable(const RawOperand &operand) const;
-  /// Whether no more than one thread executes the instruction: it stands behind
-  /// a branch or guard that compares the thread's number. `who` names which.
-  bool isOfOneThread(size_t index, Scope scope, std::string &who) const;
+  /// The thread that alone executes the instruction, as it stands behind a
+  /// branch or guard that compares the thread's number; none if there may be
+  /// several.
+  std::optional<OneThread> oneThread(size_t index, Scope scope) const;
 
 private:
   std::optional<Affine> compute(const RawOperand &operand, Scope scope,

@@ -196,9 +196,11 @@ Status RecordingDevice::addMemory(Launch &launch) const {
                                        allocation.address, allocation.bytes);
         !status)
       return status;
-    for (size_t i = 0; i < allocation.bytes; ++i)
-      allocation.initialized[i] =
-          simulator.isInitialized(allocation.address + i, 1);
+    if (Status status =
+            simulator.readInitialized(allocation.initialized.data(),
+                                      allocation.address, allocation.bytes);
+        !status)
+      return status;
   }
   return Status::ok();
 }

@@ -19,7 +19,9 @@ const std::vector<Rule> &mutate::allRules() {
       {"single CTA",
        "fence.mbarrier_init.release.cluster makes new mbarriers known to other "
        "CTAs of the cluster. The kernel has no cluster and names no memory of "
-       "one, so there is nobody to know.",
+       "one, so there is nobody to know; and for the async proxy of its own "
+       "CTA "
+       "a fence.proxy.async follows it in the same straight line.",
        isOfOneCta},
       {"nothing in flight",
        "A wait for groups that are empty, or ended at an earlier wait, on "
@@ -30,6 +32,20 @@ const std::vector<Rule> &mutate::allRules() {
        "followed through the kernel's control flow, and joined where ways "
        "meet.",
        hasNothingInFlight},
+      {"nothing to fence",
+       "A proxy fence by a thread that, on every way, has written nothing to "
+       "shared memory since its last one, had no copy by cp.async end, and has "
+       "waited for nobody whose writes it might stand in for. For "
+       "mbarrier.init "
+       "fence.mbarrier_init is such a fence, too.",
+       hasNothingToFence},
+      {"never equal",
+       "A comparison with and without equality, of two numbers whose lowest "
+       "bits always differ: multiples of 8 are no odd number. The bits that "
+       "all "
+       "values of a register have in common are followed through integer "
+       "arithmetic, loops included.",
+       isNeverEqual},
       {"stronger neighbours",
        "A barrier orders what stands between the barrier before it and itself "
        "with what stands between itself and the next one; all else the "
@@ -56,8 +72,23 @@ std::string mutate::proveEquivalent(const Flow &flow, const Mutant &mutant) {
 // Single CTA
 //===----------------------------------------------------------------------===//
 
+/// Whether a fence of the async proxy follows before anything else happens.
+static bool isFencedNext(const Flow &flow, size_t index) {
+  while (flow.successors(index).size() == 1) {
+    index = flow.successors(index)[0];
+    const RawInstruction &instruction = flow.kernel.instructions[index];
+    if (startsWith(instruction, "fence.proxy.async"))
+      return instruction.guard.empty();
+    if (instruction.parts[0] != "mov" && instruction.parts[0] != "add" &&
+        instruction.parts[0] != "cvt")
+      return false;
+  }
+  return false;
+}
+
 bool mutate::isOfOneCta(const Flow &flow, const Mutant &mutant) {
-  if (mutant.kind != "fence of mbarrier init")
+  if (mutant.kind != "fence of mbarrier init" ||
+      !isFencedNext(flow, mutant.index))
     return false;
   // The parser refuses clusters of more than one CTA. Instructions that name
   // shared::cluster get there from addresses of the own CTA unless mapa, or a

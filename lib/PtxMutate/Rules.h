@@ -32,6 +32,8 @@ std::string proveEquivalent(const Flow &flow, const Mutant &mutant);
 // The rules.
 bool isOfOneCta(const Flow &flow, const Mutant &mutant);
 bool hasNothingInFlight(const Flow &flow, const Mutant &mutant);
+bool hasNothingToFence(const Flow &flow, const Mutant &mutant);
+bool isNeverEqual(const Flow &flow, const Mutant &mutant);
 bool hasNoConflict(const Flow &flow, const Mutant &mutant);
 
 } // namespace moec::ptx::mutate

@@ -32,7 +32,8 @@ const char *mutate::outcomeName(Outcome outcome) {
 
 namespace {
 
-/// All memory after a launch.
+/// All memory after a launch: per allocation, the bytes and, behind them, a
+/// flag for each, which says whether it was written.
 using Memory = std::vector<std::vector<uint8_t>>;
 
 struct RunResult {
@@ -96,9 +97,14 @@ static RunResult runOnce(const RawModule &module, const Launch &launch,
   for (const Allocation &allocation : launch.memory) {
     if (!result.status || !allocation.isUsed)
       continue;
-    result.memory.emplace_back(allocation.bytes);
-    result.status = simulator.read(result.memory.back().data(),
-                                   allocation.address, allocation.bytes);
+    std::vector<uint8_t> bytes(2 * allocation.bytes);
+    result.status =
+        simulator.read(bytes.data(), allocation.address, allocation.bytes);
+    if (result.status)
+      result.status =
+          simulator.readInitialized(bytes.data() + allocation.bytes,
+                                    allocation.address, allocation.bytes);
+    result.memory.push_back(std::move(bytes));
   }
   return result;
 }

@@ -169,10 +169,16 @@ Status Simulator::read(void *data, uint64_t address, size_t bytes) const {
   return Status::ok();
 }
 
-bool Simulator::isInitialized(uint64_t address, size_t bytes) const {
+Status Simulator::readInitialized(uint8_t *flags, uint64_t address,
+                                  size_t bytes) const {
+  if (bytes == 0)
+    return Status::ok();
+  if (Status status = checkRange(address, bytes); !status)
+    return status.withContext("readInitialized");
   Region *region = impl->engine.memory.find(address);
-  return region && region->contains(address, bytes) &&
-         region->isInitialized(address, bytes);
+  for (size_t i = 0; i < bytes; ++i)
+    flags[i] = region->isInitialized(address + i, 1);
+  return Status::ok();
 }
 
 //===----------------------------------------------------------------------===//

@@ -99,8 +99,9 @@ public:
   /// What the host does at once. Work must not be pending.
   moert::Status write(uint64_t address, const void *data, size_t bytes);
   moert::Status read(void *data, uint64_t address, size_t bytes) const;
-  /// Whether each of the bytes, which lie in one allocation, was written.
-  bool isInitialized(uint64_t address, size_t bytes) const;
+  /// A flag per byte, which says whether somebody has written it.
+  moert::Status readInitialized(uint8_t *flags, uint64_t address,
+                                size_t bytes) const;
   /// Whether the bytes lie in one allocation.
   moert::Status checkRange(uint64_t address, size_t bytes) const;
 
