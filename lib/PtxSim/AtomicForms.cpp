@@ -234,6 +234,15 @@ Step fenceProxy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
+/// Makes mbarriers, and nothing else, known to asynchronous operations.
+Step fenceInit(Warp &warp, const Instruction &, LaneMask mask) {
+  for (auto &[address, barrier] : warp.cta.mbarriers)
+    if (barrier.initializer / kWarpLanes == warp.index &&
+        mask >> barrier.initializer % kWarpLanes & 1)
+      barrier.isFenced = true;
+  return Step::Next;
+}
+
 void decodeFence(Decoder &d) {
   if (d.take("proxy")) {
     if (!d.take("async"))
@@ -247,11 +256,9 @@ void decodeFence(Decoder &d) {
     return;
   }
   if (d.take("mbarrier_init")) {
-    // Makes barriers known to asynchronous operations, as a proxy fence does.
     d.take("release");
     d.take("cluster");
-    d.instruction.flags = kFencesShared;
-    d.instruction.handler = fenceProxy;
+    d.instruction.handler = fenceInit;
     return;
   }
   d.takeOneOf({"sc", "acq_rel", "acquire", "release"});

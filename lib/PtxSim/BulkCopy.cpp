@@ -91,6 +91,10 @@ bool BulkCopy::knowsMbarrier() {
   Conflict conflict =
       shared.shadow.checkWrite(mbarrier - shared.address, kBytes,
                                accessor(/*isShared=*/true, /*isWrite=*/true));
+  auto barrier = cta->mbarriers.find(mbarrier);
+  if (conflict.kind == Conflict::Kind::Unfenced &&
+      barrier != cta->mbarriers.end() && barrier->second.isFenced)
+    return true;
   return !conflict || report("the mbarrier: " +
                              engine.describeConflict(conflict, /*isWrite=*/true,
                                                      /*isAsync=*/true));

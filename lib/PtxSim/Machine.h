@@ -222,6 +222,10 @@ struct Mbarrier {
   /// Arrivals that wait for cp.async of their thread.
   unsigned asyncArrivals = 0;
   ClockRef collecting, completed;
+  /// The thread that has initialized it, and whether fence.mbarrier_init by
+  /// that thread came after.
+  unsigned initializer = 0;
+  bool isFenced = false;
 };
 
 /// wgmma of four warps, see Wgmma.h.

@@ -65,6 +65,7 @@ Step init(Warp &warp, const Instruction &instruction, LaneMask mask) {
                            " arrivals");
     Mbarrier barrier;
     barrier.expected = barrier.pending = count;
+    barrier.initializer = warp.index * kWarpLanes + lane;
     if (!warp.cta.mbarriers.emplace(place.address, barrier).second)
       return warp.fail(instruction, lane,
                        "there is an mbarrier already; invalidate it first");

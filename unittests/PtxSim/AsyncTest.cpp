@@ -250,6 +250,10 @@ TEST(TensorCopy, MutantsOfStoresDie) {
   std::string text = storeKernel();
   EXPECT_MESSAGE(runStore(without(text, "fence.proxy.async.shared::cta;")),
                  "unfenced generic write");
+  // That fence speaks of mbarriers alone.
+  EXPECT_MESSAGE(runStore(replaced(text, "fence.proxy.async.shared::cta;",
+                                   "fence.mbarrier_init.release.cluster;")),
+                 "unfenced generic write");
   EXPECT_MESSAGE(runStore(without(text, "bar.warp.sync -1;")), "race");
   EXPECT_NE(runStore(without(text, "cp.async.bulk.wait_group.read 0;")), "");
   EXPECT_NE(runStore(without(text, "cp.async.bulk.commit_group;")), "");
