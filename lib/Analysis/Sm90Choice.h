@@ -1,0 +1,20 @@
+//===- Sm90Choice.h - configs of the schedules sm90.* -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_ANALYSIS_SM90CHOICE_H
+#define MOEC_LIB_ANALYSIS_SM90CHOICE_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec::sm90 {
+
+/// The config of choice for a tile.contract.
+tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);
+
+} // namespace moec::sm90
+
+#endif // MOEC_LIB_ANALYSIS_SM90CHOICE_H
