@@ -37,9 +37,11 @@ struct Contract {
   static constexpr int64_t kConsumerRegisters = 224;
   /// Of the tensor cores' tile.
   static constexpr int64_t kBlockRows = 64;
-  static constexpr int64_t kBlockDepth = 16;
-  /// A step is one row of the 128-byte swizzle.
+  /// Bytes of a row that one instruction multiplies.
+  static constexpr int64_t kProductBytes = 32;
+  /// A step is one row of the 128-byte swizzle, whatever the elements.
   static constexpr int64_t kStepBytes = 128;
+  static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxBody = 256;

@@ -185,22 +185,30 @@ Value AsyncEmitter::makeSums(int64_t width) {
   return sums;
 }
 
+static NVVM::WGMMATypes getProductType(Type element) {
+  if (isa<Float8E4M3FNType>(element))
+    return NVVM::WGMMATypes::e4m3;
+  return element.isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
+}
+
 Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,
-                                  int64_t step, Value sums) {
+                                  int64_t step, Value sums, bool isFirst) {
+  constexpr int64_t depthBytes = 32;
   auto at = [&](Value tile) -> Value {
-    constexpr int64_t units = Contract::kBlockDepth * 2 / 16;
+    constexpr int64_t units = depthBytes / 16;
     if (step == 0)
       return tile;
     Value offset =
         arith::ConstantOp::create(b, b.getI64IntegerAttr(step * units));
     return arith::AddIOp::create(b, tile, offset);
   };
-  auto kind = element.isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
+  NVVM::WGMMATypes kind = getProductType(element);
   return NVVM::WgmmaMmaAsyncOp::create(
       b, getSumsType(b, width), sums, at(a), at(w),
       NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
-                              Contract::kBlockDepth),
-      kind, kind, NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one,
+                              depthBytes * 8 / element.getIntOrFloatBitWidth()),
+      kind, kind, NVVM::WGMMATypes::f32,
+      isFirst ? NVVM::WGMMAScaleOut::zero : NVVM::WGMMAScaleOut::one,
       NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one, NVVM::MMALayout::row,
       NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr());
 }

@@ -1,114 +1,34 @@
-//===- Sm90Consumer.cpp - the products of sm90.contract ---------*- C++ -*-===//
+//===- Sm90Consumer.cpp - who multiplies in sm90.contract -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 // A consumer multiplies its part of the weights with all input rows of a tile,
-// in the lowest body that holds them. A thread then has, of every 64 columns,
-// two columns of two neighbouring rows out of every 8; with a layout it has
-// gate and up of them, so that the epilogue runs in registers.
-//
-// Results of 16 bits go through shared memory, transposed on their way to rows
-// of columns, which the copy engine takes to memory.
+// in the lowest body that holds them, and makes results of the sums.
 
-#include "../../Emission/ContractOperands.h"
-#include "../InlinePtx.h"
-#include "Sm90Contract.h"
+#include "Sm90Products.h"
 
 using namespace mlir;
 using namespace moec;
 
-namespace {
-
-/// Rows of the matrices that tensor cores and stmatrix know.
-constexpr int64_t kMatrix = 8;
-/// f32 of a thread per 8 input rows: two columns of two rows.
-constexpr int64_t kFragment = 4;
-
-class Sm90Consumer {
-public:
-  explicit Sm90Consumer(Sm90Contract &contract);
-  LogicalResult emit();
-
-private:
-  /// A block of 64 results of a row, as a thread has them: one value with
-  /// `width / 2` f32 per plane.
-  using Block = SmallVector<SmallVector<Value>>;
-
-  RingPlace emitTile(const ContractTile &tile, RingPlace place);
-  RingPlace emitBody(int64_t width, const ContractTile &tile, RingPlace place);
-  void release(Value stage);
-  void emitEpilogue(int64_t width, const ContractTile &tile,
-                    ArrayRef<Block> blocks);
-  /// The results of `matrices` times 8 rows from row `first` of the tile on, of
-  /// one block; 4 f32 per matrix.
-  Value emitRegion(const ContractTile &tile, int64_t blockNumber,
-                   const Block &block, int64_t first, int64_t matrices);
-  void stage(int64_t blockNumber, int64_t stagedRow, Value buffer,
-             Value results);
-  void copyOut(const ContractTile &tile, int64_t first, int64_t rows,
-               Value buffer);
-  void storeSingly(const ContractTile &tile, int64_t blockNumber, int64_t first,
-                   Value results);
-
-  /// Of a fragment's element: its result column and its row of the tile, the
-  /// latter counted from the first of 8; i32.
-  Value getColumn(const ContractTile &tile, int64_t blockNumber,
-                  int64_t element);
-  Value getRow(int64_t first, int64_t element);
-  /// The same, moved into the result where it lies outside; of type index.
-  Value getSafeColumn(const ContractTile &tile, int64_t blockNumber,
-                      int64_t element);
-  Value getSafePosition(const ContractTile &tile, int64_t first,
-                        int64_t element);
-  SmallVector<Value> getLeading(const ContractTile &tile, Value last);
-
-  /// One f32 per element of `matrices` fragments. `load(matrix, element)`.
-  Value gather(int64_t matrices, function_ref<Value(int64_t, int64_t)> load);
-
-  Sm90Contract &contract;
-  AsyncEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  const sm90::Contract &shape;
-  tile::ContractOp op;
-  Type element;
-  Value result;
-  /// 0 or 1, i32.
-  Value consumer;
-  /// The thread's first column of 64, and its first row of 8; i32.
-  Value ownColumn, ownRow;
+LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
+  AsyncEmitter &emitter = contract.emitter;
+  ImplicitLocOpBuilder &b = contract.b;
+  ArrayRef<int64_t> bodies = contract.shape.bodies;
+  Sm90Products products(contract);
   LogicalResult status = success();
-};
-
-Sm90Consumer::Sm90Consumer(Sm90Contract &contract)
-    : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), op(contract.op),
-      element(getElementType(emitter.operand(op.getWeight()))),
-      result(emitter.operand(op.getResult())),
-      consumer(emitter.scale(emitter.warpgroup(), 1, -1)) {
-  constexpr int64_t warpColumns = 16;
-  ownColumn =
-      contract.addI32(emitter.scale(emitter.warpgroupWarp(), warpColumns),
-                      emitter.divide(emitter.lane(), 4));
-  ownRow = emitter.scale(emitter.remainder(emitter.lane(), 4), 2);
-}
-
-LogicalResult Sm90Consumer::emit() {
-  RingPlace first = contract.getFirstPlace();
-  contract.forTiles({first.stage, first.parity},
-                    [&](ContractTile tile, ValueRange carried) {
-                      RingPlace end = emitTile(tile, {carried[0], carried[1]});
-                      return SmallVector<Value>{end.stage, end.parity};
-                    });
-  emitter.waitGlobalCopies(0);
-  return status;
-}
-
-/// The lowest body that holds the rows.
-RingPlace Sm90Consumer::emitTile(const ContractTile &tile, RingPlace place) {
-  ArrayRef<int64_t> bodies = shape.bodies;
-  std::function<RingPlace(size_t)> choose = [&](size_t i) -> RingPlace {
+  auto emitBody = [&](int64_t width, const ContractTile &tile,
+                      RingPlace place) {
+    ContractSums sums = products.emit(width, place);
+    if (failed(emitSm90Epilogue(contract, products.getConsumer(), width, tile,
+                                sums)))
+      status = failure();
+    return sums.end;
+  };
+  /// The lowest body, from number `i` on, that holds the tile's rows.
+  std::function<RingPlace(const ContractTile &, RingPlace, size_t)> choose =
+      [&](const ContractTile &tile, RingPlace place, size_t i) -> RingPlace {
     if (i + 1 == bodies.size())
       return emitBody(bodies[i], tile, place);
     Value fits = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, tile.rows,
@@ -120,303 +40,18 @@ RingPlace Sm90Consumer::emitTile(const ContractTile &tile, RingPlace place) {
     for (bool then : {true, false}) {
       b.setInsertionPointToStart(then ? branch.thenBlock()
                                       : branch.elseBlock());
-      RingPlace end = then ? emitBody(bodies[i], tile, place) : choose(i + 1);
+      RingPlace end =
+          then ? emitBody(bodies[i], tile, place) : choose(tile, place, i + 1);
       scf::YieldOp::create(b, ValueRange{end.stage, end.parity});
     }
     return {branch.getResult(0), branch.getResult(1)};
   };
-  return choose(0);
-}
-
-void Sm90Consumer::release(Value stage) {
-  // Each warp has read its own rows of weights, and all input rows.
-  emitter.ifThen(contract.isEqual(emitter.lane(), emitter.i32(0)),
-                 [&] { emitter.arrive(contract.emptyBarrier(stage)); });
-}
-
-RingPlace Sm90Consumer::emitBody(int64_t width, const ContractTile &tile,
-                                 RingPlace place) {
-  using sm90::Contract;
-  int64_t numBlocks = shape.getBlocks();
-  constexpr int64_t blockBytes = Contract::kBlockRows * Contract::kStepBytes;
-  // A plane holds the columns of both consumers.
-  int64_t planeBlocks = shape.n / Contract::kBlockRows;
-  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
-  carried.append(numBlocks, emitter.makeSums(width));
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-      [&](Value step, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        SmallVector<Value> sums(values.drop_front(3));
-        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        Value weights = emitter.advance(
-            contract.stageAddress(at.stage),
-            emitter.scale(consumer, shape.getResultBlocks() * blockBytes));
-        Value rows = emitter.describeTile(
-            contract.stageAddress(at.stage, contract.getInputOffset()));
-        SmallVector<Value> blocks;
-        for (int64_t plane = 0; plane < shape.planes; ++plane)
-          for (int64_t i = 0; i < shape.getResultBlocks(); ++i)
-            blocks.push_back(emitter.describeTile(emitter.advance(
-                weights, (plane * planeBlocks + i) * blockBytes)));
-        emitter.fenceProducts();
-        for (int64_t k = 0; k < shape.k / Contract::kBlockDepth; ++k)
-          for (int64_t i = 0; i < numBlocks; ++i)
-            sums[i] = emitter.multiplyAsync(element, width, blocks[i], rows, k,
-                                            sums[i]);
-        emitter.commitProducts();
-        // The step before is done, so that its stage is free.
-        emitter.waitProducts(1);
-        Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                                step, emitter.index(0));
-        emitter.ifThen(hasBefore, [&] { release(values[2]); });
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity, at.stage};
-        all.append(sums);
-        return all;
-      });
-  emitter.waitProducts(0);
-  SmallVector<SmallVector<Value>> sums;
-  for (Value value : ArrayRef<Value>(end).drop_front(3))
-    sums.push_back(emitter.getSums(value));
-  release(end[2]);
-  // In memory, up comes before gate in one of the orders.
-  if (op.getLayout() &&
-      op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate)
-    std::rotate(sums.begin(), sums.begin() + shape.getResultBlocks(),
-                sums.end());
-  SmallVector<Block> blocks(shape.getResultBlocks());
-  for (auto [i, values] : llvm::enumerate(sums))
-    blocks[i % blocks.size()].push_back(values);
-  emitEpilogue(width, tile, blocks);
-  endApart(b);
-  return {end[0], end[1]};
-}
-
-//===----------------------------------------------------------------------===//
-// Where elements lie
-//===----------------------------------------------------------------------===//
-
-Value Sm90Consumer::getColumn(const ContractTile &tile, int64_t blockNumber,
-                              int64_t element) {
-  int64_t offset =
-      blockNumber * sm90::Contract::kBlockRows + element / 2 * kMatrix;
-  Value first = contract.addI32(
-      tile.firstColumn, emitter.scale(consumer, shape.getConsumerColumns()));
-  return emitter.scale(contract.addI32(first, ownColumn), 1, offset);
-}
-
-Value Sm90Consumer::getRow(int64_t first, int64_t element) {
-  return emitter.scale(ownRow, 1, first + element % 2);
-}
-
-Value Sm90Consumer::getSafeColumn(const ContractTile &tile, int64_t blockNumber,
-                                  int64_t element) {
-  Value column = getColumn(tile, blockNumber, element);
-  if (shape.columns % shape.n)
-    column = contract.minI32(column, emitter.i32(shape.columns - 1));
-  return emitter.toIndex(column);
-}
-
-Value Sm90Consumer::getSafePosition(const ContractTile &tile, int64_t first,
-                                    int64_t element) {
-  Value last = emitter.scale(tile.rows, 1, -1);
-  Value row = contract.minI32(getRow(first, element), last);
-  return emitter.toIndex(contract.addI32(tile.firstRow, row));
-}
-
-SmallVector<Value> Sm90Consumer::getLeading(const ContractTile &tile,
-                                            Value last) {
-  if (!shape.isGrouped)
-    return {last};
-  return {emitter.toIndex(tile.group), last};
-}
-
-//===----------------------------------------------------------------------===//
-// Epilogue
-//===----------------------------------------------------------------------===//
-
-Value Sm90Consumer::gather(int64_t matrices,
-                           function_ref<Value(int64_t, int64_t)> load) {
-  SmallVector<Value> elements;
-  for (int64_t matrix = 0; matrix < matrices; ++matrix)
-    for (int64_t element = 0; element < kFragment; ++element)
-      elements.push_back(load(matrix, element));
-  auto type = VectorType::get(elements.size(), b.getF32Type());
-  return vector::FromElementsOp::create(b, type, elements);
-}
-
-Value Sm90Consumer::emitRegion(const ContractTile &tile, int64_t blockNumber,
-                               const Block &block, int64_t first,
-                               int64_t matrices) {
-  SmallVector<Value> args;
-  for (const SmallVector<Value> &sums : block)
-    args.push_back(gather(matrices, [&](int64_t matrix, int64_t element) {
-      return sums[(first / kMatrix + matrix) * kFragment + element];
-    }));
-  for (Value operand : op.getRowOperands()) {
-    Value rows = emitter.operand(operand);
-    // Two rows of each matrix, in both columns.
-    SmallVector<Value> values;
-    for (int64_t i = 0; i < 2 * matrices; ++i)
-      values.push_back(emitter.loadF32(
-          rows, {getSafePosition(tile, first + i / 2 * kMatrix, i % 2),
-                 emitter.index(0)}));
-    args.push_back(gather(matrices, [&](int64_t matrix, int64_t element) {
-      return values[2 * matrix + element % 2];
-    }));
-  }
-  for (Value operand : op.getColumnOperands())
-    for (int64_t plane = 0; plane < shape.planes; ++plane) {
-      SmallVector<Value> values;
-      for (int64_t element : {0, 2}) {
-        Value column = getSafeColumn(tile, blockNumber, element);
-        Value row = getWeightRow(emitter, op, plane, column);
-        values.push_back(
-            emitter.loadF32(emitter.operand(operand), getLeading(tile, row)));
-      }
-      args.push_back(gather(matrices, [&](int64_t, int64_t element) {
-        return values[element / 2];
-      }));
-    }
-  for (Value operand : op.getElementwiseOperands())
-    args.push_back(gather(matrices, [&](int64_t matrix, int64_t element) {
-      return emitter.loadF32(
-          emitter.operand(operand),
-          {getSafePosition(tile, first + matrix * kMatrix, element),
-           getSafeColumn(tile, blockNumber, element)});
-    }));
-  FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
-  if (succeeded(value))
-    return *value;
-  status = failure();
-  return args.front();
-}
-
-void Sm90Consumer::emitEpilogue(int64_t width, const ContractTile &tile,
-                                ArrayRef<Block> blocks) {
-  using sm90::Contract;
-  bool isStaged = shape.resultBytes == 2;
-  int64_t portion = shape.getStagedRows();
-  for (int64_t first = 0; first < width; first += portion) {
-    int64_t rows = std::min(portion, width - first);
-    auto emitPortion = [&] {
-      int64_t number = first / portion;
-      Value buffer = contract.sharedAddress(shape.getStagingOffset() +
-                                            number % Contract::kStagings *
-                                                shape.getStagingBytes());
-      buffer = emitter.advance(
-          buffer, emitter.scale(consumer,
-                                Contract::kStagings * shape.getStagingBytes()));
-      if (isStaged) {
-        // Of the tile before, no copy may be left; else only the latest one,
-        // which reads the other buffer.
-        emitter.waitSharedReads(number == 0 ? 0 : Contract::kStagings - 1);
-        emitter.warpgroupBarrier();
-      }
-      for (int64_t row = 0; row < rows; row += 2 * kMatrix)
-        for (auto [i, block] : llvm::enumerate(blocks)) {
-          int64_t matrices = std::min<int64_t>(2, (rows - row) / kMatrix);
-          Value results = emitRegion(tile, i, block, first + row, matrices);
-          if (isStaged)
-            stage(i, row, buffer, results);
-          else
-            storeSingly(tile, i, first + row, results);
-        }
-      if (isStaged)
-        copyOut(tile, first, rows, buffer);
-    };
-    if (first == 0)
-      emitPortion();
-    else
-      emitter.ifThen(emitter.isLess(emitter.i32(first), tile.rows),
-                     emitPortion);
-  }
-}
-
-/// Puts 8 or 16 rows of one block into the buffer, where they are rows of
-/// columns.
-void Sm90Consumer::stage(int64_t blockNumber, int64_t stagedRow, Value buffer,
-                         Value results) {
-  constexpr int64_t bytes = 2, warpColumns = 16;
-  Value rounded = castFloat(b, results, getElementType(result));
-  int64_t numMatrices =
-      cast<VectorType>(rounded.getType()).getNumElements() / 2;
-  Value words = vector::BitCastOp::create(
-      b, VectorType::get(numMatrices, b.getI32Type()), rounded);
-  SmallVector<Value> matrices;
-  for (int64_t i = 0; i < numMatrices; ++i)
-    matrices.push_back(vector::ExtractOp::create(b, words, i));
-  // Matrices: 8 columns, the next 8, then the same of 8 more rows.
-  Value matrix = emitter.divide(emitter.lane(), kMatrix);
-  Value row =
-      contract.addI32(emitter.remainder(emitter.lane(), kMatrix),
-                      emitter.scale(emitter.divide(matrix, 2), kMatrix));
-  Value column =
-      contract.addI32(emitter.scale(emitter.warpgroupWarp(), warpColumns),
-                      emitter.scale(emitter.remainder(matrix, 2), kMatrix));
-  if (numMatrices == 2)
-    row = emitter.remainder(row, kMatrix);
-  Value offset = contract.addI32(emitter.scale(row, shape.getStagedStride()),
-                                 emitter.scale(column, bytes));
-  int64_t constant = stagedRow * shape.getStagedStride() +
-                     blockNumber * sm90::Contract::kBlockRows * bytes;
-  emitter.storeTransposed(
-      emitter.advance(buffer, emitter.scale(offset, 1, constant)), matrices);
-}
-
-/// Starts the copies of a buffer's rows, one per thread.
-void Sm90Consumer::copyOut(const ContractTile &tile, int64_t first,
-                           int64_t rows, Value buffer) {
-  emitter.fenceAsync();
-  emitter.warpgroupBarrier();
-  Value own = emitter.warpgroupThread();
-  Value row = emitter.scale(own, 1, first);
-  Value firstColumn = contract.addI32(
-      tile.firstColumn, emitter.scale(consumer, shape.getConsumerColumns()));
-  Value hasRow =
-      arith::AndIOp::create(b, emitter.isLess(own, emitter.i32(rows)),
-                            emitter.isLess(row, tile.rows));
-  Value columns = emitter.i32(shape.getConsumerColumns());
-  if (shape.columns % shape.n) {
-    Value left =
-        arith::SubIOp::create(b, emitter.i32(shape.columns), firstColumn);
-    columns = contract.minI32(columns, left);
-    hasRow = arith::AndIOp::create(b, hasRow,
-                                   emitter.isLess(emitter.i32(0), columns));
-  }
-  emitter.ifThen(hasRow, [&] {
-    Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
-    Value to =
-        emitter.address(result, {position, emitter.toIndex(firstColumn)});
-    Value from =
-        emitter.advance(buffer, emitter.scale(own, shape.getStagedStride()));
-    emitter.copyToGlobal(to, from, emitter.scale(columns, shape.resultBytes));
-  });
-  emitter.commitGlobalCopies();
-}
-
-void Sm90Consumer::storeSingly(const ContractTile &tile, int64_t blockNumber,
-                               int64_t first, Value results) {
-  int64_t size = cast<VectorType>(results.getType()).getNumElements();
-  for (int64_t i = 0; i < size; ++i) {
-    int64_t element = i % kFragment;
-    Value row = getRow(first + i / kFragment * kMatrix, element);
-    Value column = getColumn(tile, blockNumber, element);
-    Value isThere = emitter.isLess(row, tile.rows);
-    if (shape.columns % shape.n)
-      isThere = arith::AndIOp::create(
-          b, isThere, emitter.isLess(column, emitter.i32(shape.columns)));
-    emitter.ifThen(isThere, [&] {
-      Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
-      emitter.storeF32(vector::ExtractOp::create(b, results, i), result,
-                       {position, emitter.toIndex(column)});
-    });
-  }
-}
-
-} // namespace
-
-LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
-  return Sm90Consumer(contract).emit();
+  RingPlace first = contract.getFirstPlace();
+  contract.forTiles({first.stage, first.parity},
+                    [&](ContractTile tile, ValueRange carried) {
+                      RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
+                      return SmallVector<Value>{end.stage, end.parity};
+                    });
+  emitter.waitGlobalCopies(0);
+  return status;
 }

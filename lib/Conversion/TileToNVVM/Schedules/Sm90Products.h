@@ -1,0 +1,59 @@
+//===- Sm90Products.h - the sums of sm90.contract ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90PRODUCTS_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90PRODUCTS_H
+
+#include "Sm90Contract.h"
+
+namespace moec {
+
+/// The sums of one tile in the thread's registers, and the place in the ring
+/// behind it.
+struct ContractSums {
+  RingPlace end;
+  /// For each 64-row block of the consumer's weights `width / 2` f32, as the
+  /// tensor cores leave them: four of every 8 input rows.
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> blocks;
+};
+
+/// What a warpgroup that multiplies reads, and how it says that it has.
+class Sm90Products {
+public:
+  explicit Sm90Products(Sm90Contract &contract);
+
+  /// Multiplies a tile in the body of that width; all steps from `place` on.
+  ContractSums emit(int64_t width, RingPlace place);
+
+  /// The number of the consumer, i32.
+  mlir::Value getConsumer() const { return consumer; }
+
+private:
+  /// For tensor cores: the consumer's blocks of a stage, and its input rows.
+  llvm::SmallVector<mlir::Value> describeWeights(mlir::Value stage);
+  mlir::Value describeRows(mlir::Value stage);
+  /// Gives a stage back, whose products are done.
+  void release(mlir::Value stage);
+
+  Sm90Contract &contract;
+  AsyncEmitter &emitter;
+  mlir::ImplicitLocOpBuilder &b;
+  const sm90::Contract &shape;
+  mlir::Type element;
+  mlir::Value consumer;
+};
+
+/// Makes results of a consumer's sums, and writes them. Fails with a diagnostic
+/// on an epilogue that cannot be emitted.
+mlir::LogicalResult emitSm90Epilogue(Sm90Contract &contract,
+                                     mlir::Value consumer, int64_t width,
+                                     const ContractTile &tile,
+                                     const ContractSums &sums);
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90PRODUCTS_H
