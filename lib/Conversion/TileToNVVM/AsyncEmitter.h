@@ -81,10 +81,11 @@ public:
   /// `width / 2` f32 zeros, as one value.
   mlir::Value makeSums(int64_t width);
   /// Starts adding the product of 64 rows at `a` with `width` rows at `w`, over
-  /// 16 elements of bf16 or f16 that lie `step` times 16 elements into the
-  /// tiles.
+  /// 32 bytes of elements of bf16, f16 or e4m3 that lie `step` times 32 bytes
+  /// into the tiles. Of `isFirst` products the result is all, without `sums`.
   mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
-                            mlir::Value w, int64_t step, mlir::Value sums);
+                            mlir::Value w, int64_t step, mlir::Value sums,
+                            bool isFirst = false);
   /// The members of `sums`, after a wait.
   llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
   /// Stores 8x8 matrices of 16-bit elements (one i32 each, 2 or 4 of them)
