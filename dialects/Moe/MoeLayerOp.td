@@ -15,6 +15,9 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemonic, traits>;
 
 def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
+def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN]>;
+/// What a product reads; quantized operands come with scales.
+def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN]>;
 def Moe_WeightTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, F4E2M1FN, I8, I<4>]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;

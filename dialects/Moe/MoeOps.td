@@ -141,6 +141,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     |---|---|---|
     | `input` | `? x K` | `T x K` |
     | `weight`, element type of `input` | `G x N x K` | `N x K` |
+    | `input_scale`, with e4m3 | `? x ceil(K/128) x f32` | `T x ceil(K/128) x f32` |
+    | `weight_scale`, with e4m3 | `G x B x ceil(K/128) x f32` | `B x ceil(K/128) x f32` |
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
     | `num_valid_tokens` | absent | `1 x i32`, optional |
@@ -154,6 +156,18 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     one operand after the other); each elementwise operand. Empty, it yields the accumulator; it must
     be there with a layout or with operands. Operands are extended to f32 before it and its result is
     rounded to the element type of `result`, to nearest even: f32, bf16 or f16, whatever the input has.
+
+    **Block fp8**: where `input` and `weight` have elements f8E4M3FN, and there only, `scales` says what
+    they stand for: `input_scale` as `moe.quantize` makes it, one per row and 128 contracted elements,
+    `weight_scale` one per block of 128 rows x 128 contracted elements. With `blk(n)` the block of row n,
+
+    `acc[n] = sum_b (sum_{k in block b} input[row, k] * weight[g, n, k]) * (input_scale[row, b] *
+    weight_scale[g, blk(n), b])`,
+
+    every product and sum f32, the sum of a block exact or f32 in an order of the schedule's choice. The
+    last block of either dimension may be smaller. `blk(n) = n / 128` and B = `ceil(N/128)`, but gate and
+    up halves have blocks of their own: with the layouts `gate_up` and `up_gate`, `blk(n) = (n / I) *
+    ceil(I/128) + (n % I) / 128` and B = `2 ceil(I/128)`.
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
     dense product, rows from `num_valid_tokens` on are zero, without regard to the epilogue.
@@ -171,8 +185,10 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     ```
   }];
   let arguments = (ins
-    Moe_DataTensor:$input,
-    Moe_DataTensor:$weight,
+    Moe_ProductTensor:$input,
+    Moe_ProductTensor:$weight,
+    Optional<Moe_F32Tensor>:$input_scale,
+    Optional<Moe_F32Tensor>:$weight_scale,
     Optional<Moe_I32Tensor>:$offsets,
     Optional<Moe_I32Tensor>:$source,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
@@ -185,7 +201,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
   let assemblyFormat = [{
     $input `,` $weight `:` type($input) `,` type($weight)
     oilist(
-        `offsets` `(` $offsets `:` type($offsets) `)`
+        `scales` `(` $input_scale `,` $weight_scale `:` type($input_scale) `,` type($weight_scale) `)`
+      | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
@@ -224,6 +241,52 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]>
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
+}
+
+def Moe_QuantizeOp : Moe_Op<"quantize", [Pure,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "rows as e4m3 with a scale per 128 neighbours";
+  let description = [{
+    For each row t and each group b of 128 neighbours (the last one may be smaller), in f32, each
+    operation rounded to nearest even:
+
+    1. `absmax = max |input[t, c]|` over the group; NaN if one of them is NaN.
+    2. `scale[t, b] = max(absmax, 1e-10) / 448`; NaN stays NaN.
+    3. `quantized[t, c] = e4m3(input[t, c] / scale[t, b])`: one division, not a product with a
+       reciprocal, then to nearest even.
+
+    Every target makes the same bits, except that a NaN may have any sign and payload. No finite value
+    exceeds the largest e4m3, 448. Edge cases: a group of zeros has the scale 1e-10/448. NaN in a group
+    makes all of the group and its scale NaN. An infinite absmax is the scale; infinite elements become
+    NaN, finite ones 0. Either stays in its row.
+
+    Without `offsets` all rows are quantized, tokens. With `offsets`, rows are positions, at most
+    `tokens * top_k`; from the last offset on both results are undefined. With G groups of rows and W
+    columns:
+
+    | operand, result | type |
+    |---|---|
+    | `input` | `? x W` |
+    | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
+    | `quantized` | `? x W x f8E4M3FN` |
+    | `scale` | `? x ceil(W/128) x f32` |
+
+    ```mlir
+    %q, %s = moe.quantize %h offsets(%offsets : tensor<129xi32>) {top_k = 8 : i64}
+        : tensor<?x768xbf16> -> tensor<?x768xf8E4M3FN>, tensor<?x6xf32>
+    ```
+  }];
+  let arguments = (ins
+    Moe_DataTensor:$input,
+    Optional<Moe_I32Tensor>:$offsets,
+    OptionalAttr<I64Attr>:$top_k,
+    DefaultValuedAttr<I64Attr, "128">:$group);
+  let results = (outs Moe_QuantizedTensor:$quantized, Moe_F32Tensor:$scale);
+  let assemblyFormat = [{
+    $input (`offsets` `(` $offsets^ `:` type($offsets) `)`)? attr-dict
+    `:` type($input) `->` type($quantized) `,` type($scale)
+  }];
+  let hasVerifier = 1;
 }
 
 def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {

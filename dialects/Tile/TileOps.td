@@ -29,6 +29,8 @@ def Tile_F32In : Arg<MemRefOf<[F32]>, "read", [MemRead]>;
 def Tile_OptI32In : Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>;
 def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
+def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "read", [MemRead]>;
+def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
 def Tile_TensorMapArrayAttr : TypedArrayAttrBase<Tile_TensorMapAttr, "array of #tile.tensor_map">;
@@ -180,7 +182,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     offsets[g + 1]`) reads the input row `source[p]`; an empty group costs nothing, and rows from the
     last offset on are undefined. Without, the product is dense over `tokens` rows, and rows from
     `num_valid_tokens` on are written as zeros. Accumulation is f32; the order of summation is the
-    schedule's, fixed per config. The memref of `outs` is no other operand too.
+    schedule's, fixed per config. With e4m3 operands, `scales` has the scale of each row and each 128
+    contracted elements (of `tile.quantize`) and that of each 128 x 128 block of the weight; a block's sum
+    is scaled in f32 before it is added. The memref of `outs` is no other operand too.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
@@ -195,7 +199,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   }];
   let arguments = (ins
     I64:$tokens,
-    Tile_In:$input, Tile_In:$weight,
+    Tile_ProductIn:$input, Tile_ProductIn:$weight,
+    Tile_OptF32In:$input_scale, Tile_OptF32In:$weight_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$num_valid_tokens,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
@@ -206,7 +211,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
     oilist(
-        `offsets` `(` $offsets `:` type($offsets) `)`
+        `scales` `(` $input_scale `,` $weight_scale `:` type($input_scale) `,` type($weight_scale) `)`
+      | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
@@ -245,6 +251,31 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
+}
+
+def Tile_QuantizeOp : Tile_Phase<"quantize"> {
+  let summary = "rows as e4m3 with a scale per 128 neighbours";
+  let description = [{
+    The formulas of `moe.quantize`, on memrefs of the same shapes: bits are equal for every schedule.
+    Without `offsets` for `tokens` rows; with `offsets` for as many rows as the last offset says, at most
+    `tokens * top_k`; those from there on are not touched.
+
+    ```mlir
+    tile.quantize tokens(%tokens) ins(%h : memref<?x768xbf16>) offsets(%offsets : memref<129xi32>)
+        outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_In:$input, Tile_OptI32In:$offsets,
+    Tile_QuantizedOut:$quantized, Tile_F32Out:$scale,
+    OptionalAttr<I64Attr>:$top_k, DefaultValuedAttr<I64Attr, "128">:$group,
+    OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
+    `outs` `(` $quantized `,` $scale `:` type($quantized) `,` type($scale) `)` attr-dict
+  }];
+  let hasVerifier = 1;
 }
 
 def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]> {

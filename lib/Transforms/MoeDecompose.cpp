@@ -14,6 +14,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "moec/Analysis/Names.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -43,21 +44,42 @@ using EpilogueBuilder =
 /// The operands of a grouped_matmul, by name.
 struct Product {
   Value input, weight;
+  /// Of e4m3 operands.
+  Value inputScale, weightScale;
   Value offsets, source, numValidTokens;
   SmallVector<Value, 1> rows, columns, elementwise;
   WeightLayoutAttr layout;
 };
 
-/// Quantization is described but not lowered: it is refused by name. Scales and
-/// 'activation_quant' come with 'weight_quant' only, says the verifier.
+/// Of the quantizations that the level moe describes, block fp8 is lowered; the
+/// others are refused by name. Scales and 'activation_quant' come with
+/// 'weight_quant' only, says the verifier.
 LogicalResult checkLowerable(LayerOp layer) {
-  if (!layer.getWeightQuant())
+  QuantAttr weights = layer.getWeightQuantAttr();
+  if (!weights)
     return success();
-  return layer.emitOpError("has quantized weights (weight_quant = ")
-         << layer.getWeightQuantAttr()
-         << "), which the level moe describes but nothing lowers yet; give "
-            "weights of the layer's type and drop 'weight_quant' and the "
-            "scales";
+  auto isBlockFp8 = [](QuantAttr quant, Granularity granularity, int64_t rows,
+                       bool dynamic) {
+    return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
+           quant.getScale().isF32() && quant.getGranularity() == granularity &&
+           quant.getBlock() == ArrayRef<int64_t>{rows, kScaleBlock} &&
+           !quant.getZeroPoint() && quant.getDynamic() == dynamic;
+  };
+  if (isBlockFp8(weights, Granularity::Block, kScaleBlock, false) &&
+      isBlockFp8(layer.getActivationQuantAttr(), Granularity::Group, 1, true))
+    return success();
+  auto diagnostic = layer.emitOpError("has quantized weights (weight_quant = ")
+                    << weights << ") and ";
+  if (QuantAttr activations = layer.getActivationQuantAttr())
+    diagnostic << "activation_quant = " << activations;
+  else
+    diagnostic << "no activation_quant";
+  return diagnostic << ", which the level moe describes but nothing lowers "
+                       "yet; lowered are f8E4M3FN weights in blocks of [128, "
+                       "128] with dynamic f8E4M3FN activations in groups of "
+                       "[1, 128], each with f32 scales: write that, or give "
+                       "weights of the layer's type and drop 'weight_quant' "
+                       "and the scales";
 }
 
 /// Replaces each moe.param by the constant that it names.
@@ -94,6 +116,8 @@ private:
                 EpilogueBuilder epilogue);
   Value inlineActivation(ImplicitLocOpBuilder &builder, ValueRange args);
 
+  void setInput(Product &p, Value input);
+
   void route();
   void permute();
   void makeExpertInput();
@@ -112,6 +136,8 @@ private:
   Value offsets, position, source, rowWeight;
   /// What the routed experts read: without and with the weight on the input.
   Value latentInput, expertInput;
+  /// What was quantized already: the hidden states feed two products.
+  DenseMap<Value, QuantizeOp> quantized;
 };
 
 Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
@@ -126,9 +152,9 @@ constexpr std::nullptr_t kNoEpilogue = nullptr;
 
 Value LayerDecomposer::product(const Product &p, RankedTensorType type,
                                StringRef name, EpilogueBuilder epilogue) {
-  auto op = GroupedMatmulOp::create(b, type, p.input, p.weight, p.offsets,
-                                    p.source, p.numValidTokens, p.rows,
-                                    p.columns, p.elementwise, p.layout);
+  auto op = GroupedMatmulOp::create(
+      b, type, p.input, p.weight, p.inputScale, p.weightScale, p.offsets,
+      p.source, p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout);
   setNames(op, name);
   if (!epilogue)
     return op.getResult();
@@ -163,6 +189,36 @@ Value LayerDecomposer::inlineActivation(ImplicitLocOpBuilder &builder,
     builder.clone(op, mapping);
   return mapping.lookupOrDefault(
       cast<YieldOp>(body.getTerminator()).getValue());
+}
+
+/// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
+/// where the weight has scales. Rows that a product with offsets reads in order
+/// are positions, of which those past the last offset count for nothing.
+void LayerDecomposer::setInput(Product &p, Value input) {
+  p.input = input;
+  if (!p.weightScale)
+    return;
+  QuantizeOp &op = quantized[input];
+  if (!op) {
+    auto type = cast<RankedTensorType>(input.getType());
+    int64_t width = type.getDimSize(1);
+    bool readsPositions = p.offsets && !p.source;
+    op = QuantizeOp::create(
+        b, type.clone(b.getType<Float8E4M3FNType>()),
+        tensorOf(
+            {type.getDimSize(0), llvm::divideCeilSigned(width, kScaleBlock)},
+            b.getF32Type()),
+        input, readsPositions ? p.offsets : Value(),
+        readsPositions ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(),
+        b.getI64IntegerAttr(kScaleBlock));
+    Operation *producer = input.getDefiningOp();
+    StringRef name = producer ? getResultName(producer, 0) : StringRef();
+    if (name.empty())
+      name = "hidden";
+    setNames(op, {(name + "_quantized").str(), (name + "_scale").str()});
+  }
+  p.input = op.getQuantized();
+  p.inputScale = op.getScale();
 }
 
 void LayerDecomposer::route() {
@@ -246,10 +302,11 @@ void LayerDecomposer::makeExpertInput() {
 
 Value LayerDecomposer::runExperts() {
   Product first;
-  first.input = expertInput;
   first.weight = layer.getW13();
+  first.weightScale = layer.getW13Scale();
   first.offsets = offsets;
   first.source = source;
+  setInput(first, expertInput);
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());
@@ -264,9 +321,10 @@ Value LayerDecomposer::runExperts() {
               });
 
   Product second;
-  second.input = hidden;
   second.weight = layer.getW2();
+  second.weightScale = layer.getW2Scale();
   second.offsets = offsets;
+  setInput(second, hidden);
   if (!layer.getWeightOnInput())
     second.rows.push_back(rowWeight);
   if (layer.getW2Bias())
@@ -301,8 +359,9 @@ Value LayerDecomposer::runSharedExpert() {
   int64_t sharedSize =
       cast<RankedTensorType>(layer.getSharedW2().getType()).getDimSize(1);
   Product first;
-  first.input = layer.getHidden();
   first.weight = layer.getSharedW13();
+  first.weightScale = layer.getSharedW13Scale();
+  setInput(first, layer.getHidden());
   first.layout = layer.getLayoutAttr();
   Value hidden =
       product(first, tensorOf({kTokens, sharedSize}, dtype), "shared_hidden",
@@ -310,8 +369,9 @@ Value LayerDecomposer::runSharedExpert() {
                 return inlineActivation(b, args.accumulators);
               });
   Product second;
-  second.input = hidden;
   second.weight = layer.getSharedW2();
+  second.weightScale = layer.getSharedW2Scale();
+  setInput(second, hidden);
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   if (!gate)
     return product(second, type, "shared_out", kNoEpilogue);

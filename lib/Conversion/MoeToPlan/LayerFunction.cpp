@@ -97,10 +97,11 @@ LogicalResult LayerFunction::checkOps() {
     if (isa<LayerOp>(op))
       return op.emitOpError("cannot become a plan as a whole; run "
                             "moe-decompose first");
-    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RowMapOp, UnpermuteOp>(op))
+    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RowMapOp, QuantizeOp,
+             UnpermuteOp>(op))
       return op.emitOpError("cannot become a kernel; a layer's function holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.row_map and moe.unpermute only");
+                            "moe.row_map, moe.quantize and moe.unpermute only");
     for (Value operand : op.getOperands())
       if (Operation *source = operand.getDefiningOp();
           source && matchPattern(source, m_Constant()))
@@ -135,6 +136,10 @@ void LayerFunction::inferRows(Operation &op) {
         setRows(matmul.getResult(), source ? source : matmul.getInput());
       })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
+      .Case([&](QuantizeOp quantize) {
+        setRows(quantize.getQuantized(), quantize.getInput());
+        setRows(quantize.getScale(), quantize.getInput());
+      })
       .Case([&](UnpermuteOp unpermute) {
         setRows(unpermute.getResult(), unpermute.getPosition());
       });

@@ -108,13 +108,13 @@ private:
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RowMapOp, moe::UnpermuteOp>(
+                  moe::RowMapOp, moe::QuantizeOp, moe::UnpermuteOp>(
                 [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError("has no phase at level tile; a plan.kernel holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.row_map and moe.unpermute only");
+                            "moe.row_map, moe.quantize and moe.unpermute only");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
     return success();
@@ -149,7 +149,8 @@ private:
   Operation *create(moe::GroupedMatmulOp op) {
     auto phase = tile::ContractOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
-        get(op.getOffsets()), get(op.getSource()), get(op.getNumValidTokens()),
+        get(op.getInputScale()), get(op.getWeightScale()), get(op.getOffsets()),
+        get(op.getSource()), get(op.getNumValidTokens()),
         get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),
         op.getLayoutAttr(), tile::ConfigAttr());
@@ -163,6 +164,13 @@ private:
         get(op.getRowOperands()), get(op.getResult()), tile::ConfigAttr());
     cloneScalarRegion(op.getBody(), phase.getBody());
     return phase;
+  }
+
+  Operation *create(moe::QuantizeOp op) {
+    return tile::QuantizeOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getOffsets()),
+        get(op.getQuantized()), get(op.getScale()), op.getTopKAttr(),
+        op.getGroupAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::UnpermuteOp op) {

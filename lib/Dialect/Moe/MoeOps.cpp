@@ -30,6 +30,13 @@ void UnpermuteOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultName(*this, setName);
 }
 
+void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  for (OpResult result : getOperation()->getResults())
+    if (StringRef name = getResultName(*this, result.getResultNumber());
+        !name.empty())
+      setName(result, name);
+}
+
 LogicalResult ParamOp::verify() {
   auto layer = dyn_cast_if_present<LayerOp>((*this)->getParentOp());
   if (!layer || (*this)->getParentRegion() != &layer.getActivation())
@@ -77,6 +84,10 @@ LogicalResult RowMapOp::verify() {
 }
 LogicalResult RowMapOp::verifyRegions() {
   return verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult QuantizeOp::verify() {
+  return verifyQuantize(*this, QuantizeOperands(*this));
 }
 
 LogicalResult UnpermuteOp::verify() {

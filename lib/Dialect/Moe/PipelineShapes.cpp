@@ -7,6 +7,7 @@
 
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <limits>
 
@@ -195,7 +196,7 @@ static std::string nameOf(StringRef list, size_t index) {
 static SmallVector<std::string> getEpilogueArguments(const MatmulOperands &o) {
   SmallVector<std::string> names;
   auto add = [&](const std::string &name) {
-    if (o.isPaired) {
+    if (o.isPaired()) {
       names.push_back(name + ".gate");
       names.push_back(name + ".up");
     } else {
@@ -217,13 +218,48 @@ static LogicalResult verifyEpilogue(const OperandChecker &check, Operation *op,
   if (!o.epilogue.empty())
     return verifyScalarArguments(op, o.epilogue, "epilogue",
                                  getEpilogueArguments(o));
-  if (o.isPaired)
+  if (o.isPaired())
     return check.error("has a 'layout', hence two accumulators; add an "
                        "epilogue that makes one value of them");
   if (!o.rows.empty() || !o.columns.empty() || !o.elementwise.empty())
     return check.error("has operands 'rows', 'columns' or 'elementwise', but "
                        "no epilogue that reads them; add one");
   return success();
+}
+
+int64_t getNumScaleRows(int64_t rows, WeightLayoutAttr layout) {
+  if (layout && layout.getOrder() != GateUpOrder::Interleaved)
+    return 2 * llvm::divideCeil(rows / 2, kScaleBlock);
+  return llvm::divideCeil(rows, kScaleBlock);
+}
+
+/// Scales come with e4m3 operands, and with them only.
+static LogicalResult verifyScales(const OperandChecker &check,
+                                  const MatmulOperands &o,
+                                  ArrayRef<Dim> group) {
+  bool isQuantized = isa<Float8E4M3FNType>(getElementType(o.input));
+  if (bool(o.inputScale) != bool(o.weightScale))
+    return check.error("takes 'input_scale' and 'weight_scale' together");
+  if (isQuantized && !o.inputScale)
+    return check.error("has operands of f8E4M3FN, which mean nothing without "
+                       "'scales'; add 'scales(%input_scale, %weight_scale)', "
+                       "the first of them made by 'quantize'");
+  if (!isQuantized && o.inputScale)
+    return check.error("takes 'scales' with an 'input' and a 'weight' of "
+                       "f8E4M3FN only, not ")
+           << getElementType(o.input) << "; remove them";
+  if (!isQuantized)
+    return success();
+  Dim blocks{"(blocks of k)",
+             int64_t(llvm::divideCeil(getDim(o.input, 1), kScaleBlock))};
+  int64_t n = getDim(o.weight, group.size());
+  SmallVector<Dim> weight(group);
+  weight.append({{"(blocks of n)", getNumScaleRows(n, o.layout)}, blocks});
+  bool readsPositions = o.offsets && !o.source;
+  Dim rows = readsPositions ? positionsDim() : tokensDim();
+  return failure(
+      failed(check.checkShape("input_scale", o.inputScale, {rows, blocks})) ||
+      failed(check.checkShape("weight_scale", o.weightScale, weight)));
 }
 
 LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
@@ -260,12 +296,14 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
     return failure();
 
   int64_t n = getDim(o.weight, group.size());
-  if (o.isPaired && n % 2 != 0)
+  if (o.isPaired() && n % 2 != 0)
     return check.error("has a 'layout', so the rows of 'weight' must be pairs "
                        "(gate, up), but there are ")
            << n;
+  if (failed(verifyScales(check, o, group)))
+    return failure();
   Dim row = isGrouped ? positionsDim() : tokensDim();
-  Dim resultColumns{o.isPaired ? "(n / 2)" : "n", o.isPaired ? n / 2 : n};
+  Dim resultColumns{o.isPaired() ? "(n / 2)" : "n", o.isPaired() ? n / 2 : n};
   if (failed(check.checkShape("result", o.result, {row, resultColumns})))
     return failure();
   for (auto [i, value] : llvm::enumerate(o.rows))
@@ -299,6 +337,33 @@ LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
       return failure();
   }
   return verifyScalarArguments(op, o.body, "body", arguments);
+}
+
+LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
+  OperandChecker check(op);
+  if (o.group != kScaleBlock)
+    return check.error("'group' is ")
+           << o.group << "; scales of " << kScaleBlock
+           << " neighbours are accepted";
+  if (bool(o.offsets) != o.topK.has_value())
+    return check.error("takes 'offsets' and the attribute 'top_k' together: "
+                       "there are at most tokens * top_k positions");
+  if (o.topK && *o.topK < 1)
+    return check.error("'top_k' is ") << *o.topK << "; at least 1 is accepted";
+  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})))
+    return failure();
+  if (o.offsets && getDim(o.offsets, 0) < 2)
+    return check.error("'offsets' must have at least 2 entries: the begin "
+                       "and the end of one group");
+  Dim row = o.offsets ? positionsDim() : tokensDim();
+  if (failed(check.checkShape("input", o.input, {row, {"width"}})))
+    return failure();
+  int64_t width = getDim(o.input, 1);
+  Dim groups{"(groups of width)",
+             int64_t(llvm::divideCeil(width, kScaleBlock))};
+  return failure(failed(check.checkShape("quantized", o.quantized,
+                                         {row, {"width", width}})) ||
+                 failed(check.checkShape("scale", o.scale, {row, groups})));
 }
 
 } // namespace moec::moe

@@ -64,7 +64,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, RankOp, ContractOp, RowMapOp, GatherReduceOp>(op))
+  if (!isa<TopKOp, RankOp, ContractOp, RowMapOp, QuantizeOp, GatherReduceOp>(
+          op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -139,6 +140,12 @@ LogicalResult RowMapOp::verify() {
 }
 LogicalResult RowMapOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult QuantizeOp::verify() {
+  if (failed(moe::verifyQuantize(*this, moe::QuantizeOperands(*this))))
+    return failure();
+  return verifySeparate(*this, {getQuantized(), getScale()});
 }
 
 LogicalResult GatherReduceOp::verify() {

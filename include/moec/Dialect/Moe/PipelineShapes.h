@@ -59,20 +59,31 @@ llvm::LogicalResult verifyPermute(mlir::Operation *op,
 struct MatmulOperands {
   template <typename OpTy>
   explicit MatmulOperands(OpTy op)
-      : input(op.getInput()), weight(op.getWeight()), offsets(op.getOffsets()),
-        source(op.getSource()), numValidTokens(op.getNumValidTokens()),
-        result(op.getResult()), rows(op.getRowOperands()),
-        columns(op.getColumnOperands()),
-        elementwise(op.getElementwiseOperands()),
-        isPaired(op.getLayout().has_value()), epilogue(op.getEpilogue()) {}
+      : input(op.getInput()), weight(op.getWeight()),
+        inputScale(op.getInputScale()), weightScale(op.getWeightScale()),
+        offsets(op.getOffsets()), source(op.getSource()),
+        numValidTokens(op.getNumValidTokens()), result(op.getResult()),
+        rows(op.getRowOperands()), columns(op.getColumnOperands()),
+        elementwise(op.getElementwiseOperands()), layout(op.getLayoutAttr()),
+        epilogue(op.getEpilogue()) {}
 
-  mlir::Value input, weight, offsets, source, numValidTokens, result;
-  mlir::ValueRange rows, columns, elementwise;
   /// The columns are pairs (gate, up).
-  bool isPaired;
+  bool isPaired() const { return bool(layout); }
+
+  mlir::Value input, weight, inputScale, weightScale, offsets, source,
+      numValidTokens, result;
+  mlir::ValueRange rows, columns, elementwise;
+  WeightLayoutAttr layout;
   mlir::Region &epilogue;
 };
 llvm::LogicalResult verifyMatmul(mlir::Operation *op, const MatmulOperands &o);
+
+/// Neighbours that share a scale in block fp8, along either dimension.
+inline constexpr int64_t kScaleBlock = 128;
+
+/// Rows of a `weight_scale` for `rows` rows of a weight: gate and up halves
+/// have blocks of their own.
+int64_t getNumScaleRows(int64_t rows, WeightLayoutAttr layout);
 
 /// `moe.row_map`, `tile.row_map`.
 struct RowMapOperands {
@@ -86,6 +97,21 @@ struct RowMapOperands {
   mlir::Region &body;
 };
 llvm::LogicalResult verifyRowMap(mlir::Operation *op, const RowMapOperands &o);
+
+/// `moe.quantize`, `tile.quantize`.
+struct QuantizeOperands {
+  template <typename OpTy>
+  explicit QuantizeOperands(OpTy op)
+      : input(op.getInput()), offsets(op.getOffsets()),
+        quantized(op.getQuantized()), scale(op.getScale()), topK(op.getTopK()),
+        group(op.getGroup()) {}
+
+  mlir::Value input, offsets, quantized, scale;
+  std::optional<int64_t> topK;
+  int64_t group;
+};
+llvm::LogicalResult verifyQuantize(mlir::Operation *op,
+                                   const QuantizeOperands &o);
 
 /// `moe.unpermute`, `tile.gather_reduce`.
 struct UnpermuteOperands {

@@ -1,0 +1,49 @@
+// RUN: moe-opt %s | moe-opt | FileCheck %s
+// RUN: moe-opt %s --mlir-print-op-generic | moe-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @quantize
+func.func @quantize(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %offsets: tensor<5xi32>) {
+  // CHECK: moe.quantize %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  // CHECK: moe.quantize %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
+  %r, %t = moe.quantize %h offsets(%offsets : tensor<5xi32>) {top_k = 2 : i64}
+      : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
+  // Names that the op carries are the names of its results.
+  // CHECK: %hidden_quantized, %hidden_scale = moe.quantize %{{[a-z0-9]+}} {moe.name = ["hidden_quantized", "hidden_scale"]}
+  %u, %v = moe.quantize %x {group = 128 : i64, moe.name = ["hidden_quantized", "hidden_scale"]}
+      : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  return
+}
+
+// The halves of gate and up rows begin blocks of scales; interleaved rows share them.
+// CHECK-LABEL: func.func @grouped_matmul
+func.func @grouped_matmul(%q: tensor<?x200xf8E4M3FN>, %s: tensor<?x2xf32>, %w13: tensor<4x160x200xf8E4M3FN>,
+    %halves: tensor<4x2x2xf32>, %shared: tensor<160x200xf8E4M3FN>, %mixed: tensor<2x2xf32>,
+    %offsets: tensor<5xi32>, %source: tensor<?xi32>) {
+  // CHECK: moe.grouped_matmul %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x200xf8E4M3FN>, tensor<4x160x200xf8E4M3FN>
+  // CHECK-SAME: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<4x2x2xf32>)
+  // CHECK-SAME: offsets(%{{[a-z0-9]+}} : tensor<5xi32>) source(%{{[a-z0-9]+}} : tensor<?xi32>)
+  // CHECK: -> tensor<?x80xbf16>
+  %0 = moe.grouped_matmul %q, %w13 : tensor<?x200xf8E4M3FN>, tensor<4x160x200xf8E4M3FN>
+      scales(%s, %halves : tensor<?x2xf32>, tensor<4x2x2xf32>)
+      offsets(%offsets : tensor<5xi32>) source(%source : tensor<?xi32>)
+      epilogue {
+      ^bb0(%gate: f32, %up: f32):
+        %y = arith.mulf %gate, %up : f32
+        moe.yield %y : f32
+      } {layout = #moe.weight_layout<order = up_gate>} -> tensor<?x80xbf16>
+  // CHECK: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<2x2xf32>)
+  // CHECK: -> tensor<?x80xf16>
+  %1 = moe.grouped_matmul %q, %shared : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
+      scales(%s, %mixed : tensor<?x2xf32>, tensor<2x2xf32>)
+      epilogue {
+      ^bb0(%gate: f32, %up: f32):
+        %y = arith.mulf %gate, %up : f32
+        moe.yield %y : f32
+      } {layout = #moe.weight_layout<order = interleaved>} -> tensor<?x80xf16>
+  // CHECK: moe.grouped_matmul %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
+  // CHECK-SAME: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xf32>
+  %2 = moe.grouped_matmul %q, %shared : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
+      scales(%s, %mixed : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xf32>
+  return
+}

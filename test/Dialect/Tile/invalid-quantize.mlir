@@ -1,0 +1,50 @@
+// RUN: moe-opt %s --split-input-file --verify-diagnostics
+
+tile.kernel @k(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{'scale' must be of shape tokens x (groups of width) = ?x2, not ?x1}}
+  tile.quantize tokens(%tokens) ins(%x : memref<?x200xbf16>) outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x1xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %o: memref<3xi32>, %tokens: i64) {
+  // expected-error@+1 {{takes 'offsets' and the attribute 'top_k' together}}
+  tile.quantize tokens(%tokens) ins(%x : memref<?x200xbf16>) offsets(%o : memref<3xi32>)
+      outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x1xf32>, %q: memref<?x1xf8E4M3FN>, %tokens: i64) {
+  // expected-error@+1 {{has outs[1] among its other operands too; a phase must not read or write one memref twice}}
+  tile.quantize tokens(%tokens) ins(%x : memref<?x1xf32>) outs(%q, %x : memref<?x1xf8E4M3FN>, memref<?x1xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x200xf8E4M3FN>, %w: memref<160x200xf8E4M3FN>, %y: memref<?x160xf32>, %tokens: i64) {
+  // expected-error@+1 {{has operands of f8E4M3FN, which mean nothing without 'scales'}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>) outs(%y : memref<?x160xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x200xf8E4M3FN>, %w: memref<160x200xf8E4M3FN>, %s: memref<?x2xf32>, %t: memref<1x2xf32>, %y: memref<?x160xf32>, %tokens: i64) {
+  // expected-error@+1 {{'weight_scale' must be of shape (blocks of n) x (blocks of k) = 2x2, not 1x2}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>)
+      scales(%s, %t : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x160xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x200xf32>, %w: memref<160x200xf32>, %s: memref<?x2xf32>, %t: memref<2x2xf32>, %y: memref<?x160xf32>, %tokens: i64) {
+  // expected-error@+1 {{takes 'scales' with an 'input' and a 'weight' of f8E4M3FN only, not 'f32'; remove them}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x200xf32>, memref<160x200xf32>)
+      scales(%s, %t : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x160xf32>)
+  tile.return
+}

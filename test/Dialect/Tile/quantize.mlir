@@ -1,0 +1,32 @@
+// RUN: moe-opt %s | moe-opt | FileCheck %s
+// RUN: moe-opt %s --mlir-print-op-generic | moe-opt | FileCheck %s
+
+// CHECK-LABEL: tile.kernel @quantize
+tile.kernel @quantize(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
+    %offsets: memref<5xi32>, %h: memref<?x256xf16>, %r: memref<?x256xf8E4M3FN>, %t: memref<?x2xf32>,
+    %tokens: i64) {
+  // CHECK: tile.quantize tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x200xbf16>) outs(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<?x2xf32>){{$}}
+  tile.quantize tokens(%tokens) ins(%x : memref<?x200xbf16>)
+      outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
+  // CHECK: tile.quantize tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x256xf16>) offsets(%{{[a-z0-9]+}} : memref<5xi32>)
+  // CHECK-SAME: {config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 4>, top_k = 2 : i64}
+  tile.quantize tokens(%tokens) ins(%h : memref<?x256xf16>) offsets(%offsets : memref<5xi32>)
+      outs(%r, %t : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      {top_k = 2 : i64, config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 4>}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @contract
+tile.kernel @contract(%q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
+    %w: memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>, %b: memref<4x2x2xf32>, %offsets: memref<5xi32>,
+    %source: memref<?xi32>, %y: memref<?x160xbf16>, %tokens: i64) {
+  // CHECK: tile.contract tokens(%tokens) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
+  // CHECK-SAME: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x2xf32>, memref<4x2x2xf32>)
+  // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>) source(%{{[a-z0-9]+}} : memref<?xi32>)
+  tile.contract tokens(%tokens)
+      ins(%q, %w : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
+      outs(%y : memref<?x160xbf16>)
+  tile.return
+}
