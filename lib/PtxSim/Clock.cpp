@@ -8,6 +8,7 @@
 #include "Clock.h"
 
 #include <algorithm>
+#include <iterator>
 
 using namespace moec::ptx;
 
@@ -97,6 +98,12 @@ void Clock::join(const Clock &other) {
   }
   for (const auto &[cta, knowledge] : other.foreign)
     joinForeign(cta, knowledge);
+  if (other.launches.empty() || launches == other.launches)
+    return;
+  std::vector<uint64_t> both;
+  std::set_union(launches.begin(), launches.end(), other.launches.begin(),
+                 other.launches.end(), std::back_inserter(both));
+  launches = std::move(both);
 }
 
 void Clock::meet(const Clock &other) {
@@ -110,6 +117,11 @@ void Clock::meet(const Clock &other) {
           new CtaKnowledge(unsigned(common->lanes.size() / kWarpLanes)));
     knowledge = common;
   }
+  std::vector<uint64_t> common;
+  std::set_intersection(launches.begin(), launches.end(),
+                        other.launches.begin(), other.launches.end(),
+                        std::back_inserter(common));
+  launches = std::move(common);
 }
 
 Clock &moec::ptx::unshare(ClockRef &clock) {

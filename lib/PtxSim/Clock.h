@@ -111,6 +111,9 @@ struct Clock {
   CtaKnowledge own;
   /// By serial, ascending.
   std::vector<std::pair<uint32_t, Ref<CtaKnowledge>>> foreign;
+  /// Launches, by Launch::id, that somebody has waited for; ascending. All that
+  /// they did, and all that was over before their end, is known.
+  std::vector<uint64_t> launches;
 
 private:
   void joinForeign(uint32_t serial, const Ref<CtaKnowledge> &other);

@@ -34,6 +34,17 @@ Step nothing(Warp &, const Instruction &, LaneMask) { return Step::Next; }
 
 Step pause(Warp &, const Instruction &, LaneMask) { return Step::Yield; }
 
+Step letDependentsBegin(Warp &warp, const Instruction &, LaneMask) {
+  warp.cta.launch.engine->letDependentsBegin(warp.cta);
+  return Step::Next;
+}
+
+Step waitForLaunchBefore(Warp &warp, const Instruction &, LaneMask mask) {
+  return warp.cta.launch.engine->waitForLaunchBefore(warp, mask)
+             ? Step::Next
+             : Step::Blocked;
+}
+
 } // namespace
 
 void moec::ptx::decodeHint(Decoder &d) {
@@ -64,7 +75,9 @@ void moec::ptx::addControlForms(FormTable &table) {
   };
   table["prefetch"] = table["prefetchu"] = decodeHint;
   table["griddepcontrol"] = [](Decoder &d) {
-    if (!d.takeOneOf({"wait", "launch_dependents"}).empty())
-      d.instruction.handler = nothing;
+    std::string action = d.takeOneOf({"wait", "launch_dependents"});
+    if (!action.empty())
+      d.instruction.handler =
+          action == "wait" ? waitForLaunchBefore : letDependentsBegin;
   };
 }

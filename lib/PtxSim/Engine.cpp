@@ -40,8 +40,9 @@ void Engine::chooseStyle() {
 // Launches
 //===----------------------------------------------------------------------===//
 
-bool Engine::run(std::vector<std::unique_ptr<Launch>> &batch) {
+bool Engine::run(Batch &launches) {
   auto begin = std::chrono::steady_clock::now();
+  batch = &launches;
   failure.clear();
   if (nextSerial > kMaxSerial / 2) {
     fail("this simulator has run its last CTA; make another one");
@@ -49,7 +50,7 @@ bool Engine::run(std::vector<std::unique_ptr<Launch>> &batch) {
   }
   horizon = nextSerial;
   chooseStyle();
-  while (!hasFailed() && startReady(batch))
+  while (!hasFailed() && startReady())
     step();
   reset();
   auto end = std::chrono::steady_clock::now();
@@ -57,22 +58,66 @@ bool Engine::run(std::vector<std::unique_ptr<Launch>> &batch) {
   return !hasFailed();
 }
 
+bool Engine::isReady(const Launch &launch) const {
+  if (launch.isDependent) {
+    const Launch &before = *(*batch)[launch.after.front()];
+    return before.numLetting == before.gridCtas;
+  }
+  return std::all_of(launch.after.begin(), launch.after.end(),
+                     [&](size_t index) {
+                       return (*batch)[index]->state == Launch::State::Done;
+                     });
+}
+
+/// Adds to a set of launches one that has ended, and all that had by then.
+void Engine::addAllOver(std::vector<bool> &set, const Launch &launch) const {
+  set[launch.id] = true;
+  for (size_t i = 0; i < set.size(); ++i)
+    if (launch.isOver[i])
+      set[i] = true;
+}
+
+void Engine::begin(Launch &launch) {
+  launch.engine = this;
+  launch.state = Launch::State::Running;
+  launch.isAfter.assign(batch->size(), false);
+  // That CTAs may begin makes nothing visible to them.
+  if (launch.isDependent)
+    return;
+  for (size_t earlier : launch.after)
+    addAllOver(launch.isAfter, *(*batch)[earlier]);
+}
+
+void Engine::end(Launch &launch) {
+  launch.state = Launch::State::Done;
+  launch.isOver = launch.isAfter;
+  // It ends after what it depends on only if it has waited for that.
+  if (launch.hasWaited)
+    addAllOver(launch.isOver, *(*batch)[launch.after.front()]);
+  for (const std::unique_ptr<Cta> &cta : ctas)
+    if (cta->launch.isDependent && cta->launch.after.front() == launch.id)
+      cta->wakeAll(GroupState::Launch);
+}
+
+/// Whether a launch has yet to begin that may not know what has ended.
+bool Engine::isAwaited() const {
+  return std::any_of(batch->begin(), batch->end(), [&](const auto &launch) {
+    return launch->isDependent && launch->state == Launch::State::Waiting &&
+           (*batch)[launch->after.front()]->state == Launch::State::Done;
+  });
+}
+
 /// Starts what waits for nothing; false if all is done.
-bool Engine::startReady(std::vector<std::unique_ptr<Launch>> &batch) {
+bool Engine::startReady() {
   bool isAllDone = true, hasDone = true;
   while (hasDone && !hasFailed()) {
     hasDone = false;
     isAllDone = true;
-    for (std::unique_ptr<Launch> &launch : batch) {
+    for (std::unique_ptr<Launch> &launch : *batch) {
       isAllDone &= launch->state == Launch::State::Done;
-      if (launch->state != Launch::State::Waiting)
+      if (launch->state != Launch::State::Waiting || !isReady(*launch))
         continue;
-      if (!std::all_of(launch->after.begin(), launch->after.end(),
-                       [&](size_t index) {
-                         return batch[index]->state == Launch::State::Done;
-                       }))
-        continue;
-      launch->engine = this;
+      begin(*launch);
       if (!launch->kernel) {
         Region *region = memory.find(launch->fillAddress);
         std::memset(region->at(launch->fillAddress), launch->fillValue,
@@ -80,11 +125,10 @@ bool Engine::startReady(std::vector<std::unique_ptr<Launch>> &batch) {
         region->markInitialized(launch->fillAddress, launch->fillBytes);
         region->shadow.clear(launch->fillAddress - region->address,
                              launch->fillBytes);
-        launch->state = Launch::State::Done;
+        end(*launch);
         hasDone = true;
         continue;
       }
-      launch->state = Launch::State::Running;
       ++statistics.launches;
       launch->order.resize(launch->gridCtas);
       for (uint32_t i = 0; i < launch->gridCtas; ++i)
@@ -190,15 +234,16 @@ void Engine::retire(Cta &cta) {
                                 [&](Warp *warp) { return &warp->cta == &cta; }),
                  runnable.end());
   Launch &launch = cta.launch;
+  letDependentsBegin(cta);
   noteProgress();
   ctas.erase(std::find_if(ctas.begin(), ctas.end(), [&](const auto &entry) {
     return entry.get() == &cta;
   }));
   if (++launch.ended < launch.gridCtas)
     return;
-  launch.state = Launch::State::Done;
+  end(launch);
   active.erase(std::find(active.begin(), active.end(), &launch));
-  if (!active.empty())
+  if (!active.empty() || isAwaited())
     return;
   // All that ran is before all that follows.
   horizon = nextSerial;
@@ -224,12 +269,41 @@ void Engine::reset() {
 // Order between CTAs
 //===----------------------------------------------------------------------===//
 
-bool Engine::isBefore(uint32_t serial, uint32_t reader) const {
+bool Engine::isBefore(uint32_t serial, const Clock &reader) const {
   if (serial < horizon)
     return true;
-  const Launch *first = launchOfSerial[serial - horizon];
-  const Launch *second = launchOfSerial[reader - horizon];
-  return first->id < second->id && second->isAfter[first->id];
+  uint64_t first = launchOfSerial[serial - horizon]->id;
+  if (launchOfSerial[reader.serial - horizon]->isAfter[first])
+    return true;
+  return std::any_of(reader.launches.begin(), reader.launches.end(),
+                     [&](uint64_t known) {
+                       return known == first || (*batch)[known]->isOver[first];
+                     });
+}
+
+void Engine::letDependentsBegin(Cta &cta) {
+  if (cta.letsDependentsBegin)
+    return;
+  cta.letsDependentsBegin = true;
+  ++cta.launch.numLetting;
+  noteProgress();
+}
+
+bool Engine::waitForLaunchBefore(Warp &warp, LaneMask mask) {
+  Launch &launch = warp.cta.launch;
+  if (!launch.isDependent)
+    return true;
+  const Launch &before = *(*batch)[launch.after.front()];
+  if (before.state != Launch::State::Done) {
+    warp.current().state = GroupState::Launch;
+    return false;
+  }
+  launch.hasWaited = true;
+  ClockRef end(new Clock(warp.cta.serial, unsigned(warp.cta.warps.size())));
+  end->launches = {before.id};
+  warp.acquire(mask, end);
+  noteProgress();
+  return true;
 }
 
 FenceLog &Engine::fenceLog(const Cta &cta) {
@@ -243,8 +317,7 @@ FenceLog &Engine::fenceLog(const Cta &cta) {
 
 bool Engine::isFenced(const Access &write, bool isShared,
                       const Clock &reader) const {
-  if (write.serial() != reader.serial &&
-      isBefore(write.serial(), reader.serial))
+  if (write.serial() != reader.serial && isBefore(write.serial(), reader))
     return true;
   auto log = fenceLogs.find(write.serial());
   if (log == fenceLogs.end() || !isWarpUnit(write.unit()))

@@ -61,8 +61,14 @@ public:
   /// Does all of an operation, piece by piece; false after an error.
   bool finish(AsyncOperation &operation);
   void queue(Warp &warp);
+  /// CTAs of the launch that depends on the CTA's may begin, as far as it is
+  /// concerned.
+  void letDependentsBegin(Cta &cta);
+  /// Lanes of `mask` learn all that the launch before did; false if they have
+  /// to wait for its end.
+  bool waitForLaunchBefore(Warp &warp, LaneMask mask);
 
-  bool isBefore(uint32_t serial, uint32_t reader) const override;
+  bool isBefore(uint32_t serial, const Clock &reader) const override;
   bool isFenced(const Access &write, bool isShared,
                 const Clock &reader) const override;
   FenceLog &fenceLog(const Cta &cta);
@@ -82,8 +88,15 @@ private:
   enum class Style : uint8_t { Fair, Random, Priorities };
 
   //--- Launches ---//
+  using Batch = std::vector<std::unique_ptr<Launch>>;
+
   void chooseStyle();
-  bool startReady(std::vector<std::unique_ptr<Launch>> &batch);
+  bool isReady(const Launch &launch) const;
+  bool startReady();
+  void begin(Launch &launch);
+  void end(Launch &launch);
+  void addAllOver(std::vector<bool> &set, const Launch &launch) const;
+  bool isAwaited() const;
   bool admit();
   void addCta(Launch &launch);
   void retire(Cta &cta);
@@ -101,6 +114,8 @@ private:
   bool failPolls();
   void reportDeadlock();
 
+  /// What run() runs.
+  Batch *batch = nullptr;
   std::vector<std::unique_ptr<Cta>> ctas;
   std::vector<Warp *> runnable;
   std::vector<std::shared_ptr<AsyncOperation>> operations;

@@ -79,6 +79,8 @@ enum class GroupState : uint8_t {
   Registers,
   /// Waits for the other warps of its warpgroup.
   Warpgroup,
+  /// Waits for the end of the launch before.
+  Launch,
 };
 
 /// Lanes of a warp that run together.
@@ -258,6 +260,8 @@ struct Cta {
   unsigned nextAsyncUnit = 0;
   /// Registers that nobody holds.
   int64_t freeRegisters = 0;
+  /// It does not hold up the launch that depends on its own.
+  bool letsDependentsBegin = false;
 };
 
 //===----------------------------------------------------------------------===//
@@ -272,8 +276,12 @@ struct Launch {
   uint64_t id = 0;
   State state = State::Waiting;
   std::vector<size_t> after;
-  /// Indices, within the batch, of all that is ordered before.
-  std::vector<bool> isAfter;
+  /// Whether its CTAs may begin before the one kernel that it comes after has
+  /// ended; and whether one of its threads has waited for that.
+  bool isDependent = false, hasWaited = false;
+  /// By index in the batch: all that is ordered before its CTAs, set when they
+  /// begin; and before its end, set then.
+  std::vector<bool> isAfter, isOver;
 
   const Program *program = nullptr;
   const Kernel *kernel = nullptr;
@@ -283,6 +291,8 @@ struct Launch {
   /// CTAs in the order of their start.
   std::vector<uint32_t> order;
   size_t started = 0, ended = 0;
+  /// CTAs that do not hold up who depends on this launch.
+  size_t numLetting = 0;
 
   uint64_t fillAddress = 0, fillBytes = 0;
   uint8_t fillValue = 0;

@@ -103,7 +103,8 @@ static std::string describeState(const Warp &warp, const Group &group) {
                                        "waits at a barrier",
                                        "waits for an mbarrier",
                                        "waits for registers",
-                                       "waits for its warpgroup"};
+                                       "waits for its warpgroup",
+                                       "waits for the launch before"};
   unsigned lane = unsigned(__builtin_ctz(group.lanes | 1u << 31));
   std::string text = "  cta " + std::to_string(warp.cta.index) + ", warp " +
                      std::to_string(warp.index) + ", " +

@@ -114,7 +114,7 @@ bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
   const CtaKnowledge *known = now.clock->findForeign(earlier.serial());
   return (known &&
           known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick)) ||
-         now.oracle->isBefore(earlier.serial(), now.serial());
+         now.oracle->isBefore(earlier.serial(), *now.clock);
 }
 
 /// The quick answer for most writes.
@@ -156,7 +156,7 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
     last.who = read.lanes;
     last.lanes = 1;
     bool isOver = last.serial() < now.horizon ||
-                  now.oracle->isBefore(last.serial(), now.serial());
+                  now.oracle->isBefore(last.serial(), *now.clock);
     bool areStrong = last.isStrong() && now.access.isStrong();
     if (!isOver && !areStrong && now.clock->foreign.empty())
       return {Conflict::Kind::Race, last, false};
@@ -213,7 +213,7 @@ void Shadow::addToSet(Cell &cell, const Accessor &now) {
     last.who = cell.read.lanes;
     bool isOver = last.serial() < now.horizon ||
                   (last.serial() != now.serial() &&
-                   now.oracle->isBefore(last.serial(), now.serial()));
+                   now.oracle->isBefore(last.serial(), *now.clock));
     if (isOver)
       cell.read = now.access;
     else if (!now.access.isStrong())

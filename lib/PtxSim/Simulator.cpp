@@ -200,13 +200,6 @@ Result<size_t> Simulator::Impl::findAll(const std::vector<WorkId> &after,
 
 WorkId Simulator::Impl::add(std::unique_ptr<Launch> launch) {
   launch->id = batch.size();
-  launch->isAfter.assign(batch.size() + 1, false);
-  for (size_t earlier : launch->after) {
-    launch->isAfter[earlier] = true;
-    for (size_t i = 0; i < batch[earlier]->isAfter.size(); ++i)
-      if (batch[earlier]->isAfter[i])
-        launch->isAfter[i] = true;
-  }
   batch.push_back(std::move(launch));
   return firstId + batch.size() - 1;
 }
@@ -263,6 +256,9 @@ Result<WorkId> Simulator::submit(const LoadedModule &module,
   launch->params = params;
   if (Result<size_t> count = impl->findAll(after, launch->after); !count)
     return count.status();
+  launch->isDependent = dims.dependent && after.size() == 1 &&
+                        launch->after.size() == 1 &&
+                        impl->batch[launch->after.front()]->kernel;
   return impl->add(std::move(launch));
 }
 

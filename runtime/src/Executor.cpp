@@ -367,16 +367,39 @@ Status Executor::resolveStep(const Step &step, int64_t tokens) {
   ResolvedStep &made = resolved.emplace_back();
   made.kind = step.kind;
   made.stream = step.stream;
-  if (step.kind != Step::Kind::Launch) {
-    made.event = events[step.event].get();
-    return Status::ok();
+  if (step.kind == Step::Kind::Launch)
+    return resolveLaunch(step, tokens, made);
+  made.event = events[step.event].get();
+  return Status::ok();
+}
+
+/// A dependent launch comes after the latest launch of its stream in this run,
+/// as long as nothing else is in between. Launches of no CTAs are left out; if
+/// nothing is before it then, what is on the stream belongs to somebody else,
+/// as the run before this one, and does not count on being overtaken.
+bool Executor::mayBeginEarly(const Step &step) const {
+  if (!step.dependent || !options.dependentLaunches)
+    return false;
+  for (size_t i = resolved.size() - 1; i-- > 0;) {
+    const ResolvedStep &before = resolved[i];
+    if (before.stream != step.stream)
+      continue;
+    if (before.kind != Step::Kind::Launch)
+      return false;
+    if (before.dims.grid > 0)
+      return true;
   }
+  return false;
+}
+
+Status Executor::resolveLaunch(const Step &step, int64_t tokens,
+                               ResolvedStep &made) {
   const KernelDecl &decl = thePlan->kernels[step.kernel];
   Result<int64_t> grid = decl.grid.evaluate(tokens);
   if (!grid)
     return grid.status();
   made.kernel = kernels[step.kernel];
-  made.dims = {*grid, decl.block, decl.shared};
+  made.dims = {*grid, decl.block, decl.shared, mayBeginEarly(step)};
   made.firstArg = resolvedArgs.size();
   for (const Argument &arg : step.args) {
     if (arg.kind == Argument::Kind::Tensor) {

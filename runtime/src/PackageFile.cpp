@@ -45,7 +45,7 @@ packSteps(fb::FlatBufferBuilder &builder, const std::vector<Step> &steps) {
                                        builder.CreateString(arg.scalar.str())));
     packed.push_back(schema::CreateStep(
         builder, static_cast<schema::StepKind>(step.kind), step.stream,
-        step.kernel, builder.CreateVector(args), step.event));
+        step.kernel, builder.CreateVector(args), step.event, step.dependent));
   }
   return builder.CreateVector(packed);
 }

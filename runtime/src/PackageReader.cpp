@@ -64,6 +64,7 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.stream = from.stream();
   step.kernel = from.kernel();
   step.event = from.event();
+  step.dependent = from.dependent();
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {

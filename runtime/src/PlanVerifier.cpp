@@ -9,6 +9,7 @@
 #include "InPlace.h"
 #include "StepOrder.h"
 #include "TensorMaps.h"
+#include "moert/GpuTarget.h"
 #include "moert/Plan.h"
 #include "moert/Workspace.h"
 
@@ -295,6 +296,7 @@ private:
       if (step.kind != Step::Kind::Launch)
         return wrong(context.where + ".kind", "an event", "a launch");
       MOERT_CHECK(checkRange(context.where + ".stream", step.stream, 0, 0));
+      MOERT_CHECK(verifyDependent(step, context, /*isAfterLaunch=*/i > 0));
       MOERT_CHECK(verifyLaunch(step, context));
       for (const Argument &arg : step.args)
         if (arg.kind == Argument::Kind::Tensor)
@@ -313,6 +315,7 @@ private:
     const Variant &variant = plan.variants[index];
     std::string where = at("variants", index);
     StepOrder order(plan.numStreams, plan.numEvents);
+    std::vector<bool> isAfterLaunch(plan.numStreams);
     for (size_t i = 0; i < variant.steps.size(); ++i) {
       const Step &step = variant.steps[i];
       StepContext context{at(where + ".steps", i), variant.minTokens,
@@ -338,10 +341,30 @@ private:
         return invalidArgument("plan: " + context.where + " waits for event " +
                                num(step.event) +
                                ", which no earlier step records");
+      MOERT_CHECK(verifyDependent(step, context, isAfterLaunch[step.stream]));
+      isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     MOERT_CHECK(verifyJoin(variant, where, order));
     MOERT_CHECK(verifyOutputs(variant, where));
     return verifySlots(variant, where, order);
+  }
+
+  /// A dependent launch waits for the kernel before it alone, so that one must
+  /// be there, and the target must be able to.
+  Status verifyDependent(const Step &step, const StepContext &context,
+                         bool isAfterLaunch) const {
+    if (!step.dependent)
+      return Status::ok();
+    std::optional<GpuTarget> gpu = GpuTarget::parse(plan.target);
+    if (!gpu || !gpu->hasDependentLaunches())
+      return wrong(context.where + ".dependent", "true",
+                   "false (kernels for '" + plan.target +
+                       "' cannot wait for the launch before them)");
+    if (!isAfterLaunch)
+      return wrong(context.where + ".dependent", "true",
+                   "false (the step before it on stream " + num(step.stream) +
+                       " is no launch)");
+    return Status::ok();
   }
 
   Status verifyJoin(const Variant &variant, const std::string &where,

@@ -106,7 +106,9 @@ public:
   moert::Status checkRange(uint64_t address, size_t bytes) const;
 
   /// Adds a kernel that may run when all of `after` are done, and in any order
-  /// with the rest. `params` are laid out as KernelInfo says.
+  /// with the rest. `params` are laid out as KernelInfo says. A dependent one
+  /// (`dims.dependent`) whose `after` is one kernel may begin when all CTAs of
+  /// that have executed griddepcontrol.launch_dependents, or ended.
   moert::Result<WorkId> submit(const LoadedModule &module,
                                const std::string &kernel,
                                const moert::LaunchDims &dims,

@@ -116,6 +116,11 @@ struct LaunchDims {
   int64_t block = 0;
   /// Bytes of dynamic shared memory per CTA.
   int64_t shared = 0;
+  /// Whether CTAs may begin before the kernel that was launched before on the
+  /// stream has ended. Every thread of such a kernel waits for that end
+  /// (griddepcontrol.wait) before it touches memory that another kernel uses,
+  /// and before its own end. A device may take no notice.
+  bool dependent = false;
 };
 
 /// One device. All calls are safe from several threads; work on one stream runs

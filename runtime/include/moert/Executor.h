@@ -36,6 +36,8 @@ struct ExecutorOptions {
   bool keepAll = false;
   /// Fills workspace and outputs with 0xFF bytes (NaN) before each run.
   bool poison = false;
+  /// Lets launches that the plan says are dependent begin early.
+  bool dependentLaunches = true;
 };
 
 /// Workspace that the caller owns, aligned to kWorkspaceAlignment.
@@ -180,6 +182,8 @@ private:
   Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
                       int64_t tokens);
   Status resolveStep(const Step &step, int64_t tokens);
+  Status resolveLaunch(const Step &step, int64_t tokens, ResolvedStep &made);
+  bool mayBeginEarly(const Step &step) const;
   Status resolveMaps(const Step &step, int64_t tokens);
   Status encodeWeightMaps(int64_t tensor, const Binding &binding);
   Result<TensorMap> encodeMap(int64_t kernel, size_t map, int64_t tensor,

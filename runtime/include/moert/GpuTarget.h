@@ -26,6 +26,9 @@ struct GpuTarget {
 
   std::string str() const;
   int number() const { return major * 10 + minor; }
+  /// Whether kernels can wait for the launches before them (griddepcontrol), so
+  /// that launches may be dependent.
+  bool hasDependentLaunches() const { return major >= 9; }
 
   /// Whether code for this target, in the form of PTX, runs on a device of this
   /// compute capability.

@@ -131,6 +131,9 @@ struct Step {
   /// Launch: index into Plan::kernels.
   int64_t kernel = -1;
   std::vector<Argument> args;
+  /// Launch: may begin before the step before it on its stream, which is a
+  /// launch of the same run too, has ended (LaunchDims::dependent).
+  bool dependent = false;
   /// RecordEvent, WaitEvent: 0 .. numEvents-1.
   int64_t event = -1;
 };

@@ -320,6 +320,8 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
   // Kernels of the compiler have fewer arguments; others pay for a vector.
   constexpr size_t kUsualArgs = 64;
   constexpr int64_t kMaxGrid = 0x7fffffff;
+  // CUDA 12.3, the first that can capture dependent launches in a graph.
+  constexpr int kDependentLaunchVersion = 12030;
   auto &cudaKernel = static_cast<CudaKernel &>(kernel);
   if (dims.grid < 0 || dims.grid > kMaxGrid || dims.block < 1 ||
       dims.block > cudaKernel.maxThreads || dims.shared < 0)
@@ -343,6 +345,10 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
     params[i] = const_cast<uint64_t *>(&args.slots[i]);
   for (size_t i = 0; i < args.numMaps; ++i)
     params[args.numSlots + i] = const_cast<TensorMap *>(&args.maps[i]);
+  CUlaunchAttribute early = {};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  bool isEarly = dims.dependent && driverVersion >= kDependentLaunchVersion;
   Status status = context->within([&]() -> Status {
     MOERT_CHECK(grantShared(cudaKernel, dims.shared));
     CUlaunchConfig config = {static_cast<unsigned>(dims.grid),
@@ -353,8 +359,8 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
                              1,
                              static_cast<unsigned>(dims.shared),
                              handle(stream),
-                             /*attrs=*/nullptr,
-                             /*numAttrs=*/0};
+                             isEarly ? &early : nullptr,
+                             isEarly ? 1u : 0u};
     MOERT_CUDA(context->driver(), cuLaunchKernelEx,
                (&config, cudaKernel.function, params, nullptr));
     return Status::ok();
