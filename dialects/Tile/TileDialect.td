@@ -113,4 +113,25 @@ def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
   let genVerifyDecl = 1;
 }
 
+def Tile_LoadAttr : AttrDef<Tile_Dialect, "Load"> {
+  let mnemonic = "load";
+  let summary = "how much work a kernel gets";
+  let description = [{
+    What is known of the rows of a kernel before it runs: the token counts that it is launched for, and
+    how they spread over groups. Each token picks `top_k` of `experts`, of which a grouped product may
+    have some; a dense one has one row per token, the default. Schedules choose configs by it.
+
+    ```mlir
+    #tile.load<min_tokens = 0, max_tokens = 8, top_k = 8, experts = 128>
+    ```
+  }];
+  let parameters = (ins
+    "int64_t":$min_tokens,
+    "int64_t":$max_tokens,
+    DefaultValuedParameter<"int64_t", "1">:$top_k,
+    DefaultValuedParameter<"int64_t", "1">:$experts);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif

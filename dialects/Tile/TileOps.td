@@ -47,7 +47,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     order phases inside one. `grid` is the number of CTAs; `tile-assign-config` sets it, together with a
     `config` on each phase, from which it follows; for a GPU also `block`, the threads of a CTA,
     `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after
-    the arguments.
+    the arguments. `load`, from `tile-specialize`, says for which token counts the kernel is launched.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -66,6 +66,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
                        OptionalAttr<Plan_ExprAttr>:$grid,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
+                       OptionalAttr<Tile_LoadAttr>:$load,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

@@ -7,6 +7,7 @@
 
 #include "Sm90Choice.h"
 
+#include "Sm90Cost.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
@@ -36,27 +37,64 @@ bool isBuffer(Value argument) {
   return isLaunched && isAlwaysBuffer;
 }
 
-/// About how many lines of PTX one result takes in the epilogue.
-int64_t estimateEpilogue(tile::ContractOp op) {
-  constexpr int64_t store = 6, expanded = 30, division = 4, element = 10;
-  constexpr int64_t perRowOrColumn = 2;
-  int64_t lines = store + element * op.getElementwiseOperands().size() +
-                  perRowOrColumn * (op.getRowOperands().size() +
-                                    op.getColumnOperands().size());
-  op.getEpilogue().walk([&](Operation *inner) {
-    if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
-      lines += expanded;
-    else if (isa<arith::DivFOp>(inner))
-      lines += division;
-    else if (!inner->hasTrait<OpTrait::ConstantLike>() &&
-             !inner->hasTrait<OpTrait::IsTerminator>())
-      ++lines;
-  });
-  return lines;
+/// Bodies that may go together, fewest first: few for few rows, whose code is
+/// short, and more where experts get different numbers of rows.
+ArrayRef<ArrayRef<int64_t>> getLadders() {
+  static constexpr int64_t l0[] = {8}, l1[] = {16}, l2[] = {32}, l3[] = {64},
+                           l4[] = {96}, l5[] = {128}, l6[] = {160},
+                           l7[] = {256}, l8[] = {8, 16}, l9[] = {16, 32},
+                           l10[] = {32, 64}, l11[] = {16, 32, 64},
+                           l12[] = {8, 24, 48}, l13[] = {64, 128},
+                           l14[] = {80, 160}, l15[] = {128, 256},
+                           l16[] = {32, 64, 96}, l17[] = {32, 96, 128},
+                           l18[] = {48, 96, 144}, l19[] = {64, 128, 192},
+                           l20[] = {32, 64, 96, 128},
+                           l21[] = {40, 80, 120, 160},
+                           l22[] = {16, 32, 64, 96, 128},
+                           l23[] = {32, 64, 96, 128, 160},
+                           l24[] = {64, 128, 192, 256},
+                           l25[] = {48, 80, 112, 128, 144, 160};
+  static const ArrayRef<int64_t> all[] = {
+      l0,  l1,  l2,  l3,  l4,  l5,  l6,  l7,  l8,  l9,  l10, l11, l12,
+      l13, l14, l15, l16, l17, l18, l19, l20, l21, l22, l23, l24, l25};
+  return all;
 }
 
-/// Columns of a CTA, and its bodies: the widest and the most that ptxas needs
-/// less than a second for. Each body has an epilogue for all its results.
+/// Why ptxas would take over a second for the bodies, which all have an
+/// epilogue of their own; empty if it does not.
+std::string takesLong(tile::ContractOp op, const Contract &shape) {
+  constexpr int64_t mostLines = 6000, perColumns = 128;
+  int64_t rows =
+      std::accumulate(shape.bodies.begin(), shape.bodies.end(), int64_t(0));
+  // A thread has a result of every two rows and 128 columns.
+  int64_t lines = rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
+  if (lines <= mostLines)
+    return {};
+  return "bodies have epilogues of about " + std::to_string(lines) +
+         " lines together, which take ptxas over a second; at most " +
+         std::to_string(mostLines) + " are tried";
+}
+
+/// With as many stages as fit.
+tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
+                            ArrayRef<int64_t> bodies, bool mapRows,
+                            int64_t mostStages) {
+  constexpr int64_t leastStages = 3;
+  int64_t elementBytes =
+      cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
+  for (int64_t stages = mostStages;; --stages) {
+    auto config = tile::ConfigAttr::get(
+        op->getContext(), "sm90.contract", /*m=*/0, n,
+        Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0,
+        /*rows=*/0, stages, bodies, mapRows);
+    if (stages == leastStages ||
+        Contract(op, config).getSharedBytes() <= moert::kMaxShared)
+      return config;
+  }
+}
+
+/// Where the number of rows is not known: columns of a CTA, and its bodies, the
+/// widest and the most that ptxas needs less than a second for.
 std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
@@ -83,18 +121,40 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
 
 } // namespace
 
-/// As many stages as fit.
-tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &) {
+std::vector<Candidate> sm90::getContractCandidates(Operation *op,
+                                                   const Target &) {
   auto contract = cast<tile::ContractOp>(op);
+  std::vector<Candidate> candidates;
+  if (cast<MemRefType>(contract.getWeight().getType())
+          .getElementTypeBitWidth() > 16)
+    return candidates;
+  constexpr int64_t mostStages = 16;
+  constexpr int64_t weightRows[] = {64, 128, 256};
+  bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
+  int64_t planes = contract.getLayout() ? 2 : 1;
+  for (int64_t rows : weightRows)
+    for (ArrayRef<int64_t> bodies : getLadders()) {
+      Candidate &candidate = candidates.emplace_back();
+      candidate.config =
+          makeConfig(contract, rows / planes, bodies, mapRows, mostStages);
+      candidate.whyNot =
+          takesLong(contract, Contract(contract, candidate.config));
+    }
+  return candidates;
+}
+
+tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
+  auto contract = cast<tile::ContractOp>(op);
+  auto kernel = op->getParentOfType<tile::KernelOp>();
+  if (tile::LoadAttr load = kernel.getLoadAttr()) {
+    const Schedule *schedule = findSchedule(target, "sm90.contract");
+    std::vector<Candidate> candidates =
+        enumerateCandidates(op, *schedule, target, load);
+    if (!candidates.empty() && candidates.front().whyNot.empty())
+      return candidates.front().config;
+  }
   auto [n, bodies] = chooseTile(contract);
   bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
   constexpr int64_t mostStages = 8;
-  for (int64_t stages = mostStages;; --stages) {
-    auto config = tile::ConfigAttr::get(
-        op->getContext(), "sm90.contract", /*m=*/0, n, /*k=*/64, /*panel=*/0,
-        /*lanes=*/0, /*rows=*/0, stages, bodies, mapRows);
-    if (stages == 4 ||
-        Contract(contract, config).getSharedBytes() <= moert::kMaxShared)
-      return config;
-  }
+  return makeConfig(contract, n, bodies, mapRows, mostStages);
 }

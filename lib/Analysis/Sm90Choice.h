@@ -8,11 +8,16 @@
 #ifndef MOEC_LIB_ANALYSIS_SM90CHOICE_H
 #define MOEC_LIB_ANALYSIS_SM90CHOICE_H
 
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Cost.h"
 
 namespace moec::sm90 {
 
-/// The config of choice for a tile.contract.
+/// The configs of sm90.contract that are worth a look.
+std::vector<Candidate> getContractCandidates(mlir::Operation *op,
+                                                   const Target &target);
+
+/// The config of choice for a tile.contract: the best candidate for the
+/// kernel's load, or, without one, one that suits any.
 tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);
 
 } // namespace moec::sm90

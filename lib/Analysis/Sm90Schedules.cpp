@@ -7,6 +7,7 @@
 
 #include "ScheduleTables.h"
 #include "Sm90Choice.h"
+#include "Sm90Cost.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
@@ -183,8 +184,10 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 }
 
 constexpr Schedule kContract = {
-    "sm90.contract", "tile.contract", contractIllegal, sm90::chooseContract,
-    contractGrid,    contractBlock,   contractShared,  contractMaps};
+    "sm90.contract",       "tile.contract", contractIllegal,
+    sm90::chooseContract,  contractGrid,    contractBlock,
+    contractShared,        contractMaps,    sm90::getContractCandidates,
+    sm90::makeContractCost};
 
 } // namespace
 

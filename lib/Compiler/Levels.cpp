@@ -70,6 +70,9 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager, StringRef target,
                                    int64_t lanes) {
   manager.addPass(createConvertPlanToTilePass());
   manager.addPass(createTileSplitPhasesPass());
+  TileSpecializePassOptions ranges;
+  ranges.target = target.str();
+  manager.addPass(createTileSpecializePass(ranges));
   TileAssignConfigPassOptions config;
   config.target = target.str();
   config.lanes = lanes;

@@ -22,10 +22,15 @@
 #include "moec/Dialect/Tile/Tile.h"
 #include "moert/Expr.h"
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace moec {
+
+struct Candidate;
+class CostModel;
 
 /// What a schedule has to know of the machine.
 struct Target {
@@ -74,6 +79,13 @@ struct Schedule {
   /// GPU: the tensor maps of the kernel; null where it has none.
   llvm::SmallVector<tile::TensorMapAttr> (*tensorMaps)(
       mlir::Operation *op, tile::ConfigAttr config) = nullptr;
+  /// What Cost.h chooses from, and by. Null where one config suits any number
+  /// of rows.
+  std::vector<Candidate> (*candidates)(mlir::Operation *op,
+                                       const Target &target) = nullptr;
+  std::unique_ptr<CostModel> (*costModel)(mlir::Operation *op,
+                                          tile::LoadAttr load,
+                                          const Target &target) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -42,6 +42,25 @@ def TileSplitPhasesPass : Pass<"tile-split-phases", "::mlir::ModuleOp"> {
   }];
 }
 
+def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
+  let summary = "kernels of their own for ranges of token counts";
+  let description = [{
+    Splits the variant of a program into ranges of token counts (by at most `max-ranges` - 1 cuts at
+    powers of two), and makes a copy of each kernel per range in which another config is best by the
+    model of its schedule (`@experts_hidden_t8`, `@experts_hidden_t256`); ranges side by side with the
+    same best config share a kernel. `load` on a kernel says what the range is, and `tile-assign-config`
+    chooses by it. A cut has to save 2 % of the time of all modelled kernels at one power of two, and
+    the program has at most `max-kernels` kernels. Targets whose schedules have no model of their time
+    (`cpu`), kernels with a `config` or a `load` and programs of several variants stay as they are.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    Option<"maxRanges", "max-ranges", "int64_t", "5", "ranges at most; 1 for none but the whole">,
+    Option<"maxKernels", "max-kernels", "int64_t", "24", "kernels of a program at most">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let summary = "choose how each phase runs";
   let description = [{

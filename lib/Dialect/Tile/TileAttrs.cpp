@@ -76,6 +76,27 @@ LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 //===----------------------------------------------------------------------===//
+// Load
+//===----------------------------------------------------------------------===//
+
+LogicalResult LoadAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t minTokens, int64_t maxTokens,
+                               int64_t topK, int64_t experts) {
+  // What a program may have as 'max_tokens'.
+  constexpr int64_t largest = (int64_t(1) << 31) - 1;
+  if (minTokens < 0 || maxTokens < std::max<int64_t>(minTokens, 1) ||
+      maxTokens > largest)
+    return emitError() << "goes from 'min_tokens' " << minTokens
+                       << " to 'max_tokens' " << maxTokens
+                       << "; a range that ends between 1 and 2^31 - 1 is "
+                          "accepted";
+  if (topK < 1 || experts < topK || experts > largest)
+    return emitError() << "has 'top_k' " << topK << " of 'experts' " << experts
+                       << "; at least 1 of at most 2^31 - 1 is accepted";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Tensor maps
 //===----------------------------------------------------------------------===//
 

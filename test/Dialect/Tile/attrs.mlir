@@ -32,3 +32,12 @@ tile.kernel @maps(%w: memref<4x48x40xbf16>, %x: memref<?x40xbf16>, %tokens: i64)
     #tile.tensor_map<argument = 1, sizes = [?, 40], along = [0, 1], steps = [1, 1], box = [8, 64]>]} {
   tile.return
 }
+
+// Groups of which each token picks some, and the default: one row per token.
+// CHECK-LABEL: module @load
+// CHECK-SAME: grouped = #tile.load<min_tokens = 9, max_tokens = 64, top_k = 8, experts = 128>
+// CHECK-SAME: plain = #tile.load<min_tokens = 0, max_tokens = 8>
+module @load attributes {test.values = {
+  grouped = #tile.load<min_tokens = 9, max_tokens = 64, top_k = 8, experts = 128>,
+  plain = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 1, experts = 1>
+}} {}

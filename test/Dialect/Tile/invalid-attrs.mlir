@@ -142,3 +142,13 @@ module attributes {test.a = #tile.tensor_map<argument = 0, sizes = [4, 8], along
 
 // expected-error@+1 {{'swizzle' is 48; 0, 32, 64 or 128 bytes are accepted}}
 module attributes {test.a = #tile.tensor_map<argument = 0, sizes = [4, 8], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 48>} {}
+
+// -----
+
+// expected-error@+1 {{goes from 'min_tokens' 9 to 'max_tokens' 8; a range that ends between 1 and 2^31 - 1 is accepted}}
+module attributes {test.a = #tile.load<min_tokens = 9, max_tokens = 8>} {}
+
+// -----
+
+// expected-error@+1 {{has 'top_k' 3 of 'experts' 2; at least 1 of at most 2^31 - 1 is accepted}}
+module attributes {test.a = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 3, experts = 2>} {}

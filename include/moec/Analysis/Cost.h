@@ -1,0 +1,77 @@
+//===- Cost.h - how long a phase takes, and which config is best *- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_COST_H
+#define MOEC_ANALYSIS_COST_H
+
+#include "moec/Analysis/Schedules.h"
+
+#include <memory>
+
+namespace moec {
+
+/// What a phase is expected to take, and what of. The parts overlap.
+struct Prediction {
+  double us = 0;
+  /// With nothing but the bytes and operations that have to be, at the ceilings
+  /// of the device.
+  double floorUs = 0;
+
+  double streamUs = 0;
+  double tensorUs = 0;
+  double l2Us = 0;
+  double epilogueUs = 0;
+  double fixedUs = 0;
+  /// Groups with rows; items of work; how many one multiprocessor gets at most;
+  /// rows that are computed per row that counts. All on average.
+  double activeGroups = 0;
+  double items = 0;
+  double waves = 0;
+  double padding = 1;
+};
+
+/// Predicts the times of one phase with any config of one schedule.
+class CostModel {
+public:
+  virtual ~CostModel() = default;
+  /// `config` is legal for the phase.
+  virtual Prediction predict(tile::ConfigAttr config, int64_t tokens) = 0;
+};
+
+/// A config that was looked at.
+struct Candidate {
+  tile::ConfigAttr config;
+  /// Why it cannot be; empty for one that can.
+  std::string whyNot;
+  /// Time at each of the token counts asked for.
+  llvm::SmallVector<double> us;
+  /// Mean over them of the time relative to the best candidate's, at least 1.
+  double relative = 0;
+};
+
+/// Token counts that stand for a range: powers of two and its end. Those of
+/// two ranges side by side, of which the first ends at a power of two, are
+/// those of both together.
+llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
+
+/// Every config that `schedule` can take for `phase`, best first, of equals the
+/// one that comes first among the schedule's; those that cannot be are last.
+/// The schedule has candidates and a cost model.
+std::vector<Candidate> enumerateCandidates(mlir::Operation *phase,
+                                           const Schedule &schedule,
+                                           const Target &target,
+                                           tile::LoadAttr load);
+
+/// The same in the order of the schedule.
+std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
+                                          const Schedule &schedule,
+                                          const Target &target,
+                                          tile::LoadAttr load);
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_COST_H

@@ -1,0 +1,76 @@
+//===- Device.h - rates of a GPU, measured ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_DEVICE_H
+#define MOEC_ANALYSIS_DEVICE_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+/// What predictions of time are made of. Rates are per second, or per clock of
+/// all multiprocessors where `Clk` says so; times are in microseconds.
+struct DeviceRates {
+  /// Whose rates they are.
+  llvm::StringLiteral name;
+  int64_t multiprocessors;
+
+  // Ceilings that floors are counted by.
+  double readBytes;
+  double bf16Operations;
+  double fp8Operations;
+
+  // Memory.
+  /// Share of `readBytes` that a stream of weights holds.
+  double streamShare;
+  /// What one multiprocessor reads from memory.
+  double smReadBytes;
+  /// From the second-level cache, to all multiprocessors.
+  double l2BytesPerClk;
+  /// An intermediate below this stays there from its writer to its reader.
+  double l2KeptBytes;
+
+  // Tensor cores.
+  /// Clocks per second of kernels that keep them busy, and of others.
+  double tensorClock;
+  double memoryClock;
+  /// Of one multiprocessor, dense, with elements of 16 bits.
+  double operationsPerClk;
+  /// Share of that that is held, at `tensorClock`.
+  double tensorShare;
+  /// The least clocks of one product of 64 weight rows and few input rows.
+  double productClk;
+  /// Shared memory of one multiprocessor.
+  double sharedBytesPerClk;
+
+  // What each step of a ring, each item of work and each kernel cost on top.
+  double stepClk;
+  double itemClk;
+  /// Lines of PTX of an epilogue that one multiprocessor runs per clock, and
+  /// the share of an epilogue that nothing else overlaps.
+  double epilogueLinesPerClk;
+  double epilogueExposed;
+  /// Share of the products that gathering rows without tensor maps costs.
+  double gatherShare;
+  /// Share of an f32 promotion of block-scaled sums that is not overlapped.
+  double promotionExposed;
+  double launchUs;
+  double prologueUs;
+  double firstBytesUs;
+  double drainUs;
+
+  /// How well streams and products overlap: times add up as the root of this
+  /// order of the sum of their powers.
+  double overlapOrder;
+};
+
+/// The rates of the GPUs of a target, or null where none were measured.
+const DeviceRates *getDeviceRates(const Target &target);
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_DEVICE_H

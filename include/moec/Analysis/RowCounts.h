@@ -1,0 +1,35 @@
+//===- RowCounts.h - how many rows a group gets -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_ROWCOUNTS_H
+#define MOEC_ANALYSIS_ROWCOUNTS_H
+
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec {
+
+/// How many rows each of some equal groups gets, if every token picks its
+/// experts with equal probability: a binomial distribution. Rows are counted in
+/// eighths, rounded up: no tile is cut finer.
+struct RowCounts {
+  RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens);
+
+  struct Entry {
+    /// At least 1.
+    int64_t eighths;
+    double probability;
+  };
+  llvm::SmallVector<Entry> entries;
+  /// Per group, on average.
+  double rows;
+  /// Groups that have rows: their number on average, and its variance.
+  double active, activeVariance;
+};
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_ROWCOUNTS_H

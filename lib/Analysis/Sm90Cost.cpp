@@ -1,0 +1,243 @@
+//===- Sm90Cost.cpp - how long the schedules sm90.* take --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A kernel is a stream of weights from memory, a chain of products on each
+// multiprocessor, and the traffic between second-level cache and
+// multiprocessors, all at the same time; before and after them, what a launch
+// takes.
+
+#include "Sm90Cost.h"
+
+#include "moec/Analysis/Device.h"
+#include "moec/Analysis/RowCounts.h"
+#include "moec/Analysis/Sm90.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+int64_t sm90::estimateEpilogue(tile::ContractOp op) {
+  constexpr int64_t store = 6, expanded = 30, division = 4, element = 10;
+  constexpr int64_t perRowOrColumn = 2;
+  int64_t lines = store + element * op.getElementwiseOperands().size() +
+                  perRowOrColumn * (op.getRowOperands().size() +
+                                    op.getColumnOperands().size());
+  op.getEpilogue().walk([&](Operation *inner) {
+    if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
+      lines += expanded;
+    else if (isa<arith::DivFOp>(inner))
+      lines += division;
+    else if (!inner->hasTrait<OpTrait::ConstantLike>() &&
+             !inner->hasTrait<OpTrait::IsTerminator>())
+      ++lines;
+  });
+  return lines;
+}
+
+namespace {
+
+/// The mean of ceil(x / width) for integers x that are normally distributed.
+double meanCeil(double mean, double variance, double width) {
+  double deviation = std::sqrt(variance);
+  if (deviation < 0.5)
+    return std::ceil(std::round(mean) / width);
+  double reach = 6 * deviation + 1;
+  double n = std::max(0.0, std::floor((mean - reach) / width));
+  double result = n;
+  for (; n * width < mean + reach; ++n)
+    result += 0.5 * std::erfc((n * width + 0.5 - mean) /
+                              (deviation * std::sqrt(2.0)));
+  return result;
+}
+
+/// What the rows of all groups come to with one config.
+struct Work {
+  /// Tiles of rows, over all groups: mean and variance.
+  double tiles = 0, variance = 0;
+  /// Per panel, over all tiles: clocks of products and of epilogues, bytes
+  /// from the second-level cache, rows computed.
+  double productClk = 0, epilogueClk = 0, l2Bytes = 0, rows = 0;
+};
+
+class ContractCost : public CostModel {
+public:
+  ContractCost(tile::ContractOp op, tile::LoadAttr load, const Target &target)
+      : op(op), load(load), device(*getDeviceRates(target)),
+        epilogueLines(double(estimateEpilogue(op))), hasSource(op.getSource()) {
+  }
+
+  Prediction predict(tile::ConfigAttr config, int64_t tokens) override;
+
+private:
+  const RowCounts &getCounts(const Contract &shape, int64_t tokens);
+  Work getWork(const Contract &shape, const RowCounts &counts) const;
+  void addTile(const Contract &shape, int64_t rows, double times,
+               Work &work) const;
+  double getFloor(const Contract &shape, const RowCounts &counts,
+                  int64_t tokens) const;
+  /// Of input, result and weights that go over the bus of the memory.
+  double getMemoryBytes(const Contract &shape, const RowCounts &counts,
+                        int64_t tokens) const;
+
+  tile::ContractOp op;
+  tile::LoadAttr load;
+  const DeviceRates &device;
+  double epilogueLines;
+  bool hasSource;
+  DenseMap<int64_t, std::unique_ptr<RowCounts>> counts;
+};
+
+const RowCounts &ContractCost::getCounts(const Contract &shape,
+                                         int64_t tokens) {
+  std::unique_ptr<RowCounts> &entry = counts[tokens];
+  if (!entry)
+    entry = std::make_unique<RowCounts>(load, shape.groups, tokens);
+  return *entry;
+}
+
+/// A tile of `rows` rows, in the lowest body that holds it.
+void ContractCost::addTile(const Contract &shape, int64_t rows, double times,
+                           Work &work) const {
+  double body = double(*llvm::find_if(
+      shape.bodies, [&](int64_t height) { return height >= rows; }));
+  double blocks = double(shape.getWeightRows()) / Contract::kBlockRows;
+  double steps = double(shape.getSteps());
+  // A step is 128 bytes deep, four products.
+  constexpr double perStep = 4;
+  // Operations per column of 64 weight rows, 16 elements of 16 bits deep.
+  constexpr double perColumn = 2 * 64 * 16;
+  double widthClk = perColumn / device.operationsPerClk;
+  double product = std::max(device.productClk, body * widthClk);
+  // Both operands come from shared memory, whose rows of a step have 32 bytes.
+  double shared =
+      32 * (double(Contract::kBlockRows) + body) / device.sharedBytesPerClk;
+  double stepClk = perStep * blocks * std::max(product, shared);
+  if (shape.elementBytes == 1)
+    stepClk += device.promotionExposed * blocks * body / 2;
+  work.productClk +=
+      times * (device.itemClk + steps * std::max(device.stepClk, stepClk));
+  work.epilogueClk += times * body * double(shape.n) * epilogueLines /
+                      device.epilogueLinesPerClk;
+  double inputRows = shape.mapRows ? body : double(rows);
+  work.l2Bytes += times * steps *
+                  (double(shape.getWeightBytes()) +
+                   inputRows * double(Contract::kStepBytes));
+  work.rows += times * body;
+  work.tiles += times;
+}
+
+Work ContractCost::getWork(const Contract &shape,
+                           const RowCounts &counts) const {
+  constexpr int64_t eighth = 8;
+  int64_t most = shape.getMaxBody() / eighth;
+  Work work;
+  double squares = 0, all = double(shape.groups);
+  for (auto [eighths, probability] : counts.entries) {
+    // As the kernel cuts them: about equal tiles, the last one lower.
+    int64_t tiles = (eighths + most - 1) / most;
+    int64_t height = (eighths + tiles - 1) / tiles;
+    double times = all * probability;
+    if (tiles > 1)
+      addTile(shape, height * eighth, times * double(tiles - 1), work);
+    int64_t last = eighths - (tiles - 1) * height;
+    if (last > 0)
+      addTile(shape, last * eighth, times, work);
+    squares += probability * double(tiles * tiles);
+  }
+  double active = counts.active / all;
+  if (active > 0) {
+    double mean = work.tiles / all / active;
+    work.variance = counts.activeVariance * mean * mean +
+                    counts.active * (squares / active - mean * mean);
+    work.variance = std::max(0.0, work.variance);
+  }
+  return work;
+}
+
+double ContractCost::getMemoryBytes(const Contract &shape,
+                                    const RowCounts &counts,
+                                    int64_t tokens) const {
+  double weights = counts.active * double(shape.planes * shape.columns) *
+                   double(shape.depth * shape.elementBytes);
+  double rows = counts.rows * double(shape.groups);
+  double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
+  double input = inputRows * double(shape.depth * shape.elementBytes);
+  double result = rows * double(shape.columns * shape.resultBytes);
+  double bytes = weights;
+  for (double tensor : {input, result})
+    if (tensor > device.l2KeptBytes)
+      bytes += tensor;
+  return bytes;
+}
+
+double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
+                              int64_t tokens) const {
+  double operations = 2 * counts.rows * double(shape.groups) *
+                      double(shape.planes * shape.columns) *
+                      double(shape.depth);
+  double rate =
+      shape.elementBytes == 1 ? device.fp8Operations : device.bf16Operations;
+  return 1e6 *
+         std::max(operations / rate,
+                  getMemoryBytes(shape, counts, tokens) / device.readBytes);
+}
+
+Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens) {
+  Contract shape(op, config);
+  const RowCounts &rows = getCounts(shape, tokens);
+  Work work = getWork(shape, rows);
+  double panels = double(shape.getPanels());
+  double sms = double(device.multiprocessors);
+
+  Prediction result;
+  result.activeGroups = rows.active;
+  result.items = work.tiles * panels;
+  result.waves = meanCeil(result.items, work.variance * panels * panels, sms);
+  double counted = rows.rows * double(shape.groups);
+  result.padding = counted > 0 ? work.rows / counted : 1;
+  result.floorUs = getFloor(shape, rows, tokens);
+
+  // The multiprocessor with the most items has so much more than the average.
+  double share = result.items > 0 ? result.waves / result.items : 0;
+  double busy = work.productClk * panels * share;
+  if (!config.getMapRows())
+    busy *= 1 + device.gatherShare;
+  double epilogue = work.epilogueClk * panels * share;
+  double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
+  double memory = getMemoryBytes(shape, rows, tokens) /
+                  (device.readBytes * device.streamShare);
+  // Of tiles side by side, one reads the weights from memory.
+  double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
+  double ownStream = result.waves * readers * itemBytes / device.smReadBytes;
+  result.streamUs = 1e6 * std::max(memory, ownStream);
+  result.epilogueUs =
+      1e6 * device.epilogueExposed * epilogue / device.tensorClock;
+  result.tensorUs = 1e6 * busy / (device.tensorClock * device.tensorShare);
+  result.l2Us = 1e6 * work.l2Bytes * panels * share * sms /
+                (device.l2BytesPerClk * device.tensorClock);
+  result.fixedUs = device.launchUs + device.prologueUs + device.firstBytesUs +
+                   device.drainUs;
+  double order = device.overlapOrder;
+  result.us =
+      result.fixedUs +
+      std::pow(std::pow(result.streamUs, order) +
+                   std::pow(result.tensorUs + result.epilogueUs, order) +
+                   std::pow(result.l2Us, order),
+               1 / order);
+  return result;
+}
+
+} // namespace
+
+std::unique_ptr<CostModel> sm90::makeContractCost(Operation *op,
+                                                  tile::LoadAttr load,
+                                                  const Target &target) {
+  return std::make_unique<ContractCost>(cast<tile::ContractOp>(op), load,
+                                        target);
+}
