@@ -1,0 +1,110 @@
+//===- Bench.cpp - the command moe-bench ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+#include "Profile.h"
+#include "RowTable.h"
+
+#include "../Run/OpenDevice.h"
+#include "../Run/PlanRun.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/Package/BuildPackage.h"
+#include "moec/Tools/Tools.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+
+namespace {
+
+JitOptions getJitOptions(const Options &options, const std::string &target) {
+  JitOptions jit;
+  jit.compile.target = target;
+  jit.useCache = !options.noCache;
+  jit.cache.directory = options.cacheDir;
+  jit.threads = static_cast<unsigned>(options.threads);
+  jit.warn = [](const std::string &message) {
+    llvm::errs() << "moe-bench: warning: " << message << "\n";
+  };
+  return jit;
+}
+
+/// Of the build, which writes it beside its data.
+std::string getCommit(const Options &options) {
+  if (!options.commit.empty())
+    return options.commit;
+  Result<llvm::json::Value> document =
+      readJson(options.getDataFile("cases.json"));
+  const llvm::json::Object *object =
+      document ? document->getAsObject() : nullptr;
+  return object ? object->getString("commit").value_or("").str() : "";
+}
+
+int list(const Table &table) {
+  for (const Row &row : table.rows)
+    llvm::outs() << row.getName() << "\n";
+  return 0;
+}
+
+int measure(const Options &options) {
+  auto fail = [&](const moert::Status &status) {
+    options.complain(status.message());
+    return 1;
+  };
+  Result<Table> table = loadTable(options.getDataFile("rows.json"));
+  if (!table)
+    return fail(table.status());
+  int64_t maxTokens = table->getMaxTokens();
+  if (moert::Status status = table->select(options.getRows()); !status)
+    return fail(status);
+  if (options.list)
+    return list(*table);
+  Result<Peers> peers = loadPeers(options.getDataFile("peers_h200.json"));
+  if (!peers)
+    return fail(peers.status());
+  if (options.device == "host")
+    return fail(moert::invalidArgument(
+        "--device: moe-bench measures GPUs; benchmarks/cpu_vs_numpy.py "
+        "measures the host"));
+  Result<std::unique_ptr<moert::Device>> opened =
+      openDevice(options.device, options.threads);
+  if (!opened)
+    return fail(opened.status());
+  std::string target = options.target;
+  if (target.empty())
+    target = chooseTarget((*opened)->architecture());
+
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry);
+  TimedDevice device(**opened);
+  Result<DeviceGenerator> generator =
+      DeviceGenerator::create(context, device, target);
+  if (!generator)
+    return fail(generator.status());
+  Jit jit(getJitOptions(options, target));
+  Session session = {device,
+                     *generator,
+                     jit,
+                     maxTokens,
+                     options.threads,
+                     llvm::StringRef(options.device).starts_with("cuda")};
+  return RowTable(session, options, *table, *peers, getCommit(options), target)
+      .run();
+}
+
+} // namespace
+
+int moec::moeBenchMain(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  Options options;
+  if (!options.parse(argc, argv))
+    return 1;
+  return measure(options);
+}

@@ -1,0 +1,116 @@
+//===- LayerOnDevice.cpp - a compiled layer with its weights ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerOnDevice.h"
+
+#include "../Run/PlanRun.h"
+#include "TryStatus.h"
+#include "moec/Import/TensorSignature.h"
+#include "moert/Package.h"
+
+#include <cmath>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+/// Of the weights.
+static constexpr uint64_t kSeed = 1;
+
+static Result<moert::DType> getDType(const TensorInfo &info) {
+  switch (info.type) {
+  case TensorType::F32:
+    return moert::DType::F32;
+  case TensorType::BF16:
+    return moert::DType::BF16;
+  case TensorType::F16:
+    return moert::DType::F16;
+  case TensorType::I32:
+    return moert::DType::I32;
+  default:
+    return moert::invalidArgument("'" + info.name +
+                                  "': there are no generated "
+                                  "values of " +
+                                  stringify(info.type).str());
+  }
+}
+
+Result<ReadyLayer> moec::bench::compileLayer(Session &session,
+                                             const BenchLayer &layer,
+                                             bool withRouter) {
+  SourceText text(layer.name + ".json",
+                  layer.printSpec(session.maxTokens, withRouter));
+  Result<JitLayer> made =
+      session.jit.compile(text, {}, session.device.architecture());
+  if (!made)
+    return made.status();
+  moert::PackageChoice choice;
+  MOEC_TRY_ASSIGN(
+      choice, moert::chooseImage(made->package, session.device.architecture(),
+                                 session.device.takesMachineCode()));
+  moert::PackageProgram &program = made->package.programs[choice.program];
+  ReadyLayer compiled;
+  compiled.spec = *made->spec;
+  for (const TensorInfo &info : getTensorSignature(compiled.spec))
+    MOEC_TRY(getDType(info).status());
+  compiled.image = program.images[choice.image].load();
+  compiled.plan = std::move(program.plan);
+  compiled.seconds = made->report.total;
+  compiled.isFromCache = made->report.fromCache;
+  return compiled;
+}
+
+Result<std::unique_ptr<LayerOnDevice>>
+LayerOnDevice::create(Session &session, const BenchLayer &layer,
+                      ReadyLayer compiled) {
+  std::unique_ptr<LayerOnDevice> made(
+      new LayerOnDevice(layer, std::move(compiled.spec)));
+  MOEC_TRY_ASSIGN(made->executor,
+                  moert::Executor::create(std::move(compiled.plan),
+                                          session.device, compiled.image));
+  double begin = getSeconds();
+  MOEC_TRY(made->fill(session));
+  made->fillSeconds = getSeconds() - begin;
+  MOEC_TRY_ASSIGN(made->prepared, made->executor->prepareWeights());
+  MOEC_TRY(made->executor->synchronize());
+  return made;
+}
+
+/// Such that all intermediate values are of the order of one.
+static double getDeviation(const TensorInfo &info) {
+  if (info.shape.size() < 2)
+    return 0.1;
+  return 1 / std::sqrt(static_cast<double>(info.shape.back()));
+}
+
+Status LayerOnDevice::fill(Session &session) {
+  std::unique_ptr<moert::Stream> stream;
+  MOEC_TRY_ASSIGN(stream, session.device.createStream());
+  for (const TensorInfo &info : getTensorSignature(spec)) {
+    if (info.role != TensorRole::Weight)
+      continue;
+    moert::TensorView view;
+    MOEC_TRY_ASSIGN(view.dtype, getDType(info));
+    view.shape = info.shape;
+    int64_t count = 1;
+    for (int64_t size : info.shape)
+      count *= size;
+    MOEC_TRY_ASSIGN(
+        buffers.emplace_back(),
+        session.device.allocate(
+            static_cast<size_t>(count * moert::dtypeBits(view.dtype) / 8),
+            256));
+    view.data = buffers.back()->data();
+    RandomTensor random = {RandomStream(kSeed, info.name), view.dtype,
+                           getFactor(getDeviation(info))};
+    MOEC_TRY(session.generator.write(*stream, random, 0, count, view.data));
+    weights.insert_or_assign(info.name, random);
+    MOEC_TRY(executor->bind(info.name, view));
+  }
+  return session.device.synchronize(*stream);
+}

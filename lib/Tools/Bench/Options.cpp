@@ -1,0 +1,53 @@
+//===- Options.cpp - options of moe-bench -----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace moec;
+using namespace moec::bench;
+
+bool Options::complain(const llvm::Twine &message) const {
+  llvm::errs() << "moe-bench: error: " << message << "\n";
+  return false;
+}
+
+bool Options::parse(int argc, char **argv) {
+  static int anchor;
+  program = llvm::sys::fs::getMainExecutable(argv[0], &anchor);
+  llvm::cl::HideUnrelatedOptions(category);
+  if (!llvm::cl::ParseCommandLineOptions(
+          argc, argv,
+          "moe-bench: measure layers against what the device can do, and "
+          "against recorded kernels.\n\n"
+          "  moe-bench --json=results.json\n"
+          "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
+          "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
+          "\nThe exit code is 0 only if every row was measured; 2 if rows are "
+          "left, which --resume measures.\n",
+          &llvm::errs()))
+    return false;
+  if (threads < 0 || timeLimit <= 0 || observations < 1)
+    return complain("--threads must not be negative, --time-limit and "
+                    "--observations must be positive");
+  if (resume && json.empty())
+    return complain("--resume needs --json, the file to go on with");
+  return true;
+}
+
+std::string Options::getDataFile(llvm::StringRef name) const {
+  llvm::SmallString<128> path(data);
+  if (data.empty()) {
+    path = program;
+    llvm::sys::path::remove_filename(path);
+    llvm::sys::path::append(path, "..", "share", "moec");
+  }
+  llvm::sys::path::append(path, name);
+  return std::string(path);
+}

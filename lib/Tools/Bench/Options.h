@@ -1,0 +1,97 @@
+//===- Options.h - options of moe-bench -------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_BENCH_OPTIONS_H
+#define MOEC_LIB_TOOLS_BENCH_OPTIONS_H
+
+#include "../ToolOptions.h"
+
+namespace moec::bench {
+
+struct Options : private ForeignOptionsRemoved {
+  llvm::cl::OptionCategory category{"Options"};
+  llvm::cl::opt<std::string> device{
+      "device", llvm::cl::value_desc("cuda|cuda:N|sim|sim:SEED"),
+      llvm::cl::desc("What to measure (default: cuda); sim is a simulated GPU, "
+                     "which has no clock: rows are checked alone"),
+      llvm::cl::init("cuda"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> target{
+      "target", llvm::cl::value_desc("sm_80|sm_90a"),
+      llvm::cl::desc("What to compile for (default: the best that the GPU "
+                     "runs)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> data{
+      "data", llvm::cl::value_desc("folder"),
+      llvm::cl::desc("Where rows.json, peers_h200.json are "
+                     "(default: ../share/moec beside the program)"),
+      llvm::cl::cat(category)};
+  llvm::cl::list<std::string> rows{
+      "rows", llvm::cl::value_desc("NAME[:TOKENS,...]"),
+      llvm::cl::desc("Only these rows; * and ? in the name as usual, may be "
+                     "given several times"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> list{"list", llvm::cl::desc("List the rows and stop"),
+                           llvm::cl::cat(category)};
+  llvm::cl::opt<bool> router{
+      "router",
+      llvm::cl::desc("A second column: with the router, from hidden states "
+                     "alone"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> profile{
+      "profile", llvm::cl::desc("Times of each kernel of the rows, no table"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> json{
+      "json", llvm::cl::value_desc("file"),
+      llvm::cl::desc("Where to record results; written after each row"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> resume{
+      "resume",
+      llvm::cl::desc("Keep the rows that the file of --json has, of the same "
+                     "build on the same device"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<double> timeLimit{
+      "time-limit", llvm::cl::value_desc("seconds"),
+      llvm::cl::desc("Start no row after so long (default: 600)"),
+      llvm::cl::init(600), llvm::cl::cat(category)};
+  llvm::cl::opt<int> observations{"observations", llvm::cl::value_desc("N"),
+                                  llvm::cl::desc("Of each row (default: 3)"),
+                                  llvm::cl::init(3), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> commit{
+      "commit", llvm::cl::value_desc("text"),
+      llvm::cl::desc("Recorded with the results (default: what the build "
+                     "wrote)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<int> threads{
+      "threads", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Threads of compiler and reference (default: all cores)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> cacheDir{
+      "cache-dir", llvm::cl::value_desc("folder"),
+      llvm::cl::desc("Where compiled layers are kept (docs/jit.md)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noCache{"no-cache",
+                              llvm::cl::desc("Compile each layer anew"),
+                              llvm::cl::cat(category)};
+
+  /// Parses the command line; false, with a message, if it makes no sense.
+  bool parse(int argc, char **argv);
+  /// Prints an error; false, for the caller to return.
+  bool complain(const llvm::Twine &message) const;
+  /// Of --rows.
+  std::vector<std::string> getRows() const {
+    return {rows.begin(), rows.end()};
+  }
+  /// A file of the folder of data.
+  std::string getDataFile(llvm::StringRef name) const;
+
+private:
+  std::string program;
+};
+
+} // namespace moec::bench
+
+#endif // MOEC_LIB_TOOLS_BENCH_OPTIONS_H

@@ -1,0 +1,299 @@
+//===- RowTable.cpp - measures the rows of the table ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RowTable.h"
+
+#include "../Run/PlanRun.h"
+#include "Profile.h"
+#include "TryStatus.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <algorithm>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+/// Of one observation.
+static constexpr double kObservationSeconds = 0.15;
+/// Weights that are read again only after so many bytes are cold: several times
+/// the second-level cache of any GPU.
+static constexpr double kColdBytes = 300e6;
+
+/// Routings and hidden states that take turns: as many as the recorded
+/// measurement had, fewer where each run is long and reads everything anyway.
+static int64_t getNumSets(const Row &row) {
+  return row.tokens <= 1024 ? 8 : row.tokens <= 4096 ? 4 : 2;
+}
+
+RowTable::RowTable(Session &session, const Options &options, const Table &table,
+                   const Peers &peers, const std::string &commit,
+                   const std::string &target)
+    : session(session), options(options), table(table), peers(peers),
+      record(commit, session.device, target), ceilings(peers.ceilings),
+      begin(getSeconds()) {
+  for (const Row &row : table.rows)
+    names.push_back(row.getName());
+}
+
+bool RowTable::isOver() const {
+  return isLost || getSeconds() - begin > options.timeLimit;
+}
+
+void RowTable::save() {
+  if (options.json.empty())
+    return;
+  if (Status status = record.write(options.json, names); !status)
+    options.complain(status.message());
+}
+
+int RowTable::run() {
+  if (options.resume)
+    if (Status status = record.resume(options.json); !status)
+      return options.complain(status.message()), 1;
+  record.setCeilings(ceilings);
+  llvm::outs() << llvm::formatv(
+      "{0}: reads {1:F2} TB/s, bf16 {2:F0} TFLOP/s, fp8 {3:F0} TFLOP/s ({4}); "
+      "{5} rows, at most {6:F1} s each\n",
+      session.device.name(), ceilings.bandwidth / 1e12, ceilings.bf16 / 1e12,
+      ceilings.fp8 / 1e12, ceilings.source, names.size(),
+      options.timeLimit / static_cast<double>(names.size()));
+  if (!options.profile)
+    printHeader(llvm::outs());
+  llvm::ArrayRef<Row> rows(table.rows);
+  while (!rows.empty()) {
+    size_t count = llvm::find_if(rows,
+                                 [&](const Row &row) {
+                                   return row.layer != rows.front().layer;
+                                 }) -
+                   rows.begin();
+    runLayer(rows.front().layer, rows.take_front(count));
+    rows = rows.drop_front(count);
+  }
+  if (options.profile)
+    return numFailed > 0 ? 1 : numDone < (int64_t)names.size() ? 2 : 0;
+  std::vector<const llvm::json::Object *> measured;
+  for (const std::string &name : names)
+    if (record.isMeasured(name))
+      measured.push_back(record.find(name));
+  printSummary(measured, llvm::outs());
+  llvm::outs() << llvm::formatv("{0} of {1} rows measured, in {2:F0} s\n",
+                                measured.size(), names.size(),
+                                getSeconds() - begin);
+  return numFailed > 0 ? 1 : measured.size() < names.size() ? 2 : 0;
+}
+
+void RowTable::give(const Row &row, llvm::json::Object result) {
+  result["row"] = row.getName();
+  if (result.getString("status") == llvm::StringRef("failed"))
+    ++numFailed;
+  if (!options.profile)
+    printRow(result, llvm::outs());
+  else if (result.getString("status") != llvm::StringRef("measured"))
+    llvm::outs() << row.getName() << ": "
+                 << result.getString("reason").value_or("") << "\n";
+  llvm::outs().flush();
+  record.setRow(row.getName(), std::move(result));
+  save();
+}
+
+void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
+  std::vector<Row> left;
+  for (const Row &row : rows) {
+    if (!record.isMeasured(row.getName()))
+      left.push_back(row);
+    else
+      printRow(*record.find(row.getName()), llvm::outs());
+  }
+  if (left.empty() || isOver())
+    return;
+  const BenchLayer &layer = table.layers[index];
+  auto failAll = [&](llvm::StringRef status, const std::string &reason) {
+    for (const Row &row : left)
+      give(row, llvm::json::Object{{"status", status}, {"reason", reason}});
+  };
+  auto load = [&](bool withRouter, std::unique_ptr<LayerOnDevice> &to) -> bool {
+    Result<ReadyLayer> compiled = compileLayer(session, layer, withRouter);
+    if (!compiled) {
+      failAll("not compiled", compiled.status().message());
+      return false;
+    }
+    double seconds = compiled->seconds;
+    bool isFromCache = compiled->isFromCache;
+    Result<std::unique_ptr<LayerOnDevice>> placed =
+        LayerOnDevice::create(session, layer, std::move(*compiled));
+    if (!placed) {
+      failAll("failed", placed.status().message());
+      return false;
+    }
+    to = std::move(*placed);
+    llvm::outs() << llvm::formatv(
+        "# {0}{1}: {2} in {3:F2} s, {4} kernels, weights made in {5:F2} s, "
+        "prepared in {6:F2} s ({7:F1} MB more)\n",
+        layer.name, withRouter ? " with router" : "",
+        isFromCache ? "from the cache" : "compiled", seconds,
+        to->getPlan().kernels.size(), to->getFillSeconds(),
+        to->getPrepareReport().seconds,
+        static_cast<double>(to->getPrepareReport().bytes) / 1e6);
+    return true;
+  };
+  std::unique_ptr<LayerOnDevice> plain, routed;
+  if (!load(false, plain) || (options.router && !load(true, routed)))
+    return;
+  for (const Row &row : left)
+    if (!isOver())
+      runRow(*plain, routed.get(), row);
+}
+
+void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
+                      const Row &row) {
+  double started = getSeconds();
+  llvm::json::Object result{{"status", "measured"}};
+  Status status = options.profile ? profileRow(layer, row)
+                                  : measureRow(layer, routed, row, result);
+  if (!status) {
+    result["status"] = "failed";
+    result["reason"] = status.message();
+    // After a fault the driver answers nothing any more.
+    isLost = !session.device.allocate(256, 256).status();
+    if (isLost)
+      result["reason"] =
+          status.message() + "; the device is lost, --resume goes on";
+  }
+  ++numDone;
+  result["seconds"] = getSeconds() - started;
+  give(row, std::move(result));
+}
+
+Status RowTable::profileRow(LayerOnDevice &layer, const Row &row) {
+  int64_t sets = getNumSets(row);
+  std::vector<Routing> routings =
+      drawRoutings(layer.getLayer(), row, sets, peers.find(row));
+  Work work = getWork(layer.getLayer(), row, routings);
+  std::unique_ptr<RowRun> run;
+  MOEC_TRY_ASSIGN(
+      run, RowRun::create(session, layer, row, sets, std::move(routings)));
+  MOEC_TRY(run->runAll());
+  MOEC_TRY(run->check().status());
+  RowProfile profile;
+  MOEC_TRY_ASSIGN(profile, bench::profileRow(session, layer, *run, row));
+  printProfile(profile, layer.getLayer(), row, work, ceilings, llvm::outs());
+  return Status::ok();
+}
+
+Result<std::unique_ptr<RowRun>>
+RowTable::checkRouted(LayerOnDevice &layer, const Row &row, int64_t sets,
+                      llvm::json::Object &result) {
+  std::unique_ptr<RowRun> run;
+  MOEC_TRY_ASSIGN(run, RowRun::create(session, layer, row, sets, {}));
+  MOEC_TRY(run->runAll());
+  RowCheck check;
+  MOEC_TRY_ASSIGN(check, run->check());
+  result["router_error"] = check.error;
+  result["router_rows_compared"] = check.rows;
+  return run;
+}
+
+Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
+                            const Row &row, llvm::json::Object &result) {
+  int64_t sets = getNumSets(row);
+  const Peer *peer = peers.find(row);
+  std::vector<Routing> routings =
+      drawRoutings(layer.getLayer(), row, sets, peer);
+  Work work = getWork(layer.getLayer(), row, routings);
+  double cold = work.experts * layer.getLayer().getExpertBytes() *
+                static_cast<double>(sets);
+  const moert::Plan &plan = layer.getPlan();
+  const moert::Variant &variant = plan.variants[plan.findVariant(row.tokens)];
+  result["layer"] = layer.getLayer().name;
+  result["tokens"] = row.tokens;
+  result["routing"] = row.exponent > 0 ? "zipf" : "uniform";
+  result["sets"] = sets;
+  result["experts_touched"] = work.experts;
+  result["rows"] = work.rows;
+  result["operations"] = work.operations;
+  result["bytes"] = work.bytes;
+  // Weights that go by before a run reads its own again.
+  result["cold_bytes"] = cold;
+  result["cold"] = cold >= kColdBytes;
+  result["variant"] = std::to_string(variant.minTokens) + ".." +
+                      std::to_string(variant.maxTokens);
+  llvm::json::Array kernels;
+  for (const moert::Step &step : variant.steps)
+    if (step.kind == moert::Step::Kind::Launch)
+      kernels.push_back(plan.kernels[step.kernel].name);
+  result["kernels"] = std::move(kernels);
+
+  std::unique_ptr<RowRun> run, routedRun;
+  MOEC_TRY_ASSIGN(
+      run, RowRun::create(session, layer, row, sets, std::move(routings)));
+  MOEC_TRY(run->runAll());
+  RowCheck check;
+  MOEC_TRY_ASSIGN(check, run->check());
+  result["error"] = check.error;
+  result["worst_row_error"] = check.worstRowError;
+  result["rows_compared"] = check.rows;
+  // Its experts are chosen by the router, all alike.
+  if (routed && row.exponent == 0)
+    MOEC_TRY_ASSIGN(routedRun, checkRouted(*routed, row, sets, result));
+  double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
+  result["floor_us"] = floor;
+  if (peer) {
+    result["peer"] = peer->best;
+    result["peer_us"] = peer->bestUs;
+    result["peer_fraction"] = peer->floorUs / peer->bestUs;
+  }
+  if (!session.hasClock)
+    return Status::ok();
+  MOEC_TRY(timeRow(layer, *run, routedRun.get(), row, work, result));
+  if (peer)
+    result["speedup"] =
+        *result.getNumber("fraction") * peer->bestUs / peer->floorUs;
+  MOEC_TRY(run->checkAgain());
+  return routedRun ? routedRun->checkAgain() : Status::ok();
+}
+
+/// The median and the observations, and how far they lie apart.
+static double summarize(std::vector<double> values, llvm::json::Object &result,
+                        const std::string &prefix) {
+  llvm::json::Array all;
+  for (double value : values)
+    all.push_back(value);
+  llvm::sort(values);
+  double median = values[values.size() / 2];
+  result[prefix + "us"] = median;
+  result[prefix + "observations"] = std::move(all);
+  result[prefix + "spread"] = (values.back() - values.front()) / median;
+  return median;
+}
+
+Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
+                         const Row &row, const Work &work,
+                         llvm::json::Object &result) {
+  MOEC_TRY(run.capture());
+  if (routed)
+    MOEC_TRY(routed->capture());
+  std::vector<double> plainUs, routedUs;
+  for (int i = 0; i < options.observations; ++i) {
+    Observation observation;
+    MOEC_TRY_ASSIGN(observation, run.observe(kObservationSeconds));
+    plainUs.push_back(observation.seconds * 1e6);
+    result["replays"] = observation.replays;
+    if (!routed)
+      continue;
+    MOEC_TRY_ASSIGN(observation, routed->observe(kObservationSeconds));
+    routedUs.push_back(observation.seconds * 1e6);
+  }
+  double median = summarize(plainUs, result, "");
+  if (routed)
+    summarize(routedUs, result, "router_");
+  result["fraction"] =
+      work.getSeconds(layer.getLayer(), ceilings) * 1e6 / median;
+  return Status::ok();
+}

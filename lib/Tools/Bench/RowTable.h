@@ -1,0 +1,56 @@
+//===- RowTable.h - measures the rows of the table --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_BENCH_ROWTABLE_H
+#define MOEC_LIB_TOOLS_BENCH_ROWTABLE_H
+
+#include "Options.h"
+#include "Record.h"
+#include "RowRun.h"
+
+namespace moec::bench {
+
+class RowTable {
+public:
+  RowTable(Session &session, const Options &options, const Table &table,
+           const Peers &peers, const std::string &commit,
+           const std::string &target);
+
+  /// The exit code.
+  int run();
+
+private:
+  void runLayer(size_t layer, llvm::ArrayRef<Row> rows);
+  void runRow(LayerOnDevice &layer, LayerOnDevice *routed, const Row &row);
+  moert::Status measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
+                           const Row &row, llvm::json::Object &result);
+  moert::Status timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
+                        const Row &row, const Work &work,
+                        llvm::json::Object &result);
+  moert::Status profileRow(LayerOnDevice &layer, const Row &row);
+  moert::Result<std::unique_ptr<RowRun>>
+  checkRouted(LayerOnDevice &layer, const Row &row, int64_t sets,
+              llvm::json::Object &result);
+  void give(const Row &row, llvm::json::Object result);
+  bool isOver() const;
+  void save();
+
+  Session &session;
+  const Options &options;
+  const Table &table;
+  const Peers &peers;
+  Record record;
+  std::vector<std::string> names;
+  Ceilings ceilings;
+  double begin;
+  int64_t numFailed = 0, numDone = 0;
+  bool isLost = false;
+};
+
+} // namespace moec::bench
+
+#endif // MOEC_LIB_TOOLS_BENCH_ROWTABLE_H

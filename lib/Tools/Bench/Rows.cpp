@@ -1,0 +1,275 @@
+//===- Rows.cpp - the rows of the table -------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rows.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+Result<llvm::json::Value> moec::bench::readJson(const std::string &path) {
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file)
+    return moert::notFound(path + ": " + file.getError().message());
+  llvm::Expected<llvm::json::Value> document =
+      llvm::json::parse((*file)->getBuffer());
+  if (!document)
+    return moert::invalidArgument(path + ": " +
+                                  llvm::toString(document.takeError()));
+  return std::move(*document);
+}
+
+double BenchLayer::getExpertElements() const {
+  return 3.0 * static_cast<double>(hiddenSize * intermediateSize);
+}
+
+double BenchLayer::getExpertBytes() const {
+  constexpr double kBlock = 128.0 * 128.0;
+  return isFp8 ? getExpertElements() * (1 + 4 / kBlock)
+               : getExpertElements() * 2;
+}
+
+std::string BenchLayer::printSpec(int64_t maxTokens, bool withRouter) const {
+  llvm::json::Object spec{
+      {"moec_spec", 1},
+      {"name", name},
+      {"dtype", "bf16"},
+      {"entry", withRouter ? "gate" : "ids"},
+      {"hidden_size", hiddenSize},
+      {"num_experts", numExperts},
+      {"top_k", topK},
+      {"intermediate_size", intermediateSize},
+      {"max_tokens", maxTokens},
+      {"activation", llvm::json::Object{{"kind", "silu"}}},
+  };
+  if (withRouter)
+    spec["routing"] = llvm::json::Object(routing);
+  if (isFp8)
+    spec["quantization"] = llvm::json::Object{{"weight", "fp8_block128"}};
+  if (localExperts < numExperts) {
+    llvm::json::Array local;
+    for (int64_t i = 0; i < localExperts; ++i)
+      local.push_back(i);
+    spec["placement"] = llvm::json::Object{{"local_experts", std::move(local)}};
+  }
+  return llvm::formatv("{0:2}", llvm::json::Value(std::move(spec)));
+}
+
+static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
+                      llvm::json::Path path) {
+  llvm::json::ObjectMapper fields(value, path);
+  std::string dtype;
+  if (!fields || !fields.map("name", layer.name) ||
+      !fields.map("num_experts", layer.numExperts) ||
+      !fields.map("top_k", layer.topK) ||
+      !fields.map("hidden_size", layer.hiddenSize) ||
+      !fields.map("intermediate_size", layer.intermediateSize) ||
+      !fields.map("dtype", dtype))
+    return false;
+  layer.localExperts = layer.numExperts;
+  if (!fields.mapOptional("local_experts", layer.localExperts))
+    return false;
+  if (dtype != "bf16" && dtype != "fp8_block128") {
+    path.field("dtype").report("expected bf16 or fp8_block128");
+    return false;
+  }
+  layer.isFp8 = dtype == "fp8_block128";
+  if (const llvm::json::Object *routing =
+          value.getAsObject()->getObject("routing"))
+    layer.routing = *routing;
+  if (layer.topK < 1 || layer.topK > layer.numExperts ||
+      layer.localExperts < 1 || layer.localExperts > layer.numExperts ||
+      layer.hiddenSize < 1 || layer.intermediateSize < 1) {
+    path.report("expected 1 <= top_k <= num_experts, 1 <= local_experts <= "
+                "num_experts and positive sizes");
+    return false;
+  }
+  return true;
+}
+
+static bool readRows(const llvm::json::Value &value, Table &table,
+                     llvm::json::Path path) {
+  llvm::json::ObjectMapper fields(value, path);
+  std::string layer;
+  std::vector<int64_t> tokens;
+  double exponent = 0;
+  if (!fields || !fields.map("layer", layer) || !fields.map("tokens", tokens) ||
+      !fields.mapOptional("zipf_exponent", exponent))
+    return false;
+  auto found = llvm::find_if(
+      table.layers, [&](const BenchLayer &one) { return one.name == layer; });
+  if (found == table.layers.end()) {
+    path.field("layer").report("there is no layer of that name");
+    return false;
+  }
+  for (int64_t count : tokens) {
+    if (count < 1) {
+      path.field("tokens").report("expected positive numbers");
+      return false;
+    }
+    table.rows.push_back({static_cast<size_t>(found - table.layers.begin()),
+                          count, exponent,
+                          exponent > 0 ? layer + "@zipf" : layer});
+  }
+  return true;
+}
+
+Result<Table> moec::bench::loadTable(const std::string &path) {
+  Result<llvm::json::Value> document = readJson(path);
+  if (!document)
+    return document.status();
+  const llvm::json::Object *object = document->getAsObject();
+  const llvm::json::Array *layers =
+      object ? object->getArray("layers") : nullptr;
+  const llvm::json::Array *rows = object ? object->getArray("rows") : nullptr;
+  if (!layers || !rows)
+    return moert::invalidArgument(path + ": expected the lists 'layers' and "
+                                         "'rows'");
+  llvm::json::Path::Root root("table");
+  Table table;
+  for (const auto &[i, value] : llvm::enumerate(*layers))
+    if (!readLayer(value, table.layers.emplace_back(),
+                   llvm::json::Path(root).field("layers").index(
+                       static_cast<unsigned>(i))))
+      return moert::invalidArgument(path + ": " +
+                                    llvm::toString(root.getError()));
+  for (const auto &[i, value] : llvm::enumerate(*rows))
+    if (!readRows(value, table,
+                  llvm::json::Path(root).field("rows").index(
+                      static_cast<unsigned>(i))))
+      return moert::invalidArgument(path + ": " +
+                                    llvm::toString(root.getError()));
+  // A layer's weights are made once.
+  std::vector<Row> rowsByLayer;
+  for (size_t layer = 0; layer < table.layers.size(); ++layer)
+    llvm::copy_if(table.rows, std::back_inserter(rowsByLayer),
+                  [&](const Row &row) { return row.layer == layer; });
+  table.rows = std::move(rowsByLayer);
+  return table;
+}
+
+int64_t Table::getMaxTokens() const {
+  int64_t most = 1;
+  for (const Row &row : rows)
+    most = std::max(most, row.tokens);
+  return most;
+}
+
+Status Table::select(const std::vector<std::string> &patterns) {
+  if (patterns.empty())
+    return Status::ok();
+  std::vector<bool> chosen(rows.size());
+  for (const std::string &text : patterns) {
+    auto [name, list] = llvm::StringRef(text).split(':');
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(name);
+    if (!glob)
+      return moert::invalidArgument("--rows: " +
+                                    llvm::toString(glob.takeError()));
+    llvm::SmallVector<llvm::StringRef> words;
+    list.split(words, ',', -1, /*KeepEmpty=*/false);
+    std::vector<int64_t> counts;
+    for (llvm::StringRef word : words)
+      if (word.getAsInteger(10, counts.emplace_back()))
+        return moert::invalidArgument("--rows: '" + word.str() +
+                                      "' is no number of tokens");
+    bool found = false;
+    for (auto [i, row] : llvm::enumerate(rows)) {
+      if (!glob->match(row.group) ||
+          (!counts.empty() && !llvm::is_contained(counts, row.tokens)))
+        continue;
+      chosen[i] = found = true;
+    }
+    if (!found)
+      return moert::invalidArgument("--rows: '" + text +
+                                    "' names no row; --list prints them");
+  }
+  std::vector<Row> kept;
+  for (auto [i, row] : llvm::enumerate(rows))
+    if (chosen[i])
+      kept.push_back(row);
+  rows = std::move(kept);
+  return Status::ok();
+}
+
+Work Work::of(const BenchLayer &layer, int64_t tokens, double experts,
+              double rows) {
+  Work work;
+  work.experts = experts;
+  work.rows = rows;
+  work.operations = 2 * rows * layer.getExpertElements();
+  // Hidden states and output are bf16.
+  work.bytes = experts * layer.getExpertBytes() +
+               4.0 * static_cast<double>(tokens * layer.hiddenSize);
+  return work;
+}
+
+double Work::getSeconds(const BenchLayer &layer,
+                        const Ceilings &ceilings) const {
+  return std::max(operations / ceilings.getRate(layer),
+                  bytes / ceilings.bandwidth);
+}
+
+const Peer *Peers::find(const Row &row) const {
+  auto found = rows.find(row.getName());
+  return found == rows.end() ? nullptr : &found->second;
+}
+
+static bool readPeer(const llvm::json::Value &value, Peers &peers,
+                     llvm::json::Path path) {
+  llvm::json::ObjectMapper fields(value, path);
+  std::string name;
+  Peer peer;
+  if (!fields || !fields.map("row", name) ||
+      !fields.map("experts_touched", peer.expertsTouched) ||
+      !fields.map("floor_us", peer.floorUs) ||
+      !fields.map("operations", peer.operations) ||
+      !fields.map("bytes", peer.bytes) || !fields.map("best", peer.best) ||
+      !fields.map("best_us", peer.bestUs) ||
+      !fields.mapOptional("torch_us", peer.torchUs) ||
+      !fields.mapOptional("dense_us", peer.denseUs))
+    return false;
+  peers.rows[name] = peer;
+  return true;
+}
+
+Result<Peers> moec::bench::loadPeers(const std::string &path) {
+  Result<llvm::json::Value> document = readJson(path);
+  if (!document)
+    return document.status();
+  const llvm::json::Object *object = document->getAsObject();
+  const llvm::json::Object *ceilings =
+      object ? object->getObject("ceilings") : nullptr;
+  const llvm::json::Array *rows = object ? object->getArray("rows") : nullptr;
+  if (!ceilings || !rows)
+    return moert::invalidArgument(path + ": expected an object 'ceilings' and "
+                                         "a list 'rows'");
+  Peers peers;
+  peers.ceilings.bandwidth = ceilings->getNumber("bandwidth").value_or(0);
+  peers.ceilings.bf16 = ceilings->getNumber("bf16").value_or(0);
+  peers.ceilings.fp8 = ceilings->getNumber("fp8").value_or(0);
+  peers.ceilings.source = "recorded";
+  if (!peers.ceilings.isComplete())
+    return moert::invalidArgument(path + ": ceilings: expected positive "
+                                         "'bandwidth', 'bf16' and 'fp8'");
+  llvm::json::Path::Root root("peers");
+  for (const auto &[i, value] : llvm::enumerate(*rows))
+    if (!readPeer(value, peers,
+                  llvm::json::Path(root).field("rows").index(
+                      static_cast<unsigned>(i))))
+      return moert::invalidArgument(path + ": " +
+                                    llvm::toString(root.getError()));
+  return peers;
+}

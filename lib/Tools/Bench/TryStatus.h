@@ -1,0 +1,29 @@
+//===- TryStatus.h - return early from what failed --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_BENCH_TRYSTATUS_H
+#define MOEC_LIB_TOOLS_BENCH_TRYSTATUS_H
+
+#include "moert/Status.h"
+
+/// Returns the status of the expression from the function if it is a failure.
+#define MOEC_TRY(expression)                                                   \
+  do {                                                                         \
+    if (::moert::Status failed_ = (expression); !failed_)                      \
+      return failed_;                                                          \
+  } while (false)
+
+/// The same for a result, whose value goes to `target` otherwise.
+#define MOEC_TRY_ASSIGN(target, expression)                                    \
+  do {                                                                         \
+    auto result_ = (expression);                                               \
+    if (!result_)                                                              \
+      return result_.status();                                                 \
+    target = std::move(*result_);                                              \
+  } while (false)
+
+#endif // MOEC_LIB_TOOLS_BENCH_TRYSTATUS_H
