@@ -52,44 +52,6 @@
 //          FEW: plan.variant tokens 0 to 16384
 //          FEW: tile.kernel @hidden(
 //          FEW: tile.kernel @out(
-plan.program @layer
-//        CHECK: plan.variant tokens 0 to [[#FIRST:]] {
-//   CHECK-NEXT: plan.launch @route
-//   CHECK-NEXT: plan.launch @hidden_t[[#HIDDEN:]] ins
-//        CHECK: plan.launch @out
-//   CHECK-NEXT: plan.launch @sum ins
-//        CHECK: plan.variant tokens [[#FIRST+1]] to
-//        CHECK: plan.launch @hidden_t16384 ins
-//        CHECK: plan.launch @out_t16384 ins
-//    CHECK-NOT: plan.variant
-// Each copy says what it is for.
-//        CHECK: tile.kernel @hidden_t[[#HIDDEN]](
-//   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = [[#HIDDEN]], top_k = 8, experts = 128>
-//        CHECK: tile.kernel @hidden_t16384(
-//   CHECK-SAME: max_tokens = 16384, top_k = 8, experts = 128>
-//    CHECK-NOT: tile.kernel @hidden(
-// What is chosen for the copies then differs: one row for each of few experts
-// needs no tall tiles.
-//       CONFIG: tile.kernel @hidden_t
-//       CONFIG: bodies = [{{[0-9]{1,2}(, [0-9]{1,2})*}}]>
-//       CONFIG: tile.kernel @hidden_t16384
-//       CONFIG: bodies = [{{.*(128|144|160)}}]>
-
-//          TWO: plan.variant tokens 0 to
-//          TWO: plan.variant tokens {{.*}} to 16384
-//      TWO-NOT: plan.variant
-
-// The whole is a range, too: kernels stay, and know it.
-//          ONE: plan.variant tokens 0 to 16384
-//          ONE: plan.launch @hidden ins
-//      ONE-NOT: plan.variant
-//          ONE: tile.kernel @hidden(
-//     ONE-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16384, top_k = 8, experts = 128>
-
-// Two kernels are no part of it; of the others there are at most three.
-//          FEW: plan.program
-// FEW-COUNT-5: tile.kernel @
-//      FEW-NOT: tile.kernel @
 plan.program @layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x8xi32>
