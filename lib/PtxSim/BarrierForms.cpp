@@ -72,6 +72,7 @@ Step meet(Warp &warp, const Instruction &instruction, LaneMask mask) {
                      "expects " + std::to_string(expected) +
                          " threads at barrier " + std::to_string(id) +
                          ", others expect " + std::to_string(barrier.expected));
+  barrier.last = {instruction.id, warp.index * kWarpLanes + lane};
   // Warps count as a whole.
   barrier.arrived +=
       isAligned ? kWarpLanes : unsigned(__builtin_popcount(mask));

@@ -146,6 +146,8 @@ bool BulkCopy::load(Piece &piece) {
   auto barrier = cta->mbarriers.find(mbarrier);
   if (barrier == cta->mbarriers.end())
     return report("the mbarrier that it completes on is gone");
+  barrier->second.filledPhases = barrier->second.phase + 1;
+  barrier->second.filler = {instruction, warp.index * kWarpLanes + lane};
   cta->completeTransaction(barrier->second, piece.bytes, writeUnit, writeTick);
   return true;
 }

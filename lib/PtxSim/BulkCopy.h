@@ -41,6 +41,8 @@ public:
   /// Not begun; and, of stores, read and not written.
   std::vector<Piece> pieces, held;
   bool loads = false;
+  /// A wait has ended what it reads.
+  bool isReadAwaited = false;
   unsigned swizzleBytes = 0;
   uint64_t bytes = 0, mbarrier = 0;
   /// What the thread knew and had done when it began the copy.

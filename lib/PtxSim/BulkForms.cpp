@@ -196,6 +196,7 @@ Step waitGroup(Warp &warp, const Instruction &instruction, LaneMask mask) {
         while (!(onlyReads ? copy->hasReadAll() : copy->isDone()))
           if (!copy->advance(engine))
             return Step::Failed;
+        copy->isReadAwaited = true;
         warp.acquireUnit(self, copy->readUnit, copy->readTick);
       }
     // What is done is done; that its writes are is learned when asked for.

@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Engine.h"
-#include "CopyForms.h"
 #include "Wgmma.h"
 
 #include <algorithm>
@@ -171,50 +170,6 @@ void Engine::addCta(Launch &launch) {
     warp->priority = random.next();
     queue(*warp);
   }
-}
-
-/// What must not be left behind by a CTA.
-bool Engine::checkLeaks(Cta &cta) {
-  std::string where = "cta " + std::to_string(cta.index) + " of '" +
-                      cta.launch.kernel->name + "' has ended with ";
-  auto isInFlight = [&](const AsyncOperation &operation) {
-    if (operation.usesShared())
-      fail(where +
-           "an asynchronous operation that still uses its shared "
-           "memory: " +
-           describeInstruction(operation.instruction) + "; wait for it first");
-    return operation.usesShared();
-  };
-  for (const std::shared_ptr<AsyncOperation> &operation : operations)
-    if (operation->cta == &cta && isInFlight(*operation))
-      return false;
-  for (const std::unique_ptr<Warp> &warp : cta.warps) {
-    if (warp->productsInFlight > 0) {
-      fail(where + "a wgmma that warp " + std::to_string(warp->index) +
-           " has not waited for");
-      return false;
-    }
-    for (const std::shared_ptr<LaneCopies> &copies : warp->copies)
-      if (isInFlight(*copies))
-        return false;
-  }
-  for (unsigned id = 0; id < 16; ++id)
-    if (cta.barriers[id].arrived > 0) {
-      fail(where + "barrier " + std::to_string(id) +
-           " half arrived: " + std::to_string(cta.barriers[id].arrived) +
-           " of " + std::to_string(cta.barriers[id].expected) + " threads");
-      return false;
-    }
-  for (const auto &[address, barrier] : cta.mbarriers)
-    if (barrier.transactions != 0 || barrier.pending != barrier.expected) {
-      fail(where + "a phase of the mbarrier at shared address " +
-           std::to_string(address) +
-           " begun and not complete: " + std::to_string(barrier.pending) +
-           " of " + std::to_string(barrier.expected) + " arrivals and " +
-           std::to_string(barrier.transactions) + " bytes are missing");
-      return false;
-    }
-  return true;
 }
 
 void Engine::retire(Cta &cta) {

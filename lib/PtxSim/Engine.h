@@ -32,6 +32,9 @@ struct SyncVariable {
   std::unordered_map<uint64_t, uint64_t> seen;
 };
 
+/// "thread 37 (warp 1, lane 5)".
+std::string describeThread(unsigned warp, unsigned lane);
+
 class Engine : public OrderOracle {
 public:
   explicit Engine(const SimulatorOptions &options);
@@ -100,6 +103,7 @@ private:
   bool admit();
   void addCta(Launch &launch);
   void retire(Cta &cta);
+  /// Reports what a CTA that ends leaves behind; false if there is something.
   bool checkLeaks(Cta &cta);
   void reset();
 

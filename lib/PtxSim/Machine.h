@@ -209,9 +209,17 @@ private:
 // CTAs
 //===----------------------------------------------------------------------===//
 
+/// Who used a barrier, and where.
+struct Visit {
+  /// By Engine::instructionId.
+  uint32_t instruction = 0;
+  unsigned thread = 0;
+};
+
 struct NamedBarrier {
   /// Threads that it waits for; 0 while nobody has come.
   unsigned expected = 0, arrived = 0;
+  Visit last;
   ClockRef clock;
   std::vector<std::pair<Warp *, LaneMask>> waiters;
 };
@@ -224,6 +232,10 @@ struct Mbarrier {
   /// Arrivals that wait for cp.async of their thread.
   unsigned asyncArrivals = 0;
   ClockRef collecting, completed;
+  /// Phases that had ended when a wait last saw one end; those up to the last
+  /// one that a copy brought bytes to, and that copy.
+  uint64_t seenPhases = 0, filledPhases = 0;
+  Visit last, filler;
   /// The thread that has initialized it, and whether fence.mbarrier_init by
   /// that thread came after.
   unsigned initializer = 0;

@@ -66,6 +66,7 @@ Step init(Warp &warp, const Instruction &instruction, LaneMask mask) {
     Mbarrier barrier;
     barrier.expected = barrier.pending = count;
     barrier.initializer = warp.index * kWarpLanes + lane;
+    barrier.last = {instruction.id, barrier.initializer};
     if (!warp.cta.mbarriers.emplace(place.address, barrier).second)
       return warp.fail(instruction, lane,
                        "there is an mbarrier already; invalidate it first");
@@ -105,6 +106,7 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     Mbarrier *barrier = findMbarrier(warp, instruction, lane, 0);
     if (!barrier)
       return Step::Failed;
+    barrier->last = {instruction.id, warp.index * kWarpLanes + lane};
     warp.lanes<uint64_t>(instruction.operands[0])[lane] = barrier->phase;
     uint32_t number = 1;
     if (flags & (kExpects | kHasCount | kCompletes))
@@ -164,6 +166,7 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
     if (!isOver)
       continue;
     done |= 1u << lane;
+    barrier->seenPhases = barrier->phase;
     if (!(flags & kRelaxed))
       warp.acquire(1u << lane, barrier->completed);
   }

@@ -32,6 +32,14 @@ bool Region::isInitialized(uint64_t at, uint64_t bytes) const {
   return all;
 }
 
+void Region::copyInitialized(uint8_t *flags, uint64_t at,
+                             uint64_t bytes) const {
+  if (initialized.empty())
+    std::memset(flags, 1, bytes);
+  else
+    std::memcpy(flags, initialized.data() + (at - address), bytes);
+}
+
 void Region::markInitialized(uint64_t at, uint64_t bytes) {
   if (initialized.empty() || bytes == 0)
     return;

@@ -29,6 +29,8 @@ public:
   /// All bytes become uninitialized, with values that are likely to show.
   void forget();
   bool isInitialized(uint64_t at, uint64_t bytes) const;
+  /// A 1 for each byte that is.
+  void copyInitialized(uint8_t *flags, uint64_t at, uint64_t bytes) const;
   void markInitialized(uint64_t at, uint64_t bytes);
   void markUninitialized(uint64_t at, uint64_t bytes);
 

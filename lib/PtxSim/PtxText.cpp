@@ -146,7 +146,8 @@ private:
   bool failed = false;
   unsigned failureLine = 0;
   std::string message;
-  SourceLocation location;
+  /// Of what follows, and the first one of the kernel.
+  SourceLocation location, entry;
 };
 
 } // namespace
@@ -359,7 +360,7 @@ void Parser::parseParams(RawKernel &kernel) {
 
 void Parser::parseBody(RawKernel &kernel) {
   expect("{");
-  location = SourceLocation();
+  location = entry = SourceLocation();
   kernel.scopes.emplace_back();
   std::vector<unsigned> open{0};
   while (!failed && !open.empty()) {
@@ -410,6 +411,11 @@ void Parser::parseLocation() {
   location.line = unsigned(parseInteger());
   location.column = unsigned(parseInteger());
   skipRestOf(line);
+  // Line 0 is that of code of several lines: the kernel's own says more.
+  if (location.line == 0)
+    location = entry;
+  else if (entry.line == 0)
+    entry = location;
 }
 
 void Parser::parseRegisters(RawScope &scope) {

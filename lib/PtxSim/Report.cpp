@@ -15,10 +15,13 @@ static std::string positionOf(const Program &program,
                               const Instruction &instruction) {
   std::string text = program.fileName + ":" + std::to_string(instruction.line);
   auto file = program.files.find(instruction.location.file);
-  if (file != program.files.end())
+  if (file != program.files.end() && instruction.location.line > 0)
     text += " (" + file->second + ":" +
-            std::to_string(instruction.location.line) + ":" +
-            std::to_string(instruction.location.column) + ")";
+            std::to_string(instruction.location.line) +
+            (instruction.location.column > 0
+                 ? ":" + std::to_string(instruction.location.column)
+                 : "") +
+            ")";
   return text;
 }
 
@@ -40,7 +43,7 @@ static std::string textOf(const Program &program,
   return "'" + text.substr(0, text.find_last_not_of(" ;") + 1) + "'";
 }
 
-static std::string describeThread(unsigned warp, unsigned lane) {
+std::string moec::ptx::describeThread(unsigned warp, unsigned lane) {
   return "thread " + std::to_string(warp * kWarpLanes + lane) + " (warp " +
          std::to_string(warp) + ", lane " + std::to_string(lane) + ")";
 }

@@ -176,8 +176,7 @@ Status Simulator::readInitialized(uint8_t *flags, uint64_t address,
   if (Status status = checkRange(address, bytes); !status)
     return status.withContext("readInitialized");
   Region *region = impl->engine.memory.find(address);
-  for (size_t i = 0; i < bytes; ++i)
-    flags[i] = region->isInitialized(address + i, 1);
+  region->copyInitialized(flags, address, bytes);
   return Status::ok();
 }
 
