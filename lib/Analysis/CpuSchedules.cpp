@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ScheduleTables.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -43,9 +44,10 @@ struct ContractShape {
     columns = weight.getDimSize(weight.getRank() - 2) / rowsPerColumn;
     columnBytes = depth * rowsPerColumn * (weight.getElementTypeBitWidth() / 8);
     parts = weight.getElementType().isBF16() ? 2 : 1;
+    hasScales = static_cast<bool>(op.getWeightScale());
   }
 
-  bool grouped;
+  bool grouped, hasScales;
   int64_t groups, depth, columns;
   /// Weight rows behind a column of the result: 2 for gate and up.
   int64_t rowsPerColumn;
@@ -72,6 +74,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (config.getK() % config.getLanes())
     return "k = " + number(config.getK()) +
            " is no multiple of lanes = " + number(config.getLanes());
+  if (shape.hasScales && moe::kScaleBlock % config.getK())
+    return "k = " + number(config.getK()) + "; give a divisor of the " +
+           number(moe::kScaleBlock) + " elements that share a scale";
   int64_t weightRows = config.getN() * shape.rowsPerColumn;
   if (weightRows % 4)
     return "n = " + number(config.getN()) + " needs " + number(weightRows) +
@@ -126,9 +131,11 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   // As many rows as fit into registers with their vectors widened.
   int64_t free = target.getNumRegisters() - shape.parts;
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
-  return tile::ConfigAttr::get(
-      op->getContext(), "cpu.contract", m, n, target.lanes * shape.parts,
-      choosePanel(shape, n), target.lanes, shape.grouped ? 0 : denseRows);
+  // A block of scales ends a loop: fewer turns.
+  int64_t k = target.lanes * (shape.hasScales ? 4 : shape.parts);
+  return tile::ConfigAttr::get(op->getContext(), "cpu.contract", m, n, k,
+                               choosePanel(shape, n), target.lanes,
+                               shape.grouped ? 0 : denseRows);
 }
 
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
@@ -141,7 +148,8 @@ moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
 }
 
 //===----------------------------------------------------------------------===//
-// Schedules that own rows: cpu.top_k, cpu.row_map, cpu.gather_reduce
+// Schedules that own rows: cpu.top_k, cpu.row_map, cpu.quantize,
+// cpu.gather_reduce
 //===----------------------------------------------------------------------===//
 
 std::string rowsIllegal(Operation *, tile::ConfigAttr config,
@@ -182,6 +190,10 @@ tile::ConfigAttr chooseRowMap(Operation *op, const Target &target) {
   return chooseRows(op, "cpu.row_map", 0, target.lanes, 4);
 }
 
+tile::ConfigAttr chooseQuantize(Operation *op, const Target &target) {
+  return chooseRows(op, "cpu.quantize", 0, target.lanes, 4);
+}
+
 /// Enough accumulators to hide the latency of an addition.
 tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &target) {
   return chooseRows(op, "cpu.gather_reduce", 4 * target.lanes, target.lanes, 4);
@@ -189,6 +201,13 @@ tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &target) {
 
 moert::Expr rowsGrid(Operation *, tile::ConfigAttr config, const Target &) {
   return rowBlocks(config.getRows());
+}
+
+moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &) {
+  int64_t rowsPerToken = cast<tile::QuantizeOp>(op).getTopK().value_or(1);
+  return moert::Expr::ceilDiv(moert::Expr::tokens() * rowsPerToken,
+                              config.getRows());
 }
 
 //===----------------------------------------------------------------------===//
@@ -213,6 +232,8 @@ constexpr Schedule kCpuSchedules[] = {
     {"cpu.top_k", "tile.top_k", rowsIllegal, chooseTopK, rowsGrid},
     {"cpu.rank", "tile.rank", rankIllegal, chooseRank, rankGrid},
     {"cpu.row_map", "tile.row_map", rowsIllegal, chooseRowMap, rowsGrid},
+    {"cpu.quantize", "tile.quantize", rowsIllegal, chooseQuantize,
+     quantizeGrid},
     {"cpu.gather_reduce", "tile.gather_reduce", gatherReduceIllegal,
      chooseGatherReduce, rowsGrid},
 };

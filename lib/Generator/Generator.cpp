@@ -29,6 +29,11 @@ float moec::getFactor(double deviation) {
   return static_cast<float>(deviation / std::sqrt(4294967295.0 / 3.0));
 }
 
+int32_t moec::getShift(double deviations) {
+  return static_cast<int32_t>(
+      std::lround(deviations * std::sqrt(4294967295.0 / 3.0)));
+}
+
 namespace {
 
 MOEC_INLINE uint32_t toBits(float value) {
@@ -84,14 +89,35 @@ struct AsF16 {
   }
 };
 
+struct AsE4M3 {
+  using Storage = uint8_t;
+  MOEC_INLINE static float round(float value) {
+    uint32_t bits = toBits(value);
+    float normal = toFloat((bits + 0x7FFFF + (bits >> 20 & 1)) & 0xFFF00000u);
+    // Below 2^-6 the values are the multiples of 2^-9, as those of floats next
+    // to 2^14.
+    float subnormal =
+        std::copysign((std::fabs(value) + 0x1p14f) - 0x1p14f, value);
+    return std::fabs(value) < 0x1p-6f ? subnormal : normal;
+  }
+  MOEC_INLINE static uint8_t encode(float rounded) {
+    uint32_t bits = toBits(rounded);
+    float size = std::fabs(rounded);
+    uint32_t code = size < 0x1p-6f ? static_cast<uint32_t>(size * 0x1p9f)
+                                   : ((bits & 0x7FFFFFFF) - (120u << 23)) >> 20;
+    return static_cast<uint8_t>((bits >> 24 & 0x80) | code);
+  }
+};
+
 template <typename Kind>
 MOEC_INLINE void write(const RandomTensor &tensor, int64_t first, int64_t count,
                        void *to) {
   auto *values = static_cast<typename Kind::Storage *>(to);
   uint64_t key = tensor.stream.getKey();
   float factor = tensor.factor;
+  int32_t shift = tensor.shift;
   for (int64_t i = 0; i < count; ++i) {
-    int32_t sum = RandomStream::sum(RandomStream::mix(key, first + i));
+    int32_t sum = RandomStream::sum(RandomStream::mix(key, first + i)) + shift;
     values[i] = Kind::encode(Kind::round(static_cast<float>(sum) * factor));
   }
 }
@@ -101,8 +127,9 @@ MOEC_INLINE void read(const RandomTensor &tensor, int64_t first, int64_t count,
                       double *to) {
   uint64_t key = tensor.stream.getKey();
   float factor = tensor.factor;
+  int32_t shift = tensor.shift;
   for (int64_t i = 0; i < count; ++i) {
-    int32_t sum = RandomStream::sum(RandomStream::mix(key, first + i));
+    int32_t sum = RandomStream::sum(RandomStream::mix(key, first + i)) + shift;
     to[i] = static_cast<double>(Kind::round(static_cast<float>(sum) * factor));
   }
 }
@@ -113,15 +140,32 @@ MOEC_CPU_CLONES(writeF32, write<AsF32>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(writeBF16, write<AsBF16>, PARAMETERS,
                 (tensor, first, count, to))
 MOEC_CPU_CLONES(writeF16, write<AsF16>, PARAMETERS, (tensor, first, count, to))
+MOEC_CPU_CLONES(writeE4M3, write<AsE4M3>, PARAMETERS,
+                (tensor, first, count, to))
 #undef PARAMETERS
 #define PARAMETERS                                                             \
   (const RandomTensor &tensor, int64_t first, int64_t count, double *to)
 MOEC_CPU_CLONES(readF32, read<AsF32>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(readBF16, read<AsBF16>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(readF16, read<AsF16>, PARAMETERS, (tensor, first, count, to))
+MOEC_CPU_CLONES(readE4M3, read<AsE4M3>, PARAMETERS, (tensor, first, count, to))
 #undef PARAMETERS
 
 } // namespace
+
+/// Of e4m3 weights, whose largest number is 448.
+static constexpr double kCodeDeviation = 64;
+
+RandomTensor RandomTensor::codes(RandomStream stream) {
+  return {stream, DType::F8E4M3, getFactor(kCodeDeviation)};
+}
+
+RandomTensor RandomTensor::scales(RandomStream stream, int64_t columns) {
+  // A mean of four deviations: none is negative.
+  double mean =
+      1 / (kCodeDeviation * std::sqrt(128.0 * static_cast<double>(columns)));
+  return {stream, DType::F32, getFactor(mean / 4), getShift(4)};
+}
 
 void RandomTensor::write(int64_t first, int64_t count, void *to) const {
   switch (dtype) {
@@ -131,8 +175,10 @@ void RandomTensor::write(int64_t first, int64_t count, void *to) const {
     return writeBF16(*this, first, count, to);
   case DType::F16:
     return writeF16(*this, first, count, to);
+  case DType::F8E4M3:
+    return writeE4M3(*this, first, count, to);
   default:
-    llvm_unreachable("generated tensors are f32, bf16 or f16");
+    llvm_unreachable("generated tensors are f32, bf16, f16 or e4m3");
   }
 }
 
@@ -144,7 +190,9 @@ void RandomTensor::read(int64_t first, int64_t count, double *to) const {
     return readBF16(*this, first, count, to);
   case DType::F16:
     return readF16(*this, first, count, to);
+  case DType::F8E4M3:
+    return readE4M3(*this, first, count, to);
   default:
-    llvm_unreachable("generated tensors are f32, bf16 or f16");
+    llvm_unreachable("generated tensors are f32, bf16, f16 or e4m3");
   }
 }

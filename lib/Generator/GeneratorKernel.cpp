@@ -29,7 +29,7 @@ constexpr int64_t kThreads = 256;
 /// %step, {5}: from the f32 %value to %element.
 constexpr char kKernel[] = R"(
 func.func @{0}(%out: memref<?x{1}>, %key: i64, %first: i64, %count: i64,
-               %factor_bits: i64, %columns: i64, %padding: i64{2}) attributes {{ moec.kernel{3} } {{
+               %factor_bits: i64, %columns: i64, %padding: i64, %shift: i64{2}) attributes {{ moec.kernel{3} } {{
   {4}
   %c0 = arith.constant 0 : index
   %size = arith.constant {6} : index
@@ -73,7 +73,9 @@ func.func @{0}(%out: memref<?x{1}>, %key: i64, %first: i64, %count: i64,
       %shifted = arith.shrui %pair, %s32 : i64
       %high = arith.trunci %shifted : i64 to i32
       %all = arith.addi %low, %high : i32
-      %sum = arith.subi %all, %mean : i32
+      %centered = arith.subi %all, %mean : i32
+      %shift32 = arith.trunci %shift : i64 to i32
+      %sum = arith.addi %centered, %shift32 : i32
       %float = arith.sitofp %sum : i32 to f32
       %value = arith.mulf %float, %factor : f32
       {5}
@@ -108,6 +110,38 @@ constexpr char kAsBF16[] = R"(
       %top = arith.shrui %rounded, %c16 : i32
       %element = arith.trunci %top : i32 to i16)";
 
+// Likewise: of 23 digits 3 stay; below 2^-6 codes count multiples of 2^-9, the
+// last digit of 2^14.
+constexpr char kAsE4M3[] = R"(
+      %b = arith.bitcast %value : f32 to i32
+      %c20 = arith.constant 20 : i32
+      %c24 = arith.constant 24 : i32
+      %c1 = arith.constant 1 : i32
+      %digits = arith.constant 0x7FFFFFFF : i32
+      %half = arith.constant 0x7FFFF : i32
+      %bias = arith.constant 960 : i32
+      %least = arith.constant 0x3C800000 : i32
+      %anchor = arith.constant 16384.0 : f32
+      %anchor_bits = arith.constant 0x46800000 : i32
+      %sign_bit = arith.constant 0x80 : i32
+      %magnitude = arith.andi %b, %digits : i32
+      %kept = arith.shrui %magnitude, %c20 : i32
+      %odd_bit = arith.andi %kept, %c1 : i32
+      %up = arith.addi %half, %odd_bit : i32
+      %rounded = arith.addi %magnitude, %up : i32
+      %top = arith.shrui %rounded, %c20 : i32
+      %normal = arith.subi %top, %bias : i32
+      %absolute = arith.bitcast %magnitude : i32 to f32
+      %anchored = arith.addf %absolute, %anchor : f32
+      %anchored_bits = arith.bitcast %anchored : f32 to i32
+      %small = arith.subi %anchored_bits, %anchor_bits : i32
+      %is_small = arith.cmpi ult, %magnitude, %least : i32
+      %code = arith.select %is_small, %small, %normal : i32
+      %moved = arith.shrui %b, %c24 : i32
+      %sign = arith.andi %moved, %sign_bit : i32
+      %both = arith.ori %code, %sign : i32
+      %element = arith.trunci %both : i32 to i8)";
+
 constexpr char kOnCpu[] = R"(
   %thread = arith.constant 0 : index
   %step = arith.constant 1 : index)";
@@ -123,7 +157,8 @@ static_assert(kThreads == 256, "the step of kOnGpu");
 const char *getKernelName(moert::DType dtype) {
   return dtype == moert::DType::F32    ? "generate_f32"
          : dtype == moert::DType::BF16 ? "generate_bf16"
-                                       : "generate_f16";
+         : dtype == moert::DType::F16  ? "generate_f16"
+                                       : "generate_f8e4m3";
 }
 
 std::string printGenerator(bool isGpu) {
@@ -137,6 +172,7 @@ std::string printGenerator(bool isGpu) {
   add(moert::DType::F32, "i32", kAsF32);
   add(moert::DType::BF16, "i16", kAsBF16);
   add(moert::DType::F16, "i16", kAsF16);
+  add(moert::DType::F8E4M3, "i8", kAsE4M3);
   return text;
 }
 
@@ -156,7 +192,7 @@ FailureOr<moert::ModuleImage> compile(MLIRContext &context, StringRef target) {
     FailureOr<std::string> ptx = emitPtx(context, target);
     if (failed(ptx))
       return failure();
-    // The driver assembles three small kernels fast enough.
+    // The driver assembles four small kernels fast enough.
     moert::ModuleImage image;
     image.kind = moert::ModuleImage::Kind::Ptx;
     image.modules.emplace_back(ptx->begin(), ptx->end());
@@ -209,7 +245,8 @@ Status DeviceGenerator::write(moert::Stream &stream, const RandomTensor &tensor,
                      static_cast<uint64_t>(count),
                      factor,
                      static_cast<uint64_t>(columns),
-                     static_cast<uint64_t>(padding)};
+                     static_cast<uint64_t>(padding),
+                     static_cast<uint64_t>(static_cast<int64_t>(tensor.shift))};
   moert::LaunchDims dims;
   dims.grid = (count + kElements - 1) / kElements;
   dims.block = kThreads;

@@ -199,23 +199,8 @@ void Checker::checkQuantization() {
   if (!spec.quantization)
     return;
   switch (*spec.quantization) {
-  case WeightQuantization::Fp8Block128: {
-    // Scales of gate and up rows could not be told apart otherwise.
-    constexpr int64_t block = 128;
-    StringRef why = ": a block of 128 x 128 weights must not hold both gate "
-                    "and up rows";
-    if (!spec.isGated() || spec.gateUpOrder == GateUpOrder::Interleaved)
-      break;
-    require(spec.intermediateSize % block == 0, "intermediate_size",
-            show("intermediate_size") +
-                " must be a multiple of 128 with fp8_block128" + why);
-    if (spec.sharedExperts)
-      require(spec.sharedExperts->intermediateSize % block == 0,
-              "shared_experts.intermediate_size",
-              show("shared_experts.intermediate_size") +
-                  " must be a multiple of 128 with fp8_block128" + why);
-    break;
-  }
+  case WeightQuantization::Fp8Block128:
+    return;
   case WeightQuantization::MxFp4: {
     constexpr int64_t group = 32;
     StringRef why = " must be a multiple of 32 with mxfp4, whose scales "

@@ -99,8 +99,10 @@ private:
   }
 
   /// A weight matrix of the experts or of the shared expert, with the scales
-  /// of its quantization. `shape` ends in rows x contracted dimension.
-  void addQuantized(StringRef name, std::vector<int64_t> shape) {
+  /// of its quantization. `shape` ends in rows x contracted dimension; gate and
+  /// up halves of the rows have blocks of scales of their own.
+  void addQuantized(StringRef name, std::vector<int64_t> shape,
+                    bool hasHalves = false) {
     if (!spec.quantization)
       return addMatrix(name, std::move(shape), layerType);
     std::vector<int64_t> scales = shape;
@@ -108,7 +110,7 @@ private:
     int64_t &columns = scales.back();
     switch (*spec.quantization) {
     case WeightQuantization::Fp8Block128:
-      rows = divideCeil(rows, 128);
+      rows = hasHalves ? 2 * divideCeil(rows / 2, 128) : divideCeil(rows, 128);
       columns = divideCeil(columns, 128);
       addMatrix(name, std::move(shape), TensorType::F8E4M3FN);
       return add((name + "_scale").str(), std::move(scales), TensorType::F32);
@@ -159,7 +161,7 @@ private:
     int64_t numExperts = spec.getNumLocalExperts();
     int64_t width = spec.getExpertWidth();
     int64_t rows = spec.getFirstProductRows(spec.intermediateSize);
-    addQuantized("experts.w13", {numExperts, rows, width});
+    addQuantized("experts.w13", {numExperts, rows, width}, hasHalves());
     if (spec.expertBias)
       add("experts.w13_bias", {numExperts, rows}, layerType);
     addQuantized("experts.w2", {numExperts, width, spec.intermediateSize});
@@ -172,7 +174,8 @@ private:
       return;
     int64_t size = spec.sharedExperts->intermediateSize;
     addQuantized("shared_experts.w13",
-                 {spec.getFirstProductRows(size), spec.hiddenSize});
+                 {spec.getFirstProductRows(size), spec.hiddenSize},
+                 hasHalves());
     addQuantized("shared_experts.w2", {spec.hiddenSize, size});
     if (spec.sharedExperts->gate == SharedGate::Sigmoid)
       add("shared_experts.gate", {1, spec.hiddenSize}, layerType);
@@ -183,6 +186,10 @@ private:
       return;
     addMatrix("latent.down", {*spec.latentSize, spec.hiddenSize}, layerType);
     addMatrix("latent.up", {spec.hiddenSize, *spec.latentSize}, layerType);
+  }
+
+  bool hasHalves() const {
+    return spec.isGated() && spec.gateUpOrder != GateUpOrder::Interleaved;
   }
 
   bool usesHash() const {

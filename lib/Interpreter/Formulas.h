@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 // Each formula serves the moe op and the tile op of the same meaning. Float
-// tensors are f32, bf16 or f16; index tensors are i32. Indices that come from
-// tensors are checked, so that a wrong pass gives a message and not a crash.
+// tensors are f32, bf16, f16 or e4m3; index tensors are i32. Indices that come
+// from tensors are checked, so that a wrong pass gives a message and not a
+// crash.
 
 #ifndef MOEC_LIB_INTERPRETER_FORMULAS_H
 #define MOEC_LIB_INTERPRETER_FORMULAS_H
@@ -44,12 +45,12 @@ struct PermuteArguments {
 moert::Status permute(const PermuteArguments &arguments);
 
 /// moe.grouped_matmul and tile.contract. Sums of products are made in double
-/// and rounded to f32 once.
+/// and rounded to f32 once; those of blocks with scales are scaled in double.
 struct MatmulArguments {
   /// Rows of a dense product.
   int64_t tokens = 0;
   TensorRef input, weight;
-  OptionalRef offsets, source, numValidTokens;
+  OptionalRef inputScale, weightScale, offsets, source, numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
   TensorRef result;
   std::optional<moe::GateUpOrder> order;
@@ -65,6 +66,16 @@ struct RowMapArguments {
   TensorRef result;
 };
 moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
+
+/// moe.quantize and tile.quantize: bits as docs/layers.md says.
+struct QuantizeArguments {
+  /// Rows of the input, or without `offsets` those that count.
+  int64_t rows = 0;
+  TensorRef input;
+  OptionalRef offsets;
+  TensorRef quantized, scale;
+};
+moert::Status quantize(const QuantizeArguments &arguments);
 
 /// moe.unpermute and tile.gather_reduce.
 struct UnpermuteArguments {

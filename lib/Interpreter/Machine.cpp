@@ -109,6 +109,8 @@ Status Machine::runMatmul(OpT op, int64_t count, Value result) {
   arguments.tokens = count;
   arguments.input = at(op.getInput());
   arguments.weight = at(op.getWeight());
+  arguments.inputScale = maybe(op.getInputScale());
+  arguments.weightScale = maybe(op.getWeightScale());
   arguments.offsets = maybe(op.getOffsets());
   arguments.source = maybe(op.getSource());
   arguments.numValidTokens = maybe(op.getNumValidTokens());
@@ -132,6 +134,18 @@ Status Machine::runRowMap(OpT op, int64_t count, Value result) {
   arguments.rowOperands = all(op.getRowOperands());
   arguments.result = at(result);
   return rowMap(arguments, *body);
+}
+
+template <typename OpT>
+Status Machine::runQuantize(OpT op, int64_t rows, Value quantized,
+                            Value scale) {
+  QuantizeArguments arguments;
+  arguments.rows = rows;
+  arguments.input = at(op.getInput());
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.quantized = at(quantized);
+  arguments.scale = at(scale);
+  return quantize(arguments);
 }
 
 template <typename OpT>
@@ -197,6 +211,17 @@ Status Machine::run(moe::RowMapOp op) {
   return runRowMap(op, input.shape[0], op.getResult());
 }
 
+Status Machine::run(moe::QuantizeOp op) {
+  TensorRef input = at(op.getInput());
+  int64_t groups = cast<ShapedType>(op.getScale().getType()).getDimSize(1);
+  if (Status status = allocate(op.getQuantized(), input.shape); !status)
+    return status;
+  if (Status status = allocate(op.getScale(), {input.shape[0], groups});
+      !status)
+    return status;
+  return runQuantize(op, input.shape[0], op.getQuantized(), op.getScale());
+}
+
 Status Machine::run(moe::UnpermuteOp op) {
   int64_t count = at(op.getPosition()).shape[0];
   if (Status status =
@@ -214,7 +239,8 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
+            moe::QuantizeOp, moe::UnpermuteOp>(
+          [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(
             t, [&] { return runRoute(t, tokens, t.getIds(), t.getWeights()); });
@@ -230,6 +256,12 @@ Status Machine::runOp(Operation &op) {
       })
       .Case([&](tile::RowMapOp t) {
         return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
+      })
+      .Case([&](tile::QuantizeOp t) {
+        return onTile(t, [&] {
+          int64_t rows = t.getTopK() ? tokens * *t.getTopK() : tokens;
+          return runQuantize(t, rows, t.getQuantized(), t.getScale());
+        });
       })
       .Case([&](tile::GatherReduceOp t) {
         return onTile(t,

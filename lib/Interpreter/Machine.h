@@ -56,12 +56,16 @@ private:
   template <typename OpT>
   moert::Status runRowMap(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
+  moert::Status runQuantize(OpT op, int64_t rows, mlir::Value quantized,
+                            mlir::Value scale);
+  template <typename OpT>
   moert::Status runUnpermute(OpT op, int64_t count, mlir::Value result);
 
   moert::Status run(moe::RouteOp op);
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);
   moert::Status run(moe::RowMapOp op);
+  moert::Status run(moe::QuantizeOp op);
   moert::Status run(moe::UnpermuteOp op);
 
   llvm::DenseMap<mlir::Value, TensorRef> tensors;

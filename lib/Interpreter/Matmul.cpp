@@ -7,6 +7,8 @@
 
 #include "Formulas.h"
 
+#include "moec/Dialect/Moe/PipelineShapes.h"
+
 #include <algorithm>
 
 using namespace moert;
@@ -45,6 +47,12 @@ public:
 
 private:
   Status runGroup(int64_t group, int64_t begin, int64_t end);
+  /// The sum of products with a weight row that is loaded to `weights`; the
+  /// sums of blocks are scaled, `row` being the input's.
+  float sum(const double *inputs, const std::vector<double> &weights,
+            int64_t row, int64_t group, int64_t weightRow) const;
+  /// Block fp8: which block of rows a row of the weight belongs to.
+  int64_t scaleRow(int64_t weightRow) const;
   /// The row of gate (0) or up (1) of a pair; without pairs the column.
   int64_t weightRow(int64_t column, int64_t which) const;
   void epilogueArguments(int64_t group, int64_t column, int64_t position);
@@ -80,6 +88,11 @@ Status Matmul::check() const {
         " arguments, the operands give " + std::to_string(expected));
   if (arguments.offsets)
     return checkRows("offsets", *arguments.offsets, weight.shape[0] + 1);
+  if (arguments.inputScale)
+    if (Status status =
+            checkRows("input_scale", *arguments.inputScale, arguments.tokens);
+        !status)
+      return status;
   for (const auto &operands :
        {arguments.rowOperands, arguments.elementwiseOperands,
         llvm::SmallVector<TensorRef>{arguments.input}})
@@ -88,6 +101,32 @@ Status Matmul::check() const {
           !status)
         return status;
   return checkRows("result", arguments.result, arguments.tokens);
+}
+
+int64_t Matmul::scaleRow(int64_t weightRow) const {
+  if (!arguments.order || *arguments.order == moe::GateUpOrder::Interleaved)
+    return weightRow / moe::kScaleBlock;
+  int64_t blocksPerHalf = arguments.weightScale->shape.end()[-2] / 2;
+  return weightRow / columns * blocksPerHalf +
+         weightRow % columns / moe::kScaleBlock;
+}
+
+float Matmul::sum(const double *inputs, const std::vector<double> &weights,
+                  int64_t row, int64_t group, int64_t weightRow) const {
+  if (!arguments.inputScale)
+    return dot(inputs, weights.data(), depth);
+  const TensorRef &scales = *arguments.weightScale;
+  int64_t blocks = scales.shape.back(), rows = scales.shape.end()[-2];
+  double total = 0;
+  for (int64_t block = 0; block < blocks; ++block) {
+    int64_t first = block * moe::kScaleBlock;
+    int64_t size = std::min(moe::kScaleBlock, depth - first);
+    double scale = loadAt(*arguments.inputScale, row * blocks + block);
+    scale *=
+        loadAt(scales, (group * rows + scaleRow(weightRow)) * blocks + block);
+    total += dot(inputs + first, weights.data() + first, size) * scale;
+  }
+  return total;
 }
 
 int64_t Matmul::weightRow(int64_t column, int64_t which) const {
@@ -122,6 +161,7 @@ Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
   if (begin == end)
     return Status::ok();
   std::vector<double> inputs((end - begin) * depth);
+  std::vector<int64_t> rows(end - begin);
   for (int64_t p = begin; p < end; ++p) {
     int64_t row = p;
     if (arguments.source)
@@ -130,6 +170,11 @@ Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
       return invalidArgument("position " + std::to_string(p) + " reads row " +
                              std::to_string(row) + " of the input " +
                              describe(arguments.input));
+    if (arguments.inputScale && row >= arguments.inputScale->shape[0])
+      return invalidArgument("position " + std::to_string(p) + " reads row " +
+                             std::to_string(row) + " of the input's scales " +
+                             describe(*arguments.inputScale));
+    rows[p - begin] = row;
     load(arguments.input, row * depth,
          MutableArrayRef<double>(&inputs[(p - begin) * depth], depth));
   }
@@ -146,8 +191,8 @@ Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       epilogueArguments(group, column, p);
       for (int64_t which = 0; which < pieces; ++which)
-        values[which] =
-            dot(&inputs[(p - begin) * depth], weights[which].data(), depth);
+        values[which] = sum(&inputs[(p - begin) * depth], weights[which],
+                            rows[p - begin], group, weightRow(column, which));
       results[(p - begin) * columns + column] = epilogue.evaluate(values);
     }
   }

@@ -7,10 +7,12 @@
 
 #include "moec/Interpreter/Tensor.h"
 
+#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -57,10 +59,13 @@ Result<DType> elementDType(ShapedType type) {
     return DType::BF16;
   if (element.isF16())
     return DType::F16;
+  if (isa<Float8E4M3FNType>(element))
+    return DType::F8E4M3;
   if (element.isInteger(32))
     return DType::I32;
   return invalidArgument("the interpreter has no elements of " +
-                         describe(type) + "; f32, bf16, f16 and i32 run");
+                         describe(type) +
+                         "; f32, bf16, f16, f8E4M3FN and i32 run");
 }
 
 std::string describe(ShapedType type) {
@@ -150,6 +155,27 @@ static uint16_t toF16(float value) {
   return sign | ((bits >> 13) - (112 << 10));
 }
 
+/// All values of e4m3.
+static const std::array<float, 256> &getE4M3Values() {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all;
+    for (unsigned bits = 0; bits < all.size(); ++bits)
+      all[bits] =
+          llvm::APFloat(llvm::APFloat::Float8E4M3FN(), llvm::APInt(8, bits))
+              .convertToFloat();
+    return all;
+  }();
+  return values;
+}
+
+static uint8_t toE4M3(float value) {
+  llvm::APFloat rounded(value);
+  bool losesInfo;
+  rounded.convert(llvm::APFloat::Float8E4M3FN(),
+                  llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return rounded.bitcastToAPInt().getZExtValue();
+}
+
 template <typename T>
 static void loadAs(const TensorRef &tensor, int64_t first,
                    MutableArrayRef<T> values) {
@@ -165,6 +191,10 @@ static void loadAs(const TensorRef &tensor, int64_t first,
   case DType::F16:
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = fromF16(tensor.as<uint16_t>()[first + i]);
+    return;
+  case DType::F8E4M3:
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = getE4M3Values()[tensor.as<uint8_t>()[first + i]];
     return;
   default:
     llvm_unreachable("elementDType() admits no other float");
@@ -199,6 +229,10 @@ void store(const TensorRef &tensor, int64_t first, ArrayRef<float> values) {
   case DType::F16:
     for (size_t i = 0; i < values.size(); ++i)
       tensor.as<uint16_t>()[first + i] = toF16(values[i]);
+    return;
+  case DType::F8E4M3:
+    for (size_t i = 0; i < values.size(); ++i)
+      tensor.as<uint8_t>()[first + i] = toE4M3(values[i]);
     return;
   default:
     llvm_unreachable("elementDType() admits no other float");

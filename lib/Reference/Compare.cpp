@@ -27,6 +27,10 @@ double moec::reference::getErrorBound(DType dtype) {
   llvm_unreachable("every dtype is listed");
 }
 
+double moec::reference::getErrorBound(const LayerSpec &spec) {
+  return spec.quantization ? 1e-2 : getErrorBound(spec.dtype);
+}
+
 namespace {
 
 /// Squares are summed relative to the largest number, so that they neither

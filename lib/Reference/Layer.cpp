@@ -9,6 +9,7 @@
 
 #include "Activation.h"
 #include "Product.h"
+#include "Quantize.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace moec;
@@ -160,14 +161,14 @@ private:
     for (size_t i = 0; i < count; ++i) {
       u[i] = Matrix(in[i].getNumRows(), rows);
       first.push_back(
-          {&in[i], &call.get("experts.w13"), experts[i] * rows, &u[i]});
+          makeProduct(in[i], "experts.w13", experts[i] * rows, u[i]));
     }
     computeProducts(first, call.threads);
     for (size_t i = 0; i < count; ++i) {
       a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows));
       y[i] = Matrix(in[i].getNumRows(), width);
       second.push_back(
-          {&a[i], &call.get("experts.w2"), experts[i] * width, &y[i]});
+          makeProduct(a[i], "experts.w2", experts[i] * width, y[i]));
     }
     computeProducts(second, call.threads);
     for (size_t i = 0; i < count; ++i) {
@@ -184,6 +185,21 @@ private:
     }
   }
 
+  /// A product of formula 8 or 10, whose rows x are quantized first where the
+  /// weight has scales.
+  Product makeProduct(Matrix &x, const std::string &weight, int64_t firstRow,
+                      Matrix &out) const {
+    Product product = {&x, &call.get(weight), firstRow, &out};
+    if (!call.has(weight + "_scale"))
+      return product;
+    x = quantizeRows(x, call.threads);
+    product.scales = &call.get(weight + "_scale");
+    product.hasHalves = llvm::StringRef(weight).ends_with("w13") &&
+                        spec.isGated() &&
+                        spec.gateUpOrder != GateUpOrder::Interleaved;
+    return product;
+  }
+
   std::vector<double> getBias(const char *matrix, int64_t expert,
                               int64_t rows) const {
     if (!spec.expertBias)
@@ -195,11 +211,12 @@ private:
   /// Formula 10.
   void addShared(Matrix &total) {
     int64_t size = spec.sharedExperts->intermediateSize;
-    Matrix u = computeProduct(hidden, call.get("shared_experts.w13"),
-                              spec.getFirstProductRows(size), call.threads);
+    Matrix x = hidden;
+    Matrix u(x.getNumRows(), spec.getFirstProductRows(size));
+    computeProducts({makeProduct(x, "shared_experts.w13", 0, u)}, call.threads);
     Matrix a = activateRows(u, size, {});
-    Matrix s = computeProduct(a, call.get("shared_experts.w2"), spec.hiddenSize,
-                              call.threads);
+    Matrix s(x.getNumRows(), spec.hiddenSize);
+    computeProducts({makeProduct(a, "shared_experts.w2", 0, s)}, call.threads);
     Matrix gate;
     bool isGated = spec.sharedExperts->gate == SharedGate::Sigmoid;
     if (isGated)

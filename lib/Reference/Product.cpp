@@ -7,6 +7,7 @@
 
 #include "Product.h"
 
+#include "Quantize.h"
 #include "moec/Support/CpuClones.h"
 
 #include <algorithm>
@@ -75,6 +76,25 @@ struct Task {
   int64_t column;
 };
 
+/// Multiplies row `column` of the product's matrix by the scales of its blocks.
+void applyScales(const Product &product, int64_t column, double *weights) {
+  int64_t depth = product.x->getNumColumns();
+  int64_t rows = product.out->getNumColumns();
+  auto countBlocks = [](int64_t size) {
+    return (size + kScaleBlock - 1) / kScaleBlock;
+  };
+  int64_t run = product.hasHalves ? rows / 2 : rows;
+  int64_t scaleRows = rows / run * countBlocks(run);
+  int64_t scaleRow = product.firstRow / rows * scaleRows +
+                     column / run * countBlocks(run) +
+                     column % run / kScaleBlock;
+  std::vector<double> scales(countBlocks(depth));
+  product.scales->read(scaleRow * countBlocks(depth), countBlocks(depth),
+                       scales.data());
+  for (int64_t k = 0; k < depth; ++k)
+    weights[k] *= scales[k / kScaleBlock];
+}
+
 void run(const Task &task) {
   const Matrix &x = *task.product->x;
   Matrix &out = *task.product->out;
@@ -83,7 +103,10 @@ void run(const Task &task) {
   std::vector<double> panel(kPanel * stride);
   for (int64_t j = 0; j < count; ++j) {
     int64_t row = task.product->firstRow + task.column + j;
-    task.product->weight->read(row * depth, depth, panel.data() + j * stride);
+    double *weights = panel.data() + j * stride;
+    task.product->weight->read(row * depth, depth, weights);
+    if (task.product->scales)
+      applyScales(*task.product, task.column + j, weights);
   }
   // Rows of the output are padded to whole vectors, so that an odd last column
   // has a neighbour. That one gets 0 * x, which may be NaN.

@@ -19,12 +19,16 @@ struct Product {
   int64_t firstRow;
   /// Has as many rows as x, and a column per row of w.
   Matrix *out;
+  /// Block fp8: the scales of the stack, and whether each matrix has two halves
+  /// with blocks of their own (gate and up). Null where w has none.
+  const Source *scales = nullptr;
+  bool hasHalves = false;
 };
 
 /// Computes all of them with `threads` threads.
 void computeProducts(const std::vector<Product> &products, int threads);
 
-/// One of them.
+/// One of them, of a matrix without scales.
 Matrix computeProduct(const Matrix &x, const Source &weight, int64_t columns,
                       int threads);
 

@@ -40,6 +40,15 @@ double decodeF16(uint16_t bits) {
   return bits & 0x8000 ? -size : size;
 }
 
+double decodeE4M3(uint8_t bits) {
+  int exponent = bits >> 3 & 0xF;
+  double mantissa = bits & 7;
+  double size = (bits & 0x7F) == 0x7F ? std::numeric_limits<double>::quiet_NaN()
+                : exponent == 0       ? std::ldexp(mantissa, -9)
+                                      : std::ldexp(mantissa + 8, exponent - 10);
+  return bits & 0x80 ? -size : size;
+}
+
 class MemorySource : public Source {
 public:
   MemorySource(const void *data, moert::DType dtype)
@@ -60,8 +69,13 @@ public:
     case moert::DType::F16:
       std::transform(halves() + first, halves() + first + count, to, decodeF16);
       return;
+    case moert::DType::F8E4M3: {
+      const auto *bytes = static_cast<const uint8_t *>(data) + first;
+      std::transform(bytes, bytes + count, to, decodeE4M3);
+      return;
+    }
     default:
-      llvm_unreachable("layers have f32, bf16, f16 and i32 tensors");
+      llvm_unreachable("layers have f32, bf16, f16, e4m3 and i32 tensors");
     }
   }
 

@@ -17,6 +17,7 @@ DTYPES = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
 }
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -45,11 +46,19 @@ def factor(deviation: float) -> np.float32:
 
 
 def generate(
-    seed: int, name: str, dtype: str, deviation: float, first: int, count: int
+    seed: int, name: str, dtype: str, deviation: float, first: int, count: int, shift: int = 0
 ) -> np.ndarray:
-    """Elements first .. first+count-1 of a tensor, near to normal with mean 0."""
+    """Elements first .. first+count-1 of a tensor, near to normal.
+
+    The mean is 0, or factor(deviation) times `shift`.
+    """
     index = np.uint64(first) + np.arange(count, dtype=np.uint64)
     bits = _mix(np.uint64(stream_key(seed, name)), index)
     parts = bits.view("<u2").reshape(count, 4).astype(np.int32)
-    sums = parts.sum(axis=1, dtype=np.int32) - 2 * 0xFFFF
+    sums = parts.sum(axis=1, dtype=np.int32) - 2 * 0xFFFF + shift
     return (sums.astype(np.float32) * factor(deviation)).astype(DTYPES[dtype])
+
+
+def mean_shift(deviations: float) -> int:
+    """The `shift` that moves the mean by that many deviations; from 3.5 on nothing is negative."""
+    return round(deviations * math.sqrt(4294967295.0 / 3.0))

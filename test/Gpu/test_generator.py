@@ -40,7 +40,7 @@ def test_cpp(dtype, deviation, first, tmp_path):
 def test_kernel(target, seed):
     """gpu-test compares with C++: rows with and without padding, indices beyond 32 bits."""
     done = gpu_test(f"--device=sim:{seed}", f"--target={target}", "--filter=generator/*")
-    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_is_near_to_normal():

@@ -33,6 +33,10 @@ class Case:
     seed: int = 1
     hard: str | None = None
 
+    @property
+    def is_quantized(self) -> bool:
+        return "quantization" in self.model or "quantization_config" in self.model
+
 
 CASES: list[Case] = []
 
@@ -45,11 +49,11 @@ def case(name: str, tokens: int = 33, seed: int = 1, hard: str | None = None, **
     CASES.append(Case(name, model, tokens, seed, hard))
 
 
-def config(name: str, **fields):
+def config(name: str, suffix: str = "", **fields):
     """Adds a case of a model family, all sizes small."""
     model = {"hidden_size": 64, "hidden_act": "silu", "torch_dtype": "bfloat16"} | fields
     model = {key: value for key, value in model.items() if value is not None}
-    CASES.append(Case(f"family_{name}", {"model_type": name} | model))
+    CASES.append(Case(f"family_{name}{suffix}", {"model_type": name} | model))
 
 
 # -- entry points and dtypes
@@ -423,3 +427,63 @@ config("gpt_oss", **LOCAL, swiglu_limit=7.0)
 config("llama4_text", **LOCAL | {"num_experts_per_tok": 1}, intermediate_size_mlp=96)
 config("ernie4_5_moe", moe_intermediate_size=48, moe_num_experts=16, moe_k=4,
        moe_num_shared_experts=2)
+
+# -- block fp8
+
+FP8 = {"quantization": {"weight": "fp8_block128"}}
+
+
+def fp8(name: str, tokens: int = 11, **fields):
+    """A case with parts of blocks at the ends of both dimensions."""
+    sizes = {"hidden_size": 200, "intermediate_size": 144}
+    case(f"fp8_{name}", tokens=tokens, **sizes, **FP8, **fields)
+
+
+for entry in ("gate", "logits", "ids"):
+    for dtype in ("f32", "bf16", "f16"):
+        fp8(f"{entry}_{dtype}", entry=entry, dtype=dtype,
+            shared_experts={"intermediate_size": 100})
+for order in ("gate_up", "up_gate", "interleaved"):
+    for dtype in ("f32", "bf16"):
+        fp8(f"order_{order}_{dtype}", gate_up_order=order, dtype=dtype, expert_bias=True,
+            shared_experts={"intermediate_size": 130, "gate": "sigmoid"})
+fp8("no_gate", activation={"kind": "relu2_no_mul"}, dtype="bf16")
+fp8("swigluoai", activation={"kind": "swigluoai"}, dtype="bf16")
+fp8("latent", latent_size=136, dtype="bf16", num_zero_experts=4, top_k=4, tokens=8,
+    shared_experts={"intermediate_size": 72})
+fp8("weight_on_input", top_k=1, entry="gate", routing=LLAMA, dtype="bf16",
+    shared_experts={"intermediate_size": 48})
+fp8("local_experts", placement={"local_experts": [7, 0, 5]}, dtype="bf16")
+fp8("strided", strided_weights=True, dtype="bf16", shared_experts={"intermediate_size": 40})
+for tokens in (0, 1, 33, 90):
+    fp8(f"tokens_{tokens}", tokens=tokens, dtype="bf16")
+for hard in ("empty_experts", "one_expert", "minus_one_ids", "nan_weights", "nan_hidden",
+             "zero_groups", "ue8m0_scales"):
+    fp8(hard, entry="ids", hard=hard, dtype="bf16", shared_experts={"intermediate_size": 72})
+fp8("padding", num_valid_tokens=True, hard="padding", dtype="bf16",
+    shared_experts={"intermediate_size": 72})
+for hidden, intermediate in (
+    (1, 1), (5, 15), (16, 17), (64, 48), (127, 129), (128, 128), (384, 257), (300, 500),
+):
+    case(f"fp8_sizes_{hidden}_{intermediate}", hidden_size=hidden, dtype="bf16",
+         intermediate_size=intermediate, **FP8)
+# Published layer tests of block fp8: tokens, intermediate size, hidden size, experts, top_k.
+for tokens, intermediate, hidden, experts, top_k in (
+    (1, 128, 128, 2, 1), (1, 128, 128, 8, 2), (1, 128, 128, 16, 6), (1, 128, 7168, 2, 1),
+    (1, 1024, 7168, 2, 2), (1, 4608, 128, 8, 2), (83, 128, 128, 8, 6), (83, 512, 512, 16, 6),
+    (83, 4608, 512, 2, 2), (128, 512, 512, 8, 2), (2048, 128, 128, 8, 6), (8192, 128, 128, 2, 1),
+):
+    case(f"fp8_conformance_{tokens}_{intermediate}_{hidden}_{experts}_{top_k}", tokens=tokens,
+         intermediate_size=intermediate, hidden_size=hidden, num_experts=experts,
+         top_k=top_k, dtype="bf16", **FP8)
+PUBLISHED = {"quantization_config": {
+    "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+    "weight_block_size": [128, 128],
+}}
+config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="sigmoid",
+       norm_topk_prob=True, **PUBLISHED)
+config("qwen3_moe", "_fp8", **QWEN, norm_topk_prob=True, **PUBLISHED)
+config("minimax_m2", "_fp8", **LOCAL, scoring_func="sigmoid", use_routing_bias=True, **PUBLISHED)
+
+#: Those that GPUs have schedules for.
+ON_GPU = [case for case in CASES if not case.is_quantized]

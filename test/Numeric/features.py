@@ -39,7 +39,7 @@ def _features() -> dict[str, list[str]]:
         "weights": [
             "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
             "shared_experts with sigmoid gate", "latent_size", "num_zero_experts",
-            "placement.local_experts", "strided_weights",
+            "placement.local_experts", "strided_weights", "fp8_block128",
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
         "sizes": [
@@ -115,6 +115,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         "num_zero_experts": spec.num_zero_experts > 0,
         "placement.local_experts": spec.local_experts is not None,
         "strided_weights": spec.strided_weights,
+        "fp8_block128": spec.quantization == "fp8_block128",
     }
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":

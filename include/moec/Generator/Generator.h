@@ -10,8 +10,8 @@
 // function exists three times, with the same bits: here, as a kernel
 // (GeneratorKernel.h) and in NumPy (python/moec/generator.py).
 //
-// value(i) = round(float(sum of four 16-bit numbers, about their mean) *
-// factor)
+// value(i) = round(float(sum of four 16-bit numbers, about their mean, + shift)
+//                  * factor)
 //
 // The sum is near to normal and an exact float; one multiplication in f32 and
 // one rounding to the tensor's type follow.
@@ -63,18 +63,30 @@ private:
 /// What sums are multiplied by to have this standard deviation.
 float getFactor(double deviation);
 
+/// What is added to sums for their mean to be that many deviations above 0, at
+/// most 100. From 3.5 on no value is negative.
+int32_t getShift(double deviations);
+
 /// Values that the generator makes of one stream.
 struct RandomTensor {
   RandomStream stream;
-  /// F32, BF16 or F16.
+  /// F32, BF16, F16 or F8E4M3.
   moert::DType dtype = moert::DType::F32;
   /// Of `getFactor`; the largest value has to be in the range of `dtype`.
   float factor = 1.0f;
+  /// The mean of the sums: 0, or from `getShift`.
+  int32_t shift = 0;
 
   /// Writes elements first .. first+count-1 as they are in memory.
   void write(int64_t first, int64_t count, void *to) const;
   /// The same as numbers.
   void read(int64_t first, int64_t count, double *to) const;
+
+  /// Weights of block fp8, whose e4m3 values fill their range, and their
+  /// scales, `columns` to a row: what they stand for has the variance of the
+  /// number of contracted elements, inverted.
+  static RandomTensor codes(RandomStream stream);
+  static RandomTensor scales(RandomStream stream, int64_t columns);
 };
 
 } // namespace moec

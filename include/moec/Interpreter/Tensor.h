@@ -57,7 +57,8 @@ private:
   std::vector<uint8_t> bytes;
 };
 
-/// The element types that the interpreter computes with: f32, bf16, f16, i32.
+/// The element types that the interpreter computes with: f32, bf16, f16, e4m3,
+/// i32.
 moert::Result<moert::DType> elementDType(mlir::ShapedType type);
 
 /// "bf16[4x?x2]" style text of a type, and the same of a tensor.

@@ -18,8 +18,11 @@
 
 namespace moec::reference {
 
-/// Bound on the error over the whole output.
+/// Bound on the error over the whole output, for tensors of that type, and for
+/// a layer: of products that quantize their input the sums in f32 move a
+/// rounding to e4m3, of four significant bits, now and then.
 double getErrorBound(DType dtype);
+double getErrorBound(const LayerSpec &spec);
 /// A row may be that many times worse than the whole.
 constexpr double kRowFactor = 3;
 

@@ -10,6 +10,9 @@
 
 #include "KernelEmitter.h"
 
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "llvm/Support/MathExtras.h"
+
 namespace moec {
 
 /// The weight row of a result column (of type index). Plane 0 is the gate, and
@@ -28,6 +31,23 @@ inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
     return emitter.add(emitter.mul(column, 2), plane);
   }
   llvm_unreachable("all orders are handled");
+}
+
+/// Block fp8: the block of scales (of type index) of such a weight row.
+inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
+                               int64_t plane, mlir::Value column) {
+  auto block = [&](mlir::Value row) -> mlir::Value {
+    return mlir::arith::DivUIOp::create(emitter.b, row,
+                                        emitter.index(moe::kScaleBlock));
+  };
+  moe::WeightLayoutAttr layout = op.getLayoutAttr();
+  if (!layout || layout.getOrder() == moe::GateUpOrder::Interleaved)
+    return block(getWeightRow(emitter, op, plane, column));
+  int64_t half =
+      layout.getOrder() == moe::GateUpOrder::GateUp ? plane : 1 - plane;
+  int64_t blocks =
+      llvm::divideCeil(getColumns(op.getResult()), moe::kScaleBlock);
+  return emitter.add(block(column), half * blocks);
 }
 
 } // namespace moec

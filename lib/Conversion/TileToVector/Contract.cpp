@@ -70,6 +70,11 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
           : std::clamp<int64_t>(kMaxScratchBytes / rowBytes, 1, kGroupRows);
 
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
+  if (op.getWeightScale() && moe::kScaleBlock % shape.turn != 0)
+    return refuse() << "takes " << shape.turn
+                    << " contracted elements at a time; change k so that they "
+                       "divide the "
+                    << moe::kScaleBlock << " that share a scale";
   if (shape.planes * shape.n % 4 != 0)
     return refuse() << "takes " << shape.planes * shape.n
                     << " weight rows at a time; change n so that they are a "
@@ -93,7 +98,10 @@ public:
         weight(emitter.operand(op.getWeight())),
         source(emitter.operand(op.getSource())),
         result(emitter.operand(op.getResult())),
-        tile(emitter, input, weight, shape.lanes, shape.turn) {}
+        tile(emitter, input, weight,
+             {emitter.operand(op.getInputScale()),
+              emitter.operand(op.getWeightScale())},
+             shape.lanes, shape.turn) {}
 
   LogicalResult emit();
 
@@ -200,7 +208,7 @@ void Contract::emitColumns(Value firstRow, Value count, Value column) {
 }
 
 void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
-  SmallVector<ContractTile::Index> inputRows, weightRows, nextRows;
+  SmallVector<ContractTile::Index> inputRows, weightRows, scaleRows, nextRows;
   for (int64_t i = 0; i < rows; ++i) {
     Value inputRow = emitter.add(firstRow, emitter.add(row, i));
     if (source)
@@ -215,10 +223,13 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
       if (shape.columns % shape.n != 0)
         here = emitter.min(here, last);
       weightRows.push_back(getLeading(getWeightRow(emitter, op, plane, here)));
+      if (op.getWeightScale())
+        scaleRows.push_back(getLeading(getScaleRow(emitter, op, plane, here)));
       Value next = emitter.min(emitter.add(column, shape.n + j), last);
       nextRows.push_back(getLeading(getWeightRow(emitter, op, plane, next)));
     }
-  SmallVector<Value> quads = tile.emit(inputRows, weightRows, nextRows);
+  SmallVector<Value> quads =
+      tile.emit(inputRows, weightRows, scaleRows, nextRows);
   Value offset = arith::SubIOp::create(b, column, panel.begin);
   int64_t quadsPerRow = weightRows.size() / 4;
   for (auto [i, quad] : llvm::enumerate(quads))

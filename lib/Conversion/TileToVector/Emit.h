@@ -25,6 +25,7 @@ mlir::LogicalResult emitContract(tile::ContractOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
+mlir::LogicalResult emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitGatherReduce(tile::GatherReduceOp op,
                                      KernelEmitter &emitter);
 

@@ -242,7 +242,7 @@ private:
   }
 
   void checkOutput() {
-    double bound = reference::getErrorBound(spec.dtype);
+    double bound = reference::getErrorBound(spec);
     reference::Comparison comparison =
         reference::compare(reference::evaluate(call, decision, tokens),
                            toMatrix(result.output, tokens), bound,

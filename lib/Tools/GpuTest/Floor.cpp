@@ -16,23 +16,26 @@ Floor moec::gputest::getFloor(const LayerSpec &spec, int64_t tokens,
   auto width = static_cast<double>(spec.getExpertWidth());
   auto calls = static_cast<double>(tokens);
   double size = spec.dtype == DType::F32 ? 4 : 2;
+  // Of the experts' weights; scales, one per 128 x 128, are not worth a term.
+  double expertSize = spec.quantization ? 1 : size;
   auto countElements = [&](int64_t intermediate, double inputs) {
     return static_cast<double>(spec.getFirstProductRows(intermediate) +
                                intermediate) *
            inputs;
   };
   double expert = countElements(spec.intermediateSize, width);
-  double dense = 0;
+  double dense = 0, shared = 0;
   if (spec.entry == Entry::Gate)
     dense += static_cast<double>(spec.getNumRouted()) * hidden;
   if (spec.sharedExperts)
-    dense += countElements(spec.sharedExperts->intermediateSize, hidden);
+    shared = countElements(spec.sharedExperts->intermediateSize, hidden);
   if (spec.latentSize)
     dense += 2 * hidden * width;
   Floor floor;
   floor.operations =
-      2 * (static_cast<double>(load.rows) * expert + calls * dense);
-  floor.bytes = size * (static_cast<double>(load.activeExperts) * expert +
-                        dense + 2 * calls * hidden);
+      2 * (static_cast<double>(load.rows) * expert + calls * (dense + shared));
+  floor.bytes =
+      expertSize * (static_cast<double>(load.activeExperts) * expert + shared) +
+      size * (dense + 2 * calls * hidden);
   return floor;
 }

@@ -90,8 +90,8 @@ Outcome compareGenerators(SuiteContext &context, moert::DType dtype) {
 std::vector<Case>
 moec::gputest::makeGeneratorCases(const std::unique_ptr<SuiteContext> &shared) {
   std::vector<Case> cases;
-  for (moert::DType dtype :
-       {moert::DType::F32, moert::DType::BF16, moert::DType::F16})
+  for (moert::DType dtype : {moert::DType::F32, moert::DType::BF16,
+                             moert::DType::F16, moert::DType::F8E4M3})
     cases.push_back(
         {std::string("generator/") + moert::dtypeName(dtype),
          [&shared, dtype] { return compareGenerators(*shared, dtype); }});

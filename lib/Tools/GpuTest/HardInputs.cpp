@@ -216,6 +216,46 @@ Status nanHidden(Hard &hard) {
   return Status::ok();
 }
 
+/// Groups that share a scale hold zeros or what is below every scale; rows too.
+Status zeroGroups(Hard &hard) {
+  constexpr int64_t group = 128;
+  int64_t size = hard.spec.hiddenSize;
+  auto fill = [&](int64_t token, int64_t begin, int64_t end, double value) {
+    for (int64_t h = begin; h < std::min(end, size); ++h)
+      hard.set("hidden_states", token * size + h, value);
+  };
+  for (int64_t t = 0; t < hard.tokens; ++t) {
+    if (t % 3 == 1)
+      fill(t, 0, group, 0);
+    if (t % 4 == 2)
+      fill(t, 0, size, 0);
+    if (t % 8 == 3)
+      fill(t, group, size, 1e-12);
+  }
+  return Status::ok();
+}
+
+/// Scales of weights are powers of two.
+Status ue8m0Scales(Hard &hard) {
+  if (Status status = needs(hard.spec.quantization.has_value(), "quantization");
+      !status)
+    return status;
+  for (InputTensor &tensor : hard.inputs.getTensors()) {
+    if (!llvm::StringRef(tensor.host.name).ends_with("_scale") ||
+        !tensor.random)
+      continue;
+    if (Status status = tensor.host.allocate(); !status)
+      return status;
+    int64_t count = tensor.host.getNumElements();
+    tensor.random->write(0, count, tensor.host.data());
+    tensor.random.reset();
+    for (int64_t i = 0; i < count; ++i)
+      setElement(tensor.host, i,
+                 std::ldexp(1.0, std::ilogb(getElement(tensor.host, i))));
+  }
+  return Status::ok();
+}
+
 /// Tokens from some on are padding that holds garbage.
 Status pad(Hard &hard, int64_t valid) {
   if (Status status = needs(hard.spec.numValidTokens, "num_valid_tokens");
@@ -255,6 +295,8 @@ constexpr Rule kRules[] = {
     {"few_finite", fewFinite},
     {"wide_logits", wideLogits},
     {"nan_hidden", nanHidden},
+    {"zero_groups", zeroGroups},
+    {"ue8m0_scales", ue8m0Scales},
     {"minus_one_ids", minusOneIds},
     {"out_of_range_ids", outOfRangeIds},
     {"nan_weights", nanWeights},

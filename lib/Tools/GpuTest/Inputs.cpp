@@ -48,7 +48,7 @@ void moec::gputest::setElement(const HostTensor &tensor, int64_t i,
                                                   : llvm::APFloat::IEEEhalf());
     return;
   default:
-    llvm_unreachable("layers have f32, bf16, f16 and i32 tensors");
+    llvm_unreachable("weights of e4m3 are made by the generator alone");
   }
 }
 
@@ -74,15 +74,19 @@ static moert::DType toRuntimeType(TensorType type) {
     return moert::DType::F16;
   case TensorType::I32:
     return moert::DType::I32;
-  default:
-    llvm_unreachable("quantized layers are refused before");
+  case TensorType::F8E4M3FN:
+    return moert::DType::F8E4M3;
+  case TensorType::F4E2M1FN:
+  case TensorType::F8E8M0FNU:
+    break;
   }
+  llvm_unreachable("mxfp4 is refused before");
 }
 
 Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
-  if (spec.quantization)
-    return moert::invalidArgument("the layer is quantized; the suite has plain "
-                                  "layers only");
+  if (spec.quantization == WeightQuantization::MxFp4)
+    return moert::invalidArgument("the layer has mxfp4 weights; the suite has "
+                                  "plain layers and fp8_block128 only");
   Inputs inputs(spec, from.tokens, from.seed);
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role == TensorRole::Output)
@@ -153,8 +157,13 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
   llvm::StringRef name = host.name;
   if (host.dtype != moert::DType::I32 && name != "topk_weights" &&
       name != "gate.expert_scale") {
-    RandomTensor random = {RandomStream(seed, name), host.dtype,
+    RandomStream stream(seed, name);
+    RandomTensor random = {stream, host.dtype,
                            getFactor(getDeviation(spec, host, deviation))};
+    if (host.dtype == moert::DType::F8E4M3)
+      random = RandomTensor::codes(stream);
+    else if (name.ends_with("_scale"))
+      random = RandomTensor::scales(stream, host.shape.back());
     if (host.role == moert::TensorRole::Weight && host.shape.size() > 1 &&
         !name.starts_with("gate.")) {
       tensor.random = random;

@@ -90,23 +90,29 @@ bool moec::gputest::runGenerator(const Options &options) {
   if (!dtype || get(0).getAsInteger(10, seed) ||
       get(3).getAsDouble(deviation) || get(4).getAsInteger(10, first) ||
       get(5).getAsInteger(10, count) || count < 0 || options.outputs.empty())
-    return options.complain("--generate: expected "
-                            "seed,name,f32|bf16|f16,deviation,first,count and "
-                            "--outputs");
+    return options.complain(
+        "--generate: expected "
+        "seed,name,f32|bf16|f16|f8e4m3,deviation,first,count and "
+        "--outputs");
   RandomTensor tensor = {RandomStream(seed, get(1)), *dtype,
                          getFactor(deviation)};
   auto bytes = static_cast<size_t>(count * moert::dtypeBits(*dtype) / 8);
   std::vector<uint8_t> values(bytes);
   tensor.write(first, count, values.data());
-  // What the reference reads are the same numbers.
+  // Bytes, since not every reader knows every type. What the reference reads
+  // are the same numbers.
   std::vector<double> numbers(count);
   tensor.read(first, count, numbers.data());
-  Status status = moert::writeSafetensors(
-      options.outputs, {{"values", *dtype, {count}, values.data(), bytes},
-                        {"numbers",
-                         moert::DType::F64,
-                         {count},
-                         numbers.data(),
-                         numbers.size() * 8}});
+  Status status =
+      moert::writeSafetensors(options.outputs, {{"values",
+                                                 moert::DType::U8,
+                                                 {static_cast<int64_t>(bytes)},
+                                                 values.data(),
+                                                 bytes},
+                                                {"numbers",
+                                                 moert::DType::F64,
+                                                 {count},
+                                                 numbers.data(),
+                                                 numbers.size() * 8}});
   return status.isOk() || options.complain(status.message());
 }

@@ -72,6 +72,7 @@ bool hasValues(const HostTensor &tensor) {
   case ElementType::F16:
   case ElementType::F32:
   case ElementType::F64:
+  case ElementType::F8E4M3:
     return !isInteger(tensor);
   case ElementType::I32:
     return isInteger(tensor);
@@ -80,9 +81,7 @@ bool hasValues(const HostTensor &tensor) {
   }
 }
 
-void fillRandom(const HostTensor &tensor, uint64_t seed, double deviation) {
-  RandomTensor random = {RandomStream(seed, tensor.name), tensor.dtype,
-                         getFactor(deviation)};
+void fillRandom(const HostTensor &tensor, const RandomTensor &random) {
   int64_t count = tensor.getNumElements();
   int64_t bytes = moert::dtypeBits(tensor.dtype) / 8;
   auto fill = [&](int64_t begin, int64_t end) {
@@ -90,7 +89,8 @@ void fillRandom(const HostTensor &tensor, uint64_t seed, double deviation) {
       return random.write(begin, end - begin, tensor.data() + begin * bytes);
     for (int64_t i = begin; i < end; ++i)
       store(tensor, i,
-            static_cast<float>(deviation) * getUnit(random.stream, i));
+            random.factor *
+                static_cast<float>(random.stream.getSum(uint64_t(i))));
   };
   int64_t numThreads =
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency());
@@ -177,13 +177,17 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     } else if (tensor.name == "gate.expert_scale") {
       for (int64_t i = 0; i < count; ++i)
         store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));
+    } else if (tensor.dtype == ElementType::F8E4M3) {
+      fillRandom(tensor, RandomTensor::codes(stream));
+    } else if (llvm::StringRef(tensor.name).ends_with("_scale")) {
+      fillRandom(tensor, RandomTensor::scales(stream, getRowSize(tensor)));
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;
       double deviation = isBias     ? 0.1
                          : isWeight ? 1 / std::sqrt(double(getRowSize(tensor)))
                                     : 1;
-      fillRandom(tensor, options.seed, deviation);
+      fillRandom(tensor, {stream, tensor.dtype, getFactor(deviation)});
     }
   }
   return Status::ok();

@@ -9,7 +9,7 @@ from typing import Mapping
 
 import numpy as np
 
-from .compare import BOUNDS, Comparison, compare
+from .compare import BOUNDS, QUANTIZED_BOUND, Comparison, compare
 from .layer import (
     Decision,
     decide,
@@ -55,6 +55,10 @@ class Report:
         )
 
 
+def _bound(spec: LayerSpec) -> float:
+    return BOUNDS[spec.dtype] if spec.quantization is None else QUANTIZED_BOUND
+
+
 def check(
     spec: LayerSpec,
     inputs: Mapping[str, np.ndarray],
@@ -64,7 +68,7 @@ def check(
     decision = decide(spec, inputs)
     tokens = decision.ids.shape[0]
     present = num_valid(spec, inputs, tokens)
-    report = Report(Comparison(bound=BOUNDS[spec.dtype]))
+    report = Report(Comparison(bound=_bound(spec)))
     near = np.zeros(0, np.int64)
     if spec.entry != "ids" and spec.routing.select != "hash":
         near = np.flatnonzero(decision.routing.near[:present])
@@ -79,7 +83,7 @@ def check(
         for row in near:
             _closest(spec, inputs, decision, reference, output, int(row))
 
-    report.comparison = compare(reference, output, BOUNDS[spec.dtype])
+    report.comparison = compare(reference, output, _bound(spec))
     report.failures += report.comparison.failures
     if "topk_weights" in outputs:
         weights = np.asarray(outputs["topk_weights"][...]).astype(np.float64)

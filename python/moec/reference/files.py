@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Iterator, Mapping, Sequence
 
@@ -14,7 +15,9 @@ from safetensors.numpy import save_file
 from .numerics import NUMPY_DTYPES
 from .signature import Tensor
 
-_FILE_DTYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "i32": "I32"}
+_FILE_DTYPES = {
+    "f32": "F32", "f16": "F16", "bf16": "BF16", "f8e4m3": "F8_E4M3", "i32": "I32",
+}
 
 
 class InputError(ValueError):
@@ -35,7 +38,20 @@ class FileTensor:
         return self._part[index]
 
 
-class TensorFile(Mapping[str, FileTensor]):
+def _map(path: str, name: str, dtype: str) -> np.ndarray:
+    """A tensor of a type that safetensors does not make NumPy arrays of."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(size))[name]
+    begin, end = entry["data_offsets"]
+    kind = NUMPY_DTYPES[dtype]
+    if begin == end:
+        return np.zeros(entry["shape"], kind)
+    data = np.memmap(path, np.uint8, "r", 8 + size + begin, (end - begin,))
+    return data.view(kind).reshape(entry["shape"])
+
+
+class TensorFile(Mapping[str, "FileTensor | np.ndarray"]):
     """The tensors of a file by name."""
 
     def __init__(self, path: str | Path):
@@ -45,7 +61,7 @@ class TensorFile(Mapping[str, FileTensor]):
             self._names = list(self._file.keys())
         except (OSError, SafetensorError) as error:
             raise InputError(f"{self.path}: {error}") from None
-        self._tensors: dict[str, FileTensor] = {}
+        self._tensors: dict[str, FileTensor | np.ndarray] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -56,7 +72,7 @@ class TensorFile(Mapping[str, FileTensor]):
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def __getitem__(self, name: str) -> FileTensor:
+    def __getitem__(self, name: str) -> FileTensor | np.ndarray:
         return self._tensors[name]
 
     def require(
@@ -99,7 +115,11 @@ class TensorFile(Mapping[str, FileTensor]):
                     f"{self.path}: tensor '{tensor.name}' has shape {list(shape)}, "
                     f"expected [{', '.join(wanted)}]"
                 )
-            self._tensors[tensor.name] = FileTensor(part, tensor.dtype)
+            self._tensors[tensor.name] = (
+                _map(self.path, tensor.name, tensor.dtype)
+                if tensor.dtype == "f8e4m3"
+                else FileTensor(part, tensor.dtype)
+            )
         return num_tokens
 
 

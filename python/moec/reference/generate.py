@@ -13,11 +13,14 @@ from typing import Callable
 import numpy as np
 
 from .fields import SpecError
-from .numerics import NUMPY_DTYPES
+from .numerics import NUMPY_DTYPES, SCALE_BLOCK
 from .signature import Tensor, inputs
 from .spec import LayerSpec
 
 Tensors = dict[str, np.ndarray]
+
+#: Of weights as e4m3, which have numbers up to 448.
+CODE_DEVIATION = 64.0
 
 
 def generate(spec: LayerSpec, tokens: int, seed: int, hard: str | None = None) -> Tensors:
@@ -74,6 +77,12 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return (0.5 + rng.random(shape)).astype(dtype)
     if "bias" in name:
         return normal(0.1)
+    if tensor.dtype == "f8e4m3":
+        # Codes that fill their range, up to 7 deviations.
+        return normal(CODE_DEVIATION)
+    if name.endswith("_scale"):
+        size = CODE_DEVIATION * math.sqrt(SCALE_BLOCK * shape[-1])
+        return ((0.5 + rng.random(shape)) / size).astype(dtype)
     return normal(1.0 / math.sqrt(shape[-1]))
 
 
@@ -230,6 +239,31 @@ def _nan_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
     tensors["topk_weights"][where] = weights
 
 
+def _nan_hidden(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """NaN in some rows of the hidden states, which the other rows must not see."""
+    hidden = tensors["hidden_states"]
+    for token in range(2, hidden.shape[0], 5):
+        hidden[token, token % 3 :: 3] = np.nan
+
+
+def _zero_groups(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Groups that share a scale hold zeros or what is below every scale; rows too."""
+    hidden = tensors["hidden_states"]
+    for token in range(1, hidden.shape[0], 3):
+        hidden[token, :SCALE_BLOCK] = 0.0
+    hidden[2::4] = 0.0
+    hidden[3::8, SCALE_BLOCK:] = 1e-12
+
+
+def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Scales of weights are powers of two."""
+    if spec.quantization is None:
+        raise SpecError("hard inputs 'ue8m0_scales' need field 'quantization'")
+    for name, tensor in tensors.items():
+        if name.endswith("w13_scale") or name.endswith("w2_scale"):
+            tensor[...] = (tensor.view(np.uint32) & 0x7F800000).view(np.float32)
+
+
 def _padding(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Half of the rows are padding that holds garbage."""
     if not spec.num_valid_tokens:
@@ -257,5 +291,8 @@ HARD_INPUTS: dict[str, Callable[..., None]] = {
     "minus_one_ids": _minus_one_ids,
     "out_of_range_ids": _out_of_range_ids,
     "nan_weights": _nan_weights,
+    "nan_hidden": _nan_hidden,
+    "zero_groups": _zero_groups,
+    "ue8m0_scales": _ue8m0_scales,
     "padding": _padding,
 }

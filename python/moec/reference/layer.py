@@ -10,8 +10,9 @@ from typing import Mapping
 import numpy as np
 
 from .activations import apply, sigmoid, split_gate_up
-from .numerics import round_to
+from .numerics import SCALE_BLOCK, quantize, round_to
 from .routing import Routing
+from .signature import scale_row
 from .spec import LayerSpec
 
 # Weights become float64 in pieces of this many elements, so that the memory
@@ -49,6 +50,41 @@ def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
             part = weight[piece] if expert is None else weight[expert, piece]
             out[:, piece] = x @ np.asarray(part).astype(np.float64).T
     return out
+
+
+def _scaled_product(
+    spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, expert: int | None
+) -> np.ndarray:
+    """Q(x) @ weight.T of block fp8, block by block of the contracted dimension."""
+    codes, input_scale = quantize(x)
+    weight, scales = tensors[name], np.asarray(tensors[f"{name}_scale"][...])
+    if expert is not None:
+        scales = scales[expert]
+    rows, columns = weight.shape[-2:]
+    scales = scales.astype(np.float64)[scale_row(spec, rows, name.endswith("w13"))]
+    out = np.empty((x.shape[0], rows))
+    step = max(1, _PIECE // columns)
+    with np.errstate(all="ignore"):
+        for begin in range(0, rows, step):
+            piece = slice(begin, min(begin + step, rows))
+            part = weight[piece] if expert is None else weight[expert, piece]
+            part = np.asarray(part).astype(np.float64)
+            total = np.zeros((x.shape[0], part.shape[0]))
+            for block in range(input_scale.shape[1]):
+                inside = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
+                factor = np.outer(input_scale[:, block], scales[piece, block])
+                total += (codes[:, inside] @ part[:, inside].T) * factor
+            out[:, piece] = total
+    return out
+
+
+def _expert_product(
+    spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, expert: int | None = None
+) -> np.ndarray:
+    """A product of formula 8 or 10."""
+    if spec.quantization is None:
+        return product(x, tensors[name], expert)
+    return _scaled_product(spec, tensors, name, x, expert)
 
 
 def _float64(tensor) -> np.ndarray:
@@ -111,22 +147,22 @@ def expert_offsets(counts: np.ndarray) -> np.ndarray:
 
 def _expert(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray):
     """w2 @ D(activation(w13 @ x)), with biases, not rounded."""
-    up = product(x, tensors["experts.w13"], expert)
+    up = _expert_product(spec, tensors, "experts.w13", x, expert)
     if spec.expert_bias:
         up += np.asarray(tensors["experts.w13_bias"][expert]).astype(np.float64)
     gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
     a = round_to(apply(spec.activation, gate, up), spec.dtype)
-    y = product(a, tensors["experts.w2"], expert)
+    y = _expert_product(spec, tensors, "experts.w2", a, expert)
     if spec.expert_bias:
         y += np.asarray(tensors["experts.w2_bias"][expert]).astype(np.float64)
     return y
 
 
 def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
-    up = product(hidden, tensors["shared_experts.w13"])
+    up = _expert_product(spec, tensors, "shared_experts.w13", hidden)
     gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
     a = round_to(apply(spec.activation, gate, up), spec.dtype)
-    s = product(a, tensors["shared_experts.w2"])
+    s = _expert_product(spec, tensors, "shared_experts.w2", a)
     if spec.shared_experts.gate == "sigmoid":
         s = s * sigmoid(product(hidden, tensors["shared_experts.gate"]))
     return round_to(s, spec.dtype)

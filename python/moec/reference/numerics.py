@@ -12,6 +12,7 @@ NUMPY_DTYPES = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "i32": np.dtype(np.int32),
 }
 
@@ -41,6 +42,31 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
         bits = bits - (inexact & (np.abs(widened) > np.abs(x)))
         bits = (bits | inexact).astype(np.uint32)
         return bits.view(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+#: Neighbours that share a scale in block fp8, along either dimension.
+SCALE_BLOCK = 128
+
+
+def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows as e4m3 with the scale of every group of neighbours; both as float64.
+
+    Every step is done in f32, so that ties and roundings are those of any
+    implementation: the rest of the reference is float64.
+    """
+    x = np.asarray(x).astype(np.float32)
+    rows, width = x.shape
+    groups = -(-width // SCALE_BLOCK)
+    padded = np.zeros((rows, groups * SCALE_BLOCK), np.float32)
+    padded[:, :width] = x
+    padded = padded.reshape(rows, groups, SCALE_BLOCK)
+    with np.errstate(all="ignore"):
+        # np.max and np.maximum hand NaN on.
+        largest = np.max(np.abs(padded), axis=2)
+        scale = np.maximum(largest, np.float32(1e-10)) / np.float32(448.0)
+        codes = (padded / scale[:, :, None]).astype(ml_dtypes.float8_e4m3fn)
+    codes = codes.reshape(rows, groups * SCALE_BLOCK)[:, :width]
+    return codes.astype(np.float64), scale.astype(np.float64)
 
 
 def key_order(keys: np.ndarray) -> np.ndarray:

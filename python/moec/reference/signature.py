@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from .fields import SpecError
+from .numerics import SCALE_BLOCK
 from .spec import LayerSpec
 
 
@@ -26,10 +29,10 @@ class Tensor:
 
 def inputs(spec: LayerSpec) -> list[Tensor]:
     """Every tensor that a call of the layer reads, in the contract's order."""
-    if spec.quantization is not None:
+    if spec.quantization not in (None, "fp8_block128"):
         raise SpecError(
             f"field 'quantization.weight' is '{spec.quantization}': the reference "
-            "takes plain f32, bf16 or f16 weights only"
+            "takes plain f32, bf16 or f16 weights and fp8_block128"
         )
     dtype, routing, k = spec.dtype, spec.routing, spec.top_k
     hidden, routes = spec.hidden_size, spec.num_routes
@@ -57,23 +60,46 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
             tensors.append(Tensor("gate.hash_table", shape, "i32"))
     experts, width, size = spec.num_local_experts, spec.width, spec.intermediate_size
     rows = spec.first_rows(size)
-    tensors.append(Tensor("experts.w13", (experts, rows, width), dtype))
+    tensors += _matrix(spec, "experts.w13", (experts, rows, width))
     if spec.expert_bias:
         tensors.append(Tensor("experts.w13_bias", (experts, rows), dtype))
-    tensors.append(Tensor("experts.w2", (experts, width, size), dtype))
+    tensors += _matrix(spec, "experts.w2", (experts, width, size))
     if spec.expert_bias:
         tensors.append(Tensor("experts.w2_bias", (experts, width), dtype))
     if spec.shared_experts is not None:
         size = spec.shared_experts.intermediate_size
         rows = spec.first_rows(size)
-        tensors.append(Tensor("shared_experts.w13", (rows, hidden), dtype))
-        tensors.append(Tensor("shared_experts.w2", (hidden, size), dtype))
+        tensors += _matrix(spec, "shared_experts.w13", (rows, hidden))
+        tensors += _matrix(spec, "shared_experts.w2", (hidden, size))
         if spec.shared_experts.gate == "sigmoid":
             tensors.append(Tensor("shared_experts.gate", (1, hidden), dtype))
     if spec.latent_size is not None:
         tensors.append(Tensor("latent.down", (spec.latent_size, hidden), dtype))
         tensors.append(Tensor("latent.up", (hidden, spec.latent_size), dtype))
     return tensors
+
+
+def scale_row(spec: LayerSpec, rows: int, first: bool) -> np.ndarray:
+    """For every row of a weight the row of its scale.
+
+    Gate and up halves, which only the first product has, have blocks of their
+    own.
+    """
+    row = np.arange(rows)
+    if not first or not spec.activation.gated or spec.gate_up_order == "interleaved":
+        return row // SCALE_BLOCK
+    half = rows // 2
+    return row // half * -(-half // SCALE_BLOCK) + row % half // SCALE_BLOCK
+
+
+def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
+    """A weight of an expert with its scales, if it has any."""
+    if spec.quantization is None:
+        return [Tensor(name, shape, spec.dtype)]
+    *experts, rows, columns = shape
+    blocks = int(scale_row(spec, rows, name.endswith("w13"))[-1]) + 1
+    scales = (*experts, blocks, -(-columns // SCALE_BLOCK))
+    return [Tensor(name, shape, "f8e4m3"), Tensor(f"{name}_scale", scales, "f32")]
 
 
 def outputs(spec: LayerSpec) -> list[Tensor]:

@@ -1,0 +1,159 @@
+//===- Quantize.cpp - the schedule cpu.quantize -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA owns `rows` rows; the groups of a row run one after the other, in
+// vectors of `lanes`. Magnitudes are compared as integers: so NaN is largest.
+
+#include "Emit.h"
+
+#include "moec/Dialect/Moe/PipelineShapes.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class Quantize {
+public:
+  Quantize(tile::QuantizeOp op, KernelEmitter &emitter, int64_t lanes)
+      : emitter(emitter), b(emitter.b), lanes(lanes),
+        input(emitter.operand(op.getInput())),
+        quantized(emitter.operand(op.getQuantized())),
+        scale(emitter.operand(op.getScale())) {}
+
+  void emitRow(Value row);
+
+private:
+  /// The `size` neighbours from `first` on, whose scale is number `group`.
+  void emitGroup(Value row, Value group, Value first, int64_t size);
+  Value getScale(ArrayRef<Value> vectors);
+  /// The codes of a vector of f32, as i8.
+  Value roundE4M3(Value values);
+  void store(Value codes, Value row, Value column, int64_t count);
+
+  Value ints(int64_t value) { return emitter.splatI32(value, lanes); }
+  Value asInts(Value floats) {
+    return arith::BitcastOp::create(b, VectorType::get(lanes, b.getI32Type()),
+                                    floats);
+  }
+  Value asFloats(Value ints) {
+    return arith::BitcastOp::create(b, VectorType::get(lanes, b.getF32Type()),
+                                    ints);
+  }
+
+  KernelEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  int64_t lanes;
+  Value input, quantized, scale;
+};
+
+void Quantize::emitRow(Value row) {
+  int64_t columns = getColumns(input), left = columns % moe::kScaleBlock;
+  int64_t groups = columns / moe::kScaleBlock;
+  emitter.forLoop(emitter.index(0), emitter.index(groups), 1, [&](Value group) {
+    emitGroup(row, group, emitter.mul(group, moe::kScaleBlock),
+              moe::kScaleBlock);
+  });
+  if (left)
+    emitGroup(row, emitter.index(groups), emitter.index(columns - left), left);
+}
+
+void Quantize::emitGroup(Value row, Value group, Value first, int64_t size) {
+  SmallVector<Value> vectors;
+  for (int64_t done = 0; done < size; done += lanes) {
+    Value mask;
+    if (size - done < lanes)
+      mask = emitter.mask(emitter.index(size - done), lanes);
+    vectors.push_back(emitter.loadVector(input, {row, emitter.add(first, done)},
+                                         lanes, mask));
+  }
+  Value factor = getScale(vectors);
+  emitter.storeF32(factor, scale, {row, group});
+  Value divisor = emitter.splat(factor, lanes);
+  for (auto [i, values] : llvm::enumerate(vectors)) {
+    int64_t done = i * lanes;
+    store(roundE4M3(arith::DivFOp::create(b, values, divisor)), row,
+          emitter.add(first, done), std::min(lanes, size - done));
+  }
+}
+
+Value Quantize::getScale(ArrayRef<Value> vectors) {
+  Value largest;
+  for (Value values : vectors) {
+    Value bits = arith::AndIOp::create(b, asInts(values), ints(0x7FFFFFFF));
+    largest = largest ? Value(arith::MaxSIOp::create(b, largest, bits)) : bits;
+  }
+  Value bits = emitter.reduce(vector::CombiningKind::MAXSI, largest);
+  Value least = arith::BitcastOp::create(b, b.getI32Type(), emitter.f32(1e-10));
+  bits = arith::MaxSIOp::create(b, bits, least);
+  return arith::DivFOp::create(
+      b, arith::BitcastOp::create(b, b.getF32Type(), bits), emitter.f32(448));
+}
+
+Value Quantize::roundE4M3(Value values) {
+  Value bits = asInts(values);
+  Value magnitude = arith::AndIOp::create(b, bits, ints(0x7FFFFFFF));
+  auto shift = [&](Value x, int64_t by) -> Value {
+    return arith::ShRUIOp::create(b, x, ints(by));
+  };
+  auto add = [&](Value x, Value y) -> Value {
+    return arith::AddIOp::create(b, x, y);
+  };
+  auto select = [&](Value from, int64_t limit, Value above, Value other) {
+    Value isAbove =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, from, ints(limit));
+    return arith::SelectOp::create(b, isAbove, above, other);
+  };
+  // Of 23 digits 3 stay: half of their last one is added, less one bit where it
+  // is even. A carry goes into the exponent, whose bias is 120 smaller.
+  Value even = arith::AndIOp::create(b, shift(magnitude, 20), ints(1));
+  Value normal = shift(add(add(magnitude, ints(0x7FFFF)), even), 20);
+  normal = add(normal, ints(-120 * 8));
+  // Below 2^-6 codes count multiples of 2^-9, the last digit of 2^14.
+  constexpr int64_t leastNormal = 0x3C800000, infinity = 0x7F800000;
+  constexpr int64_t anchor = 0x46800000, nan = 0x7F;
+  Value anchored = arith::AddFOp::create(b, asFloats(magnitude),
+                                         emitter.splat(double(0x1p14), lanes));
+  Value small = add(asInts(anchored), ints(-anchor));
+  Value code = select(magnitude, leastNormal - 1, normal, small);
+  code = select(magnitude, infinity, ints(nan), code);
+  Value sign = arith::AndIOp::create(b, shift(bits, 24), ints(0x80));
+  return arith::TruncIOp::create(b, VectorType::get(lanes, b.getI8Type()),
+                                 arith::OrIOp::create(b, code, sign));
+}
+
+void Quantize::store(Value codes, Value row, Value column, int64_t count) {
+  Type element = getElementType(quantized);
+  Value values =
+      vector::BitCastOp::create(b, VectorType::get(lanes, element), codes);
+  if (count == lanes) {
+    vector::StoreOp::create(b, values, quantized, ValueRange{row, column});
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    memref::StoreOp::create(b, vector::ExtractOp::create(b, values, i),
+                            quantized, ValueRange{row, emitter.add(column, i)});
+}
+
+} // namespace
+
+LogicalResult moec::emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter) {
+  auto config = requireConfig(op, op.getConfigAttr(), "cpu.quantize");
+  if (failed(config) ||
+      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requireLanes(op, config->getLanes())))
+    return failure();
+  RowRange range = emitter.rowsOfCta(config->getRows());
+  if (Value offsets = emitter.operand(op.getOffsets())) {
+    int64_t last = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+    range.end = emitter.min(emitter.add(range.begin, config->getRows()),
+                            emitter.loadIndex(offsets, emitter.index(last)));
+  }
+  Quantize quantize(op, emitter, config->getLanes());
+  emitter.forLoop(range.begin, range.end, 1,
+                  [&](Value row) { quantize.emitRow(row); });
+  return success();
+}

@@ -1,0 +1,67 @@
+//===- Quantize.cpp - rows as e4m3 with scales ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Formulas.h"
+
+#include "moec/Dialect/Moe/PipelineShapes.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace moert;
+using llvm::MutableArrayRef;
+
+namespace moec::interpreter {
+
+/// The scale of one group, every step in f32.
+static float getScale(llvm::ArrayRef<float> group) {
+  float largest = 0;
+  for (float value : group) {
+    float magnitude = std::fabs(value);
+    if (magnitude > largest || std::isnan(magnitude))
+      largest = magnitude;
+    if (std::isnan(largest))
+      return largest;
+  }
+  return std::max(largest, 1e-10f) / 448.0f;
+}
+
+Status quantize(const QuantizeArguments &arguments) {
+  int64_t rows = arguments.rows;
+  if (arguments.offsets) {
+    const TensorRef &offsets = *arguments.offsets;
+    rows = offsets.as<int32_t>()[offsets.numElements() - 1];
+    if (rows < 0 || rows > arguments.rows)
+      return invalidArgument("the last of offsets is " + std::to_string(rows) +
+                             ", but there are " +
+                             std::to_string(arguments.rows) + " positions");
+  }
+  for (auto [name, tensor] : {std::pair("input", &arguments.input),
+                              std::pair("quantized", &arguments.quantized),
+                              std::pair("scale", &arguments.scale)})
+    if (Status status = checkRows(name, *tensor, rows); !status)
+      return status;
+  int64_t width = arguments.input.rowSize();
+  int64_t groups = arguments.scale.rowSize();
+  std::vector<float> row(width), scales(groups);
+  for (int64_t r = 0; r < rows; ++r) {
+    load(arguments.input, r * width, MutableArrayRef<float>(row));
+    for (int64_t g = 0; g < groups; ++g) {
+      int64_t first = g * moe::kScaleBlock;
+      auto group = MutableArrayRef<float>(row).slice(
+          first, std::min(moe::kScaleBlock, width - first));
+      scales[g] = getScale(group);
+      for (float &value : group)
+        value /= scales[g];
+    }
+    store(arguments.quantized, r * width, row);
+    store(arguments.scale, r * groups, scales);
+  }
+  return Status::ok();
+}
+
+} // namespace moec::interpreter
