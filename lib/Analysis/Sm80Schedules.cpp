@@ -7,6 +7,7 @@
 
 #include "ScheduleTables.h"
 #include "moec/Analysis/Sm80.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -45,6 +46,10 @@ int64_t Contract::getSharedBytes() const {
   int64_t sums = planes * m * getSumStride() * 4;
   return std::max(kStages * getStageBytes(), sums);
 }
+
+Quantize::Quantize(tile::QuantizeOp op, tile::ConfigAttr config)
+    : columns(cast<MemRefType>(op.getInput().getType()).getDimSize(1)),
+      lanes(config.getLanes()), panel(config.getPanel()) {}
 
 int64_t sm80::getTopKWarpBytes(tile::TopKOp op) {
   moe::RoutingAttr routing = op.getRouting();
@@ -114,6 +119,22 @@ std::string needsLanes(tile::ConfigAttr config, MemRefType result) {
          number(most);
 }
 
+/// Of e4m3: a step is a block of scales, and a CTA's columns are in one.
+std::string scalesIllegal(tile::ContractOp op, const Contract &shape) {
+  if (!shape.hasScales())
+    return {};
+  if (shape.k != moe::kScaleBlock)
+    return "k = " + number(shape.k) + "; give the " + number(moe::kScaleBlock) +
+           " elements that share a scale";
+  bool areMixed = op.getLayout() && op.getLayoutAttr().getOrder() ==
+                                        moe::GateUpOrder::Interleaved;
+  int64_t columns = areMixed ? moe::kScaleBlock / 2 : moe::kScaleBlock;
+  if (columns % shape.n)
+    return "n = " + number(shape.n) + "; give a divisor of the " +
+           number(columns) + " columns that share a scale";
+  return {};
+}
+
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto contract = cast<tile::ContractOp>(op);
@@ -129,7 +150,12 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            " bytes of a row; give 64 or 128 bytes";
   if (std::string reason = needsLanes(config, result); !reason.empty())
     return reason;
+  if (std::string reason = scalesIllegal(contract, shape); !reason.empty())
+    return reason;
   int64_t sums = shape.m * shape.getWeightRows() / Contract::kThreads;
+  // Those of a block, and all.
+  if (shape.hasScales())
+    sums *= 2;
   if (sums > kMaxAccumulators)
     return "m = " + number(shape.m) + ", n = " + number(shape.n) + " needs " +
            number(sums) + " accumulators per thread; give at most " +
@@ -150,7 +176,7 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &) {
   auto result = cast<MemRefType>(contract.getResult().getType());
   constexpr int64_t fewColumns = 1024;
   bool isNarrow = result.getDimSize(1) <= fewColumns && !contract.getOffsets();
-  int64_t rowBytes = weight.getElementTypeBitWidth() == 16 ? 128 : 64;
+  int64_t rowBytes = weight.getElementTypeBitWidth() <= 16 ? 128 : 64;
   return makeConfig(op, "sm80.contract", /*m=*/64, /*n=*/isNarrow ? 32 : 64,
                     rowBytes * 8 / weight.getElementTypeBitWidth(), /*panel=*/0,
                     getVectorLanes(result), /*rows=*/0);
@@ -311,6 +337,54 @@ int64_t columnsBlock(Operation *, tile::ConfigAttr config) {
   return config.getPanel() / config.getLanes();
 }
 
+//===----------------------------------------------------------------------===//
+// sm80.quantize
+//===----------------------------------------------------------------------===//
+
+std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
+                            const Target &) {
+  auto quantize = cast<tile::QuantizeOp>(op);
+  auto input = cast<MemRefType>(quantize.getInput().getType());
+  if (std::string reason = needsLanes(config, input); !reason.empty())
+    return reason;
+  Quantize shape(quantize, config);
+  int64_t step = shape.getGroupsAtOnce() * Quantize::kGroup;
+  constexpr int64_t mostSteps = 8;
+  if (shape.panel > 0 && shape.panel % step == 0 &&
+      shape.panel <= mostSteps * step)
+    return {};
+  return "panel = " + number(shape.panel) + "; give a multiple of " +
+         number(step) + " up to " + number(mostSteps * step);
+}
+
+/// Four vectors per thread: as much in flight as memory needs, and few CTAs.
+tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
+  auto quantize = cast<tile::QuantizeOp>(op);
+  constexpr int64_t vectors = 4;
+  int64_t lanes =
+      getVectorLanes(cast<MemRefType>(quantize.getInput().getType()));
+  auto makePanel = [&](int64_t panel) {
+    return makeConfig(op, "sm80.quantize", 0, 0, 0, panel, lanes, 0);
+  };
+  Quantize shape(quantize, makePanel(0));
+  int64_t steps = std::max<int64_t>(vectors / shape.getVectors(), 1);
+  return makePanel(steps * shape.getGroupsAtOnce() * Quantize::kGroup);
+}
+
+moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &) {
+  auto quantize = cast<tile::QuantizeOp>(op);
+  Quantize shape(quantize, config);
+  int64_t rowsPerToken = quantize.getTopK().value_or(1);
+  return moert::Expr::ceilDiv(
+      moert::Expr::tokens() * moert::Expr(rowsPerToken * shape.getRowGroups()),
+      shape.getCtaGroups());
+}
+
+int64_t quantizeBlock(Operation *, tile::ConfigAttr) {
+  return Quantize::kThreads;
+}
+
 constexpr Schedule kSm80Schedules[] = {
     {"sm80.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid, contractBlock, contractShared},
@@ -320,6 +394,8 @@ constexpr Schedule kSm80Schedules[] = {
      noShared},
     {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
      columnsBlock, noShared},
+    {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,
+     quantizeGrid, quantizeBlock, noShared},
     {"sm80.gather_reduce", "tile.gather_reduce", columnsIllegal,
      chooseGatherReduce, columnsGrid, columnsBlock, noShared},
 };

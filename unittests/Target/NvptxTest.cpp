@@ -182,8 +182,75 @@ std::string gatherReduce(const std::string &dtype, int64_t columns,
           ") num_valid_tokens(%v : memref<1xi32>) outs(%y : " + y + ")");
 }
 
+std::string quantize(const std::string &dtype, int64_t columns,
+                     bool hasOffsets) {
+  std::string n = "?x" + std::to_string(columns);
+  std::string x = memref(n, dtype), q = memref(n, "f8E4M3FN");
+  std::string s = memref("?x" + std::to_string((columns + 127) / 128), "f32");
+  std::vector<std::string> arguments{"%x: " + x};
+  if (hasOffsets)
+    arguments.push_back("%o: memref<7xi32>");
+  arguments.push_back("%q: " + q);
+  arguments.push_back("%s: " + s);
+  return kernel(arguments,
+                "tile.quantize tokens(%t) ins(%x : " + x +
+                    (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
+                    ") outs(%q, %s : " + q + ", " + s + ")" +
+                    (hasOffsets ? " {top_k = 8 : i64}" : ""));
+}
+
+/// A product of e4m3.
+std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
+                   const std::string &order, const std::string &result) {
+  int64_t rows = order.empty() ? columns : 2 * columns;
+  int64_t blocks = order.empty() || order == "interleaved"
+                       ? (rows + 127) / 128
+                       : 2 * ((columns + 127) / 128);
+  std::string k = std::to_string(depth);
+  std::string depthBlocks = std::to_string((depth + 127) / 128);
+  std::string g = isGrouped ? "6x" : "";
+  std::string x = memref("?x" + k, "f8E4M3FN"),
+              w = memref(g + std::to_string(rows) + "x" + k, "f8E4M3FN");
+  std::string a = memref("?x" + depthBlocks, "f32"),
+              b = memref(g + std::to_string(blocks) + "x" + depthBlocks, "f32"),
+              y = memref("?x" + std::to_string(columns), result);
+  std::vector<std::string> arguments{"%x: " + x, "%w: " + w, "%a: " + a,
+                                     "%b: " + b};
+  std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w +
+                      ") scales(%a, %b : " + a + ", " + b + ")";
+  if (isGrouped) {
+    arguments.push_back("%o: memref<7xi32>");
+    arguments.push_back("%s: memref<?xi32>");
+    phase += " offsets(%o : memref<7xi32>) source(%s : memref<?xi32>)";
+  }
+  arguments.push_back("%y: " + y);
+  phase += " outs(%y : " + y + ")";
+  if (!order.empty())
+    phase += " epilogue {\n^bb0(%g: f32, %u: f32):\n"
+             "  %1 = arith.negf %g : f32\n  %2 = math.exp %1 : f32\n"
+             "  %3 = arith.constant 1.0 : f32\n"
+             "  %4 = arith.addf %2, %3 : f32\n"
+             "  %5 = arith.divf %g, %4 : f32\n"
+             "  %6 = arith.mulf %5, %u : f32\n"
+             "  tile.yield %6 : f32\n} {layout = #moe.weight_layout<order = " +
+             order + ">}";
+  return kernel(arguments, phase);
+}
+
 std::vector<Case> makeMatrix() {
   std::vector<Case> cases;
+  for (std::string dtype : {"f32", "bf16", "f16"}) {
+    cases.push_back({dtype + "_quantize", quantize(dtype, 2048, false)});
+    cases.push_back({dtype + "_quantize_rows", quantize(dtype, 760, true)});
+    cases.push_back({dtype + "_quantize_odd", quantize(dtype, 37, true)});
+    cases.push_back({dtype + "_of_e4m3", scaled(768, 2048, true, "", dtype)});
+  }
+  cases.push_back({"e4m3_dense", scaled(2048, 256, false, "", "f32")});
+  for (std::string order : {"gate_up", "up_gate", "interleaved"})
+    cases.push_back({"e4m3_" + order, scaled(2048, 768, true, order, "bf16")});
+  // Blocks that are not full; rows that are not on multiples of 16 bytes.
+  cases.push_back({"e4m3_tails", scaled(720, 328, true, "gate_up", "bf16")});
+  cases.push_back({"e4m3_odd", scaled(511, 37, true, "up_gate", "bf16")});
   for (std::string dtype : {"f32", "bf16", "f16"}) {
     cases.push_back({dtype + "_dense", contract(dtype, 2048, 256, false, "")});
     cases.push_back({dtype + "_grouped", contract(dtype, 768, 2048, true, "")});

@@ -43,6 +43,8 @@ struct Target {
   int64_t multiprocessors = 0;
 
   bool isGpu() const { return name != "cpu"; }
+  /// GPU: instructions convert to and from floats of 8 bits.
+  bool convertsFloat8() const { return isGpu() && name != "sm_80"; }
   /// CPU: vector registers: 32 with AVX-512, else 16.
   int64_t getNumRegisters() const { return lanes == 16 ? 32 : 16; }
 

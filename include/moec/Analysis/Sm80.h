@@ -25,6 +25,8 @@ int64_t getVectorLanes(mlir::MemRefType result);
 /// sm80.contract: a CTA of 4 warps multiplies `m` rows with `n` columns (each
 /// of them two weight rows, with a layout) in steps of `k`.
 ///
+/// Of e4m3, all columns of a plane share the weights' scales.
+///
 /// Copies go in chunks of 16 bytes through `kStages` buffers of shared memory,
 /// in which a row is padded by one chunk, so that reading a column of chunks
 /// meets all banks. The sums go through the same memory to the epilogue.
@@ -46,7 +48,9 @@ struct Contract {
   int64_t m, n, k, lanes;
 
   /// f32 has no tensor core of its precision.
-  bool usesTensorCores() const { return elementBytes == 2; }
+  bool usesTensorCores() const { return elementBytes <= 2; }
+  /// Elements of 8 bits are e4m3; a step is a block of their scales.
+  bool hasScales() const { return elementBytes == 1; }
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
   int64_t getWeightRows() const { return planes * n; }
@@ -64,6 +68,28 @@ struct Contract {
   int64_t getSharedBytes() const;
   /// Rows of the global tensors lie on multiples of a chunk.
   bool isAligned() const { return depth * elementBytes % kChunkBytes == 0; }
+};
+
+/// sm80.quantize: a CTA of `kThreads` takes `panel` elements of the list of all
+/// rows' groups, in vectors of `lanes`. Lanes of a warp share a group, and a
+/// thread has a vector of several groups, or several vectors of one.
+struct Quantize {
+  Quantize(tile::QuantizeOp op, tile::ConfigAttr config);
+
+  static constexpr int64_t kThreads = 128;
+  static constexpr int64_t kGroup = 128;
+
+  int64_t columns, lanes, panel;
+
+  /// Groups of a row; the last one may be smaller.
+  int64_t getRowGroups() const { return (columns + kGroup - 1) / kGroup; }
+  /// Threads that share a group, and vectors of it that each has.
+  int64_t getLanes() const {
+    return kGroup / lanes < kWarp ? kGroup / lanes : kWarp;
+  }
+  int64_t getVectors() const { return kGroup / (lanes * getLanes()); }
+  int64_t getCtaGroups() const { return panel / kGroup; }
+  int64_t getGroupsAtOnce() const { return kThreads / getLanes(); }
 };
 
 /// sm80.top_k: a warp routes a token. Bytes of shared memory per warp: values

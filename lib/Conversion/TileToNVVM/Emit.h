@@ -15,12 +15,15 @@
 
 namespace moec {
 
+struct Target;
+
 /// What a schedule writes into: the new function, which has the arguments of
 /// `kernel` and an empty block, and the threads of a CTA.
 struct KernelBody {
   mlir::func::FuncOp func;
   tile::KernelOp kernel;
   int64_t threads;
+  const Target &target;
 };
 
 // The schedules that every GPU from sm_80 on can run. Each fails, with the
@@ -29,6 +32,7 @@ mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80Quantize(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
                                          KernelBody body);
 

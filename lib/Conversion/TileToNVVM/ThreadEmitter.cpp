@@ -195,7 +195,8 @@ Value ThreadEmitter::address(Value memref, ValueRange indices) {
   Value generic = LLVM::ExtractValueOp::create(b, descriptor, 1);
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), kGlobalSpace);
   Value base = LLVM::AddrSpaceCastOp::create(b, pointer, generic);
-  return LLVM::GEPOp::create(b, pointer, type.getElementType(), base,
+  return LLVM::GEPOp::create(b, pointer,
+                             converter.convertType(type.getElementType()), base,
                              ArrayRef<LLVM::GEPArg>{linear});
 }
 

@@ -36,6 +36,7 @@ constexpr Emission kEmissions[] = {
     {"sm80.top_k", emitSm80TopK},
     {"sm80.rank", emitSm80Rank},
     {"sm80.row_map", emitSm80RowMap},
+    {"sm80.quantize", emitSm80Quantize},
     {"sm80.gather_reduce", emitSm80GatherReduce},
 };
 
@@ -52,7 +53,7 @@ public:
     if (!emission)
       return failure();
     func::FuncOp func = makeFunction();
-    KernelBody body{func, kernel, kernel.getBlockAttr().getInt()};
+    KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
     if (failed(emission->emit(*phase, body)))
       return failure();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());

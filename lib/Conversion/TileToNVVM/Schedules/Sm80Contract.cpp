@@ -12,6 +12,7 @@
 #include "../../Emission/ContractOperands.h"
 #include "../Emit.h"
 #include "Sm80Products.h"
+#include "moec/Analysis/Schedules.h"
 
 using namespace mlir;
 using namespace moec;
@@ -20,9 +21,9 @@ namespace {
 
 class Sm80Contract {
 public:
-  Sm80Contract(tile::ContractOp op, ThreadEmitter &emitter)
-      : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
-        input(emitter.operand(op.getInput())),
+  Sm80Contract(tile::ContractOp op, ThreadEmitter &emitter, bool convertsFloat8)
+      : op(op), emitter(emitter), b(emitter.b), floats(b, convertsFloat8),
+        shape(op, op.getConfigAttr()), input(emitter.operand(op.getInput())),
         weight(emitter.operand(op.getWeight())),
         source(emitter.operand(op.getSource())),
         result(emitter.operand(op.getResult())) {}
@@ -55,6 +56,7 @@ private:
   tile::ContractOp op;
   ThreadEmitter &emitter;
   ImplicitLocOpBuilder &b;
+  Float8 floats;
   sm80::Contract shape;
   Value input, weight, source, result;
   /// Null for a dense product.
@@ -78,7 +80,13 @@ LogicalResult Sm80Contract::emit() {
       column = emitter.min(column, last);
     return addressOf(weight, getLeading(getWeightRow(plane, column)));
   };
-  Sm80Products products(emitter, shape, getElementType(weight), weightAddress);
+  SmallVector<Value> scales;
+  if (Value scale = emitter.operand(op.getWeightScale()))
+    for (int64_t plane = 0; plane < shape.planes; ++plane)
+      scales.push_back(addressOf(
+          scale, getLeading(getScaleRow(emitter, op, plane, firstColumn))));
+  Sm80Products products(emitter, shape, getElementType(weight), floats,
+                        weightAddress, scales);
   if (op.getOffsets())
     emitGrouped(products);
   else
@@ -117,13 +125,17 @@ void Sm80Contract::emitRows(Sm80Products &products, Value firstRow,
                             Value count) {
   // Rows past the end repeat the last one; nobody reads their sums.
   Value last = arith::SubIOp::create(b, count, emitter.index(1));
-  products.emit([&](int64_t, Value row) {
+  auto addressIn = [&](Value memref, Value row) {
     Value inside = emitter.min(emitter.toIndex(row), last);
     Value position = emitter.add(firstRow, inside);
     if (source)
       position = emitter.loadIndex(source, position);
-    return addressOf(input, {position});
-  });
+    return addressOf(memref, {position});
+  };
+  products.emit([&](int64_t, Value row) { return addressIn(input, row); },
+                [&](int64_t, Value row) {
+                  return addressIn(emitter.operand(op.getInputScale()), row);
+                });
   forTile(count, [&](Value row, Value column) {
     SmallVector<Value> sums;
     for (int64_t plane = 0; plane < shape.planes; ++plane)
@@ -217,5 +229,7 @@ Value Sm80Contract::emitEpilogue(ArrayRef<Value> sums, Value row,
 
 LogicalResult moec::emitSm80Contract(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  return Sm80Contract(cast<tile::ContractOp>(phase), emitter).emit();
+  return Sm80Contract(cast<tile::ContractOp>(phase), emitter,
+                      body.target.convertsFloat8())
+      .emit();
 }

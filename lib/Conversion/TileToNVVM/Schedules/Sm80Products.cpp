@@ -14,18 +14,13 @@ using namespace moec;
 
 using sm80::Contract;
 
-/// Of a tensor core's product.
-static constexpr int64_t kCoreRows = 16;
-static constexpr int64_t kCoreColumns = 8;
-static constexpr int64_t kCoreDepth = 16;
-/// Elements of the sums of such a product that one thread holds.
-static constexpr int64_t kCoreSums = 4;
 /// FMA: threads side by side over the tile's rows and columns.
 static constexpr int64_t kFmaRows = 8;
 static constexpr int64_t kFmaColumns = 16;
 
 Sm80Products::Sm80Products(ThreadEmitter &emitter, const Contract &shape,
-                           Type element, RowAddress weightAddress)
+                           Type element, Float8 floats,
+                           RowAddress weightAddress, ValueRange weightScales)
     : emitter(emitter), b(emitter.b), shape(shape), element(element),
       shared(emitter.dynamicShared()),
       copyRow(emitter.divide(emitter.thread(), shape.getRowChunks())),
@@ -33,7 +28,8 @@ Sm80Products::Sm80Products(ThreadEmitter &emitter, const Contract &shape,
       warpRow(emitter.divide(emitter.warp(), Contract::kWarpColumns)),
       warpColumn(emitter.remainder(emitter.warp(), Contract::kWarpColumns)),
       threadRow(emitter.divide(emitter.thread(), kFmaColumns)),
-      threadColumn(emitter.remainder(emitter.thread(), kFmaColumns)) {
+      threadColumn(emitter.remainder(emitter.thread(), kFmaColumns)),
+      floats(floats), weightScales(weightScales) {
   weightCopies = makeCopies(shape.m, shape.planes, shape.n, weightAddress);
 }
 
@@ -128,8 +124,10 @@ int64_t Sm80Products::getNumSums() const {
   return shape.m * shape.getWeightRows() / Contract::kThreads;
 }
 
-void Sm80Products::emit(RowAddress inputAddress) {
+void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
   inputCopies = makeCopies(0, 1, shape.m, inputAddress);
+  if (shape.hasScales())
+    findScales(scaleAddress);
   constexpr int64_t ahead = Contract::kStages - 1;
   int64_t steps = shape.getSteps();
   for (int64_t step = 0; step < ahead; ++step) {
@@ -153,7 +151,8 @@ void Sm80Products::emit(RowAddress inputAddress) {
                        [&] { copyStep(next, write); });
         emitter.commitCopies();
         SmallVector<Value> results{nextStage(read), nextStage(write)};
-        llvm::append_range(results, multiplyStep(read, values.drop_front(2)));
+        llvm::append_range(results, multiplyStep(emitter.toI32(index), read,
+                                                 values.drop_front(2)));
         return results;
       });
   // Sums take the place of the buffers.
@@ -163,7 +162,10 @@ void Sm80Products::emit(RowAddress inputAddress) {
   emitter.barrier();
 }
 
-SmallVector<Value> Sm80Products::multiplyStep(Value stage, ValueRange sums) {
+SmallVector<Value> Sm80Products::multiplyStep(Value step, Value stage,
+                                              ValueRange sums) {
+  if (shape.hasScales())
+    return multiplyScaled(step, stage, sums);
   return shape.usesTensorCores() ? multiplyOnCores(stage, sums)
                                  : multiplyByFma(stage, sums);
 }
@@ -172,8 +174,7 @@ SmallVector<Value> Sm80Products::multiplyStep(Value stage, ValueRange sums) {
 // Tensor cores
 //===----------------------------------------------------------------------===//
 
-/// Sums are ordered by plane, block of rows, block of columns, element.
-SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
+std::pair<Value, Value> Sm80Products::findMatrices(Value stage) {
   int64_t stride = shape.getRowStride();
   Value lane = emitter.lane();
   // Of input rows, lanes 0 .. 15 address the first 8 elements and the others
@@ -194,8 +195,13 @@ SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
     Value offset = addI32(emitter.scale(row, stride), part);
     return emitter.advance(shared, addI32(stage, offset));
   };
-  Value inputs = at(inputRow, inputPart), weights = at(weightRow, weightPart);
+  return {at(inputRow, inputPart), at(weightRow, weightPart)};
+}
 
+/// Sums are ordered by plane, block of rows, block of columns, element.
+SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
+  int64_t stride = shape.getRowStride();
+  auto [inputs, weights] = findMatrices(stage);
   SmallVector<Value> next(sums);
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;

@@ -1,0 +1,145 @@
+//===- Float8.cpp - e4m3 on one thread --------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Float8.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// i32 arithmetic, in the notation of C.
+struct Word {
+  ImplicitLocOpBuilder *b;
+  Value value;
+
+  Word make(Value result) const { return {b, result}; }
+  Word constant(int64_t bits) const {
+    auto attribute = b->getI32IntegerAttr(static_cast<int32_t>(bits));
+    return make(arith::ConstantOp::create(*b, attribute));
+  }
+  Word isGreater(int64_t limit) const {
+    return make(arith::CmpIOp::create(*b, arith::CmpIPredicate::sgt, value,
+                                      constant(limit).value));
+  }
+  Word choose(Word yes, Word no) const {
+    return make(arith::SelectOp::create(*b, value, yes.value, no.value));
+  }
+  Word min(int64_t most) const {
+    return make(arith::MinSIOp::create(*b, value, constant(most).value));
+  }
+};
+
+Word operator+(Word x, Word y) {
+  return x.make(arith::AddIOp::create(*x.b, x.value, y.value));
+}
+Word operator+(Word x, int64_t y) { return x + x.constant(y); }
+Word operator-(Word x, Word y) {
+  return x.make(arith::SubIOp::create(*x.b, x.value, y.value));
+}
+Word operator&(Word x, int64_t y) {
+  return x.make(arith::AndIOp::create(*x.b, x.value, x.constant(y).value));
+}
+Word operator|(Word x, Word y) {
+  return x.make(arith::OrIOp::create(*x.b, x.value, y.value));
+}
+Word operator<<(Word x, int64_t y) {
+  return x.make(arith::ShLIOp::create(*x.b, x.value, x.constant(y).value));
+}
+Word operator>>(Word x, int64_t y) {
+  return x.make(arith::ShRUIOp::create(*x.b, x.value, x.constant(y).value));
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+Value Float8::roundOne(Value value) {
+  Type i32 = b.getI32Type(), f32 = b.getF32Type();
+  Word bits{&b, arith::BitcastOp::create(b, i32, value)};
+  Word magnitude = bits & 0x7FFFFFFF;
+  // 20 of the digits go, half of the last one is added, less one bit where the
+  // digit is even; a carry goes into the exponent. The exponents differ by 120.
+  Word odd = (magnitude >> 20) & 1;
+  Word normal = ((magnitude + 0x7FFFF + odd) >> 20) + -(int64_t(120) << 3);
+  // Below 2^-6 digits stand for multiples of 2^-9. Those are the last digits of
+  // a float next to 2^14.
+  constexpr int64_t anchor = 0x46800000;
+  Value anchored = arith::AddFOp::create(
+      b, arith::BitcastOp::create(b, f32, magnitude.value),
+      arith::ConstantOp::create(b, b.getF32FloatAttr(16384)));
+  Word small{&b, arith::BitcastOp::create(b, i32, anchored)};
+  constexpr int64_t smallestNormal = 0x3C800000, infinity = 0x7F800000;
+  constexpr int64_t largest = 0x7E, nan = 0x7F;
+  Word code = magnitude.isGreater(smallestNormal - 1)
+                  .choose(normal.min(largest), small + -anchor);
+  code = magnitude.isGreater(infinity).choose(code.constant(nan), code);
+  return (code | ((bits >> 24) & 0x80)).value;
+}
+
+/// In the low 16 bits of an i32.
+Value Float8::roundPair(Value low, Value high) {
+  if (!hasInstructions)
+    return (Word{&b, roundOne(low)} | Word{&b, roundOne(high)} << 8).value;
+  Value pair = NVVM::ConvertF32x2ToF8x2Op::create(
+      b, b.getI16Type(), high, low, NVVM::FPRoundingMode::RN,
+      NVVM::SaturationMode::SATFINITE, /*relu=*/false,
+      b.getType<Float8E4M3FNType>());
+  return arith::ExtUIOp::create(b, b.getI32Type(), pair);
+}
+
+Value Float8::round(ValueRange values) {
+  SmallVector<Value> four(values);
+  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+  while (four.size() % 2)
+    four.push_back(zero);
+  Value low = roundPair(four[0], four[1]);
+  if (four.size() == 2)
+    return low;
+  return (Word{&b, low} | Word{&b, roundPair(four[2], four[3])} << 16).value;
+}
+
+//===----------------------------------------------------------------------===//
+// Extension
+//===----------------------------------------------------------------------===//
+
+Value Float8::extendPair(Value four, int64_t pair) {
+  Word codes = Word{&b, four} >> (16 * pair);
+  auto halves = VectorType::get(2, b.getF16Type());
+  if (hasInstructions) {
+    Value word = arith::TruncIOp::create(b, b.getI16Type(), codes.value);
+    auto bytes = VectorType::get(2, b.getI8Type());
+    Value extended = NVVM::ConvertF8x2ToF16x2Op::create(
+        b, halves, LLVM::BitcastOp::create(b, bytes, word), /*relu=*/false,
+        b.getType<Float8E4M3FNType>());
+    return LLVM::BitcastOp::create(b, b.getI32Type(), extended);
+  }
+  // Fields of e4m3 moved into those of f16 stand for numbers 2^8 times smaller,
+  // subnormal ones too.
+  Word sign = ((codes & 0x8000) << 16) | ((codes & 0x80) << 8);
+  Word digits = ((codes & 0x7F00) << 15) | ((codes & 0x7F) << 7);
+  Value moved = LLVM::BitcastOp::create(b, halves, (sign | digits).value);
+  Value factor = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(halves, b.getFloatAttr(b.getF16Type(), 256)));
+  Value scaled = arith::MulFOp::create(b, moved, factor);
+  // NaN came out as 480. Only its digits carry into the place of the sign,
+  // from which all ones are made in the exponent.
+  Word carry = (digits + 0x00800080) & 0x40004000;
+  Word nan = (carry << 1) - (carry >> 5);
+  Word result{&b, LLVM::BitcastOp::create(b, b.getI32Type(), scaled)};
+  return (result | nan).value;
+}
+
+std::pair<Value, Value> Float8::extend(Value four) {
+  return {extendPair(four, 0), extendPair(four, 1)};
+}

@@ -1,0 +1,206 @@
+//===- Sm80Quantize.cpp - the schedule sm80.quantize ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// The groups of all rows make one list, of which a CTA takes a stretch. Some
+// lanes of a warp share a group: each has vectors of it, all of which are
+// loaded before the first one is needed; the lanes' largest magnitudes meet by
+// shuffles.
+
+#include "../Emit.h"
+#include "../Float8.h"
+#include "../ThreadEmitter.h"
+#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Sm80.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class Sm80Quantize {
+public:
+  Sm80Quantize(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
+      : op(op), emitter(emitter), b(emitter.b), floats(b, convertsFloat8),
+        shape(op, op.getConfigAttr()), input(emitter.operand(op.getInput())),
+        quantized(emitter.operand(op.getQuantized())),
+        scale(emitter.operand(op.getScale())) {}
+
+  void emit();
+
+private:
+  /// What a thread has of one group.
+  struct Share {
+    /// The group's row, its number there, and whether there is such a group.
+    Value row, number, exists;
+    /// First columns of the thread's vectors, and whether they lie in the row
+    /// (null: they do).
+    SmallVector<Value> columns, inside;
+    /// Vectors of f32.
+    SmallVector<Value> values;
+  };
+  Value countRows();
+  Share load(Value group, Value groups);
+  void quantize(const Share &share);
+  void store(const Share &share, ArrayRef<Value> quotients, size_t vector);
+
+  tile::QuantizeOp op;
+  ThreadEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  Float8 floats;
+  sm80::Quantize shape;
+  Value input, quantized, scale;
+};
+
+Value Sm80Quantize::countRows() {
+  Value offsets = emitter.operand(op.getOffsets());
+  if (!offsets)
+    return emitter.tokens();
+  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+  return emitter.loadIndex(offsets, emitter.index(groups));
+}
+
+void Sm80Quantize::emit() {
+  Value groups = emitter.mul(countRows(), shape.getRowGroups());
+  Value first = emitter.mul(emitter.cta(), shape.getCtaGroups());
+  // All threads of a CTA take part in the shuffles, or none does.
+  Value hasGroups =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first, groups);
+  emitter.ifThen(hasGroups, [&] {
+    Value own = emitter.add(first, emitter.toIndex(emitter.divide(
+                                       emitter.thread(), shape.getLanes())));
+    SmallVector<Share> shares;
+    for (int64_t i = 0; i < shape.getCtaGroups(); i += shape.getGroupsAtOnce())
+      shares.push_back(load(emitter.add(own, i), groups));
+    for (const Share &share : shares)
+      quantize(share);
+  });
+}
+
+Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
+  Share share;
+  share.exists =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, group, groups);
+  // Groups past the end read the last one, and write nothing.
+  Value last = arith::SubIOp::create(b, groups, emitter.index(1));
+  Value safe = emitter.min(group, last);
+  Value rowGroups = emitter.index(shape.getRowGroups());
+  share.row = arith::DivUIOp::create(b, safe, rowGroups);
+  share.number = arith::RemUIOp::create(b, safe, rowGroups);
+  Value lane =
+      emitter.toIndex(emitter.remainder(emitter.thread(), shape.getLanes()));
+  for (int64_t i = 0; i < shape.getVectors(); ++i) {
+    Value inGroup = emitter.add(emitter.mul(lane, shape.lanes),
+                                i * shape.getLanes() * shape.lanes);
+    Value column =
+        emitter.add(emitter.mul(share.number, shape.kGroup), inGroup);
+    Value inside;
+    if (shape.columns % shape.kGroup) {
+      // A vector is inside or outside of the row, whose length it divides.
+      inside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column,
+                                     emitter.index(shape.columns));
+      column = emitter.min(column, emitter.index(shape.columns - shape.lanes));
+    }
+    Value values = emitter.loadVector(input, {share.row, column}, shape.lanes);
+    if (inside)
+      values = arith::SelectOp::create(b, inside, values,
+                                       emitter.splat(0.0, shape.lanes));
+    share.columns.push_back(column);
+    share.inside.push_back(inside);
+    share.values.push_back(values);
+  }
+  return share;
+}
+
+void Sm80Quantize::quantize(const Share &share) {
+  auto type = VectorType::get(shape.lanes, b.getF32Type());
+  // NaN wins over numbers.
+  auto larger = [&](Value x, Value y) -> Value {
+    return arith::MaximumFOp::create(b, x, y);
+  };
+  Value largest;
+  for (Value values : share.values) {
+    Value magnitudes = math::AbsFOp::create(b, type, values);
+    for (int64_t i = 0; i < shape.lanes; ++i) {
+      Value one = vector::ExtractOp::create(b, magnitudes, i);
+      largest = largest ? larger(largest, one) : one;
+    }
+  }
+  for (int64_t mask = 1; mask < shape.getLanes(); mask *= 2)
+    largest = larger(largest, emitter.shuffleXor(largest, mask));
+  constexpr double least = 1e-10, greatestFloat8 = 448;
+  Value divisor = arith::DivFOp::create(b, larger(largest, emitter.f32(least)),
+                                        emitter.f32(greatestFloat8));
+
+  // Quotients as a division rounds them, by a reciprocal that is rounded
+  // correctly: two corrections by what is left over (Markstein). The divisor is
+  // at least 2^-42, so that no remainder of a quotient that counts underflows.
+  // An infinite divisor has the reciprocal 0; its remainder would be NaN.
+  Value reciprocal = arith::DivFOp::create(b, emitter.f32(1), divisor);
+  Value infinity = emitter.f32(std::numeric_limits<double>::infinity());
+  Value isInfinite =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, divisor, infinity);
+  Value factor = arith::SelectOp::create(b, isInfinite, emitter.f32(0),
+                                         arith::NegFOp::create(b, divisor));
+  auto correct = [&](Value quotient, Value value) -> Value {
+    Value rest = math::FmaOp::create(b, quotient, factor, value);
+    return math::FmaOp::create(b, rest, reciprocal, quotient);
+  };
+  for (auto [i, values] : llvm::enumerate(share.values)) {
+    SmallVector<Value> quotients;
+    for (int64_t lane = 0; lane < shape.lanes; ++lane) {
+      Value value = vector::ExtractOp::create(b, values, lane);
+      Value quotient = arith::MulFOp::create(b, value, reciprocal);
+      quotient = correct(correct(quotient, value), value);
+      // A correction makes 0 of -0.
+      quotients.push_back(math::CopySignOp::create(b, quotient, value));
+    }
+    store(share, quotients, i);
+  }
+  Value isFirst = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::eq,
+      emitter.remainder(emitter.thread(), shape.getLanes()), emitter.i32(0));
+  emitter.ifThen(arith::AndIOp::create(b, share.exists, isFirst), [&] {
+    emitter.storeF32(divisor, scale, {share.row, share.number});
+  });
+}
+
+void Sm80Quantize::store(const Share &share, ArrayRef<Value> quotients,
+                         size_t vector) {
+  constexpr int64_t perWord = 4;
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < shape.lanes; i += perWord)
+    words.push_back(floats.round(
+        quotients.slice(i, std::min<int64_t>(perWord, shape.lanes - i))));
+  Value codes = words.front();
+  if (shape.lanes < perWord)
+    codes =
+        arith::TruncIOp::create(b, b.getIntegerType(8 * shape.lanes), codes);
+  else if (words.size() > 1)
+    codes = vector::FromElementsOp::create(
+        b, VectorType::get(words.size(), b.getI32Type()), words);
+  Value exists = share.exists;
+  if (Value inside = share.inside[vector])
+    exists = arith::AndIOp::create(b, exists, inside);
+  emitter.ifThen(exists, [&] {
+    emitter.store(
+        codes, emitter.address(quantized, {share.row, share.columns[vector]}),
+        shape.lanes);
+  });
+}
+
+} // namespace
+
+LogicalResult moec::emitSm80Quantize(Operation *phase, KernelBody body) {
+  ThreadEmitter emitter(body.func, body.kernel, body.threads);
+  Sm80Quantize(cast<tile::QuantizeOp>(phase), emitter,
+               body.target.convertsFloat8())
+      .emit();
+  return success();
+}

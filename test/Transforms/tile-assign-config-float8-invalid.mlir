@@ -1,0 +1,57 @@
+// RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
+
+tile.kernel @panel(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
+  // expected-error @+1 {{panel = 1000; give a multiple of 1024 up to 8192}}
+  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>)
+      outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      {config = #tile.config<schedule = "sm80.quantize", panel = 1000, lanes = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @lanes(%x: memref<?x260xbf16>, %q: memref<?x260xf8E4M3FN>, %s: memref<?x3xf32>, %t: i64) {
+  // expected-error @+1 {{lanes = 8; give a divisor of 4}}
+  tile.quantize tokens(%t) ins(%x : memref<?x260xbf16>)
+      outs(%q, %s : memref<?x260xf8E4M3FN>, memref<?x3xf32>)
+      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @depth(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
+    %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{k = 64; give the 128 elements that share a scale}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 64, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+// Pairs of rows: 64 columns share a scale.
+tile.kernel @columns(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
+    %b: memref<2x2xf32>, %y: memref<?x128xf32>, %t: i64) {
+  // expected-error @+1 {{n = 128; give a divisor of the 64 columns that share a scale}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x128xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = interleaved>,
+         config = #tile.config<schedule = "sm80.contract", m = 32, n = 128, k = 128, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @registers(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
+    %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{m = 128, n = 128 needs 256 accumulators per thread; give at most 128}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {config = #tile.config<schedule = "sm80.contract", m = 128, n = 128, k = 128, lanes = 4>}
+  tile.return
+}

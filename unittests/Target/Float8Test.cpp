@@ -1,0 +1,333 @@
+//===- Float8Test.cpp - e4m3 on simulated GPUs ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Bits of tile.quantize, and of e4m3 that products read. llvm::APFloat rounds
+// and decodes for the tests.
+
+#include "moec/PtxSim/Simulator.h"
+#include "moec/Target/NVPTX.h"
+#include "moec/Transforms/Passes.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "moec/Dialect/Tile/Tile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// One kernel of level tile for a GPU; `run` simulates it.
+class GpuKernel {
+public:
+  GpuKernel(const std::string &text, const std::string &target) {
+    context.loadDialect<tile::TileDialect>();
+    context.disableMultithreading();
+    module = parseSourceString<ModuleOp>(text, &context);
+    if (!module)
+      return;
+    TileAssignConfigPassOptions options;
+    options.target = target;
+    PassManager assign(&context);
+    assign.addPass(createTileAssignConfigPass(options));
+    if (failed(assign.run(*module)))
+      return;
+    auto kernel = *module->getOps<tile::KernelOp>().begin();
+    grid = kernel.getGrid()->getExpr();
+    dims.block = kernel.getBlockAttr().getInt();
+    dims.shared = kernel.getSharedAttr().getInt();
+    PassManager lower(&context);
+    buildTileToNVVMPipeline(lower, target);
+    if (failed(lower.run(*module)))
+      return;
+    if (auto text = emitPTX(*module, {target}); succeeded(text))
+      ptx = *text;
+  }
+
+  /// A buffer that holds the values, or is not written before the kernel.
+  template <typename T>
+  void input(const std::vector<T> &values) {
+    output(values.size() * sizeof(T));
+    EXPECT_TRUE(simulator.write(slots.back(), values.data(),
+                                values.size() * sizeof(T)));
+  }
+  void output(size_t bytes) {
+    auto address = simulator.allocate(bytes, 256, "an argument");
+    ASSERT_TRUE(address);
+    slots.push_back(*address);
+  }
+  void run(int64_t tokens) {
+    ASSERT_FALSE(ptx.empty());
+    auto loaded = simulator.load(ptx, "kernel.ptx");
+    ASSERT_TRUE(loaded) << loaded.status().message();
+    slots.push_back(static_cast<uint64_t>(tokens));
+    auto params = moec::ptx::packParams(*(*loaded)->find("kernel"), slots);
+    ASSERT_TRUE(params) << params.status().message();
+    dims.grid = *grid->evaluate(tokens);
+    moert::Status status = simulator.launch(**loaded, "kernel", dims, *params);
+    ASSERT_TRUE(status) << status.message();
+  }
+  template <typename T>
+  std::vector<T> read(size_t argument, size_t count) {
+    std::vector<T> values(count);
+    EXPECT_TRUE(
+        simulator.read(values.data(), slots[argument], count * sizeof(T)));
+    return values;
+  }
+
+private:
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  std::optional<moert::Expr> grid;
+  moert::LaunchDims dims;
+  std::string ptx;
+  moec::ptx::Simulator simulator;
+  std::vector<uint64_t> slots;
+};
+
+const llvm::fltSemantics &e4m3() { return llvm::APFloat::Float8E4M3FN(); }
+
+uint8_t toE4M3(float value) {
+  llvm::APFloat x(value);
+  bool lost;
+  x.convert(e4m3(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return static_cast<uint8_t>(x.bitcastToAPInt().getZExtValue());
+}
+
+float fromE4M3(uint8_t code) {
+  llvm::APFloat x(e4m3(), llvm::APInt(8, code));
+  return x.convertToFloat();
+}
+
+bool isNaN(uint8_t code) { return (code & 0x7F) == 0x7F; }
+
+const char *const kTargets[] = {"sm_80", "sm_90a"};
+
+//===----------------------------------------------------------------------===//
+// tile.quantize
+//===----------------------------------------------------------------------===//
+
+struct QuantizeCase {
+  std::string dtype;
+  int64_t rows, columns;
+  /// Positions of two groups of rows, of two per token; fewer than `rows`.
+  bool hasOffsets = false;
+};
+
+class Quantize : public testing::TestWithParam<QuantizeCase> {};
+
+/// The bits that elements of the type have in memory.
+template <typename T>
+std::vector<T> toBits(const std::vector<float> &values,
+                      const llvm::fltSemantics &semantics) {
+  std::vector<T> bits;
+  for (float value : values) {
+    llvm::APFloat x(value);
+    bool lost;
+    x.convert(semantics, llvm::APFloat::rmNearestTiesToEven, &lost);
+    bits.push_back(static_cast<T>(x.bitcastToAPInt().getZExtValue()));
+  }
+  return bits;
+}
+
+/// Rounds to the element type, which has these values exactly.
+float roundTo(float value, const llvm::fltSemantics &semantics) {
+  llvm::APFloat x(value);
+  bool lost;
+  x.convert(semantics, llvm::APFloat::rmNearestTiesToEven, &lost);
+  return x.convertToFloat();
+}
+
+/// Rows of many magnitudes, each with some zeros; then infinities and NaN, and
+/// numbers whose quotients lie between two codes.
+std::vector<float> makeRows(const QuantizeCase &test,
+                            const llvm::fltSemantics &semantics) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> values;
+  float inf = std::numeric_limits<float>::infinity();
+  for (int64_t row = 0; row < test.rows; ++row)
+    for (int64_t column = 0; column < test.columns; ++column) {
+      float value =
+          std::ldexp(normal(random), int((row * 5 + column / 128) % 40) - 20);
+      if (column % 7 == 3)
+        value = column % 2 ? -0.0f : 0.0f;
+      if (row == 2)
+        value = column % 2 ? -0.0f : 0.0f;
+      // Scale 2: halves of the digits of e4m3, and what is close to them.
+      if (row == 3)
+        value = column % 128 == 0
+                    ? 896
+                    : std::nextafter(2 *
+                                         (fromE4M3(column % 126) +
+                                          fromE4M3(column % 126 + 1)) /
+                                         2,
+                                     column % 3 == 0   ? inf
+                                     : column % 3 == 1 ? -inf
+                                                       : value);
+      if (row == 4 && column % 128 == 5)
+        value = -inf;
+      if (row == 5 && column % 128 == 6)
+        value = std::nanf("");
+      values.push_back(roundTo(value, semantics));
+    }
+  return values;
+}
+
+TEST_P(Quantize, HasTheBitsOfADivision) {
+  const QuantizeCase &test = GetParam();
+  const llvm::fltSemantics &semantics =
+      test.dtype == "f32"    ? llvm::APFloat::IEEEsingle()
+      : test.dtype == "bf16" ? llvm::APFloat::BFloat()
+                             : llvm::APFloat::IEEEhalf();
+  std::string n = std::to_string(test.columns);
+  int64_t groups = (test.columns + 127) / 128;
+  std::string scale = "memref<?x" + std::to_string(groups) + "xf32>";
+  std::string x = "memref<?x" + n + "x" + test.dtype + ">";
+  std::string q = "memref<?x" + n + "xf8E4M3FN>";
+  std::string text = "tile.kernel @kernel(%x: " + x;
+  if (test.hasOffsets)
+    text += ", %o: memref<3xi32>";
+  text += ", %q: " + q + ", %s: " + scale + ", %t: i64) {\n" +
+          "tile.quantize tokens(%t) ins(%x : " + x + ")";
+  if (test.hasOffsets)
+    text += " offsets(%o : memref<3xi32>)";
+  text += " outs(%q, %s : " + q + ", " + scale + ")";
+  if (test.hasOffsets)
+    text += " {top_k = 2 : i64}";
+  text += "\ntile.return\n}";
+
+  std::vector<float> values = makeRows(test, semantics);
+  int64_t written = test.hasOffsets ? test.rows - 3 : test.rows;
+  for (std::string target : kTargets) {
+    GpuKernel kernel(text, target);
+    if (test.dtype == "f32")
+      kernel.input(toBits<uint32_t>(values, semantics));
+    else
+      kernel.input(toBits<uint16_t>(values, semantics));
+    if (test.hasOffsets)
+      kernel.input(std::vector<int32_t>{0, 1, int32_t(written)});
+    // What nobody writes can be read back.
+    kernel.input(std::vector<uint8_t>(values.size(), 0x55));
+    kernel.input(std::vector<float>(test.rows * groups, 0.5));
+    kernel.run(test.hasOffsets ? test.rows / 2 : test.rows);
+    if (HasFatalFailure())
+      return;
+    size_t first = test.hasOffsets ? 2 : 1;
+    auto codes = kernel.read<uint8_t>(first, values.size());
+    auto scales = kernel.read<float>(first + 1, test.rows * groups);
+    for (int64_t row = 0; row < test.rows; ++row)
+      for (int64_t group = 0; group < groups; ++group) {
+        int64_t begin = 128 * group;
+        int64_t end = std::min(begin + 128, test.columns);
+        const float *of = &values[row * test.columns];
+        float most = 0;
+        for (int64_t i = begin; i < end; ++i)
+          // NaN stays.
+          if (!std::isnan(most) && !(std::fabs(of[i]) <= most))
+            most = std::fabs(of[i]);
+        float expected =
+            std::isnan(most) ? most : std::fmax(most, 1e-10f) / 448;
+        float actual = scales[row * groups + group];
+        if (row >= written) {
+          ASSERT_EQ(actual, 0.5) << target << " row " << row;
+          for (int64_t i = begin; i < end; ++i)
+            ASSERT_EQ(codes[row * test.columns + i], 0x55);
+          continue;
+        }
+        ASSERT_TRUE(std::isnan(expected) ? std::isnan(actual)
+                                         : actual == expected)
+            << target << " row " << row << " group " << group << ": " << actual
+            << " is not " << expected;
+        for (int64_t i = begin; i < end; ++i) {
+          uint8_t code = codes[row * test.columns + i];
+          float quotient = of[i] / expected;
+          ASSERT_TRUE(std::isnan(quotient) ? isNaN(code)
+                                           : code == toE4M3(quotient))
+              << target << " row " << row << " column " << i << ": " << of[i]
+              << " / " << expected << " became " << int(code);
+        }
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Float8, Quantize,
+                         testing::Values(QuantizeCase{"bf16", 11, 512},
+                                         QuantizeCase{"f16", 9, 200},
+                                         QuantizeCase{"f32", 9, 384},
+                                         QuantizeCase{"bf16", 7, 37},
+                                         QuantizeCase{"f32", 7, 130},
+                                         QuantizeCase{"bf16", 12, 320, true}),
+                         [](const testing::TestParamInfo<QuantizeCase> &info) {
+                           return info.param.dtype + "_" +
+                                  std::to_string(info.param.columns) +
+                                  (info.param.hasOffsets ? "_offsets" : "");
+                         });
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Row r has code r in one place, and weights have 1 there: all codes come out.
+TEST(Float8, ProductsReadEveryCode) {
+  constexpr int64_t codes = 256, depth = 160, columns = 32;
+  std::string text = R"(
+    tile.kernel @kernel(%x: memref<?x160xf8E4M3FN>, %w: memref<32x160xf8E4M3FN>,
+        %a: memref<?x2xf32>, %b: memref<1x2xf32>, %y: memref<?x32xf32>, %t: i64) {
+      tile.contract tokens(%t) ins(%x, %w : memref<?x160xf8E4M3FN>, memref<32x160xf8E4M3FN>)
+          scales(%a, %b : memref<?x2xf32>, memref<1x2xf32>)
+          outs(%y : memref<?x32xf32>)
+          {config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 4>}
+      tile.return
+    })";
+  // A place for each column, in both blocks of scales.
+  auto place = [](int64_t column) { return column * 5; };
+  std::vector<uint8_t> x(codes * depth), w(columns * depth);
+  std::vector<float> rowScales(codes * 2), blockScales{0.5, 2};
+  for (int64_t code = 0; code < codes; ++code) {
+    for (int64_t column = 0; column < columns; ++column)
+      x[code * depth + place(column)] = uint8_t(code + column);
+    rowScales[2 * code] = 1 + float(code) / 256;
+    rowScales[2 * code + 1] = 3;
+  }
+  for (int64_t column = 0; column < columns; ++column)
+    w[column * depth + place(column)] = toE4M3(1);
+  for (std::string target : kTargets) {
+    GpuKernel kernel(text, target);
+    kernel.input(x);
+    kernel.input(w);
+    kernel.input(rowScales);
+    kernel.input(blockScales);
+    kernel.output(codes * columns * sizeof(float));
+    kernel.run(codes);
+    if (HasFatalFailure())
+      return;
+    auto y = kernel.read<float>(4, codes * columns);
+    for (int64_t code = 0; code < codes; ++code) {
+      bool hasNaN = false;
+      for (int64_t column = 0; column < columns; ++column)
+        hasNaN |= isNaN(uint8_t(code + column));
+      for (int64_t column = 0; column < columns; ++column) {
+        int64_t block = place(column) / 128;
+        float expected = fromE4M3(uint8_t(code + column)) *
+                         (rowScales[2 * code + block] * blockScales[block]);
+        float actual = y[code * columns + column];
+        // 0 times NaN is NaN.
+        ASSERT_TRUE(hasNaN ? std::isnan(actual) : actual == expected)
+            << target << " code " << code << " column " << column << ": "
+            << actual << " is not " << expected;
+      }
+    }
+  }
+}
+
+} // namespace
