@@ -56,12 +56,15 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
     add(shape.groups, 0, 1, 1);
   if (shape.planes == 1) {
     add(shape.columns, row, 1, shape.n);
-  } else if (op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved) {
-    add(2, row, 1, 2);
-    add(shape.columns, row, 2, shape.n);
   } else {
-    add(2, row, shape.columns, 2);
-    add(shape.columns, row, 1, shape.n);
+    // Some columns, of them gate or up, a column.
+    constexpr int64_t paired = Contract::kPairedRows;
+    bool isInterleaved =
+        op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved;
+    int64_t column = isInterleaved ? 2 : 1;
+    add(shape.columns / paired, row, paired * column, shape.n / paired);
+    add(2, row, isInterleaved ? 1 : shape.columns, 2);
+    add(paired, row, column, paired);
   }
   add(shape.depth, row + 1, 1, shape.k);
   SmallVector<tile::TensorMapAttr> maps{tile::TensorMapAttr::get(
@@ -102,6 +105,9 @@ std::string declineContract(tile::ContractOp op) {
   if (rowBytes % Contract::kChunkBytes)
     return "a row of weights has " + number(rowBytes) +
            " bytes, and tensor maps go in multiples of 16";
+  if (op.getLayout() && result.getDimSize(1) % Contract::kPairedRows)
+    return "the result has " + number(result.getDimSize(1)) +
+           " columns, and gate and up are copied by 8 columns";
   int64_t resultBytes =
       result.getDimSize(1) * result.getElementTypeBitWidth() / 8;
   if (result.getElementTypeBitWidth() == 16 &&
@@ -111,45 +117,51 @@ std::string declineContract(tile::ContractOp op) {
   return {};
 }
 
-std::string bodiesIllegal(ArrayRef<int64_t> bodies) {
-  if (bodies.empty())
+std::string bodiesIllegal(const Contract &shape) {
+  int64_t multiple = shape.sharesBlock() ? 16 : 8;
+  int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxBody;
+  std::string remedy =
+      "; give multiples of " + number(multiple) + " up to " + number(most);
+  if (shape.sharesBlock())
+    remedy += " with n = " + number(shape.n);
+  if (shape.bodies.empty())
     return "bodies = []; give at least one height";
-  for (int64_t body : bodies)
-    if (body % 8 || body > Contract::kMaxBody)
-      return "bodies has " + number(body) + "; give multiples of 8 up to " +
-             number(Contract::kMaxBody);
+  for (int64_t body : shape.bodies)
+    if (body % multiple || body > most)
+      return "bodies has " + number(body) + remedy;
   return {};
 }
 
 /// Accumulators of a thread, next to which a step's addresses and the
 /// epilogue fit.
 constexpr int64_t kMaxAccumulators = 160;
-/// The producer publishes a step two steps later, and a consumer frees a step
-/// when it has begun the next one.
-constexpr int64_t kMinStages = 4;
 
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto contract = cast<tile::ContractOp>(op);
   if (std::string reason = declineContract(contract); !reason.empty())
     return reason;
-  if (std::string reason = bodiesIllegal(config.getBodies()); !reason.empty())
-    return reason;
   Contract shape(contract, config);
-  if (shape.planes == 2 ? shape.n != 128 : shape.n != 128 && shape.n != 256)
+  int64_t rows = shape.getWeightRows();
+  if (rows != 64 && rows != 128 && rows != 256)
     return "n = " + number(shape.n) +
-           (shape.planes == 2 ? "; give 128" : "; give 128 or 256");
+           (shape.planes == 2 ? "; give 32, 64 or 128"
+                              : "; give 64, 128 or 256");
+  if (std::string reason = bodiesIllegal(shape); !reason.empty())
+    return reason;
   if (shape.k * shape.elementBytes != Contract::kStepBytes)
     return "k = " + number(shape.k) + "; give 64";
-  int64_t accumulators = shape.getBlocks() * shape.getMaxBody() / 2;
+  int64_t accumulators = shape.getAccumulators();
   if (accumulators > kMaxAccumulators)
     return "n = " + number(shape.n) + ", bodies up to " +
            number(shape.getMaxBody()) + " needs " + number(accumulators) +
            " accumulators per thread; give at most " + number(kMaxAccumulators);
   if (shape.mapRows && contract.getSource())
     return "map_rows = true, but rows come by 'source', which no map knows";
-  if (shape.stages < kMinStages || shape.stages > 16)
-    return "stages = " + number(shape.stages) + "; give 4 to 16";
+  if (shape.stages < Contract::kMinStages ||
+      shape.stages > Contract::kMaxStages)
+    return "stages = " + number(shape.stages) + "; give " +
+           number(Contract::kMinStages) + " to " + number(Contract::kMaxStages);
   if (shape.getSharedBytes() > moert::kMaxShared)
     return "stages = " + number(shape.stages) + " needs " +
            number(shape.getSharedBytes()) +

@@ -28,16 +28,16 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{n = 64; give 128 or 256}}
+  // expected-error@+1 {{n = 32; give 64, 128 or 256}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [8]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 32, k = 64, stages = 4, bodies = [8]>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{n = 256; give 128}}
+  // expected-error@+1 {{n = 256; give 32, 64 or 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<256x64xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -67,16 +67,16 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{stages = 3; give 4 to 16}}
+  // expected-error@+1 {{stages = 2; give 3 to 16}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 3, bodies = [8]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 2, bodies = [8]>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{stages = 16 needs 297232 bytes of shared memory; give at most 232448}}
+  // expected-error@+1 {{stages = 16 needs 288016 bytes of shared memory; give at most 232448}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 16, bodies = [8]>}
   tile.return
@@ -90,5 +90,36 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x128x64xbf16>, %o: memref<3xi3
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x128x64xbf16>)
       offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
       outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8], map_rows = true>}
+  tile.return
+}
+
+// -----
+
+// Consumers that share a block exchange the sums of half of the rows.
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{bodies has 24; give multiples of 16 up to 64 with n = 64}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16, 24]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{bodies has 80; give multiples of 16 up to 64 with n = 64}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [80]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<24x64xbf16>, %y: memref<?x12xf32>, %t: i64) {
+  // expected-error@+1 {{the result has 12 columns, and gate and up are copied by 8 columns}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<24x64xbf16>)
+      outs(%y : memref<?x12xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        tile.yield %g : f32
+      } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [8]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }

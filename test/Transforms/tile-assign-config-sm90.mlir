@@ -2,12 +2,13 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2> %t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file %t
 
-// Gate and up are a dimension of the map of weights; a CTA per multiprocessor.
+// Of every 8 columns gate, then up, in the order of the map; a CTA per
+// multiprocessor.
 // CHECK-LABEL: tile.kernel @gate_up
 // CHECK-SAME: block = 384 : i64
 // CHECK-SAME: grid = #plan.expr<"132">
-// CHECK-SAME: shared = 216136 : i64
-// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2], steps = [1, 768, 1, 1], box = [1, 2, 128, 64], swizzle = 128>]
+// CHECK-SAME: shared = 206920 : i64
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 96, 2, 8, 2048], along = [0, 1, 1, 1, 2], steps = [1, 8, 768, 1, 1], box = [1, 16, 2, 8, 64], swizzle = 128>]
 // CHECK: #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 32, 64, 96, 128]>
 // REMARK: Passed{{.*}}sm90.contract{{.*}}Function=gate_up
 tile.kernel @gate_up(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>,
@@ -22,7 +23,7 @@ tile.kernel @gate_up(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o
 }
 
 // CHECK-LABEL: tile.kernel @interleaved
-// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [2, 64, 64], along = [0, 0, 1], steps = [1, 2, 1], box = [2, 128, 64], swizzle = 128>]
+// CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [8, 2, 8, 64], along = [0, 0, 0, 1], steps = [16, 1, 2, 1], box = [16, 2, 8, 64], swizzle = 128>]
 tile.kernel @interleaved(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %y: memref<?x64xf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xf16>, memref<128x64xf16>)
       outs(%y : memref<?x64xf16>) epilogue {

@@ -14,6 +14,8 @@
 
 #include "moec/Dialect/Tile/Tile.h"
 
+#include <algorithm>
+
 namespace moec::sm90 {
 
 /// sm90.contract: a CTA of three warpgroups multiplies `n` columns of weights
@@ -21,20 +23,25 @@ namespace moec::sm90 {
 /// input rows, in steps of `k`. One warpgroup produces, two consume.
 ///
 /// Weight rows are on the side of 64 of the tensor cores' tile, input rows on
-/// the other, whose width is a multiple of 8: few rows cost little.
+/// the other, whose width is a multiple of 8: few rows cost little. A CTA has
+/// four blocks of 64 weight rows, two per consumer, or two, or one that both
+/// consumers share: each multiplies half of every step, then they exchange sums
+/// so that each has half of the input rows.
+///
+/// With a layout 8 gate rows and the 8 up rows of the same columns follow one
+/// another in a block, so that a thread has gate and up of a column.
 ///
 /// Shared memory: `stages` buffers of one step each, first the weights, then
-/// the input rows; a place where results wait for their copy to memory; the
-/// barriers; offsets and first tiles of all groups.
+/// the input rows; a place where results wait for their copy to memory, and one
+/// for sums that consumers exchange; the barriers; a table of all groups.
 struct Contract {
   Contract(tile::ContractOp op, tile::ConfigAttr config);
 
   static constexpr int64_t kWarpgroup = 128;
   static constexpr int64_t kConsumers = 2;
   static constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroup;
-  /// Registers of a thread: all of them together fit in 64 Ki.
-  static constexpr int64_t kProducerRegisters = 56;
-  static constexpr int64_t kConsumerRegisters = 224;
+  /// Of the producing warpgroup: those that copy rows, when no map does.
+  static constexpr int64_t kRowThreads = 96;
   /// Of the tensor cores' tile.
   static constexpr int64_t kBlockRows = 64;
   /// Bytes of a row that one instruction multiplies.
@@ -45,8 +52,15 @@ struct Contract {
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxBody = 256;
+  /// The producer publishes a step after the next one, and a consumer frees a
+  /// step when it has begun the next one.
+  static constexpr int64_t kMinStages = 3, kMaxStages = 16;
+  /// Rows of gate, then of up.
+  static constexpr int64_t kPairedRows = 8;
   /// Buffers of results per consumer.
   static constexpr int64_t kStagings = 2;
+  /// A group's first row and first tile.
+  static constexpr int64_t kTableBytes = 8;
 
   bool isGrouped;
   int64_t groups, depth, columns;
@@ -62,20 +76,33 @@ struct Contract {
   int64_t getSteps() const { return (depth + k - 1) / k; }
   int64_t getMaxBody() const { return bodies.back(); }
   int64_t getWeightRows() const { return planes * n; }
-  /// 64-row blocks of weights of one consumer, and those of its results.
+  /// Both consumers multiply the same weight rows.
+  bool sharesBlock() const { return getWeightRows() == kBlockRows; }
+  /// 64-row blocks of weights of one consumer, and the result columns of one.
   int64_t getBlocks() const {
-    return getWeightRows() / (kConsumers * kBlockRows);
+    return sharesBlock() ? 1 : getWeightRows() / (kConsumers * kBlockRows);
   }
-  int64_t getResultBlocks() const { return getBlocks() / planes; }
-  /// Result columns of one consumer.
-  int64_t getConsumerColumns() const { return n / kConsumers; }
+  int64_t getBlockColumns() const { return kBlockRows / planes; }
+  int64_t getConsumerColumns() const { return getBlocks() * getBlockColumns(); }
+  /// Accumulators of a thread.
+  int64_t getAccumulators() const { return getBlocks() * getMaxBody() / 2; }
+  /// Registers of a thread: all of them together fit in 64 Ki. Those that copy
+  /// rows keep two for each of theirs.
+  int64_t getProducerRegisters() const {
+    return mapRows ? 40 : getMaxBody() <= 160 ? 72 : 104;
+  }
+  int64_t getConsumerRegisters() const {
+    return 252 - getProducerRegisters() / 2;
+  }
 
   int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }
   int64_t getStageBytes() const {
     return getWeightBytes() + getMaxBody() * kStepBytes;
   }
   /// Input rows whose results wait for their copy together; a multiple of 16.
-  int64_t getStagedRows() const { return 2048 / getConsumerColumns(); }
+  int64_t getStagedRows() const {
+    return std::max<int64_t>(16, 1024 / getConsumerColumns());
+  }
   /// From one row of them to the next: a chunk more, so that 8 rows meet all
   /// banks.
   int64_t getStagedStride() const {
@@ -85,14 +112,20 @@ struct Contract {
     return resultBytes == 2 ? getStagedRows() * getStagedStride() : 0;
   }
   int64_t getStagingOffset() const { return stages * getStageBytes(); }
-  int64_t getBarrierOffset() const {
+  int64_t getExchangeOffset() const {
     return getStagingOffset() + kConsumers * kStagings * getStagingBytes();
   }
-  int64_t getOffsetsOffset() const { return getBarrierOffset() + 16 * stages; }
-  int64_t getTilesOffset() const {
-    return getOffsetsOffset() + 4 * (groups + 1);
+  /// Consumers that share a block give half of their sums away.
+  int64_t getExchangeBytes() const {
+    return sharesBlock() ? kBlockRows * getMaxBody() * 4 : 0;
   }
-  int64_t getSharedBytes() const { return getTilesOffset() + 4 * (groups + 1); }
+  int64_t getBarrierOffset() const {
+    return getExchangeOffset() + getExchangeBytes();
+  }
+  int64_t getTableOffset() const { return getBarrierOffset() + 16 * stages; }
+  int64_t getSharedBytes() const {
+    return getTableOffset() + kTableBytes * (groups + 1);
+  }
 };
 
 /// The maps that sm90.contract reads by: the weights, then, with `map_rows`,

@@ -52,6 +52,20 @@ void AsyncEmitter::warpgroupBarrier() {
                           NVVM::BarrierReductionAttr(), Value());
 }
 
+void AsyncEmitter::consumerBarrier() {
+  // Behind those of warpgroups.
+  int64_t warpgroups = getNumThreads() / Contract::kWarpgroup;
+  NVVM::BarrierOp::create(b, /*res=*/Type(), i32(1 + warpgroups),
+                          i32(getNumThreads() - Contract::kWarpgroup),
+                          NVVM::BarrierReductionAttr(), Value());
+}
+
+Value AsyncEmitter::countLanes(Value flag) {
+  Value lanes = NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
+                                         NVVM::VoteSyncKind::ballot);
+  return math::CtPopOp::create(b, lanes);
+}
+
 //===----------------------------------------------------------------------===//
 // Barriers
 //===----------------------------------------------------------------------===//
@@ -193,9 +207,8 @@ static NVVM::WGMMATypes getProductType(Type element) {
 
 Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,
                                   int64_t step, Value sums, bool isFirst) {
-  constexpr int64_t depthBytes = 32;
   auto at = [&](Value tile) -> Value {
-    constexpr int64_t units = depthBytes / 16;
+    constexpr int64_t units = Contract::kProductBytes / Contract::kChunkBytes;
     if (step == 0)
       return tile;
     Value offset =
@@ -206,7 +219,8 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,
   return NVVM::WgmmaMmaAsyncOp::create(
       b, getSumsType(b, width), sums, at(a), at(w),
       NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
-                              depthBytes * 8 / element.getIntOrFloatBitWidth()),
+                              Contract::kProductBytes * 8 /
+                                  element.getIntOrFloatBitWidth()),
       kind, kind, NVVM::WGMMATypes::f32,
       isFirst ? NVVM::WGMMAScaleOut::zero : NVVM::WGMMAScaleOut::one,
       NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one, NVVM::MMALayout::row,

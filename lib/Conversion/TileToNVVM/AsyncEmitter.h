@@ -35,6 +35,10 @@ public:
   void increaseRegisters(int64_t count);
   /// Waits for all threads of the warpgroup.
   void warpgroupBarrier();
+  /// Waits for all threads of all warpgroups but the first.
+  void consumerBarrier();
+  /// How many lanes of the warp have that i1 set; i32.
+  mlir::Value countLanes(mlir::Value flag);
 
   //===--- Barriers ---===//
 
@@ -88,7 +92,7 @@ public:
                             bool isFirst = false);
   /// The members of `sums`, after a wait.
   llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
-  /// Stores 8x8 matrices of 16-bit elements (one i32 each, 2 or 4 of them)
+  /// Stores 8x8 matrices of 16-bit elements (one i32 each, 1, 2 or 4)
   /// transposed; lane l gives the address of row l % 8 of matrix l / 8.
   void storeTransposed(mlir::Value shared, mlir::ValueRange matrices);
 

@@ -9,27 +9,36 @@
 // CHECK-LABEL: func.func @gathered
 // CHECK-SAME: %[[MAP:[a-z0-9]+]]: !llvm.ptr)
 // CHECK-SAME: moec.block = 384
-// One arrival for the box, 128 for rows; one of each consumer warp.
+// A warp prefetches maps, one makes barriers, one the table of groups. One
+// arrival for the box, 96 for rows; one of each consumer warp.
 // CHECK: nvvm.prefetch tensormap, %[[MAP]]
-// CHECK: nvvm.mbarrier.init %{{.*}}, %c129_i32
+// CHECK: nvvm.mbarrier.init %{{.*}}, %c97_i32
 // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
 // CHECK: nvvm.fence.mbarrier.init
 // CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
-// CHECK: nvvm.barrier0
 // CHECK: scf.if
+// CHECK: memref.load %{{.*}} : memref<7xi32>
 // CHECK: nvvm.shfl.sync up
+// CHECK: llvm.store {{.*}} : vector<2xi32>, !llvm.ptr<3>
 // CHECK: nvvm.barrier0
 // CHECK: scf.if
-// CHECK-NEXT: nvvm.setmaxregister decrease 56
+// CHECK-NEXT: nvvm.setmaxregister decrease 72
+// CHECK: scf.if
 // CHECK: scf.for
-// The search for the tile's group.
-// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> i32
-// CHECK: memref.load %{{.*}} : memref<?xi32>
+// The search for the tile's group, by all lanes.
+// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> vector<2xi32>
+// CHECK: nvvm.vote.sync ballot
+// CHECK-NEXT: math.ctpop
 // CHECK: scf.for
+// CHECK: scf.if
 // CHECK: scf.while
 // CHECK-NEXT: nvvm.mbarrier.try_wait
 // CHECK: nvvm.mbarrier.arrive.expect_tx
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[MAP]], {{.*}}, box[{{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}] : !llvm.ptr<7>, !llvm.ptr
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[MAP]], {{.*}}, box[{{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}] : !llvm.ptr<7>, !llvm.ptr
+// Rows of other warps, which wait for nothing of that.
+// CHECK: } else {
+// CHECK: scf.for
+// CHECK: memref.load %{{.*}} : memref<?xi32>
 // CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg
 // CHECK: nvvm.cp.async.commit.group
 // What threads have written is shown to the tensor cores before it is published.
@@ -41,7 +50,7 @@
 // CHECK: nvvm.fence.proxy
 // CHECK: nvvm.mbarrier.arrive
 // CHECK: } else {
-// CHECK-NEXT: nvvm.setmaxregister increase 224
+// CHECK-NEXT: nvvm.setmaxregister increase 216
 // CHECK: nvvm.wgmma.fence.aligned
 // CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 16, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
 // CHECK-COUNT-7: nvvm.wgmma.mma_async
@@ -56,8 +65,8 @@
 // CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
 // CHECK-NEXT: arith.addi
 // CHECK-NEXT: nvvm.barrier id = {{.*}} number_of_threads
-// CHECK: arith.mulf {{.*}} : vector<8xf32>
-// CHECK: arith.truncf {{.*}} : vector<8xf32> to vector<8xbf16>
+// CHECK: arith.mulf {{.*}} : vector<4xf32>
+// CHECK: arith.truncf {{.*}} : vector<4xf32> to vector<4xbf16>
 // CHECK: nvvm.stmatrix {{.*}} layout = #nvvm.mma_layout<col>
 // CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CHECK: nvvm.barrier id = {{.*}} number_of_threads

@@ -20,9 +20,8 @@ LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
   LogicalResult status = success();
   auto emitBody = [&](int64_t width, const ContractTile &tile,
                       RingPlace place) {
-    ContractSums sums = products.emit(width, place);
-    if (failed(emitSm90Epilogue(contract, products.getConsumer(), width, tile,
-                                sums)))
+    ContractSums sums = products.emit(width, tile, place);
+    if (failed(emitSm90Epilogue(contract, products.getConsumer(), sums)))
       status = failure();
     return sums.end;
   };

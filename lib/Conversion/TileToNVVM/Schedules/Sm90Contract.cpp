@@ -19,7 +19,6 @@ using namespace mlir;
 using namespace moec;
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kTableBytes = 4;
 
 Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter)
     : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
@@ -64,10 +63,24 @@ Value Sm90Contract::emptyBarrier(Value stage) {
 // Tiles
 //===----------------------------------------------------------------------===//
 
-Value Sm90Contract::loadTable(int64_t offset, Value group) {
-  Value address =
-      emitter.advance(sharedAddress(offset), emitter.scale(group, kTableBytes));
-  return emitter.load(b.getI32Type(), address, kTableBytes);
+Sm90Contract::Entry Sm90Contract::loadEntry(Value group) {
+  using sm90::Contract;
+  Value address = emitter.advance(sharedAddress(shape.getTableOffset()),
+                                  emitter.scale(group, Contract::kTableBytes));
+  auto type = VectorType::get(2, b.getI32Type());
+  Value entry = emitter.load(type, address, Contract::kTableBytes);
+  return {vector::ExtractOp::create(b, entry, 0),
+          vector::ExtractOp::create(b, entry, 1)};
+}
+
+void Sm90Contract::storeEntry(Value group, Entry entry) {
+  using sm90::Contract;
+  Value address = emitter.advance(sharedAddress(shape.getTableOffset()),
+                                  emitter.scale(group, Contract::kTableBytes));
+  auto type = VectorType::get(2, b.getI32Type());
+  Value both = vector::FromElementsOp::create(
+      b, type, ValueRange{entry.row, entry.tile});
+  emitter.store(both, address, Contract::kTableBytes);
 }
 
 Value Sm90Contract::loadOffset(Value group) {
@@ -79,107 +92,116 @@ Value Sm90Contract::loadOffset(Value group) {
                                  emitter.i32(0), rows);
 }
 
-void Sm90Contract::emitPrologue() {
+/// A warp that does not make the table; a stage per lane.
+void Sm90Contract::initBarriers() {
   using sm90::Contract;
-  emitter.ifThen(isEqual(emitter.thread(), emitter.i32(0)), [&] {
-    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
-      emitter.prefetchTensorMap(i);
-    for (int64_t stage = 0; stage < shape.stages; ++stage) {
-      // The thread that starts copies of boxes, and those that copy rows.
-      emitter.initBarrier(fullBarrier(emitter.i32(stage)),
-                          shape.mapRows ? 1 : 1 + Contract::kWarpgroup);
-      emitter.initBarrier(emptyBarrier(emitter.i32(stage)),
-                          Contract::kConsumers * Contract::kWarpgroup / kWarp);
-    }
+  static_assert(Contract::kMaxStages <= kWarp);
+  Value stage = emitter.lane();
+  emitter.ifThen(emitter.isLess(stage, emitter.i32(shape.stages)), [&] {
+    // The thread that starts copies of boxes, and those that copy rows.
+    emitter.initBarrier(fullBarrier(stage),
+                        shape.mapRows ? 1 : 1 + Contract::kRowThreads);
+    emitter.initBarrier(emptyBarrier(stage),
+                        Contract::kConsumers * Contract::kWarpgroup / kWarp);
     emitter.fenceBarriers();
   });
-  emitter.forThreads(
-      emitter.index(0), emitter.index(shape.groups + 1), [&](Value index) {
-        Value group = emitter.toI32(index);
-        Value address = emitter.advance(sharedAddress(shape.getOffsetsOffset()),
-                                        emitter.scale(group, kTableBytes));
-        emitter.store(loadOffset(group), address, kTableBytes);
-      });
-  emitter.barrier();
-  emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)),
-                 [&] { emitTileCounts(); });
+}
+
+void Sm90Contract::emitPrologue() {
+  // Side by side: each is a wait for memory, or a row of instructions.
+  emitter.ifThen(isEqual(emitter.thread(), emitter.i32(kWarp)), [&] {
+    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
+      emitter.prefetchTensorMap(i);
+  });
+  emitter.ifThen(isEqual(emitter.warp(), emitter.i32(2)),
+                 [&] { initBarriers(); });
+  emitter.waitForLaunchBefore();
+  emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)), [&] { emitTable(); });
   emitter.barrier();
 }
 
-/// One warp: the table of first tiles. A lane adds up neighbours, then lanes
-/// add up theirs.
-void Sm90Contract::emitTileCounts() {
-  int64_t share = llvm::divideCeil(shape.groups, kWarp);
-  Value first = emitter.scale(emitter.lane(), share);
-  auto countTiles = [&](Value i) -> Value {
-    Value group = addI32(first, emitter.toI32(i));
-    // Lanes past the end count the last group, and drop it.
-    Value inside = minI32(group, emitter.i32(shape.groups - 1));
-    Value begin = loadTable(shape.getOffsetsOffset(), inside);
-    Value end =
-        loadTable(shape.getOffsetsOffset(), emitter.scale(inside, 1, 1));
-    Value rows = arith::SubIOp::create(b, end, begin);
-    Value tiles = emitter.divide(emitter.scale(rows, 1, shape.getMaxBody() - 1),
-                                 shape.getMaxBody());
-    return arith::SelectOp::create(
-        b, emitter.isLess(group, emitter.i32(shape.groups)), tiles,
-        emitter.i32(0));
+/// One warp. A lane loads the offsets of neighbours together and adds up their
+/// tiles, then lanes add up theirs; of very many groups, one part after
+/// another.
+void Sm90Contract::emitTable() {
+  constexpr int64_t mostAtOnce = 16;
+  int64_t share =
+      std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp), mostAtOnce);
+  Value groups = emitter.i32(shape.groups);
+  auto emitPart = [&](Value part, ValueRange before) {
+    Value first =
+        addI32(emitter.toI32(part), emitter.scale(emitter.lane(), share));
+    // Groups past the end are empty.
+    SmallVector<Value> rows;
+    for (int64_t i = 0; i <= share; ++i)
+      rows.push_back(loadOffset(minI32(emitter.scale(first, 1, i), groups)));
+    SmallVector<Value> sums{emitter.i32(0)};
+    for (int64_t i = 0; i < share; ++i) {
+      Value count = arith::SubIOp::create(b, rows[i + 1], rows[i]);
+      Value tiles = emitter.divide(
+          emitter.scale(count, 1, shape.getMaxBody() - 1), shape.getMaxBody());
+      sums.push_back(addI32(sums.back(), tiles));
+    }
+    Value sum = sums.back();
+    for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+      Value other = emitter.shuffleUp(sum, distance);
+      Value hasOther = arith::CmpIOp::create(
+          b, arith::CmpIPredicate::sge, emitter.lane(), emitter.i32(distance));
+      sum = addI32(sum,
+                   arith::SelectOp::create(b, hasOther, other, emitter.i32(0)));
+    }
+    Value start = addI32(before[0], arith::SubIOp::create(b, sum, sums.back()));
+    for (int64_t i = 0; i < share; ++i) {
+      Value group = emitter.scale(first, 1, i);
+      emitter.ifThen(emitter.isLess(group, groups), [&] {
+        storeEntry(group, {rows[i], addI32(start, sums[i])});
+      });
+    }
+    return SmallVector<Value>{
+        addI32(before[0], emitter.broadcast(sum, kWarp - 1)),
+        emitter.broadcast(rows.back(), kWarp - 1)};
   };
-  Value start = emitter.index(0), end = emitter.index(share);
-  Value own = emitter.forLoop(
-      start, end, 1, {emitter.i32(0)}, [&](Value i, ValueRange sum) {
-        return SmallVector<Value>{addI32(sum[0], countTiles(i))};
-      })[0];
-  Value sum = own;
-  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-    Value other = emitter.shuffleUp(sum, distance);
-    Value hasOther = arith::CmpIOp::create(
-        b, arith::CmpIPredicate::sge, emitter.lane(), emitter.i32(distance));
-    sum = addI32(sum,
-                 arith::SelectOp::create(b, hasOther, other, emitter.i32(0)));
-  }
-  auto storeAt = [&](Value group, Value value) {
-    Value address = emitter.advance(sharedAddress(shape.getTilesOffset()),
-                                    emitter.scale(group, kTableBytes));
-    emitter.store(value, address, kTableBytes);
-  };
-  Value before = arith::SubIOp::create(b, sum, own);
-  emitter.forLoop(start, end, 1, {before}, [&](Value i, ValueRange tiles) {
-    Value group = addI32(first, emitter.toI32(i));
-    emitter.ifThen(emitter.isLess(group, emitter.i32(shape.groups)),
-                   [&] { storeAt(group, tiles[0]); });
-    return SmallVector<Value>{addI32(tiles[0], countTiles(i))};
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.index(0), emitter.index(shape.groups), share * kWarp,
+      {emitter.i32(0), emitter.i32(0)}, emitPart);
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+    storeEntry(groups, {end[1], end[0]});
   });
-  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(kWarp - 1)),
-                 [&] { storeAt(emitter.i32(shape.groups), sum); });
+}
+
+/// The last group whose first tile is not behind `tile`. Empty groups share
+/// theirs with the next one. In each round every lane looks at one group, and
+/// the groups up to the one of the next lane are left.
+Value Sm90Contract::findGroup(Value tile) {
+  Value group = emitter.i32(0);
+  for (int64_t left = shape.groups; left > 1;) {
+    int64_t step = llvm::divideCeil(left, kWarp);
+    Value own = addI32(group, emitter.scale(emitter.lane(), step));
+    Value last = minI32(emitter.scale(group, 1, left - 1),
+                        emitter.i32(shape.groups - 1));
+    Value isInside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, own, last);
+    Value first = loadEntry(minI32(own, last)).tile;
+    Value isBefore = arith::AndIOp::create(
+        b, isInside,
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, first, tile));
+    group =
+        addI32(group, emitter.scale(emitter.countLanes(isBefore), step, -step));
+    left = step;
+  }
+  return group;
 }
 
 ContractTile Sm90Contract::findTile(Value item) {
   int64_t panels = shape.getPanels();
-  // The last group whose first tile is not behind the item's. Empty groups
-  // share theirs with the next one.
-  Value tile = emitter.divide(item, panels);
-  Value group = emitter.i32(0);
-  for (int64_t step = llvm::PowerOf2Ceil(shape.groups) / 2; step > 0;
-       step /= 2) {
-    Value later = emitter.scale(group, 1, step);
-    Value inside = minI32(later, emitter.i32(shape.groups));
-    Value first = loadTable(shape.getTilesOffset(), inside);
-    Value isThere = arith::AndIOp::create(
-        b, emitter.isLess(later, emitter.i32(shape.groups)),
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, first, tile));
-    group = arith::SelectOp::create(b, isThere, later, group);
-  }
-  Value next = emitter.scale(group, 1, 1);
-  Value firstTile = loadTable(shape.getTilesOffset(), group);
-  Value tiles = arith::SubIOp::create(
-      b, loadTable(shape.getTilesOffset(), next), firstTile);
-  Value begin = loadTable(shape.getOffsetsOffset(), group);
-  Value end = loadTable(shape.getOffsetsOffset(), next);
-  Value count = arith::SubIOp::create(b, end, begin);
+  Value group = findGroup(emitter.divide(item, panels));
+  Entry begin = loadEntry(group);
+  Entry end = loadEntry(emitter.scale(group, 1, 1));
+  Value tiles = arith::SubIOp::create(b, end.tile, begin.tile);
+  Value count = arith::SubIOp::create(b, end.row, begin.row);
 
   Value inGroup =
-      arith::SubIOp::create(b, item, emitter.scale(firstTile, panels));
+      arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
   // As many whole rows of 8 as make tiles about equal.
@@ -193,14 +215,14 @@ ContractTile Sm90Contract::findTile(Value item) {
   // Columns fit 32 bits; verify-gpu-addresses cannot know.
   Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
                                             arith::IntegerOverflowFlags::nsw);
-  return {group, firstColumn, addI32(begin, first), minI32(left, height)};
+  return {group, firstColumn, addI32(begin.row, first), minI32(left, height)};
 }
 
 SmallVector<Value> Sm90Contract::forTiles(
     ValueRange init,
     function_ref<SmallVector<Value>(ContractTile, ValueRange)> body) {
-  Value last = loadTable(shape.getTilesOffset(), emitter.i32(shape.groups));
-  Value items = emitter.scale(last, shape.getPanels());
+  Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
+  Value items = emitter.scale(tiles, shape.getPanels());
   Value first = emitter.toI32(emitter.cta());
   Value step = NVVM::GridDimXOp::create(b, b.getI32Type());
   auto loop = scf::ForOp::create(b, first, items, step, init);
@@ -254,11 +276,11 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
   emitter.ifThen(
       contract.isEqual(emitter.warpgroup(), emitter.i32(0)),
       [&] {
-        emitter.decreaseRegisters(sm90::Contract::kProducerRegisters);
+        emitter.decreaseRegisters(contract.shape.getProducerRegisters());
         emitSm90Producer(contract);
       },
       [&] {
-        emitter.increaseRegisters(sm90::Contract::kConsumerRegisters);
+        emitter.increaseRegisters(contract.shape.getConsumerRegisters());
         status = emitSm90Consumer(contract);
       });
   return status;

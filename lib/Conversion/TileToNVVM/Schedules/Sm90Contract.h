@@ -39,7 +39,7 @@ public:
   /// All threads: barriers and the table of groups.
   void emitPrologue();
   /// Calls `body` for the CTA's tiles, with values that it carries from tile to
-  /// tile; the same tiles in the same order in every warpgroup.
+  /// tile; the same tiles in the same order in every warp. Whole warps.
   llvm::SmallVector<mlir::Value>
   forTiles(mlir::ValueRange init,
            llvm::function_ref<llvm::SmallVector<mlir::Value>(ContractTile,
@@ -74,10 +74,19 @@ public:
   }
 
 private:
-  mlir::Value loadTable(int64_t offset, mlir::Value group);
-  /// The first position of a group, and behind the last one; of type i32.
+  /// Of a group: its first position, and its first tile; i32. Behind the last
+  /// group, where they end.
+  struct Entry {
+    mlir::Value row, tile;
+  };
+  Entry loadEntry(mlir::Value group);
+  void storeEntry(mlir::Value group, Entry entry);
+  /// The first position of a group from memory; of type i32.
   mlir::Value loadOffset(mlir::Value group);
-  void emitTileCounts();
+  void initBarriers();
+  void emitTable();
+  /// All lanes of a warp together.
+  mlir::Value findGroup(mlir::Value tile);
   ContractTile findTile(mlir::Value item);
 
   mlir::Value shared;

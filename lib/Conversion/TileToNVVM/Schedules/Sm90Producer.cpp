@@ -4,12 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One thread starts the copy of each step's weights, one box. Input rows that
-// follow one another are a box too. Else they lie anywhere: all threads copy
-// them in pieces of 16 bytes, as the swizzle places them. A thread learns that
-// its pieces are there by waiting for them, makes them visible to the tensor
-// cores and arrives; so as not to wait for what it has just begun, it does so
-// `kLag` steps later.
+// One thread starts the copy of each step's weights, one box, as early as there
+// is space. Input rows that follow one another are a box too. Else they lie
+// anywhere: the warps that have no other work copy them in pieces of 16 bytes,
+// as the swizzle places them. A thread learns that its pieces are there by
+// waiting for them, makes them visible to the tensor cores and arrives; so as
+// not to wait for what it has just begun, it does so some steps later.
 
 #include "Sm90Contract.h"
 
@@ -26,8 +26,10 @@ void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
   if (contract.shape.isGrouped)
     begin.push_back(tile.group);
   if (contract.shape.planes == 2)
-    begin.push_back(emitter.i32(0));
-  begin.push_back(tile.firstColumn);
+    begin.append({emitter.divide(tile.firstColumn, sm90::Contract::kPairedRows),
+                  emitter.i32(0), emitter.i32(0)});
+  else
+    begin.push_back(tile.firstColumn);
   begin.push_back(emitter.scale(step, contract.shape.k));
   emitter.copyBox(contract.stageAddress(stage), emitter.tensorMap(0), begin,
                   contract.fullBarrier(stage));
@@ -42,7 +44,7 @@ void waitForSpace(Sm90Contract &contract, RingPlace place) {
 }
 
 //===----------------------------------------------------------------------===//
-// Rows by tensor maps
+// What comes by tensor maps
 //===----------------------------------------------------------------------===//
 
 /// Starts the copy of a step's boxes, and says how much its stage waits for:
@@ -68,77 +70,65 @@ void copyBoxes(Sm90Contract &contract, const ContractTile &tile, Value step,
       isHigher, [&] { copyBoxes(contract, tile, step, stage, i + 1); }, copy);
 }
 
-/// One thread.
-void emitMappedProducer(Sm90Contract &contract) {
+/// One warp, for it finds tiles together; the first lane copies.
+void emitBoxes(Sm90Contract &contract) {
   AsyncEmitter &emitter = contract.emitter;
+  const sm90::Contract &shape = contract.shape;
+  Value isFirst = contract.isEqual(emitter.lane(), emitter.i32(0));
+  auto copyStep = [&](const ContractTile &tile, Value step, Value stage) {
+    if (shape.mapRows)
+      return copyBoxes(contract, tile, step, stage);
+    emitter.arriveExpecting(contract.fullBarrier(stage),
+                            shape.getWeightBytes());
+    copyWeights(contract, tile, step, stage);
+  };
   RingPlace first = contract.getFirstPlace();
-  contract.forTiles(
-      {first.stage, first.parity}, [&](ContractTile tile, ValueRange places) {
-        return emitter.forLoop(
-            emitter.index(0), emitter.index(contract.shape.getSteps()), 1,
-            places, [&](Value step, ValueRange carried) {
-              RingPlace place{carried[0], carried[1]};
-              waitForSpace(contract, place);
-              copyBoxes(contract, tile, emitter.toI32(step), place.stage);
-              RingPlace next = contract.next(place);
-              return SmallVector<Value>{next.stage, next.parity};
-            });
-      });
+  contract.forTiles({first.stage, first.parity}, [&](ContractTile tile,
+                                                     ValueRange places) {
+    return emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
+                           places, [&](Value step, ValueRange carried) {
+                             RingPlace place{carried[0], carried[1]};
+                             emitter.ifThen(isFirst, [&] {
+                               waitForSpace(contract, place);
+                               copyStep(tile, emitter.toI32(step), place.stage);
+                             });
+                             RingPlace next = contract.next(place);
+                             return SmallVector<Value>{next.stage, next.parity};
+                           });
+  });
 }
 
 //===----------------------------------------------------------------------===//
-// Rows by all threads
+// Rows from anywhere
 //===----------------------------------------------------------------------===//
 
-/// Steps between a copy and its arrival. Consumers free a step when they have
-/// begun the next one, so that there must be two stages more.
-constexpr int64_t kLag = 2;
-
-class Sm90Producer {
+class RowCopier {
 public:
-  explicit Sm90Producer(Sm90Contract &contract)
-      : contract(contract), emitter(contract.emitter), b(contract.b),
-        shape(contract.shape), input(emitter.operand(contract.op.getInput())),
-        source(emitter.operand(contract.op.getSource())),
-        ownRow(emitter.divide(emitter.warpgroupThread(), kRowChunks)),
-        ownChunk(emitter.remainder(emitter.warpgroupThread(), kRowChunks)) {}
-
+  explicit RowCopier(Sm90Contract &contract);
   void emit();
 
 private:
-  // A step of a row has 8 chunks, so that a warpgroup copies 16 rows at once.
+  // A step of a row has 8 chunks; the warps copy 12 rows at once.
   static constexpr int64_t kRowChunks = 8;
-  static constexpr int64_t kRowsAtOnce = 16;
+  static constexpr int64_t kRowsAtOnce =
+      sm90::Contract::kRowThreads / kRowChunks;
   static constexpr int64_t kSwizzleRows = 8;
 
-  /// What a thread carries from step to step.
-  struct State {
-    RingPlace place;
-    /// The stage of the oldest copies that have not arrived, and how many steps
-    /// have not; i32.
-    Value oldest, open;
+  /// Steps between a copy and its arrival. Consumers free a step when they have
+  /// begun the next one, so that there must be two stages more; the others are
+  /// theirs to be late by.
+  int64_t getLag() const { return shape.stages / 2; }
 
-    SmallVector<Value> pack() const {
-      return {place.stage, place.parity, oldest, open};
-    }
-    static State unpack(ValueRange values) {
-      return {{values[0], values[1]}, values[2], values[3]};
-    }
-  };
-
-  State emitTile(const ContractTile &tile, State state);
-  State emitStep(const ContractTile &tile, ArrayRef<Value> rows, Value step,
-                 State state);
-  /// The addresses that the thread copies from, in the order of its rows.
+  RingPlace emitTile(const ContractTile &tile, RingPlace place);
+  /// The positions of the thread's rows in the input; i32.
   SmallVector<Value> findRows(const ContractTile &tile);
   void copyRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
                 Value stage);
+  /// Where the thread's chunk lies in its row `i`, counted from the first row.
+  Value getChunkOffset(int64_t i);
   void publish(Value stage) {
     emitter.fenceAsync();
     emitter.arrive(contract.fullBarrier(stage));
-  }
-  Value nextStage(Value stage) {
-    return contract.next({stage, emitter.i32(0)}).stage;
   }
 
   Sm90Contract &contract;
@@ -150,116 +140,122 @@ private:
   Value ownRow, ownChunk;
 };
 
-void Sm90Producer::emit() {
-  State start{contract.getFirstPlace(), emitter.i32(0), emitter.i32(0)};
-  State end = State::unpack(contract.forTiles(
-      start.pack(), [&](ContractTile tile, ValueRange carried) {
-        return emitTile(tile, State::unpack(carried)).pack();
-      }));
-  emitter.waitCopies(0);
-  Value oldest = end.oldest;
-  for (int64_t i = 0; i < kLag; ++i) {
-    emitter.ifThen(emitter.isLess(emitter.i32(i), end.open),
-                   [&] { publish(oldest); });
-    oldest = nextStage(oldest);
-  }
+RowCopier::RowCopier(Sm90Contract &contract)
+    : contract(contract), emitter(contract.emitter), b(contract.b),
+      shape(contract.shape), input(emitter.operand(contract.op.getInput())),
+      source(emitter.operand(contract.op.getSource())) {
+  constexpr int64_t others =
+      sm90::Contract::kWarpgroup - sm90::Contract::kRowThreads;
+  Value own = emitter.scale(emitter.warpgroupThread(), 1, -others);
+  ownRow = emitter.divide(own, kRowChunks);
+  ownChunk = emitter.remainder(own, kRowChunks);
 }
 
-Sm90Producer::State Sm90Producer::emitTile(const ContractTile &tile,
-                                           State state) {
+void RowCopier::emit() {
+  RingPlace first = contract.getFirstPlace();
+  contract.forTiles({first.stage, first.parity},
+                    [&](ContractTile tile, ValueRange place) {
+                      RingPlace end = emitTile(tile, {place[0], place[1]});
+                      return SmallVector<Value>{end.stage, end.parity};
+                    });
+}
+
+RingPlace RowCopier::emitTile(const ContractTile &tile, RingPlace place) {
+  int64_t lag = getLag();
   SmallVector<Value> rows = findRows(tile);
-  return State::unpack(emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, state.pack(),
-      [&](Value step, ValueRange carried) {
-        return emitStep(tile, rows, emitter.toI32(step), State::unpack(carried))
-            .pack();
-      }));
+  // The latest stage is carried, and the oldest one that has not arrived.
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1,
+      {place.stage, place.parity, place.stage},
+      [&](Value index, ValueRange carried) {
+        RingPlace at{carried[0], carried[1]};
+        Value step = emitter.toI32(index);
+        waitForSpace(contract, at);
+        copyRows(tile, rows, step, at.stage);
+        emitter.commitCopies();
+        Value isLate = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, step,
+                                             emitter.i32(lag));
+        emitter.ifThen(isLate, [&] {
+          emitter.waitCopies(lag);
+          publish(carried[2]);
+        });
+        Value oldest = arith::SelectOp::create(
+            b, isLate, contract.next({carried[2], at.parity}).stage,
+            carried[2]);
+        RingPlace next = contract.next(at);
+        return SmallVector<Value>{next.stage, next.parity, oldest};
+      });
+  // While consumers multiply what is there the rest arrives.
+  emitter.waitCopies(0);
+  Value oldest = end[2];
+  for (int64_t i = 0; i < std::min(lag, shape.getSteps()); ++i) {
+    publish(oldest);
+    oldest = contract.next({oldest, end[1]}).stage;
+  }
+  return {end[0], end[1]};
 }
 
-SmallVector<Value> Sm90Producer::findRows(const ContractTile &tile) {
-  // Rows past the end repeat the last one; nobody reads their sums.
+SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
+  // Rows past the end are not copied, and nobody reads their sums.
   Value last = emitter.scale(tile.rows, 1, -1);
-  Value column = emitter.toIndex(emitter.scale(ownChunk, shape.k / kRowChunks));
   SmallVector<Value> rows;
   for (int64_t i = 0; i < shape.getMaxBody(); i += kRowsAtOnce) {
     Value row = contract.minI32(emitter.scale(ownRow, 1, i), last);
-    Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
+    Value position = contract.addI32(tile.firstRow, row);
     if (source)
-      position = emitter.loadIndex(source, position);
-    rows.push_back(emitter.address(input, {position, column}));
+      position = emitter.loadI32(source, emitter.toIndex(position));
+    rows.push_back(position);
   }
   return rows;
 }
 
-Sm90Producer::State Sm90Producer::emitStep(const ContractTile &tile,
-                                           ArrayRef<Value> rows, Value step,
-                                           State state) {
-  Value stage = state.place.stage;
-  waitForSpace(contract, state.place);
-  Value isFirst = contract.isEqual(emitter.warpgroupThread(), emitter.i32(0));
-  emitter.ifThen(isFirst, [&] {
-    emitter.arriveExpecting(contract.fullBarrier(stage),
-                            shape.getWeightBytes());
-    copyWeights(contract, tile, step, stage);
-  });
-  copyRows(tile, rows, step, stage);
-  emitter.commitCopies();
-
-  Value isLate = contract.isEqual(state.open, emitter.i32(kLag));
-  emitter.ifThen(isLate, [&] {
-    emitter.waitCopies(kLag);
-    publish(state.oldest);
-  });
-  Value oldest =
-      arith::SelectOp::create(b, isLate, nextStage(state.oldest), state.oldest);
-  Value open = arith::SelectOp::create(b, isLate, state.open,
-                                       emitter.scale(state.open, 1, 1));
-  return {contract.next(state.place), oldest, open};
+Value RowCopier::getChunkOffset(int64_t i) {
+  // In 8 rows of 128 bytes a chunk moves by the number of its row.
+  Value row = emitter.remainder(emitter.scale(ownRow, 1, i), kSwizzleRows);
+  Value chunk = arith::XOrIOp::create(b, ownChunk, row);
+  return contract.addI32(emitter.scale(ownRow, sm90::Contract::kStepBytes),
+                         emitter.scale(chunk, sm90::Contract::kChunkBytes));
 }
 
-void Sm90Producer::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
-                            Value step, Value stage) {
-  // 8 rows of 128 bytes; in them a chunk moves by the number of its row.
-  Value chunk = arith::XOrIOp::create(b, ownChunk,
-                                      emitter.remainder(ownRow, kSwizzleRows));
-  Value offset =
-      contract.addI32(emitter.scale(ownRow, sm90::Contract::kStepBytes),
-                      emitter.scale(chunk, sm90::Contract::kChunkBytes));
-  Value to = emitter.advance(
-      contract.stageAddress(stage, contract.getInputOffset()), offset);
-  Value move = emitter.scale(step, sm90::Contract::kStepBytes);
+void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
+                         Value step, Value stage) {
+  // A period of places: 12 rows on, and 24.
+  constexpr int64_t period = 2;
+  static_assert(period * kRowsAtOnce % kSwizzleRows == 0);
+  Value begin = contract.stageAddress(stage, contract.getInputOffset());
+  Value places[period];
+  for (int64_t i = 0; i < period; ++i)
+    places[i] = emitter.advance(begin, getChunkOffset(i * kRowsAtOnce));
+  Value column = contract.addI32(emitter.scale(step, shape.k),
+                                 emitter.scale(ownChunk, shape.k / kRowChunks));
   Value bytes;
   if (shape.depth % shape.k) {
     // A chunk is inside or outside of the row, for rows are whole chunks.
-    Value column =
-        contract.addI32(emitter.scale(step, shape.k),
-                        emitter.scale(ownChunk, shape.k / kRowChunks));
     Value isInside = emitter.isLess(column, emitter.i32(shape.depth));
     bytes = arith::SelectOp::create(
         b, isInside, emitter.i32(sm90::Contract::kChunkBytes), emitter.i32(0));
-    move = arith::SelectOp::create(b, isInside, move, emitter.i32(0));
+    column = arith::SelectOp::create(b, isInside, column, emitter.i32(0));
   }
   for (auto [i, row] : llvm::enumerate(rows)) {
     int64_t first = i * kRowsAtOnce;
-    auto copy = [&, row = row] {
-      emitter.copyAsync(emitter.advance(to, first * sm90::Contract::kStepBytes),
-                        emitter.advance(row, move), bytes);
-    };
-    if (i == 0)
-      copy();
-    else
-      emitter.ifThen(emitter.isLess(emitter.i32(first), tile.rows), copy);
+    Value isThere = emitter.isLess(emitter.scale(ownRow, 1, first), tile.rows);
+    emitter.ifThen(isThere, [&, i = i, row = row] {
+      Value from = emitter.address(
+          input, {emitter.toIndex(row), emitter.toIndex(column)});
+      emitter.copyAsync(emitter.advance(places[i % period],
+                                        first * sm90::Contract::kStepBytes),
+                        from, bytes);
+    });
   }
 }
 
 } // namespace
 
 void moec::emitSm90Producer(Sm90Contract &contract) {
-  if (!contract.shape.mapRows) {
-    Sm90Producer(contract).emit();
-    return;
-  }
   AsyncEmitter &emitter = contract.emitter;
-  emitter.ifThen(contract.isEqual(emitter.warpgroupThread(), emitter.i32(0)),
-                 [&] { emitMappedProducer(contract); });
+  Value isFirst = contract.isEqual(emitter.warpgroupWarp(), emitter.i32(0));
+  auto emitBoxesHere = [&] { emitBoxes(contract); };
+  if (contract.shape.mapRows)
+    return emitter.ifThen(isFirst, emitBoxesHere);
+  emitter.ifThen(isFirst, emitBoxesHere, [&] { RowCopier(contract).emit(); });
 }

@@ -15,6 +15,9 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
+/// Of consumers that share a block, each multiplies that much of a step.
+constexpr int64_t kHalfStepBytes = Contract::kStepBytes / 2;
+
 Sm90Products::Sm90Products(Sm90Contract &contract)
     : contract(contract), emitter(contract.emitter), b(contract.b),
       shape(contract.shape),
@@ -29,26 +32,30 @@ void Sm90Products::release(Value stage) {
 
 SmallVector<Value> Sm90Products::describeWeights(Value stage) {
   constexpr int64_t blockBytes = Contract::kBlockRows * Contract::kStepBytes;
-  // A plane holds the columns of both consumers.
-  int64_t planeBlocks = shape.n / Contract::kBlockRows;
-  Value weights = emitter.advance(
-      contract.stageAddress(stage),
-      emitter.scale(consumer, shape.getResultBlocks() * blockBytes));
+  Value weights = contract.stageAddress(stage);
+  weights = emitter.advance(
+      weights, emitter.scale(consumer, shape.sharesBlock()
+                                           ? kHalfStepBytes
+                                           : shape.getBlocks() * blockBytes));
   SmallVector<Value> blocks;
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
-    for (int64_t i = 0; i < shape.getResultBlocks(); ++i)
-      blocks.push_back(emitter.describeTile(
-          emitter.advance(weights, (plane * planeBlocks + i) * blockBytes)));
+  for (int64_t i = 0; i < shape.getBlocks(); ++i)
+    blocks.push_back(
+        emitter.describeTile(emitter.advance(weights, i * blockBytes)));
   return blocks;
 }
 
 Value Sm90Products::describeRows(Value stage) {
-  return emitter.describeTile(
-      contract.stageAddress(stage, contract.getInputOffset()));
+  Value rows = contract.stageAddress(stage, contract.getInputOffset());
+  if (shape.sharesBlock())
+    rows = emitter.advance(rows, emitter.scale(consumer, kHalfStepBytes));
+  return emitter.describeTile(rows);
 }
 
-ContractSums Sm90Products::emit(int64_t width, RingPlace place) {
+ContractSums Sm90Products::emit(int64_t width, const ContractTile &tile,
+                                RingPlace place) {
   int64_t numBlocks = shape.getBlocks();
+  int64_t stepProducts = shape.sharesBlock() ? Contract::kStepProducts / 2
+                                             : Contract::kStepProducts;
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks, emitter.makeSums(width));
   SmallVector<Value> end = emitter.forLoop(
@@ -60,7 +67,7 @@ ContractSums Sm90Products::emit(int64_t width, RingPlace place) {
         SmallVector<Value> blocks = describeWeights(at.stage);
         Value rows = describeRows(at.stage);
         emitter.fenceProducts();
-        for (int64_t i = 0; i < Contract::kStepProducts; ++i)
+        for (int64_t i = 0; i < stepProducts; ++i)
           for (int64_t block = 0; block < numBlocks; ++block)
             sums[block] = emitter.multiplyAsync(element, width, blocks[block],
                                                 rows, i, sums[block]);
@@ -76,9 +83,59 @@ ContractSums Sm90Products::emit(int64_t width, RingPlace place) {
         return all;
       });
   emitter.waitProducts(0);
-  ContractSums result{{end[0], end[1]}, {}};
+  ContractSums sums{{end[0], end[1]}, tile, width, {}};
   for (Value value : ArrayRef<Value>(end).drop_front(3))
-    result.blocks.push_back(emitter.getSums(value));
+    sums.blocks.push_back(emitter.getSums(value));
   release(end[2]);
-  return result;
+  if (shape.sharesBlock())
+    exchange(sums);
+  return sums;
+}
+
+/// The first consumer has the first half of the rows. Both add the same two
+/// numbers, whichever comes first.
+void Sm90Products::exchange(ContractSums &sums) {
+  constexpr int64_t lanes = 4, laneBytes = lanes * 4;
+  constexpr int64_t pieceBytes = laneBytes * Contract::kWarpgroup;
+  SmallVector<Value> &all = sums.blocks.front();
+  int64_t half = all.size() / 2, pieces = half / lanes;
+  sums.height /= 2;
+  Value first = emitter.scale(consumer, sums.height);
+  sums.tile.firstRow = contract.addI32(sums.tile.firstRow, first);
+  // Of the second consumer none or fewer, perhaps.
+  sums.tile.rows = arith::SubIOp::create(b, sums.tile.rows, first);
+
+  Value isFirst = contract.isEqual(consumer, emitter.i32(0));
+  SmallVector<Value> own, others;
+  for (int64_t i = 0; i < half; ++i) {
+    own.push_back(arith::SelectOp::create(b, isFirst, all[i], all[half + i]));
+    others.push_back(
+        arith::SelectOp::create(b, isFirst, all[half + i], all[i]));
+  }
+  auto type = VectorType::get(lanes, b.getF32Type());
+  auto address = [&](Value of, int64_t piece) {
+    Value offset =
+        contract.addI32(emitter.scale(of, pieces * pieceBytes),
+                        emitter.scale(emitter.warpgroupThread(), laneBytes));
+    return emitter.advance(
+        contract.sharedAddress(shape.getExchangeOffset() + piece * pieceBytes),
+        offset);
+  };
+  // The other has read what was there for the tile before.
+  emitter.consumerBarrier();
+  for (int64_t i = 0; i < pieces; ++i)
+    emitter.store(vector::FromElementsOp::create(
+                      b, type, ArrayRef<Value>(others).slice(i * lanes, lanes)),
+                  address(consumer, i), laneBytes);
+  emitter.consumerBarrier();
+  Value other = arith::SubIOp::create(b, emitter.i32(1), consumer);
+  for (int64_t i = 0; i < pieces; ++i) {
+    Value piece = emitter.load(type, address(other, i), laneBytes);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      Value &sum = own[i * lanes + lane];
+      sum = arith::AddFOp::create(b, sum,
+                                  vector::ExtractOp::create(b, piece, lane));
+    }
+  }
+  all = own;
 }

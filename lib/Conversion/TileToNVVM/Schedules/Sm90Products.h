@@ -16,7 +16,11 @@ namespace moec {
 /// behind it.
 struct ContractSums {
   RingPlace end;
-  /// For each 64-row block of the consumer's weights `width / 2` f32, as the
+  /// The consumer's part of the tile, at most `height` rows: all of them, or
+  /// half of those of the body.
+  ContractTile tile;
+  int64_t height;
+  /// For each 64-row block of the consumer's weights `height / 2` f32, as the
   /// tensor cores leave them: four of every 8 input rows.
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> blocks;
 };
@@ -27,7 +31,7 @@ public:
   explicit Sm90Products(Sm90Contract &contract);
 
   /// Multiplies a tile in the body of that width; all steps from `place` on.
-  ContractSums emit(int64_t width, RingPlace place);
+  ContractSums emit(int64_t width, const ContractTile &tile, RingPlace place);
 
   /// The number of the consumer, i32.
   mlir::Value getConsumer() const { return consumer; }
@@ -38,6 +42,9 @@ private:
   mlir::Value describeRows(mlir::Value stage);
   /// Gives a stage back, whose products are done.
   void release(mlir::Value stage);
+  /// Of consumers that share a block: adds up what both have, the sums of half
+  /// of the rows in each.
+  void exchange(ContractSums &sums);
 
   Sm90Contract &contract;
   AsyncEmitter &emitter;
@@ -50,8 +57,7 @@ private:
 /// Makes results of a consumer's sums, and writes them. Fails with a diagnostic
 /// on an epilogue that cannot be emitted.
 mlir::LogicalResult emitSm90Epilogue(Sm90Contract &contract,
-                                     mlir::Value consumer, int64_t width,
-                                     const ContractTile &tile,
+                                     mlir::Value consumer,
                                      const ContractSums &sums);
 
 } // namespace moec
