@@ -155,15 +155,20 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
     read; `outs` are written, in whole or in the part that their readers look at, and are not among
     the `ins`. `stream` is 0 if unsaid.
 
+    A `dependent` launch may begin before the step before it on its stream, which is a launch too, has
+    ended: its kernel waits for that end itself, and with it for all that is before (docs/gpu.md).
+    `plan-overlap-launches` says so where the target's kernels can.
+
     ```mlir
     plan.launch @router stream 1 ins(%x, %w : memref<?x8xf32>, memref<4x8xf32>)
         outs(%l : memref<?x4xf32>)
+    plan.launch @route stream 1 dependent ins(%l : memref<?x4xf32>) outs(%i : memref<?x2xi32>)
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DefaultValuedAttr<I64Attr, "0">:$stream,
-                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs);
+                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, UnitAttr:$dependent);
   let assemblyFormat = [{
-    $kernel (`stream` $stream^)? `ins` `(` ($ins^ `:` type($ins))? `)`
+    $kernel (`stream` $stream^)? (`dependent` $dependent^)? `ins` `(` ($ins^ `:` type($ins))? `)`
     `outs` `(` ($outs^ `:` type($outs))? `)` attr-dict
   }];
   let hasVerifier = 1;

@@ -119,7 +119,8 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
     if (failed(runPasses(module, options, [&](OpPassManager &manager) {
           buildPlanToTilePipeline(
               manager, options.target,
-              options.isGpu() ? 0 : getVectorLanes(options.cpu));
+              options.isGpu() ? 0 : getVectorLanes(options.cpu),
+              options.dependentLaunches);
         })))
       return failure();
     return dumpLevel(module, Level::Tile, options);

@@ -67,7 +67,7 @@ void moec::buildMoeToPlanPipeline(OpPassManager &manager, bool keepAllBuffers) {
 }
 
 void moec::buildPlanToTilePipeline(OpPassManager &manager, StringRef target,
-                                   int64_t lanes) {
+                                   int64_t lanes, bool dependentLaunches) {
   manager.addPass(createConvertPlanToTilePass());
   manager.addPass(createTileSplitPhasesPass());
   TileSpecializePassOptions ranges;
@@ -77,6 +77,12 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager, StringRef target,
   config.target = target.str();
   config.lanes = lanes;
   manager.addPass(createTileAssignConfigPass(config));
+  if (!dependentLaunches)
+    return;
+  PlanOverlapLaunchesPassOptions overlap;
+  overlap.target = target.str();
+  manager.addNestedPass<plan::ProgramOp>(
+      createPlanOverlapLaunchesPass(overlap));
 }
 
 namespace {
@@ -95,6 +101,10 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "lanes",
       llvm::cl::desc("f32 elements of a vector; 0: those of the host"),
       llvm::cl::init(0)};
+  Option<bool> dependentLaunches{
+      *this, "dependent-launches",
+      llvm::cl::desc("let launches begin before the one before has ended"),
+      llvm::cl::init(true)};
 };
 
 } // namespace
@@ -109,6 +119,6 @@ void moec::registerLevelPipelines() {
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
         buildPlanToTilePipeline(manager, options.target.getValue(),
-                                options.lanes);
+                                options.lanes, options.dependentLaunches);
       });
 }

@@ -193,6 +193,7 @@ private:
         args.push_back(moert::Argument::ofScalar(tokens));
         step =
             moert::Step::launch(*kernel, std::move(args), launch.getStream());
+        step.dependent = launch.getDependent();
       } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
         step = moert::Step::record(record.getEvent(), record.getStream());
         includeIndex(plan.numEvents, step.event);

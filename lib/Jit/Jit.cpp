@@ -104,6 +104,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(buildId);
   add(request.compile.target);
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
+  add(request.compile.dependentLaunches ? "" : "no dependent launches");
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));
   add(source.spec ? printLayerSpec(*source.spec) : "");

@@ -80,6 +80,7 @@ CompileOptions ToolOptions::getCompileOptions() const {
   CompileOptions options;
   options.target = target;
   options.cpu.cpu = cpu;
+  options.dependentLaunches = !noDependentLaunches;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;
   options.reproducer = reproducer;

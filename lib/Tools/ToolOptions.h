@@ -54,6 +54,11 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
                      "router logits, or expert ids and weights"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noDependentLaunches{
+      "no-dependent-launches",
+      llvm::cl::desc("On a GPU: let each launch begin when the one before it "
+                     "has ended, not earlier"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> printIRAfterAll{
       "print-ir-after-all",
       llvm::cl::desc("Print the IR after each pass on the error stream"),

@@ -106,6 +106,31 @@ TEST(PlanDataTest, TranslatesEveryPart) {
   EXPECT_EQ(launch.args[3].scalar, moert::Expr::tokens());
 }
 
+TEST(PlanDataTest, DependentLaunchesAreForGpusThatHaveThem) {
+  ParsedModule parsed(R"mlir(
+plan.program @layer max_tokens 8 {
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 8 {
+    plan.launch @k ins() outs(%y : memref<?x8xf32>)
+    plan.launch @k dependent ins() outs(%y : memref<?x8xf32>)
+  }
+}
+tile.kernel @k(%y: memref<?x8xf32>, %t: i64)
+    attributes {grid = #plan.expr<"1">, block = 32 : i64, shared = 0 : i64} {
+  tile.return
+}
+)mlir");
+  ASSERT_TRUE(parsed.module) << parsed.messages;
+  FailureOr<moert::Plan> plan = translatePlan(*parsed.module, "sm_90a");
+  ASSERT_TRUE(succeeded(plan)) << parsed.messages;
+  EXPECT_FALSE(plan->variants[0].steps[0].dependent);
+  EXPECT_TRUE(plan->variants[0].steps[1].dependent);
+  EXPECT_TRUE(failed(translatePlan(*parsed.module, "sm_80")));
+  EXPECT_NE(parsed.messages.find("kernels for 'sm_80' cannot wait"),
+            std::string::npos)
+      << parsed.messages;
+}
+
 TEST(PlanDataTest, TensorMapsGoWithTheirKernel) {
   std::string text = withProgram(kTileKernels);
   llvm::StringRef attributes = "grid = #plan.expr<\"ceildiv(tokens, 4)\" >";

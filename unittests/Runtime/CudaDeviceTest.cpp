@@ -442,3 +442,96 @@ TEST(CudaDeviceTest, TensorMapsCountFromTheInnermostDimension) {
                 "cuTensorMapEncodeTiled: CUDA_ERROR_FAKE (1)"),
             std::string::npos);
 }
+
+namespace {
+
+/// The launches of a run: a name, and '+' in front of a dependent one.
+std::string launchesOf(const FakeCuda &fake) {
+  std::string text;
+  for (const std::string &launch : fake.launches) {
+    bool isDependent = launch.find(" dependent") != std::string::npos;
+    text += (text.empty() ? "" : " ") + std::string(isDependent ? "+" : "") +
+            launch.substr(0, launch.find(' '));
+  }
+  return text;
+}
+
+/// The plan for a GPU whose launches may be dependent, as the compiler marks
+/// them.
+Plan makeDependentPlan() {
+  Plan plan = makeGpuPlan();
+  plan.target = "sm_90";
+  for (size_t i : {1, 2, 3})
+    plan.variants[0].steps[i].dependent = true;
+  plan.variants[1].steps[6].dependent = true;
+  return plan;
+}
+
+std::string runTwice(const Plan &plan, int64_t tokens, ExecutorOptions options,
+                     int driverVersion = 12080) {
+  FakeCuda &fake = resetFakeCuda();
+  fake.driverVersion = driverVersion;
+  auto device = createCudaDevice(0, kFakeDriver);
+  EXPECT_TRUE(device);
+  Tensors tensors(**device);
+  EXPECT_TRUE(tensors.allocate(20));
+  auto executor = Executor::create(plan, **device, makePtxImage(), options);
+  EXPECT_TRUE(executor) << executor.status().message();
+  EXPECT_TRUE(tensors.bind(**executor));
+  EXPECT_TRUE((*executor)->prepareWeights());
+  fake.launches.clear();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE((*executor)->run(tokens));
+  return launchesOf(fake);
+}
+
+} // namespace
+
+TEST(CudaDeviceTest, DependentLaunchesBeginEarly) {
+  // What is before the first launch of a run is another's.
+  EXPECT_EQ(runTwice(makeDependentPlan(), 3, {}),
+            "spread +add_one +square +reduce spread +add_one +square +reduce");
+  EXPECT_EQ(runTwice(makeDependentPlan(), 20, {}),
+            "spread copy add_one +square reduce "
+            "spread copy add_one +square reduce");
+  ExecutorOptions apart;
+  apart.dependentLaunches = false;
+  EXPECT_EQ(runTwice(makeDependentPlan(), 3, apart),
+            "spread add_one square reduce spread add_one square reduce");
+  // Before CUDA 12.3 graphs know no such launches.
+  EXPECT_EQ(runTwice(makeDependentPlan(), 3, {}, 12020),
+            "spread add_one square reduce spread add_one square reduce");
+  EXPECT_EQ(runTwice(makeGpuPlan(), 3, {}),
+            "spread add_one square reduce spread add_one square reduce");
+}
+
+TEST(CudaDeviceTest, WhoFollowsALaunchOfNoCtasDependsOnTheOneBefore) {
+  Plan plan = makeDependentPlan();
+  plan.kernels[1].grid = Expr(0);
+  EXPECT_EQ(runTwice(plan, 3, {}),
+            "add_one +square +reduce add_one +square +reduce");
+  plan = makeDependentPlan();
+  plan.kernels[2].grid = Expr(0);
+  EXPECT_EQ(runTwice(plan, 3, {}),
+            "spread +square +reduce spread +square +reduce");
+}
+
+TEST(CudaDeviceTest, GraphsKeepDependentLaunches) {
+  FakeCuda &fake = resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  Tensors tensors(**device);
+  ASSERT_TRUE(tensors.allocate(20));
+  auto executor =
+      Executor::create(makeDependentPlan(), **device, makePtxImage());
+  ASSERT_TRUE(executor);
+  ASSERT_TRUE(tensors.bind(**executor));
+  ASSERT_TRUE((*executor)->prepareWeights());
+  auto stream = (*device)->createStream();
+  ASSERT_TRUE(stream);
+  fake.launches.clear();
+  auto graph = captureGraph(**device, **stream,
+                            [&] { return (*executor)->run(3, stream->get()); });
+  ASSERT_TRUE(graph);
+  EXPECT_EQ(launchesOf(fake), "spread +add_one +square +reduce");
+}

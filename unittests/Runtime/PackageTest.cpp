@@ -100,6 +100,7 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   package.programs.push_back({makeGpuPlan(), {ptx("sm_90a"), cubin("sm_90a")}});
   package.programs[1].plan.target = "sm_90a";
   package.modelType = "qwen3_moe";
+  package.programs[1].plan.variants[0].steps[2].dependent = true;
   TensorDecl strided = {"strided", DType::BF16, {2, 8}, TensorRole::Weight};
   strided.strided = true;
   TensorDecl weight = {"weight", DType::F32, {kWidth}, TensorRole::Weight};
@@ -141,6 +142,9 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(plan.variants[1].steps.size(), wrote.variants[1].steps.size());
   EXPECT_EQ(plan.variants[0].steps[3].args[4].scalar, Expr(0));
   EXPECT_EQ(plan.prepare.size(), 2u);
+  const Variant &variant = read->programs[1].plan.variants[0];
+  EXPECT_FALSE(variant.steps[1].dependent);
+  EXPECT_TRUE(variant.steps[2].dependent);
   // The same package again has the same bytes, so nothing was lost.
   EXPECT_EQ(packed(*read), bytes);
 }

@@ -226,6 +226,66 @@ TEST(PlanTest, RefusesBadEvents) {
   });
 }
 
+TEST(PlanTest, RefusesDependentLaunchesOfNobody) {
+  auto onGpu = [](Plan &plan) {
+    plan.target = "sm_90a";
+    for (KernelDecl &kernel : plan.kernels)
+      kernel.block = 32;
+  };
+  Plan plan = makePlan();
+  onGpu(plan);
+  for (size_t i : {1, 2, 3})
+    plan.variants[0].steps[i].dependent = true;
+  plan.variants[1].steps[6].dependent = true;
+  plan.prepare.push_back(plan.prepare[0]);
+  plan.prepare[1].dependent = true;
+  Status status = verifyPlan(plan);
+  EXPECT_TRUE(status) << status.message();
+  expectRefused({
+      {"host", [](Plan &p) { p.variants[0].steps[1].dependent = true; },
+       "variants[0].steps[1].dependent is true; false (kernels for 'cpu' "
+       "cannot wait for the launch before them) is accepted"},
+      {"old target",
+       [&](Plan &p) {
+         onGpu(p);
+         p.target = "sm_80";
+         p.variants[0].steps[1].dependent = true;
+       },
+       "false (kernels for 'sm_80' cannot wait"},
+      {"first of a run",
+       [&](Plan &p) {
+         onGpu(p);
+         p.variants[0].steps[0].dependent = true;
+       },
+       "variants[0].steps[0].dependent is true; false (the step before it on "
+       "stream 0 is no launch) is accepted"},
+      {"after a record",
+       [&](Plan &p) {
+         onGpu(p);
+         p.variants[1].steps[1].dependent = true;
+       },
+       "variants[1].steps[1].dependent is true"},
+      {"after a wait",
+       [&](Plan &p) {
+         onGpu(p);
+         p.variants[1].steps[8].dependent = true;
+       },
+       "variants[1].steps[8].dependent is true"},
+      {"an event",
+       [&](Plan &p) {
+         onGpu(p);
+         p.variants[1].steps[2].dependent = true;
+       },
+       "variants[1].steps[2].dependent is true"},
+      {"first prepare step",
+       [&](Plan &p) {
+         onGpu(p);
+         p.prepare[0].dependent = true;
+       },
+       "prepare[0].dependent is true"},
+  });
+}
+
 TEST(PlanTest, RefusesBadPrepareSteps) {
   expectRefused({
       {"event", [](Plan &p) { p.prepare.push_back(Step::record(0, 0)); },

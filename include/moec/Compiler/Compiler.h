@@ -66,6 +66,8 @@ struct CompileOptions {
   NvptxOptions getNvptx() const { return {target}; }
   /// Gives each buffer a workspace slot of its own, to look at after a run.
   bool keepAllBuffers = false;
+  /// For GPUs: lets launches begin before the one before them has ended.
+  bool dependentLaunches = true;
   /// Prints the IR after each pass on the error stream.
   bool printIRAfterAll = false;
   /// Folder (made if missing) that gets each level that is passed:

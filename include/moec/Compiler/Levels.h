@@ -30,9 +30,11 @@ void buildMoeToPlanPipeline(mlir::OpPassManager &manager,
                             bool keepAllBuffers = false);
 
 /// From level plan to configured kernels at level tile. `lanes` is the number
-/// of f32 elements of a vector, 0 for that of the host.
+/// of f32 elements of a vector, 0 for that of the host. `dependentLaunches` lets
+/// launches begin before the one before them has ended, where the target can.
 void buildPlanToTilePipeline(mlir::OpPassManager &manager,
-                             llvm::StringRef target = "cpu", int64_t lanes = 0);
+                             llvm::StringRef target = "cpu", int64_t lanes = 0,
+                             bool dependentLaunches = true);
 
 /// Makes `moe-to-plan` and `plan-to-tile` known to pass pipelines as text.
 void registerLevelPipelines();

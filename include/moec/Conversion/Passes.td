@@ -76,7 +76,12 @@ def GpuKernelEntryPass : Pass<"gpu-kernel-entry", "::mlir::ModuleOp"> {
     (`nvvm.kernel`, `nvvm.reqntid`) and takes a global address per memref and i64 scalars: one slot of
     64 bits per argument. Ensures that kernels can be launched with no knowledge of MLIR's
     descriptors.
+
+    On a target that has dependent launches (sm_90 and later) a kernel lets the next launch begin at its
+    entry, and waits there for the launch before it, unless it has an `nvvm.griddepcontrol wait` already.
   }];
+  let options = [Option<"target", "target", "std::string", "\"sm_80\"",
+                        "the target: sm_80, sm_90a or sm_100a">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 

@@ -77,6 +77,18 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
+  let summary = "let launches begin before the launch before them has ended";
+  let description = [{
+    Marks each launch `dependent` whose step before it on its stream is a launch too, so neither the
+    first of a run nor one after a `plan.record` or `plan.wait`. Marks nothing where kernels of the
+    target cannot wait for the launch before them: on the CPU and on GPUs before sm_90. Runs after
+    the passes that make launches.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"",
+                        "the target: cpu, sm_80, sm_90a or sm_100a">];
+}
+
 def VerifyGpuFencesPass : Pass<"verify-gpu-fences", "::mlir::LLVM::LLVMFuncOp"> {
   let summary = "check fences between loads and stores and asynchronous accesses";
   let description = [{
@@ -104,6 +116,20 @@ def VerifyGpuAddressesPass : Pass<"verify-gpu-addresses", "::mlir::LLVM::LLVMFun
     overflow: one of less than 64 bits, or one that is truncated on its way. Products whose factors
     have ranges that rule it out, from thread numbers and loops with constant bounds, pass. Values that
     are loaded or passed to the kernel can be any.
+  }];
+}
+
+def VerifyGpuDependentsPass : Pass<"verify-gpu-dependents", "::mlir::LLVM::LLVMFuncOp"> {
+  let summary = "check that kernels wait for the launch before them";
+  let description = [{
+    A dependent launch begins before the launch before it has ended. Fails on a kernel in the llvm and
+    nvvm dialects in which a thread, on some path, reaches an access to global memory, or its return,
+    with no `nvvm.griddepcontrol wait` before. The wait before the return is for those who wait for this
+    kernel: they wait for it alone, and rely on it not to end before what it depends on.
+
+    An access is an op with a memory effect and a pointer that may lead into global memory; a pointer of
+    unknown origin may. Constants of the module, tensor maps that are prefetched, and ops with the
+    attribute `moec.weights` pass: who sets that says that no launch of a run writes what the op reads.
   }];
 }
 

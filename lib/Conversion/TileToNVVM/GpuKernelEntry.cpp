@@ -8,12 +8,18 @@
 // are not constant, and the token count, 64 bits each, then tensor maps by
 // value. `noalias` can stand on the addresses: a launch
 // never names a buffer both as an input and as an output.
+//
+// Launches may be dependent from sm_90 on (docs/gpu.md). A kernel lets the next
+// one begin as soon as it has begun itself: those who begin wait, and whoever
+// has room for them has begun all CTAs of this kernel.
 
 #include "../Emission/EntryMemRefs.h"
+#include "InlinePtx.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "moec/Conversion/Passes.h"
+#include "moert/GpuTarget.h"
 
 namespace moec {
 #define GEN_PASS_DEF_GPUKERNELENTRYPASS
@@ -41,7 +47,32 @@ void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
                     b.getUnitAttr());
 }
 
-void makeKernel(func::FuncOp func) {
+/// Lets the next launch begin, and waits for the one before unless emission has
+/// chosen where to.
+void orderLaunches(LLVM::LLVMFuncOp kernel) {
+  SmallVector<NVVM::GriddepcontrolOp> waits;
+  kernel.walk([&](NVVM::GriddepcontrolOp op) {
+    if (op.getKind() == NVVM::GridDepActionKind::wait)
+      waits.push_back(op);
+  });
+  Block &entry = kernel.getBody().front();
+  auto b = ImplicitLocOpBuilder::atBlockBegin(kernel.getLoc(), &entry);
+  NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::launch_dependents);
+  if (waits.empty())
+    waits.push_back(
+        NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait));
+  SmallVector<Value> addresses;
+  for (Value argument : entry.getArguments())
+    if (auto pointer = dyn_cast<LLVM::LLVMPointerType>(argument.getType());
+        pointer && pointer.getAddressSpace() == kGlobalSpace)
+      addresses.push_back(argument);
+  for (NVVM::GriddepcontrolOp wait : waits) {
+    b.setInsertionPointAfter(wait);
+    renewMemory(b, addresses);
+  }
+}
+
+void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   ImplicitLocOpBuilder b(func.getLoc(), func);
   Block &body = func.getBody().front();
   auto type =
@@ -72,10 +103,20 @@ void makeKernel(func::FuncOp func) {
   b.setInsertionPoint(end);
   LLVM::ReturnOp::create(b, ValueRange());
   end->erase();
+  if (hasDependentLaunches)
+    orderLaunches(kernel);
 }
 
 struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {
+  using GpuKernelEntryPassBase::GpuKernelEntryPassBase;
+
   void runOnOperation() override {
+    std::optional<moert::GpuTarget> gpu = moert::GpuTarget::parse(target);
+    if (!gpu) {
+      getOperation().emitError("gpu-kernel-entry: target '")
+          << target << "' is no GPU; accepted are sm_80, sm_90a, sm_100a";
+      return signalPassFailure();
+    }
     auto global = LLVM::LLVMPointerType::get(&getContext(), kGlobalSpace);
     for (auto func :
          llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
@@ -83,7 +124,7 @@ struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {
         continue;
       if (failed(replaceMemRefArguments(func, global)))
         return signalPassFailure();
-      makeKernel(func);
+      makeKernel(func, gpu->hasDependentLaunches());
       func.erase();
     }
   }

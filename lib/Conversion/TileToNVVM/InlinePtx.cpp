@@ -41,3 +41,15 @@ void moec::endApart(ImplicitLocOpBuilder &b) {
                             LLVM::AsmDialectAttr(),
                             /*operand_attrs=*/ArrayAttr());
 }
+
+void moec::renewMemory(ImplicitLocOpBuilder &b, ValueRange addresses) {
+  std::string constraints;
+  for (size_t i = 0; i < addresses.size(); ++i)
+    constraints += "l,";
+  LLVM::InlineAsmOp::create(b, /*res=*/Type(), addresses, /*asm_string=*/"",
+                            constraints + "~{memory}",
+                            /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                            LLVM::AsmDialectAttr(),
+                            /*operand_attrs=*/ArrayAttr());
+}

@@ -31,6 +31,15 @@ llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
 /// serializes the products (C7511). No instruction is made.
 void endApart(mlir::ImplicitLocOpBuilder &b);
 
+/// What is at the addresses (global pointers) may be new from here on. No
+/// instruction is made.
+///
+/// Stands for an `nvvm.griddepcontrol wait` that says what it makes visible:
+/// the op has no operands, so that LLVM would take memory behind `noalias` that
+/// the kernel only reads for constant as long as the kernel runs, and load it
+/// by ld.global.nc, which a wait does not order.
+void renewMemory(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange addresses);
+
 } // namespace moec
 
 #endif // MOEC_LIB_CONVERSION_TILETONVVM_INLINEPTX_H

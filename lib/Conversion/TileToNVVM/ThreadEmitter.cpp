@@ -44,6 +44,10 @@ int64_t ThreadEmitter::getNumWarps() const { return threads / kWarp; }
 
 void ThreadEmitter::barrier() { NVVM::Barrier0Op::create(b); }
 
+void ThreadEmitter::waitForLaunchBefore() {
+  NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
+}
+
 void ThreadEmitter::warpBarrier() { NVVM::SyncWarpOp::create(b, i32(-1)); }
 
 void ThreadEmitter::forThreads(Value begin, Value end,
@@ -236,6 +240,12 @@ void ThreadEmitter::copyAsync(Value shared, Value global, Value bytes) {
   constexpr int64_t chunk = 16;
   NVVM::CpAsyncOp::create(b, shared, global, chunk,
                           NVVM::LoadCacheModifierKind::CG, bytes);
+}
+
+void ThreadEmitter::copyWordAsync(Value shared, Value global) {
+  constexpr int64_t word = 4;
+  NVVM::CpAsyncOp::create(b, shared, global, word,
+                          NVVM::LoadCacheModifierKind::CA, /*cpSize=*/Value());
 }
 
 void ThreadEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b); }

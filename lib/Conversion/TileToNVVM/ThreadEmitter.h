@@ -38,6 +38,10 @@ public:
   /// is seen after.
   void barrier();
   void warpBarrier();
+  /// Waits for the launch before this one to end; all threads, before the first
+  /// access to memory that a launch writes. Where a schedule does not say when,
+  /// kernels of sm_90 and later wait at their entry. Only for those.
+  void waitForLaunchBefore();
   /// Deals `begin .. end - 1` out to the threads of the CTA, one by one.
   void forThreads(mlir::Value begin, mlir::Value end,
                   llvm::function_ref<void(mlir::Value)> body);
@@ -89,6 +93,8 @@ public:
   /// Starts a copy of 16 bytes from global to shared memory; of them `bytes`
   /// (i32; all if null) are read and the others are zeros.
   void copyAsync(mlir::Value shared, mlir::Value global, mlir::Value bytes);
+  /// The same of 4 bytes.
+  void copyWordAsync(mlir::Value shared, mlir::Value global);
   void commitCopies();
   /// Waits until at most `groups` of the thread's committed groups are open.
   void waitCopies(int64_t groups);

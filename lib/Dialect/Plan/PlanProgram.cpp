@@ -247,6 +247,11 @@ LogicalResult ProgramOp::verifyRegions() {
   return ProgramVerifier(*this).verify();
 }
 
+static LogicalResult emitNotAfterLaunch(LaunchOp launch) {
+  return launch.emitOpError("is dependent, but the step before it on stream ")
+         << launch.getStream() << " is no launch; drop 'dependent'";
+}
+
 LogicalResult PrepareOp::verifyRegions() {
   for (Operation &op : getBody().front()) {
     auto launch = dyn_cast<LaunchOp>(op);
@@ -256,6 +261,8 @@ LogicalResult PrepareOp::verifyRegions() {
     if (launch.getStream() != 0)
       return launch.emitOpError("is on stream ")
              << launch.getStream() << "; a 'plan.prepare' has stream 0 only";
+    if (launch.getDependent() && !isa_and_nonnull<LaunchOp>(op.getPrevNode()))
+      return emitNotAfterLaunch(launch);
   }
   return success();
 }
@@ -270,6 +277,8 @@ LogicalResult VariantOp::verify() {
 
 LogicalResult VariantOp::verifyRegions() {
   llvm::DenseSet<int64_t> recorded, started{0};
+  // Streams whose latest step is a launch.
+  llvm::DenseSet<int64_t> launching;
   for (Operation &op : getBody().front()) {
     int64_t stream;
     if (auto wait = dyn_cast<WaitOp>(op)) {
@@ -278,13 +287,19 @@ LogicalResult VariantOp::verifyRegions() {
                << wait.getEvent()
                << ", which no earlier 'plan.record' of the variant records";
       started.insert(wait.getStream());
+      launching.erase(wait.getStream());
       continue;
     }
     if (auto record = dyn_cast<RecordOp>(op)) {
       recorded.insert(record.getEvent());
       stream = record.getStream();
+      launching.erase(stream);
     } else if (auto launch = dyn_cast<LaunchOp>(op)) {
       stream = launch.getStream();
+      if (!launching.insert(stream).second)
+        continue;
+      if (launch.getDependent())
+        return emitNotAfterLaunch(launch);
     } else {
       return op.emitOpError("is not allowed in a 'plan.variant'; it holds "
                             "'plan.launch', 'plan.record' and 'plan.wait'");

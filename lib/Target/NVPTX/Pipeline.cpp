@@ -20,6 +20,7 @@
 #include "moec/Conversion/Passes.h"
 #include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
+#include "moert/GpuTarget.h"
 
 using namespace mlir;
 
@@ -28,7 +29,9 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   options.target = target.str();
   manager.addPass(createConvertTileToNVVMPass(options));
   manager.addPass(createCSEPass());
-  manager.addPass(createGpuKernelEntryPass());
+  GpuKernelEntryPassOptions entry;
+  entry.target = target.str();
+  manager.addPass(createGpuKernelEntryPass(entry));
   manager.addNestedPass<LLVM::LLVMFuncOp>(createVerifyGpuAddressesPass());
   // It rewrites greedily, and would make one of equal blocks.
   manager.addPass(createConvertVectorToLLVMPass());
@@ -45,6 +48,9 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   OpPassManager &kernels = manager.nest<LLVM::LLVMFuncOp>();
   kernels.addPass(createVerifyGpuFencesPass());
   kernels.addPass(createVerifyGpuMulticastPass());
+  std::optional<moert::GpuTarget> gpu = moert::GpuTarget::parse(target);
+  if (gpu && gpu->hasDependentLaunches())
+    kernels.addPass(createVerifyGpuDependentsPass());
 }
 
 namespace {

@@ -1,4 +1,15 @@
 // RUN: moe-opt %s --gpu-kernel-entry --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: moe-opt %s --gpu-kernel-entry=target=sm_90a --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=SM90
+
+// Kernels of sm_90 and later wait for the launch before them. What they were
+// passed may be new after that.
+// CHECK-NOT: griddepcontrol
+// SM90-LABEL: llvm.func @kernel
+// SM90-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1> {llvm.noalias}, %[[T:[a-z0-9]+]]: i64)
+// SM90: nvvm.griddepcontrol launch_dependents
+// SM90-NEXT: nvvm.griddepcontrol wait
+// SM90-NEXT: llvm.inline_asm has_side_effects "", "l,~{memory}" %[[X]] : (!llvm.ptr<1>) -> ()
+// SM90: memref.load
 
 // CHECK-LABEL: llvm.func @kernel
 // CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1> {llvm.noalias}, %[[T:[a-z0-9]+]]: i64)
@@ -33,6 +44,21 @@ func.func @gaps(%x: memref<2x4x8xf32, strided<[?, ?, 1]>>, %t: i64) attributes {
 // CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1> {llvm.noalias}, %{{[a-z0-9]+}}: i64, %{{[a-z0-9]+}}: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant})
 func.func @maps(%x: memref<?x8xf32>, %t: i64, %m: !llvm.ptr) attributes {moec.kernel, moec.block = 96 : i64} {
   nvvm.prefetch tensormap, %m : !llvm.ptr
+  return
+}
+
+// Emission may say where.
+// SM90-LABEL: llvm.func @waits
+// SM90: nvvm.griddepcontrol launch_dependents
+// SM90-NOT: nvvm.griddepcontrol wait
+// SM90: nvvm.barrier0
+// SM90-NEXT: nvvm.griddepcontrol wait
+// SM90-NEXT: llvm.inline_asm has_side_effects "", "l,l,~{memory}"
+// SM90-NOT: nvvm.griddepcontrol wait
+// SM90: llvm.return
+func.func @waits(%x: memref<?x8xf32>, %y: memref<4xf32>, %t: i64) attributes {moec.kernel, moec.block = 96 : i64} {
+  nvvm.barrier0
+  nvvm.griddepcontrol wait
   return
 }
 

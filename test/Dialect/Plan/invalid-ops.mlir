@@ -270,3 +270,58 @@ plan.program @layer max_tokens 64 {
   // expected-error@+1 {{'p' is prepared before any run, so its shape must be static; make it a 'plan.buffer'}}
   plan.tensor prepared "p" rows <"tokens"> : memref<?x8xf32>
 }
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{is dependent, but the step before it on stream 0 is no launch; drop 'dependent'}}
+    plan.launch @k dependent ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    plan.record event 0 stream 0
+    // expected-error@+1 {{is dependent, but the step before it on stream 0 is no launch; drop 'dependent'}}
+    plan.launch @k dependent ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    plan.record event 0 stream 0
+    plan.wait event 0 stream 1
+    // expected-error@+1 {{is dependent, but the step before it on stream 1 is no launch; drop 'dependent'}}
+    plan.launch @k stream 1 dependent ins() outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 {
+  %w = plan.tensor weight "w" : memref<8xf32>
+  %p = plan.tensor prepared "p" : memref<8xf32>
+  plan.prepare {
+    // expected-error@+1 {{is dependent, but the step before it on stream 0 is no launch; drop 'dependent'}}
+    plan.launch @k dependent ins(%w : memref<8xf32>) outs(%p : memref<8xf32>)
+  }
+  plan.variant tokens 0 to 64 {
+  }
+}
+func.func private @k()

@@ -53,7 +53,7 @@ plan.program @layer max_tokens 64 {
   }
 }
 
-// A launch without ins, of a tile.kernel; the last argument is the token count.
+// Launches without ins, of a tile.kernel; the last argument is the token count.
 // CHECK-LABEL: plan.program @other max_tokens 1 attributes {target = "cpu"} {
 plan.program @other max_tokens 1 attributes {target = "cpu"} {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
@@ -63,6 +63,8 @@ plan.program @other max_tokens 1 attributes {target = "cpu"} {
     plan.launch @scaled ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
     // CHECK: plan.launch @anything ins() outs()
     plan.launch @anything ins() outs()
+    // CHECK: plan.launch @anything dependent ins() outs()
+    plan.launch @anything dependent ins() outs()
   }
 }
 

@@ -378,9 +378,16 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
       config->gridDimZ != 1 || config->blockDimY != 1 ||
       config->blockDimZ != 1 || static_cast<int>(shared) > granted)
     return CUDA_ERROR_INVALID_VALUE;
-  state.launches.push_back(function.name + " " + std::to_string(grid) + " " +
-                           std::to_string(block) + " " +
-                           std::to_string(shared));
+  bool isDependent = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute &attribute = config->attrs[i];
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      return CUDA_ERROR_INVALID_VALUE;
+    isDependent = attribute.value.programmaticStreamSerializationAllowed == 1;
+  }
+  state.launches.push_back(
+      function.name + " " + std::to_string(grid) + " " + std::to_string(block) +
+      " " + std::to_string(shared) + (isDependent ? " dependent" : ""));
   if (CUresult failed = takeMaps(function, params))
     return failed;
   if (!state.kernel)

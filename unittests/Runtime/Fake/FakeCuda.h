@@ -65,7 +65,8 @@ struct FakeCuda {
 
   /// Calls since the last reset(), without those that only name errors.
   std::vector<std::string> calls;
-  /// Launches: "name grid block shared".
+  /// Launches: "name grid block shared", and " dependent" if one may begin
+  /// early.
   std::vector<std::string> launches;
   /// Dynamic shared memory granted per kernel.
   std::map<std::string, int> granted;
