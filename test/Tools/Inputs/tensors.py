@@ -20,9 +20,22 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors import deserialize
+from safetensors.numpy import save_file
 
 DTYPES = {"bf16": ml_dtypes.bfloat16}
+FILE_DTYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn, "I64": np.int64, "I32": np.int32,
+}
+
+
+def load_file(source):
+    """As safetensors.numpy has it, and float8."""
+    return {
+        name: np.frombuffer(part["data"], FILE_DTYPES[part["dtype"]]).reshape(part["shape"])
+        for name, part in deserialize(Path(source).read_bytes())
+    }
 
 
 def list_tensors(source):
@@ -89,24 +102,33 @@ def first_halves(matrix):
     return np.split(matrix, 2, axis=-2)
 
 
+#: Names of a matrix, or of its scales in block fp8, here and in checkpoints.
+SUFFIXES = {"": ".weight", "_scale": ".weight_scale_inv"}
+
+
 def split_shared(tensors):
-    if "shared_experts.w13" in tensors:
-        first, second = first_halves(tensors.pop("shared_experts.w13"))
-        tensors["shared_experts.gate_proj.weight"] = first
-        tensors["shared_experts.up_proj.weight"] = second
-        tensors["shared_experts.down_proj.weight"] = tensors.pop("shared_experts.w2")
+    for ours, theirs in SUFFIXES.items():
+        if f"shared_experts.w13{ours}" in tensors:
+            first, second = first_halves(tensors.pop(f"shared_experts.w13{ours}"))
+            tensors[f"shared_experts.gate_proj{theirs}"] = first
+            tensors[f"shared_experts.up_proj{theirs}"] = second
+            down = tensors.pop(f"shared_experts.w2{ours}")
+            tensors[f"shared_experts.down_proj{theirs}"] = down
 
 
 def split(source, target, prefix, gate, up, down, *modules):
     tensors = load_file(source)
-    w13, w2 = tensors.pop("experts.w13"), tensors.pop("experts.w2")
     parts = {}
-    for expert in range(len(w13)):
-        module = f"{prefix}experts.{expert}."
-        first, second = first_halves(w13[expert])
-        parts[f"{module}{gate}.weight"] = first
-        parts[f"{module}{up}.weight"] = second
-        parts[f"{module}{down}.weight"] = w2[expert]
+    for ours, theirs in SUFFIXES.items():
+        if f"experts.w13{ours}" not in tensors:
+            continue
+        w13, w2 = tensors.pop(f"experts.w13{ours}"), tensors.pop(f"experts.w2{ours}")
+        for expert in range(len(w13)):
+            module = f"{prefix}experts.{expert}."
+            first, second = first_halves(w13[expert])
+            parts[f"{module}{gate}{theirs}"] = first
+            parts[f"{module}{up}{theirs}"] = second
+            parts[f"{module}{down}{theirs}"] = w2[expert]
     split_shared(tensors)
     tensors = rename(tensors, prefix, modules) | parts
     save_file({name: tensor.copy() for name, tensor in tensors.items()}, target)

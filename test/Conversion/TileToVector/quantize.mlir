@@ -1,0 +1,61 @@
+// RUN: moe-opt %s --split-input-file --convert-tile-to-vector --canonicalize --cse | FileCheck %s
+
+// Magnitudes are compared as integers, the scale is a quotient, and so are the codes.
+// CHECK-LABEL: func.func @quantize(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x136xf32>, %[[OFF:[^:]*]]: memref<5xi32>, %[[Q:[^:]*]]: memref<?x136xf8E4M3FN>, %[[S:[^:]*]]: memref<?x2xf32>
+// CHECK-DAG: %[[LEAST:.*]] = arith.constant 786163455 : i32
+// CHECK-DAG: %[[MOST:.*]] = arith.constant 4.480000e+02 : f32
+// CHECK-DAG: %[[DIGITS:.*]] = arith.constant dense<2147483647> : vector<8xi32>
+// CHECK-DAG: %[[C4:.*]] = arith.constant 4 : index
+// CHECK: %[[LAST:.*]] = memref.load %[[OFF]][%[[C4]]]
+// CHECK: %[[END:.*]] = arith.index_cast %[[LAST]]
+// CHECK: %[[STOP:.*]] = arith.minsi %{{.*}}, %[[END]] : index
+// CHECK: scf.for %[[ROW:.*]] = %{{.*}} to %[[STOP]]
+// CHECK: %[[IN:.*]] = vector.load %[[X]][%[[ROW]]
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[IN]] : vector<8xf32> to vector<8xi32>
+// CHECK: arith.andi %[[BITS]], %[[DIGITS]]
+// CHECK-COUNT-15: arith.maxsi {{.*}} : vector<8xi32>
+// CHECK: %[[LARGEST:.*]] = vector.reduction <maxsi>
+// CHECK: arith.maxsi %[[LARGEST]], %[[LEAST]] : i32
+// CHECK: %[[SCALE:.*]] = arith.divf %{{.*}}, %[[MOST]] : f32
+// CHECK: memref.store %[[SCALE]], %[[S]][%[[ROW]]
+// CHECK: %[[SCALES:.*]] = vector.broadcast %[[SCALE]] : f32 to vector<8xf32>
+// CHECK: arith.divf %[[IN]], %[[SCALES]] : vector<8xf32>
+// CHECK: %[[CODES:.*]] = vector.bitcast %{{.*}} : vector<8xi8> to vector<8xf8E4M3FN>
+// CHECK: vector.store %[[CODES]], %[[Q]][%[[ROW]]
+tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x136xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
+  tile.quantize tokens(%t) ins(%x : memref<?x136xf32>) offsets(%off : memref<5xi32>)
+      outs(%q, %s : memref<?x136xf8E4M3FN>, memref<?x2xf32>)
+      {top_k = 2 : i64, config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 2>}
+  tile.return
+}
+
+// -----
+
+// A block of 128 is summed, then scaled: 65536 is what the operands lack as fields of f16. The second
+// half of the rows begins at block 1 of the scales.
+// CHECK-LABEL: func.func @contract(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x256xf8E4M3FN>, %[[W:[^:]*]]: memref<160x256xf8E4M3FN>, %[[XS:[^:]*]]: memref<?x2xf32>, %[[WS:[^:]*]]: memref<2x2xf32>
+// CHECK-DAG: %[[LACK:.*]] = arith.constant 6.553600e+04 : f32
+// CHECK-DAG: %[[EXPONENT:.*]] = arith.constant dense<31744> : vector<8xi16>
+// CHECK: scf.for %[[BLOCK:.*]] = %{{.*}} iter_args
+// CHECK: scf.for %{{.*}} iter_args
+// CHECK: vector.load %[[X]]
+// CHECK: arith.extsi %{{.*}} : vector<8xi8> to vector<8xi16>
+// CHECK: arith.ori %{{.*}}, %[[EXPONENT]]
+// CHECK: arith.extf %{{.*}} : vector<8xf16> to vector<8xf32>
+// CHECK: vector.fma
+// CHECK: %[[ROW:.*]] = memref.load %[[XS]][%{{.*}}, %[[BLOCK]]]
+// CHECK: %[[COLUMN:.*]] = memref.load %[[WS]][%{{.*}}, %[[BLOCK]]]
+// CHECK: %[[FACTOR:.*]] = arith.mulf %[[ROW]], %[[COLUMN]]
+// CHECK: arith.mulf %[[FACTOR]], %[[LACK]]
+tile.kernel @contract(%x: memref<?x256xf8E4M3FN>, %w: memref<160x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<2x2xf32>, %y: memref<?x80xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<160x256xf8E4M3FN>)
+      scales(%xs, %ws : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x80xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %p = arith.mulf %g, %u : f32
+        tile.yield %p : f32
+      } {layout = #moe.weight_layout<order = gate_up>,
+         config = #tile.config<schedule = "cpu.contract", m = 1, n = 2, k = 32, panel = 16, lanes = 8, rows = 4>}
+  tile.return
+}
