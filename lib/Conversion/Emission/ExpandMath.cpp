@@ -10,6 +10,9 @@
 // and 1.4 (tanh, log1p) of the exact values. NaN, infinities, overflow and
 // underflow give what the C library gives; subnormal results may be off by
 // their last bit.
+//
+// Ops with fastmath<afn> may be approximate: exp is what the target has for
+// powers of 2 (on a GPU one instruction, within 2 ulp of the power).
 
 #include "KernelEmitter.h"
 
@@ -48,11 +51,15 @@ constexpr double kLog[] = {-7.634492964e-02, 1.276157498e-01,  -1.316018254e-01,
                            1.420175880e-01,  -1.662335694e-01, 2.000122666e-01,
                            -2.500081956e-01, 3.333333135e-01};
 
+bool isApproximate(arith::FastMathFlags flags) {
+  return arith::bitEnumContainsAll(flags, arith::FastMathFlags::afn);
+}
+
 /// Arithmetic on values of one type: f32 or a vector of f32.
 class Expansion {
 public:
-  Expansion(ImplicitLocOpBuilder &b, Type type)
-      : b(b), type(type), intType(b.getI32Type()) {
+  Expansion(ImplicitLocOpBuilder &b, Type type, arith::FastMathFlags flags)
+      : b(b), type(type), intType(b.getI32Type()), flags(flags) {
     if (auto vector = dyn_cast<VectorType>(type))
       intType = vector.clone(b.getI32Type());
   }
@@ -81,7 +88,7 @@ private:
   Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-  Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
+  Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y, flags); }
   Value fma(Value x, Value y, Value z) {
     return math::FmaOp::create(b, x, y, z);
   }
@@ -119,9 +126,12 @@ private:
   ImplicitLocOpBuilder &b;
   Type type;
   Type intType;
+  arith::FastMathFlags flags;
 };
 
 Value Expansion::exp(Value x) {
+  if (isApproximate(flags))
+    return math::Exp2Op::create(b, mul(x, constant(kLog2E)), flags);
   // Beyond these bounds the result is infinite or 0. NaN takes the first bound,
   // so that the conversion to an integer is defined, and returns at the end.
   Value clamped = select(less(x, 89.0), x, constant(89.0));
@@ -215,7 +225,7 @@ bool isCheap(Operation *op) {
 
 } // namespace
 
-LogicalResult moec::expandMath(func::FuncOp func) {
+LogicalResult moec::expandMath(func::FuncOp func, bool hasExp2) {
   SmallVector<Operation *> ops;
   func.walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && !isCheap(op))
@@ -224,7 +234,9 @@ LogicalResult moec::expandMath(func::FuncOp func) {
   for (Operation *op : ops) {
     Type type = op->getResult(0).getType();
     ImplicitLocOpBuilder b(op->getLoc(), op);
-    Expansion expansion(b, type);
+    auto flags = cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr();
+    Expansion expansion(
+        b, type, hasExp2 ? flags.getValue() : arith::FastMathFlags::none);
     Value x = op->getOperand(0);
     Value result;
     if (getElementTypeOrSelf(type).isF32())

@@ -188,8 +188,9 @@ mlir::Value castFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
 
 /// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
 /// arithmetic, so that no call of a run-time library remains. Fails on other
-/// transcendental ops.
-mlir::LogicalResult expandMath(mlir::func::FuncOp func);
+/// transcendental ops. On a target that `hasExp2`, ops with fastmath<afn> use
+/// its approximate power of 2.
+mlir::LogicalResult expandMath(mlir::func::FuncOp func, bool hasExp2 = false);
 
 } // namespace moec
 
