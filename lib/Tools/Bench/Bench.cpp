@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Compare.h"
 #include "Options.h"
 #include "Profile.h"
 #include "RowTable.h"
@@ -99,6 +100,22 @@ int measure(const Options &options) {
       .run();
 }
 
+int compare(const Options &options) {
+  auto fail = [&](const moert::Status &status) {
+    options.complain(status.message());
+    return 1;
+  };
+  Result<llvm::json::Value> before = readJson(options.others[0]);
+  if (!before)
+    return fail(before.status());
+  Result<llvm::json::Value> after = readJson(options.others[1]);
+  if (!after)
+    return fail(after.status());
+  Result<int64_t> numWorse =
+      compareRecords(*before, *after, options.tolerance, llvm::outs());
+  return numWorse ? *numWorse > 0 : fail(numWorse.status());
+}
+
 } // namespace
 
 int moec::moeBenchMain(int argc, char **argv) {
@@ -106,5 +123,5 @@ int moec::moeBenchMain(int argc, char **argv) {
   Options options;
   if (!options.parse(argc, argv))
     return 1;
-  return measure(options);
+  return options.compare ? compare(options) : measure(options);
 }

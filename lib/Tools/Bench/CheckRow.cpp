@@ -128,7 +128,7 @@ Status RowRun::checkSet(int64_t set, RowCheck &check) {
                  actual.row(i));
   reference::Comparison comparison = reference::compare(
       reference::evaluate(call, decision, tokens), actual,
-      reference::getErrorBound(call.spec.dtype), 0, "output", tokens);
+      reference::getErrorBound(call.spec), 0, "output", tokens);
   seen[set] = {tokens, std::move(bytes)};
   check.error = std::max(check.error, comparison.error);
   check.worstRowError = std::max(check.worstRowError, comparison.worstRowError);

@@ -32,6 +32,8 @@ static Result<moert::DType> getDType(const TensorInfo &info) {
     return moert::DType::F16;
   case TensorType::I32:
     return moert::DType::I32;
+  case TensorType::F8E4M3FN:
+    return moert::DType::F8E4M3;
   default:
     return moert::invalidArgument("'" + info.name +
                                   "': there are no generated "
@@ -82,10 +84,17 @@ LayerOnDevice::create(Session &session, const BenchLayer &layer,
 }
 
 /// Such that all intermediate values are of the order of one.
-static double getDeviation(const TensorInfo &info) {
-  if (info.shape.size() < 2)
-    return 0.1;
-  return 1 / std::sqrt(static_cast<double>(info.shape.back()));
+static RandomTensor getValues(const TensorInfo &info, moert::DType dtype) {
+  RandomStream stream(kSeed, info.name);
+  if (dtype == moert::DType::F8E4M3)
+    return RandomTensor::codes(stream);
+  if (llvm::StringRef(info.name).ends_with("_scale"))
+    return RandomTensor::scales(stream, info.shape.back());
+  double deviation =
+      info.shape.size() < 2
+          ? 0.1
+          : 1 / std::sqrt(static_cast<double>(info.shape.back()));
+  return {stream, dtype, getFactor(deviation)};
 }
 
 Status LayerOnDevice::fill(Session &session) {
@@ -106,8 +115,7 @@ Status LayerOnDevice::fill(Session &session) {
             static_cast<size_t>(count * moert::dtypeBits(view.dtype) / 8),
             256));
     view.data = buffers.back()->data();
-    RandomTensor random = {RandomStream(kSeed, info.name), view.dtype,
-                           getFactor(getDeviation(info))};
+    RandomTensor random = getValues(info, view.dtype);
     MOEC_TRY(session.generator.write(*stream, random, 0, count, view.data));
     weights.insert_or_assign(info.name, random);
     MOEC_TRY(executor->bind(info.name, view));

@@ -29,6 +29,7 @@ bool Options::parse(int argc, char **argv) {
           "  moe-bench --json=results.json\n"
           "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
+          "  moe-bench --compare old.json new.json --tolerance=3%\n"
           "\nThe exit code is 0 only if every row was measured; 2 if rows are "
           "left, which --resume measures.\n",
           &llvm::errs()))
@@ -38,6 +39,20 @@ bool Options::parse(int argc, char **argv) {
                     "--observations must be positive");
   if (resume && json.empty())
     return complain("--resume needs --json, the file to go on with");
+  if (compare ? others.size() != 2 : !others.empty())
+    return complain("--compare takes two records, OLD.json and NEW.json; all "
+                    "else takes none");
+  return parseTolerance();
+}
+
+bool Options::parseTolerance() {
+  llvm::StringRef text = toleranceText;
+  bool isPercent = text.consume_back("%");
+  if (text.getAsDouble(tolerance) || tolerance < 0)
+    return complain("--tolerance: '" + toleranceText +
+                    "' is neither a share nor percent, as in 3%");
+  if (isPercent)
+    tolerance /= 100;
   return true;
 }
 

@@ -14,6 +14,9 @@ namespace moec::bench {
 
 struct Options : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
+  llvm::cl::list<std::string> others{llvm::cl::Positional,
+                                     llvm::cl::desc("[OLD.json NEW.json]"),
+                                     llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
       "device", llvm::cl::value_desc("cuda|cuda:N|sim|sim:SEED"),
       llvm::cl::desc("What to measure (default: cuda); sim is a simulated GPU, "
@@ -26,7 +29,7 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> data{
       "data", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Where rows.json, peers_h200.json are "
+      llvm::cl::desc("Where rows.json, peers_h200.json and yardstick.py are "
                      "(default: ../share/moec beside the program)"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> rows{
@@ -57,9 +60,16 @@ struct Options : private ForeignOptionsRemoved {
       "time-limit", llvm::cl::value_desc("seconds"),
       llvm::cl::desc("Start no row after so long (default: 600)"),
       llvm::cl::init(600), llvm::cl::cat(category)};
-  llvm::cl::opt<int> observations{"observations", llvm::cl::value_desc("N"),
-                                  llvm::cl::desc("Of each row (default: 3)"),
-                                  llvm::cl::init(3), llvm::cl::cat(category)};
+  llvm::cl::opt<int> observations{
+      "observations", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Of each row, in turn with those of the yardstick "
+                     "(default: 3)"),
+      llvm::cl::init(3), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> yardstick{
+      "yardstick", llvm::cl::value_desc("python|none"),
+      llvm::cl::desc("The Python with PyTorch that measures ceilings and "
+                     "torch._grouped_mm (default: python3, where it has both)"),
+      llvm::cl::init("python3"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> commit{
       "commit", llvm::cl::value_desc("text"),
       llvm::cl::desc("Recorded with the results (default: what the build "
@@ -76,6 +86,15 @@ struct Options : private ForeignOptionsRemoved {
   llvm::cl::opt<bool> noCache{"no-cache",
                               llvm::cl::desc("Compile each layer anew"),
                               llvm::cl::cat(category)};
+  llvm::cl::opt<bool> compare{
+      "compare",
+      llvm::cl::desc("Measure nothing: compare the records OLD.json and "
+                     "NEW.json; exit code 1 if a row got slower"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> toleranceText{
+      "tolerance", llvm::cl::value_desc("3%"),
+      llvm::cl::desc("For --compare: how much slower is the same"),
+      llvm::cl::init("3%"), llvm::cl::cat(category)};
 
   /// Parses the command line; false, with a message, if it makes no sense.
   bool parse(int argc, char **argv);
@@ -88,7 +107,12 @@ struct Options : private ForeignOptionsRemoved {
   /// A file of the folder of data.
   std::string getDataFile(llvm::StringRef name) const;
 
+  /// Of --tolerance.
+  double tolerance = 0;
+
 private:
+  bool parseTolerance();
+
   std::string program;
 };
 

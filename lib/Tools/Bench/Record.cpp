@@ -179,7 +179,8 @@ void moec::bench::printRow(const llvm::json::Object &row,
   llvm::StringRef status = row.getString("status").value_or("");
   os << llvm::formatv("{0,-22} ", name);
   if (status != "measured") {
-    os << status << ": " << row.getString("reason").value_or("") << "\n";
+    os << status << ": "
+       << row.getString("reason").value_or("").split('\n').first << "\n";
     return;
   }
   os << llvm::formatv(

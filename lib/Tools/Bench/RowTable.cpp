@@ -20,8 +20,6 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Of one observation.
-static constexpr double kObservationSeconds = 0.15;
 /// Weights that are read again only after so many bytes are cold: several times
 /// the second-level cache of any GPU.
 static constexpr double kColdBytes = 300e6;
@@ -57,6 +55,7 @@ int RowTable::run() {
   if (options.resume)
     if (Status status = record.resume(options.json); !status)
       return options.complain(status.message()), 1;
+  startYardstick();
   record.setCeilings(ceilings);
   llvm::outs() << llvm::formatv(
       "{0}: reads {1:F2} TB/s, bf16 {2:F0} TFLOP/s, fp8 {3:F0} TFLOP/s ({4}); "
@@ -146,6 +145,7 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
   std::unique_ptr<LayerOnDevice> plain, routed;
   if (!load(false, plain) || (options.router && !load(true, routed)))
     return;
+  prepareYardstick(layer);
   for (const Row &row : left)
     if (!isOver())
       runRow(*plain, routed.get(), row);
@@ -251,49 +251,11 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   }
   if (!session.hasClock)
     return Status::ok();
+  prepareYardstick(row, result);
   MOEC_TRY(timeRow(layer, *run, routedRun.get(), row, work, result));
   if (peer)
     result["speedup"] =
         *result.getNumber("fraction") * peer->bestUs / peer->floorUs;
   MOEC_TRY(run->checkAgain());
   return routedRun ? routedRun->checkAgain() : Status::ok();
-}
-
-/// The median and the observations, and how far they lie apart.
-static double summarize(std::vector<double> values, llvm::json::Object &result,
-                        const std::string &prefix) {
-  llvm::json::Array all;
-  for (double value : values)
-    all.push_back(value);
-  llvm::sort(values);
-  double median = values[values.size() / 2];
-  result[prefix + "us"] = median;
-  result[prefix + "observations"] = std::move(all);
-  result[prefix + "spread"] = (values.back() - values.front()) / median;
-  return median;
-}
-
-Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
-                         const Row &row, const Work &work,
-                         llvm::json::Object &result) {
-  MOEC_TRY(run.capture());
-  if (routed)
-    MOEC_TRY(routed->capture());
-  std::vector<double> plainUs, routedUs;
-  for (int i = 0; i < options.observations; ++i) {
-    Observation observation;
-    MOEC_TRY_ASSIGN(observation, run.observe(kObservationSeconds));
-    plainUs.push_back(observation.seconds * 1e6);
-    result["replays"] = observation.replays;
-    if (!routed)
-      continue;
-    MOEC_TRY_ASSIGN(observation, routed->observe(kObservationSeconds));
-    routedUs.push_back(observation.seconds * 1e6);
-  }
-  double median = summarize(plainUs, result, "");
-  if (routed)
-    summarize(routedUs, result, "router_");
-  result["fraction"] =
-      work.getSeconds(layer.getLayer(), ceilings) * 1e6 / median;
-  return Status::ok();
 }

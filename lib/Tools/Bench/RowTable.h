@@ -11,6 +11,7 @@
 #include "Options.h"
 #include "Record.h"
 #include "RowRun.h"
+#include "Yardstick.h"
 
 namespace moec::bench {
 
@@ -31,6 +32,11 @@ private:
   moert::Status timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
                         const Row &row, const Work &work,
                         llvm::json::Object &result);
+  moert::Status sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
+                        llvm::json::Object &result);
+  void startYardstick();
+  void prepareYardstick(const BenchLayer &layer);
+  void prepareYardstick(const Row &row, llvm::json::Object &result);
   moert::Status profileRow(LayerOnDevice &layer, const Row &row);
   moert::Result<std::unique_ptr<RowRun>>
   checkRouted(LayerOnDevice &layer, const Row &row, int64_t sets,
@@ -46,6 +52,10 @@ private:
   Record record;
   std::vector<std::string> names;
   Ceilings ceilings;
+  /// Null where there is none; `canMeasureLayer`, `canMeasureRow`: whether it
+  /// has the layer and the row at hand.
+  std::unique_ptr<Yardstick> yardstick;
+  bool canMeasureLayer = false, canMeasureRow = false;
   double begin;
   int64_t numFailed = 0, numDone = 0;
   bool isLost = false;

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What PyTorch does on the same GPU, for moe-bench, which starts this and asks.
+
+A request is a line of JSON on the standard input, `do` names a function below; the answer is a line
+of JSON, with `error` where it fails. The first line says what answers. Nothing of moec is used.
+
+Ceilings: bytes read per second (a sum over 8 GiB), operations per second of a dense product of
+8192^3 in bf16 and in e4m3 (torch._scaled_mm, a scale per tensor): the best of 20 runs.
+
+A row is a whole layer around torch._grouped_mm (fp8: torch._scaled_grouped_mm with a scale per row,
+which is another quantization than blocks): sort by expert, gather, product, silu, product, weigh,
+sum; routings take turns in one CUDA graph. The dense pair is cuBLAS on as many rows at once, with
+the weights of one expert.
+"""
+
+import json
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+E4M3 = torch.float8_e4m3fn
+E4M3_MAX = 448.0
+
+
+class State:
+    """The weights of the layer at hand, and the graph of the row at hand."""
+
+    layer = weights = graph = None
+    sets = 0
+
+
+def best_seconds(work, repeat: int) -> float:
+    work()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for _ in range(repeat):
+        begin.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / 1e3)
+    return min(times)
+
+
+def release() -> None:
+    State.layer = State.weights = State.graph = None
+    torch.cuda.empty_cache()
+
+
+def ceilings(_: dict) -> dict:
+    release()
+    data = torch.ones(8 << 28, dtype=torch.float32, device="cuda")
+    bandwidth = data.numel() * 4 / best_seconds(data.sum, 20)
+    del data
+    n = 8192
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    bf16 = 2 * n**3 / best_seconds(lambda: a @ b.T, 20)
+    answer = {"bandwidth": bandwidth, "bf16": bf16}
+    if torch.cuda.get_device_capability() >= (8, 9):
+        one = torch.ones((), device="cuda")
+        qa, qb = a.to(E4M3), b.to(E4M3)
+        answer["fp8"] = 2 * n**3 / best_seconds(
+            lambda: torch._scaled_mm(qa, qb.T, scale_a=one, scale_b=one,
+                                     out_dtype=torch.bfloat16, use_fast_accum=True), 20)
+    torch.cuda.empty_cache()
+    return answer
+
+
+def random_weights(*shape: int) -> torch.Tensor:
+    weights = torch.empty(shape, dtype=torch.bfloat16, device="cuda")
+    for matrix in weights:
+        matrix.normal_(std=shape[-1] ** -0.5)
+    return weights
+
+
+def quantize(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values and a scale per row."""
+    scale = rows.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / E4M3_MAX
+    return (rows.float() / scale).to(E4M3), scale.squeeze(-1)
+
+
+def quantize_weights(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    values = torch.empty(weights.shape, dtype=E4M3, device="cuda")
+    scales = torch.empty(weights.shape[:2], device="cuda")
+    for expert, matrix in enumerate(weights):
+        values[expert], scales[expert] = quantize(matrix)
+    return values, scales
+
+
+def layer(request: dict) -> dict:
+    """Makes the weights of a layer."""
+    release()
+    experts, hidden, size = (request[key] for key in ("local_experts", "hidden", "intermediate"))
+    w13, w2 = random_weights(experts, 2 * size, hidden), random_weights(experts, hidden, size)
+    State.weights = (quantize_weights(w13), quantize_weights(w2)) if request["fp8"] else (w13, w2)
+    State.layer = request
+    del w13, w2
+    torch.cuda.empty_cache()
+    return {}
+
+
+def run_bf16(x, token, offsets, weights):
+    w13, w2 = weights
+    u = torch._grouped_mm(x[token], w13.transpose(-2, -1), offs=offsets)
+    gate, up = u.chunk(2, -1)
+    return torch._grouped_mm(F.silu(gate) * up, w2.transpose(-2, -1), offs=offsets)
+
+
+def run_fp8(x, token, offsets, weights):
+    def product(rows, scales, matrix):
+        return torch._scaled_grouped_mm(rows, matrix[0].transpose(-2, -1), scales, matrix[1],
+                                        offs=offsets, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    values, scales = quantize(x)
+    u = product(values.view(torch.uint8)[token].view(E4M3), scales[token], weights[0])
+    gate, up = u.chunk(2, -1)
+    return product(*quantize(F.silu(gate) * up), weights[1])
+
+
+def run(x, ids, route_weights):
+    local, top_k = State.layer["local_experts"], ids.shape[1]
+    key = torch.where(ids < 0, local, ids).flatten()
+    order = torch.argsort(key, stable=True)
+    counts = torch.zeros(local + 1, dtype=torch.int32, device="cuda")
+    counts.scatter_add_(0, key, torch.ones_like(key, dtype=torch.int32))
+    offsets = counts[:local].cumsum(0).to(torch.int32)
+    run_products = run_fp8 if State.layer["fp8"] else run_bf16
+    y = run_products(x, order // top_k, offsets, State.weights)
+    # Rows of other ranks have not been written.
+    y = torch.where((key[order] < local)[:, None], y, 0) * route_weights.flatten()[order, None]
+    sorted_back = torch.empty_like(y, dtype=torch.bfloat16)
+    sorted_back[order] = y.to(torch.bfloat16)
+    return sorted_back.view(*ids.shape, -1).sum(1)
+
+
+def draw_ids(tokens: int, exponent: float) -> torch.Tensor:
+    """Distinct experts of all, by popularity rank^-exponent; -1 for those of other ranks."""
+    experts = State.layer["num_experts"]
+    rank = 1 + torch.randperm(experts, device="cuda")
+    noise = -torch.log(-torch.log(torch.rand(tokens, experts, device="cuda").clamp(min=1e-20)))
+    ids = (noise - exponent * rank.log()).topk(State.layer["top_k"], -1).indices
+    return torch.where(ids < State.layer["local_experts"], ids, -1)
+
+
+def capture(work) -> torch.cuda.CUDAGraph:
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def row(request: dict) -> dict:
+    """Makes the graph of a row."""
+    State.graph = None
+    torch.cuda.empty_cache()
+    tokens = request["tokens"]
+    x = [torch.randn(tokens, State.layer["hidden"], device="cuda", dtype=torch.bfloat16)
+         for _ in range(request["sets"])]
+    ids = [draw_ids(tokens, request["exponent"]) for _ in x]
+    weights = torch.full_like(ids[0], 1 / ids[0].shape[1], dtype=torch.float32)
+    State.sets = request["sets"]
+    State.graph = capture(lambda: [run(one, route, weights) for one, route in zip(x, ids)])
+    # What the graph reads lives as long as it does.
+    State.inputs = (x, ids, weights)
+    return {}
+
+
+def replay_times(graph, seconds: float) -> list[float]:
+    def times(count: int) -> list[float]:
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+        events[0].record()
+        for event in events[1:]:
+            graph.replay()
+            event.record()
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) / 1e3 for a, b in zip(events, events[1:])]
+
+    return times(max(5, min(5000, int(seconds / times(2)[-1]))))
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def observe(request: dict) -> dict:
+    """Replays the graph of the row."""
+    return {"us": median(replay_times(State.graph, request["seconds"])) / State.sets * 1e6}
+
+
+def dense(request: dict) -> dict:
+    """The median of the later half of a long replay of both products, on all rows at once."""
+    rows = max(16, -(-int(request["rows"]) // 16) * 16)
+    hidden, size = State.layer["hidden"], State.layer["intermediate"]
+    shapes = ((rows, hidden, 2 * size), (rows, size, hidden))
+    operands = [(torch.randn(m, k, device="cuda", dtype=torch.bfloat16), random_weights(1, n, k)[0])
+                for m, k, n in shapes]
+    one = torch.ones((), device="cuda")
+    if State.layer["fp8"]:
+        operands = [(a.to(E4M3), b.to(E4M3)) for a, b in operands]
+
+    def product(a, b):
+        if not State.layer["fp8"]:
+            return a @ b.T
+        return torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16,
+                                use_fast_accum=True)
+
+    graph = capture(lambda: [product(a, b) for a, b in operands])
+    times = replay_times(graph, request["seconds"])
+    return {"us": median(times[len(times) // 2:]) * 1e6}
+
+
+def main() -> int:
+    torch.cuda.set_device(int(sys.argv[1]))
+    torch.manual_seed(1)
+    functions = {f.__name__: f for f in (ceilings, layer, row, observe, dense)}
+    print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda,
+                      "device": torch.cuda.get_device_name()}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        begin = time.monotonic()
+        try:
+            answer = functions[request["do"]](request)
+        except Exception as error:  # The table goes on without.
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        print(json.dumps(answer | {"seconds": time.monotonic() - begin}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

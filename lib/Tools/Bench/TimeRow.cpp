@@ -1,0 +1,204 @@
+//===- TimeRow.cpp - the times of a row, and the yardstick's ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RowTable.h"
+
+#include "TryStatus.h"
+#include "moec/Support/Process.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+/// Of one observation.
+static constexpr double kObservationSeconds = 0.15;
+/// Of replays that have to be steady, where power may be what limits a row;
+/// elsewhere long enough to read the clocks.
+static constexpr double kSustainedSeconds = 1, kClocksSeconds = 0.3;
+/// Operations limit a row, or nearly so, from this share of the time on that
+/// its bytes take.
+static constexpr double kHeavyShare = 0.25;
+
+void RowTable::startYardstick() {
+  if (!session.hasClock || options.yardstick == "none")
+    return;
+  int ordinal = 0;
+  llvm::StringRef(options.device).split(':').second.getAsInteger(10, ordinal);
+  auto warn = [](const Status &status) {
+    llvm::errs() << "moe-bench: warning: " << status.message()
+                 << "; ceilings are those of the recorded run, and there is no "
+                    "yardstick\n";
+  };
+  Result<std::unique_ptr<Yardstick>> started = Yardstick::start(
+      options.yardstick, options.getDataFile("yardstick.py"), ordinal);
+  if (!started)
+    return warn(started.status());
+  Result<llvm::json::Object> rates =
+      (*started)->ask(llvm::json::Object{{"do", "ceilings"}});
+  if (!rates)
+    return warn(rates.status());
+  Ceilings measured;
+  measured.bandwidth = rates->getNumber("bandwidth").value_or(0);
+  measured.bf16 = rates->getNumber("bf16").value_or(0);
+  // A device without fp8 has no such rows; the floor is not asked for.
+  measured.fp8 = rates->getNumber("fp8").value_or(measured.bf16);
+  measured.source = "measured";
+  if (!measured.isComplete())
+    return warn(moert::unavailable("the yardstick measured no ceilings"));
+  ceilings = measured;
+  yardstick = std::move(*started);
+  record.setNote("yardstick", llvm::json::Object(yardstick->getGreeting()));
+}
+
+void RowTable::prepareYardstick(const BenchLayer &layer) {
+  canMeasureLayer = false;
+  if (!yardstick || options.profile)
+    return;
+  Result<llvm::json::Object> answer = yardstick->ask(
+      llvm::json::Object{{"do", "layer"},
+                         {"num_experts", layer.numExperts},
+                         {"local_experts", layer.localExperts},
+                         {"top_k", layer.topK},
+                         {"hidden", layer.hiddenSize},
+                         {"intermediate", layer.intermediateSize},
+                         {"fp8", layer.isFp8}});
+  canMeasureLayer = static_cast<bool>(answer);
+  if (!answer)
+    llvm::errs() << "moe-bench: warning: " << layer.name << ": "
+                 << answer.status().message() << "\n";
+}
+
+void RowTable::prepareYardstick(const Row &row, llvm::json::Object &result) {
+  canMeasureRow = false;
+  if (!canMeasureLayer)
+    return;
+  Result<llvm::json::Object> answer = yardstick->ask(
+      llvm::json::Object{{"do", "row"},
+                         {"tokens", row.tokens},
+                         {"exponent", row.exponent},
+                         {"sets", result.getInteger("sets").value_or(1)}});
+  canMeasureRow = static_cast<bool>(answer);
+  if (!answer)
+    result["torch_error"] = answer.status().message();
+}
+
+/// The median and the observations, and how far they lie apart.
+static double summarize(std::vector<double> values, llvm::json::Object &result,
+                        const std::string &prefix) {
+  llvm::json::Array all(values);
+  llvm::sort(values);
+  double median = values[values.size() / 2];
+  result[prefix + "us"] = median;
+  result[prefix + "observations"] = std::move(all);
+  result[prefix + "spread"] = (values.back() - values.front()) / median;
+  return median;
+}
+
+Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
+                         const Row &row, const Work &work,
+                         llvm::json::Object &result) {
+  MOEC_TRY(run.capture());
+  if (routed)
+    MOEC_TRY(routed->capture());
+  std::vector<double> plainUs, routedUs, torchUs;
+  Observation observation;
+  for (int i = 0; i < options.observations; ++i) {
+    MOEC_TRY_ASSIGN(observation, run.observe(kObservationSeconds));
+    plainUs.push_back(observation.seconds * 1e6);
+    result["replays"] = observation.replays;
+    if (routed) {
+      MOEC_TRY_ASSIGN(observation, routed->observe(kObservationSeconds));
+      routedUs.push_back(observation.seconds * 1e6);
+    }
+    if (!canMeasureRow)
+      continue;
+    Result<double> us = yardstick->askNumber(
+        llvm::json::Object{{"do", "observe"}, {"seconds", kObservationSeconds}},
+        "us");
+    canMeasureRow = static_cast<bool>(us);
+    if (us)
+      torchUs.push_back(*us);
+    else
+      result["torch_error"] = us.status().message();
+  }
+  double median = summarize(plainUs, result, "");
+  double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
+  result["fraction"] = floor / median;
+  if (routed)
+    summarize(routedUs, result, "router_");
+  if (!torchUs.empty()) {
+    double torch = summarize(torchUs, result, "torch_");
+    const Peer *peer = peers.find(row);
+    if (peer && peer->torchUs > 0)
+      result["torch_drift"] = (floor / torch) / (peer->floorUs / peer->torchUs);
+  }
+  return sustain(layer, run, work, result);
+}
+
+/// What the driver says of clocks and power; empty where it says nothing.
+static llvm::json::Object readClocks(llvm::StringRef device) {
+  static const char *const kNames[] = {"sm_mhz", "memory_mhz", "watts",
+                                       "celsius"};
+  auto [name, ordinal] = device.split(':');
+  llvm::Expected<ProcessResult> result = runProcess(
+      "nvidia-smi",
+      {"--id=" + (ordinal.empty() ? std::string("0") : ordinal.str()),
+       "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu",
+       "--format=csv,noheader,nounits"},
+      /*timeoutSeconds=*/5);
+  llvm::json::Object clocks;
+  if (!result) {
+    llvm::consumeError(result.takeError());
+    return clocks;
+  }
+  llvm::SmallVector<llvm::StringRef> words;
+  llvm::StringRef(result->output).split(words, ',');
+  for (auto [key, word] : llvm::zip(kNames, words)) {
+    double value;
+    if (!word.trim().getAsDouble(value))
+      clocks[key] = value;
+  }
+  return clocks;
+}
+
+/// A long replay, and a dense product of the same operations likewise.
+Status RowTable::sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
+                         llvm::json::Object &result) {
+  const BenchLayer &described = layer.getLayer();
+  double seconds = work.getSeconds(described, ceilings);
+  bool isHeavy = work.operations / ceilings.getRate(described) >=
+                 kHeavyShare * work.bytes / ceilings.bandwidth;
+  Observation observation;
+  llvm::json::Object clocks;
+  MOEC_TRY_ASSIGN(observation,
+                  run.sustain(isHeavy ? kSustainedSeconds : kClocksSeconds,
+                              [&] { clocks = readClocks(options.device); }));
+  if (!clocks.empty())
+    result["clocks"] = std::move(clocks);
+  if (!isHeavy)
+    return Status::ok();
+  result["sustained_us"] = observation.seconds * 1e6;
+  if (!canMeasureLayer)
+    return Status::ok();
+  Result<double> dense = yardstick->askNumber(
+      llvm::json::Object{
+          {"do", "dense"}, {"rows", work.rows}, {"seconds", kSustainedSeconds}},
+      "us");
+  if (!dense) {
+    result["dense_error"] = dense.status().message();
+    return Status::ok();
+  }
+  // The floor, with the rate that the dense product sustains.
+  seconds = std::max(*dense * 1e-6, work.bytes / ceilings.bandwidth);
+  result["dense_us"] = *dense;
+  result["dense_fraction"] = *dense * 1e-6 / observation.seconds;
+  result["sustained_fraction"] = seconds / observation.seconds;
+  return Status::ok();
+}

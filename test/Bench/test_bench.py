@@ -1,0 +1,293 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moe-bench without a GPU: its table of rows, runs on the simulated device, records, comparisons."""
+
+import ast
+import copy
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+TABLE = json.loads((BENCHMARKS / "rows.json").read_text())
+PEERS = json.loads((BENCHMARKS / "peers_h200.json").read_text())
+LAYERS = {layer["name"]: layer for layer in TABLE["layers"]}
+
+SOFTMAX = {"score": "softmax", "renormalize": True}
+TINY = {
+    "layers": [
+        {"name": "tiny", "num_experts": 8, "top_k": 2, "hidden_size": 128, "intermediate_size": 128,
+         "dtype": "bf16", "routing": SOFTMAX},
+        {"name": "tiny_ep", "num_experts": 8, "local_experts": 2, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 64, "dtype": "bf16", "routing": SOFTMAX},
+        {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
+         "intermediate_size": 64, "dtype": "bf16"},
+    ],
+    "rows": [
+        {"layer": "tiny", "tokens": [1, 20]},
+        {"layer": "tiny_ep", "tokens": [8]},
+        {"layer": "tiny", "tokens": [20], "zipf_exponent": 1.0},
+        {"layer": "impossible", "tokens": [1]},
+    ],
+}
+
+
+def moe_bench(*options: object, **more) -> subprocess.CompletedProcess:
+    folder = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
+    return subprocess.run([str(folder / "moe-bench"), *map(str, options)], capture_output=True,
+                          text=True, timeout=300, **more)
+
+
+def rows_of_table() -> dict[str, tuple[dict, int]]:
+    return {f"{entry['layer']}{'@zipf' if 'zipf_exponent' in entry else ''}:{tokens}":
+            (LAYERS[entry["layer"]], tokens) for entry in TABLE["rows"] for tokens in entry["tokens"]}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "rows.json").write_text(json.dumps(TINY))
+    (folder / "peers_h200.json").write_text(json.dumps(PEERS))
+    return folder
+
+
+def run_tiny(data, *options):
+    return moe_bench("--device=sim", f"--data={data}", "--no-cache", *options)
+
+
+def read(path) -> dict:
+    return json.loads(path.read_text())
+
+
+def by_name(record: dict) -> dict[str, dict]:
+    return {row["row"]: row for row in record["rows"]}
+
+
+def test_the_table_has_the_rows_that_are_recorded():
+    recorded = [row["row"] for row in PEERS["rows"]]
+    assert len(recorded) == len(set(recorded)) == 53
+    assert sorted(rows_of_table()) == sorted(recorded)
+    assert sorted(moe_bench("--list").stdout.split()) == sorted(recorded)
+
+
+@pytest.mark.parametrize("peer", PEERS["rows"], ids=lambda peer: peer["row"])
+def test_floors_follow_from_shapes(peer):
+    layer, tokens = rows_of_table()[peer["row"]]
+    elements = 3 * layer["hidden_size"] * layer["intermediate_size"]
+    fp8 = layer["dtype"] == "fp8_block128"
+    expert = elements * (1 + 4 / 128**2) if fp8 else 2 * elements
+    size = peer["experts_touched"] * expert + 4 * tokens * layer["hidden_size"]
+    local = layer.get("local_experts", layer["num_experts"])
+    assert size == pytest.approx(peer["bytes"], rel=1e-3)
+    operations = 2 * elements * tokens * layer["top_k"] * local / layer["num_experts"]
+    if local == layer["num_experts"]:
+        assert operations == peer["operations"]
+    rates = PEERS["ceilings"]
+    floor = max(peer["operations"] / rates["fp8" if fp8 else "bf16"], size / rates["bandwidth"])
+    assert floor * 1e6 == pytest.approx(peer["floor_us"], rel=0.01)
+    assert peer["best_us"] > peer["floor_us"]
+    # The probability that an expert is touched.
+    if "@" not in peer["row"]:
+        share = 1 - (1 - layer["top_k"] / layer["num_experts"]) ** tokens
+        assert peer["experts_touched"] == pytest.approx(local * share, abs=0.15 * local * share + 0.7)
+
+
+def test_rows_are_chosen():
+    def listed(*patterns):
+        return moe_bench("--list", *(f"--rows={pattern}" for pattern in patterns)).stdout.split()
+
+    assert listed("qwen3_30b:1,8") == ["qwen3_30b:1", "qwen3_30b:8"]
+    assert len(listed("dsv3*")) == 16 and len(listed("*@zipf")) == 4
+    assert listed("*:16384", "dsv3:1")[0] == "dsv3:1" and len(listed("*:16384", "dsv3:1")) == 8
+
+
+@pytest.mark.parametrize("options,message", [
+    (["--rows=nothing"], "names no row; --list prints them"),
+    (["--rows=dsv3:many"], "'many' is no number of tokens"),
+    (["--data=/nowhere"], "/nowhere/rows.json"),
+    (["--device=tpu"], "'tpu' is none of"),
+    (["--device=host"], "moe-bench measures GPUs"),
+    (["--resume"], "--resume needs --json"),
+    (["a.json"], "--compare takes two records"),
+    (["--compare", "a.json"], "--compare takes two records"),
+    (["--compare", "a.json", "b.json"], "a.json"),
+    (["--tolerance=much"], "'much' is neither a share nor percent"),
+    (["--time-limit=0"], "must be positive"),
+])
+def test_bad_options(options, message):
+    done = moe_bench(*options)
+    assert done.returncode == 1 and message in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("change,message", [
+    (lambda table: table.pop("rows"), "the lists 'layers' and 'rows'"),
+    (lambda table: table["layers"][0].update(dtype="f64"), "expected bf16 or fp8_block128"),
+    (lambda table: table["layers"][0].update(top_k=9), "1 <= top_k <= num_experts"),
+    (lambda table: table["rows"][0].update(layer="other"), "there is no layer of that name"),
+    (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),
+])
+def test_bad_tables(change, message, tmp_path):
+    table = copy.deepcopy(TINY)
+    change(table)
+    (tmp_path / "rows.json").write_text(json.dumps(table))
+    done = moe_bench("--list", f"--data={tmp_path}")
+    assert done.returncode == 1 and message in done.stderr and "rows.json" in done.stderr
+
+
+def test_tiny_rows_are_right_on_the_simulated_device(data, tmp_path):
+    path = tmp_path / "record.json"
+    done = run_tiny(data, "--router", f"--json={path}")
+    # One layer cannot be compiled; the run goes on.
+    assert done.returncode == 2, done.stdout + done.stderr
+    record = read(path)
+    assert record["benchmark"] == "moe_bench" and record["ceilings"]["source"] == "recorded"
+    assert {"commit", "device", "driver", "date", "target"} <= set(record)
+    rows = by_name(record)
+    assert list(rows) == ["tiny:1", "tiny:20", "tiny@zipf:20", "tiny_ep:8", "impossible:1"]
+    assert rows.pop("impossible:1")["status"] == "not compiled"
+    for name, row in rows.items():
+        assert row["status"] == "measured" and row["error"] < 0.05, row
+        assert row["rows_compared"] == 2 * row["tokens"] and row["kernels"]
+        assert ("router_error" in row) == ("zipf" not in name)
+        # No clock, no times.
+        assert "us" not in row and row["floor_us"] > 0 and row["sets"] == 8
+    assert rows["tiny:1"]["experts_touched"] == rows["tiny:1"]["rows"] == 2
+    assert rows["tiny:1"]["bytes"] == 2 * 3 * 128 * 128 * 2 + 4 * 128
+    assert rows["tiny_ep:8"]["rows"] < 8 and rows["tiny_ep:8"]["experts_touched"] <= 2
+
+
+def test_resumes(data, tmp_path):
+    path = tmp_path / "record.json"
+    options = ["--rows=tiny", f"--json={path}"]
+    assert run_tiny(data, *options).returncode == 0
+    record = read(path)
+    record["rows"][0]["error"] = 0.25
+    record["rows"][1] = {"row": "tiny:20", "status": "failed", "reason": "on purpose"}
+    path.write_text(json.dumps(record))
+    again = run_tiny(data, *options, "--resume")
+    assert again.returncode == 0, again.stdout
+    rows = by_name(read(path))
+    assert rows["tiny:1"]["error"] == 0.25 and rows["tiny:20"]["status"] == "measured"
+    record["commit"] = "another"
+    path.write_text(json.dumps(record))
+    refused = run_tiny(data, *options, "--resume")
+    assert refused.returncode == 1 and "is no record of this build" in refused.stderr
+
+
+def test_time_limit(data):
+    done = run_tiny(data, "--rows=tiny", "--time-limit=0.001")
+    assert done.returncode == 2 and "0 of 2 rows measured" in done.stdout
+
+
+def test_profile_counts_what_kernels_have_to_do(data):
+    done = run_tiny(data, "--rows=tiny:20", "--profile")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.strip()}
+    # All eight experts, the hidden states, the ids and weights by experts.
+    megabytes = float(lines["experts_hidden"][4])
+    assert megabytes == pytest.approx(8 * 2 * 128 * 128 * 2 / 1e6, rel=0.05)
+    assert float(lines["experts_out"][4]) == pytest.approx(megabytes / 2, rel=0.1)
+
+
+def make_record(us: dict[str, float], device="NVIDIA H200", floor=10.0) -> dict:
+    rows = [{"row": name, "status": "measured", "us": value, "fraction": floor / value}
+            for name, value in us.items()]
+    return {"benchmark": "moe_bench", "device": device, "rows": rows}
+
+
+def compare(tmp_path, old, new, *options):
+    paths = [tmp_path / "old.json", tmp_path / "new.json"]
+    for path, record in zip(paths, (old, new)):
+        path.write_text(json.dumps(record))
+    return moe_bench("--compare", *paths, *options)
+
+
+def test_compare(tmp_path):
+    old = make_record({"a:1": 20, "a:8": 30, "b:1": 40})
+    same = compare(tmp_path, old, make_record({"a:1": 20.5, "a:8": 29, "b:1": 40, "c:1": 9}))
+    assert same.returncode == 0 and "3 rows, speedup 1.003" in same.stdout, same.stdout
+    slower = compare(tmp_path, old, make_record({"a:1": 20, "a:8": 31, "b:1": 40}))
+    assert slower.returncode == 1
+    assert [line.split()[0] for line in slower.stdout.splitlines() if "SLOWER" in line] == ["a:8"]
+    tolerated = compare(tmp_path, old, make_record({"a:1": 20, "a:8": 31, "b:1": 40}),
+                        "--tolerance=0.05")
+    assert tolerated.returncode == 0
+    lost = make_record({"a:1": 20, "a:8": 30, "b:1": 40})
+    lost["rows"][2] = {"row": "b:1", "status": "failed", "reason": "wrong result"}
+    gone = compare(tmp_path, old, lost)
+    assert gone.returncode == 1 and "LOST" in gone.stdout
+    # The floor of each record is its own: a slower machine is no slower kernel.
+    assert compare(tmp_path, old, make_record({"a:1": 22, "a:8": 33, "b:1": 44},
+                                              floor=11.0)).returncode == 0
+
+
+@pytest.mark.parametrize("old,new,message", [
+    (make_record({"a:1": 1}), make_record({"a:1": 1}, device="other"), "of another device"),
+    ({"benchmark": "gpu_suite", "rows": []}, make_record({}), "the old file is no record"),
+    (make_record({}), make_record({}), "no row with a time"),
+])
+def test_what_cannot_be_compared(old, new, message, tmp_path):
+    done = compare(tmp_path, old, new)
+    assert done.returncode == 1 and message in done.stderr
+
+
+def measured_record() -> dict:
+    rows = []
+    for peer in PEERS["rows"]:
+        layer, tokens = rows_of_table()[peer["row"]]
+        share = peer["floor_us"] / peer["best_us"]
+        rows.append({"row": peer["row"], "layer": layer["name"], "tokens": tokens,
+                     "status": "measured", "us": peer["best_us"] / 1.1, "fraction": 1.1 * share,
+                     "peer_fraction": share, "speedup": 1.1})
+    rows[-1] = {"row": rows[-1]["row"], "status": "not compiled", "reason": "of no interest"}
+    return {"benchmark": "moe_bench", "device": "NVIDIA H200", "driver": "1.2", "commit": "abc",
+            "date": "2026-01-02T03:04:05Z", "ceilings": PEERS["ceilings"] | {"source": "measured"},
+            "rows": rows}
+
+
+def load_script(name: str, path: Path):
+    spec = importlib.util.spec_from_loader(name, SourceFileLoader(name, str(path)))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_table_of_the_readme():
+    text = "\n".join(load_script("results_table", ROOT / "scripts/results-table")
+                     .bench_table(measured_record()))
+    assert "over 52 rows" in text and "speedup 1.100x" in text
+    assert "Not measured: qwen3_235b@zipf:4096." in text
+    best = next(peer for peer in PEERS["rows"] if peer["row"] == "qwen3_30b:1")
+    assert f"| qwen3_30b | {best['best_us'] / 1.1:.0f} (" in text
+
+
+def test_plot(tmp_path):
+    (tmp_path / "record.json").write_text(json.dumps(measured_record()))
+    plot = [sys.executable, BENCHMARKS / "plot.py", tmp_path / "record.json", tmp_path / "plot.svg"]
+    subprocess.run(plot, check=True)
+    text = (tmp_path / "plot.svg").read_text()
+    # A dot per row and series, and two in the legend.
+    assert text.count("<circle") == 2 * 52 + 2 and text.count("font-weight") == 9
+    # The best row is higher than the worst.
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)" r="2.4" fill="#0b6e4f"', text)]
+    assert len(heights) == 52 and max(heights) - min(heights) > 50
+
+
+def test_the_yardstick_answers_what_is_asked():
+    """It needs PyTorch and a GPU; what moe-bench asks for is at least there."""
+    tree = ast.parse((BENCHMARKS / "yardstick.py").read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    main = ast.unparse(functions["main"])
+    source = (ROOT / "lib" / "Tools" / "Bench" / "TimeRow.cpp").read_text()
+    asked = set(re.findall(r'"do",\s*"(\w+)"', source))
+    assert len(asked) == 5
+    for name in asked:
+        assert name in functions and re.search(rf"\b{name}\b", main)
