@@ -96,6 +96,7 @@ moec::compileForGpu(ModuleOp module, const CompileOptions &options,
   layer.plan = std::move(*plan);
   times.lower = watch.read();
 
+  recordTileLines(module);
   OwningOpRef<ModuleOp> split = splitKernels(module);
   if (failed(runPasses(*split, options, [&](OpPassManager &manager) {
         buildTileToNVVMPipeline(manager.nest<ModuleOp>(), options.target);

@@ -134,6 +134,8 @@ static FailureOr<OwningOpRef<ModuleOp>>
 lowerKernels(ModuleOp module, const CompileOptions &options) {
   if (failed(lowerToLevel(module, Level::Tile, options)))
     return failure();
+  if (options.isGpu())
+    recordTileLines(module);
   OwningOpRef<ModuleOp> kernels = module.clone();
   auto build = [&](OpPassManager &manager) {
     if (options.isGpu())

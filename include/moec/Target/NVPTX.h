@@ -31,6 +31,11 @@ struct NvptxOptions {
   unsigned ptxVersion = 0;
 };
 
+/// Gives each op of a module at level tile its line of `layer.tile.mlir`, which
+/// is the module as it would be printed, beside the location that it has; a
+/// kernel gets that of its first op. PTX that is made of it names these lines.
+void recordTileLines(mlir::ModuleOp module);
+
 /// From level tile, configured for the GPU `target`, to the llvm and nvvm
 /// dialects: each kernel `@name` becomes an `llvm.func @name` with
 /// `nvvm.kernel`. `plan.program` stays.
@@ -49,7 +54,9 @@ mlir::FailureOr<std::string> printNvptxLLVM(mlir::ModuleOp module,
 /// do so themselves; to call them from several threads, do it before.
 void registerNvptxTranslations(mlir::MLIRContext &context);
 
-/// The same as PTX. Fails with a diagnostic on a chip that LLVM does not know.
+/// The same as PTX, with the lines of recordTileLines(), which become the only
+/// locations of the module's kernels. Fails with a diagnostic on a chip that
+/// LLVM does not know.
 mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp module,
                                      const NvptxOptions &options);
 

@@ -171,9 +171,13 @@ Expected<AssembledKernels> moec::assemble(StringRef ptx, StringRef chip,
   if (!input.isOpen() || !output.isOpen() || !input.write(ptx))
     return createStringError("no file in memory can be made for ptxas: " +
                              Twine(strerror(errno)));
-  Expected<ProcessResult> run = runProcess(
-      ptxas, {("-arch=" + chip).str(), "-v", input.path(), "-o", output.path()},
-      options.timeoutSeconds);
+  // For the lines of IR that PTX names, it would put all of the PTX into the
+  // cubin.
+  Expected<ProcessResult> run =
+      runProcess(ptxas,
+                 {("-arch=" + chip).str(), "-v", "-lineinfo",
+                  "-suppress-debug-info", input.path(), "-o", output.path()},
+                 options.timeoutSeconds);
   if (!run)
     return run.takeError();
   StringRef said = StringRef(run->output).rtrim();

@@ -7,6 +7,7 @@
 
 #include "../Optimize.h"
 #include "../Translate.h"
+#include "LineInfo.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -114,6 +115,7 @@ FailureOr<std::string> moec::emitPTX(ModuleOp module,
   auto machine = makeMachine(module, options);
   if (failed(machine))
     return failure();
+  attachLineInfo(module);
   llvm::LLVMContext context;
   auto kernels = translate(module, **machine, context);
   if (failed(kernels))
