@@ -59,10 +59,13 @@ std::string Array::getType(bool dynamic) const {
   std::string text = "memref<";
   for (size_t i = 0; i < shape.size(); ++i)
     text += (dynamic && i == 0 ? "?" : std::to_string(shape[i])) + "x";
-  return text + moert::dtypeName(dtype) + ">";
+  return text +
+         (dtype == DType::F8E4M3 ? "f8E4M3FN" : moert::dtypeName(dtype)) + ">";
 }
 
 static const llvm::fltSemantics &getSemantics(DType dtype) {
+  if (dtype == DType::F8E4M3)
+    return llvm::APFloat::Float8E4M3FN();
   return dtype == DType::BF16 ? llvm::APFloat::BFloat()
                               : llvm::APFloat::IEEEhalf();
 }
@@ -73,6 +76,10 @@ double Array::get(int64_t i) const {
     return static_cast<const float *>(base)[i];
   case DType::I32:
     return static_cast<const int32_t *>(base)[i];
+  case DType::F8E4M3:
+    return llvm::APFloat(getSemantics(dtype),
+                         llvm::APInt(8, static_cast<const uint8_t *>(base)[i]))
+        .convertToDouble();
   default:
     llvm::APFloat value(
         getSemantics(dtype),
@@ -95,8 +102,11 @@ void Array::set(int64_t i, double value) {
     bool losesInfo;
     rounded.convert(getSemantics(dtype), llvm::APFloat::rmNearestTiesToEven,
                     &losesInfo);
-    static_cast<uint16_t *>(base)[i] =
-        static_cast<uint16_t>(rounded.bitcastToAPInt().getZExtValue());
+    uint64_t bits = rounded.bitcastToAPInt().getZExtValue();
+    if (dtype == DType::F8E4M3)
+      static_cast<uint8_t *>(base)[i] = static_cast<uint8_t>(bits);
+    else
+      static_cast<uint16_t *>(base)[i] = static_cast<uint16_t>(bits);
   }
   }
 }

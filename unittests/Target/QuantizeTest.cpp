@@ -1,0 +1,292 @@
+//===- QuantizeTest.cpp - block fp8 on the CPU ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelHarness.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace moec;
+using namespace moec::test;
+using moert::DType;
+
+namespace {
+
+constexpr int64_t kGroup = 128;
+
+int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+uint32_t getBits(const Array &array, int64_t i) {
+  int64_t bytes = moert::dtypeBits(array.getDType()) / 8;
+  uint32_t bits = 0;
+  std::memcpy(&bits, static_cast<char *>(array.data()) + i * bytes, bytes);
+  return bits;
+}
+
+void setBits(const Array &array, int64_t i, uint32_t bits) {
+  int64_t bytes = moert::dtypeBits(array.getDType()) / 8;
+  std::memcpy(static_cast<char *>(array.data()) + i * bytes, &bits, bytes);
+}
+
+/// The formula of docs/layers.md with the FPU's f32, and LLVM's e4m3.
+struct Expected {
+  Expected(const Array &input, int64_t row, int64_t group) {
+    int64_t columns = input.getShape()[1], first = group * kGroup;
+    int64_t size = std::min(kGroup, columns - first);
+    auto get = [&](int64_t i) {
+      return static_cast<float>(input.get(row, first + i));
+    };
+    float largest = 0;
+    for (int64_t i = 0; i < size; ++i)
+      if (float x = std::fabs(get(i)); x > largest || std::isnan(x)) {
+        largest = x;
+        if (std::isnan(x))
+          break;
+      }
+    scale = (std::isnan(largest) ? largest : std::max(largest, 1e-10f)) / 448;
+    Array rounded(DType::F8E4M3, {size});
+    for (int64_t i = 0; i < size; ++i) {
+      rounded.set(i, get(i) / scale);
+      codes.push_back(getBits(rounded, i));
+    }
+  }
+  float scale;
+  std::vector<uint32_t> codes;
+};
+
+bool isNaN(uint32_t code) { return (code & 0x7F) == 0x7F; }
+
+void expectQuantized(const Array &input, const Array &codes,
+                     const Array &scales, int64_t rows) {
+  int64_t columns = input.getShape()[1], groups = ceilDiv(columns, kGroup);
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t group = 0; group < groups; ++group) {
+      Expected expected(input, row, group);
+      float scale = static_cast<float>(scales.get(row, group));
+      ASSERT_TRUE(scale == expected.scale ||
+                  (std::isnan(scale) && std::isnan(expected.scale)))
+          << row << ", " << group << ": " << scale << ", " << expected.scale;
+      for (size_t i = 0; i < expected.codes.size(); ++i) {
+        uint32_t code = getBits(codes, row * columns + group * kGroup + i);
+        ASSERT_TRUE(code == expected.codes[i] ||
+                    (isNaN(code) && isNaN(expected.codes[i])))
+            << row << ", " << group << ", " << i << ": " << code << ", "
+            << expected.codes[i] << " of " << input.get(row, group * kGroup + i)
+            << " / " << scale;
+      }
+    }
+}
+
+/// Rows from `counted` on are behind the last offset; below 0: no offsets.
+void runQuantize(const Array &input, int64_t lanes, int64_t counted = -1) {
+  int64_t rows = input.getShape()[0], columns = input.getShape()[1];
+  Array codes(DType::F8E4M3, {rows, columns}),
+      scales(DType::F32, {rows, ceilDiv(columns, kGroup)}),
+      offsets(DType::I32, {3});
+  for (int64_t i = 0; i < codes.size(); ++i)
+    setBits(codes, i, 0x55);
+  scales.fill(77);
+  offsets.set(1, counted / 2);
+  offsets.set(2, counted);
+  std::string x = input.getType(true), q = codes.getType(true),
+              s = scales.getType(true);
+  bool hasOffsets = counted >= 0;
+  CompiledKernels kernels(
+      "tile.kernel @k(%x: " + x + ", %o: memref<3xi32>, %q: " + q +
+      ", %s: " + s + ", %t: i64) {\n tile.quantize tokens(%t) ins(%x : " + x +
+      ")" + (hasOffsets ? " offsets(%o : memref<3xi32>)" : "") +
+      " outs(%q, %s : " + q + ", " + s + ") {" +
+      (hasOffsets ? "top_k = 2 : i64, " : "") +
+      "config = #tile.config<schedule = \"cpu.quantize\", lanes = " +
+      std::to_string(lanes) + ", rows = 3>}\ntile.return\n}\n");
+  ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
+  kernels.run("k", ceilDiv(rows, 3), {&input, &offsets, &codes, &scales},
+              hasOffsets ? rows / 2 : rows);
+  expectQuantized(input, codes, scales, hasOffsets ? counted : rows);
+  for (int64_t row = std::max<int64_t>(counted, 0); hasOffsets && row < rows;
+       ++row) {
+    EXPECT_EQ(getBits(codes, row * columns), 0x55u);
+    EXPECT_EQ(scales.get(row, 0), 77);
+  }
+}
+
+TEST(CpuQuantize, EveryBF16) {
+  // A group has one exponent: codes of all magnitudes below its largest.
+  Array input(DType::BF16, {512, kGroup});
+  for (int64_t i = 0; i < input.size(); ++i)
+    setBits(input, i, static_cast<uint32_t>(i));
+  for (int64_t lanes : {4, 8, 16})
+    runQuantize(input, lanes);
+  // All exponents in each group, and nothing that is not finite.
+  for (int64_t i = 0; i < input.size(); ++i)
+    setBits(input, i, static_cast<uint32_t>(i * 40503 % 65536) & 0xBFFF);
+  runQuantize(input, 8);
+}
+
+TEST(CpuQuantize, TiesAndNeighbours) {
+  // With a largest of 448 the scale is 1: every halfway point, and the floats
+  // next to it.
+  std::vector<float> values = {448};
+  for (int code = 0; code < 0x7E; ++code) {
+    Array two(DType::F8E4M3, {2});
+    setBits(two, 0, code);
+    setBits(two, 1, code + 1);
+    auto half = static_cast<float>((two.get(0) + two.get(1)) / 2);
+    for (float x : {half, std::nextafter(half, 0.0f),
+                    std::nextafter(half, 1000.0f), -half})
+      values.push_back(x);
+  }
+  Array input(DType::F32, {5, kGroup});
+  for (int64_t i = 0; i < input.size(); ++i)
+    input.set(i, i % kGroup == 0 ? 448 : values[i % values.size()]);
+  for (int64_t lanes : {4, 8, 16})
+    runQuantize(input, lanes);
+}
+
+TEST(CpuQuantize, SmallAndNotFinite) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  Array input(DType::F32, {6, 2 * kGroup});
+  input.randomize(3);
+  for (int64_t i = 0; i < kGroup; ++i) {
+    input.set(i, 0);
+    input.set(2 * kGroup + i, i % 2 ? 1e-10 : -3e-12);
+    input.set(4 * kGroup + i, i * 1e-44);
+  }
+  input.set(6 * kGroup + 5, inf);
+  input.set(8 * kGroup + 127, nan);
+  input.set(10 * kGroup + 3, -inf);
+  input.set(10 * kGroup + 4, -nan);
+  for (int64_t lanes : {4, 8, 16})
+    runQuantize(input, lanes);
+}
+
+TEST(CpuQuantize, ColumnTails) {
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (int64_t columns : {1, 7, 16, 127, 129, 200, 384, 391}) {
+      Array input(dtype, {5, columns});
+      input.randomize(4);
+      for (int64_t lanes : {4, 8, 16})
+        runQuantize(input, lanes);
+    }
+}
+
+TEST(CpuQuantize, StopsAtTheLastOffset) {
+  Array input(DType::BF16, {14, 150});
+  input.randomize(5);
+  for (int64_t counted : {0, 1, 7, 14})
+    runQuantize(input, 8, counted);
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+struct Product {
+  int64_t rows, depth, columns, lanes = 8, m = 2, n = 4, k = 32;
+};
+
+void runProduct(const Product &p, const Array &input, const Array &weight) {
+  int64_t blocks = ceilDiv(p.depth, kGroup);
+  Array inputScale(DType::F32, {p.rows, blocks}),
+      weightScale(DType::F32, {ceilDiv(p.columns, kGroup), blocks}),
+      result(DType::F32, {p.rows, p.columns});
+  inputScale.randomize(6);
+  weightScale.randomize(7);
+  std::string x = input.getType(true), w = weight.getType(),
+              xs = inputScale.getType(true), ws = weightScale.getType(),
+              y = result.getType(true);
+  auto number = [](int64_t value) { return std::to_string(value); };
+  CompiledKernels kernels("tile.kernel @k(%x: " + x + ", %w: " + w +
+                          ", %xs: " + xs + ", %ws: " + ws + ", %y: " + y +
+                          ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w"
+                          " : " +
+                          x + ", " + w + ") scales(%xs, %ws : " + xs + ", " +
+                          ws + ") outs(%y : " + y +
+                          ") {config = #tile.config<schedule = "
+                          "\"cpu.contract\", m = " +
+                          number(p.m) + ", n = " + number(p.n) +
+                          ", k = " + number(p.k) + ", panel = 16, lanes = " +
+                          number(p.lanes) + ", rows = 4>}\ntile.return\n}\n");
+  ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
+  kernels.run("k", ceilDiv(p.rows, 4) * ceilDiv(p.columns, 16),
+              {&input, &weight, &inputScale, &weightScale, &result}, p.rows);
+  for (int64_t row = 0; row < p.rows; ++row)
+    for (int64_t column = 0; column < p.columns; ++column) {
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < p.depth; ++k) {
+        double scale = inputScale.get(row, k / kGroup) *
+                       weightScale.get(column / kGroup, k / kGroup);
+        double term = input.get(row, k) * weight.get(column, k) * scale;
+        sum += term;
+        size += std::fabs(term);
+      }
+      double actual = result.get(row, column);
+      if (std::isnan(sum))
+        EXPECT_TRUE(std::isnan(actual)) << row << ", " << column;
+      else
+        EXPECT_NEAR(actual, sum, 1e-6 * size) << row << ", " << column;
+    }
+}
+
+TEST(CpuContractE4M3, EveryCode) {
+  // Row r reads each code against a single 1.
+  constexpr int64_t rows = 3, depth = 256;
+  Array input(DType::F8E4M3, {rows, depth}),
+      weight(DType::F8E4M3, {depth, depth});
+  for (int64_t i = 0; i < depth; ++i) {
+    weight.set(i * depth + i, 1);
+    for (int64_t row = 0; row < rows; ++row)
+      setBits(input, row * depth + i, isNaN(i) ? 0 : static_cast<uint32_t>(i));
+  }
+  runProduct({rows, depth, depth}, input, weight);
+}
+
+TEST(CpuContractE4M3, NaNStaysInItsRow) {
+  constexpr int64_t rows = 5, depth = 300, columns = 20;
+  Array input(DType::F8E4M3, {rows, depth}),
+      weight(DType::F8E4M3, {columns, depth});
+  input.randomize(8);
+  weight.randomize(9);
+  setBits(input, 1 * depth + 17, 0x7F);
+  setBits(input, 3 * depth + 299, 0xFF);
+  for (int64_t lanes : {4, 8, 16})
+    runProduct({rows, depth, columns, lanes}, input, weight);
+}
+
+TEST(CpuContractE4M3, Tails) {
+  for (int64_t depth : {1, 3, 15, 16, 17, 100, 127, 128, 129, 135, 256, 400})
+    for (int64_t lanes : {4, 8, 16}) {
+      Array input(DType::F8E4M3, {7, depth}),
+          weight(DType::F8E4M3, {130, depth});
+      input.randomize(10);
+      weight.randomize(11);
+      runProduct({7, depth, 130, lanes}, input, weight);
+    }
+}
+
+TEST(CpuContractE4M3, KDividesABlock) {
+  CompiledKernels kernels(
+      "tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<8x256xf8E4M3FN>, "
+      "%xs: memref<?x2xf32>, %ws: memref<1x2xf32>, %y: memref<?x8xf32>, "
+      "%t: i64) {\n tile.contract tokens(%t) ins(%x, %w : "
+      "memref<?x256xf8E4M3FN>, memref<8x256xf8E4M3FN>) scales(%xs, %ws : "
+      "memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x8xf32>) {config = "
+      "#tile.config<schedule = \"cpu.contract\", m = 2, n = 4, k = 48, panel "
+      "= 8, lanes = 8, rows = 4>}\ntile.return\n}\n");
+  EXPECT_NE(kernels.getErrors().find(
+                "takes 48 contracted elements at a time; change k so that they "
+                "divide the 128 that share a scale"),
+            std::string::npos)
+      << kernels.getErrors();
+}
+
+} // namespace
