@@ -83,3 +83,67 @@ void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
                         mask);
   }
 }
+
+Value GatherReduce::addAhead(Value sum, Value token, Value first, int64_t count,
+                             Value column, Value self) {
+  SmallVector<Value> slots;
+  for (int64_t i = 0; i < count; ++i)
+    slots.push_back(emitter.loadI32(position, {token, emitter.add(first, i)}));
+  // A slot that has no row loads that of another one, and does not add it: a
+  // branch would have to wait for the row before.
+  Value some = slots.front();
+  for (Value slot : ArrayRef<Value>(slots).drop_front())
+    some = arith::MaxSIOp::create(b, some, slot);
+  auto isRow = [&](Value slot) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot,
+                                 emitter.i32(0));
+  };
+  auto loadRows = [&] {
+    return llvm::map_to_vector(slots, [&](Value slot) {
+      Value safe = arith::SelectOp::create(b, isRow(slot), slot, some);
+      Value row = arith::IndexCastOp::create(b, b.getIndexType(), safe);
+      return load(rows, row, column, 0, /*mask=*/{});
+    });
+  };
+  auto noRows = [&] { return SmallVector<Value>(count, sum); };
+  SmallVector<Type> types(count, sum.getType());
+  SmallVector<Value> loaded = choose(isRow(some), types, loadRows, noRows);
+  for (auto [i, slot, row] : llvm::enumerate(slots, loaded)) {
+    Value next = arith::AddFOp::create(b, sum, row);
+    Value added = arith::SelectOp::create(b, isRow(slot), next, sum);
+    if (self) {
+      Value j = emitter.add(first, static_cast<int64_t>(i));
+      Value weight =
+          emitter.splat(emitter.loadF32(identityWeights, {token, j}), lanes);
+      next =
+          arith::AddFOp::create(b, sum, arith::MulFOp::create(b, self, weight));
+      Value isIdentity = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                               slot, emitter.i32(-2));
+      added = arith::SelectOp::create(b, isIdentity, next, added);
+    }
+    sum = added;
+  }
+  return sum;
+}
+
+void GatherReduce::emitColumnsAhead(Value token, Value column) {
+  constexpr int64_t mostAtOnce = 16;
+  auto loadOnce = [&](Value memref) {
+    return memref ? load(memref, token, column, 0, /*mask=*/{}) : Value();
+  };
+  Value self = loadOnce(identity), last = loadOnce(addend);
+  int64_t whole = topK - topK % mostAtOnce;
+  Value sum = emitter.splat(0.0, lanes);
+  if (whole)
+    sum = emitter.forLoop(emitter.index(0), emitter.index(whole), mostAtOnce,
+                          sum, [&](Value j, ValueRange sums) {
+                            return SmallVector<Value>{addAhead(
+                                sums[0], token, j, mostAtOnce, column, self)};
+                          })[0];
+  if (topK > whole)
+    sum =
+        addAhead(sum, token, emitter.index(whole), topK - whole, column, self);
+  if (last)
+    sum = arith::AddFOp::create(b, sum, last);
+  emitter.storeVector(sum, result, {token, column});
+}

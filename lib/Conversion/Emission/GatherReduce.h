@@ -28,6 +28,9 @@ public:
   /// Writes `vectors` times `lanes` columns of a token.
   void emitColumns(mlir::Value token, mlir::Value column, int64_t vectors,
                    mlir::Value mask);
+  /// Writes `lanes` columns of a token, and asks for many rows before it adds
+  /// the first: for machines that wait long for memory, and have registers.
+  void emitColumnsAhead(mlir::Value token, mlir::Value column);
 
 private:
   mlir::Value load(mlir::Value memref, mlir::Value row, mlir::Value column,
@@ -41,6 +44,9 @@ private:
                                              mlir::Value token, mlir::Value j,
                                              mlir::Value column,
                                              mlir::Value mask);
+  /// Adds `count` rows from slot `first` on, all of them loaded before.
+  mlir::Value addAhead(mlir::Value sum, mlir::Value token, mlir::Value first,
+                       int64_t count, mlir::Value column, mlir::Value self);
   /// `condition ? then() : otherwise()` on lists of vectors.
   llvm::SmallVector<mlir::Value>
   choose(mlir::Value condition, mlir::TypeRange types,

@@ -21,17 +21,42 @@ tile.kernel @row_map(%x: memref<?x328xbf16>, %w: memref<?x1xf32>, %y: memref<?x3
 
 // -----
 
+// All rows are asked for before the first is added. A slot without a row loads
+// that of another one.
 // CHECK-LABEL: func.func @gather_reduce
 // CHECK: memref.load %{{.*}} : memref<1xi32>
 // CHECK: scf.if
-// CHECK: scf.for
+// CHECK: %[[P0:.*]] = memref.load {{.*}} : memref<?x2xi32>
+// CHECK: %[[P1:.*]] = memref.load {{.*}} : memref<?x2xi32>
+// CHECK: %[[SOME:.*]] = arith.maxsi %[[P0]], %[[P1]]
+// CHECK: %[[ROWS:.*]]:2 = scf.if
+// CHECK: arith.select %{{.*}}, %[[P0]], %[[SOME]]
 // CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
-// CHECK: arith.addf
+// CHECK: arith.select %{{.*}}, %[[P1]], %[[SOME]]
+// CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
+// CHECK: %[[NEXT:.*]] = arith.addf %[[SUM:.*]], %[[ROWS]]#0
+// CHECK: %[[ADDED:.*]] = arith.select %{{.*}}, %[[NEXT]], %[[SUM]]
+// CHECK: arith.addf %[[ADDED]], %[[ROWS]]#1
 // CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<4xf32>
 // CHECK: vector.store %[[ZERO]]
 tile.kernel @gather_reduce(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %v: memref<1xi32>,
     %y: memref<?x64xf32>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x2xi32>)
       num_valid_tokens(%v : memref<1xi32>) outs(%y : memref<?x64xf32>)
+  tile.return
+}
+
+// -----
+
+// Sixteen at a time.
+// CHECK-LABEL: func.func @many
+// CHECK: scf.for
+// CHECK-COUNT-16: vector.load
+// CHECK: scf.yield
+// CHECK-COUNT-4: vector.load
+// CHECK-NOT: vector.load
+// CHECK: vector.store
+tile.kernel @many(%x: memref<?x64xf32>, %p: memref<?x20xi32>, %y: memref<?x64xf32>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x20xi32>) outs(%y : memref<?x64xf32>)
   tile.return
 }

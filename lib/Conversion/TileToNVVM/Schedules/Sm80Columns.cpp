@@ -73,9 +73,7 @@ LogicalResult moec::emitSm80GatherReduce(Operation *phase, KernelBody body) {
   GatherReduce reduce(op, emitter, lanes);
   Value valid = emitter.validTokens(op.getNumValidTokens());
   forColumns(emitter, config, getColumns(result), [&](Place at) {
-    auto sum = [&] {
-      reduce.emitColumns(at.token, at.column, /*vectors=*/1, /*mask=*/{});
-    };
+    auto sum = [&] { reduce.emitColumnsAhead(at.token, at.column); };
     if (!op.getNumValidTokens())
       return sum();
     Value isValid = arith::CmpIOp::create(emitter.b, arith::CmpIPredicate::slt,
