@@ -214,13 +214,23 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens) {
                   (device.readBytes * device.streamShare);
   // Of tiles side by side, one reads the weights from memory.
   double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
-  double ownStream = result.waves * readers * itemBytes / device.smReadBytes;
-  result.streamUs = 1e6 * std::max(memory, ownStream);
+  // All share the bus until the last wave, in which few may not fill it.
+  double fullWaves =
+      result.items > 0
+          ? std::min(1.0, std::max(0.0, result.waves - 1) * sms / result.items)
+          : 0;
+  double lastWave = readers * itemBytes / device.smReadBytes;
+  double inLastWave = std::max(memory * (1 - fullWaves), lastWave);
+  result.streamUs = 1e6 * (std::max(memory, memory * fullWaves + lastWave) +
+                           device.unevenShare * inLastWave);
   result.epilogueUs =
       1e6 * device.epilogueExposed * epilogue / device.tensorClock;
   result.tensorUs = 1e6 * busy / (device.tensorClock * device.tensorShare);
-  result.l2Us = 1e6 * work.l2Bytes * panels * share * sms /
-                (device.l2BytesPerClk * device.tensorClock);
+  // All together, or the one with the most items.
+  result.l2Us =
+      1e6 * work.l2Bytes * panels *
+      std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
+      device.tensorClock;
   result.fixedUs = device.launchUs + device.prologueUs + device.firstBytesUs +
                    device.drainUs;
   double order = device.overlapOrder;

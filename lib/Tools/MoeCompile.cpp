@@ -60,7 +60,8 @@ static FailureOr<std::string> produce(const Source &source,
   llvm::raw_string_ostream os(text);
   if (options.explain) {
     if (failed(lowerToLevel(module, Level::Tile, compile)) ||
-        failed(explainLayer(module, source.spec, os)))
+        failed(explainLayer(module, source.spec, *Target::find(compile.target),
+                            os)))
       return failure();
     return text;
   }

@@ -25,19 +25,23 @@ struct DeviceRates {
   double fp8Operations;
 
   // Memory.
+  /// What kernels hold that read and write rows.
+  double copyBytes;
   /// Share of `readBytes` that a stream of weights holds.
   double streamShare;
   /// What one multiprocessor reads from memory.
   double smReadBytes;
-  /// From the second-level cache, to all multiprocessors.
+  /// Share of its last item by which the slowest multiprocessor is late.
+  double unevenShare;
+  /// From the second-level cache, to all multiprocessors and to one.
   double l2BytesPerClk;
+  double smL2BytesPerClk;
   /// An intermediate below this stays there from its writer to its reader.
   double l2KeptBytes;
 
   // Tensor cores.
-  /// Clocks per second of kernels that keep them busy, and of others.
+  /// Clocks per second of kernels that keep them busy.
   double tensorClock;
-  double memoryClock;
   /// Of one multiprocessor, dense, with elements of 16 bits.
   double operationsPerClk;
   /// Share of that that is held, at `tensorClock`.
@@ -51,7 +55,8 @@ struct DeviceRates {
   double stepClk;
   double itemClk;
   /// Lines of PTX of an epilogue that one multiprocessor runs per clock, and
-  /// the share of an epilogue that nothing else overlaps.
+  /// how much of an epilogue's time adds to that of the products: less than 1
+  /// if it overlaps with them, more if its instructions wait for one another.
   double epilogueLinesPerClk;
   double epilogueExposed;
   /// Share of the products that gathering rows without tensor maps costs.

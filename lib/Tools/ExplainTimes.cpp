@@ -1,0 +1,222 @@
+//===- ExplainTimes.cpp - expected times of launches, for people *- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ExplainTimes.h"
+
+#include "PhaseWork.h"
+#include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Device.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace moec;
+
+std::string moec::printConfig(tile::ConfigAttr config) {
+  if (!config)
+    return "undecided";
+  std::string text = config.getSchedule().str();
+  auto add = [&](StringRef name, int64_t value) {
+    if (value)
+      text += (" " + name + "=" + Twine(value)).str();
+  };
+  add("m", config.getM());
+  add("n", config.getN());
+  add("k", config.getK());
+  add("panel", config.getPanel());
+  add("lanes", config.getLanes());
+  add("rows", config.getRows());
+  add("stages", config.getStages());
+  if (!config.getBodies().empty())
+    text +=
+        " bodies=" + llvm::join(llvm::map_range(config.getBodies(),
+                                                [](int64_t body) {
+                                                  return std::to_string(body);
+                                                }),
+                                ",");
+  if (config.getMapRows())
+    text += " map_rows";
+  return text;
+}
+
+namespace {
+
+/// What takes the longest of a prediction.
+StringRef getBound(const Prediction &prediction) {
+  std::pair<double, StringRef> parts[] = {
+      {prediction.streamUs, "memory"},
+      {prediction.tensorUs + prediction.epilogueUs, "tensor cores"},
+      {prediction.l2Us, "L2"},
+      {prediction.fixedUs, "launch"}};
+  return llvm::max_element(parts, llvm::less_first())->second;
+}
+
+/// "+1.3", "-0.2".
+std::string signedText(double value) {
+  return llvm::formatv("{0}{1:f1}", value < 0 ? "" : "+", value);
+}
+
+class TimeTable {
+public:
+  TimeTable(ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
+            int64_t topK, const Target &target, const DeviceRates &device,
+            raw_ostream &os)
+      : phases(phases), topK(topK), target(target), device(device), os(os) {
+    int64_t least = std::max<int64_t>(variant.getMinTokens(), 1);
+    counts.push_back(least);
+    if (int64_t most = variant.getMaxTokens(); most > least)
+      counts.push_back(most);
+  }
+
+  void print() {
+    printTimes();
+    for (const LaunchedPhase &phase : phases)
+      printOthers(phase);
+  }
+
+private:
+  Prediction predict(const LaunchedPhase &phase, int64_t tokens);
+  void printTimes();
+  void printOthers(const LaunchedPhase &phase);
+  /// The schedule that has a model of the phase, or null.
+  const Schedule *findModelled(const LaunchedPhase &phase) const;
+
+  ArrayRef<LaunchedPhase> phases;
+  int64_t topK;
+  const Target &target;
+  const DeviceRates &device;
+  raw_ostream &os;
+  SmallVector<int64_t> counts;
+};
+
+const Schedule *TimeTable::findModelled(const LaunchedPhase &phase) const {
+  auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
+  tile::KernelOp kernel = phase.kernel;
+  const Schedule *schedule = config && kernel.getLoadAttr()
+                                 ? findSchedule(target, config.getSchedule())
+                                 : nullptr;
+  return schedule && schedule->costModel ? schedule : nullptr;
+}
+
+Prediction TimeTable::predict(const LaunchedPhase &phase, int64_t tokens) {
+  if (const Schedule *schedule = findModelled(phase)) {
+    tile::KernelOp kernel = phase.kernel;
+    return schedule->costModel(phase.op, kernel.getLoadAttr(), target)
+        ->predict(phase.op->getAttrOfType<tile::ConfigAttr>("config"), tokens);
+  }
+  Work work = getWork(phase.op, topK, tokens);
+  Prediction prediction;
+  prediction.floorUs = 1e6 * std::max(work.bytes / device.readBytes,
+                                      work.operations / device.bf16Operations);
+  prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
+  prediction.fixedUs = device.launchUs + device.prologueUs +
+                       device.firstBytesUs + device.drainUs;
+  prediction.us = prediction.streamUs + prediction.fixedUs;
+  return prediction;
+}
+
+void TimeTable::printTimes() {
+  os << "\nexpected on an " << device.name
+     << ": us / floor us, share of the floor, what bounds it\n"
+     << llvm::formatv("  {0,-22}", "kernel");
+  for (int64_t tokens : counts)
+    os << llvm::formatv(" {0,34}", "T=" + std::to_string(tokens));
+  os << "\n";
+  auto cell = [&](double us, double floorUs, StringRef bound) {
+    os << llvm::formatv(" {0,8:f1} / {1,7:f1} {2,3:f0} % {3,-12}", us, floorUs,
+                        100 * floorUs / us, bound);
+  };
+  SmallVector<Prediction> totals(counts.size());
+  for (const LaunchedPhase &phase : phases) {
+    tile::KernelOp kernel = phase.kernel;
+    os << llvm::formatv("  {0,-22}", kernel.getSymName());
+    for (auto [total, tokens] : llvm::zip(totals, counts)) {
+      Prediction prediction = predict(phase, tokens);
+      total.us += prediction.us;
+      total.floorUs += prediction.floorUs;
+      cell(prediction.us, prediction.floorUs, getBound(prediction));
+    }
+    os << "\n";
+  }
+  os << llvm::formatv("  {0,-22}", "one after the other");
+  for (const Prediction &total : totals)
+    cell(total.us, total.floorUs, "");
+  os << "\n";
+}
+
+/// The best of the configs that were not taken, and why others cannot be.
+void TimeTable::printOthers(const LaunchedPhase &phase) {
+  const Schedule *schedule = findModelled(phase);
+  if (!schedule)
+    return;
+  constexpr size_t shown = 4;
+  auto taken = phase.op->getAttrOfType<tile::ConfigAttr>("config");
+  tile::KernelOp kernel = phase.kernel;
+  std::vector<Candidate> candidates =
+      enumerateCandidates(phase.op, *schedule, target, kernel.getLoadAttr());
+  std::unique_ptr<CostModel> model =
+      schedule->costModel(phase.op, kernel.getLoadAttr(), target);
+  os << "\ninstead of " << kernel.getSymName() << " " << printConfig(taken)
+     << "\n";
+  // A given config may be none of the candidates.
+  double own = 1;
+  for (const Candidate &candidate : candidates)
+    if (candidate.config == taken)
+      own = candidate.relative;
+  size_t count = 0;
+  llvm::SmallSet<std::pair<int64_t, int64_t>, 4> kinds;
+  kinds.insert(
+      {taken.getN(), taken.getBodies().empty() ? 0 : taken.getBodies().back()});
+  llvm::MapVector<StringRef, SmallVector<tile::ConfigAttr>> reasons;
+  for (const Candidate &candidate : candidates) {
+    if (candidate.config == taken)
+      continue;
+    if (!candidate.whyNot.empty()) {
+      reasons[candidate.whyNot].push_back(candidate.config);
+      continue;
+    }
+    // One for each width and greatest height: the others hardly differ.
+    auto kind =
+        std::pair(candidate.config.getN(), candidate.config.getBodies().back());
+    if (++count && (kinds.size() >= shown || !kinds.insert(kind).second))
+      continue;
+    os << " ";
+    for (int64_t tokens : counts)
+      os << llvm::formatv(
+          " {0,8} us at T={1},",
+          signedText(model->predict(candidate.config, tokens).us -
+                     model->predict(taken, tokens).us),
+          tokens);
+    os << llvm::formatv(" {0,5:f1} % over the range: {1}\n",
+                        100 * (candidate.relative / own - 1),
+                        printConfig(candidate.config));
+  }
+  if (count >= kinds.size())
+    os << "  slower: " << count - kinds.size() + 1 << " more\n";
+  count = 0;
+  for (auto &[reason, configs] : reasons) {
+    if (++count > shown)
+      break;
+    os << "  cannot be: " << printConfig(configs.front());
+    if (configs.size() > 1)
+      os << " and " << configs.size() - 1 << " more";
+    os << ": " << reason << "\n";
+  }
+  if (reasons.size() > shown)
+    os << "  cannot be: " << reasons.size() - shown << " more reasons\n";
+}
+
+} // namespace
+
+void moec::explainTimes(ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
+                        int64_t topK, const Target &target, raw_ostream &os) {
+  if (const DeviceRates *device = getDeviceRates(target))
+    TimeTable(phases, variant, topK, target, *device, os).print();
+}

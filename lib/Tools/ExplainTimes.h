@@ -1,0 +1,32 @@
+//===- ExplainTimes.h - expected times of launches, for people --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_EXPLAINTIMES_H
+#define MOEC_LIB_TOOLS_EXPLAINTIMES_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+struct LaunchedPhase {
+  plan::LaunchOp launch;
+  tile::KernelOp kernel;
+  mlir::Operation *op;
+};
+
+/// "sm90.contract n=64 k=64 stages=12 bodies=16,32 map_rows".
+std::string printConfig(tile::ConfigAttr config);
+
+/// Prints what the launches of a variant are expected to take at its ends, and
+/// the configs that were not taken. Nothing where no rates of the target are
+/// known.
+void explainTimes(llvm::ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
+                  int64_t topK, const Target &target, llvm::raw_ostream &os);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_EXPLAINTIMES_H

@@ -1,0 +1,80 @@
+//===- PhaseWork.cpp - what a phase has to do at least ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PhaseWork.h"
+
+#include "moec/Dialect/Tile/Tile.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+double getElementBytes(Value memref) {
+  return cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8.0;
+}
+
+/// Elements of a row of a memref: those behind its first dimension.
+int64_t getRowElements(Value memref) {
+  return ShapedType::getNumElements(
+      cast<MemRefType>(memref.getType()).getShape().drop_front());
+}
+
+double getRowBytes(Value memref) {
+  return getElementBytes(memref) * double(getRowElements(memref));
+}
+
+/// Experts that `tokens` tokens with `topK` distinct experts each reach on
+/// average, if all experts are equally likely.
+double getActiveGroups(double groups, double topK, double tokens) {
+  return groups * (1 - std::pow(1 - std::min(1.0, topK / groups), tokens));
+}
+
+Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  bool grouped = static_cast<bool>(op.getOffsets());
+  double rows = double(tokens) * double(grouped ? topK : 1);
+  double columns = double(weight.getShape()[grouped ? 1 : 0]);
+  double groups = grouped ? getActiveGroups(double(weight.getDimSize(0)),
+                                            double(topK), double(tokens))
+                          : 1;
+  Work work;
+  work.operations = 2 * rows * columns * double(weight.getShape().back());
+  work.bytes =
+      groups * columns * double(weight.getShape().back()) *
+          getElementBytes(op.getWeight()) +
+      rows * getRowBytes(op.getResult()) +
+      std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK)) *
+          getRowBytes(op.getInput());
+  return work;
+}
+
+} // namespace
+
+Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
+  if (auto op = dyn_cast<tile::ContractOp>(phase))
+    return getContractWork(op, topK, tokens);
+  Work work;
+  double slots = double(tokens * topK);
+  if (auto op = dyn_cast<tile::GatherReduceOp>(phase)) {
+    work.operations = slots * double(getRowElements(op.getRows()));
+    work.bytes = slots * getRowBytes(op.getRows()) +
+                 double(tokens) * getRowBytes(op.getResult());
+    if (op.getAddend())
+      work.bytes += double(tokens) * getRowBytes(op.getAddend());
+  } else if (auto op = dyn_cast<tile::TopKOp>(phase)) {
+    work.bytes = double(tokens) * getRowBytes(op.getLogits()) + 8 * slots;
+  } else if (auto op = dyn_cast<tile::RowMapOp>(phase)) {
+    work.bytes = double(tokens) *
+                 (getRowBytes(op.getInput()) + getRowBytes(op.getResult()));
+  } else if (isa<tile::RankOp>(phase)) {
+    work.bytes = slots * 20;
+  }
+  return work;
+}

@@ -1,0 +1,184 @@
+//===- CostTest.cpp - predicted times and the choice by them ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/Cost.h"
+
+#include "../Compiler/ParsedModule.h"
+#include "moec/Analysis/Device.h"
+#include "moec/Analysis/Sm90.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// The two products of a layer's experts.
+struct Products {
+  int64_t experts, topK, hidden, intermediate;
+};
+
+constexpr Products kQwen30 = {128, 8, 2048, 768};
+constexpr Products kMixtral = {8, 2, 4096, 14336};
+
+class CostTest : public testing::Test {
+protected:
+  /// Gate and up of gathered rows.
+  tile::ContractOp makeFirst(Products p) {
+    return parse(llvm::formatv(
+        R"(tile.kernel @k(%x: memref<?x{2}xbf16>, %w: memref<{0}x{4}x{2}xbf16>,
+             %o: memref<{1}xi32>, %s: memref<?xi32>, %y: memref<?x{3}xbf16>, %t: i64) {{
+           tile.contract tokens(%t) ins(%x, %w : memref<?x{2}xbf16>, memref<{0}x{4}x{2}xbf16>)
+             offsets(%o : memref<{1}xi32>) source(%s : memref<?xi32>)
+             outs(%y : memref<?x{3}xbf16>) epilogue {{
+             ^bb0(%g: f32, %u: f32):
+               %1 = arith.mulf %g, %u : f32
+               tile.yield %1 : f32
+             } {{layout = #moe.weight_layout<order = gate_up>}
+           tile.return
+         })",
+        p.experts, p.experts + 1, p.hidden, p.intermediate,
+        2 * p.intermediate));
+  }
+  tile::ContractOp makeSecond(Products p) {
+    return parse(llvm::formatv(
+        R"(tile.kernel @k(%x: memref<?x{3}xbf16>, %w: memref<{0}x{2}x{3}xbf16>,
+             %o: memref<{1}xi32>, %y: memref<?x{2}xbf16>, %t: i64) {{
+           tile.contract tokens(%t) ins(%x, %w : memref<?x{3}xbf16>, memref<{0}x{2}x{3}xbf16>)
+             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{2}xbf16>)
+           tile.return
+         })",
+        p.experts, p.experts + 1, p.hidden, p.intermediate));
+  }
+  tile::ContractOp parse(const std::string &text) {
+    parsed.push_back(std::make_unique<ParsedModule>(text));
+    tile::ContractOp found;
+    parsed.back()->module->walk([&](tile::ContractOp op) { found = op; });
+    return found;
+  }
+  static tile::LoadAttr makeLoad(tile::ContractOp op, Products p,
+                                 int64_t minTokens, int64_t maxTokens) {
+    return tile::LoadAttr::get(op.getContext(), minTokens, maxTokens, p.topK,
+                               p.experts);
+  }
+  std::vector<Candidate> enumerate(tile::ContractOp op, Products p,
+                                   int64_t minTokens, int64_t maxTokens) {
+    return enumerateCandidates(op, *schedule, target,
+                               makeLoad(op, p, minTokens, maxTokens));
+  }
+  Prediction predict(tile::ContractOp op, Products p, tile::ConfigAttr config,
+                     int64_t tokens) {
+    return schedule->costModel(op, makeLoad(op, p, 0, 1 << 20), target)
+        ->predict(config, tokens);
+  }
+
+  const Target target = *Target::find("sm_90a");
+  const Schedule *schedule = findSchedule(target, "sm90.contract");
+  std::vector<std::unique_ptr<ParsedModule>> parsed;
+};
+
+TEST_F(CostTest, MoreTokensAreNeverFasterAtBest) {
+  for (Products p : {kQwen30, kMixtral})
+    for (tile::ContractOp op : {makeFirst(p), makeSecond(p)}) {
+      double last = 0;
+      for (int64_t tokens = 1; tokens <= 16384; tokens *= 2) {
+        double us = enumerate(op, p, tokens, tokens).front().us.back();
+        EXPECT_GE(us, last) << tokens;
+        last = us;
+      }
+    }
+}
+
+TEST_F(CostTest, NothingBeatsTheFloor) {
+  for (Products p : {kQwen30, kMixtral})
+    for (tile::ContractOp op : {makeFirst(p), makeSecond(p)})
+      for (int64_t tokens : {1, 64, 1024, 16384})
+        for (const Candidate &candidate : enumerate(op, p, tokens, tokens)) {
+          if (!candidate.whyNot.empty())
+            continue;
+          Prediction time = predict(op, p, candidate.config, tokens);
+          EXPECT_GT(time.us, time.floorUs);
+          EXPECT_GE(time.padding, 1);
+          EXPECT_NEAR(time.us, candidate.us.back(), 1e-9);
+        }
+}
+
+/// 16 bits per weight, 2 operations per weight and row.
+TEST_F(CostTest, TheFloorIsBytesOrOperations) {
+  tile::ContractOp op = makeFirst(kQwen30);
+  tile::ConfigAttr config = enumerate(op, kQwen30, 1, 16384).front().config;
+  const DeviceRates &device = *getDeviceRates(target);
+  double weights = 2.0 * 768 * 2048;
+  EXPECT_NEAR(predict(op, kQwen30, config, 1).floorUs,
+              8 * weights * 2 / device.readBytes * 1e6, 1e-6);
+  EXPECT_NEAR(predict(op, kQwen30, config, 16384).floorUs,
+              2 * weights * 16384 * 8 / device.bf16Operations * 1e6, 1e-6);
+}
+
+/// One token: enough items that every multiprocessor reads weights.
+TEST_F(CostTest, OneTokenOccupiesTheDevice) {
+  tile::ContractOp op = makeFirst(kQwen30);
+  tile::ConfigAttr config = enumerate(op, kQwen30, 0, 1).front().config;
+  EXPECT_GE(predict(op, kQwen30, config, 1).items, target.multiprocessors);
+  EXPECT_LE(config.getBodies().back(), 16);
+}
+
+/// A little more than two waves of long items would take three.
+TEST_F(CostTest, FewLongItemsFillTheirWaves) {
+  tile::ContractOp op = makeSecond(kMixtral);
+  tile::ConfigAttr config = enumerate(op, kMixtral, 1024, 1024).front().config;
+  Prediction time = predict(op, kMixtral, config, 1024);
+  EXPECT_LT(time.waves * double(target.multiprocessors) / time.items, 1.15);
+}
+
+/// Two ranges side by side with the same choice have it together, too.
+TEST_F(CostTest, ChoicesOfNeighboursAgree) {
+  tile::ContractOp op = makeFirst(kQwen30);
+  for (int64_t first = 1; first <= 8192; first *= 2)
+    for (int64_t cut = first; cut <= 8192; cut *= 2) {
+      auto left = enumerate(op, kQwen30, first, cut).front().config;
+      auto right = enumerate(op, kQwen30, cut + 1, 16384).front().config;
+      if (left == right) {
+        EXPECT_EQ(enumerate(op, kQwen30, first, 16384).front().config, left)
+            << first << " to " << cut;
+      }
+    }
+}
+
+TEST_F(CostTest, PointsOfNeighboursMakeThoseOfBoth) {
+  SmallVector<int64_t> left = getTokenPoints(0, 64);
+  llvm::append_range(left, getTokenPoints(65, 1000));
+  EXPECT_EQ(left, getTokenPoints(0, 1000));
+  EXPECT_EQ(getTokenPoints(0, 1), SmallVector<int64_t>{1});
+  EXPECT_EQ(getTokenPoints(65, 70), SmallVector<int64_t>{70});
+}
+
+/// The best first, then slower ones, then those that cannot be, with reasons.
+TEST_F(CostTest, CandidatesAreSortedAndExplained) {
+  std::vector<Candidate> candidates =
+      enumerate(makeFirst(kQwen30), kQwen30, 9, 64);
+  ASSERT_GT(candidates.size(), 32u);
+  EXPECT_GE(candidates.front().relative, 1);
+  bool isLegal = true;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    isLegal &= candidates[i].whyNot.empty();
+    EXPECT_EQ(candidates[i].whyNot.empty(), isLegal);
+    if (isLegal) {
+      EXPECT_GE(candidates[i].relative, candidates[i - 1].relative);
+      EXPECT_EQ(candidates[i].us.size(), 3u);
+    }
+  }
+  EXPECT_FALSE(isLegal);
+}
+
+TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {
+  EXPECT_EQ(getDeviceRates(*Target::find("cpu", 8)), nullptr);
+  EXPECT_EQ(getDeviceRates(*Target::find("sm_80")), nullptr);
+  EXPECT_EQ(getDeviceRates(target)->multiprocessors, target.multiprocessors);
+}
+
+} // namespace

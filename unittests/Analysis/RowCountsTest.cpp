@@ -1,0 +1,93 @@
+//===- RowCountsTest.cpp - how many rows a group gets -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/RowCounts.h"
+
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace moec;
+
+namespace {
+
+struct RowCountsTest : testing::Test {
+  RowCountsTest() { context.loadDialect<tile::TileDialect>(); }
+
+  RowCounts count(int64_t topK, int64_t experts, int64_t groups,
+                  int64_t tokens) {
+    return RowCounts(tile::LoadAttr::get(&context, 0, 1 << 20, topK, experts),
+                     groups, tokens);
+  }
+
+  mlir::MLIRContext context;
+};
+
+double sumProbabilities(const RowCounts &counts) {
+  double sum = 0;
+  for (RowCounts::Entry entry : counts.entries)
+    sum += entry.probability;
+  return sum;
+}
+
+TEST_F(RowCountsTest, DenseHasOneRowPerToken) {
+  RowCounts counts = count(1, 1, 1, 100);
+  ASSERT_EQ(counts.entries.size(), 1u);
+  EXPECT_EQ(counts.entries[0].eighths, 13);
+  EXPECT_EQ(counts.rows, 100);
+  EXPECT_EQ(counts.active, 1);
+  EXPECT_EQ(counts.activeVariance, 0);
+}
+
+TEST_F(RowCountsTest, OneTokenReachesExactlyItsExperts) {
+  RowCounts counts = count(8, 128, 128, 1);
+  EXPECT_NEAR(counts.active, 8, 1e-9);
+  EXPECT_NEAR(counts.activeVariance, 0, 1e-6);
+  ASSERT_EQ(counts.entries.size(), 1u);
+  EXPECT_EQ(counts.entries[0].eighths, 1);
+  EXPECT_NEAR(counts.entries[0].probability, 1.0 / 16, 1e-9);
+}
+
+TEST_F(RowCountsTest, AShareOfTheExpertsGetsItsShareOfTheTokens) {
+  RowCounts counts = count(8, 256, 32, 1);
+  EXPECT_NEAR(counts.active, 1, 1e-9);
+  // Hypergeometric: 8 draws of 256, of which 32 count.
+  EXPECT_NEAR(counts.activeVariance, 8 * (1.0 / 8) * (7.0 / 8) * 248 / 255,
+              1e-6);
+}
+
+/// Against the distribution as factorials give it.
+TEST_F(RowCountsTest, FollowsTheBinomialDistribution) {
+  const int64_t tokens = 300;
+  const double pick = 3.0 / 40;
+  RowCounts counts = count(3, 40, 40, tokens);
+  double mean = 0;
+  for (RowCounts::Entry entry : counts.entries) {
+    double expected = 0;
+    for (int64_t m = 8 * entry.eighths - 7;
+         m <= std::min(tokens, 8 * entry.eighths); ++m)
+      expected +=
+          std::exp(std::lgamma(tokens + 1.0) - std::lgamma(m + 1.0) -
+                   std::lgamma(tokens - m + 1.0) + double(m) * std::log(pick) +
+                   double(tokens - m) * std::log1p(-pick));
+    EXPECT_NEAR(entry.probability, expected, 1e-7) << entry.eighths;
+    mean += entry.probability * double(entry.eighths);
+  }
+  EXPECT_NEAR(sumProbabilities(counts), 1 - std::pow(1 - pick, tokens), 1e-7);
+  EXPECT_EQ(counts.rows, tokens * pick);
+  // Rounded up, by half an eighth on average.
+  EXPECT_NEAR(8 * mean, counts.rows + 3.5, 0.1);
+}
+
+TEST_F(RowCountsTest, ManyTokensReachAll) {
+  RowCounts counts = count(8, 128, 128, 16384);
+  EXPECT_NEAR(counts.active, 128, 1e-9);
+  EXPECT_NEAR(counts.activeVariance, 0, 1e-6);
+  EXPECT_NEAR(sumProbabilities(counts), 1, 1e-9);
+}
+
+} // namespace
