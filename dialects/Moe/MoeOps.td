@@ -164,8 +164,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     `acc[n] = sum_b (sum_{k in block b} input[row, k] * weight[g, n, k]) * (input_scale[row, b] *
     weight_scale[g, blk(n), b])`,
 
-    every product and sum f32, the sum of a block exact or f32 in an order of the schedule's choice. The
-    last block of either dimension may be smaller. `blk(n) = n / 128` and B = `ceil(N/128)`, but gate and
+    accumulated in f32 in an order of the schedule's choice; the product of the two scales is rounded to
+    f32 first. The last block of either dimension may be smaller. `blk(n) = n / 128` and B = `ceil(N/128)`, but gate and
     up halves have blocks of their own: with the layouts `gate_up` and `up_gate`, `blk(n) = (n / I) *
     ceil(I/128) + (n % I) / 128` and B = `2 ceil(I/128)`.
 

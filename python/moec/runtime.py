@@ -101,6 +101,8 @@ class _DLTensor(ctypes.Structure):
 
 
 _DL_CODES = {0: "i", 1: "u", 2: "f", 4: "bf"}
+#: Those whose size is in their name.
+_DL_FLOAT8 = {10: "f8e4m3", 12: "f8e5m2", 14: "f8e8m0"}
 
 
 @dataclass
@@ -121,15 +123,17 @@ class Memory:
         get = ctypes.pythonapi.PyCapsule_GetPointer
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         found = _DLTensor.from_address(get(capsule, b"dltensor"))
-        kind = _DL_CODES.get(found.code)
-        if kind is None or found.lanes != 1:
+        dtype = _DL_FLOAT8.get(found.code)
+        if found.code in _DL_CODES:
+            dtype = f"{_DL_CODES[found.code]}{found.bits}"
+        if dtype is None or found.lanes != 1:
             raise TypeError(
                 f"DLPack type code {found.code} with {found.lanes} lanes is not known here; "
                 "view the tensor as another type, or pass Memory(address, dtype, shape)"
             )
         return Memory(
             address=(found.data or 0) + found.byte_offset,
-            dtype=f"{kind}{found.bits}",
+            dtype=dtype,
             shape=found.shape[: found.ndim],
             strides=found.strides[: found.ndim] if found.strides else None,
             owner=(tensor, capsule),

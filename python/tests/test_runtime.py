@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from moec.runtime import LAYER_STREAM, Memory, MoertError, Runtime
+from moec.runtime import LAYER_STREAM, Memory, MoertError, Runtime, _DLTensor
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin")).parent
@@ -84,6 +85,31 @@ def test_dlpack_says_what_a_tensor_is(runtime: Runtime) -> None:
                 layer.bind("x", rows)
             with pytest.raises(MoertError, match="dtype f32 expected, i64 found"):
                 layer.bind("x", array.astype(np.int64))
+
+
+def test_dlpack_knows_float8() -> None:
+    class Float8:
+        """Bytes that say what PyTorch says of a float8 tensor."""
+
+        bytes = np.arange(12, dtype=np.uint8).reshape(3, 4)
+
+        def __dlpack__(self):
+            capsule = self.bytes.__dlpack__()
+            get = ctypes.pythonapi.PyCapsule_GetPointer
+            get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            tensor = _DLTensor.from_address(get(capsule, b"dltensor"))
+            tensor.code = self.code
+            return capsule
+
+    for code, name in ((10, "f8e4m3"), (12, "f8e5m2"), (14, "f8e8m0")):
+        tensor = Float8()
+        tensor.code = code
+        memory = Memory.of(tensor)
+        assert (memory.dtype, list(memory.shape)) == (name, [3, 4])
+        assert memory.address == Float8.bytes.ctypes.data
+    tensor.code = 8
+    with pytest.raises(TypeError, match="type code 8"):
+        Memory.of(tensor)
 
 
 def test_failures_are_exceptions(runtime: Runtime, tmp_path: Path) -> None:

@@ -118,6 +118,16 @@ TEST(TensorSignature, ScalesFollowQuantizedWeights) {
                                    "weight shared_experts.w2 192x128xf8E4M3FN",
                                    "weight shared_experts.w2_scale 2x1xf32",
                                    "output output ?x192xbf16"}));
+  // Gate and up halves have blocks of their own.
+  for (auto [order, scales] : {std::pair(GateUpOrder::GateUp, "4x4x2"),
+                               std::pair(GateUpOrder::UpGate, "4x4x2"),
+                               std::pair(GateUpOrder::Interleaved, "4x3x2")}) {
+    LayerSpec tails = spec;
+    tails.intermediateSize = 136;
+    tails.gateUpOrder = order;
+    EXPECT_EQ(describe(tails)[3],
+              std::string("weight experts.w13_scale ") + scales + "xf32");
+  }
   EXPECT_EQ(describeForms(spec, "experts.w13_scale"),
             (Lines{"experts.{e}.gate_proj.weight_scale_inv@0+1*1 & "
                    "experts.{e}.up_proj.weight_scale_inv@1+1*1",

@@ -13,9 +13,10 @@ include "mlir/Pass/PassBase.td"
 def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let summary = "rewrite moe.layer into the pipeline ops";
   let description = [{
-    Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.grouped_matmul`, `moe.row_map` and
-    `moe.unpermute`, in the order of docs/architecture.md, and replaces `moe.param` by constants.
-    Requires a layer whose weights are f32, bf16 or f16 (a quantized layer is refused by name).
+    Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.quantize`, `moe.grouped_matmul`,
+    `moe.row_map` and `moe.unpermute`, in the order of docs/architecture.md, and replaces `moe.param` by
+    constants. Requires a layer whose weights are f32, bf16 or f16, or block fp8: e4m3 with f32 scales of
+    blocks of 128 x 128, and activations quantized in groups of 1 x 128 (others are refused by name).
     Ensures that no `moe.layer` is left and that each op names its results in `moe.name`.
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect",

@@ -1,0 +1,98 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Block fp8 in the reference: the quantization of rows, scales, and layers in numbers."""
+
+import dataclasses
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from moec.reference import LayerSpec, SpecError, decide, evaluate, generate
+from moec.reference.numerics import quantize
+from moec.reference.signature import inputs, scale_row
+
+E4M3 = np.arange(127, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+SPEC = {
+    "moec_spec": 1, "dtype": "f32", "entry": "ids", "hidden_size": 200, "num_experts": 4,
+    "top_k": 2, "intermediate_size": 144, "activation": {"kind": "silu"},
+    "quantization": {"weight": "fp8_block128"}, "shared_experts": {"intermediate_size": 72},
+}
+
+
+def test_scale_is_a_quotient_of_f32():
+    codes, scale = quantize(np.array([[1.0, -3.0, 0.5]]))
+    expected = np.float32(3.0) / np.float32(448.0)
+    assert scale.tolist() == [[float(expected)]]
+    assert codes[0, 1] == -448.0
+    assert codes[0, 0] == np.float32(1.0 / expected).astype(ml_dtypes.float8_e4m3fn)
+
+
+def test_ties_go_to_even_codes():
+    # With a largest of 448 the scale is 1.
+    halves = (E4M3[:-1] + E4M3[1:]) / 2
+    for at in range(0, len(halves), 127):
+        row = np.concatenate([[448.0], halves[at : at + 127]])
+        codes, scale = quantize(row[None])
+        assert scale.tolist() == [[1.0]]
+        even = np.where(np.arange(at, at + len(row) - 1) % 2 == 0, E4M3[at : at + len(row) - 1],
+                        E4M3[at + 1 : at + len(row)])
+        np.testing.assert_array_equal(codes[0, 1:], even)
+
+
+def test_groups_do_not_see_each_other():
+    row = np.zeros((1, 300))
+    row[0, 130] = 2.0
+    row[0, 299] = np.nan
+    codes, scale = quantize(row)
+    least = float(np.float32(1e-10) / np.float32(448.0))
+    assert scale[0, 0] == least and scale[0, 1] == float(np.float32(2.0) / np.float32(448.0))
+    assert np.isnan(scale[0, 2]) and np.isnan(codes[0, 256:]).all()
+    assert (codes[0, :256] == 0.0).sum() == 255 and codes[0, 130] == 448.0
+
+
+def test_infinity_is_its_own_scale():
+    codes, scale = quantize(np.array([[np.inf, 1.0, -np.inf]]))
+    assert scale[0, 0] == np.inf
+    assert np.isnan(codes[0, [0, 2]]).all() and codes[0, 1] == 0.0
+
+
+@pytest.mark.parametrize("order,rows", [
+    ("gate_up", [0] * 128 + [1] * 16 + [2] * 128 + [3] * 16),
+    ("up_gate", [0] * 128 + [1] * 16 + [2] * 128 + [3] * 16),
+    ("interleaved", [0] * 128 + [1] * 128 + [2] * 32),
+])
+def test_halves_have_blocks_of_their_own(order, rows):
+    spec = LayerSpec.from_json(SPEC | {"gate_up_order": order})
+    assert scale_row(spec, 288, first=True).tolist() == rows
+    assert scale_row(spec, 200, first=False).tolist() == [0] * 128 + [1] * 72
+    shapes = {tensor.name: (tensor.shape, tensor.dtype) for tensor in inputs(spec)}
+    assert shapes["experts.w13"] == ((4, 288, 200), "f8e4m3")
+    assert shapes["experts.w13_scale"] == ((4, rows[-1] + 1, 2), "f32")
+    assert shapes["experts.w2_scale"] == ((4, 2, 2), "f32")
+    assert shapes["shared_experts.w2_scale"] == ((2, 1), "f32")
+
+
+@pytest.mark.parametrize("order", ["gate_up", "up_gate", "interleaved"])
+def test_layer_is_near_to_that_of_real_weights(order):
+    """Only the quantization of activations, to four bits, stands between the two."""
+    spec = LayerSpec.from_json(SPEC | {"gate_up_order": order})
+    tensors = generate(spec, 20, 1)
+    plain = dict(tensors)
+    for name, weight in tensors.items():
+        if f"{name}_scale" in tensors:
+            rows = scale_row(spec, weight.shape[-2], name.endswith("w13"))
+            columns = np.arange(weight.shape[-1]) // 128
+            scale = tensors[f"{name}_scale"].astype(np.float64)
+            plain[name] = weight.astype(np.float64) * scale[..., rows, :][..., columns]
+    quantized = evaluate(spec, tensors, decide(spec, tensors))
+    real = dataclasses.replace(spec, quantization=None)
+    exact = evaluate(real, plain, decide(real, plain))
+    error = np.linalg.norm(quantized - exact) / np.linalg.norm(exact)
+    assert 0.01 < error < 0.08
+
+
+def test_mxfp4_is_refused_by_name():
+    spec = LayerSpec.from_json(SPEC | {"quantization": {"weight": "mxfp4"}})
+    with pytest.raises(SpecError, match="'quantization.weight' is 'mxfp4'"):
+        inputs(spec)
