@@ -213,6 +213,76 @@ TEST(RowMap, WeighsRows) {
   EXPECT_EQ(valuesOf<float>(out[0]), Floats({10, 20, 300, 400}));
 }
 
+TEST(Quantize, ScalesGroupsUpToTheLastOffset) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x130xf32>, %o: tensor<3xi32>)
+        -> (tensor<?x130xf8E4M3FN>, tensor<?x2xf32>) {
+      %q, %s = moe.quantize %x offsets(%o : tensor<3xi32>) {top_k = 3 : i64}
+        : tensor<?x130xf32> -> tensor<?x130xf8E4M3FN>, tensor<?x2xf32>
+      return %q, %s : tensor<?x130xf8E4M3FN>, tensor<?x2xf32>
+    })");
+  // The first group's scale is 2, the second's that of zeros; NaN is in a
+  // group of its own, and the last row behind the last offset.
+  Floats x(3 * 130, 0);
+  x[0] = -896;
+  x[1] = 2 * 17; // Between 16 and 18: to the even code.
+  x[130] = 448;
+  x[130 + 129] = kNaN;
+  Ids offsets = {0, 2, 2};
+  auto out = test.run({view(x, {3, 130}), view(offsets, {3})});
+  ASSERT_EQ(out.size(), 2u);
+  auto codes = valuesOf<uint8_t>(out[0]);
+  Floats scales = valuesOf<float>(out[1]);
+  EXPECT_EQ(codes[0], 0xFE);
+  EXPECT_EQ(codes[1], 0x58);
+  EXPECT_EQ(codes[2], 0);
+  EXPECT_EQ(codes[130], 0x7E);
+  EXPECT_EQ(codes[130 + 128] & 0x7F, 0x7F);
+  EXPECT_EQ(scales[0], 2);
+  EXPECT_EQ(scales[1], 1e-10f / 448.0f);
+  EXPECT_EQ(scales[2], 1);
+  EXPECT_TRUE(std::isnan(scales[3]));
+  // Nobody wrote it: all bits are set.
+  EXPECT_EQ(codes[2 * 130], 0xFF);
+  offsets = {0, 2, 4};
+  EXPECT_NE(test.failure({view(x, {3, 130}), view(offsets, {3})})
+                .find("the last of offsets is 4, but there are 3 positions"),
+            std::string::npos);
+}
+
+TEST(GroupedMatmul, ScalesBlocks) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x129xf8E4M3FN>, %w: tensor<2x129xf8E4M3FN>,
+                 %s: tensor<?x2xf32>, %t: tensor<2x2xf32>) -> tensor<?x1xf32> {
+      %0 = moe.grouped_matmul %x, %w : tensor<?x129xf8E4M3FN>,
+        tensor<2x129xf8E4M3FN> scales(%s, %t : tensor<?x2xf32>, tensor<2x2xf32>)
+        epilogue {
+        ^bb0(%g: f32, %u: f32):
+          %c = arith.constant 1000.0 : f32
+          %1 = arith.mulf %u, %c : f32
+          %2 = arith.addf %1, %g : f32
+          moe.yield %2 : f32
+        } {layout = #moe.weight_layout<order = gate_up>} -> tensor<?x1xf32>
+      return %0 : tensor<?x1xf32>
+    })");
+  // All ones: 128 of them in the first block, 1 in the second. The up row has
+  // the second row of scales.
+  std::vector<uint8_t> x(129, 0x38), w(2 * 129, 0x38);
+  Floats s = {2, 10}, t = {0.5, 3, 0.25, 7};
+  auto codes = [](std::vector<uint8_t> &values, int64_t rows) {
+    TensorRef tensor;
+    tensor.data = values.data();
+    tensor.dtype = moert::DType::F8E4M3;
+    tensor.shape = {rows, 129};
+    return tensor;
+  };
+  auto out =
+      test.run({codes(x, 1), codes(w, 2), view(s, {1, 2}), view(t, {2, 2})});
+  ASSERT_EQ(out.size(), 1u);
+  float gate = 128 * 2 * 0.5f + 10 * 3, up = 128 * 2 * 0.25f + 10 * 7;
+  EXPECT_EQ(valuesOf<float>(out[0]), Floats({gate + 1000 * up}));
+}
+
 TEST(Unpermute, SumsInOrderWithIdentityAndAddend) {
   TestModule test(R"(
     func.func @f(%y: tensor<?x1xf32>, %p: tensor<?x3xi32>, %i: tensor<?x1xf32>,
