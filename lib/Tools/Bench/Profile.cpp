@@ -25,8 +25,6 @@ namespace {
 /// to it.
 constexpr size_t kBusyBytes = size_t(1) << 30;
 constexpr int kBusyFills = 3;
-/// Runs that are timed, of all sets together.
-constexpr int64_t kSamples = 24;
 /// Of the graph.
 constexpr double kGraphSeconds = 0.2;
 
@@ -85,13 +83,13 @@ public:
   Profiler(Session &session, LayerOnDevice &layer, RowRun &run, const Row &row)
       : session(session), layer(layer), run(run), row(row) {}
 
-  Result<RowProfile> profile() {
+  Result<RowProfile> profile(int64_t numSamples) {
     MOEC_TRY(describe());
     if (!session.hasClock)
       return std::move(result);
     MOEC_TRY_ASSIGN(busy, session.device.allocate(kBusyBytes, 256));
     int64_t sets = run.getNumSets();
-    int64_t repeats = (kSamples + sets - 1) / sets;
+    int64_t repeats = (numSamples + sets - 1) / sets;
     for (int64_t i = 0; i < repeats * sets; ++i)
       MOEC_TRY(sample(i % sets));
     for (auto [i, times] : llvm::enumerate(samples))
@@ -190,8 +188,8 @@ private:
 
 Result<RowProfile> moec::bench::profileRow(Session &session,
                                            LayerOnDevice &layer, RowRun &run,
-                                           const Row &row) {
-  return Profiler(session, layer, run, row).profile();
+                                           const Row &row, int64_t samples) {
+  return Profiler(session, layer, run, row).profile(samples);
 }
 
 void moec::bench::printProfile(const RowProfile &profile,

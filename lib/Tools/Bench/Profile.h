@@ -30,11 +30,15 @@ struct RowProfile {
   double graphSeconds = 0;
 };
 
-/// Puts each launch of many runs between two events. The device is kept busy
+/// Runs that are timed, of all sets together.
+constexpr int64_t kProfileSamples = 24;
+
+/// Puts each launch of so many runs between two events. The device is kept busy
 /// before, so that launches wait in the stream and not on the host, and a run
 /// of another set goes before, so that caches are as between runs.
 moert::Result<RowProfile> profileRow(Session &session, LayerOnDevice &layer,
-                                     RowRun &run, const Row &row);
+                                     RowRun &run, const Row &row,
+                                     int64_t samples = kProfileSamples);
 
 /// A line per kernel.
 void printProfile(const RowProfile &profile, const BenchLayer &layer,

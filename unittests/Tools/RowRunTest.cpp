@@ -1,0 +1,203 @@
+//===- RowRunTest.cpp - tests of runs that are timed ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Tools/Bench/Profile.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/PtxSim/SimDevice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+namespace {
+
+constexpr double kTick = 1e-2;
+
+class TickEvent : public moert::Event {
+public:
+  int64_t tick = -1;
+};
+
+class RecordedGraph : public moert::Graph {
+public:
+  std::vector<std::function<Status()>> launches;
+};
+
+/// The simulated device with graphs, and a clock that ticks with each launch.
+class ClockedDevice : public TimedDevice {
+public:
+  explicit ClockedDevice(moert::Device &inner)
+      : TimedDevice(inner), inner(inner) {}
+
+  int64_t tick = 0, numReplays = 0;
+
+  Result<std::unique_ptr<moert::Buffer>> allocate(size_t bytes,
+                                                  size_t alignment) override {
+    // What keeps a device busy is of no use here.
+    return inner.allocate(std::min(bytes, size_t(1) << 20), alignment);
+  }
+
+  Status launch(moert::Stream &stream, moert::Kernel &kernel,
+                const moert::LaunchDims &dims,
+                const moert::LaunchArgs &args) override {
+    if (!graph) {
+      ++tick;
+      return inner.launch(stream, kernel, dims, args);
+    }
+    std::vector<uint64_t> slots(args.slots, args.slots + args.numSlots);
+    std::vector<moert::TensorMap> maps(args.maps, args.maps + args.numMaps);
+    graph->launches.push_back([=, &stream, &kernel] {
+      ++tick;
+      return inner.launch(
+          stream, kernel, dims,
+          {slots.data(), slots.size(), maps.data(), maps.size()});
+    });
+    return Status::ok();
+  }
+  Result<std::unique_ptr<moert::Event>> createTimedEvent() override {
+    return std::unique_ptr<moert::Event>(new TickEvent());
+  }
+  Status record(moert::Stream &stream, moert::Event &event) override {
+    if (auto *timed = dynamic_cast<TickEvent *>(&event)) {
+      timed->tick = tick;
+      return Status::ok();
+    }
+    return inner.record(stream, event);
+  }
+  Result<double> elapsedSeconds(moert::Event &from, moert::Event &to) override {
+    return kTick * static_cast<double>(static_cast<TickEvent &>(to).tick -
+                                       static_cast<TickEvent &>(from).tick);
+  }
+  Status beginCapture(moert::Stream &) override {
+    graph = std::make_unique<RecordedGraph>();
+    return Status::ok();
+  }
+  Result<std::unique_ptr<moert::Graph>> endCapture(moert::Stream &) override {
+    return std::unique_ptr<moert::Graph>(std::move(graph));
+  }
+  Status launchGraph(moert::Stream &, moert::Graph &captured) override {
+    ++numReplays;
+    for (auto &launch : static_cast<RecordedGraph &>(captured).launches)
+      if (Status status = launch(); !status)
+        return status;
+    return Status::ok();
+  }
+
+private:
+  moert::Device &inner;
+  std::unique_ptr<RecordedGraph> graph;
+};
+
+class RowRunTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    layer.name = "tiny";
+    layer.numExperts = layer.localExperts = 4;
+    layer.topK = 2;
+    layer.hiddenSize = layer.intermediateSize = 64;
+    auto opened = ptx::createSimDevice({});
+    ASSERT_TRUE(opened);
+    simulator = std::move(*opened);
+    clocked = std::make_unique<ClockedDevice>(*simulator);
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    mlir::MLIRContext context(registry);
+    auto made = DeviceGenerator::create(context, *simulator, "sm_90a");
+    ASSERT_TRUE(made) << made.status().message();
+    generator = std::make_unique<DeviceGenerator>(std::move(*made));
+    JitOptions options;
+    options.compile.target = "sm_90a";
+    options.useCache = false;
+    jit = std::make_unique<Jit>(options);
+    timed =
+        std::make_unique<TimedDevice>(static_cast<moert::Device &>(*clocked));
+    session.reset(new Session{*timed, *generator, *jit, 16, 1, true});
+    auto compiled = compileLayer(*session, layer, /*withRouter=*/false);
+    ASSERT_TRUE(compiled) << compiled.status().message();
+    auto placed = LayerOnDevice::create(*session, layer, std::move(*compiled));
+    ASSERT_TRUE(placed) << placed.status().message();
+    loaded = std::move(*placed);
+    auto created = RowRun::create(*session, *loaded, row, 2,
+                                  drawRoutings(layer, row, 2, nullptr));
+    ASSERT_TRUE(created) << created.status().message();
+    run = std::move(*created);
+  }
+
+  /// Launches of a run.
+  int64_t countLaunches() const {
+    const moert::Plan &plan = loaded->getPlan();
+    return static_cast<int64_t>(
+        plan.variants[plan.findVariant(row.tokens)].steps.size());
+  }
+
+  BenchLayer layer;
+  Row row = {0, 5, 0, "tiny"};
+  std::unique_ptr<moert::Device> simulator;
+  std::unique_ptr<ClockedDevice> clocked;
+  std::unique_ptr<TimedDevice> timed;
+  std::unique_ptr<DeviceGenerator> generator;
+  std::unique_ptr<Jit> jit;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<LayerOnDevice> loaded;
+  std::unique_ptr<RowRun> run;
+};
+
+} // namespace
+
+TEST_F(RowRunTest, ChecksAndTimes) {
+  // Nothing was run yet: what is in the outputs is wrong.
+  EXPECT_FALSE(run->check());
+  ASSERT_TRUE(run->runAll());
+  Result<RowCheck> check = run->check();
+  ASSERT_TRUE(check) << check.status().message();
+  EXPECT_EQ(check->rows, 10);
+  EXPECT_LT(check->error, 0.01);
+
+  EXPECT_FALSE(run->observe(1e-5));
+  ASSERT_TRUE(run->capture());
+  Result<Observation> observation = run->observe(1e-5);
+  ASSERT_TRUE(observation) << observation.status().message();
+  // A tick per launch, of one run of the two in the graph.
+  EXPECT_NEAR(observation->seconds,
+              kTick * static_cast<double>(countLaunches()), kTick / 100);
+  EXPECT_EQ(clocked->numReplays, observation->replays + 2);
+  EXPECT_TRUE(run->checkAgain());
+
+  int called = 0;
+  int64_t replays = clocked->numReplays;
+  Result<Observation> sustained = run->sustain(
+      8 * kTick * static_cast<double>(2 * countLaunches()), [&] { ++called; });
+  ASSERT_TRUE(sustained) << sustained.status().message();
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(clocked->numReplays - replays, 8 + 2);
+  EXPECT_NEAR(sustained->seconds, observation->seconds, kTick / 100);
+}
+
+TEST_F(RowRunTest, ProfilesEachLaunch) {
+  Result<RowProfile> profile = profileRow(*session, *loaded, *run, row, 2);
+  ASSERT_TRUE(profile) << profile.status().message();
+  ASSERT_EQ(static_cast<int64_t>(profile->kernels.size()), countLaunches());
+  double sum = 0;
+  for (const KernelProfile &kernel : profile->kernels)
+    sum += kernel.seconds;
+  EXPECT_NEAR(sum, profile->graphSeconds, kTick / 100);
+  EXPECT_EQ(profile->emptySeconds, 0);
+
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  printProfile(*profile, layer, row, getWork(layer, row, run->getRoutings()),
+               {4e12, 8e14, 1.5e15, "assumed"}, os);
+  for (const KernelProfile &kernel : profile->kernels)
+    EXPECT_NE(text.find(kernel.name), std::string::npos) << text;
+  EXPECT_NE(text.find("sum of kernels"), std::string::npos) << text;
+}
