@@ -23,6 +23,7 @@ using namespace moec::sm90;
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
     : isGrouped(static_cast<bool>(op.getOffsets())),
+      hasScales(static_cast<bool>(op.getInputScale())),
       planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
       mapRows(config.getMapRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
@@ -90,8 +91,9 @@ namespace {
 std::string declineContract(tile::ContractOp op) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
-  if (weight.getElementTypeBitWidth() != 16)
-    return "no tensor core has the precision of f32; 16-bit weights are taken";
+  if (weight.getElementTypeBitWidth() > 16)
+    return "no tensor core has the precision of f32; weights of 8 and 16 bits "
+           "are taken";
   // Weights come by tensor maps, which take any strides that bind accepts.
   for (auto [name, operand] :
        {std::pair<StringRef, Value>{"input", op.getInput()},
@@ -101,7 +103,8 @@ std::string declineContract(tile::ContractOp op) {
               " has strides that are not known, and pieces of 16 bytes are "
               "copied")
           .str();
-  int64_t rowBytes = weight.getShape().back() * 2;
+  int64_t rowBytes =
+      weight.getShape().back() * weight.getElementTypeBitWidth() / 8;
   if (rowBytes % Contract::kChunkBytes)
     return "a row of weights has " + number(rowBytes) +
            " bytes, and tensor maps go in multiples of 16";
@@ -134,7 +137,9 @@ std::string bodiesIllegal(const Contract &shape) {
 
 /// Accumulators of a thread, next to which a step's addresses and the
 /// epilogue fit.
-constexpr int64_t kMaxAccumulators = 160;
+int64_t getMaxAccumulators(const Contract &shape) {
+  return shape.hasRowThreads() ? 160 : 192;
+}
 
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
@@ -150,12 +155,14 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (std::string reason = bodiesIllegal(shape); !reason.empty())
     return reason;
   if (shape.k * shape.elementBytes != Contract::kStepBytes)
-    return "k = " + number(shape.k) + "; give 64";
+    return "k = " + number(shape.k) + "; give " +
+           number(Contract::kStepBytes / shape.elementBytes);
   int64_t accumulators = shape.getAccumulators();
-  if (accumulators > kMaxAccumulators)
+  if (accumulators > getMaxAccumulators(shape))
     return "n = " + number(shape.n) + ", bodies up to " +
            number(shape.getMaxBody()) + " needs " + number(accumulators) +
-           " accumulators per thread; give at most " + number(kMaxAccumulators);
+           " accumulators per thread; give at most " +
+           number(getMaxAccumulators(shape));
   if (shape.mapRows && contract.getSource())
     return "map_rows = true, but rows come by 'source', which no map knows";
   if (shape.stages < Contract::kMinStages ||

@@ -28,12 +28,16 @@ namespace moec::sm90 {
 /// consumers share: each multiplies half of every step, then they exchange sums
 /// so that each has half of the input rows.
 ///
+/// Of e4m3 a step is a block of the scales, which come with it; a consumer sums
+/// the step of a block of weights apart.
+///
 /// With a layout 8 gate rows and the 8 up rows of the same columns follow one
 /// another in a block, so that a thread has gate and up of a column.
 ///
 /// Shared memory: `stages` buffers of one step each, first the weights, then
-/// the input rows; a place where results wait for their copy to memory, and one
-/// for sums that consumers exchange; the barriers; a table of all groups.
+/// the input rows; their scales; a place per warp where results are transposed,
+/// and one for sums that consumers exchange; the barriers; a table of all
+/// groups.
 struct Contract {
   Contract(tile::ContractOp op, tile::ConfigAttr config);
 
@@ -57,12 +61,12 @@ struct Contract {
   static constexpr int64_t kMinStages = 3, kMaxStages = 16;
   /// Rows of gate, then of up.
   static constexpr int64_t kPairedRows = 8;
-  /// Buffers of results per consumer.
-  static constexpr int64_t kStagings = 2;
+  static constexpr int64_t kStagedRows = 16;
   /// A group's first row and first tile.
   static constexpr int64_t kTableBytes = 8;
+  static constexpr int64_t kScaleElementBytes = 4;
 
-  bool isGrouped;
+  bool isGrouped, hasScales;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t planes;
@@ -75,6 +79,13 @@ struct Contract {
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
   int64_t getMaxBody() const { return bodies.back(); }
+  /// About what a tile in that body costs, in the time that tensor cores take
+  /// for one input row: fewer than 40 cost as much as 40, and what comes once
+  /// per tile weighs the more the fewer steps there are.
+  int64_t getTileCost(int64_t body) const {
+    constexpr int64_t fewest = 40, once = 500;
+    return std::max(body, fewest) + once / getSteps();
+  }
   int64_t getWeightRows() const { return planes * n; }
   /// Both consumers multiply the same weight rows.
   bool sharesBlock() const { return getWeightRows() == kBlockRows; }
@@ -85,7 +96,11 @@ struct Contract {
   int64_t getBlockColumns() const { return kBlockRows / planes; }
   int64_t getConsumerColumns() const { return getBlocks() * getBlockColumns(); }
   /// Accumulators of a thread.
-  int64_t getAccumulators() const { return getBlocks() * getMaxBody() / 2; }
+  int64_t getAccumulators() const {
+    return (getBlocks() + hasScales) * getMaxBody() / 2;
+  }
+  /// Some threads of the producer copy rows, or scales, one by one.
+  bool hasRowThreads() const { return !mapRows || hasScales; }
   /// Registers of a thread: all of them together fit in 64 Ki. Those that copy
   /// rows keep two for each of theirs.
   int64_t getProducerRegisters() const {
@@ -99,21 +114,37 @@ struct Contract {
   int64_t getStageBytes() const {
     return getWeightBytes() + getMaxBody() * kStepBytes;
   }
-  /// Input rows whose results wait for their copy together; a multiple of 16.
-  int64_t getStagedRows() const {
-    return std::max<int64_t>(16, 1024 / getConsumerColumns());
+  /// Result columns of a warp of a consumer in each of its blocks, and chunks of
+  /// results that it has of an input row.
+  int64_t getWarpColumns() const { return getBlockColumns() / 4; }
+  int64_t getWarpChunks() const {
+    return getBlocks() * getWarpColumns() * 2 / kChunkBytes;
   }
-  /// From one row of them to the next: a chunk more, so that 8 rows meet all
-  /// banks.
+  /// A warp turns the results of 16 input rows around at once. From one of them
+  /// to the next there is a chunk more, so that 8 rows meet all banks.
   int64_t getStagedStride() const {
-    return getConsumerColumns() * resultBytes + kChunkBytes;
+    int64_t chunks = getWarpChunks();
+    return (chunks == 1 ? 1 : chunks + 1) * kChunkBytes;
   }
   int64_t getStagingBytes() const {
-    return resultBytes == 2 ? getStagedRows() * getStagedStride() : 0;
+    return resultBytes == 2 ? kStagedRows * getStagedStride() : 0;
   }
-  int64_t getStagingOffset() const { return stages * getStageBytes(); }
+  /// Scales of the weights of a step: one or two per block of each consumer.
+  int64_t getScaleSlots() const {
+    return planes * getBlocks() * (sharesBlock() ? 1 : kConsumers);
+  }
+  int64_t getScaleOffset() const { return stages * getStageBytes(); }
+  /// Of a stage, in whole chunks: scales of rows, then of weights.
+  int64_t getScaleBytes() const {
+    int64_t scales = hasScales ? getMaxBody() + getScaleSlots() : 0;
+    return (scales * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
+           kChunkBytes;
+  }
+  int64_t getStagingOffset() const {
+    return getScaleOffset() + stages * getScaleBytes();
+  }
   int64_t getExchangeOffset() const {
-    return getStagingOffset() + kConsumers * kStagings * getStagingBytes();
+    return getStagingOffset() + 4 * kConsumers * getStagingBytes();
   }
   /// Consumers that share a block give half of their sums away.
   int64_t getExchangeBytes() const {

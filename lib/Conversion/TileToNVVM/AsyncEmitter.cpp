@@ -60,6 +60,12 @@ void AsyncEmitter::consumerBarrier() {
                           NVVM::BarrierReductionAttr(), Value());
 }
 
+Value AsyncEmitter::getFromLane(Value value, Value lane) {
+  constexpr int64_t lastLane = 31;
+  return NVVM::ShflOp::create(b, value.getType(), i32(-1), value, lane,
+                              i32(lastLane), NVVM::ShflKind::idx, UnitAttr());
+}
+
 Value AsyncEmitter::countLanes(Value flag) {
   Value lanes = NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
                                          NVVM::VoteSyncKind::ballot);
@@ -103,6 +109,10 @@ void AsyncEmitter::waitBarrier(Value barrier, Value parity) {
   scf::YieldOp::create(b);
 }
 
+Value AsyncEmitter::testBarrier(Value barrier, Value parity) {
+  return NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), barrier, parity);
+}
+
 void AsyncEmitter::fenceAsync() {
   NVVM::FenceProxyOp::create(
       b, NVVM::ProxyKind::async_shared,
@@ -131,26 +141,6 @@ void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
       /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
       NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(),
       /*predicate=*/Value());
-}
-
-void AsyncEmitter::copyToGlobal(Value global, Value shared, Value bytes) {
-  NVVM::CpAsyncBulkSharedCTAToGlobalOp::create(b, global, shared, bytes,
-                                               /*l2CacheHint=*/Value(),
-                                               /*byteMask=*/Value());
-}
-
-void AsyncEmitter::commitGlobalCopies() {
-  NVVM::CpAsyncBulkCommitGroupOp::create(b);
-}
-
-void AsyncEmitter::waitSharedReads(int64_t groups) {
-  NVVM::CpAsyncBulkWaitGroupOp::create(b, b.getI32IntegerAttr(groups),
-                                       b.getUnitAttr());
-}
-
-void AsyncEmitter::waitGlobalCopies(int64_t groups) {
-  NVVM::CpAsyncBulkWaitGroupOp::create(b, b.getI32IntegerAttr(groups),
-                                       UnitAttr());
 }
 
 //===----------------------------------------------------------------------===//
@@ -197,6 +187,10 @@ Value AsyncEmitter::makeSums(int64_t width) {
   for (auto [i, value] : llvm::enumerate(zeros))
     sums = LLVM::InsertValueOp::create(b, sums, value, i);
   return sums;
+}
+
+Value AsyncEmitter::makeUnsetSums(int64_t width) {
+  return LLVM::PoisonOp::create(b, getSumsType(b, width));
 }
 
 static NVVM::WGMMATypes getProductType(Type element) {

@@ -37,6 +37,8 @@ public:
   void warpgroupBarrier();
   /// Waits for all threads of all warpgroups but the first.
   void consumerBarrier();
+  /// The value of a lane of the warp, that each lane names; f32 or i32.
+  mlir::Value getFromLane(mlir::Value value, mlir::Value lane);
   /// How many lanes of the warp have that i1 set; i32.
   mlir::Value countLanes(mlir::Value flag);
 
@@ -51,6 +53,8 @@ public:
   void arriveExpecting(mlir::Value barrier, int64_t bytes);
   /// Waits for the end of the phase of that parity (i32).
   void waitBarrier(mlir::Value barrier, mlir::Value parity);
+  /// Whether that phase has ended; i1.
+  mlir::Value testBarrier(mlir::Value barrier, mlir::Value parity);
   /// Makes what the thread wrote to shared memory visible to copies and tensor
   /// cores.
   void fenceAsync();
@@ -65,13 +69,6 @@ public:
   /// last); it completes on `barrier`.
   void copyBox(mlir::Value shared, mlir::Value map,
                mlir::ValueRange coordinates, mlir::Value barrier);
-  /// Starts a copy of `bytes` (i32), a multiple of 16, to global memory.
-  void copyToGlobal(mlir::Value global, mlir::Value shared, mlir::Value bytes);
-  void commitGlobalCopies();
-  /// Waits until at most `groups` of the thread's committed groups still have
-  /// to read shared memory, or to write global memory.
-  void waitSharedReads(int64_t groups);
-  void waitGlobalCopies(int64_t groups);
 
   //===--- Tensor cores ---===//
 
@@ -84,6 +81,8 @@ public:
   void waitProducts(int64_t groups);
   /// `width / 2` f32 zeros, as one value.
   mlir::Value makeSums(int64_t width);
+  /// The same for a first product, which does not read them.
+  mlir::Value makeUnsetSums(int64_t width);
   /// Starts adding the product of 64 rows at `a` with `width` rows at `w`, over
   /// 32 bytes of elements of bf16, f16 or e4m3 that lie `step` times 32 bytes
   /// into the tiles. Of `isFirst` products the result is all, without `sums`.

@@ -62,18 +62,15 @@
 // CHECK: llvm.inline_asm has_side_effects "", "=f,
 // CHECK: llvm.inline_asm has_side_effects "", "=f,
 // CHECK: nvvm.mbarrier.arrive
-// CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
-// CHECK-NEXT: arith.addi
-// CHECK-NEXT: nvvm.barrier id = {{.*}} number_of_threads
 // CHECK: arith.mulf {{.*}} : vector<4xf32>
 // CHECK: arith.truncf {{.*}} : vector<4xf32> to vector<4xbf16>
-// CHECK: nvvm.stmatrix {{.*}} layout = #nvvm.mma_layout<col>
-// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
-// CHECK: nvvm.barrier id = {{.*}} number_of_threads
-// CHECK: nvvm.cp.async.bulk.global.shared.cta
-// CHECK: nvvm.cp.async.bulk.commit.group
-// CHECK: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
-// CHECK: nvvm.cp.async.bulk.wait_group 0{{$}}
+// CHECK: nvvm.stmatrix {{.*}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>}
+// A warp turns its own columns around; nobody else waits.
+// CHECK: nvvm.bar.warp.sync
+// CHECK: scf.if
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
+// CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
+// CHECK: nvvm.bar.warp.sync
 tile.kernel @gathered(%x: memref<?x256xbf16>, %w: memref<6x512x256xbf16>, %o: memref<7xi32>,
     %s: memref<?xi32>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x512x256xbf16>)

@@ -20,8 +20,12 @@ LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
   LogicalResult status = success();
   auto emitBody = [&](int64_t width, const ContractTile &tile,
                       RingPlace place) {
+    Value consumer = products.getConsumer();
+    ContractOperands operands =
+        loadSm90Operands(contract, consumer, products.getPart(width, tile),
+                         products.getPartHeight(width));
     ContractSums sums = products.emit(width, tile, place);
-    if (failed(emitSm90Epilogue(contract, products.getConsumer(), sums)))
+    if (failed(emitSm90Epilogue(contract, consumer, operands, sums)))
       status = failure();
     return sums.end;
   };
@@ -51,6 +55,5 @@ LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
                       RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
                       return SmallVector<Value>{end.stage, end.parity};
                     });
-  emitter.waitGlobalCopies(0);
   return status;
 }

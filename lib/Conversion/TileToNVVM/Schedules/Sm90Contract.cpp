@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The rows of each group are cut into tiles of about equal height, which with
+// The rows of each group are cut into tiles (Sm90Tiles.cpp), which with
 // the panels of columns make a list: groups in order, in them panels, in them
 // tiles of rows, so that weights are read from memory once. A CTA takes every
 // gridDim-th entry. Which group an entry belongs to is found in a table of
@@ -98,9 +98,10 @@ void Sm90Contract::initBarriers() {
   static_assert(Contract::kMaxStages <= kWarp);
   Value stage = emitter.lane();
   emitter.ifThen(emitter.isLess(stage, emitter.i32(shape.stages)), [&] {
-    // The thread that starts copies of boxes, and those that copy rows.
+    // The thread that starts copies of boxes, and those that copy rows or
+    // scales.
     emitter.initBarrier(fullBarrier(stage),
-                        shape.mapRows ? 1 : 1 + Contract::kRowThreads);
+                        1 + shape.hasRowThreads() * Contract::kRowThreads);
     emitter.initBarrier(emptyBarrier(stage),
                         Contract::kConsumers * Contract::kWarpgroup / kWarp);
     emitter.fenceBarriers();
@@ -118,6 +119,10 @@ void Sm90Contract::emitPrologue() {
   emitter.waitForLaunchBefore();
   emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)), [&] { emitTable(); });
   emitter.barrier();
+}
+
+Value Sm90Contract::divideUp(Value x, Value y) {
+  return arith::DivUIOp::create(b, emitter.scale(addI32(x, y), 1, -1), y);
 }
 
 /// One warp. A lane loads the offsets of neighbours together and adds up their
@@ -138,8 +143,7 @@ void Sm90Contract::emitTable() {
     SmallVector<Value> sums{emitter.i32(0)};
     for (int64_t i = 0; i < share; ++i) {
       Value count = arith::SubIOp::create(b, rows[i + 1], rows[i]);
-      Value tiles = emitter.divide(
-          emitter.scale(count, 1, shape.getMaxBody() - 1), shape.getMaxBody());
+      Value tiles = divideUp(count, chooseHeight(count));
       sums.push_back(addI32(sums.back(), tiles));
     }
     Value sum = sums.back();
@@ -204,15 +208,10 @@ ContractTile Sm90Contract::findTile(Value item) {
       arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
-  // As many whole rows of 8 as make tiles about equal.
-  constexpr int64_t rows8 = 8;
-  Value height = arith::DivUIOp::create(
-      b, emitter.scale(addI32(count, tiles), 1, -1), tiles);
-  height = emitter.scale(
-      emitter.divide(emitter.scale(height, 1, rows8 - 1), rows8), rows8);
-  Value first = b.createOrFold<arith::MulIOp>(inPanel, height);
+  Value height = chooseHeight(count);
+  Value first = arith::MulIOp::create(b, inPanel, height,
+                                      arith::IntegerOverflowFlags::nsw);
   Value left = arith::SubIOp::create(b, count, first);
-  // Columns fit 32 bits; verify-gpu-addresses cannot know.
   Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
                                             arith::IntegerOverflowFlags::nsw);
   return {group, firstColumn, addI32(begin.row, first), minI32(left, height)};

@@ -85,6 +85,10 @@ private:
   mlir::Value loadOffset(mlir::Value group);
   void initBarriers();
   void emitTable();
+  /// Rows of the tiles of a group with `count` rows, the last of which may have
+  /// fewer: a multiple of 8.
+  mlir::Value chooseHeight(mlir::Value count);
+  mlir::Value divideUp(mlir::Value x, mlir::Value y);
   /// All lanes of a warp together.
   mlir::Value findGroup(mlir::Value tile);
   ContractTile findTile(mlir::Value item);

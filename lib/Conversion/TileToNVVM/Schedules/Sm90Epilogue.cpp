@@ -8,8 +8,9 @@
 // two neighbouring input rows: two columns, or gate and up of one, so that the
 // epilogue runs in registers.
 //
-// Results of 16 bits go through shared memory, transposed on their way to rows
-// of columns, which the copy engine takes to memory.
+// Results of 16 bits go through shared memory, where each warp turns its own
+// columns around to rows of them. Ordinary stores take them to memory: copies
+// by the copy engine were slower, for all warps had to wait for them in turn.
 
 #include "../../Emission/ContractOperands.h"
 #include "../InlinePtx.h"
@@ -25,27 +26,29 @@ namespace {
 constexpr int64_t kMatrix = 8;
 /// Sums of a thread per block of weights and 8 input rows.
 constexpr int64_t kSums = 4;
+constexpr int64_t kWarp = 32;
 
 class Sm90Epilogue {
 public:
+  /// Of the consumer's part of a tile.
   Sm90Epilogue(Sm90Contract &contract, Value consumer,
-               const ContractSums &sums);
-  LogicalResult emit();
+               const ContractTile &tile);
+  ContractOperands load(int64_t height);
+  LogicalResult emit(const ContractOperands &given, const ContractSums &made);
 
 private:
   void emitPortion(int64_t first, int64_t rows);
   /// The results of `matrices` times 8 rows from row `first` on, of one block;
   /// a fragment per matrix.
   Value emitRegion(int64_t block, int64_t first, int64_t matrices);
-  void stage(int64_t block, int64_t stagedRow, Value buffer, Value results);
-  void copyOut(int64_t first, int64_t rows, Value buffer);
+  Value getBuffer();
+  void stage(int64_t block, Value results);
+  void storeStaged(int64_t first, int64_t rows);
   void storeSingly(int64_t block, int64_t first, Value results);
 
   /// Results of a thread per block and 8 input rows; neighbours are in
   /// neighbouring rows.
   int64_t getFragment() const { return kSums / shape.planes; }
-  /// Columns of a warp in a block.
-  int64_t getWarpColumns() const { return shape.getBlockColumns() / 4; }
   /// The sum of a plane that an element of a fragment is made of.
   Value getSum(int64_t block, int64_t plane, int64_t matrix, int64_t element);
   /// Of a fragment's element: its result column and its row of the tile; i32.
@@ -64,8 +67,9 @@ private:
   ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
   tile::ContractOp op;
-  const ContractSums &sums;
-  const ContractTile &tile;
+  ContractTile tile;
+  ContractOperands operands;
+  ContractSums sums;
   Value result;
   /// 0 or 1, i32.
   Value consumer;
@@ -76,17 +80,17 @@ private:
 };
 
 Sm90Epilogue::Sm90Epilogue(Sm90Contract &contract, Value consumer,
-                           const ContractSums &sums)
+                           const ContractTile &tile)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), op(contract.op), sums(sums), tile(sums.tile),
+      shape(contract.shape), op(contract.op), tile(tile),
       result(emitter.operand(op.getResult())), consumer(consumer),
       firstColumn(tile.firstColumn) {
   if (!shape.sharesBlock())
     firstColumn = contract.addI32(
         firstColumn, emitter.scale(consumer, shape.getConsumerColumns()));
-  Value column =
-      contract.addI32(emitter.scale(emitter.warpgroupWarp(), getWarpColumns()),
-                      emitter.divide(emitter.lane(), 4));
+  Value column = contract.addI32(
+      emitter.scale(emitter.warpgroupWarp(), shape.getWarpColumns()),
+      emitter.divide(emitter.lane(), 4));
   ownColumn = contract.addI32(firstColumn, column);
   ownRow = emitter.scale(emitter.remainder(emitter.lane(), 4), 2);
 }
@@ -136,6 +140,33 @@ SmallVector<Value> Sm90Epilogue::getLeading(Value last) {
 // Epilogue
 //===----------------------------------------------------------------------===//
 
+ContractOperands Sm90Epilogue::load(int64_t height) {
+  ContractOperands loaded;
+  Value last = emitter.scale(tile.rows, 1, -1);
+  for (Value operand : op.getRowOperands()) {
+    SmallVector<Value> &rows = loaded.rows.emplace_back();
+    for (int64_t first = 0; first < height; first += kWarp) {
+      Value row =
+          contract.minI32(emitter.scale(emitter.lane(), 1, first), last);
+      Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
+      rows.push_back(emitter.loadF32(emitter.operand(operand),
+                                     {position, emitter.index(0)}));
+    }
+  }
+  for (Value operand : op.getColumnOperands())
+    for (int64_t plane = 0; plane < shape.planes; ++plane)
+      for (int64_t block = 0; block < shape.getBlocks(); ++block) {
+        SmallVector<Value> &columns = loaded.columns.emplace_back();
+        for (int64_t element = 0; element < getFragment(); element += 2) {
+          Value row =
+              getWeightRow(emitter, op, plane, getSafeColumn(block, element));
+          columns.push_back(
+              emitter.loadF32(emitter.operand(operand), getLeading(row)));
+        }
+      }
+  return loaded;
+}
+
 Value Sm90Epilogue::gather(int64_t matrices,
                            function_ref<Value(int64_t, int64_t)> load) {
   SmallVector<Value> elements;
@@ -152,31 +183,16 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t matrices) {
     args.push_back(gather(matrices, [&](int64_t matrix, int64_t element) {
       return getSum(block, plane, first / kMatrix + matrix, element);
     }));
-  for (Value operand : op.getRowOperands()) {
-    Value rows = emitter.operand(operand);
-    // Two rows of each matrix, in all columns.
-    SmallVector<Value> values;
-    for (int64_t i = 0; i < 2 * matrices; ++i)
-      values.push_back(emitter.loadF32(
-          rows,
-          {getSafePosition(first + i / 2 * kMatrix, i % 2), emitter.index(0)}));
+  for (ArrayRef<Value> rows : operands.rows)
     args.push_back(gather(matrices, [&](int64_t matrix, int64_t element) {
-      return values[2 * matrix + element % 2];
+      int64_t row = first + matrix * kMatrix;
+      Value lane = emitter.scale(ownRow, 1, row % kWarp + element % 2);
+      return emitter.getFromLane(rows[row / kWarp], lane);
     }));
-  }
-  for (Value operand : op.getColumnOperands())
-    for (int64_t plane = 0; plane < shape.planes; ++plane) {
-      SmallVector<Value> values;
-      for (int64_t element = 0; element < getFragment(); element += 2) {
-        Value row =
-            getWeightRow(emitter, op, plane, getSafeColumn(block, element));
-        values.push_back(
-            emitter.loadF32(emitter.operand(operand), getLeading(row)));
-      }
-      args.push_back(gather(matrices, [&](int64_t, int64_t element) {
-        return values[element / 2];
-      }));
-    }
+  for (size_t i = block; i < operands.columns.size(); i += shape.getBlocks())
+    args.push_back(gather(matrices, [&](int64_t, int64_t element) {
+      return operands.columns[i][element / 2];
+    }));
   for (Value operand : op.getElementwiseOperands())
     args.push_back(gather(matrices, [&](int64_t matrix, int64_t element) {
       return emitter.loadF32(
@@ -191,8 +207,12 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t matrices) {
   return args.front();
 }
 
-LogicalResult Sm90Epilogue::emit() {
-  int64_t portion = shape.getStagedRows();
+LogicalResult Sm90Epilogue::emit(const ContractOperands &given,
+                                 const ContractSums &made) {
+  operands = given;
+  sums = made;
+  // Rows that are skipped together if the tile ends before.
+  constexpr int64_t portion = 32;
   for (int64_t first = 0; first < sums.height; first += portion) {
     int64_t rows = std::min(portion, sums.height - first);
     if (first == 0)
@@ -204,40 +224,35 @@ LogicalResult Sm90Epilogue::emit() {
   return status;
 }
 
-/// Rows whose results wait for their copy together.
 void Sm90Epilogue::emitPortion(int64_t first, int64_t rows) {
   bool isStaged = shape.resultBytes == 2;
-  int64_t number = first / shape.getStagedRows();
-  Value buffer = contract.sharedAddress(shape.getStagingOffset() +
-                                        number % Contract::kStagings *
-                                            shape.getStagingBytes());
-  buffer = emitter.advance(
-      buffer,
-      emitter.scale(consumer, Contract::kStagings * shape.getStagingBytes()));
-  if (isStaged) {
-    // Of the tile before, no copy may be left; else only the latest one,
-    // which reads the other buffer.
-    emitter.waitSharedReads(number == 0 ? 0 : Contract::kStagings - 1);
-    emitter.warpgroupBarrier();
-  }
-  for (int64_t row = 0; row < rows; row += 2 * kMatrix)
+  for (int64_t row = 0; row < rows; row += Contract::kStagedRows) {
+    int64_t staged = std::min(Contract::kStagedRows, rows - row);
     for (int64_t block = 0; block < shape.getBlocks(); ++block) {
-      int64_t matrices = std::min<int64_t>(2, (rows - row) / kMatrix);
-      Value results = emitRegion(block, first + row, matrices);
+      Value results = emitRegion(block, first + row, staged / kMatrix);
       if (isStaged)
-        stage(block, row, buffer, results);
+        stage(block, results);
       else
         storeSingly(block, first + row, results);
     }
-  if (isStaged)
-    copyOut(first, rows, buffer);
+    if (!isStaged)
+      continue;
+    emitter.warpBarrier();
+    storeStaged(first + row, staged);
+    // The buffer is read before it is written again.
+    emitter.warpBarrier();
+  }
 }
 
-/// Puts 8 or 16 rows of one block into the buffer, where they are rows of
-/// columns.
-void Sm90Epilogue::stage(int64_t block, int64_t stagedRow, Value buffer,
-                         Value results) {
-  constexpr int64_t bytes = 2;
+Value Sm90Epilogue::getBuffer() {
+  Value warp = emitter.scale(emitter.warp(), 1, -Contract::kWarpgroup / kWarp);
+  return emitter.advance(contract.sharedAddress(shape.getStagingOffset()),
+                         emitter.scale(warp, shape.getStagingBytes()));
+}
+
+/// Puts 8 or 16 rows of one block into the warp's buffer, where they are rows
+/// of columns.
+void Sm90Epilogue::stage(int64_t block, Value results) {
   Value rounded = castFloat(b, results, getElementType(result));
   int64_t numMatrices =
       cast<VectorType>(rounded.getType()).getNumElements() / 2;
@@ -246,50 +261,56 @@ void Sm90Epilogue::stage(int64_t block, int64_t stagedRow, Value buffer,
   SmallVector<Value> matrices;
   for (int64_t i = 0; i < numMatrices; ++i)
     matrices.push_back(vector::ExtractOp::create(b, words, i));
-  // Matrices: all columns of a warp by 8, then the same of 8 more rows.
-  int64_t across = getWarpColumns() / kMatrix;
+  // Matrices: all columns of a warp by 8, then the same of 8 more rows. A row
+  // of a matrix is a chunk.
+  int64_t across = shape.getWarpColumns() / kMatrix;
   Value matrix =
       emitter.remainder(emitter.divide(emitter.lane(), kMatrix), numMatrices);
   Value row =
       contract.addI32(emitter.remainder(emitter.lane(), kMatrix),
                       emitter.scale(emitter.divide(matrix, across), kMatrix));
-  Value column = contract.addI32(
-      emitter.scale(emitter.warpgroupWarp(), getWarpColumns()),
-      emitter.scale(emitter.remainder(matrix, across), kMatrix));
+  Value chunk =
+      emitter.scale(emitter.remainder(matrix, across), 1, block * across);
   Value offset = contract.addI32(emitter.scale(row, shape.getStagedStride()),
-                                 emitter.scale(column, bytes));
-  int64_t constant = stagedRow * shape.getStagedStride() +
-                     block * shape.getBlockColumns() * bytes;
-  emitter.storeTransposed(
-      emitter.advance(buffer, emitter.scale(offset, 1, constant)), matrices);
+                                 emitter.scale(chunk, Contract::kChunkBytes));
+  emitter.storeTransposed(emitter.advance(getBuffer(), offset), matrices);
 }
 
-/// Starts the copies of a buffer's rows, one per thread.
-void Sm90Epilogue::copyOut(int64_t first, int64_t rows, Value buffer) {
-  emitter.fenceAsync();
-  emitter.warpgroupBarrier();
-  Value own = emitter.warpgroupThread();
-  Value row = emitter.scale(own, 1, first);
-  Value hasRow =
-      arith::AndIOp::create(b, emitter.isLess(own, emitter.i32(rows)),
-                            emitter.isLess(row, tile.rows));
-  Value columns = emitter.i32(shape.getConsumerColumns());
-  if (shape.columns % shape.n) {
-    Value left =
-        arith::SubIOp::create(b, emitter.i32(shape.columns), firstColumn);
-    columns = contract.minI32(columns, left);
-    hasRow = arith::AndIOp::create(b, hasRow,
-                                   emitter.isLess(emitter.i32(0), columns));
+/// Stores what is in the warp's buffer, chunk by chunk.
+void Sm90Epilogue::storeStaged(int64_t first, int64_t rows) {
+  int64_t chunks = shape.getWarpChunks();
+  int64_t across = shape.getWarpColumns() / kMatrix;
+  auto type = VectorType::get(4, b.getI32Type());
+  for (int64_t start = 0; start < rows * chunks; start += kWarp) {
+    Value own = emitter.scale(emitter.lane(), 1, start);
+    Value row = emitter.divide(own, chunks);
+    Value chunk = emitter.remainder(own, chunks);
+    Value offset = contract.addI32(emitter.scale(row, shape.getStagedStride()),
+                                   emitter.scale(chunk, Contract::kChunkBytes));
+    Value block = emitter.divide(chunk, across);
+    Value column = contract.addI32(
+        contract.addI32(firstColumn, emitter.scale(emitter.warpgroupWarp(),
+                                                   shape.getWarpColumns())),
+        contract.addI32(
+            emitter.scale(block, shape.getBlockColumns()),
+            emitter.scale(emitter.remainder(chunk, across), kMatrix)));
+    Value tileRow = emitter.scale(row, 1, first);
+    Value isThere = emitter.isLess(tileRow, tile.rows);
+    if (rows * chunks - start < kWarp)
+      isThere = arith::AndIOp::create(b, isThere,
+                                      emitter.isLess(row, emitter.i32(rows)));
+    if (shape.columns % shape.n)
+      isThere = arith::AndIOp::create(
+          b, isThere, emitter.isLess(column, emitter.i32(shape.columns)));
+    emitter.ifThen(isThere, [&] {
+      Value results = emitter.load(type, emitter.advance(getBuffer(), offset),
+                                   Contract::kChunkBytes);
+      Value position = emitter.toIndex(contract.addI32(tile.firstRow, tileRow));
+      emitter.store(
+          results, emitter.address(result, {position, emitter.toIndex(column)}),
+          Contract::kChunkBytes);
+    });
   }
-  emitter.ifThen(hasRow, [&] {
-    Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
-    Value to =
-        emitter.address(result, {position, emitter.toIndex(firstColumn)});
-    Value from =
-        emitter.advance(buffer, emitter.scale(own, shape.getStagedStride()));
-    emitter.copyToGlobal(to, from, emitter.scale(columns, shape.resultBytes));
-  });
-  emitter.commitGlobalCopies();
 }
 
 void Sm90Epilogue::storeSingly(int64_t block, int64_t first, Value results) {
@@ -312,9 +333,17 @@ void Sm90Epilogue::storeSingly(int64_t block, int64_t first, Value results) {
 
 } // namespace
 
+ContractOperands moec::loadSm90Operands(Sm90Contract &contract, Value consumer,
+                                        const ContractTile &part,
+                                        int64_t height) {
+  return Sm90Epilogue(contract, consumer, part).load(height);
+}
+
 LogicalResult moec::emitSm90Epilogue(Sm90Contract &contract, Value consumer,
+                                     const ContractOperands &operands,
                                      const ContractSums &sums) {
-  LogicalResult status = Sm90Epilogue(contract, consumer, sums).emit();
+  LogicalResult status =
+      Sm90Epilogue(contract, consumer, sums.tile).emit(operands, sums);
   endApart(contract.b);
   return status;
 }

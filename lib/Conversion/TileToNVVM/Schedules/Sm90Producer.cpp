@@ -9,9 +9,10 @@
 // anywhere: the warps that have no other work copy them in pieces of 16 bytes,
 // as the swizzle places them. A thread learns that its pieces are there by
 // waiting for them, makes them visible to the tensor cores and arrives; so as
-// not to wait for what it has just begun, it does so some steps later.
+// not to wait for what it has just begun, it does so some steps later, or when
+// there is no space for more.
 
-#include "Sm90Contract.h"
+#include "Sm90Scales.h"
 
 using namespace mlir;
 using namespace moec;
@@ -41,6 +42,14 @@ void waitForSpace(Sm90Contract &contract, RingPlace place) {
   Value before =
       arith::XOrIOp::create(contract.b, place.parity, contract.emitter.i32(1));
   contract.emitter.waitBarrier(contract.emptyBarrier(place.stage), before);
+}
+
+/// Whether that has happened; i1.
+Value hasSpace(Sm90Contract &contract, RingPlace place) {
+  Value before =
+      arith::XOrIOp::create(contract.b, place.parity, contract.emitter.i32(1));
+  return contract.emitter.testBarrier(contract.emptyBarrier(place.stage),
+                                      before);
 }
 
 //===----------------------------------------------------------------------===//
@@ -114,12 +123,32 @@ private:
       sm90::Contract::kRowThreads / kRowChunks;
   static constexpr int64_t kSwizzleRows = 8;
 
-  /// Steps between a copy and its arrival. Consumers free a step when they have
-  /// begun the next one, so that there must be two stages more; the others are
-  /// theirs to be late by.
+  /// What a thread carries from step to step of a tile.
+  struct State {
+    RingPlace place;
+    /// The stage of the oldest copies that have not arrived, and how many steps
+    /// have not; i32.
+    Value oldest, open;
+
+    SmallVector<Value> pack() const {
+      return {place.stage, place.parity, oldest, open};
+    }
+    static State unpack(ValueRange values) {
+      return {{values[0], values[1]}, values[2], values[3]};
+    }
+  };
+
+  /// Most steps that have not arrived while there is space for more.
   int64_t getLag() const { return shape.stages / 2; }
 
   RingPlace emitTile(const ContractTile &tile, RingPlace place);
+  State emitStep(const ContractTile &tile, ArrayRef<Value> rows,
+                 ArrayRef<Value> scaleSources, Value step, State state);
+  /// Waits for all that is open.
+  State publishAll(State state);
+  Value nextStage(Value stage) {
+    return contract.next({stage, emitter.i32(0)}).stage;
+  }
   /// The positions of the thread's rows in the input; i32.
   SmallVector<Value> findRows(const ContractTile &tile);
   void copyRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
@@ -135,18 +164,21 @@ private:
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
+  Sm90Scales scales;
   Value input, source;
-  /// The thread's first row of a tile, and its chunk of all of them; i32.
-  Value ownRow, ownChunk;
+  /// The thread's number; its first row of a tile, and its chunk of all of
+  /// them; i32.
+  Value own, ownRow, ownChunk;
 };
 
 RowCopier::RowCopier(Sm90Contract &contract)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), input(emitter.operand(contract.op.getInput())),
+      shape(contract.shape), scales(contract),
+      input(emitter.operand(contract.op.getInput())),
       source(emitter.operand(contract.op.getSource())) {
   constexpr int64_t others =
       sm90::Contract::kWarpgroup - sm90::Contract::kRowThreads;
-  Value own = emitter.scale(emitter.warpgroupThread(), 1, -others);
+  own = emitter.scale(emitter.warpgroupThread(), 1, -others);
   ownRow = emitter.divide(own, kRowChunks);
   ownChunk = emitter.remainder(own, kRowChunks);
 }
@@ -161,38 +193,69 @@ void RowCopier::emit() {
 }
 
 RingPlace RowCopier::emitTile(const ContractTile &tile, RingPlace place) {
-  int64_t lag = getLag();
-  SmallVector<Value> rows = findRows(tile);
-  // The latest stage is carried, and the oldest one that has not arrived.
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1,
-      {place.stage, place.parity, place.stage},
-      [&](Value index, ValueRange carried) {
-        RingPlace at{carried[0], carried[1]};
-        Value step = emitter.toI32(index);
-        waitForSpace(contract, at);
-        copyRows(tile, rows, step, at.stage);
-        emitter.commitCopies();
-        Value isLate = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, step,
-                                             emitter.i32(lag));
-        emitter.ifThen(isLate, [&] {
-          emitter.waitCopies(lag);
-          publish(carried[2]);
-        });
-        Value oldest = arith::SelectOp::create(
-            b, isLate, contract.next({carried[2], at.parity}).stage,
-            carried[2]);
-        RingPlace next = contract.next(at);
-        return SmallVector<Value>{next.stage, next.parity, oldest};
-      });
+  SmallVector<Value> rows, scaleSources;
+  if (!shape.mapRows)
+    rows = findRows(tile);
+  if (shape.hasScales)
+    scaleSources = scales.find(tile, own);
+  State start{place, place.stage, emitter.i32(0)};
+  State end = State::unpack(emitter.forLoop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1, start.pack(),
+      [&](Value step, ValueRange carried) {
+        return emitStep(tile, rows, scaleSources, emitter.toI32(step),
+                        State::unpack(carried))
+            .pack();
+      }));
   // While consumers multiply what is there the rest arrives.
-  emitter.waitCopies(0);
-  Value oldest = end[2];
-  for (int64_t i = 0; i < std::min(lag, shape.getSteps()); ++i) {
-    publish(oldest);
-    oldest = contract.next({oldest, end[1]}).stage;
+  return publishAll(end).place;
+}
+
+RowCopier::State RowCopier::emitStep(const ContractTile &tile,
+                                     ArrayRef<Value> rows,
+                                     ArrayRef<Value> scaleSources, Value step,
+                                     State state) {
+  // Consumers make space by what they multiply, and they wait for what is open.
+  Value isFull = contract.isEqual(
+      emitter.countLanes(hasSpace(contract, state.place)), emitter.i32(0));
+  auto branch =
+      scf::IfOp::create(b, TypeRange{b.getI32Type(), b.getI32Type()}, isFull,
+                        /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    State published = publishAll(state);
+    scf::YieldOp::create(b, ValueRange{published.oldest, published.open});
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, ValueRange{state.oldest, state.open});
   }
-  return {end[0], end[1]};
+  Value oldest = branch.getResult(0), open = branch.getResult(1);
+  waitForSpace(contract, state.place);
+  if (!shape.mapRows)
+    copyRows(tile, rows, step, state.place.stage);
+  if (shape.hasScales)
+    scales.copy(scaleSources, own, step, state.place.stage);
+  emitter.commitCopies();
+
+  int64_t lag = getLag();
+  Value isLate = contract.isEqual(open, emitter.i32(lag));
+  emitter.ifThen(isLate, [&] {
+    emitter.waitCopies(lag);
+    publish(oldest);
+  });
+  return {contract.next(state.place),
+          arith::SelectOp::create(b, isLate, nextStage(oldest), oldest),
+          arith::SelectOp::create(b, isLate, open, emitter.scale(open, 1, 1))};
+}
+
+RowCopier::State RowCopier::publishAll(State state) {
+  emitter.waitCopies(0);
+  Value oldest =
+      emitter.forLoop(emitter.index(0), emitter.toIndex(state.open), 1,
+                      {state.oldest}, [&](Value, ValueRange stage) {
+                        publish(stage[0]);
+                        return SmallVector<Value>{nextStage(stage[0])};
+                      })[0];
+  return {state.place, oldest, emitter.i32(0)};
 }
 
 SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
@@ -255,7 +318,7 @@ void moec::emitSm90Producer(Sm90Contract &contract) {
   AsyncEmitter &emitter = contract.emitter;
   Value isFirst = contract.isEqual(emitter.warpgroupWarp(), emitter.i32(0));
   auto emitBoxesHere = [&] { emitBoxes(contract); };
-  if (contract.shape.mapRows)
+  if (!contract.shape.hasRowThreads())
     return emitter.ifThen(isFirst, emitBoxesHere);
   emitter.ifThen(isFirst, emitBoxesHere, [&] { RowCopier(contract).emit(); });
 }

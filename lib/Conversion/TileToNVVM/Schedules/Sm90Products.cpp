@@ -53,9 +53,21 @@ Value Sm90Products::describeRows(Value stage) {
 
 ContractSums Sm90Products::emit(int64_t width, const ContractTile &tile,
                                 RingPlace place) {
+  ContractSums sums = shape.hasScales ? multiplyScaled(width, tile, place)
+                                      : multiply(width, tile, place);
+  if (shape.sharesBlock())
+    exchange(sums);
+  return sums;
+}
+
+int64_t Sm90Products::getStepProducts() const {
+  return shape.sharesBlock() ? Contract::kStepProducts / 2
+                             : Contract::kStepProducts;
+}
+
+ContractSums Sm90Products::multiply(int64_t width, const ContractTile &tile,
+                                    RingPlace place) {
   int64_t numBlocks = shape.getBlocks();
-  int64_t stepProducts = shape.sharesBlock() ? Contract::kStepProducts / 2
-                                             : Contract::kStepProducts;
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks, emitter.makeSums(width));
   SmallVector<Value> end = emitter.forLoop(
@@ -67,7 +79,7 @@ ContractSums Sm90Products::emit(int64_t width, const ContractTile &tile,
         SmallVector<Value> blocks = describeWeights(at.stage);
         Value rows = describeRows(at.stage);
         emitter.fenceProducts();
-        for (int64_t i = 0; i < stepProducts; ++i)
+        for (int64_t i = 0; i < getStepProducts(); ++i)
           for (int64_t block = 0; block < numBlocks; ++block)
             sums[block] = emitter.multiplyAsync(element, width, blocks[block],
                                                 rows, i, sums[block]);
@@ -87,24 +99,30 @@ ContractSums Sm90Products::emit(int64_t width, const ContractTile &tile,
   for (Value value : ArrayRef<Value>(end).drop_front(3))
     sums.blocks.push_back(emitter.getSums(value));
   release(end[2]);
-  if (shape.sharesBlock())
-    exchange(sums);
   return sums;
 }
 
-/// The first consumer has the first half of the rows. Both add the same two
+/// Of consumers that share a block the first has the first half of the rows.
+ContractTile Sm90Products::getPart(int64_t width, const ContractTile &tile) {
+  if (!shape.sharesBlock())
+    return tile;
+  Value first = emitter.scale(consumer, getPartHeight(width));
+  ContractTile part = tile;
+  part.firstRow = contract.addI32(tile.firstRow, first);
+  // Of the second consumer none or fewer, perhaps.
+  part.rows = arith::SubIOp::create(b, tile.rows, first);
+  return part;
+}
+
+/// Both add the same two
 /// numbers, whichever comes first.
 void Sm90Products::exchange(ContractSums &sums) {
   constexpr int64_t lanes = 4, laneBytes = lanes * 4;
   constexpr int64_t pieceBytes = laneBytes * Contract::kWarpgroup;
   SmallVector<Value> &all = sums.blocks.front();
   int64_t half = all.size() / 2, pieces = half / lanes;
-  sums.height /= 2;
-  Value first = emitter.scale(consumer, sums.height);
-  sums.tile.firstRow = contract.addI32(sums.tile.firstRow, first);
-  // Of the second consumer none or fewer, perhaps.
-  sums.tile.rows = arith::SubIOp::create(b, sums.tile.rows, first);
-
+  sums.tile = getPart(sums.height, sums.tile);
+  sums.height = getPartHeight(sums.height);
   Value isFirst = contract.isEqual(consumer, emitter.i32(0));
   SmallVector<Value> own, others;
   for (int64_t i = 0; i < half; ++i) {

@@ -25,6 +25,16 @@ struct ContractSums {
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> blocks;
 };
 
+/// Operands of the epilogue that rows or columns have one of, which arrive
+/// while products run.
+struct ContractOperands {
+  /// Per operand, of every 32 rows of the consumer's part: that of the row of
+  /// the lane's number.
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> rows;
+  /// Per operand, plane and block: those of the thread's columns.
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> columns;
+};
+
 /// What a warpgroup that multiplies reads, and how it says that it has.
 class Sm90Products {
 public:
@@ -33,10 +43,22 @@ public:
   /// Multiplies a tile in the body of that width; all steps from `place` on.
   ContractSums emit(int64_t width, const ContractTile &tile, RingPlace place);
 
+  /// The consumer's part of a tile in that body.
+  ContractTile getPart(int64_t width, const ContractTile &tile);
+  int64_t getPartHeight(int64_t width) const {
+    return shape.sharesBlock() ? width / 2 : width;
+  }
   /// The number of the consumer, i32.
   mlir::Value getConsumer() const { return consumer; }
 
 private:
+  /// The sums of 16-bit elements, and of e4m3 with scales (in Sm90Scales.cpp).
+  ContractSums multiply(int64_t width, const ContractTile &tile,
+                        RingPlace place);
+  ContractSums multiplyScaled(int64_t width, const ContractTile &tile,
+                              RingPlace place);
+  /// Products of a step and a block.
+  int64_t getStepProducts() const;
   /// For tensor cores: the consumer's blocks of a stage, and its input rows.
   llvm::SmallVector<mlir::Value> describeWeights(mlir::Value stage);
   mlir::Value describeRows(mlir::Value stage);
@@ -54,10 +76,14 @@ private:
   mlir::Value consumer;
 };
 
+/// For a part of at most `height` rows, that the consumer has.
+ContractOperands loadSm90Operands(Sm90Contract &contract, mlir::Value consumer,
+                                  const ContractTile &part, int64_t height);
 /// Makes results of a consumer's sums, and writes them. Fails with a diagnostic
 /// on an epilogue that cannot be emitted.
 mlir::LogicalResult emitSm90Epilogue(Sm90Contract &contract,
                                      mlir::Value consumer,
+                                     const ContractOperands &operands,
                                      const ContractSums &sums);
 
 } // namespace moec

@@ -1,0 +1,51 @@
+//===- Sm90Scales.h - block scales of sm90.contract -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90SCALES_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90SCALES_H
+
+#include "Sm90Contract.h"
+
+namespace moec {
+
+/// The scales of a step of e4m3, which is a block of them. Each stage has a
+/// place for them: of all input rows of the highest body, then of the halves of
+/// the 64-row blocks of weights (one with one plane, else gate and up).
+class Sm90Scales {
+public:
+  explicit Sm90Scales(Sm90Contract &contract);
+
+  //===--- The producer: `number` is the thread's, of `kRowThreads` ---===//
+
+  /// Where the scales lie that the thread copies, at the first step of a tile.
+  llvm::SmallVector<mlir::Value> find(const ContractTile &tile,
+                                      mlir::Value number);
+  /// Starts the copies of a step, which belong to the thread's open group.
+  void copy(mlir::ValueRange from, mlir::Value number, mlir::Value step,
+            mlir::Value stage);
+
+  //===--- Consumers ---===//
+
+  /// Of the thread's two rows of every 8, from row `first` on.
+  std::array<mlir::Value, 2> loadRows(mlir::Value stage, int64_t first);
+  /// Of a consumer's block, one per plane.
+  llvm::SmallVector<mlir::Value>
+  loadWeights(mlir::Value stage, mlir::Value consumer, int64_t block);
+
+private:
+  mlir::Value address(mlir::Value stage, int64_t scale);
+  mlir::Value findWeights(const ContractTile &tile, mlir::Value number);
+
+  Sm90Contract &contract;
+  AsyncEmitter &emitter;
+  mlir::ImplicitLocOpBuilder &b;
+  const sm90::Contract &shape;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90SCALES_H
