@@ -99,6 +99,8 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
+  // Of e4m3, the sums of a step take registers too.
+  static constexpr int64_t lower[] = {16, 32, 64, 96}, lowest[] = {32, 96};
   constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
   // A thread has a result of every two rows and 128 columns.
@@ -112,6 +114,10 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   auto result = cast<MemRefType>(op.getResult().getType());
   if (!op.getOffsets() && result.getDimSize(1) <= fewColumns)
     return {narrow, ArrayRef<int64_t>(all).take_front(2)};
+  if (op.getInputScale()) {
+    int64_t n = op.getLayout() ? narrow : wide;
+    return {n, fits(n, lower) ? ArrayRef<int64_t>(lower) : lowest};
+  }
   for (ArrayRef<int64_t> bodies : {ArrayRef<int64_t>(all), {some}, {one}})
     for (int64_t n : {wide, narrow})
       if ((n == narrow || !op.getLayout()) && fits(n, bodies))

@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Numeric"))
 
 from cases import CASES  # noqa: E402, F401
-from cases import ON_GPU as NUMERIC  # noqa: E402
+from cases import CASES as NUMERIC  # noqa: E402
 
 DTYPES = ("bf16", "f16")
 RENORMALIZED = {"score": "softmax", "renormalize": True}

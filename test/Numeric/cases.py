@@ -33,10 +33,6 @@ class Case:
     seed: int = 1
     hard: str | None = None
 
-    @property
-    def is_quantized(self) -> bool:
-        return "quantization" in self.model or "quantization_config" in self.model
-
 
 CASES: list[Case] = []
 
@@ -447,6 +443,11 @@ for order in ("gate_up", "up_gate", "interleaved"):
     for dtype in ("f32", "bf16"):
         fp8(f"order_{order}_{dtype}", gate_up_order=order, dtype=dtype, expert_bias=True,
             shared_experts={"intermediate_size": 130, "gate": "sigmoid"})
+# Rows of whole chunks of 16 bytes, with parts of blocks; tiles of several heights.
+for order in ("gate_up", "up_gate", "interleaved"):
+    case(f"fp8_chunks_{order}", tokens=150, hidden_size=400, intermediate_size=208, num_experts=3,
+         entry="ids", dtype="bf16", gate_up_order=order, **FP8,
+         shared_experts={"intermediate_size": 144})
 fp8("no_gate", activation={"kind": "relu2_no_mul"}, dtype="bf16")
 fp8("swigluoai", activation={"kind": "swigluoai"}, dtype="bf16")
 fp8("latent", latent_size=136, dtype="bf16", num_zero_experts=4, top_k=4, tokens=8,
@@ -484,6 +485,3 @@ config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="
        norm_topk_prob=True, **PUBLISHED)
 config("qwen3_moe", "_fp8", **QWEN, norm_topk_prob=True, **PUBLISHED)
 config("minimax_m2", "_fp8", **LOCAL, scoring_func="sigmoid", use_routing_bias=True, **PUBLISHED)
-
-#: Those that GPUs have schedules for.
-ON_GPU = [case for case in CASES if not case.is_quantized]

@@ -7,7 +7,7 @@ like under any seed, and if the bits of the output depend on the seed.
 """
 
 import pytest
-from cases import ON_GPU
+from cases import CASES
 from runs import SEEDS
 from schedules import TARGETS, count_cases, never_chosen
 
@@ -17,7 +17,7 @@ from schedules import TARGETS, count_cases, never_chosen
     [(f"--device=sim:0-{SEEDS - 1}", f"--target={target}") for target in TARGETS],
     ids=TARGETS,
 )
-@pytest.mark.parametrize("case", ON_GPU, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_simulated(case, options, runs):
     run = runs.get(case, *options)
     report = run.check()
@@ -27,4 +27,4 @@ def test_simulated(case, options, runs):
 
 
 def test_every_schedule_is_simulated():
-    assert never_chosen(count_cases(ON_GPU)) == []
+    assert never_chosen(count_cases(CASES)) == []
