@@ -32,6 +32,9 @@ struct Low {
   }
 };
 
+/// The key of this analysis.
+const char kBitsAreKnown = 0;
+
 /// What is known of every register of a kernel; registers begin as unknown to
 /// the computation, and lose bits until nothing changes.
 class LowBits {
@@ -155,7 +158,8 @@ bool mutate::isNeverEqual(const Flow &flow, const Mutant &mutant) {
   if (mutant.kind != "bound")
     return false;
   const RawInstruction &compare = flow.kernel.instructions[mutant.index];
-  LowBits known(flow.kernel);
+  const auto &known = flow.remember<LowBits>(
+      &kBitsAreKnown, [&] { return LowBits(flow.kernel); });
   std::optional<Low> a = known.find(compare.operands[1]),
                      b = known.find(compare.operands[2]);
   if (!a || !b)

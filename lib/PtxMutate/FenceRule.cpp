@@ -37,6 +37,9 @@ struct Writes {
   }
 };
 
+/// The key of this analysis.
+const char kWritesAreKnown = 0;
+
 Writes transfer(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
   const std::string &first = instruction.parts.front();
@@ -76,9 +79,12 @@ bool mutate::hasNothingToFence(const Flow &flow, const Mutant &mutant) {
   if (mutant.kind != "proxy fence" || mutant.change != "deleted" ||
       opcodeOf(fence) != "fence.proxy.async.shared::cta")
     return false;
-  std::vector<Writes> before =
-      Paths<Writes>(flow, [&](size_t index, Writes writes) {
-        return transfer(flow.kernel.instructions[index], writes);
-      }).solve();
+  const auto &before =
+      flow.remember<std::vector<Writes>>(&kWritesAreKnown, [&] {
+        auto step = [&](size_t index, Writes writes) {
+          return transfer(flow.kernel.instructions[index], writes);
+        };
+        return Paths<Writes>(flow, step).solve();
+      });
   return !before[mutant.index].isAny && !before[mutant.index].isInit;
 }

@@ -95,13 +95,13 @@ Flight transfer(const Family &family, const RawInstruction &instruction,
 }
 
 /// What may be in flight before each instruction.
-std::vector<Flight> solve(const Flow &flow, const Family &family) {
-  return Paths<Flight>(flow,
-                       [&](size_t index, Flight flight) {
-                         return transfer(
-                             family, flow.kernel.instructions[index], flight);
-                       })
-      .solve();
+const std::vector<Flight> &solve(const Flow &flow, const Family &family) {
+  return flow.remember<std::vector<Flight>>(&family, [&] {
+    auto step = [&](size_t index, Flight flight) {
+      return transfer(family, flow.kernel.instructions[index], flight);
+    };
+    return Paths<Flight>(flow, step).solve();
+  });
 }
 
 /// Without the empty group, a wait that leaves groups which are newer leaves
@@ -147,12 +147,12 @@ bool mutate::hasNothingInFlight(const Flow &flow, const Mutant &mutant) {
     if (!isWait &&
         (mutant.kind != "commit" || !startsWith(instruction, family.commit)))
       continue;
-    std::vector<Flight> before = solve(flow, family);
+    const std::vector<Flight> &before = solve(flow, family);
     const Flight &here = before[mutant.index];
     if (!isWait)
       return isCommitIdle(flow, family, mutant.index, before);
     size_t left = groupsLeft(instruction);
-    if (mutant.change == "deleted")
+    if (mutant.change == "deleted" || mutant.change == "for reads alone")
       return !here.hasFrom(left);
     return mutant.change == "one group more" && left < Flight::kMost - 1 &&
            !here.groups[left];

@@ -194,11 +194,13 @@ std::optional<Affine> Flow::compute(const RawOperand &operand, Scope scope,
   bool isThread = made.operands.size() > 1 && value(1) && value(1)->stride == 1;
   if (made.operands.size() != 3 || !made.operands[2].isNumber())
     return std::nullopt;
-  // Numbers of warps begin at multiples of 32.
+  constexpr int64_t kWarpBits = 5;
+  // Numbers of warps, and of groups of them, begin at multiples of 32.
   if (first == "and" && number(2) == kWarp - 1 && isThread &&
       scope == Scope::Warp)
     return Affine{1};
-  if (first == "shr" && number(2) == 5 && isThread && scope == Scope::Warp) {
+  if (first == "shr" && number(2) >= kWarpBits && isThread &&
+      scope == Scope::Warp) {
     std::optional<size_t> source = definition(made.operands[1].text);
     bool isTid = source && kernel.instructions[*source].operands[1].text ==
                                std::string("%tid.x");

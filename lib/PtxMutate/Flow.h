@@ -11,6 +11,8 @@
 #include "../PtxSim/PtxText.h"
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -62,6 +64,18 @@ public:
   /// several.
   std::optional<OneThread> oneThread(size_t index, Scope scope) const;
 
+  /// What `compute` finds out about the whole kernel, for which `key` stands:
+  /// computed once, for all mutants of all threads.
+  template <typename Result>
+  const Result &remember(const void *key,
+                         const std::function<Result()> &compute) const {
+    std::lock_guard<std::mutex> lock(mutex);
+    std::shared_ptr<void> &known = results[key];
+    if (!known)
+      known = std::make_shared<Result>(compute());
+    return *static_cast<const Result *>(known.get());
+  }
+
 private:
   std::optional<Affine> compute(const RawOperand &operand, Scope scope,
                                 unsigned depth) const;
@@ -69,6 +83,8 @@ private:
   std::vector<std::vector<size_t>> next, previous;
   /// Per register, all instructions that write it.
   std::map<std::string, std::vector<size_t>> writers;
+  mutable std::mutex mutex;
+  mutable std::map<const void *, std::shared_ptr<void>> results;
 };
 
 /// Registers that the instruction writes.

@@ -149,17 +149,32 @@ static std::optional<std::string> neighbour(const std::string &comparison) {
   return std::nullopt;
 }
 
-static void addComparisons(const RawInstruction &instruction, size_t index,
+/// Whether the operand is the result of arithmetic on floats.
+static bool isFloat(const RawKernel &kernel, const RawOperand &operand) {
+  return std::any_of(kernel.instructions.begin(), kernel.instructions.end(),
+                     [&](const RawInstruction &made) {
+                       const std::string &type = made.parts.back();
+                       return made.parts.front() != "cvt" &&
+                              (type[0] == 'f' ||
+                               type.compare(0, 2, "bf") == 0) &&
+                              operand.isWord() && !made.operands.empty() &&
+                              made.operands[0].text == operand.text;
+                     });
+}
+
+static void addComparisons(const RawKernel &kernel, size_t index,
                            std::vector<Mutant> &mutants) {
+  const RawInstruction &instruction = kernel.instructions[index];
   const std::vector<std::string> &parts = instruction.parts;
-  if (parts.front() == "setp" && parts.size() >= 3 && isInteger(parts.back()))
+  // Of floats, or their bits, it is arithmetic and no mask.
+  if (parts.front() == "setp" && parts.size() >= 3 && isInteger(parts.back()) &&
+      !isFloat(kernel, instruction.operands[1]))
     if (std::optional<std::string> other = neighbour(parts[1]))
       mutants.push_back(
           makeMutant(Group::Index, "bound", parts[1] + " to " + *other, index,
                      [=](RawKernel &mutated) {
                        mutated.instructions[index].parts[1] = *other;
                      }));
-  // Of floats it is arithmetic and no mask.
   if (parts.front() == "selp" && isInteger(parts.back()))
     mutants.push_back(makeMutant(Group::Index, "select", "the other one", index,
                                  [index](RawKernel &mutated) {
@@ -267,7 +282,7 @@ void mutate::addIndexMutants(const RawKernel &kernel, size_t index,
   const RawInstruction &instruction = kernel.instructions[index];
   addAddresses(instruction, index, mutants);
   addGuards(instruction, index, mutants);
-  addComparisons(instruction, index, mutants);
+  addComparisons(kernel, index, mutants);
   addMemberMask(instruction, index, mutants);
   addCopySize(instruction, index, mutants);
   addPhaseToggle(kernel, index, mutants);

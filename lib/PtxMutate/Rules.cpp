@@ -26,7 +26,8 @@ const std::vector<Rule> &mutate::allRules() {
       {"nothing in flight",
        "A wait for groups that are empty, or ended at an earlier wait, on "
        "every "
-       "way that leads to it; one group more where there are never that many; "
+       "way that leads to it, or of their reads alone; one group more where "
+       "there are never that many; "
        "and the commit of an empty group, where no later wait ends a group "
        "because of it. The copies and products that may be in each group are "
        "followed through the kernel's control flow, and joined where ways "
@@ -57,6 +58,21 @@ const std::vector<Rule> &mutate::allRules() {
        "warp whose lanes have to be together for what follows comes there "
        "without a branch.",
        hasNoConflict},
+      {"already fenced",
+       "A wgmma.fence where, on every way since the last one, no instruction "
+       "but wgmma has touched a register of sums or fragments, and the "
+       "products before and behind it are of one shape: those the ISA orders "
+       "without a fence.",
+       isFencedAlready},
+      {"same in all lanes",
+       "A shuffle by index of a value that all lanes of the warp have in "
+       "common, such as the number of the warp, from another lane. The warp "
+       "is whole, and all its lanes take part.",
+       isSameInAllLanes},
+      {"only a hint",
+       "A branch around prefetches and the addresses that they alone use: "
+       "who executes them does not show.",
+       guardsOnlyHints},
   };
   return rules;
 }

@@ -35,6 +35,9 @@ bool hasNothingInFlight(const Flow &flow, const Mutant &mutant);
 bool hasNothingToFence(const Flow &flow, const Mutant &mutant);
 bool isNeverEqual(const Flow &flow, const Mutant &mutant);
 bool hasNoConflict(const Flow &flow, const Mutant &mutant);
+bool isFencedAlready(const Flow &flow, const Mutant &mutant);
+bool isSameInAllLanes(const Flow &flow, const Mutant &mutant);
+bool guardsOnlyHints(const Flow &flow, const Mutant &mutant);
 
 } // namespace moec::ptx::mutate
 

@@ -168,7 +168,8 @@ private:
 Status Trial::runOriginal() {
   for (const Launch *launch : launches) {
     uint64_t most = 0;
-    for (uint64_t seed = 0; seed < options.seeds; ++seed) {
+    for (uint64_t seed = 0; seed < std::max(options.seeds, options.indexSeeds);
+         ++seed) {
       RunResult result = runOnce(module, *launch, seed, UINT64_MAX);
       if (!result.status)
         return result.status.withContext("the original, seed " +
@@ -216,7 +217,9 @@ Verdict Trial::judge(const Mutant &mutant, size_t &first) const {
   RawModule mutated = module;
   mutated.lines.clear();
   mutant.apply(mutated.kernels[0]);
-  for (uint64_t seed = 0; seed < options.seeds; ++seed)
+  uint64_t seeds =
+      mutant.group == Group::Index ? options.indexSeeds : options.seeds;
+  for (uint64_t seed = 0; seed < seeds; ++seed)
     for (size_t j = 0; j < launches.size(); ++j) {
       size_t i = (first + j) % launches.size();
       RunResult result = runOnce(mutated, *launches[i], seed, budgets[i]);

@@ -34,8 +34,9 @@ struct Verdict {
 };
 
 struct RunnerOptions {
-  /// Schedules that each mutant has to survive.
-  uint64_t seeds = 8;
+  /// Schedules that each mutant of a synchronization has to survive, and those
+  /// of an index or mask, which is as wrong under all of them.
+  uint64_t seeds = 8, indexSeeds = 2;
   unsigned threads = 1;
   /// A random sample of so many mutants per kernel; 0: all of them.
   size_t sample = 0;

@@ -69,19 +69,20 @@ static void addGroupWait(const RawKernel &kernel, size_t index,
 void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
                             std::vector<Mutant> &mutants) {
   const RawInstruction &instruction = kernel.instructions[index];
-  if (startsWith(instruction, "mbarrier.try_wait") ||
-      startsWith(instruction, "mbarrier.test_wait")) {
-    mutants.push_back(makeMutant(
-        Group::Strict, "mbarrier wait", "deleted", index,
-        [index](RawKernel &mutated) {
+  bool isTest = startsWith(instruction, "mbarrier.test_wait");
+  if (isTest || startsWith(instruction, "mbarrier.try_wait")) {
+    // Who only asks whether a phase is over has to wait for it elsewhere.
+    const char *kind = isTest ? "mbarrier test" : "mbarrier wait";
+    Group group = isTest ? Group::Sync : Group::Strict;
+    mutants.push_back(
+        makeMutant(group, kind, "deleted", index, [index](RawKernel &mutated) {
           RawInstruction &wait = mutated.instructions[index];
           wait.parts = {"setp", "eq", "b32"};
           wait.operands = {wait.operands[0], makeNumber(0), makeNumber(0)};
         }));
     if (has(instruction, "parity"))
       mutants.push_back(makeMutant(
-          Group::Strict, "mbarrier wait", "other parity", index,
-          [index](RawKernel &mutated) {
+          group, kind, "other parity", index, [index](RawKernel &mutated) {
             RawOperand flipped = makeRegister(mutated, index, "b32");
             RawOperand &parity = mutated.instructions[index].operands[2];
             RawInstruction flip =

@@ -31,11 +31,16 @@ synchronization, index or mask at a time, and runs each such mutant under the
 simulator on what the launch has found in memory. docs/ptx-mutations.md has the
 results for the compiler's kernels.
 
-  --case=FILE:TOKENS   inputs of the layer; several make a mutant's life harder
+  --case=FILE:TOKENS[:CTAS]
+                       inputs of the layer, and the CTAs of kernels that ask
+                       for their number (default: 3); several cases make a
+                       mutant's life harder
   --kernel=NAME        only this kernel; repeated, these
   --kind=TEXT          only mutants of kinds that contain TEXT
-  --seeds=N            schedules that a mutant has to survive (default: 8)
-  --max-grid=N         CTAs of kernels that ask for their number (default: 3)
+  --seeds=N            schedules that a mutant of a synchronization has to
+                       survive (default: 8)
+  --index-seeds=N      those of a mutant of an index or mask, which is as wrong
+                       under all of them (default: 2)
   --sample=N           N mutants per kernel, chosen by --sample-seed=S
   --threads=N          (default: 1)
   --json=FILE          every mutant and what became of it
@@ -49,14 +54,13 @@ namespace {
 
 struct Case {
   std::string file;
-  int64_t tokens = 0;
+  int64_t tokens = 0, maxGrid = 3;
 };
 
 struct Options {
   std::string package, json, label;
   std::vector<Case> cases;
   std::vector<std::string> kernels;
-  int64_t maxGrid = 3;
   bool listsRules = false;
   RunnerOptions runner;
 };
@@ -71,14 +75,29 @@ bool parseNumber(const std::string &text, uint64_t &value) {
   return !text.empty() && *end == '\0';
 }
 
-bool parseCase(const std::string &value, std::vector<Case> &cases) {
-  size_t colon = value.rfind(':');
-  uint64_t tokens = 0;
+/// Takes the number behind the last colon of `text`, if one is there.
+bool takeNumber(std::string &text, uint64_t &number) {
+  size_t colon = text.rfind(':');
   if (colon == std::string::npos ||
-      !parseNumber(value.substr(colon + 1), tokens))
+      !parseNumber(text.substr(colon + 1), number))
     return false;
-  cases.push_back({value.substr(0, colon), int64_t(tokens)});
+  text.resize(colon);
   return true;
+}
+
+bool parseCase(const std::string &value, std::vector<Case> &cases) {
+  Case input;
+  input.file = value;
+  uint64_t last = 0, first = 0;
+  if (!takeNumber(input.file, last))
+    return false;
+  input.tokens = int64_t(last);
+  if (takeNumber(input.file, first)) {
+    input.tokens = int64_t(first);
+    input.maxGrid = int64_t(last);
+  }
+  cases.push_back(input);
+  return input.maxGrid > 0;
 }
 
 Result<Options> parseOptions(int argc, char **argv) {
@@ -108,8 +127,8 @@ Result<Options> parseOptions(int argc, char **argv) {
       options.label = value;
     else if (name == "--seeds" && isNumber && number > 0)
       options.runner.seeds = number;
-    else if (name == "--max-grid" && isNumber && number > 0)
-      options.maxGrid = int64_t(number);
+    else if (name == "--index-seeds" && isNumber && number > 0)
+      options.runner.indexSeeds = number;
     else if (name == "--sample" && isNumber)
       options.runner.sample = size_t(number);
     else if (name == "--sample-seed" && isNumber)
@@ -213,7 +232,7 @@ Status Session::run(bool &isGood) {
     return package.status();
   for (const Case &input : options.cases)
     if (Status status = record(*package, input.file, input.tokens,
-                               options.maxGrid, recording);
+                               input.maxGrid, recording);
         !status)
       return status;
   std::vector<std::string> kernels = options.kernels;

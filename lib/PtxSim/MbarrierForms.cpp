@@ -101,6 +101,8 @@ constexpr uint32_t kExpects = 1, kArrives = 2, kHasCount = 4, kRelaxed = 8,
 Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
   uint32_t flags = instruction.flags;
   ClockRef released;
+  const Mbarrier *first = nullptr;
+  uint64_t phase = 0;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
     Mbarrier *barrier = findMbarrier(warp, instruction, lane, 0);
@@ -124,6 +126,13 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     }
     if (!(flags & kArrives))
       continue;
+    // Which lanes would be those of the next phase is anybody's guess.
+    if (barrier == first && barrier->phase != phase)
+      return warp.fail(instruction, lane,
+                       "lanes whose arrivals are more than the mbarrier still "
+                       "expects");
+    first = barrier;
+    phase = barrier->phase;
     // Arrivals of one phase may carry what all of them know.
     unsigned lanes = unsigned(__builtin_popcount(rest));
     ClockRef clock;

@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_PTXMUTATE_MUTATETESTING_H
 #define MOEC_UNITTESTS_PTXMUTATE_MUTATETESTING_H
 
-#include "lib/PtxMutate/Mutants.h"
+#include "lib/PtxMutate/Rules.h"
 
 #include <gtest/gtest.h>
 
@@ -38,6 +38,20 @@ inline std::vector<Mutant> mutantsOf(const RawKernel &kernel,
     if (mutant.kind == kind)
       found.push_back(mutant);
   return found;
+}
+
+/// The rules that apply to the mutants of a kind, with a space behind each;
+/// "- " where none does.
+inline std::string rulesFor(const std::string &body, const std::string &kind,
+                            unsigned threads = 64) {
+  RawModule module = parseBody(body, threads);
+  Flow flow(module.kernels[0]);
+  std::string text;
+  for (const Mutant &mutant : mutantsOf(module.kernels[0], kind)) {
+    std::string rule = proveEquivalent(flow, mutant);
+    text += (rule.empty() ? "-" : rule) + "; ";
+  }
+  return text;
 }
 
 } // namespace moec::ptx::mutate::test

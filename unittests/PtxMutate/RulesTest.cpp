@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/PtxMutate/Rules.h"
 #include "MutateTesting.h"
 
 using namespace moec::ptx;
@@ -13,19 +12,6 @@ using namespace moec::ptx::mutate;
 using namespace moec::ptx::mutate::test;
 
 namespace {
-
-/// The rules that apply to the mutants of a kind, with a space behind each;
-/// "- " where none does.
-std::string rulesFor(const std::string &body, const std::string &kind) {
-  RawModule module = parseBody(body);
-  Flow flow(module.kernels[0]);
-  std::string text;
-  for (const Mutant &mutant : mutantsOf(module.kernels[0], kind)) {
-    std::string rule = proveEquivalent(flow, mutant);
-    text += (rule.empty() ? "-" : rule) + "; ";
-  }
-  return text;
-}
 
 const char kNothing[] = "nothing in flight; ";
 const char kNeighbours[] = "stronger neighbours; ";

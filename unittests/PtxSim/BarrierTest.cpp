@@ -186,6 +186,19 @@ TEST(Mbarrier, Misuse) {
                  "16 bytes are missing");
 }
 
+/// One instruction does not arrive for two phases.
+TEST(Mbarrier, LanesBeyondThePhase) {
+  std::string text =
+      kernelText("setp.ne.b32 %p1, %r0, 0;\n@%p1 bra made;\n"
+                 "mbarrier.init.shared.b64 [sm], 16;\nmade:\nbar.sync 0;\n"
+                 "mbarrier.arrive.shared.b64 _, [sm];",
+                 1, 32, kHead);
+  EXPECT_MESSAGE(errorOf(text, 32),
+                 "lanes whose arrivals are more than the mbarrier still "
+                 "expects");
+  EXPECT_EQ(errorOf(replaced(text, "[sm], 16", "[sm], 32"), 32), "");
+}
+
 TEST(Registers, WaitForEachOther) {
   // One warpgroup gives back what the other takes.
   std::string text = kernelText("setp.lt.u32 %p1, %r0, 128;\n@%p1 bra give;\n"

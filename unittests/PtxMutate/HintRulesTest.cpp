@@ -1,0 +1,117 @@
+//===- HintRulesTest.cpp - tests of rules about fences, lanes, hints *- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "MutateTesting.h"
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+using namespace moec::ptx::mutate::test;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Already fenced
+//===----------------------------------------------------------------------===//
+
+const char kFence[] = "wgmma.fence.sync.aligned;\n";
+const char kWait[] = "wgmma.commit_group.sync.aligned;\n"
+                     "wgmma.wait_group.sync.aligned 0;\n";
+
+std::string product(const std::string &columns = "8") {
+  std::string sums = columns == "8" ? "{%r1, %r2, %r3, %r4}"
+                                    : "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, "
+                                      "%r8}";
+  return "wgmma.mma_async.sync.aligned.m64n" + columns + "k16.f32.bf16.bf16 " +
+         sums + ", %rd1, %rd2, 1, 1, 1, 0, 0;\n";
+}
+
+TEST(FencedRule, ProductsOfOneShapeNeedOneFence) {
+  std::string first = kFence + product() + kWait;
+  EXPECT_EQ(rulesFor(first + kFence + product(), "wgmma fence"),
+            "-; already fenced; ");
+  // Another shape.
+  EXPECT_EQ(rulesFor(first + kFence + product("16"), "wgmma fence"), "-; -; ");
+  // A sum is read, written, or moved.
+  for (const char *touch : {"st.global.b32 [%rd0], %r3;\n", "mov.b32 %r2, 0;\n",
+                            "add.s32 %r9, %r1, 1;\n"})
+    EXPECT_EQ(rulesFor(first + touch + kFence + product(), "wgmma fence"),
+              "-; -; ");
+  EXPECT_EQ(
+      rulesFor(first + "mov.b32 %r9, 0;\n" + kFence + product(), "wgmma fence"),
+      "-; already fenced; ");
+}
+
+TEST(FencedRule, OnEveryWay) {
+  std::string first = kFence + product() + kWait;
+  EXPECT_EQ(rulesFor(first + "@%p1 bra l;\nmov.b32 %r2, 0;\nl:\n" + kFence +
+                         product(),
+                     "wgmma fence"),
+            "-; -; ");
+  // In a loop, the fence is the first one, too.
+  EXPECT_EQ(rulesFor("again:\n" + std::string(kFence) + product() + kWait +
+                         "@%p1 bra again;",
+                     "wgmma fence"),
+            "-; ");
+  EXPECT_EQ(rulesFor(first + "again:\n" + kFence + product() + kWait +
+                         "@%p1 bra again;",
+                     "wgmma fence"),
+            "-; already fenced; ");
+}
+
+//===----------------------------------------------------------------------===//
+// Same in all lanes
+//===----------------------------------------------------------------------===//
+
+TEST(LaneRule, ValuesOfTheWarp) {
+  std::string number = "shr.u32 %r1, %r0, 5;\n";
+  EXPECT_EQ(rulesFor(number + "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;", "lane"),
+            "same in all lanes; same in all lanes; ");
+  EXPECT_EQ(rulesFor("shr.u32 %r1, %r0, 7;\n"
+                     "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;",
+                     "lane"),
+            "same in all lanes; same in all lanes; ");
+  EXPECT_EQ(rulesFor("shr.u32 %r1, %r0, 4;\n"
+                     "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;",
+                     "lane"),
+            "-; -; ");
+  // The thread's own number, some lanes, half a warp, another mode.
+  EXPECT_EQ(rulesFor("shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;", "lane"),
+            "-; -; ");
+  EXPECT_EQ(
+      rulesFor(number + "shfl.sync.idx.b32 %r2, %r1, 0, 31, 255;", "lane"),
+      "-; -; ");
+  EXPECT_EQ(
+      rulesFor(number + "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;", "lane", 48),
+      "-; -; ");
+  EXPECT_EQ(rulesFor(number + "shfl.sync.up.b32 %r2, %r1, 1, 0, -1;", "lane"),
+            "-; -; ");
+}
+
+//===----------------------------------------------------------------------===//
+// Only a hint
+//===----------------------------------------------------------------------===//
+
+TEST(HintRule, BranchesAroundPrefetches) {
+  EXPECT_EQ(rulesFor("@%p1 bra l;\nadd.s64 %rd1, %rd0, 128;\n"
+                     "prefetch.global.L2 [%rd1];\nl:",
+                     "branch"),
+            "only a hint; only a hint; only a hint; ");
+  // The address goes on to a load.
+  EXPECT_EQ(rulesFor("@%p1 bra l;\nadd.s64 %rd1, %rd0, 128;\n"
+                     "prefetch.global.L2 [%rd1];\nl:\n"
+                     "ld.global.b32 %r1, [%rd1];",
+                     "branch"),
+            "-; -; -; ");
+  EXPECT_EQ(rulesFor("@%p1 bra l;\nst.global.b32 [%rd0], %r0;\nl:", "branch"),
+            "-; -; -; ");
+  // A loop of them might not end.
+  EXPECT_EQ(rulesFor("l:\nprefetch.global.L2 [%rd0];\n@%p1 bra l;", "branch"),
+            "-; -; -; ");
+}
+
+} // namespace
