@@ -51,9 +51,11 @@ struct Outcome {
   std::vector<uint32_t> values;
 };
 
-/// Launches kernels one after the other, each dependent on the one before.
+/// Launches kernels one after the other; all but the first are dependent, or
+/// those that `areDependent` says.
 Outcome runChain(const std::vector<std::string> &kernels, uint64_t seed,
-                 bool areDependent = true) {
+                 std::vector<bool> areDependent = {}) {
+  areDependent.resize(kernels.size(), areDependent.empty());
   constexpr size_t kWords = 128;
   SimulatorOptions options;
   options.seed = seed;
@@ -66,13 +68,14 @@ Outcome runChain(const std::vector<std::string> &kernels, uint64_t seed,
     EXPECT_TRUE(simulator.write(slots.back(), zeros.data(), kWords * 4));
   }
   std::vector<WorkId> last;
-  for (const std::string &text : kernels) {
-    auto module = simulator.load(text, "chain.ptx");
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    auto module =
+        simulator.load(kernels[i], "launch" + std::to_string(i) + ".ptx");
     EXPECT_TRUE(module) << module.status().message();
     moert::LaunchDims dims;
     dims.grid = 2;
     dims.block = 64;
-    dims.dependent = areDependent && !last.empty();
+    dims.dependent = areDependent[i] && i > 0;
     auto params = packParams((*module)->kernels().front(), slots);
     EXPECT_TRUE(params);
     last = {*simulator.submit(**module, "k", dims, *params, last)};
@@ -122,8 +125,8 @@ TEST(Dependent, BeginWhenAllCtasLetThem) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     EXPECT_EQ(runChain({spinning(kBegin), raising}, seed).message, "");
     EXPECT_EQ(runChain({leaving, raising}, seed).message, "");
-    EXPECT_TRUE(
-        isStuck(runChain({spinning(kBegin), raising}, seed, false).message));
+    EXPECT_TRUE(isStuck(
+        runChain({spinning(kBegin), raising}, seed, {false, false}).message));
     EXPECT_TRUE(isStuck(runChain({spinning(""), raising}, seed).message));
     std::string one = replaced(leaving, "@%p3 ret;", "@%p3 bra again;");
     EXPECT_TRUE(isStuck(runChain({one, raising}, seed).message));
@@ -135,7 +138,7 @@ TEST(Dependent, AMissingWaitIsFoundInEverySchedule) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed)
     EXPECT_MESSAGE(runChain({first(), text}, seed).message,
                    "that nothing orders after the");
-  EXPECT_EQ(runChain({first(), text}, 0, false).message, "");
+  EXPECT_EQ(runChain({first(), text}, 0, {false, false}).message, "");
 }
 
 TEST(Dependent, AnEarlyLoadIsFound) {
@@ -172,8 +175,22 @@ TEST(Dependent, OneThreadWaitsForAllThatSynchronizeWithIt) {
   EXPECT_MESSAGE(findError({first(), without(text, "bar.sync 0;\n")}), "race");
 }
 
+TEST(Dependent, RunsFollowEachOtherWhole) {
+  // The first launch of a run is an ordinary one: it writes what the last one
+  // of the run before reads, and need not wait for that itself.
+  std::string begin = without(first(), kWait);
+  std::vector<std::string> twice = {begin, second(), begin, second()};
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    EXPECT_EQ(runChain(twice, seed, {false, true, false, true}).message, "");
+    EXPECT_MESSAGE(runChain(twice, seed, {false, true, true, true}).message,
+                   "race");
+  }
+}
+
 TEST(Dependent, AWaitWithoutADependencyIsNone) {
-  EXPECT_EQ(runChain({first(), second(), third()}, 1, false).message, "");
+  EXPECT_EQ(
+      runChain({first(), second(), third()}, 1, {false, false, false}).message,
+      "");
 }
 
 TEST(Dependent, ADeviceOverlapsLaunchesButNotFills) {

@@ -27,6 +27,7 @@ namespace {
 JitOptions getJitOptions(const Options &options, const std::string &target) {
   JitOptions jit;
   jit.compile.target = target;
+  jit.compile.dependentLaunches = !options.noDependentLaunches;
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;
   jit.threads = static_cast<unsigned>(options.threads);

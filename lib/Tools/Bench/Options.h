@@ -109,6 +109,11 @@ struct Options : private ForeignOptionsRemoved {
 
   /// Of --tolerance.
   double tolerance = 0;
+  llvm::cl::opt<bool> noDependentLaunches{
+      "no-dependent-launches",
+      llvm::cl::desc("Let each launch begin when the one before it has ended, "
+                     "not earlier (docs/gpu.md)"),
+      llvm::cl::cat(category)};
 
 private:
   bool parseTolerance();

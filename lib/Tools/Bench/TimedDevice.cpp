@@ -23,7 +23,10 @@ Status TimedDevice::launch(moert::Stream &stream, moert::Kernel &kernel,
   MOEC_TRY_ASSIGN(timed.begin, device.createTimedEvent());
   MOEC_TRY_ASSIGN(timed.end, device.createTimedEvent());
   MOEC_TRY(device.record(stream, *timed.begin));
-  MOEC_TRY(device.launch(stream, kernel, dims, args));
+  // By itself: a dependent launch would begin within the one before.
+  moert::LaunchDims alone = dims;
+  alone.dependent = false;
+  MOEC_TRY(device.launch(stream, kernel, alone, args));
   MOEC_TRY(device.record(stream, *timed.end));
   launches.push_back(std::move(timed));
   return Status::ok();
