@@ -1,4 +1,4 @@
-//===- VerifyDependents.cpp - kernels wait for the launch before -*- C++ -*-==//
+//===- VerifyDependents.cpp - waits for the launch before -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
