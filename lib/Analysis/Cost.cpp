@@ -28,11 +28,10 @@ SmallVector<int64_t> moec::getTokenPoints(int64_t minTokens,
 std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
                                                 const Schedule &schedule,
                                                 const Target &target,
-                                                tile::LoadAttr load) {
+                                                tile::LoadAttr load,
+                                                ArrayRef<int64_t> points) {
   std::vector<Candidate> candidates = schedule.candidates(phase, target);
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
-  SmallVector<int64_t> points =
-      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
   SmallVector<double> best(points.size(),
                            std::numeric_limits<double>::infinity());
   for (Candidate &candidate : candidates) {
@@ -58,8 +57,9 @@ std::vector<Candidate> moec::enumerateCandidates(Operation *phase,
                                                  const Schedule &schedule,
                                                  const Target &target,
                                                  tile::LoadAttr load) {
-  std::vector<Candidate> candidates =
-      evaluateCandidates(phase, schedule, target, load);
+  std::vector<Candidate> candidates = evaluateCandidates(
+      phase, schedule, target, load,
+      getTokenPoints(load.getMinTokens(), load.getMaxTokens()));
   SmallVector<size_t> order(
       llvm::to_vector(llvm::seq<size_t>(0, candidates.size())));
   llvm::sort(order, [&](size_t a, size_t b) {

@@ -15,6 +15,7 @@
 #include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Sm90.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -23,7 +24,11 @@ using namespace moec;
 using namespace moec::sm90;
 
 int64_t sm90::estimateEpilogue(tile::ContractOp op) {
-  constexpr int64_t store = 6, expanded = 30, division = 4, element = 10;
+  constexpr int64_t store = 6, division = 4, element = 10;
+  // What is rounded to 16 bits may be approximate.
+  int64_t expanded =
+      getElementTypeOrSelf(op.getResult()).getIntOrFloatBitWidth() > 16 ? 30
+                                                                        : 5;
   constexpr int64_t perRowOrColumn = 2;
   int64_t lines = store + element * op.getElementwiseOperands().size() +
                   perRowOrColumn * (op.getRowOperands().size() +
@@ -132,23 +137,45 @@ void ContractCost::addTile(const Contract &shape, int64_t rows, double times,
   work.tiles += times;
 }
 
+/// The height of the tiles of a group with so many rows, as the kernel chooses
+/// it: what costs least of tiles about equal and of tiles as high as one of the
+/// upper bodies.
+int64_t chooseHeight(const Contract &shape, int64_t rows) {
+  auto costOf = [&](int64_t height) {
+    return shape.getTileCost(
+        *llvm::find_if(shape.bodies, [&](int64_t b) { return b >= height; }));
+  };
+  int64_t tiles = llvm::divideCeil(rows, shape.getMaxBody());
+  int64_t best = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
+  int64_t bestCost = tiles * costOf(best);
+  for (int64_t body : llvm::reverse(shape.bodies)) {
+    if (shape.bodies.size() == 1 || 2 * body <= shape.getMaxBody())
+      break;
+    int64_t rest = rows % body;
+    int64_t cost = rows / body * costOf(body) + (rest ? costOf(rest) : 0);
+    if (cost < bestCost) {
+      best = body;
+      bestCost = cost;
+    }
+  }
+  return best;
+}
+
 Work ContractCost::getWork(const Contract &shape,
                            const RowCounts &counts) const {
   constexpr int64_t eighth = 8;
-  int64_t most = shape.getMaxBody() / eighth;
   Work work;
   double squares = 0, all = double(shape.groups);
   for (auto [eighths, probability] : counts.entries) {
-    // As the kernel cuts them: about equal tiles, the last one lower.
-    int64_t tiles = (eighths + most - 1) / most;
-    int64_t height = (eighths + tiles - 1) / tiles;
+    int64_t rows = eighths * eighth, height = chooseHeight(shape, rows);
+    int64_t whole = rows / height, rest = rows % height;
     double times = all * probability;
-    if (tiles > 1)
-      addTile(shape, height * eighth, times * double(tiles - 1), work);
-    int64_t last = eighths - (tiles - 1) * height;
-    if (last > 0)
-      addTile(shape, last * eighth, times, work);
-    squares += probability * double(tiles * tiles);
+    if (whole)
+      addTile(shape, height, times * double(whole), work);
+    if (rest)
+      addTile(shape, rest, times, work);
+    double tiles = double(whole + (rest > 0));
+    squares += probability * tiles * tiles;
   }
   double active = counts.active / all;
   if (active > 0) {

@@ -99,6 +99,7 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
          TileAssignConfigPassOptions config;
          config.target = options.target;
          config.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
+         llvm::append_range(config.configs, options.configs);
          manager.addPass(createTileAssignConfigPass(config));
        }))))
     return failure();
@@ -118,9 +119,9 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
       return failure();
     if (failed(runPasses(module, options, [&](OpPassManager &manager) {
           buildPlanToTilePipeline(
-              manager, options.target,
-              options.isGpu() ? 0 : getVectorLanes(options.cpu),
-              options.dependentLaunches);
+              manager, {options.target,
+                        options.isGpu() ? 0 : getVectorLanes(options.cpu),
+                        options.dependentLaunches, options.configs});
         })))
       return failure();
     return dumpLevel(module, Level::Tile, options);

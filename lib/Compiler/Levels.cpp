@@ -66,21 +66,23 @@ void moec::buildMoeToPlanPipeline(OpPassManager &manager, bool keepAllBuffers) {
   manager.addNestedPass<plan::ProgramOp>(createPlanAssignSlotsPass(slots));
 }
 
-void moec::buildPlanToTilePipeline(OpPassManager &manager, StringRef target,
-                                   int64_t lanes, bool dependentLaunches) {
+void moec::buildPlanToTilePipeline(OpPassManager &manager,
+                                   const TileOptions &options) {
   manager.addPass(createConvertPlanToTilePass());
   manager.addPass(createTileSplitPhasesPass());
   TileSpecializePassOptions ranges;
-  ranges.target = target.str();
+  ranges.target = options.target;
+  llvm::append_range(ranges.configs, options.configs);
   manager.addPass(createTileSpecializePass(ranges));
   TileAssignConfigPassOptions config;
-  config.target = target.str();
-  config.lanes = lanes;
+  config.target = options.target;
+  config.lanes = options.lanes;
+  llvm::append_range(config.configs, options.configs);
   manager.addPass(createTileAssignConfigPass(config));
-  if (!dependentLaunches)
+  if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;
-  overlap.target = target.str();
+  overlap.target = options.target;
   manager.addNestedPass<plan::ProgramOp>(
       createPlanOverlapLaunchesPass(overlap));
 }
@@ -105,6 +107,9 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "dependent-launches",
       llvm::cl::desc("let launches begin before the one before has ended"),
       llvm::cl::init(true)};
+  ListOption<std::string> configs{
+      *this, "configs",
+      llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
 };
 
 } // namespace
@@ -118,7 +123,11 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
-        buildPlanToTilePipeline(manager, options.target.getValue(),
-                                options.lanes, options.dependentLaunches);
+        TileOptions tile{options.target.getValue(),
+                         options.lanes,
+                         options.dependentLaunches,
+                         {}};
+        llvm::append_range(tile.configs, options.configs);
+        buildPlanToTilePipeline(manager, tile);
       });
 }

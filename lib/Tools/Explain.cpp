@@ -9,6 +9,7 @@
 
 #include "ExplainTimes.h"
 #include "PhaseWork.h"
+#include "moec/Analysis/ConfigText.h"
 #include "moec/Compiler/PlanData.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"

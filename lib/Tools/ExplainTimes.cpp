@@ -8,43 +8,16 @@
 #include "ExplainTimes.h"
 
 #include "PhaseWork.h"
+#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Device.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace moec;
-
-std::string moec::printConfig(tile::ConfigAttr config) {
-  if (!config)
-    return "undecided";
-  std::string text = config.getSchedule().str();
-  auto add = [&](StringRef name, int64_t value) {
-    if (value)
-      text += (" " + name + "=" + Twine(value)).str();
-  };
-  add("m", config.getM());
-  add("n", config.getN());
-  add("k", config.getK());
-  add("panel", config.getPanel());
-  add("lanes", config.getLanes());
-  add("rows", config.getRows());
-  add("stages", config.getStages());
-  if (!config.getBodies().empty())
-    text +=
-        " bodies=" + llvm::join(llvm::map_range(config.getBodies(),
-                                                [](int64_t body) {
-                                                  return std::to_string(body);
-                                                }),
-                                ",");
-  if (config.getMapRows())
-    text += " map_rows";
-  return text;
-}
 
 namespace {
 

@@ -18,9 +18,6 @@ struct LaunchedPhase {
   mlir::Operation *op;
 };
 
-/// "sm90.contract n=64 k=64 stages=12 bodies=16,32 map_rows".
-std::string printConfig(tile::ConfigAttr config);
-
 /// Prints what the launches of a variant are expected to take at its ends, and
 /// the configs that were not taken. Nothing where no rates of the target are
 /// known.

@@ -7,8 +7,10 @@
 
 #include "ToolOptions.h"
 
+#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Compiler/Registry.h"
+#include "moec/Compiler/TunedConfigs.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/PrettyStackTrace.h"
 
@@ -56,6 +58,17 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   if (entry.getNumOccurrences() && !symbolize<Entry>(entry))
     return complain("--entry: '" + entry +
                     "' is none of 'gate', 'logits', 'ids'");
+  if (!tuned.empty()) {
+    FailureOr<std::vector<std::string>> read =
+        readTunedConfigs(tuned, getTargets().front(), llvm::errs());
+    if (failed(read))
+      return false;
+    configs = std::move(*read);
+  }
+  // The last one that is for a kernel counts.
+  llvm::append_range(configs, config);
+  if (llvm::Error error = parseForcedConfigs(configs).takeError())
+    return complain(llvm::toString(std::move(error)));
   return true;
 }
 
@@ -81,6 +94,7 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.target = target;
   options.cpu.cpu = cpu;
   options.dependentLaunches = !noDependentLaunches;
+  options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;
   options.reproducer = reproducer;

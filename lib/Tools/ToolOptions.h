@@ -76,6 +76,18 @@ struct ToolOptions : private ForeignOptionsRemoved {
                      "moe-opt --run-reproducer FILE replays them"),
       llvm::cl::cat(category)};
 
+  llvm::cl::list<std::string> config{
+      "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
+      llvm::cl::desc("Config of a kernel instead of the choice, as "
+                     "--explain prints it, or just the fields that differ: "
+                     "--config='experts_hidden@1-64:n=64 bodies=16'"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> tuned{
+      "tuned", llvm::cl::value_desc("file.json"),
+      llvm::cl::desc("Configs that were measured, for kernels and ranges of "
+                     "tokens; those of --config come first"),
+      llvm::cl::cat(category)};
+
   /// `tool` is the name of the command, for messages.
   explicit ToolOptions(llvm::StringRef tool) : tool(tool) {}
 
@@ -94,6 +106,8 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
 private:
   llvm::StringRef tool;
+  /// Those of --tuned and --config.
+  std::vector<std::string> configs;
 };
 
 } // namespace moec

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/Remarks.h"
+#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
 
@@ -24,8 +25,10 @@ constexpr llvm::StringLiteral kConfigAttr = "config";
 /// Decides the phases of one kernel, then its grid.
 class KernelConfigurator {
 public:
-  KernelConfigurator(tile::KernelOp kernel, const Target &target)
-      : kernel(kernel), target(target) {}
+  /// `forced` is a config to take, or null.
+  KernelConfigurator(tile::KernelOp kernel, const Target &target,
+                     const ForcedConfig *forced)
+      : kernel(kernel), target(target), forced(forced) {}
 
   LogicalResult run() {
     moert::Expr grid = 0;
@@ -61,6 +64,8 @@ public:
 private:
   /// Sets the op's config unless it has one; null after a diagnostic.
   const Schedule *decide(Operation &op) {
+    if (forced && failed(force(op)))
+      return nullptr;
     auto given = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
     if (!given)
       return choose(op);
@@ -80,11 +85,38 @@ private:
     }
     std::string reason = schedule->whyIllegal(&op, given, target);
     if (!reason.empty()) {
-      op.emitOpError("cannot run as ") << given << ": " << reason;
+      InFlightDiagnostic diagnostic = op.emitOpError();
+      if (forced)
+        diagnostic << "of kernel '" << kernel.getSymName() << "' ";
+      diagnostic << "cannot run as " << given << ": " << reason;
       return nullptr;
     }
     wasGiven = true;
     return schedule;
+  }
+
+  /// Sets the config that is forced: what it leaves out is as it would be
+  /// chosen.
+  LogicalResult force(Operation &op) {
+    StringRef name = forced->getSchedule();
+    tile::ConfigAttr base;
+    if (name.empty()) {
+      op.removeAttr(kConfigAttr);
+      if (!choose(op))
+        return failure();
+      base = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
+    } else if (const Schedule *schedule = findSchedule(target, name);
+               schedule && schedule->opName == op.getName().getStringRef()) {
+      base = schedule->choose(&op, target);
+    } else {
+      // Refused below, as one in the IR.
+      base = tile::ConfigAttr::get(op.getContext(), name, 0, 0, 0, 0, 0, 0);
+    }
+    llvm::Expected<tile::ConfigAttr> config = forced->apply(base);
+    if (!config)
+      return op.emitOpError() << llvm::toString(config.takeError());
+    op.setAttr(kConfigAttr, *config);
+    return success();
   }
 
   /// Sets the config of the first schedule that can run the op.
@@ -141,6 +173,7 @@ private:
 
   tile::KernelOp kernel;
   const Target &target;
+  const ForcedConfig *forced;
   bool wasGiven = false;
 };
 
@@ -162,9 +195,43 @@ struct TileAssignConfig
       llvm::interleaveComma(Target::getNames(), diagnostic);
       return signalPassFailure();
     }
-    for (auto kernel : getOperation().getOps<tile::KernelOp>())
-      if (failed(KernelConfigurator(kernel, *machine).run()))
+    llvm::Expected<std::vector<ForcedConfig>> forced =
+        parseForcedConfigs(configs);
+    if (!forced) {
+      getOperation().emitError("tile-assign-config: ")
+          << llvm::toString(forced.takeError());
+      return signalPassFailure();
+    }
+    SmallVector<bool> isUsed(forced->size(), false);
+    for (auto kernel : getOperation().getOps<tile::KernelOp>()) {
+      const ForcedConfig *last = nullptr;
+      for (auto [config, used] : llvm::zip(*forced, isUsed))
+        if (config.isFor(kernel)) {
+          last = &config;
+          used = true;
+        }
+      if (failed(KernelConfigurator(kernel, *machine, last).run()))
         return signalPassFailure();
+    }
+    for (auto [config, used] : llvm::zip(*forced, isUsed))
+      if (!used && failed(checkUnused(config)))
+        return signalPassFailure();
+  }
+
+  /// A config that no kernel has: right if it is for more tokens than there can
+  /// be.
+  LogicalResult checkUnused(const ForcedConfig &config) {
+    if (config.tokens)
+      for (auto program : getOperation().getOps<plan::ProgramOp>())
+        if (config.tokens->min > int64_t(program.getMaxTokens()))
+          return success();
+    InFlightDiagnostic diagnostic =
+        getOperation().emitError("tile-assign-config: config '")
+        << config.str() << "' is for no kernel; there are ";
+    llvm::interleaveComma(
+        getOperation().getOps<tile::KernelOp>(), diagnostic,
+        [&](tile::KernelOp kernel) { diagnostic << kernel.getSymName(); });
+    return diagnostic;
   }
 };
 

@@ -10,8 +10,10 @@
 // each further range has to pay for its kernels.
 
 #include "mlir/IR/SymbolTable.h"
+#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Transforms/Passes.h"
+#include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -27,6 +29,8 @@ using namespace moec;
 
 namespace {
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 /// Points `first` to `last` of the token counts.
 struct Span {
   size_t first, last;
@@ -37,9 +41,9 @@ class ModelledKernel {
 public:
   ModelledKernel(tile::KernelOp kernel, Operation *phase,
                  const Schedule &schedule, const Target &target,
-                 tile::LoadAttr load)
+                 tile::LoadAttr load, ArrayRef<int64_t> points)
       : kernel(kernel), load(load),
-        candidates(evaluateCandidates(phase, schedule, target, load)) {
+        candidates(evaluateCandidates(phase, schedule, target, load, points)) {
     llvm::erase_if(candidates,
                    [](const Candidate &c) { return !c.whyNot.empty(); });
     if (candidates.empty())
@@ -79,9 +83,12 @@ private:
 class Specializer {
 public:
   Specializer(plan::VariantOp variant, SymbolTable &symbols,
-              const Target &target, const TileSpecializePassOptions &options)
+              const Target &target, const TileSpecializePassOptions &options,
+              ArrayRef<ForcedConfig> forced)
       : variant(variant), symbols(symbols), target(target), options(options),
+        forced(forced),
         points(getTokenPoints(variant.getMinTokens(), variant.getMaxTokens())) {
+    addCuts();
   }
 
   void run() {
@@ -96,11 +103,17 @@ public:
   }
 
 private:
+  /// Where ranges of forced configs begin and end.
+  void addCuts();
   void addKernel(plan::LaunchOp launch);
   tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
-  SmallVector<Span> chooseSpans() const;
+  SmallVector<Span> chooseSpans();
   double getLoss(Span span) const;
-  size_t countKernels(ArrayRef<Span> spans) const;
+  /// What makes a kernel one of its own: the config that is forced, or that is
+  /// chosen.
+  using Key = std::pair<const ForcedConfig *, tile::ConfigAttr>;
+  Key getKey(const ModelledKernel &kernel, Span span);
+  size_t countKernels(ArrayRef<Span> spans);
   void specialize(ModelledKernel &kernel, ArrayRef<Span> spans);
   void splitVariant(ArrayRef<Span> spans);
   /// The token counts of a span.
@@ -113,12 +126,45 @@ private:
   SymbolTable &symbols;
   const Target &target;
   const TileSpecializePassOptions &options;
+  ArrayRef<ForcedConfig> forced;
   SmallVector<int64_t> points;
+  /// Points after which a range ends in any case.
+  llvm::SmallSet<size_t, 4> cuts;
   std::vector<ModelledKernel> kernels;
   llvm::StringSet<llvm::MallocAllocator> seen;
   /// Per kernel: what it is called in each span.
   llvm::StringMap<SmallVector<FlatSymbolRefAttr>> names;
 };
+
+void Specializer::addCuts() {
+  SmallVector<int64_t> ends;
+  for (const ForcedConfig &config : forced)
+    if (config.tokens)
+      for (int64_t end : {config.tokens->min - 1, config.tokens->max})
+        if (end > 0 && end >= int64_t(variant.getMinTokens()) &&
+            end < int64_t(variant.getMaxTokens()))
+          ends.push_back(end);
+  llvm::append_range(points, ends);
+  llvm::sort(points);
+  points.erase(llvm::unique(points), points.end());
+  for (int64_t end : ends)
+    cuts.insert(llvm::find(points, end) - points.begin());
+}
+
+Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
+  auto [minTokens, maxTokens] = getTokens(span);
+  tile::KernelOp op = kernel.kernel;
+  const ForcedConfig *last = nullptr;
+  for (const ForcedConfig &config : forced)
+    if (config.kernel == op.getSymName() &&
+        (!config.tokens ||
+         (config.tokens->min <= std::max<int64_t>(minTokens, 1) &&
+          maxTokens <= config.tokens->max)))
+      last = &config;
+  if (last)
+    return {last, {}};
+  return {nullptr, kernel.choose(span).config};
+}
 
 void Specializer::addKernel(plan::LaunchOp launch) {
   auto kernel = symbols.lookup<tile::KernelOp>(launch.getKernel());
@@ -137,7 +183,7 @@ void Specializer::addKernel(plan::LaunchOp launch) {
   tile::LoadAttr load = getLoad(launch, phase);
   if (!load)
     return;
-  ModelledKernel model(kernel, phase, *schedules.front(), target, load);
+  ModelledKernel model(kernel, phase, *schedules.front(), target, load, points);
   if (model.hasChoice())
     kernels.push_back(std::move(model));
 }
@@ -169,6 +215,9 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
 /// Time over that of the best configs, summed over the points of the span, and
 /// relative to the time of all kernels there.
 double Specializer::getLoss(Span span) const {
+  for (size_t i = span.first; i < span.last; ++i)
+    if (cuts.contains(i))
+      return infinity;
   double loss = 0;
   SmallVector<const Candidate *> chosen;
   for (const ModelledKernel &kernel : kernels)
@@ -185,21 +234,21 @@ double Specializer::getLoss(Span span) const {
 }
 
 /// Kernels that all the spans need, other than those that no model is about.
-size_t Specializer::countKernels(ArrayRef<Span> spans) const {
+size_t Specializer::countKernels(ArrayRef<Span> spans) {
   size_t count = 0;
   for (const ModelledKernel &kernel : kernels) {
-    tile::ConfigAttr last;
+    Key last;
     for (Span span : spans) {
-      tile::ConfigAttr config = kernel.choose(span).config;
-      count += config != last;
-      last = config;
+      Key key = getKey(kernel, span);
+      count += key != last;
+      last = key;
     }
   }
   return count;
 }
 
 /// The cuts that lose least, by the best ways to cut what comes before.
-SmallVector<Span> Specializer::chooseSpans() const {
+SmallVector<Span> Specializer::chooseSpans() {
   // A range has to win so much, summed over its points, to be worth kernels.
   constexpr double price = 0.02;
   size_t number = points.size();
@@ -210,11 +259,12 @@ SmallVector<Span> Specializer::chooseSpans() const {
       losses[first][last] = getLoss({first, last});
 
   size_t others = seen.size() - kernels.size();
-  for (size_t most = std::max<int64_t>(options.maxRanges, 1); most > 0;
-       --most) {
+  size_t least = cuts.size() + 1;
+  for (size_t most =
+           std::max(size_t(std::max<int64_t>(options.maxRanges, 1)), least);
+       most >= least; --most) {
     // Of the first `end` points in at most so many spans: the loss, and where
     // the last span begins.
-    constexpr double infinity = std::numeric_limits<double>::infinity();
     using Best = std::pair<double, size_t>;
     SmallVector<SmallVector<Best>> table(
         most + 1, SmallVector<Best>(number + 1, {infinity, 0}));
@@ -237,11 +287,11 @@ SmallVector<Span> Specializer::chooseSpans() const {
       spans.insert(spans.begin(), {first, end - 1});
       end = first;
     }
-    if (spans.size() == 1 ||
+    if (most == least ||
         others + countKernels(spans) <= size_t(options.maxKernels))
       return spans;
   }
-  llvm_unreachable("one span is always taken");
+  llvm_unreachable("the fewest spans are always taken");
 }
 
 /// A copy of the kernel per config, in place of it.
@@ -252,7 +302,7 @@ void Specializer::specialize(ModelledKernel &kernel, ArrayRef<Span> spans) {
     Span span = spans[i];
     size_t end = i + 1;
     for (; end < spans.size() &&
-           kernel.choose(spans[end]).config == kernel.choose(spans[i]).config;
+           getKey(kernel, spans[end]) == getKey(kernel, spans[i]);
          ++end)
       span.last = spans[end].last;
     auto [minTokens, maxTokens] = getTokens(span);
@@ -300,6 +350,13 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
       return signalPassFailure();
     }
     SymbolTable symbols(getOperation());
+    llvm::Expected<std::vector<ForcedConfig>> forced =
+        parseForcedConfigs(configs);
+    if (!forced) {
+      getOperation().emitError("tile-specialize: ")
+          << llvm::toString(forced.takeError());
+      return signalPassFailure();
+    }
     TileSpecializePassOptions options;
     options.maxRanges = maxRanges;
     options.maxKernels = maxKernels;
@@ -308,7 +365,8 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
       auto variants =
           llvm::to_vector(program.getBody().getOps<plan::VariantOp>());
       if (variants.size() == 1)
-        Specializer(variants.front(), symbols, *machine, options).run();
+        Specializer(variants.front(), symbols, *machine, options, *forced)
+            .run();
     }
   }
 };

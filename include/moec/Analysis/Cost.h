@@ -66,11 +66,12 @@ std::vector<Candidate> enumerateCandidates(mlir::Operation *phase,
                                            const Target &target,
                                            tile::LoadAttr load);
 
-/// The same in the order of the schedule.
+/// The same in the order of the schedule, at other token counts.
 std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
                                           const Schedule &schedule,
                                           const Target &target,
-                                          tile::LoadAttr load);
+                                          tile::LoadAttr load,
+                                          llvm::ArrayRef<int64_t> points);
 
 } // namespace moec
 

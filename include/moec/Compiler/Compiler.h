@@ -68,6 +68,9 @@ struct CompileOptions {
   bool keepAllBuffers = false;
   /// For GPUs: lets launches begin before the one before them has ended.
   bool dependentLaunches = true;
+  /// Configs to take instead of those that would be chosen, as in
+  /// "experts_hidden@1-64:n=64 bodies=16" (moec/Analysis/ConfigText.h).
+  std::vector<std::string> configs;
   /// Prints the IR after each pass on the error stream.
   bool printIRAfterAll = false;
   /// Folder (made if missing) that gets each level that is passed:

@@ -11,6 +11,9 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 
+#include <string>
+#include <vector>
+
 namespace moec {
 
 /// The levels of docs/architecture.md above the kernels' code.
@@ -29,12 +32,21 @@ mlir::FailureOr<Level> detectLevel(mlir::ModuleOp module);
 void buildMoeToPlanPipeline(mlir::OpPassManager &manager,
                             bool keepAllBuffers = false);
 
-/// From level plan to configured kernels at level tile. `lanes` is the number
-/// of f32 elements of a vector, 0 for that of the host. `dependentLaunches` lets
-/// launches begin before the one before them has ended, where the target can.
+/// How kernels at level tile are made.
+struct TileOptions {
+  std::string target = "cpu";
+  /// f32 elements of a vector, 0 for that of the host.
+  int64_t lanes = 0;
+  /// Lets launches begin before the one before them has ended, where the target
+  /// can.
+  bool dependentLaunches = true;
+  /// Configs to take instead of those that would be chosen (ConfigText.h).
+  std::vector<std::string> configs;
+};
+
+/// From level plan to configured kernels at level tile.
 void buildPlanToTilePipeline(mlir::OpPassManager &manager,
-                             llvm::StringRef target = "cpu", int64_t lanes = 0,
-                             bool dependentLaunches = true);
+                             const TileOptions &options = {});
 
 /// Makes `moe-to-plan` and `plan-to-tile` known to pass pipelines as text.
 void registerLevelPipelines();

@@ -53,12 +53,14 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     chooses by it. A cut has to save 2 % of the time of all modelled kernels at one power of two, and
     the program has at most `max-kernels` kernels. Targets whose schedules have no model of their time
     (`cpu`), kernels with a `config` or a `load` and programs of several variants stay as they are.
+    Ranges are also cut where those of `configs`, which are those of `tile-assign-config`, begin and end.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     Option<"maxRanges", "max-ranges", "int64_t", "5", "ranges at most; 1 for none but the whole">,
-    Option<"maxKernels", "max-kernels", "int64_t", "24", "kernels of a program at most">];
+    Option<"maxKernels", "max-kernels", "int64_t", "24", "kernels of a program at most">,
+    ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -70,11 +72,17 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     chosen. Each choice is remarked with its reason, and each schedule that declines with its own
     (`--remarks-filter=tile-assign-config`). A config that is already there is kept after its schedule
     has checked it. Emission decides nothing later.
+
+    `configs` has configs to take instead, the last one that is for a kernel: `KERNEL:TEXT`, or
+    `KERNEL@MIN-MAX:TEXT` for kernels whose `load` is within these token counts. KERNEL is a name with
+    or without the range (`experts_hidden` for `experts_hidden_t8` and all others). TEXT has the fields
+    that differ from the choice, as in `n=64 stages=12 bodies=16+32`, maybe after a schedule's name.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">];
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
+    ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 

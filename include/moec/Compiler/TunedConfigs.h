@@ -1,0 +1,35 @@
+//===- TunedConfigs.h - a file of configs that were measured ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_COMPILER_TUNEDCONFIGS_H
+#define MOEC_COMPILER_TUNEDCONFIGS_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/LogicalResult.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <string>
+#include <vector>
+
+namespace moec {
+
+/// Reads a file of configs for `target`, as options of a compilation
+/// (`CompileOptions::configs`):
+///
+///   {"target": "sm_90a",
+///    "configs": [{"kernel": "experts_hidden", "tokens": [1, 64],
+///                 "config": "sm90.contract n=64 stages=12 bodies=16"}]}
+///
+/// Without `tokens` a config is for any number of them. Says on `os` what is
+/// wrong.
+llvm::FailureOr<std::vector<std::string>>
+readTunedConfigs(llvm::StringRef path, llvm::StringRef target,
+                 llvm::raw_ostream &os);
+
+} // namespace moec
+
+#endif // MOEC_COMPILER_TUNEDCONFIGS_H

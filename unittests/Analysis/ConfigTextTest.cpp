@@ -1,0 +1,131 @@
+//===- ConfigTextTest.cpp - configs as people write them --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/ConfigText.h"
+
+#include "../Compiler/ParsedModule.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+struct ConfigTextTest : testing::Test {
+  ConfigTextTest() { context.loadDialect<tile::TileDialect>(); }
+
+  tile::ConfigAttr make(int64_t n, int64_t stages, ArrayRef<int64_t> bodies,
+                        bool mapRows) {
+    return tile::ConfigAttr::get(&context, "sm90.contract", 0, n, 64, 0, 0, 0,
+                                 stages, bodies, mapRows);
+  }
+  static ForcedConfig parse(StringRef entry) {
+    llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);
+    EXPECT_TRUE(bool(config)) << entry.str();
+    return config ? *config : ForcedConfig();
+  }
+  static std::string getError(StringRef entry) {
+    llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);
+    return config ? "" : llvm::toString(config.takeError());
+  }
+  std::string apply(StringRef entry, tile::ConfigAttr base) {
+    llvm::Expected<tile::ConfigAttr> config = parse(entry).apply(base);
+    return config ? printConfig(*config) : llvm::toString(config.takeError());
+  }
+
+  MLIRContext context;
+};
+
+TEST_F(ConfigTextTest, Prints) {
+  EXPECT_EQ(printConfig(make(64, 12, {16, 32}, true)),
+            "sm90.contract n=64 k=64 stages=12 bodies=16+32 map_rows");
+  EXPECT_EQ(printConfig(tile::ConfigAttr::get(&context, "cpu.contract", 4, 6, 8,
+                                              32, 16, 128)),
+            "cpu.contract m=4 n=6 k=8 panel=32 lanes=16 rows=128");
+}
+
+TEST_F(ConfigTextTest, WhatIsPrintedIsRead) {
+  tile::ConfigAttr config = make(64, 12, {16, 32}, true);
+  llvm::Expected<tile::ConfigAttr> read =
+      parse("k:" + printConfig(config)).apply(make(128, 4, {8}, false));
+  ASSERT_TRUE(bool(read));
+  EXPECT_EQ(*read, config);
+}
+
+TEST_F(ConfigTextTest, OnlyTheFieldsNamedChange) {
+  tile::ConfigAttr base = make(128, 4, {8, 64}, true);
+  EXPECT_EQ(apply("k:stages=6", base),
+            "sm90.contract n=128 k=64 stages=6 bodies=8+64 map_rows");
+  EXPECT_EQ(apply("k: bodies=16  n=64 map_rows=false ", base),
+            "sm90.contract n=64 k=64 stages=4 bodies=16");
+}
+
+TEST_F(ConfigTextTest, ErrorsNameTheField) {
+  tile::ConfigAttr base = make(128, 4, {8}, false);
+  EXPECT_EQ(apply("k:stages=six", base),
+            "config 'k:stages=six': 'stages' is 'six'; give a number");
+  EXPECT_EQ(apply("k:bodies=8+", base),
+            "config 'k:bodies=8+': 'bodies' is ''; give a number");
+  EXPECT_EQ(apply("k:depth=2", base),
+            "config 'k:depth=2': 'depth=2' is no field; there are m, n, k, "
+            "panel, lanes, rows, stages (as in n=64), bodies=16+32, map_rows");
+  EXPECT_EQ(apply("k:bodies=32+16", base),
+            "config 'k:bodies=32+16': 'bodies' has 16 at index 1; heights from "
+            "1 to 1024, ascending, are accepted");
+}
+
+TEST_F(ConfigTextTest, EntriesHaveKernelRangeAndText) {
+  ForcedConfig config = parse("experts_hidden@1-64:n=64 bodies=16");
+  EXPECT_EQ(config.kernel, "experts_hidden");
+  ASSERT_TRUE(config.tokens);
+  EXPECT_EQ(config.tokens->min, 1);
+  EXPECT_EQ(config.tokens->max, 64);
+  EXPECT_EQ(config.text, "n=64 bodies=16");
+  EXPECT_EQ(config.getSchedule(), "");
+  EXPECT_EQ(config.str(), "experts_hidden@1-64:n=64 bodies=16");
+  EXPECT_EQ(parse("k:sm90.contract n=64").getSchedule(), "sm90.contract");
+  EXPECT_FALSE(parse("k:n=64").tokens);
+}
+
+TEST_F(ConfigTextTest, BadEntries) {
+  std::string form = "write KERNEL:TEXT or KERNEL@MIN-MAX:TEXT, as in "
+                     "experts_hidden@1-64:n=64 bodies=16";
+  EXPECT_EQ(getError("n=64"), "config 'n=64': " + form);
+  EXPECT_EQ(getError(":n=64"), "config ':n=64': " + form);
+  EXPECT_EQ(getError("k: "), "config 'k: ': " + form);
+  for (StringRef range : {"", "8", "8-", "a-b", "9-8", "-1-8", "0-0"})
+    EXPECT_EQ(getError(("k@" + range + ":n=64").str()),
+              ("config 'k@" + range + ":n=64': the tokens are '" + range +
+               "'; write two numbers in ascending order, as in 1-64")
+                  .str());
+}
+
+TEST_F(ConfigTextTest, EntriesAreForKernels) {
+  ParsedModule parsed(R"(
+    tile.kernel @k(%x: memref<?x8xf32>, %t: i64) { tile.return }
+    tile.kernel @k_t64(%x: memref<?x8xf32>, %t: i64)
+        attributes {load = #tile.load<min_tokens = 0, max_tokens = 64>} { tile.return }
+    tile.kernel @k_t99(%x: memref<?x8xf32>, %t: i64)
+        attributes {load = #tile.load<min_tokens = 65, max_tokens = 99>} { tile.return }
+    tile.kernel @k_theory(%x: memref<?x8xf32>, %t: i64) { tile.return })");
+  auto kernels = llvm::to_vector(parsed.module->getOps<tile::KernelOp>());
+  auto match = [&](StringRef entry) {
+    std::string names;
+    for (tile::KernelOp kernel : kernels)
+      if (parse(entry).isFor(kernel))
+        names += (kernel.getSymName() + " ").str();
+    return names;
+  };
+  EXPECT_EQ(match("k:n=64"), "k k_t64 k_t99 ");
+  EXPECT_EQ(match("k_t64:n=64"), "k_t64 ");
+  EXPECT_EQ(match("k@1-64:n=64"), "k_t64 ");
+  EXPECT_EQ(match("k@0-99:n=64"), "k_t64 k_t99 ");
+  EXPECT_EQ(match("k@2-64:n=64"), "");
+  EXPECT_EQ(match("k@65-98:n=64"), "");
+  EXPECT_EQ(match("theory:n=64"), "");
+}
+
+} // namespace
