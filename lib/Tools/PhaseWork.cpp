@@ -44,14 +44,22 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   double groups = grouped ? getActiveGroups(double(weight.getDimSize(0)),
                                             double(topK), double(tokens))
                           : 1;
+  double inputRows =
+      std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK));
   Work work;
   work.operations = 2 * rows * columns * double(weight.getShape().back());
-  work.bytes =
-      groups * columns * double(weight.getShape().back()) *
-          getElementBytes(op.getWeight()) +
-      rows * getRowBytes(op.getResult()) +
-      std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK)) *
-          getRowBytes(op.getInput());
+  work.bytes = groups * columns * double(weight.getShape().back()) *
+                   getElementBytes(op.getWeight()) +
+               rows * getRowBytes(op.getResult()) +
+               inputRows * getRowBytes(op.getInput());
+  if (op.getInputScale()) {
+    auto scales = cast<MemRefType>(op.getWeightScale().getType());
+    double perGroup = getElementBytes(op.getWeightScale()) *
+                      double(scales.getNumElements()) /
+                      double(grouped ? scales.getDimSize(0) : 1);
+    work.bytes +=
+        groups * perGroup + inputRows * getRowBytes(op.getInputScale());
+  }
   return work;
 }
 
@@ -73,6 +81,10 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   } else if (auto op = dyn_cast<tile::RowMapOp>(phase)) {
     work.bytes = double(tokens) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getResult()));
+  } else if (auto op = dyn_cast<tile::QuantizeOp>(phase)) {
+    work.bytes = (op.getOffsets() ? slots : double(tokens)) *
+                 (getRowBytes(op.getInput()) + getRowBytes(op.getQuantized()) +
+                  getRowBytes(op.getScale()));
   } else if (isa<tile::RankOp>(phase)) {
     work.bytes = slots * 20;
   }

@@ -149,3 +149,11 @@ tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, 
   tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 16, lanes = 16>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x2xf32>, %w: memref<32x256xf8E4M3FN>, %ws: memref<1x2xf32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{k = 48; give a divisor of the 128 elements that share a scale}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<32x256xf8E4M3FN>) scales(%xs, %ws : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 48, panel = 16, lanes = 16, rows = 4>}
+  tile.return
+}

@@ -4,7 +4,7 @@
 // RUN: moe-opt %s --tile-assign-config | FileCheck %s --check-prefix=HOST
 
 // The host decides where nobody does.
-// HOST-COUNT-8: config = #tile.config<
+// HOST-COUNT-10: config = #tile.config<
 
 // Grouped: as wide a panel as 256 KiB of weights allow; with gate and up a
 // column is a pair of weight rows.
@@ -90,5 +90,29 @@ tile.kernel @weighted_input(%x: memref<?x4xf32>, %w: memref<?x1xf32>, %y: memref
 // REMARK: cpu.gather_reduce | Category:tile-assign-config | Function=output | Reason="given in the IR and legal"
 tile.kernel @output(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 8, lanes = 8, rows = 2>}
+  tile.return
+}
+
+// Block fp8: a block at a time is f32 in a near cache, whatever the depth; k divides a block.
+// CHECK-LABEL: tile.kernel @experts_hidden_fp8
+// CHECK-SAME: grid = #plan.expr<"3072">
+// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 64, panel = 32, lanes = 16>
+// AVX2-LABEL: tile.kernel @experts_hidden_fp8
+// AVX2: config = #tile.config<schedule = "cpu.contract", m = 3, n = 2, k = 32, panel = 32, lanes = 8>
+tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf32>, %w: memref<128x1536x2048xf8E4M3FN>, %ws: memref<128x12x16xf32>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<128x1536x2048xf8E4M3FN>) scales(%xs, %ws : memref<?x16xf32>, memref<128x12x16xf32>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
+  ^bb0(%g: f32, %u: f32):
+    %a = arith.mulf %g, %u : f32
+    tile.yield %a : f32
+  } {layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// Of positions there are top_k per token.
+// CHECK-LABEL: tile.kernel @experts_hidden_quantized
+// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 4)">
+// CHECK: config = #tile.config<schedule = "cpu.quantize", lanes = 16, rows = 4>
+tile.kernel @experts_hidden_quantized(%x: memref<?x768xbf16>, %off: memref<129xi32>, %q: memref<?x768xf8E4M3FN>, %s: memref<?x6xf32>, %t: i64) {
+  tile.quantize tokens(%t) ins(%x : memref<?x768xbf16>) offsets(%off : memref<129xi32>) outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
   tile.return
 }

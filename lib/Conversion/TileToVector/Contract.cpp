@@ -9,9 +9,14 @@
 // once and stay in the nearest cache while blocks of `m` input rows meet them
 // in registers. The dot products go to a scratch of at most `rows` rows; the
 // epilogue then runs over it in vectors of columns.
+//
+// Block fp8 goes block by block of the contracted dimension, both operands
+// converted to f32 before the registers see them, and each block's sums, times
+// their scales, are added to the scratch.
 
 #include "../Emission/ContractOperands.h"
 #include "ContractTile.h"
+#include "ScaledBlocks.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -60,9 +65,11 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
   shape.m = config->getM();
   shape.n = config->getN();
   shape.panel = config->getPanel();
-  shape.turn = llvm::alignTo(
-      std::max<int64_t>(config->getK(), 1),
-      ContractTile::getStep(weight.getElementType(), shape.lanes));
+  Type element = weight.getElementType();
+  if (op.getWeightScale())
+    element = Float32Type::get(op.getContext());
+  shape.turn = llvm::alignTo(std::max<int64_t>(config->getK(), 1),
+                             ContractTile::getStep(element, shape.lanes));
   int64_t rowBytes = shape.planes * shape.getScratchColumns() * 4;
   shape.rows =
       config->getRows()
@@ -97,11 +104,16 @@ public:
         input(emitter.operand(op.getInput())),
         weight(emitter.operand(op.getWeight())),
         source(emitter.operand(op.getSource())),
-        result(emitter.operand(op.getResult())),
-        tile(emitter, input, weight,
-             {emitter.operand(op.getInputScale()),
-              emitter.operand(op.getWeightScale())},
-             shape.lanes, shape.turn) {}
+        result(emitter.operand(op.getResult())) {
+    if (op.getWeightScale()) {
+      blocks.emplace(emitter, op,
+                     ScaledBlocks::Sizes{shape.rows, shape.panel, shape.planes,
+                                         shape.lanes});
+      input = blocks->getInput();
+      weight = blocks->getWeight();
+    }
+    tile.emplace(emitter, input, weight, shape.lanes, shape.turn);
+  }
 
   LogicalResult emit();
 
@@ -110,6 +122,8 @@ private:
   void emitDense(Value block);
   /// At most `shape.rows` rows from `firstRow` on, which has to be below `end`.
   void emitRows(Value firstRow, Value count);
+  void clearSums(Value count);
+  Value getInputRow(Value position);
   void emitColumns(Value firstRow, Value count, Value column);
   void emitTile(Value firstRow, Value row, int64_t rows, Value column);
   void storeSums(Value quad, Value row, int64_t weightRow, Value column);
@@ -123,7 +137,9 @@ private:
   ImplicitLocOpBuilder &b;
   Shape shape;
   Value input, weight, source, result;
-  ContractTile tile;
+  /// Of block fp8.
+  std::optional<ScaledBlocks> blocks;
+  std::optional<ContractTile> tile;
   /// `planes x rows x columns` of f32.
   Value sums;
   /// Null for a dense product.
@@ -171,9 +187,32 @@ void Contract::emitDense(Value block) {
 }
 
 void Contract::emitRows(Value firstRow, Value count) {
-  emitter.forLoop(panel.begin, panel.end, shape.n,
-                  [&](Value column) { emitColumns(firstRow, count, column); });
+  auto emitAll = [&] {
+    emitter.forLoop(panel.begin, panel.end, shape.n, [&](Value column) {
+      emitColumns(firstRow, count, column);
+    });
+  };
+  if (blocks) {
+    clearSums(count);
+    auto getRow = [&](Value row) {
+      return getInputRow(emitter.add(firstRow, row));
+    };
+    blocks->forBlocks(group, count, panel, getRow, emitAll);
+  } else {
+    emitAll();
+  }
   emitEpilogue(firstRow, count);
+}
+
+void Contract::clearSums(Value count) {
+  Value zero = emitter.splat(0.0, shape.lanes);
+  for (int64_t plane = 0; plane < shape.planes; ++plane)
+    emitter.forLoop(emitter.index(0), count, 1, [&](Value row) {
+      for (int64_t column = 0; column < shape.getScratchColumns();
+           column += shape.lanes)
+        emitter.storeVector(zero, sums,
+                            {emitter.index(plane), row, emitter.index(column)});
+    });
 }
 
 //===----------------------------------------------------------------------===//
@@ -184,6 +223,10 @@ ContractTile::Index Contract::getLeading(Value last) {
   if (group)
     return {group, last};
   return {last};
+}
+
+Value Contract::getInputRow(Value position) {
+  return source ? emitter.loadIndex(source, position) : position;
 }
 
 /// All rows with `n` columns: blocks of `m` rows, then what is left.
@@ -208,37 +251,38 @@ void Contract::emitColumns(Value firstRow, Value count, Value column) {
 }
 
 void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
-  SmallVector<ContractTile::Index> inputRows, weightRows, scaleRows, nextRows;
+  SmallVector<ContractTile::Index> inputRows, weightRows, nextRows;
   for (int64_t i = 0; i < rows; ++i) {
-    Value inputRow = emitter.add(firstRow, emitter.add(row, i));
-    if (source)
-      inputRow = emitter.loadIndex(source, inputRow);
-    inputRows.push_back({inputRow});
+    Value here = emitter.add(row, i);
+    inputRows.push_back(
+        {blocks ? here : getInputRow(emitter.add(firstRow, here))});
   }
+  Value offset = arith::SubIOp::create(b, column, panel.begin);
   // Columns past the end repeat the last one; nobody reads their sums.
   Value last = emitter.index(shape.columns - 1);
   for (int64_t plane = 0; plane < shape.planes; ++plane)
     for (int64_t j = 0; j < shape.n; ++j) {
+      if (blocks) {
+        weightRows.push_back(
+            {blocks->getWeightRow(plane, emitter.add(offset, j))});
+        continue;
+      }
       Value here = emitter.add(column, j);
       if (shape.columns % shape.n != 0)
         here = emitter.min(here, last);
       weightRows.push_back(getLeading(getWeightRow(emitter, op, plane, here)));
-      if (op.getWeightScale())
-        scaleRows.push_back(getLeading(getScaleRow(emitter, op, plane, here)));
       Value next = emitter.min(emitter.add(column, shape.n + j), last);
       nextRows.push_back(getLeading(getWeightRow(emitter, op, plane, next)));
     }
-  SmallVector<Value> quads =
-      tile.emit(inputRows, weightRows, scaleRows, nextRows);
-  Value offset = arith::SubIOp::create(b, column, panel.begin);
+  SmallVector<Value> quads = tile->emit(inputRows, weightRows, nextRows);
   int64_t quadsPerRow = weightRows.size() / 4;
   for (auto [i, quad] : llvm::enumerate(quads))
     storeSums(quad, emitter.add(row, i / quadsPerRow), 4 * (i % quadsPerRow),
               offset);
 }
 
-/// Stores the sums of the tile's weight rows from `weightRow` on, which are the
-/// `n` columns of plane 0, then those of plane 1.
+/// Stores (of a block: scales and adds) the sums of the tile's weight rows from
+/// `weightRow` on, which are the `n` columns of plane 0, then those of plane 1.
 void Contract::storeSums(Value quad, Value row, int64_t weightRow,
                          Value column) {
   for (int64_t done = 0; done < 4;) {
@@ -250,8 +294,13 @@ void Contract::storeSums(Value quad, Value row, int64_t weightRow,
       run = vector::ExtractStridedSliceOp::create(
           b, quad, ArrayRef<int64_t>{done}, ArrayRef<int64_t>{length},
           ArrayRef<int64_t>{1});
-    emitter.storeVector(
-        run, sums, {emitter.index(plane), row, emitter.add(column, first)});
+    Value at = emitter.add(column, first);
+    SmallVector<Value> indices = {emitter.index(plane), row, at};
+    if (blocks)
+      run = vector::FMAOp::create(b, run,
+                                  blocks->getFactors(row, plane, at, length),
+                                  emitter.loadVector(sums, indices, length));
+    emitter.storeVector(run, sums, indices);
     done += length;
   }
 }

@@ -7,8 +7,6 @@
 
 #include "ContractTile.h"
 
-#include "moec/Dialect/Moe/PipelineShapes.h"
-
 using namespace mlir;
 using namespace moec;
 
@@ -20,9 +18,8 @@ int64_t ContractTile::getStep(Type element, int64_t lanes) {
 }
 
 ContractTile::ContractTile(KernelEmitter &emitter, Value input, Value weight,
-                           Scales scales, int64_t lanes, int64_t turn)
+                           int64_t lanes, int64_t turn)
     : emitter(emitter), b(emitter.b), input(input), weight(weight),
-      scales(scales),
       element(cast<MemRefType>(weight.getType()).getElementType()),
       depth(cast<MemRefType>(weight.getType()).getShape().back()), lanes(lanes),
       turn(turn), stepSize(getStep(element, lanes)) {}
@@ -39,8 +36,6 @@ ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
   indices.push_back(k);
   Value loaded = vector::LoadOp::create(b, VectorType::get(stepSize, element),
                                         memref, indices);
-  if (isa<Float8E4M3FNType>(element))
-    return {extendE4M3(loaded, skip)};
   if (!element.isBF16()) {
     if (!element.isF32())
       loaded = arith::ExtFOp::create(b, VectorType::get(lanes, b.getF32Type()),
@@ -75,39 +70,6 @@ ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
       arith::BitcastOp::create(b, VectorType::get(lanes, b.getF32Type()), odd)};
 }
 
-/// 2^-8 of a vector of e4m3, as f32: its fields are moved into those of f16,
-/// for subnormals too. NaN is all digits set, to which f16 wants all of the
-/// exponent.
-Value ContractTile::extendE4M3(Value loaded, int64_t skip) {
-  auto words = VectorType::get(lanes, b.getI16Type());
-  auto constant = [&](int64_t value) {
-    return emitter.constant(words, b.getI16IntegerAttr(int16_t(value)));
-  };
-  Value bytes = vector::BitCastOp::create(
-      b, VectorType::get(lanes, b.getI8Type()), loaded);
-  Value bits = arith::ExtSIOp::create(b, words, bytes);
-  if (skip) {
-    SmallVector<int16_t> keep(lanes, -1);
-    std::fill_n(keep.begin(), skip, 0);
-    bits = arith::AndIOp::create(
-        b, bits,
-        arith::ConstantOp::create(
-            b, DenseElementsAttr::get(words, ArrayRef<int16_t>(keep))));
-  }
-  constexpr int64_t sign = 0x8000, digits = 0x3F80, exponent = 0x7C00;
-  Value moved = arith::AndIOp::create(
-      b, arith::ShLIOp::create(b, bits, constant(7)), constant(sign | digits));
-  Value isNan = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::eq,
-      arith::AndIOp::create(b, moved, constant(digits)), constant(digits));
-  Value fixed = arith::SelectOp::create(
-      b, isNan, arith::OrIOp::create(b, moved, constant(exponent)), moved);
-  Value halves = arith::BitcastOp::create(
-      b, VectorType::get(lanes, b.getF16Type()), fixed);
-  return arith::ExtFOp::create(b, VectorType::get(lanes, b.getF32Type()),
-                               halves);
-}
-
 SmallVector<Value> ContractTile::multiply(ArrayRef<Parts> inputs,
                                           ArrayRef<Parts> weights,
                                           ValueRange sums) {
@@ -133,20 +95,6 @@ SmallVector<Value> ContractTile::step(ArrayRef<Index> inputRows,
   return multiply(inputs, weights, sums);
 }
 
-/// All of a row of e4m3 that is shorter than a step; zeros behind it.
-Value ContractTile::loadShort(Value memref, const Index &row) {
-  Value bytes = emitter.constant(VectorType::get(lanes, b.getI8Type()),
-                                 b.getI8IntegerAttr(0));
-  for (int64_t k = 0; k < depth; ++k) {
-    Index indices(row);
-    indices.push_back(emitter.index(k));
-    Value one = arith::BitcastOp::create(
-        b, b.getI8Type(), memref::LoadOp::create(b, memref, indices));
-    bytes = vector::InsertOp::create(b, one, bytes, k);
-  }
-  return extendE4M3(bytes, /*skip=*/0);
-}
-
 /// All elements of rows that are shorter than a step, in their natural order.
 SmallVector<Value> ContractTile::shortRows(ArrayRef<Index> inputRows,
                                            ArrayRef<Index> weightRows,
@@ -158,8 +106,6 @@ SmallVector<Value> ContractTile::shortRows(ArrayRef<Index> inputRows,
       mask = emitter.mask(emitter.index(depth - k), lanes);
     auto loadAll = [&](Value memref, ArrayRef<Index> rows) {
       return llvm::map_to_vector(rows, [&](const Index &row) -> Parts {
-        if (isa<Float8E4M3FNType>(element))
-          return {loadShort(memref, row)};
         Index indices(row);
         indices.push_back(start);
         return {emitter.loadVector(memref, indices, lanes, mask)};
@@ -217,14 +163,18 @@ SmallVector<Value> ContractTile::sumAll(ValueRange sums) {
 // The tile
 //===----------------------------------------------------------------------===//
 
-/// Elements `begin .. end - 1`, in whole turns.
-SmallVector<Value> ContractTile::loop(ArrayRef<Index> inputRows,
+SmallVector<Value> ContractTile::emit(ArrayRef<Index> inputRows,
                                       ArrayRef<Index> weightRows,
-                                      ArrayRef<Index> nextRows, ValueRange sums,
-                                      Value begin, Value end) {
+                                      ArrayRef<Index> nextRows) {
+  SmallVector<Value> sums(inputRows.size() * weightRows.size(),
+                          emitter.splat(0.0, lanes));
+  if (depth < stepSize)
+    return sumAll(shortRows(inputRows, weightRows, sums));
+  int64_t looped = depth - depth % turn;
   int64_t line = kCacheLine * 8 / element.getIntOrFloatBitWidth();
-  return emitter.forLoop(
-      begin, end, turn, sums, [&](Value k, ValueRange carried) {
+  sums = emitter.forLoop(
+      emitter.index(0), emitter.index(looped), turn, sums,
+      [&](Value k, ValueRange carried) {
         for (const Index &row : nextRows)
           for (int64_t ahead = 0; ahead < turn; ahead += line) {
             Index indices(row);
@@ -238,84 +188,11 @@ SmallVector<Value> ContractTile::loop(ArrayRef<Index> inputRows,
           next = step(inputRows, weightRows, next, emitter.add(k, done), 0);
         return next;
       });
-}
-
-/// Elements from `begin` to the end of rows of at least a step, unrolled.
-SmallVector<Value> ContractTile::rest(ArrayRef<Index> inputRows,
-                                      ArrayRef<Index> weightRows,
-                                      ValueRange sums, int64_t begin) {
-  SmallVector<Value> next(sums);
-  for (int64_t k = begin; k + stepSize <= depth; k += stepSize)
-    next = step(inputRows, weightRows, next, emitter.index(k), 0);
+  for (int64_t k = looped; k + stepSize <= depth; k += stepSize)
+    sums = step(inputRows, weightRows, sums, emitter.index(k), 0);
   // What is left takes a whole step that ends with the row.
-  if (int64_t left = (depth - begin) % stepSize)
-    next = step(inputRows, weightRows, next, emitter.index(depth - stepSize),
+  if (int64_t left = depth % stepSize)
+    sums = step(inputRows, weightRows, sums, emitter.index(depth - stepSize),
                 stepSize - left);
-  return next;
-}
-
-/// Adds the sums of a block, times their scales, to `totals`.
-SmallVector<Value> ContractTile::scale(ValueRange sums,
-                                       ArrayRef<Index> inputRows,
-                                       ArrayRef<Index> scaleRows, Value block,
-                                       ValueRange totals) {
-  auto loadAll = [&](Value memref, ArrayRef<Index> rows) {
-    return llvm::map_to_vector(rows, [&](const Index &row) {
-      Index indices(row);
-      indices.push_back(block);
-      return emitter.loadF32(memref, indices);
-    });
-  };
-  SmallVector<Value> rows = loadAll(scales.input, inputRows);
-  SmallVector<Value> columns = loadAll(scales.weight, scaleRows);
-  Value lacking = emitter.f32(0x1p16);
-  SmallVector<Value> next(totals);
-  for (auto [i, total] : llvm::enumerate(next)) {
-    Value factor = arith::MulFOp::create(b, rows[i / columns.size()],
-                                         columns[i % columns.size()]);
-    factor = arith::MulFOp::create(b, factor, lacking);
-    total =
-        vector::FMAOp::create(b, sums[i], emitter.splat(factor, lanes), total);
-  }
-  return next;
-}
-
-SmallVector<Value> ContractTile::sumBlocks(ArrayRef<Index> inputRows,
-                                           ArrayRef<Index> weightRows,
-                                           ArrayRef<Index> scaleRows,
-                                           ArrayRef<Index> nextRows) {
-  constexpr int64_t size = moe::kScaleBlock;
-  SmallVector<Value> zeros(inputRows.size() * weightRows.size(),
-                           emitter.splat(0.0, lanes));
-  int64_t blocks = depth / size;
-  SmallVector<Value> totals = emitter.forLoop(
-      emitter.index(0), emitter.index(blocks), 1, zeros,
-      [&](Value block, ValueRange carried) {
-        Value begin = emitter.mul(block, size);
-        SmallVector<Value> sums = loop(inputRows, weightRows, nextRows, zeros,
-                                       begin, emitter.add(begin, size));
-        return scale(sums, inputRows, scaleRows, block, carried);
-      });
-  if (depth % size == 0)
-    return totals;
-  SmallVector<Value> sums =
-      depth < stepSize ? shortRows(inputRows, weightRows, zeros)
-                       : rest(inputRows, weightRows, zeros, blocks * size);
-  return scale(sums, inputRows, scaleRows, emitter.index(blocks), totals);
-}
-
-SmallVector<Value> ContractTile::emit(ArrayRef<Index> inputRows,
-                                      ArrayRef<Index> weightRows,
-                                      ArrayRef<Index> scaleRows,
-                                      ArrayRef<Index> nextRows) {
-  if (scales.input)
-    return sumAll(sumBlocks(inputRows, weightRows, scaleRows, nextRows));
-  SmallVector<Value> sums(inputRows.size() * weightRows.size(),
-                          emitter.splat(0.0, lanes));
-  if (depth < stepSize)
-    return sumAll(shortRows(inputRows, weightRows, sums));
-  int64_t looped = depth - depth % turn;
-  sums = loop(inputRows, weightRows, nextRows, sums, emitter.index(0),
-              emitter.index(looped));
-  return sumAll(rest(inputRows, weightRows, sums, looped));
+  return sumAll(sums);
 }

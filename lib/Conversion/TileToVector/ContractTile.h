@@ -20,23 +20,14 @@ namespace moec {
 /// ones by a mask, with no lane crossing. Lane l of an accumulator sums the
 /// terms of its residue class in order; the lanes are added last, by a fixed
 /// tree.
-///
-/// e4m3 moves into the fields of f16, where it stands for 2^-8 of its value.
-/// Lanes sum a block of 128 terms; its sum, times the product of the scales and
-/// the 2^16 that the operands lack, is added to that of the blocks before.
 class ContractTile {
 public:
   using Index = llvm::SmallVector<mlir::Value, 3>;
 
-  /// Of e4m3 operands: the scales of input rows and of blocks of the weight.
-  struct Scales {
-    mlir::Value input, weight;
-  };
-
   /// `turn` is how many contracted elements one turn of the loop takes: a
-  /// multiple of `getStep`, with e4m3 also a divisor of a block.
+  /// multiple of `getStep`.
   ContractTile(KernelEmitter &emitter, mlir::Value input, mlir::Value weight,
-               Scales scales, int64_t lanes, int64_t turn);
+               int64_t lanes, int64_t turn);
 
   /// How many elements one step takes from a row of elements of that type.
   static int64_t getStep(mlir::Type element, int64_t lanes);
@@ -45,11 +36,9 @@ public:
   /// indices of the memrefs), as vectors of 4 neighbouring columns: result
   /// `r * columns / 4 + q` has columns `4 q .. 4 q + 3` of row r. The number of
   /// weight rows is a multiple of 4. While it reads element k it asks for
-  /// element k of each of `nextRows`, which the next tile will read. With e4m3,
-  /// `scaleRows` leads to the scales of each of `weightRows`.
+  /// element k of each of `nextRows`, which the next tile will read.
   llvm::SmallVector<mlir::Value> emit(llvm::ArrayRef<Index> inputRows,
                                       llvm::ArrayRef<Index> weightRows,
-                                      llvm::ArrayRef<Index> scaleRows,
                                       llvm::ArrayRef<Index> nextRows);
 
 private:
@@ -57,29 +46,10 @@ private:
   using Parts = llvm::SmallVector<mlir::Value, 2>;
 
   Parts load(mlir::Value memref, const Index &row, mlir::Value k, int64_t skip);
-  mlir::Value extendE4M3(mlir::Value loaded, int64_t skip);
-  mlir::Value loadShort(mlir::Value memref, const Index &row);
   llvm::SmallVector<mlir::Value> step(llvm::ArrayRef<Index> inputRows,
                                       llvm::ArrayRef<Index> weightRows,
                                       mlir::ValueRange sums, mlir::Value k,
                                       int64_t skip);
-  llvm::SmallVector<mlir::Value> loop(llvm::ArrayRef<Index> inputRows,
-                                      llvm::ArrayRef<Index> weightRows,
-                                      llvm::ArrayRef<Index> nextRows,
-                                      mlir::ValueRange sums, mlir::Value begin,
-                                      mlir::Value end);
-  llvm::SmallVector<mlir::Value> rest(llvm::ArrayRef<Index> inputRows,
-                                      llvm::ArrayRef<Index> weightRows,
-                                      mlir::ValueRange sums, int64_t begin);
-  llvm::SmallVector<mlir::Value> sumBlocks(llvm::ArrayRef<Index> inputRows,
-                                           llvm::ArrayRef<Index> weightRows,
-                                           llvm::ArrayRef<Index> scaleRows,
-                                           llvm::ArrayRef<Index> nextRows);
-  llvm::SmallVector<mlir::Value> scale(mlir::ValueRange sums,
-                                       llvm::ArrayRef<Index> inputRows,
-                                       llvm::ArrayRef<Index> scaleRows,
-                                       mlir::Value block,
-                                       mlir::ValueRange totals);
   llvm::SmallVector<mlir::Value> shortRows(llvm::ArrayRef<Index> inputRows,
                                            llvm::ArrayRef<Index> weightRows,
                                            mlir::ValueRange sums);
@@ -92,7 +62,6 @@ private:
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value input, weight;
-  Scales scales;
   mlir::Type element;
   int64_t depth, lanes, turn, stepSize;
 };

@@ -32,23 +32,31 @@ tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x1
 
 // -----
 
-// A block of 128 is summed, then scaled: 65536 is what the operands lack as fields of f16. The second
-// half of the rows begins at block 1 of the scales.
+// Block by block, both operands become f32 in memory of the CTA (256 is what fields of f16 lack), and
+// a block's sums, times their scales, are added up. Up rows begin a block of scales.
 // CHECK-LABEL: func.func @contract(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x256xf8E4M3FN>, %[[W:[^:]*]]: memref<160x256xf8E4M3FN>, %[[XS:[^:]*]]: memref<?x2xf32>, %[[WS:[^:]*]]: memref<2x2xf32>
-// CHECK-DAG: %[[LACK:.*]] = arith.constant 6.553600e+04 : f32
+// CHECK-DAG: %[[LACK:.*]] = arith.constant dense<2.560000e+02> : vector<8xf32>
 // CHECK-DAG: %[[EXPONENT:.*]] = arith.constant dense<31744> : vector<8xi16>
-// CHECK: scf.for %[[BLOCK:.*]] = %{{.*}} iter_args
-// CHECK: scf.for %{{.*}} iter_args
+// CHECK-DAG: %[[XF:.*]] = memref.alloca() {{.*}} : memref<4x128xf32>
+// CHECK-DAG: %[[WF:.*]] = memref.alloca() {{.*}} : memref<32x128xf32>
+// CHECK-DAG: %[[SUMS:.*]] = memref.alloca() {{.*}} : memref<2x4x16xf32>
+// CHECK: memref.load %[[XS]][%{{.*}}, %[[BLOCK:.*]]]
 // CHECK: vector.load %[[X]]
 // CHECK: arith.extsi %{{.*}} : vector<8xi8> to vector<8xi16>
 // CHECK: arith.ori %{{.*}}, %[[EXPONENT]]
 // CHECK: arith.extf %{{.*}} : vector<8xf16> to vector<8xf32>
+// CHECK: arith.mulf %{{.*}}, %[[LACK]]
+// CHECK: vector.store %{{.*}}, %[[XF]][
+// CHECK: memref.load %[[WS]][%{{.*}}, %[[BLOCK]]]
+// CHECK: memref.prefetch %[[W]]
+// CHECK: vector.store %{{.*}}, %[[WF]][
+// CHECK: vector.load %[[XF]]
+// CHECK: vector.load %[[WF]]
 // CHECK: vector.fma
-// CHECK: %[[ROW:.*]] = memref.load %[[XS]][%{{.*}}, %[[BLOCK]]]
-// CHECK: %[[COLUMN:.*]] = memref.load %[[WS]][%{{.*}}, %[[BLOCK]]]
-// CHECK: %[[FACTOR:.*]] = arith.mulf %[[ROW]], %[[COLUMN]]
-// CHECK: arith.mulf %[[FACTOR]], %[[LACK]]
+// CHECK: %[[FACTORS:.*]] = arith.mulf %{{.*}} : vector<2xf32>
+// CHECK: vector.fma %{{.*}}, %[[FACTORS]], %{{.*}} : vector<2xf32>
+// CHECK: vector.store %{{.*}}, %[[SUMS]]
 tile.kernel @contract(%x: memref<?x256xf8E4M3FN>, %w: memref<160x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<2x2xf32>, %y: memref<?x80xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<160x256xf8E4M3FN>)
       scales(%xs, %ws : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x80xf32>) epilogue {

@@ -1,0 +1,69 @@
+//===- ScaledBlocks.h - blocks of e4m3 as f32 -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_SCALEDBLOCKS_H
+#define MOEC_LIB_CONVERSION_TILETOVECTOR_SCALEDBLOCKS_H
+
+#include "Emit.h"
+
+namespace moec {
+
+/// The operands of a product in block fp8, one block of 128 contracted elements
+/// after the other: as f32 in memory of the CTA, so that each element is
+/// converted once and meets all rows and columns of the CTA from a near cache.
+class ScaledBlocks {
+public:
+  struct Sizes {
+    /// Input rows, columns and planes (gate and up) of a CTA.
+    int64_t rows, columns, planes, lanes;
+  };
+
+  ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op, Sizes sizes);
+
+  /// `rows x 128`, and `planes * columns x 128` of f32: what the dot products
+  /// of a block read. Behind the last element of a row there are zeros.
+  mlir::Value getInput() const { return input; }
+  mlir::Value getWeight() const { return weight; }
+  /// The row of a column of the CTA's in `getWeight()`.
+  mlir::Value getWeightRow(int64_t plane, mlir::Value column);
+
+  /// Calls `body` with each block in memory, for `count` input rows (`getRow`
+  /// maps them) and the CTA's columns. `group` leads the weight's indices, null
+  /// for none.
+  void forBlocks(mlir::Value group, mlir::Value count, RowRange columns,
+                 llvm::function_ref<mlir::Value(mlir::Value)> getRow,
+                 llvm::function_ref<void()> body);
+
+  /// The scales of `length` neighbouring columns with that of an input row.
+  mlir::Value getFactors(mlir::Value row, int64_t plane, mlir::Value column,
+                         int64_t length);
+
+private:
+  using Index = llvm::SmallVector<mlir::Value, 3>;
+
+  void loadInput(mlir::Value block, int64_t size, mlir::Value count,
+                 llvm::function_ref<mlir::Value(mlir::Value)> getRow);
+  void loadWeight(mlir::Value block, int64_t size, mlir::Value group,
+                  RowRange columns);
+  /// The `size` elements of a row from `first` on, then zeros.
+  void convertRow(mlir::Value from, const Index &row, mlir::Value first,
+                  int64_t size, mlir::Value to, mlir::Value toRow);
+  mlir::Value loadBytes(mlir::Value from, const Index &row, mlir::Value first,
+                        int64_t count);
+  mlir::Value extend(mlir::Value bytes);
+
+  KernelEmitter &emitter;
+  mlir::ImplicitLocOpBuilder &b;
+  tile::ContractOp op;
+  Sizes sizes;
+  int64_t depth;
+  mlir::Value input, weight, rowScales, columnScales;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETOVECTOR_SCALEDBLOCKS_H
