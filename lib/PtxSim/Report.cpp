@@ -113,8 +113,8 @@ static std::string describeState(const Warp &warp, const Group &group) {
                      std::to_string(warp.index) + ", " +
                      std::to_string(__builtin_popcount(group.lanes)) +
                      " lanes from " + std::to_string(lane) + " " +
-                     states[size_t(group.state)] + " at line " +
-                     std::to_string(instruction.line) + " " +
+                     states[size_t(group.state)] + " at " +
+                     positionOf(*launch.program, instruction) + " " +
                      textOf(*launch.program, instruction);
   return text + "\n";
 }

@@ -124,13 +124,20 @@ inline bool Shadow::isFineAfterWrite(const Cell &cell,
          (!isAsyncUnit(now.access.unit()) && isOrdered(cell.write, now));
 }
 
+/// What is reported names a lane that is not ordered, if several accessed.
+static Conflict makeRace(Access earlier, const Accessor &now, bool isWrite) {
+  if (earlier.who >> 1 == now.own && (earlier.lanes & ~now.ownLanes))
+    earlier.lanes &= ~now.ownLanes;
+  return {Conflict::Kind::Race, earlier, isWrite};
+}
+
 Conflict Shadow::conflictWithWrite(const Cell &cell,
                                    const Accessor &now) const {
   const Access &write = cell.write;
   if (write.isNone())
     return {};
   if (!isOrdered(write, now) && !(write.isStrong() && now.access.isStrong()))
-    return {Conflict::Kind::Race, write, true};
+    return makeRace(write, now, true);
   if (isAsyncUnit(now.access.unit()) && !isAsyncUnit(write.unit()) &&
       write.serial() >= now.horizon &&
       !now.oracle->isFenced(write, isShared, *now.clock))
@@ -147,8 +154,7 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
            !(earlier.isStrong() && now.access.isStrong());
   };
   if (!isSet(read))
-    return races(read) ? Conflict{Conflict::Kind::Race, read, false}
-                       : Conflict{};
+    return races(read) ? makeRace(read, now, false) : Conflict{};
   if (read.tick == kOverflow) {
     // Several CTAs have read. Who knows nothing of others cannot be ordered
     // after all of them.
@@ -159,12 +165,12 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
                   now.oracle->isBefore(last.serial(), *now.clock);
     bool areStrong = last.isStrong() && now.access.isStrong();
     if (!isOver && !areStrong && now.clock->foreign.empty())
-      return {Conflict::Kind::Race, last, false};
+      return makeRace(last, now, false);
     return {};
   }
   for (const Access &earlier : sets[read.tick])
     if (races(earlier))
-      return {Conflict::Kind::Race, earlier, false};
+      return makeRace(earlier, now, false);
   return {};
 }
 
@@ -327,7 +333,7 @@ Conflict Shadow::conflictWithBlocks(uint64_t offset, uint64_t size,
     Block &block = blocks[i];
     for (unsigned j = 0; j < block.count; ++j)
       if (!isOrdered(block.reads[j], now))
-        return {Conflict::Kind::Race, block.reads[j], false};
+        return makeRace(block.reads[j], now, false);
   }
   return {};
 }
