@@ -28,6 +28,8 @@ TINY = {
          "dtype": "bf16", "routing": SOFTMAX},
         {"name": "tiny_ep", "num_experts": 8, "local_experts": 2, "top_k": 2, "hidden_size": 128,
          "intermediate_size": 64, "dtype": "bf16", "routing": SOFTMAX},
+        {"name": "tiny_fp8", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "fp8_block128", "routing": SOFTMAX},
         {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
          "intermediate_size": 64, "dtype": "bf16"},
     ],
@@ -35,6 +37,7 @@ TINY = {
         {"layer": "tiny", "tokens": [1, 20]},
         {"layer": "tiny_ep", "tokens": [8]},
         {"layer": "tiny", "tokens": [20], "zipf_exponent": 1.0},
+        {"layer": "tiny_fp8", "tokens": [5]},
         {"layer": "impossible", "tokens": [1]},
     ],
 }
@@ -100,6 +103,20 @@ def test_floors_follow_from_shapes(peer):
         assert peer["experts_touched"] == pytest.approx(local * share, abs=0.15 * local * share + 0.7)
 
 
+@pytest.mark.parametrize("router", [(), ("--router",)], ids=["ids", "gate"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_compile(layer, router, tmp_path):
+    (tmp_path / "spec.json").write_text(moe_bench(f"--rows={layer}", "--spec", *router).stdout)
+    spec = read(tmp_path / "spec.json")
+    for key in ("num_experts", "top_k", "hidden_size", "intermediate_size"):
+        assert spec[key] == LAYERS[layer][key]
+    assert spec["max_tokens"] == 16384 and spec["entry"] == ("gate" if router else "ids")
+    folder = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
+    done = subprocess.run([str(folder / "moe-compile"), tmp_path / "spec.json", "--target=sm_90a",
+                           "--emit=ptx"], capture_output=True, text=True)
+    assert done.returncode == 0 and ".entry" in done.stdout, done.stderr
+
+
 def test_rows_are_chosen():
     def listed(*patterns):
         return moe_bench("--list", *(f"--rows={pattern}" for pattern in patterns)).stdout.split()
@@ -121,6 +138,8 @@ def test_rows_are_chosen():
     (["--compare", "a.json", "b.json"], "a.json"),
     (["--tolerance=much"], "'much' is neither a share nor percent"),
     (["--time-limit=0"], "must be positive"),
+    (["--seconds=0"], "must be positive"),
+    (["--tune=x.json", "--profile"], "--tune goes with neither"),
 ])
 def test_bad_options(options, message):
     done = moe_bench(*options)
@@ -151,16 +170,20 @@ def test_tiny_rows_are_right_on_the_simulated_device(data, tmp_path):
     assert record["benchmark"] == "moe_bench" and record["ceilings"]["source"] == "recorded"
     assert {"commit", "device", "driver", "date", "target"} <= set(record)
     rows = by_name(record)
-    assert list(rows) == ["tiny:1", "tiny:20", "tiny@zipf:20", "tiny_ep:8", "impossible:1"]
+    assert list(rows) == ["tiny:1", "tiny:20", "tiny@zipf:20", "tiny_ep:8", "tiny_fp8:5",
+                          "impossible:1"]
     assert rows.pop("impossible:1")["status"] == "not compiled"
     for name, row in rows.items():
         assert row["status"] == "measured" and row["error"] < 0.05, row
         assert row["rows_compared"] == 2 * row["tokens"] and row["kernels"]
+        assert set(row["configs"]) == {"experts_hidden", "experts_out"}
+        assert all(config.startswith("sm90.contract n=") for config in row["configs"].values())
         assert ("router_error" in row) == ("zipf" not in name)
         # No clock, no times.
         assert "us" not in row and row["floor_us"] > 0 and row["sets"] == 8
     assert rows["tiny:1"]["experts_touched"] == rows["tiny:1"]["rows"] == 2
     assert rows["tiny:1"]["bytes"] == 2 * 3 * 128 * 128 * 2 + 4 * 128
+    assert rows["tiny_fp8:5"]["operations"] == 2 * 10 * 3 * 128 * 128
     assert rows["tiny_ep:8"]["rows"] < 8 and rows["tiny_ep:8"]["experts_touched"] <= 2
 
 
@@ -195,6 +218,29 @@ def test_profile_counts_what_kernels_have_to_do(data):
     megabytes = float(lines["experts_hidden"][4])
     assert megabytes == pytest.approx(8 * 2 * 128 * 128 * 2 / 1e6, rel=0.05)
     assert float(lines["experts_out"][4]) == pytest.approx(megabytes / 2, rel=0.1)
+
+
+def test_configs_can_be_given(data):
+    good = run_tiny(data, "--rows=tiny:1", "--config=experts_hidden:n=32 stages=4")
+    assert good.returncode == 0, good.stdout
+    bad = run_tiny(data, "--rows=tiny:1", "--config=no_such_kernel:n=64")
+    assert bad.returncode == 2 and "not compiled" in bad.stdout and "no_such_kernel" in bad.stdout
+    missing = run_tiny(data, "--rows=tiny:1", "--tuned=/nowhere")
+    assert missing.returncode == 1 and "/nowhere" in missing.stderr
+
+
+def test_tune_writes_what_tuned_takes(data, tmp_path):
+    path = tmp_path / "tuned"
+    done = run_tiny(data, "--rows=tiny:1", f"--tune={path}", "--candidates=1", "--seconds=200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    # One other config of each product; without a clock none is better.
+    assert "of 2 measured, 0 failed" in done.stdout, done.stdout
+    tuned = read(path / "tiny.json")
+    assert tuned["target"] == "sm_90a"
+    assert [config["kernel"] for config in tuned["configs"]] == ["experts_hidden", "experts_out"]
+    assert all(config["tokens"] == [1, 20] for config in tuned["configs"])
+    again = run_tiny(data, "--rows=tiny:1", f"--tuned={path}")
+    assert again.returncode == 0, again.stdout
 
 
 def make_record(us: dict[str, float], device="NVIDIA H200", floor=10.0) -> dict:

@@ -118,10 +118,9 @@ protected:
     JitOptions options;
     options.compile.target = "sm_90a";
     options.useCache = false;
-    jit = std::make_unique<Jit>(options);
     timed =
         std::make_unique<TimedDevice>(static_cast<moert::Device &>(*clocked));
-    session.reset(new Session{*timed, *generator, *jit, 16, 1, true});
+    session.reset(new Session{*timed, *generator, options, 16, 1, true});
     auto compiled = compileLayer(*session, layer, /*withRouter=*/false);
     ASSERT_TRUE(compiled) << compiled.status().message();
     auto placed = LayerOnDevice::create(*session, layer, std::move(*compiled));
@@ -146,7 +145,6 @@ protected:
   std::unique_ptr<ClockedDevice> clocked;
   std::unique_ptr<TimedDevice> timed;
   std::unique_ptr<DeviceGenerator> generator;
-  std::unique_ptr<Jit> jit;
   std::unique_ptr<Session> session;
   std::unique_ptr<LayerOnDevice> loaded;
   std::unique_ptr<RowRun> run;

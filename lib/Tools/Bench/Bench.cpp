@@ -9,6 +9,7 @@
 #include "Options.h"
 #include "Profile.h"
 #include "RowTable.h"
+#include "Tune.h"
 
 #include "../Run/OpenDevice.h"
 #include "../Run/PlanRun.h"
@@ -27,6 +28,7 @@ namespace {
 JitOptions getJitOptions(const Options &options, const std::string &target) {
   JitOptions jit;
   jit.compile.target = target;
+  jit.compile.configs = options.getConfigs();
   jit.compile.dependentLaunches = !options.noDependentLaunches;
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;
@@ -67,6 +69,12 @@ int measure(const Options &options) {
     return fail(status);
   if (options.list)
     return list(*table);
+  if (options.spec) {
+    llvm::outs() << table->getLayer(table->rows.front())
+                        .printSpec(maxTokens, options.router)
+                 << "\n";
+    return 0;
+  }
   Result<Peers> peers = loadPeers(options.getDataFile("peers_h200.json"));
   if (!peers)
     return fail(peers.status());
@@ -90,13 +98,18 @@ int measure(const Options &options) {
       DeviceGenerator::create(context, device, target);
   if (!generator)
     return fail(generator.status());
-  Jit jit(getJitOptions(options, target));
   Session session = {device,
                      *generator,
-                     jit,
+                     getJitOptions(options, target),
                      maxTokens,
                      options.threads,
                      llvm::StringRef(options.device).starts_with("cuda")};
+  if (!options.tuned.empty()) {
+    auto tuned = readTuning(options.tuned, *table, target);
+    if (!tuned)
+      return fail(tuned.status());
+    session.tuned = std::move(*tuned);
+  }
   return RowTable(session, options, *table, *peers, getCommit(options), target)
       .run();
 }

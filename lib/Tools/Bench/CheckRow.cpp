@@ -111,28 +111,38 @@ RowRun::readRows(int64_t set, const std::vector<int64_t> &tokens) {
   return rows;
 }
 
-Status RowRun::checkSet(int64_t set, RowCheck &check) {
+RowRun::Sample RowRun::makeSample(int64_t set) const {
   Call call = makeCall(session, layer, row, sets[set].random,
                        routings.empty() ? nullptr : &routings[set]);
-  std::vector<int64_t> tokens =
+  Sample sample;
+  sample.tokens =
       chooseTokens(row, layer.getLayer(), static_cast<uint64_t>(set));
-  Decision decision = decide(call, tokens);
-  if (tokens.empty())
+  Decision decision = decide(call, sample.tokens);
+  if (!sample.tokens.empty())
+    sample.expected = reference::evaluate(call, decision, sample.tokens);
+  return sample;
+}
+
+Status RowRun::checkSet(int64_t set, RowCheck &check) {
+  auto found = samples.find(set);
+  if (found == samples.end())
+    found = samples.emplace(set, makeSample(set)).first;
+  Sample &sample = found->second;
+  if (sample.tokens.empty())
     return Status::ok();
-  std::vector<uint8_t> bytes;
-  MOEC_TRY_ASSIGN(bytes, readRows(set, tokens));
-  Matrix actual(static_cast<int64_t>(tokens.size()), call.spec.hiddenSize);
-  auto source = reference::makeSource(bytes.data(), moert::DType::BF16);
+  MOEC_TRY_ASSIGN(sample.seen, readRows(set, sample.tokens));
+  const LayerSpec &spec = layer.getSpec();
+  Matrix actual(static_cast<int64_t>(sample.tokens.size()), spec.hiddenSize);
+  auto source = reference::makeSource(sample.seen.data(), moert::DType::BF16);
   for (int64_t i = 0; i < actual.getNumRows(); ++i)
     source->read(i * actual.getNumColumns(), actual.getNumColumns(),
                  actual.row(i));
   reference::Comparison comparison = reference::compare(
-      reference::evaluate(call, decision, tokens), actual,
-      reference::getErrorBound(call.spec), 0, "output", tokens);
-  seen[set] = {tokens, std::move(bytes)};
+      sample.expected, actual, reference::getErrorBound(spec), 0, "output",
+      sample.tokens);
   check.error = std::max(check.error, comparison.error);
   check.worstRowError = std::max(check.worstRowError, comparison.worstRowError);
-  check.rows += static_cast<int64_t>(tokens.size());
+  check.rows += static_cast<int64_t>(sample.tokens.size());
   if (!comparison.failures.empty())
     return moert::internalError("wrong result: " +
                                 llvm::join(comparison.failures, "; "));
@@ -147,10 +157,10 @@ Result<RowCheck> RowRun::check() {
 }
 
 Status RowRun::checkAgain() {
-  for (const auto &[set, rows] : seen) {
+  for (const auto &[set, sample] : samples) {
     std::vector<uint8_t> now;
-    MOEC_TRY_ASSIGN(now, readRows(set, rows.first));
-    if (now != rows.second)
+    MOEC_TRY_ASSIGN(now, readRows(set, sample.tokens));
+    if (now != sample.seen)
       return moert::internalError("the timed replays gave other bits than the "
                                   "run that was checked");
   }

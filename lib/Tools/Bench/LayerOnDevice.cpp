@@ -11,6 +11,7 @@
 #include "TryStatus.h"
 #include "moec/Import/TensorSignature.h"
 #include "moert/Package.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
 
@@ -42,13 +43,26 @@ static Result<moert::DType> getDType(const TensorInfo &info) {
   }
 }
 
-Result<ReadyLayer> moec::bench::compileLayer(Session &session,
-                                             const BenchLayer &layer,
-                                             bool withRouter) {
+std::vector<std::string> Session::getConfigs(const BenchLayer &layer) const {
+  std::vector<std::string> configs;
+  if (auto found = tuned.find(layer.name); found != tuned.end())
+    configs = found->second;
+  llvm::append_range(configs, jit.compile.configs);
+  return configs;
+}
+
+Result<ReadyLayer>
+moec::bench::compileLayer(const Session &session, const BenchLayer &layer,
+                          bool withRouter,
+                          llvm::ArrayRef<std::string> configs) {
   SourceText text(layer.name + ".json",
                   layer.printSpec(session.maxTokens, withRouter));
+  JitOptions options = session.jit;
+  if (auto tuned = session.tuned.find(layer.name); tuned != session.tuned.end())
+    llvm::append_range(options.compile.configs, tuned->second);
+  llvm::append_range(options.compile.configs, configs);
   Result<JitLayer> made =
-      session.jit.compile(text, {}, session.device.architecture());
+      Jit(std::move(options)).compile(text, {}, session.device.architecture());
   if (!made)
     return made.status();
   moert::PackageChoice choice;
@@ -72,15 +86,26 @@ LayerOnDevice::create(Session &session, const BenchLayer &layer,
                       ReadyLayer compiled) {
   std::unique_ptr<LayerOnDevice> made(
       new LayerOnDevice(layer, std::move(compiled.spec)));
-  MOEC_TRY_ASSIGN(made->executor,
+  MOEC_TRY(made->allocate(session));
+  MOEC_TRY(made->load(session, std::move(compiled)));
+  return made;
+}
+
+Status LayerOnDevice::load(Session &session, ReadyLayer compiled) {
+  executor.reset();
+  compileSeconds = compiled.seconds;
+  fromCache = compiled.isFromCache;
+  MOEC_TRY_ASSIGN(executor,
                   moert::Executor::create(std::move(compiled.plan),
                                           session.device, compiled.image));
-  double begin = getSeconds();
-  MOEC_TRY(made->fill(session));
-  made->fillSeconds = getSeconds() - begin;
-  MOEC_TRY_ASSIGN(made->prepared, made->executor->prepareWeights());
-  MOEC_TRY(made->executor->synchronize());
-  return made;
+  if (!isFilled)
+    MOEC_TRY(fill(session));
+  for (const auto &[name, view] : views)
+    MOEC_TRY(executor->bind(name, view));
+  MOEC_TRY_ASSIGN(prepared, executor->prepareWeights());
+  // Those that were overwritten are made again for the next.
+  isFilled = prepared.inPlaceBytes == 0;
+  return executor->synchronize();
 }
 
 /// Such that all intermediate values are of the order of one.
@@ -97,28 +122,37 @@ static RandomTensor getValues(const TensorInfo &info, moert::DType dtype) {
   return {stream, dtype, getFactor(deviation)};
 }
 
-Status LayerOnDevice::fill(Session &session) {
-  std::unique_ptr<moert::Stream> stream;
-  MOEC_TRY_ASSIGN(stream, session.device.createStream());
+Status LayerOnDevice::allocate(Session &session) {
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role != TensorRole::Weight)
       continue;
     moert::TensorView view;
     MOEC_TRY_ASSIGN(view.dtype, getDType(info));
     view.shape = info.shape;
-    int64_t count = 1;
+    size_t bytes = static_cast<size_t>(moert::dtypeBits(view.dtype)) / 8;
     for (int64_t size : info.shape)
-      count *= size;
-    MOEC_TRY_ASSIGN(
-        buffers.emplace_back(),
-        session.device.allocate(
-            static_cast<size_t>(count * moert::dtypeBits(view.dtype) / 8),
-            256));
+      bytes *= static_cast<size_t>(size);
+    MOEC_TRY_ASSIGN(buffers.emplace_back(),
+                    session.device.allocate(bytes, 256));
     view.data = buffers.back()->data();
-    RandomTensor random = getValues(info, view.dtype);
-    MOEC_TRY(session.generator.write(*stream, random, 0, count, view.data));
-    weights.insert_or_assign(info.name, random);
-    MOEC_TRY(executor->bind(info.name, view));
+    views[info.name] = view;
+    weights.insert_or_assign(info.name, getValues(info, view.dtype));
   }
-  return session.device.synchronize(*stream);
+  return Status::ok();
+}
+
+Status LayerOnDevice::fill(Session &session) {
+  double begin = getSeconds();
+  std::unique_ptr<moert::Stream> stream;
+  MOEC_TRY_ASSIGN(stream, session.device.createStream());
+  for (const auto &[name, random] : weights) {
+    const moert::TensorView &view = views.at(name);
+    int64_t count = 1;
+    for (int64_t size : view.shape)
+      count *= size;
+    MOEC_TRY(session.generator.write(*stream, random, 0, count, view.data));
+  }
+  MOEC_TRY(session.device.synchronize(*stream));
+  fillSeconds = getSeconds() - begin;
+  return Status::ok();
 }

@@ -21,12 +21,18 @@ namespace moec::bench {
 struct Session {
   TimedDevice &device;
   DeviceGenerator &generator;
-  Jit &jit;
+  JitOptions jit;
+  /// Of the layers.
   int64_t maxTokens = 1;
   /// Of the reference.
   int threads = 0;
   /// Whether the device has a clock and graphs.
   bool hasClock = false;
+  /// Configs by layer, of --tuned.
+  std::map<std::string, std::vector<std::string>> tuned = {};
+
+  /// Those and then the ones of the compiler's options: the last counts.
+  std::vector<std::string> getConfigs(const BenchLayer &layer) const;
 };
 
 /// What a layer became.
@@ -38,14 +44,20 @@ struct ReadyLayer {
   bool isFromCache = false;
 };
 
+/// `configs` come after those of the session.
 moert::Result<ReadyLayer>
-compileLayer(Session &session, const BenchLayer &layer, bool withRouter);
+compileLayer(const Session &session, const BenchLayer &layer, bool withRouter,
+             llvm::ArrayRef<std::string> configs = {});
 
 /// A compiled layer, loaded, with weights that were made on the device.
 class LayerOnDevice {
 public:
   static moert::Result<std::unique_ptr<LayerOnDevice>>
   create(Session &session, const BenchLayer &layer, ReadyLayer compiled);
+
+  /// Puts another compilation of the same layer into the place of this one,
+  /// with the same weights.
+  moert::Status load(Session &session, ReadyLayer compiled);
 
   const BenchLayer &getLayer() const { return layer; }
   const LayerSpec &getSpec() const { return spec; }
@@ -56,6 +68,9 @@ public:
     return weights;
   }
   const moert::PrepareReport &getPrepareReport() const { return prepared; }
+  /// Seconds of the compiler, or of the search in its cache.
+  double getCompileSeconds() const { return compileSeconds; }
+  bool isFromCache() const { return fromCache; }
   /// Seconds that making the weights took.
   double getFillSeconds() const { return fillSeconds; }
 
@@ -63,14 +78,18 @@ private:
   LayerOnDevice(const BenchLayer &layer, LayerSpec spec)
       : layer(layer), spec(std::move(spec)) {}
 
+  moert::Status allocate(Session &session);
   moert::Status fill(Session &session);
 
   const BenchLayer &layer;
   LayerSpec spec;
   std::vector<std::unique_ptr<moert::Buffer>> buffers;
+  std::map<std::string, moert::TensorView> views;
   std::unique_ptr<moert::Executor> executor;
   std::map<std::string, RandomTensor> weights;
   moert::PrepareReport prepared;
+  bool isFilled = false, fromCache = false;
+  double compileSeconds = 0;
   double fillSeconds = 0;
 };
 

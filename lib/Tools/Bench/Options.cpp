@@ -29,6 +29,7 @@ bool Options::parse(int argc, char **argv) {
           "  moe-bench --json=results.json\n"
           "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
+          "  moe-bench --tune=tuned --rows=qwen3_30b --seconds=120\n"
           "  moe-bench --compare old.json new.json --tolerance=3%\n"
           "\nThe exit code is 0 only if every row was measured; 2 if rows are "
           "left, which --resume measures.\n",
@@ -37,6 +38,10 @@ bool Options::parse(int argc, char **argv) {
   if (threads < 0 || timeLimit <= 0 || observations < 1)
     return complain("--threads must not be negative, --time-limit and "
                     "--observations must be positive");
+  if (seconds <= 0 || candidates < 1)
+    return complain("--seconds and --candidates must be positive");
+  if (!tune.empty() && (profile || router))
+    return complain("--tune goes with neither --profile nor --router");
   if (resume && json.empty())
     return complain("--resume needs --json, the file to go on with");
   if (compare ? others.size() != 2 : !others.empty())

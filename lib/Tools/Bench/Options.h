@@ -39,6 +39,11 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> list{"list", llvm::cl::desc("List the rows and stop"),
                            llvm::cl::cat(category)};
+  llvm::cl::opt<bool> spec{
+      "spec",
+      llvm::cl::desc("Print the spec (docs/layers.md) of the first row's layer "
+                     "and stop; for moe-compile"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> router{
       "router",
       llvm::cl::desc("A second column: with the router, from hidden states "
@@ -47,6 +52,30 @@ struct Options : private ForeignOptionsRemoved {
   llvm::cl::opt<bool> profile{
       "profile", llvm::cl::desc("Times of each kernel of the rows, no table"),
       llvm::cl::cat(category)};
+  llvm::cl::list<std::string> config{
+      "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
+      llvm::cl::desc("Take this config for a kernel (docs/gpu.md), may be "
+                     "given several times"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> tuned{
+      "tuned", llvm::cl::value_desc("folder"),
+      llvm::cl::desc("Take the configs that --tune wrote; those of --config "
+                     "come first"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> tune{
+      "tune", llvm::cl::value_desc("folder"),
+      llvm::cl::desc("Measure other configs of the rows' products and write "
+                     "the best to LAYER.json (for --tuned), no table"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<int> candidates{
+      "candidates", llvm::cl::value_desc("N"),
+      llvm::cl::desc("For --tune: configs of a kernel that are measured at "
+                     "most, the best first by the model (default: 32)"),
+      llvm::cl::init(32), llvm::cl::cat(category)};
+  llvm::cl::opt<double> seconds{
+      "seconds", llvm::cl::value_desc("N"),
+      llvm::cl::desc("For --tune: about how long, for all rows (default: 300)"),
+      llvm::cl::init(300), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> json{
       "json", llvm::cl::value_desc("file"),
       llvm::cl::desc("Where to record results; written after each row"),
@@ -86,6 +115,11 @@ struct Options : private ForeignOptionsRemoved {
   llvm::cl::opt<bool> noCache{"no-cache",
                               llvm::cl::desc("Compile each layer anew"),
                               llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noDependentLaunches{
+      "no-dependent-launches",
+      llvm::cl::desc("Let each launch begin when the one before it has ended, "
+                     "not earlier (docs/gpu.md)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> compare{
       "compare",
       llvm::cl::desc("Measure nothing: compare the records OLD.json and "
@@ -104,16 +138,15 @@ struct Options : private ForeignOptionsRemoved {
   std::vector<std::string> getRows() const {
     return {rows.begin(), rows.end()};
   }
+  /// Of --config.
+  std::vector<std::string> getConfigs() const {
+    return {config.begin(), config.end()};
+  }
   /// A file of the folder of data.
   std::string getDataFile(llvm::StringRef name) const;
 
   /// Of --tolerance.
   double tolerance = 0;
-  llvm::cl::opt<bool> noDependentLaunches{
-      "no-dependent-launches",
-      llvm::cl::desc("Let each launch begin when the one before it has ended, "
-                     "not earlier (docs/gpu.md)"),
-      llvm::cl::cat(category)};
 
 private:
   bool parseTolerance();

@@ -10,6 +10,7 @@
 
 #include "LayerOnDevice.h"
 #include "Routing.h"
+#include "moec/Reference/Tensors.h"
 
 namespace moec::bench {
 
@@ -66,6 +67,13 @@ private:
     RandomTensor random;
   };
 
+  /// What check() compares of a set, and the bits that it saw.
+  struct Sample {
+    std::vector<int64_t> tokens;
+    reference::Matrix expected;
+    std::vector<uint8_t> seen;
+  };
+
   RowRun(Session &session, LayerOnDevice &layer, const Row &row,
          std::vector<Routing> routings)
       : session(session), layer(layer), row(row),
@@ -74,6 +82,7 @@ private:
   moert::Status addSet();
   moert::Result<std::vector<uint8_t>> readRows(int64_t set,
                                                const std::vector<int64_t> &);
+  Sample makeSample(int64_t set) const;
   moert::Status checkSet(int64_t set, RowCheck &check);
   moert::Result<std::vector<double>> replay(int64_t count,
                                             llvm::function_ref<void()>);
@@ -85,8 +94,7 @@ private:
   std::vector<Set> sets;
   std::unique_ptr<moert::Stream> stream;
   std::unique_ptr<moert::Graph> graph;
-  /// What check() compared: per set, tokens and the bits of their outputs.
-  std::map<int64_t, std::pair<std::vector<int64_t>, std::vector<uint8_t>>> seen;
+  std::map<int64_t, Sample> samples;
 };
 
 } // namespace moec::bench

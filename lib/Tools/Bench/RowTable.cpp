@@ -14,6 +14,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace moec;
 using namespace moec::bench;
@@ -63,7 +64,7 @@ int RowTable::run() {
       session.device.name(), ceilings.bandwidth / 1e12, ceilings.bf16 / 1e12,
       ceilings.fp8 / 1e12, ceilings.source, names.size(),
       options.timeLimit / static_cast<double>(names.size()));
-  if (!options.profile)
+  if (makesTable())
     printHeader(llvm::outs());
   llvm::ArrayRef<Row> rows(table.rows);
   while (!rows.empty()) {
@@ -75,6 +76,8 @@ int RowTable::run() {
     runLayer(rows.front().layer, rows.take_front(count));
     rows = rows.drop_front(count);
   }
+  if (!options.tune.empty())
+    return finishTuning();
   if (options.profile)
     return numFailed > 0 ? 1 : numDone < (int64_t)names.size() ? 2 : 0;
   std::vector<const llvm::json::Object *> measured;
@@ -92,7 +95,7 @@ void RowTable::give(const Row &row, llvm::json::Object result) {
   result["row"] = row.getName();
   if (result.getString("status") == llvm::StringRef("failed"))
     ++numFailed;
-  if (!options.profile)
+  if (makesTable())
     printRow(result, llvm::outs());
   else if (result.getString("status") != llvm::StringRef("measured"))
     llvm::outs() << row.getName() << ": "
@@ -123,8 +126,6 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
       failAll("not compiled", compiled.status().message());
       return false;
     }
-    double seconds = compiled->seconds;
-    bool isFromCache = compiled->isFromCache;
     Result<std::unique_ptr<LayerOnDevice>> placed =
         LayerOnDevice::create(session, layer, std::move(*compiled));
     if (!placed) {
@@ -136,9 +137,9 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
         "# {0}{1}: {2} in {3:F2} s, {4} kernels, weights made in {5:F2} s, "
         "prepared in {6:F2} s ({7:F1} MB more)\n",
         layer.name, withRouter ? " with router" : "",
-        isFromCache ? "from the cache" : "compiled", seconds,
-        to->getPlan().kernels.size(), to->getFillSeconds(),
-        to->getPrepareReport().seconds,
+        to->isFromCache() ? "from the cache" : "compiled",
+        to->getCompileSeconds(), to->getPlan().kernels.size(),
+        to->getFillSeconds(), to->getPrepareReport().seconds,
         static_cast<double>(to->getPrepareReport().bytes) / 1e6);
     return true;
   };
@@ -156,7 +157,9 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   double started = getSeconds();
   llvm::json::Object result{{"status", "measured"}};
   Status status = options.profile ? profileRow(layer, row)
-                                  : measureRow(layer, routed, row, result);
+                  : !options.tune.empty()
+                      ? tuneRow(layer, row)
+                      : measureRow(layer, routed, row, result);
   if (!status) {
     result["status"] = "failed";
     result["reason"] = status.message();
@@ -169,6 +172,58 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   ++numDone;
   result["seconds"] = getSeconds() - started;
   give(row, std::move(result));
+}
+
+Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row) {
+  int64_t sets = getNumSets(row);
+  std::unique_ptr<RowRun> run;
+  MOEC_TRY_ASSIGN(run, RowRun::create(session, layer, row, sets,
+                                      drawRoutings(layer.getLayer(), row, sets,
+                                                   peers.find(row))));
+  TunedRow best;
+  MOEC_TRY_ASSIGN(
+      best, bench::tuneRow(session, layer, *run, row,
+                           {options.seconds / static_cast<double>(names.size()),
+                            static_cast<size_t>(options.candidates)},
+                           llvm::outs()));
+  llvm::outs() << llvm::formatv(
+      "{0}: chosen {1:F2} us, best {2:F2} us ({3:F3}x) of {4} measured, {5} "
+      "failed\n",
+      row.getName(), best.chosenSeconds * 1e6, best.bestSeconds * 1e6,
+      session.hasClock ? best.chosenSeconds / best.bestSeconds : 1,
+      best.numMeasured, best.numFailed);
+  // Uneven routing has no plan of its own.
+  if (row.exponent == 0)
+    tuned[layer.getLayer().name][row.tokens] = std::move(best);
+  return Status::ok();
+}
+
+/// Writes what was found; the exit code.
+int RowTable::finishTuning() {
+  double sum = 0, most = 1;
+  int64_t count = 0;
+  for (const auto &[layer, rows] : tuned) {
+    if (Status status =
+            writeTuning(options.tune, layer, session.jit.compile.target,
+                        getRanges(rows, session.maxTokens));
+        !status)
+      return options.complain(status.message()), 1;
+    for (const auto &[tokens, row] : rows) {
+      double gain =
+          row.bestSeconds > 0 ? row.chosenSeconds / row.bestSeconds : 1;
+      sum += std::log(gain);
+      most = std::max(most, gain);
+      ++count;
+    }
+  }
+  if (count > 0)
+    llvm::outs() << llvm::formatv(
+        "what is chosen takes {0:F3} times what the best takes (geometric mean "
+        "of {1} rows), at most {2:F3}\n",
+        std::exp(sum / static_cast<double>(count)), count, most);
+  return numFailed > 0                                  ? 1
+         : numDone < static_cast<int64_t>(names.size()) ? 2
+                                                        : 0;
 }
 
 Status RowTable::profileRow(LayerOnDevice &layer, const Row &row) {
@@ -229,6 +284,19 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
     if (step.kind == moert::Step::Kind::Launch)
       kernels.push_back(plan.kernels[step.kernel].name);
   result["kernels"] = std::move(kernels);
+  std::vector<TunableKernel> products;
+  MOEC_TRY_ASSIGN(products,
+                  findTunableKernels(session, layer.getLayer(), row, 0));
+  llvm::json::Object configs;
+  for (const TunableKernel &product : products)
+    configs[product.name] = product.chosen;
+  result["configs"] = std::move(configs);
+  result["kernels_of_layer"] = static_cast<int64_t>(plan.kernels.size());
+  result["compile_seconds"] = layer.getCompileSeconds();
+  result["from_cache"] = layer.isFromCache();
+  // Not in the times.
+  result["prepare_seconds"] = layer.getPrepareReport().seconds;
+  result["prepared_bytes"] = layer.getPrepareReport().bytes;
 
   std::unique_ptr<RowRun> run, routedRun;
   MOEC_TRY_ASSIGN(

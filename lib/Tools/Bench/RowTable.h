@@ -11,6 +11,7 @@
 #include "Options.h"
 #include "Record.h"
 #include "RowRun.h"
+#include "Tune.h"
 #include "Yardstick.h"
 
 namespace moec::bench {
@@ -38,9 +39,13 @@ private:
   void prepareYardstick(const BenchLayer &layer);
   void prepareYardstick(const Row &row, llvm::json::Object &result);
   moert::Status profileRow(LayerOnDevice &layer, const Row &row);
+  moert::Status tuneRow(LayerOnDevice &layer, const Row &row);
+  int finishTuning();
   moert::Result<std::unique_ptr<RowRun>>
   checkRouted(LayerOnDevice &layer, const Row &row, int64_t sets,
               llvm::json::Object &result);
+  /// Whether rows are measured for the record.
+  bool makesTable() const { return !options.profile && options.tune.empty(); }
   void give(const Row &row, llvm::json::Object result);
   bool isOver() const;
   void save();
@@ -56,6 +61,8 @@ private:
   /// has the layer and the row at hand.
   std::unique_ptr<Yardstick> yardstick;
   bool canMeasureLayer = false, canMeasureRow = false;
+  /// By layer and tokens.
+  std::map<std::string, std::map<int64_t, TunedRow>> tuned;
   double begin;
   int64_t numFailed = 0, numDone = 0;
   bool isLost = false;

@@ -59,7 +59,7 @@ void RowTable::startYardstick() {
 
 void RowTable::prepareYardstick(const BenchLayer &layer) {
   canMeasureLayer = false;
-  if (!yardstick || options.profile)
+  if (!yardstick || !makesTable())
     return;
   Result<llvm::json::Object> answer = yardstick->ask(
       llvm::json::Object{{"do", "layer"},

@@ -1,0 +1,269 @@
+//===- Tune.cpp - other configs of a row's products -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tune.h"
+
+#include "../Run/PlanRun.h"
+#include "TryStatus.h"
+#include "moec/Analysis/Cost.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/Dialect/Plan/Plan.h"
+#include "moec/Import/BuildLayer.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <atomic>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+/// Of one measurement, and how much better it has to be to be believed.
+static constexpr double kMeasureSeconds = 0.06, kMinGain = 0.005;
+
+//===----------------------------------------------------------------------===//
+// Candidates
+//===----------------------------------------------------------------------===//
+
+/// The kernels of level tile that a run with so many tokens launches.
+static std::vector<tile::KernelOp> getLaunched(mlir::ModuleOp module,
+                                               int64_t tokens) {
+  std::vector<tile::KernelOp> kernels;
+  mlir::SymbolTable symbols(module);
+  module.walk([&](plan::VariantOp variant) {
+    if (tokens < static_cast<int64_t>(variant.getMinTokens()) ||
+        tokens > static_cast<int64_t>(variant.getMaxTokens()))
+      return;
+    for (auto launch : variant.getBody().getOps<plan::LaunchOp>())
+      if (auto kernel = symbols.lookup<tile::KernelOp>(launch.getKernel()))
+        kernels.push_back(kernel);
+  });
+  return kernels;
+}
+
+static std::string getBaseName(tile::KernelOp kernel) {
+  llvm::StringRef name = kernel.getSymName();
+  if (tile::LoadAttr load = kernel.getLoadAttr())
+    name.consume_back("_t" + std::to_string(load.getMaxTokens()));
+  return name.str();
+}
+
+/// The only phase of a kernel that has candidates; null for others.
+static mlir::Operation *findPhase(tile::KernelOp kernel, const Target &target,
+                                  const Schedule *&schedule) {
+  mlir::Operation *found = nullptr;
+  if (!kernel.getLoadAttr())
+    return nullptr;
+  for (mlir::Operation &op : kernel.getBody().front().without_terminator()) {
+    auto config = op.getAttrOfType<tile::ConfigAttr>("config");
+    const Schedule *own =
+        config ? findSchedule(target, config.getSchedule()) : nullptr;
+    if (!own || !own->candidates || !own->costModel)
+      continue;
+    if (found)
+      return nullptr;
+    found = &op;
+    schedule = own;
+  }
+  return found;
+}
+
+Result<std::vector<TunableKernel>>
+moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
+                                const Row &row, size_t most) {
+  CompileOptions compile = session.jit.compile;
+  compile.configs = session.getConfigs(layer);
+  std::optional<Target> target = Target::find(compile.target);
+  if (!target)
+    return moert::invalidArgument("target '" + compile.target + "' is unknown");
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  Diagnostics diagnostics(os);
+  llvm::FailureOr<LayerSpec> spec = importJson(
+      SourceText(layer.name + ".json",
+                 layer.printSpec(session.maxTokens, /*withRouter=*/false)),
+      {}, diagnostics);
+  if (failed(spec))
+    return moert::invalidArgument(messages);
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  mlir::ScopedDiagnosticHandler handler(
+      &context, [&](mlir::Diagnostic &diagnostic) { os << diagnostic.str(); });
+  mlir::OwningOpRef<mlir::ModuleOp> module = buildLayer(context, *spec);
+  if (!module || failed(lowerToLevel(*module, Level::Tile, compile)))
+    return moert::invalidArgument("does not compile: " + messages);
+
+  std::vector<TunableKernel> kernels;
+  for (tile::KernelOp kernel : getLaunched(*module, row.tokens)) {
+    const Schedule *schedule = nullptr;
+    mlir::Operation *phase = findPhase(kernel, *target, schedule);
+    if (!phase)
+      continue;
+    TunableKernel &tunable = kernels.emplace_back();
+    tunable.name = getBaseName(kernel);
+    tunable.chosen =
+        printConfig(phase->getAttrOfType<tile::ConfigAttr>("config"));
+    std::vector<Candidate> candidates = evaluateCandidates(
+        phase, *schedule, *target, kernel.getLoadAttr(), {row.tokens});
+    llvm::erase_if(candidates, [](const Candidate &candidate) {
+      return !candidate.whyNot.empty();
+    });
+    // Of equals the one that comes first among the schedule's.
+    std::vector<size_t> order(candidates.size());
+    std::iota(order.begin(), order.end(), 0);
+    llvm::sort(order, [&](size_t a, size_t b) {
+      return std::pair(candidates[a].us.front(), a) <
+             std::pair(candidates[b].us.front(), b);
+    });
+    for (size_t i : order) {
+      std::string text = printConfig(candidates[i].config);
+      if (text != tunable.chosen &&
+          !llvm::is_contained(tunable.candidates, text) &&
+          tunable.candidates.size() < most)
+        tunable.candidates.push_back(text);
+    }
+  }
+  return kernels;
+}
+
+//===----------------------------------------------------------------------===//
+// Measurement
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class Tuner {
+public:
+  Tuner(Session &session, LayerOnDevice &layer, RowRun &run, const Row &row,
+        const TuneLimits &limits, llvm::raw_ostream &os)
+      : session(session), layer(layer), run(run), row(row),
+        most(limits.candidates), end(getSeconds() + limits.seconds),
+        small(session), os(os) {
+    // A layer for these tokens alone has few kernels to compile.
+    small.maxTokens = row.tokens;
+    small.jit.threads = 1;
+    small.jit.useCache = false;
+  }
+
+  Result<TunedRow> tune() {
+    std::vector<TunableKernel> kernels;
+    MOEC_TRY_ASSIGN(kernels,
+                    findTunableKernels(session, layer.getLayer(), row, most));
+    if (kernels.empty())
+      return moert::invalidArgument("no kernel has other configs");
+    for (const TunableKernel &kernel : kernels)
+      result.configs.emplace_back(kernel.name, kernel.chosen);
+    std::vector<std::optional<Result<ReadyLayer>>> base =
+        compile({result.configs});
+    MOEC_TRY_ASSIGN(result.chosenSeconds, measure(std::move(*base.front())));
+    result.bestSeconds = result.chosenSeconds;
+    for (size_t i = 0; i < kernels.size(); ++i)
+      tune(i, kernels[i]);
+    return std::move(result);
+  }
+
+private:
+  using Configs = std::vector<std::pair<std::string, std::string>>;
+
+  bool isOver() const { return getSeconds() > end; }
+
+  void tune(size_t index, const TunableKernel &kernel) {
+    std::vector<Configs> all;
+    for (const std::string &text : kernel.candidates) {
+      all.push_back(result.configs);
+      all.back()[index].second = text;
+    }
+    std::vector<std::optional<Result<ReadyLayer>>> compiled = compile(all);
+    for (auto [configs, ready] : llvm::zip(all, compiled)) {
+      if (!ready || isOver())
+        break;
+      Result<double> seconds = measure(std::move(*ready));
+      const std::string &text = configs[index].second;
+      if (!seconds) {
+        ++result.numFailed;
+        os << "    " << kernel.name << ": " << text << ": "
+           << llvm::StringRef(seconds.status().message()).split('\n').first
+           << "\n";
+        continue;
+      }
+      ++result.numMeasured;
+      bool isBest = *seconds < result.bestSeconds * (1 - kMinGain);
+      os << llvm::formatv("    {0,9:F2} us {1} {2}: {3}\n", *seconds * 1e6,
+                          isBest ? "*" : " ", kernel.name, text);
+      if (!isBest)
+        continue;
+      result.bestSeconds = *seconds;
+      result.configs[index].second = text;
+    }
+  }
+
+  /// Side by side; what time does not suffice for has no value.
+  std::vector<std::optional<Result<ReadyLayer>>>
+  compile(const std::vector<Configs> &all) {
+    std::vector<std::optional<Result<ReadyLayer>>> compiled(all.size());
+    std::atomic<size_t> next{0};
+    auto work = [&] {
+      for (size_t i = next++; i < all.size(); i = next++) {
+        if (isOver())
+          return;
+        std::vector<std::string> configs;
+        for (const auto &[kernel, text] : all[i])
+          configs.push_back(kernel + ":" + text);
+        compiled[i].emplace(compileLayer(small, layer.getLayer(),
+                                         /*withRouter=*/false, configs));
+      }
+    };
+    std::vector<std::thread> others;
+    for (size_t i = 1;
+         i < std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()),
+                              all.size());
+         ++i)
+      others.emplace_back(work);
+    work();
+    for (std::thread &other : others)
+      other.join();
+    return compiled;
+  }
+
+  Result<double> measure(Result<ReadyLayer> ready) {
+    if (!ready)
+      return ready.status();
+    MOEC_TRY(layer.load(session, std::move(*ready)));
+    MOEC_TRY(run.runAll());
+    MOEC_TRY(run.check().status());
+    if (!session.hasClock)
+      return 0.0;
+    MOEC_TRY(run.capture());
+    Observation observation;
+    MOEC_TRY_ASSIGN(observation, run.observe(kMeasureSeconds));
+    return observation.seconds;
+  }
+
+  Session &session;
+  LayerOnDevice &layer;
+  RowRun &run;
+  const Row &row;
+  size_t most;
+  double end;
+  Session small;
+  llvm::raw_ostream &os;
+  TunedRow result;
+};
+
+} // namespace
+
+Result<TunedRow> moec::bench::tuneRow(Session &session, LayerOnDevice &layer,
+                                      RowRun &run, const Row &row,
+                                      const TuneLimits &limits,
+                                      llvm::raw_ostream &os) {
+  return Tuner(session, layer, run, row, limits, os).tune();
+}

@@ -1,0 +1,52 @@
+//===- TuneTest.cpp - tests of what tuning writes ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Tools/Bench/Tune.h"
+
+#include <gtest/gtest.h>
+
+using namespace moec::bench;
+
+static TunedRow makeRow(const char *text) {
+  TunedRow row;
+  row.configs = {{"first", text}, {"second", "n=8"}};
+  return row;
+}
+
+static std::vector<std::string> print(const std::map<int64_t, TunedRow> &rows,
+                                      int64_t maxTokens) {
+  std::vector<std::string> texts;
+  for (const moec::ForcedConfig &config : getRanges(rows, maxTokens))
+    texts.push_back(config.str());
+  return texts;
+}
+
+TEST(Tune, RangesMeetAtPowersOfTwo) {
+  std::vector<std::string> expected = {
+      "first@1-2:n=1",     "second@1-2:n=8",     "first@3-16:n=2",
+      "second@3-16:n=8",   "first@17-128:n=3",   "second@17-128:n=8",
+      "first@129-256:n=4", "second@129-256:n=8",
+  };
+  EXPECT_EQ(print({{1, makeRow("n=1")},
+                   {8, makeRow("n=2")},
+                   {64, makeRow("n=3")},
+                   {256, makeRow("n=4")}},
+                  256),
+            expected);
+}
+
+TEST(Tune, OneRowIsForAllTokens) {
+  std::vector<std::string> expected = {"first@1-16384:n=1",
+                                       "second@1-16384:n=8"};
+  EXPECT_EQ(print({{64, makeRow("n=1")}}, 16384), expected);
+}
+
+TEST(Tune, RowsBetweenPowersOfTwoHaveRangesOfTheirOwn) {
+  std::vector<std::string> expected = {"first@1-5:n=1", "second@1-5:n=8",
+                                       "first@6-32:n=2", "second@6-32:n=8"};
+  EXPECT_EQ(print({{5, makeRow("n=1")}, {6, makeRow("n=2")}}, 32), expected);
+}
