@@ -138,6 +138,8 @@ std::string bodiesIllegal(const Contract &shape) {
 /// Accumulators of a thread, next to which a step's addresses and the
 /// epilogue fit.
 int64_t getMaxAccumulators(const Contract &shape) {
+  if (shape.hasScales)
+    return 168;
   return shape.hasRowThreads() ? 160 : 192;
 }
 

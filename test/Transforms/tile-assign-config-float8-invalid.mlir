@@ -1,4 +1,4 @@
-// RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
+// RUN: moe-opt %s --tile-assign-config=target=sm_90a --split-input-file --verify-diagnostics
 
 tile.kernel @panel(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   // expected-error @+1 {{panel = 1000; give a multiple of 1024 up to 8192}}
@@ -53,5 +53,27 @@ tile.kernel @registers(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>,
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
       {config = #tile.config<schedule = "sm80.contract", m = 128, n = 128, k = 128, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @step(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
+    %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{k = 64; give 128}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
+    %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{n = 256, bodies up to 128 needs 192 accumulators per thread; give at most 168}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128]>}
   tile.return
 }

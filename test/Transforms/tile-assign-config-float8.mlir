@@ -1,6 +1,7 @@
 // Configs of quantization and of products of e4m3 on GPUs.
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 | FileCheck %s
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 | moe-opt --tile-to-nvvm=target=sm_80 | FileCheck %s --check-prefix=ARITHMETIC
+// RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s --check-prefix=HOPPER
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | moe-opt --tile-to-nvvm=target=sm_90a | FileCheck %s --check-prefix=CONVERT
 
 // Two groups of 128 per warp, four vectors per thread.
@@ -53,5 +54,27 @@ tile.kernel @odd_rows(%x: memref<?x200xf8E4M3FN>, %w: memref<37x200xf8E4M3FN>, %
     %b: memref<1x2xf32>, %y: memref<?x37xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x200xf8E4M3FN>, memref<37x200xf8E4M3FN>)
       scales(%a, %b : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x37xf32>)
+  tile.return
+}
+
+// A step is 128 elements; the sums of a step take as many registers as a block of
+// weights, so that tiles are lower. Products of a step begin anew. Scales come
+// four bytes at a time.
+// HOPPER-LABEL: tile.kernel @gate_up
+// HOPPER-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [4, 96, 2, 8, 2048], along = [0, 1, 1, 1, 2], steps = [1, 8, 768, 1, 1], box = [1, 16, 2, 8, 128], swizzle = 128>]
+// HOPPER: #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16, 32, 64, 112]>
+// CONVERT-LABEL: llvm.func @gate_up
+// CONVERT-DAG: nvvm.cp.async.shared.global {{.*}}, 4, cache = {{ *}}ca
+// CONVERT-DAG: wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+tile.kernel @gate_up(%x: memref<?x2048xf8E4M3FN>, %w: memref<4x1536x2048xf8E4M3FN>,
+    %a: memref<?x16xf32>, %b: memref<4x12x16xf32>, %o: memref<5xi32>, %s: memref<?xi32>,
+    %y: memref<?x768xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<4x1536x2048xf8E4M3FN>)
+      scales(%a, %b : memref<?x16xf32>, memref<4x12x16xf32>) offsets(%o : memref<5xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }

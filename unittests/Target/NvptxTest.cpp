@@ -424,6 +424,38 @@ TEST(NvptxTest, WarpgroupsShareRegisters) {
   }
 }
 
+/// The highest bodies of e4m3 leave the registers that they need.
+TEST(NvptxTest, SumsOfAStepFitInRegisters) {
+  struct {
+    bool isPaired;
+    int64_t rows, body;
+  } cases[] = {{true, 256, 112}, {true, 128, 144},  {true, 128, 168},
+               {true, 64, 64},   {false, 256, 112}, {false, 128, 168}};
+  for (auto [isPaired, rows, body] : cases) {
+    std::string text =
+        scaled(2048, 768, isPaired, isPaired ? "gate_up" : "", "bf16");
+    std::string config = "config = #tile.config<schedule = \"sm90.contract\", "
+                         "n = " +
+                         std::to_string(isPaired ? rows / 2 : rows) +
+                         ", k = 128, stages = 4, bodies = [" +
+                         std::to_string(body) + "]" +
+                         (isPaired ? ">}" : ", map_rows = true>}");
+    if (isPaired)
+      text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
+                   ", " + config);
+    else
+      text.insert(text.rfind("\n  tile.return"), " {" + config);
+    Compilation compiled(text, "sm_90a");
+    ASSERT_EQ(compiled.errors, "");
+    auto assembled = assemble(compiled.ptx, "sm_90a");
+    ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
+    EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
+    ASSERT_EQ(assembled->kernels.size(), 1u);
+    EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0) << config;
+    EXPECT_EQ(assembled->kernels[0].stackBytes, 0) << config;
+  }
+}
+
 TEST(NvptxTest, LaterArchitecturesNeedNoToolkit) {
   Compilation compiled(rowMap("f16", 64), "sm_100a");
   EXPECT_EQ(compiled.errors, "");

@@ -102,9 +102,13 @@ struct Contract {
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || hasScales; }
   /// Registers of a thread: all of them together fit in 64 Ki. Those that copy
-  /// rows keep two for each of theirs.
+  /// rows keep two for each of theirs, and of their scales.
   int64_t getProducerRegisters() const {
-    return mapRows ? 40 : getMaxBody() <= 160 ? 72 : 104;
+    if (mapRows)
+      return hasScales || getAccumulators() <= 160 ? 40 : 24;
+    if (hasScales)
+      return getMaxBody() <= 144 ? 72 : 88;
+    return getMaxBody() <= 160 ? 72 : 104;
   }
   int64_t getConsumerRegisters() const {
     return 252 - getProducerRegisters() / 2;

@@ -233,7 +233,7 @@ RowCopier::State RowCopier::emitStep(const ContractTile &tile,
   if (!shape.mapRows)
     copyRows(tile, rows, step, state.place.stage);
   if (shape.hasScales)
-    scales.copy(scaleSources, own, step, state.place.stage);
+    scales.copy(tile, scaleSources, own, step, state.place.stage);
   emitter.commitCopies();
 
   int64_t lag = getLag();

@@ -8,6 +8,7 @@
 #include "Sm90Scales.h"
 
 #include "../../Emission/ContractOperands.h"
+#include "../InlinePtx.h"
 #include "Sm90Products.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -30,17 +31,16 @@ Value Sm90Scales::address(Value stage, int64_t scale) {
 //===----------------------------------------------------------------------===//
 
 SmallVector<Value> Sm90Scales::find(const ContractTile &tile, Value number) {
-  Value scales = emitter.operand(contract.op.getInputScale());
   Value source = emitter.operand(contract.op.getSource());
   // Rows past the end repeat the last one; nobody reads their sums.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> from;
   for (int64_t i = 0; i < shape.getMaxBody(); i += Contract::kRowThreads) {
     Value row = contract.minI32(emitter.scale(number, 1, i), last);
-    Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
+    Value position = contract.addI32(tile.firstRow, row);
     if (source)
-      position = emitter.loadIndex(source, position);
-    from.push_back(emitter.address(scales, {position, emitter.index(0)}));
+      position = emitter.loadI32(source, emitter.toIndex(position));
+    from.push_back(position);
   }
   from.push_back(findWeights(tile, number));
   return from;
@@ -65,23 +65,23 @@ Value Sm90Scales::findWeights(const ContractTile &tile, Value number) {
     Value up = getScaleRow(emitter, contract.op, /*plane=*/1, column);
     row = arith::SelectOp::create(b, isGate, row, up);
   }
-  SmallVector<Value> indices{row, emitter.index(0)};
-  if (shape.isGrouped)
-    indices.insert(indices.begin(), emitter.toIndex(tile.group));
-  return emitter.address(emitter.operand(contract.op.getWeightScale()),
-                         indices);
+  return emitter.toI32(row);
 }
 
-void Sm90Scales::copy(ValueRange from, Value number, Value step, Value stage) {
-  Value offset = emitter.scale(step, Contract::kScaleElementBytes);
+void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
+                      Value step, Value stage) {
   Value to = emitter.advance(
       address(stage, 0), emitter.scale(number, Contract::kScaleElementBytes));
-  // `count` scales, the thread's one at `first` + number.
-  auto copyOne = [&](Value source, int64_t first, int64_t count) {
+  // `count` scales of rows of a matrix, the thread's one at `first` + number.
+  auto copyOne = [&](Value memref, SmallVector<Value> row, int64_t first,
+                     int64_t count) {
+    row.push_back(step);
     auto start = [&] {
+      for (Value &index : row)
+        index = emitter.toIndex(index);
       emitter.copyWordAsync(
           emitter.advance(to, first * Contract::kScaleElementBytes),
-          emitter.advance(source, offset));
+          emitter.address(emitter.operand(memref), row));
     };
     if (count >= Contract::kRowThreads)
       start();
@@ -89,23 +89,33 @@ void Sm90Scales::copy(ValueRange from, Value number, Value step, Value stage) {
       emitter.ifThen(emitter.isLess(number, emitter.i32(count)), start);
   };
   for (int64_t i = 0; i < shape.getMaxBody(); i += Contract::kRowThreads)
-    copyOne(from[i / Contract::kRowThreads], i, shape.getMaxBody() - i);
-  copyOne(from.back(), shape.getMaxBody(), shape.getScaleSlots());
+    copyOne(contract.op.getInputScale(), {from[i / Contract::kRowThreads]}, i,
+            shape.getMaxBody() - i);
+  SmallVector<Value> row{from.back()};
+  if (shape.isGrouped)
+    row.insert(row.begin(), tile.group);
+  copyOne(contract.op.getWeightScale(), row, shape.getMaxBody(),
+          shape.getScaleSlots());
 }
 
 //===----------------------------------------------------------------------===//
 // Consumers
 //===----------------------------------------------------------------------===//
 
-std::array<Value, 2> Sm90Scales::loadRows(Value stage, int64_t first) {
-  constexpr int64_t pair = 2;
-  Value own = emitter.scale(emitter.remainder(emitter.lane(), 4),
-                            pair * Contract::kScaleElementBytes);
-  Value both = emitter.load(VectorType::get(pair, b.getF32Type()),
-                            emitter.advance(address(stage, first), own),
-                            pair * Contract::kScaleElementBytes);
-  return {vector::ExtractOp::create(b, both, 0),
-          vector::ExtractOp::create(b, both, 1)};
+SmallVector<Value> Sm90Scales::loadRows(Value stage, int64_t count) {
+  constexpr int64_t rows8 = 8, pair = 2;
+  constexpr int64_t pairBytes = pair * Contract::kScaleElementBytes;
+  Value own =
+      emitter.scale(emitter.remainder(emitter.lane(), rows8 / pair), pairBytes);
+  SmallVector<Value> scales;
+  for (int64_t first = 0; first < count; first += rows8) {
+    Value both =
+        emitter.load(VectorType::get(pair, b.getF32Type()),
+                     emitter.advance(address(stage, first), own), pairBytes);
+    for (int64_t i = 0; i < pair; ++i)
+      scales.push_back(vector::ExtractOp::create(b, both, i));
+  }
+  return scales;
 }
 
 SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer,
@@ -128,60 +138,91 @@ SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer,
 // Products
 //===----------------------------------------------------------------------===//
 
+/// Whether a body's row scales fit in registers next to its sums: they are then
+/// loaded while the first products run, and once for all blocks.
+static bool keepsRowScales(int64_t width, int64_t numBlocks) {
+  constexpr int64_t most = 160;
+  return (numBlocks + 1) * width / 2 + width / 4 <= most;
+}
+
 /// One block after the other: its products of the step are new sums, which are
 /// added, times their scales. Meanwhile the other consumer has the tensor
 /// cores.
 ContractSums Sm90Products::multiplyScaled(int64_t width,
                                           const ContractTile &tile,
                                           RingPlace place) {
-  // Of a thread's four sums of 8 rows, neighbours are of neighbouring rows, and
-  // the last two of the other plane.
-  constexpr int64_t rows8 = 8, perRows = 4;
   Sm90Scales scales(contract);
-  int64_t numBlocks = shape.getBlocks();
-  int64_t numSums = width / 2;
+  int64_t numBlocks = shape.getBlocks(), numSums = width / 2;
+  bool keepsScales = keepsRowScales(width, numBlocks);
   SmallVector<Value> carried{place.stage, place.parity};
   carried.append(numBlocks * numSums, emitter.f32(0));
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-      [&](Value, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        SmallVector<Value> sums(values.drop_front(2));
-        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        SmallVector<Value> blocks = describeWeights(at.stage);
-        Value rows = describeRows(at.stage);
-        for (int64_t block = 0; block < numBlocks; ++block) {
-          SmallVector<Value> weights =
-              scales.loadWeights(at.stage, consumer, block);
-          emitter.fenceProducts();
-          Value products = emitter.makeUnsetSums(width);
-          for (int64_t i = 0; i < getStepProducts(); ++i)
-            products = emitter.multiplyAsync(element, width, blocks[block],
-                                             rows, i, products, i == 0);
-          emitter.commitProducts();
-          emitter.waitProducts(0);
-          SmallVector<Value> blockSums = emitter.getSums(products);
-          for (int64_t i = 0; i < numSums; i += perRows) {
-            auto rowScales = scales.loadRows(at.stage, i / perRows * rows8);
-            for (int64_t j = 0; j < perRows; ++j) {
-              Value scale = arith::MulFOp::create(
-                  b, rowScales[j % 2], weights[shape.planes == 2 ? j / 2 : 0]);
-              Value &sum = sums[block * numSums + i + j];
-              sum = math::FmaOp::create(b, blockSums[i + j], scale, sum);
-            }
-          }
-        }
-        // All lanes have read their scales.
-        emitter.warpBarrier();
-        release(at.stage);
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity};
-        all.append(sums);
-        return all;
-      });
+  auto step = [&](RingPlace at, MutableArrayRef<Value> sums) {
+    emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+    SmallVector<Value> blocks = describeWeights(at.stage);
+    Value rows = describeRows(at.stage);
+    SmallVector<Value> rowScales;
+    // The last reads of the stage are over in all lanes.
+    auto giveBack = [&] {
+      emitter.warpBarrier();
+      release(at.stage);
+    };
+    for (int64_t block = 0; block < numBlocks; ++block) {
+      SmallVector<Value> weightScales =
+          scales.loadWeights(at.stage, consumer, block);
+      emitter.fenceProducts();
+      Value products = emitter.makeUnsetSums(width);
+      for (int64_t i = 0; i < getStepProducts(); ++i)
+        products = emitter.multiplyAsync(element, width, blocks[block], rows, i,
+                                         products, /*isFirst=*/i == 0);
+      emitter.commitProducts();
+      if (block == 0 && keepsScales)
+        rowScales = scales.loadRows(at.stage, width);
+      emitter.waitProducts(0);
+      SmallVector<Value> blockSums = emitter.getSums(products);
+      if (block + 1 == numBlocks && keepsScales)
+        giveBack();
+      if (!keepsScales)
+        rowScales = scales.loadRows(at.stage, width);
+      auto own = sums.slice(block * numSums, numSums);
+      addScaled(own, blockSums, rowScales, weightScales);
+    }
+    if (!keepsScales)
+      giveBack();
+  };
+  SmallVector<Value> end =
+      emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
+                      carried, [&](Value, ValueRange values) {
+                        RingPlace at{values[0], values[1]};
+                        SmallVector<Value> sums(values.drop_front(2));
+                        step(at, sums);
+                        RingPlace next = contract.next(at);
+                        SmallVector<Value> all{next.stage, next.parity};
+                        all.append(sums);
+                        return all;
+                      });
   ContractSums result{{end[0], end[1]}, tile, width, {}};
   for (int64_t block = 0; block < numBlocks; ++block)
     result.blocks.emplace_back(
         ArrayRef<Value>(end).slice(2 + block * numSums, numSums));
   return result;
+}
+
+/// `rowScales`: two for every four sums.
+void Sm90Products::addScaled(MutableArrayRef<Value> sums,
+                             ArrayRef<Value> products,
+                             ArrayRef<Value> rowScales,
+                             ArrayRef<Value> weightScales) {
+  // Of a thread's four sums of 8 rows, neighbours are of neighbouring rows, and
+  // the last two of the other plane.
+  constexpr int64_t perRows = 4;
+  for (size_t i = 0; i < sums.size(); i += perRows)
+    for (int64_t j = 0; j < perRows; ++j) {
+      Value row = rowScales[i / 2 + j % 2];
+      Value weight = weightScales[shape.planes == 2 ? j / 2 : 0];
+      Value scale = arith::MulFOp::create(b, row, weight);
+      sums[i + j] = math::FmaOp::create(b, products[i + j], scale, sums[i + j]);
+    }
+  // Here, not where the next step reads them: the products' registers are free
+  // for the next block.
+  llvm::copy(tieSums(b, sums), sums.begin());
 }

@@ -21,17 +21,17 @@ public:
 
   //===--- The producer: `number` is the thread's, of `kRowThreads` ---===//
 
-  /// Where the scales lie that the thread copies, at the first step of a tile.
+  /// The rows of the scales that the thread copies in each step of a tile; i32.
   llvm::SmallVector<mlir::Value> find(const ContractTile &tile,
                                       mlir::Value number);
   /// Starts the copies of a step, which belong to the thread's open group.
-  void copy(mlir::ValueRange from, mlir::Value number, mlir::Value step,
-            mlir::Value stage);
+  void copy(const ContractTile &tile, mlir::ValueRange from, mlir::Value number,
+            mlir::Value step, mlir::Value stage);
 
   //===--- Consumers ---===//
 
-  /// Of the thread's two rows of every 8, from row `first` on.
-  std::array<mlir::Value, 2> loadRows(mlir::Value stage, int64_t first);
+  /// Of the thread's two rows of every 8 of `count`.
+  llvm::SmallVector<mlir::Value> loadRows(mlir::Value stage, int64_t count);
   /// Of a consumer's block, one per plane.
   llvm::SmallVector<mlir::Value>
   loadWeights(mlir::Value stage, mlir::Value consumer, int64_t block);
