@@ -62,8 +62,9 @@ std::optional<Low> LowBits::find(const RawOperand &operand) const {
 /// None where a source is not computed yet.
 std::optional<Low> LowBits::compute(const RawInstruction &instruction) const {
   const std::string &first = instruction.parts.front();
-  static const char *const known[] = {"mov", "cvt", "add", "sub", "mul",
-                                      "and", "or",  "xor", "shl", "selp"};
+  static const char *const known[] = {"mov", "cvt",  "add", "sub",
+                                      "mul", "and",  "or",  "xor",
+                                      "shl", "selp", "min", "max"};
   const std::string &type = instruction.parts.back();
   bool isInteger = type[0] == 's' || type[0] == 'u' || type[0] == 'b';
   if (std::find(std::begin(known), std::end(known), first) == std::end(known) ||
@@ -117,7 +118,8 @@ std::optional<Low> LowBits::compute(const RawInstruction &instruction) const {
         ++count;
     return Low::of(count, first == "and" ? a.bits & b.bits : a.bits | b.bits);
   }
-  if (first != "selp")
+  // One of the two.
+  if (first != "selp" && first != "min" && first != "max")
     return Low::of(0, 0);
   unsigned same = both;
   while (same > 0 && Low::of(same, a.bits).bits != Low::of(same, b.bits).bits)

@@ -37,8 +37,32 @@ struct Writes {
   }
 };
 
-/// The key of this analysis.
-const char kWritesAreKnown = 0;
+/// The keys of these analyses.
+const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
+
+/// The same for what the thread writes itself, without copies of 4 bytes.
+Writes transferOwn(const RawInstruction &instruction, Writes writes) {
+  Writes before = writes;
+  const std::string &first = instruction.parts.front();
+  bool isCopy = startsWith(instruction, "cp.async.ca") ||
+                startsWith(instruction, "cp.async.cg");
+  if (startsWith(instruction, "fence.proxy.async"))
+    writes.isAny = writes.isInit = false;
+  else if (startsWith(instruction, "mbarrier.init"))
+    writes.isInit = true;
+  else if (isCopy)
+    writes.isCopy |= !instruction.operands[2].isNumber() ||
+                     instruction.operands[2].bits != 4;
+  else if (startsWith(instruction, "cp.async.wait_group") ||
+           startsWith(instruction, "cp.async.wait_all"))
+    writes.isAny |= writes.isCopy;
+  else if (first == "stmatrix" || first == "st" || first == "atom" ||
+           first == "red")
+    writes.isAny |= !has(instruction, "global") && !has(instruction, "local");
+  if (!instruction.guard.empty())
+    writes.join(before);
+  return writes;
+}
 
 Writes transfer(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
@@ -73,18 +97,28 @@ Writes transfer(const RawInstruction &instruction, Writes writes) {
 
 } // namespace
 
-bool mutate::hasNothingToFence(const Flow &flow, const Mutant &mutant) {
+/// Whether the thread of the mutant's fence has written nothing that `step`
+/// counts.
+static bool isIdle(const Flow &flow, const Mutant &mutant, const char *key,
+                   Writes (*step)(const RawInstruction &, Writes)) {
   const RawInstruction &fence = flow.kernel.instructions[mutant.index];
-  // Fences of global memory are none of this rule's business.
+  // Fences of global memory are none of these rules' business.
   if (mutant.kind != "proxy fence" || mutant.change != "deleted" ||
       opcodeOf(fence) != "fence.proxy.async.shared::cta")
     return false;
-  const auto &before =
-      flow.remember<std::vector<Writes>>(&kWritesAreKnown, [&] {
-        auto step = [&](size_t index, Writes writes) {
-          return transfer(flow.kernel.instructions[index], writes);
-        };
-        return Paths<Writes>(flow, step).solve();
-      });
+  const auto &before = flow.remember<std::vector<Writes>>(key, [&] {
+    auto transfer = [&](size_t index, Writes writes) {
+      return step(flow.kernel.instructions[index], writes);
+    };
+    return Paths<Writes>(flow, transfer).solve();
+  });
   return !before[mutant.index].isAny && !before[mutant.index].isInit;
+}
+
+bool mutate::hasNothingToFence(const Flow &flow, const Mutant &mutant) {
+  return isIdle(flow, mutant, &kWritesAreKnown, transfer);
+}
+
+bool mutate::fencesSingleWords(const Flow &flow, const Mutant &mutant) {
+  return isIdle(flow, mutant, &kOwnWritesAreKnown, transferOwn);
 }

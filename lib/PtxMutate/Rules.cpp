@@ -73,13 +73,29 @@ const std::vector<Rule> &mutate::allRules() {
        "A branch around prefetches and the addresses that they alone use: "
        "who executes them does not show.",
        guardsOnlyHints},
+      {"asks before it waits",
+       "A test of a phase, its address, or the branch that it decides, where "
+       "on every way a wait for the same phase comes before any access to "
+       "memory: nobody relies on the answer. It decides alone whether what "
+       "was copied is announced before that wait or after it; that both ways "
+       "come to an end, the schedules have to show.",
+       asksBeforeItWaits, /*hasToSurvive=*/true},
+      {"single words",
+       "A proxy fence by a thread that, on every way since its last one, has "
+       "written nothing to shared memory itself but copies of 4 bytes each. "
+       "Matrices come in chunks of 16; these are numbers that threads read. "
+       "That no operation of the async proxy touches a byte of them, the "
+       "simulator has to show: it compares each with its writer's fences, "
+       "under every schedule.",
+       fencesSingleWords, /*hasToSurvive=*/true},
   };
   return rules;
 }
 
-std::string mutate::proveEquivalent(const Flow &flow, const Mutant &mutant) {
+std::string mutate::proveEquivalent(const Flow &flow, const Mutant &mutant,
+                                    bool hasSurvived) {
   for (const Rule &rule : allRules())
-    if (rule.proves(flow, mutant))
+    if (rule.hasToSurvive == hasSurvived && rule.proves(flow, mutant))
       return rule.name;
   return "";
 }

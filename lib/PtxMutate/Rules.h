@@ -21,13 +21,17 @@ struct Rule {
   /// What it says and why it holds.
   const char *text;
   bool (*proves)(const Flow &flow, const Mutant &mutant);
+  /// The proof leaves something to the simulator: no schedule may show it.
+  bool hasToSurvive = false;
 };
 
 const std::vector<Rule> &allRules();
 
 /// The name of the first rule that proves that the mutant behaves as the
-/// kernel does; empty if there is none.
-std::string proveEquivalent(const Flow &flow, const Mutant &mutant);
+/// kernel does; empty if there is none. Some speak of mutants alone that have
+/// survived all schedules.
+std::string proveEquivalent(const Flow &flow, const Mutant &mutant,
+                            bool hasSurvived = false);
 
 // The rules.
 bool isOfOneCta(const Flow &flow, const Mutant &mutant);
@@ -37,6 +41,8 @@ bool isNeverEqual(const Flow &flow, const Mutant &mutant);
 bool hasNoConflict(const Flow &flow, const Mutant &mutant);
 bool isFencedAlready(const Flow &flow, const Mutant &mutant);
 bool isSameInAllLanes(const Flow &flow, const Mutant &mutant);
+bool asksBeforeItWaits(const Flow &flow, const Mutant &mutant);
+bool fencesSingleWords(const Flow &flow, const Mutant &mutant);
 bool guardsOnlyHints(const Flow &flow, const Mutant &mutant);
 
 } // namespace moec::ptx::mutate

@@ -233,6 +233,9 @@ Verdict Trial::judge(const Mutant &mutant, size_t &first) const {
       first = i;
       return verdict;
     }
+  verdict.by = proveEquivalent(flow, mutant, /*hasSurvived=*/true);
+  if (!verdict.by.empty())
+    verdict.outcome = Outcome::Equivalent;
   return verdict;
 }
 

@@ -93,6 +93,56 @@ TEST(LaneRule, ValuesOfTheWarp) {
 }
 
 //===----------------------------------------------------------------------===//
+// Rules about mutants that survive
+//===----------------------------------------------------------------------===//
+
+std::string survivors(const std::string &body, const std::string &kind) {
+  return rulesFor(body, kind, 128, /*haveSurvived=*/true);
+}
+
+TEST(TestRule, AsksBeforeItWaits) {
+  std::string test = "mbarrier.test_wait.parity.shared.b64 %p1, [%rd1], %r1;\n"
+                     "vote.sync.ballot.b32 %r2, %p1, -1;\n"
+                     "setp.ne.b32 %p2, %r2, 0;\n@%p2 bra w;\n";
+  std::string early = "mbarrier.arrive.shared.b64 _, [%rd2];\n";
+  std::string wait = "w:\nmbarrier.try_wait.parity.shared.b64 %p3, [%rd1], "
+                     "%r1;\n@!%p3 bra w;\nst.shared.b32 [%rd3], %r3;\n";
+  std::string two = "asks before it waits; asks before it waits; ";
+  EXPECT_EQ(survivors(test + early + wait, "mbarrier test"), two);
+  EXPECT_EQ(rulesFor(test + early + wait, "mbarrier test"), "-; -; ");
+  EXPECT_EQ(survivors(test + early + wait, "branch").substr(0, 66),
+            two + "asks before it waits; ");
+  // It accesses memory before; it waits for another phase; it may not wait.
+  EXPECT_EQ(
+      survivors(test + "st.shared.b32 [%rd3], %r3;\n" + wait, "mbarrier test"),
+      "-; -; ");
+  EXPECT_EQ(survivors(test + "w:\nmbarrier.try_wait.parity.shared.b64 %p3, "
+                             "[%rd2], %r1;\n@!%p3 bra w;\n",
+                      "mbarrier test"),
+            "-; -; ");
+  EXPECT_EQ(survivors(test + "ret;\n" + wait, "mbarrier test"), "-; -; ");
+}
+
+TEST(FenceRule, SingleWords) {
+  std::string fence = "fence.proxy.async.shared::cta;\n",
+              wait = "cp.async.wait_group 0;\n";
+  std::string word = "cp.async.ca.shared.global [%rd1], [%rd0], 4;\n";
+  EXPECT_EQ(survivors(fence + word + wait + fence, "proxy fence"),
+            "single words; single words; ");
+  EXPECT_EQ(rulesFor(fence + word + wait + fence, "proxy fence"),
+            "nothing to fence; -; ");
+  EXPECT_EQ(survivors(fence +
+                          "cp.async.cg.shared.global [%rd1], [%rd0], 16;\n" +
+                          wait + fence,
+                      "proxy fence"),
+            "single words; -; ");
+  EXPECT_EQ(
+      survivors(fence + word + "st.shared.b32 [%rd1], %r1;\n" + wait + fence,
+                "proxy fence"),
+      "single words; -; ");
+}
+
+//===----------------------------------------------------------------------===//
 // Only a hint
 //===----------------------------------------------------------------------===//
 

@@ -43,12 +43,12 @@ inline std::vector<Mutant> mutantsOf(const RawKernel &kernel,
 /// The rules that apply to the mutants of a kind, with a space behind each;
 /// "- " where none does.
 inline std::string rulesFor(const std::string &body, const std::string &kind,
-                            unsigned threads = 64) {
+                            unsigned threads = 64, bool haveSurvived = false) {
   RawModule module = parseBody(body, threads);
   Flow flow(module.kernels[0]);
   std::string text;
   for (const Mutant &mutant : mutantsOf(module.kernels[0], kind)) {
-    std::string rule = proveEquivalent(flow, mutant);
+    std::string rule = proveEquivalent(flow, mutant, haveSurvived);
     text += (rule.empty() ? "-" : rule) + "; ";
   }
   return text;
