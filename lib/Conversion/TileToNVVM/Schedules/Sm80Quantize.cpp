@@ -48,6 +48,8 @@ private:
   Value countRows();
   Share load(Value group, Value groups);
   void quantize(const Share &share);
+  Value divide(Value value, Value divisor, Value reciprocal,
+               int64_t corrections);
   void store(const Share &share, ArrayRef<Value> quotients, size_t vector);
 
   tile::QuantizeOp op;
@@ -90,9 +92,15 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
   // Groups past the end read the last one, and write nothing.
   Value last = arith::SubIOp::create(b, groups, emitter.index(1));
   Value safe = emitter.min(group, last);
-  Value rowGroups = emitter.index(shape.getRowGroups());
-  share.row = arith::DivUIOp::create(b, safe, rowGroups);
-  share.number = arith::RemUIOp::create(b, safe, rowGroups);
+  if (shape.columns % shape.kGroup == 0) {
+    // The list is in the order of memory: one row of all groups.
+    share.row = emitter.index(0);
+    share.number = safe;
+  } else {
+    Value rowGroups = emitter.index(shape.getRowGroups());
+    share.row = arith::DivUIOp::create(b, safe, rowGroups);
+    share.number = arith::RemUIOp::create(b, safe, rowGroups);
+  }
   Value lane =
       emitter.toIndex(emitter.remainder(emitter.thread(), shape.getLanes()));
   for (int64_t i = 0; i < shape.getVectors(); ++i) {
@@ -118,6 +126,22 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
   return share;
 }
 
+/// A quotient, by a reciprocal that is rounded correctly, corrected by what is
+/// left over: twice, and it is rounded as a division rounds it (Markstein).
+/// Divisors are at least 2^-42, so that nothing that counts underflows. With
+/// these signs -0 stays -0.
+Value Sm80Quantize::divide(Value value, Value divisor, Value reciprocal,
+                           int64_t corrections) {
+  Value quotient = arith::MulFOp::create(b, value, reciprocal);
+  Value back = arith::NegFOp::create(b, reciprocal);
+  for (int64_t i = 0; i < corrections; ++i) {
+    Value surplus = math::FmaOp::create(b, quotient, divisor,
+                                        arith::NegFOp::create(b, value));
+    quotient = math::FmaOp::create(b, surplus, back, quotient);
+  }
+  return quotient;
+}
+
 void Sm80Quantize::quantize(const Share &share) {
   auto type = VectorType::get(shape.lanes, b.getF32Type());
   // NaN wins over numbers.
@@ -135,32 +159,25 @@ void Sm80Quantize::quantize(const Share &share) {
   for (int64_t mask = 1; mask < shape.getLanes(); mask *= 2)
     largest = larger(largest, emitter.shuffleXor(largest, mask));
   constexpr double least = 1e-10, greatestFloat8 = 448;
-  Value divisor = arith::DivFOp::create(b, larger(largest, emitter.f32(least)),
-                                        emitter.f32(greatestFloat8));
-
-  // Quotients as a division rounds them, by a reciprocal that is rounded
-  // correctly: two corrections by what is left over (Markstein). The divisor is
-  // at least 2^-42, so that no remainder of a quotient that counts underflows.
-  // An infinite divisor has the reciprocal 0; its remainder would be NaN.
-  Value reciprocal = arith::DivFOp::create(b, emitter.f32(1), divisor);
+  largest = larger(largest, emitter.f32(least));
   Value infinity = emitter.f32(std::numeric_limits<double>::infinity());
   Value isInfinite =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, divisor, infinity);
-  Value factor = arith::SelectOp::create(b, isInfinite, emitter.f32(0),
-                                         arith::NegFOp::create(b, divisor));
-  auto correct = [&](Value quotient, Value value) -> Value {
-    Value rest = math::FmaOp::create(b, quotient, factor, value);
-    return math::FmaOp::create(b, rest, reciprocal, quotient);
-  };
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);
+  Value divisor = divide(largest, emitter.f32(greatestFloat8),
+                         emitter.f32(1 / greatestFloat8), /*corrections=*/2);
+  divisor = arith::SelectOp::create(b, isInfinite, infinity, divisor);
+  Value reciprocal = arith::DivFOp::create(b, emitter.f32(1), divisor);
+  // An infinite divisor has the reciprocal 0; what is left over would be NaN.
+  Value factor =
+      arith::SelectOp::create(b, isInfinite, emitter.f32(0), divisor);
+  // Of 16-bit elements, quotients are too far from where e4m3 rounds the other
+  // way for a second correction to tell.
+  int64_t corrections = getElementType(input).isF32() ? 2 : 1;
   for (auto [i, values] : llvm::enumerate(share.values)) {
     SmallVector<Value> quotients;
-    for (int64_t lane = 0; lane < shape.lanes; ++lane) {
-      Value value = vector::ExtractOp::create(b, values, lane);
-      Value quotient = arith::MulFOp::create(b, value, reciprocal);
-      quotient = correct(correct(quotient, value), value);
-      // A correction makes 0 of -0.
-      quotients.push_back(math::CopySignOp::create(b, quotient, value));
-    }
+    for (int64_t lane = 0; lane < shape.lanes; ++lane)
+      quotients.push_back(divide(vector::ExtractOp::create(b, values, lane),
+                                 factor, reciprocal, corrections));
     store(share, quotients, i);
   }
   Value isFirst = arith::CmpIOp::create(
