@@ -62,8 +62,8 @@ struct Contract {
   /// Rows of gate, then of up.
   static constexpr int64_t kPairedRows = 8;
   static constexpr int64_t kStagedRows = 16;
-  /// A group's first row and first tile.
-  static constexpr int64_t kTableBytes = 8;
+  /// A group's first row and first tile, its rows and those of a tile.
+  static constexpr int64_t kTableBytes = 16;
   static constexpr int64_t kScaleElementBytes = 4;
 
   bool isGrouped, hasScales;

@@ -19,14 +19,14 @@
 // CHECK: scf.if
 // CHECK: memref.load %{{.*}} : memref<7xi32>
 // CHECK: nvvm.shfl.sync up
-// CHECK: llvm.store {{.*}} : vector<2xi32>, !llvm.ptr<3>
+// CHECK: llvm.store {{.*}} : vector<4xi32>, !llvm.ptr<3>
 // CHECK: nvvm.barrier0
 // CHECK: scf.if
 // CHECK-NEXT: nvvm.setmaxregister decrease 72
 // CHECK: scf.if
 // CHECK: scf.for
 // The search for the tile's group, by all lanes.
-// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> vector<2xi32>
+// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> vector<4xi32>
 // CHECK: nvvm.vote.sync ballot
 // CHECK-NEXT: math.ctpop
 // CHECK: scf.for
@@ -39,6 +39,13 @@
 // CHECK: } else {
 // CHECK: scf.for
 // CHECK: memref.load %{{.*}} : memref<?xi32>
+// What is there is published while there is no space for more.
+// CHECK: nvvm.mbarrier.test.wait
+// CHECK: scf.if
+// CHECK-NEXT: nvvm.cp.async.wait.group 0
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: scf.while
+// CHECK-NEXT: nvvm.mbarrier.try_wait
 // CHECK: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg
 // CHECK: nvvm.cp.async.commit.group
 // What threads have written is shown to the tensor cores before it is published.
@@ -119,5 +126,37 @@ tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x128xbf16>)
       {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 32], map_rows = true>}
+  tile.return
+}
+
+// -----
+
+// Of one block each consumer multiplies half of a step, and adds up half of the
+// rows. What the epilogue needs of rows is loaded before, a row per lane.
+// CHECK-LABEL: func.func @shared_block
+// CHECK: nvvm.setmaxregister increase
+// CHECK: memref.load %{{.*}} : memref<?x1xf32>
+// CHECK-NOT: memref.load
+// CHECK: nvvm.wgmma.fence.aligned
+// CHECK-NEXT: nvvm.wgmma.mma_async
+// CHECK-NOT: nvvm.wgmma.commit
+// CHECK: nvvm.wgmma.mma_async
+// CHECK-NOT: nvvm.wgmma.mma_async
+// CHECK: nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK: nvvm.barrier id = %c4_i32 number_of_threads = %c256_i32
+// CHECK: llvm.store %{{.*}} : vector<4xf32>, !llvm.ptr<3>
+// CHECK: nvvm.barrier id = %c4_i32 number_of_threads = %c256_i32
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK: arith.addf
+// CHECK: nvvm.shfl.sync idx
+// CHECK: arith.mulf %{{.*}} : vector<4xf32>
+tile.kernel @shared_block(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %r: memref<?x1xf32>,
+    %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      rows(%r : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
+      ^bb0(%a: f32, %b: f32):
+        %1 = arith.mulf %a, %b : f32
+        tile.yield %1 : f32
+      } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
   tile.return
 }

@@ -67,20 +67,20 @@ Sm90Contract::Entry Sm90Contract::loadEntry(Value group) {
   using sm90::Contract;
   Value address = emitter.advance(sharedAddress(shape.getTableOffset()),
                                   emitter.scale(group, Contract::kTableBytes));
-  auto type = VectorType::get(2, b.getI32Type());
+  auto type = VectorType::get(4, b.getI32Type());
   Value entry = emitter.load(type, address, Contract::kTableBytes);
-  return {vector::ExtractOp::create(b, entry, 0),
-          vector::ExtractOp::create(b, entry, 1)};
+  auto get = [&](int64_t i) { return vector::ExtractOp::create(b, entry, i); };
+  return {get(0), get(1), get(2), get(3)};
 }
 
 void Sm90Contract::storeEntry(Value group, Entry entry) {
   using sm90::Contract;
   Value address = emitter.advance(sharedAddress(shape.getTableOffset()),
                                   emitter.scale(group, Contract::kTableBytes));
-  auto type = VectorType::get(2, b.getI32Type());
-  Value both = vector::FromElementsOp::create(
-      b, type, ValueRange{entry.row, entry.tile});
-  emitter.store(both, address, Contract::kTableBytes);
+  auto type = VectorType::get(4, b.getI32Type());
+  Value all = vector::FromElementsOp::create(
+      b, type, ValueRange{entry.row, entry.tile, entry.rows, entry.height});
+  emitter.store(all, address, Contract::kTableBytes);
 }
 
 Value Sm90Contract::loadOffset(Value group) {
@@ -140,11 +140,11 @@ void Sm90Contract::emitTable() {
     SmallVector<Value> rows;
     for (int64_t i = 0; i <= share; ++i)
       rows.push_back(loadOffset(minI32(emitter.scale(first, 1, i), groups)));
-    SmallVector<Value> sums{emitter.i32(0)};
+    SmallVector<Value> counts, heights, sums{emitter.i32(0)};
     for (int64_t i = 0; i < share; ++i) {
-      Value count = arith::SubIOp::create(b, rows[i + 1], rows[i]);
-      Value tiles = divideUp(count, chooseHeight(count));
-      sums.push_back(addI32(sums.back(), tiles));
+      counts.push_back(arith::SubIOp::create(b, rows[i + 1], rows[i]));
+      heights.push_back(chooseHeight(counts[i]));
+      sums.push_back(addI32(sums.back(), divideUp(counts[i], heights[i])));
     }
     Value sum = sums.back();
     for (int64_t distance = 1; distance < kWarp; distance *= 2) {
@@ -158,7 +158,8 @@ void Sm90Contract::emitTable() {
     for (int64_t i = 0; i < share; ++i) {
       Value group = emitter.scale(first, 1, i);
       emitter.ifThen(emitter.isLess(group, groups), [&] {
-        storeEntry(group, {rows[i], addI32(start, sums[i])});
+        storeEntry(group,
+                   {rows[i], addI32(start, sums[i]), counts[i], heights[i]});
       });
     }
     return SmallVector<Value>{
@@ -169,7 +170,7 @@ void Sm90Contract::emitTable() {
       emitter.index(0), emitter.index(shape.groups), share * kWarp,
       {emitter.i32(0), emitter.i32(0)}, emitPart);
   emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
-    storeEntry(groups, {end[1], end[0]});
+    storeEntry(groups, {end[1], end[0], emitter.i32(0), emitter.i32(0)});
   });
 }
 
@@ -200,21 +201,26 @@ ContractTile Sm90Contract::findTile(Value item) {
   int64_t panels = shape.getPanels();
   Value group = findGroup(emitter.divide(item, panels));
   Entry begin = loadEntry(group);
-  Entry end = loadEntry(emitter.scale(group, 1, 1));
-  Value tiles = arith::SubIOp::create(b, end.tile, begin.tile);
-  Value count = arith::SubIOp::create(b, end.row, begin.row);
+  Value endTile = loadEntry(emitter.scale(group, 1, 1)).tile;
+  Value tiles = arith::SubIOp::create(b, endTile, begin.tile);
 
   Value inGroup =
       arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
-  Value height = chooseHeight(count);
-  Value first = arith::MulIOp::create(b, inPanel, height,
+  // The last tile of a panel may be lower. Each round of the CTAs begins at
+  // another tile, lest the same CTAs take all the low ones.
+  Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+  Value round =
+      arith::DivUIOp::create(b, arith::SubIOp::create(b, item, inPanel), ctas);
+  inPanel = arith::RemUIOp::create(b, addI32(inPanel, round), tiles);
+  Value first = arith::MulIOp::create(b, inPanel, begin.height,
                                       arith::IntegerOverflowFlags::nsw);
-  Value left = arith::SubIOp::create(b, count, first);
+  Value left = arith::SubIOp::create(b, begin.rows, first);
   Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
                                             arith::IntegerOverflowFlags::nsw);
-  return {group, firstColumn, addI32(begin.row, first), minI32(left, height)};
+  return {group, firstColumn, addI32(begin.row, first),
+          minI32(left, begin.height)};
 }
 
 SmallVector<Value> Sm90Contract::forTiles(

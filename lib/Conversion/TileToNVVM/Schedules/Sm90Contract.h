@@ -74,10 +74,11 @@ public:
   }
 
 private:
-  /// Of a group: its first position, and its first tile; i32. Behind the last
-  /// group, where they end.
+  /// Of a group: its first position, the number of tiles before it, its rows,
+  /// and those of each of its tiles but the last; i32. Behind the last group,
+  /// where they end.
   struct Entry {
-    mlir::Value row, tile;
+    mlir::Value row, tile, rows, height;
   };
   Entry loadEntry(mlir::Value group);
   void storeEntry(mlir::Value group, Entry entry);

@@ -1,0 +1,106 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Hopper's products with every shape of a tile, on the simulator.
+
+Layers are brought to level tile, where the configs of their products are replaced by those of the
+test: what the compiler would choose for such small layers is a few of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+from cases import Case
+from runs import SEEDS, TIMEOUT, Run, binary
+
+from moec.reference import LayerSpec, generate, write_tensors
+
+#: Neither sizes nor depths are multiples of a tile; rows of both go around the ring.
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 200, "num_experts": 5,
+    "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
+}
+CONFIG = re.compile(r'#tile\.config<schedule = "sm90\.contract"[^>]*>')
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Weight rows of a CTA, its bodies and stages."""
+
+    rows: int
+    bodies: tuple[int, ...]
+    stages: int
+
+    def config(self, operation: str) -> str:
+        """The config for the op that stands in that line."""
+        columns = self.rows // (2 if "layout =" in operation else 1)
+        maps = ", map_rows = true" if "map_rows = true" in operation else ""
+        return (f'#tile.config<schedule = "sm90.contract", n = {columns}, k = 64, '
+                f"stages = {self.stages}, bodies = {list(self.bodies)}{maps}>")
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{'_'.join(map(str, self.bodies))}x{self.stages}"
+
+
+#: Every width with one body and with several, that hold all rows of a group or cut them.
+TILES = [
+    Tile(64, (16,), 16), Tile(64, (16, 32, 64), 3), Tile(64, (48,), 12),
+    Tile(128, (8,), 4), Tile(128, (8, 24, 48), 3), Tile(128, (72, 256), 4),
+    Tile(256, (16,), 3), Tile(256, (16, 40, 160), 4), Tile(256, (88,), 4),
+]
+ORDERS = ("gate_up", "up_gate", "interleaved")
+
+
+def run(*command: object) -> tuple[list[str], str]:
+    command = list(map(str, command))
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return command, done.stdout
+
+
+def check(tile: Tile, spec: dict, tokens: int, folder) -> None:
+    model, kernels = folder / "model.json", folder / "layer.mlir"
+    inputs, outputs = folder / "in.safetensors", folder / "out.safetensors"
+    model.write_text(json.dumps(spec))
+    write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
+    # As IR by hand is: no launch of it begins before the one before it has ended.
+    _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile",
+                  "--no-dependent-launches")
+    lines = text.splitlines()
+    replaced = [CONFIG.sub(lambda _, line=line: tile.config(line), line) for line in lines]
+    assert sum(map(str.__ne__, lines, replaced)) >= 2
+    kernels.write_text("\n".join(replaced))
+    command, messages = run(
+        binary("moe-run"), kernels, "--target=sm_90a", f"--device=sim:0-{SEEDS - 1}",
+        f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs}",
+    )
+    done = Run(Case(str(tile), spec, tokens), command, 0, messages, inputs, outputs)
+    report = done.check()
+    assert report.ok, done.explain("\n".join([report.summary(), *report.failures]))
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("order", ORDERS)
+def test_gated(tile, order, tmp_path):
+    check(tile, SPEC | {"gate_up_order": order}, 90, tmp_path)
+
+
+@pytest.mark.parametrize("tile", TILES[:1] + TILES[3:4] + TILES[6:7], ids=str)
+def test_few_tokens(tile, tmp_path):
+    """Most groups are empty."""
+    check(tile, SPEC, 1, tmp_path)
+
+
+@pytest.mark.parametrize("tile", TILES[1:2] + TILES[4:5] + TILES[7:8], ids=str)
+@pytest.mark.parametrize("dtype", ("bf16", "f16"))
+def test_operands(tile, dtype, tmp_path):
+    """Biases, an epilogue of one plane, products of all rows with f32 results."""
+    gated = {"expert_bias": True, "shared_experts": {"intermediate_size": 136, "gate": "sigmoid"}}
+    check(tile, SPEC | {"dtype": dtype, "entry": "gate"} | gated, 75, tmp_path)
+    check(tile, SPEC | {"dtype": dtype, "activation": {"kind": "relu2_no_mul"}}, 75, tmp_path)
