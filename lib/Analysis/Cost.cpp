@@ -32,24 +32,37 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
                                                 ArrayRef<int64_t> points) {
   std::vector<Candidate> candidates = schedule.candidates(phase, target);
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
-  SmallVector<double> best(points.size(),
-                           std::numeric_limits<double>::infinity());
-  for (Candidate &candidate : candidates) {
+  // So much of a candidate's score is how it bears uneven routing.
+  constexpr double skewWeight = 0.1;
+  struct Time {
+    double uniform, skewed;
+  };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  SmallVector<Time> best(points.size(), {infinity, infinity});
+  std::vector<SmallVector<Time>> times(candidates.size());
+  for (auto [candidate, own] : llvm::zip(candidates, times)) {
     if (candidate.whyNot.empty())
       candidate.whyNot = schedule.whyIllegal(phase, candidate.config, target);
     if (!candidate.whyNot.empty())
       continue;
-    for (auto [i, tokens] : llvm::enumerate(points)) {
-      double us = model->predict(candidate.config, tokens).us;
-      candidate.us.push_back(us);
-      best[i] = std::min(best[i], us);
+    for (auto [least, tokens] : llvm::zip(best, points)) {
+      Time &time = own.emplace_back(
+          Time{model->predict(candidate.config, tokens, Routing::Uniform).us,
+               model->predict(candidate.config, tokens, Routing::Same).us});
+      least.uniform = std::min(least.uniform, time.uniform);
+      least.skewed = std::min(least.skewed, time.skewed);
     }
   }
-  for (Candidate &candidate : candidates) {
-    for (auto [us, least] : llvm::zip(candidate.us, best))
-      candidate.relative += us / least;
-    candidate.relative /= double(points.size());
-  }
+  for (auto [candidate, own] : llvm::zip(candidates, times))
+    for (auto [time, least] : llvm::zip(own, best)) {
+      double score = (time.uniform / least.uniform +
+                      skewWeight * time.skewed / least.skewed) /
+                         (1 + skewWeight) +
+                     candidate.price;
+      candidate.us.push_back(time.uniform);
+      candidate.scores.push_back(score);
+      candidate.relative += score / double(points.size());
+    }
   return candidates;
 }
 

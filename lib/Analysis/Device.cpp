@@ -22,6 +22,7 @@ static constexpr DeviceRates kH200 = {
     /*copyBytes=*/3.7e12,        // B/s, assumed: 0.85 of a copy's 4.3
     /*streamShare=*/0.98,        // measured: 0.97 to 0.99 of readBytes
     /*smReadBytes=*/72e9,        // B/s, measured: 64 and fewer with work, T = 1
+    /*latencyUs=*/1.0,           // us, assumed: 0.8 to 1.2
     /*unevenShare=*/0.05,        // assumed
     /*l2BytesPerClk=*/6100,      // B/clk, measured on other kernels
     /*smL2BytesPerClk=*/64,      // B/clk, by design

@@ -35,7 +35,8 @@ static void addBinomial(int64_t tokens, double pick,
   }
 }
 
-RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens) {
+RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
+                     Routing routing) {
   double topK = double(load.getTopK()), experts = double(load.getExperts());
   double pick = topK / experts, all = double(groups);
   rows = double(tokens) * pick;
@@ -43,6 +44,21 @@ RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens) {
     entries.push_back({(tokens + kEighth - 1) / kEighth, 1});
     active = all;
     activeVariance = 0;
+    return;
+  }
+  auto addActive = [&](double picks) {
+    // No token picks a group, or neither of two: tokens pick different experts.
+    double none = std::pow(1 - pick, picks);
+    double neither = std::pow((experts - topK) * (experts - topK - 1) /
+                                  std::max(1.0, experts * (experts - 1)),
+                              picks);
+    active = all * (1 - none);
+    activeVariance = std::max(0.0, all * none + all * (all - 1) * neither -
+                                       all * all * none * none);
+  };
+  if (routing == Routing::Same) {
+    entries.push_back({(tokens + kEighth - 1) / kEighth, pick});
+    addActive(1);
     return;
   }
   llvm::SmallVector<double> weights(tokens / kEighth + 2, 0);
@@ -54,12 +70,5 @@ RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens) {
   for (int64_t i = 1; i < int64_t(weights.size()); ++i)
     if (weights[i] > 0)
       entries.push_back({i, weights[i] / sum});
-  // No token picks a group, or neither of two: tokens pick different experts.
-  double none = std::pow(1 - pick, double(tokens));
-  double neither = std::pow((experts - topK) * (experts - topK - 1) /
-                                std::max(1.0, experts * (experts - 1)),
-                            double(tokens));
-  active = all * (1 - none);
-  activeVariance = std::max(0.0, all * none + all * (all - 1) * neither -
-                                     all * all * none * none);
+  addActive(double(tokens));
 }

@@ -136,11 +136,13 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
     return candidates;
   constexpr int64_t mostStages = 16;
   constexpr int64_t weightRows[] = {64, 128, 256};
+  constexpr double pricePerBody = 0.001;
   bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
   int64_t planes = contract.getLayout() ? 2 : 1;
   for (int64_t rows : weightRows)
     for (ArrayRef<int64_t> bodies : getLadders()) {
       Candidate &candidate = candidates.emplace_back();
+      candidate.price = pricePerBody * double(bodies.size());
       candidate.config =
           makeConfig(contract, rows / planes, bodies, mapRows, mostStages);
       candidate.whyNot =

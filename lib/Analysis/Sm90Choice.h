@@ -14,7 +14,7 @@ namespace moec::sm90 {
 
 /// The configs of sm90.contract that are worth a look.
 std::vector<Candidate> getContractCandidates(mlir::Operation *op,
-                                                   const Target &target);
+                                             const Target &target);
 
 /// The config of choice for a tile.contract: the best candidate for the
 /// kernel's load, or, without one, one that suits any.

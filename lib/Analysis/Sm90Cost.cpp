@@ -77,10 +77,12 @@ public:
         epilogueLines(double(estimateEpilogue(op))), hasSource(op.getSource()) {
   }
 
-  Prediction predict(tile::ConfigAttr config, int64_t tokens) override;
+  Prediction predict(tile::ConfigAttr config, int64_t tokens,
+                     Routing routing) override;
 
 private:
-  const RowCounts &getCounts(const Contract &shape, int64_t tokens);
+  const RowCounts &getCounts(const Contract &shape, int64_t tokens,
+                             Routing routing);
   Work getWork(const Contract &shape, const RowCounts &counts) const;
   void addTile(const Contract &shape, int64_t rows, double times,
                Work &work) const;
@@ -95,14 +97,14 @@ private:
   const DeviceRates &device;
   double epilogueLines;
   bool hasSource;
-  DenseMap<int64_t, std::unique_ptr<RowCounts>> counts;
+  DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
 };
 
-const RowCounts &ContractCost::getCounts(const Contract &shape,
-                                         int64_t tokens) {
-  std::unique_ptr<RowCounts> &entry = counts[tokens];
+const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
+                                         Routing routing) {
+  std::unique_ptr<RowCounts> &entry = counts[{tokens, int64_t(routing)}];
   if (!entry)
-    entry = std::make_unique<RowCounts>(load, shape.groups, tokens);
+    entry = std::make_unique<RowCounts>(load, shape.groups, tokens, routing);
   return *entry;
 }
 
@@ -215,9 +217,10 @@ double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
                   getMemoryBytes(shape, counts, tokens) / device.readBytes);
 }
 
-Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens) {
+Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
+                                 Routing routing) {
   Contract shape(op, config);
-  const RowCounts &rows = getCounts(shape, tokens);
+  const RowCounts &rows = getCounts(shape, tokens, routing);
   Work work = getWork(shape, rows);
   double panels = double(shape.getPanels());
   double sms = double(device.multiprocessors);
@@ -239,6 +242,12 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens) {
   double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
   double memory = getMemoryBytes(shape, rows, tokens) /
                   (device.readBytes * device.streamShare);
+  // Of the ring, one stage is read; the others wait for memory.
+  double inFlight = double((shape.stages - 1) * shape.getWeightBytes());
+  double needed = device.readBytes * device.latencyUs * 1e-6 / sms;
+  constexpr double flightOrder = 4;
+  memory *=
+      std::pow(1 + std::pow(needed / inFlight, flightOrder), 1 / flightOrder);
   // Of tiles side by side, one reads the weights from memory.
   double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
   // All share the bus until the last wave, in which few may not fill it.

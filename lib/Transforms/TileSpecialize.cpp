@@ -57,13 +57,13 @@ public:
   bool hasChoice() const { return !candidates.empty(); }
   double getBest(size_t point) const { return best[point]; }
 
-  /// What is chosen for the span: the least mean of relative times, the first
-  /// of equals. As the schedule's own choice for a kernel of that load.
+  /// What is chosen for the span: the least mean of scores, the first of
+  /// equals. As the schedule's own choice for a kernel of that load.
   const Candidate &choose(Span span) const {
     auto cost = [&](const Candidate &candidate) {
       double sum = 0;
       for (size_t i = span.first; i <= span.last; ++i)
-        sum += candidate.us[i] / best[i];
+        sum += candidate.scores[i];
       return sum;
     };
     return *llvm::min_element(candidates,
@@ -213,7 +213,8 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
 }
 
 /// Time over that of the best configs, summed over the points of the span, and
-/// relative to the time of all kernels there.
+/// relative to the time of all kernels there, where those that no model is
+/// about take about nothing but their launch.
 double Specializer::getLoss(Span span) const {
   for (size_t i = span.first; i < span.last; ++i)
     if (cuts.contains(i))
@@ -223,7 +224,9 @@ double Specializer::getLoss(Span span) const {
   for (const ModelledKernel &kernel : kernels)
     chosen.push_back(&kernel.choose(span));
   for (size_t i = span.first; i <= span.last; ++i) {
-    double us = 0, best = 0;
+    constexpr double launchUs = 2.5;
+    double others = launchUs * double(seen.size() - kernels.size());
+    double us = others, best = others;
     for (auto [kernel, candidate] : llvm::zip(kernels, chosen)) {
       us += candidate->us[i];
       best += kernel.getBest(i);

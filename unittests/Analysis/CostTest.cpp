@@ -12,6 +12,8 @@
 #include "moec/Analysis/Sm90.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace moec;
 
@@ -146,6 +148,25 @@ TEST_F(CostTest, ChoicesOfNeighboursAgree) {
         EXPECT_EQ(enumerate(op, kQwen30, first, 16384).front().config, left)
             << first << " to " << cut;
       }
+    }
+}
+
+/// If all tokens pick the same experts, tiles that are made for few rows read
+/// the weights again and again.
+TEST_F(CostTest, UnevenRoutingIsNoDisaster) {
+  for (tile::ContractOp op : {makeFirst(kQwen30), makeSecond(kQwen30)})
+    for (int64_t tokens : {64, 256, 1024}) {
+      std::vector<Candidate> all = enumerate(op, kQwen30, tokens, tokens);
+      auto model =
+          schedule->costModel(op, makeLoad(op, kQwen30, 0, 1 << 20), target);
+      double best = std::numeric_limits<double>::infinity();
+      for (const Candidate &candidate : all)
+        if (candidate.whyNot.empty())
+          best = std::min(
+              best, model->predict(candidate.config, tokens, Routing::Same).us);
+      EXPECT_LT(model->predict(all.front().config, tokens, Routing::Same).us,
+                1.5 * best)
+          << tokens;
     }
 }
 

@@ -83,6 +83,16 @@ TEST_F(RowCountsTest, FollowsTheBinomialDistribution) {
   EXPECT_NEAR(8 * mean, counts.rows + 3.5, 0.1);
 }
 
+TEST_F(RowCountsTest, SameExpertsGetAllTokens) {
+  RowCounts counts(tile::LoadAttr::get(&context, 0, 100, 3, 40), 40, 100,
+                   Routing::Same);
+  ASSERT_EQ(counts.entries.size(), 1u);
+  EXPECT_EQ(counts.entries[0].eighths, 13);
+  EXPECT_NEAR(counts.entries[0].probability, 3.0 / 40, 1e-9);
+  EXPECT_NEAR(counts.active, 3, 1e-9);
+  EXPECT_NEAR(counts.activeVariance, 0, 1e-6);
+}
+
 TEST_F(RowCountsTest, ManyTokensReachAll) {
   RowCounts counts = count(8, 128, 128, 16384);
   EXPECT_NEAR(counts.active, 128, 1e-9);

@@ -8,6 +8,7 @@
 #ifndef MOEC_ANALYSIS_COST_H
 #define MOEC_ANALYSIS_COST_H
 
+#include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Schedules.h"
 
 #include <memory>
@@ -39,7 +40,8 @@ class CostModel {
 public:
   virtual ~CostModel() = default;
   /// `config` is legal for the phase.
-  virtual Prediction predict(tile::ConfigAttr config, int64_t tokens) = 0;
+  virtual Prediction predict(tile::ConfigAttr config, int64_t tokens,
+                             Routing routing = Routing::Uniform) = 0;
 };
 
 /// A config that was looked at.
@@ -47,9 +49,15 @@ struct Candidate {
   tile::ConfigAttr config;
   /// Why it cannot be; empty for one that can.
   std::string whyNot;
-  /// Time at each of the token counts asked for.
-  llvm::SmallVector<double> us;
-  /// Mean over them of the time relative to the best candidate's, at least 1.
+  /// What it has to save, relative to the time of others, to be worth what it
+  /// takes to compile.
+  double price = 0;
+  /// At each of the token counts asked for: the time, if experts are equally
+  /// likely, and what candidates are compared by: that time relative to the
+  /// best candidate's and, with little weight, the same if all tokens pick the
+  /// same experts; and the price.
+  llvm::SmallVector<double> us, scores;
+  /// The mean of the scores.
   double relative = 0;
 };
 

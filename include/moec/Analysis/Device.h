@@ -31,6 +31,9 @@ struct DeviceRates {
   double streamShare;
   /// What one multiprocessor reads from memory.
   double smReadBytes;
+  /// How long a read takes when the bus is full: so many bytes have to be on
+  /// their way, or more where they come in bursts.
+  double latencyUs;
   /// Share of its last item by which the slowest multiprocessor is late.
   double unevenShare;
   /// From the second-level cache, to all multiprocessors and to one.

@@ -12,11 +12,19 @@
 
 namespace moec {
 
-/// How many rows each of some equal groups gets, if every token picks its
-/// experts with equal probability: a binomial distribution. Rows are counted in
-/// eighths, rounded up: no tile is cut finer.
+/// How tokens pick experts.
+enum class Routing {
+  /// All experts equally likely.
+  Uniform,
+  /// Every token the same ones: as far from uniform as can be.
+  Same,
+};
+
+/// How many rows each of some groups gets: for uniform routing, a binomial
+/// distribution. Rows are counted in eighths, rounded up: no tile is cut finer.
 struct RowCounts {
-  RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens);
+  RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
+            Routing routing = Routing::Uniform);
 
   struct Entry {
     /// At least 1.
