@@ -6,7 +6,8 @@
 A request is a line of JSON on the standard input, `do` names a function below; the answer is a line
 of JSON, with `error` where it fails. The first line says what answers. Nothing of moec is used.
 
-Ceilings: bytes read per second (a sum over 8 GiB), operations per second of a dense product of
+Ceilings: bytes read per second (the best of a sum, a maximum and a product with a vector, over 8
+GiB), operations per second of a dense product of
 8192^3 in bf16 and in e4m3 (torch._scaled_mm, a scale per tensor): the best of 20 runs.
 
 A row is a whole layer around torch._grouped_mm (fp8: torch._scaled_grouped_mm with a scale per row,
@@ -53,9 +54,12 @@ def release() -> None:
 
 def ceilings(_: dict) -> dict:
     release()
-    data = torch.ones(8 << 28, dtype=torch.float32, device="cuda")
-    bandwidth = data.numel() * 4 / best_seconds(data.sum, 20)
-    del data
+    data = torch.ones(8 << 30, dtype=torch.uint8, device="cuda")
+    matrix = data.view(torch.bfloat16).view(1 << 16, 1 << 16)
+    vector = torch.ones(1 << 16, dtype=torch.bfloat16, device="cuda")
+    reads = (data.view(torch.float32).sum, matrix.amax, lambda: torch.mv(matrix, vector))
+    bandwidth = data.numel() / min(best_seconds(work, 20) for work in reads)
+    del data, matrix, reads
     n = 8192
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     bf16 = 2 * n**3 / best_seconds(lambda: a @ b.T, 20)

@@ -138,6 +138,7 @@ def test_rows_are_chosen():
     (["--compare", "a.json", "b.json"], "a.json"),
     (["--tolerance=much"], "'much' is neither a share nor percent"),
     (["--time-limit=0"], "must be positive"),
+    (["--row-limit=0"], "must be positive"),
     (["--seconds=0"], "must be positive"),
     (["--tune=x.json", "--profile"], "--tune goes with neither"),
 ])

@@ -35,9 +35,9 @@ bool Options::parse(int argc, char **argv) {
           "left, which --resume measures.\n",
           &llvm::errs()))
     return false;
-  if (threads < 0 || timeLimit <= 0 || observations < 1)
-    return complain("--threads must not be negative, --time-limit and "
-                    "--observations must be positive");
+  if (threads < 0 || timeLimit <= 0 || rowLimit <= 0 || observations < 1)
+    return complain("--threads must not be negative, --time-limit, "
+                    "--row-limit and --observations must be positive");
   if (seconds <= 0 || candidates < 1)
     return complain("--seconds and --candidates must be positive");
   if (!tune.empty() && (profile || router))

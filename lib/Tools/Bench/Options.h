@@ -89,6 +89,12 @@ struct Options : private ForeignOptionsRemoved {
       "time-limit", llvm::cl::value_desc("seconds"),
       llvm::cl::desc("Start no row after so long (default: 600)"),
       llvm::cl::init(600), llvm::cl::cat(category)};
+  llvm::cl::opt<double> rowLimit{
+      "row-limit", llvm::cl::value_desc("seconds"),
+      llvm::cl::desc("End the program where a row takes so long: a kernel that "
+                     "does not end cannot be stopped (default: 60; with --tune "
+                     "beside its time)"),
+      llvm::cl::init(60), llvm::cl::cat(category)};
   llvm::cl::opt<int> observations{
       "observations", llvm::cl::value_desc("N"),
       llvm::cl::desc("Of each row, in turn with those of the yardstick "

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 using namespace moec;
 using namespace moec::bench;
@@ -36,7 +37,7 @@ RowTable::RowTable(Session &session, const Options &options, const Table &table,
                    const std::string &target)
     : session(session), options(options), table(table), peers(peers),
       record(commit, session.device, target), ceilings(peers.ceilings),
-      begin(getSeconds()) {
+      begin(getSeconds()), watchdog([this] { endHanging(); }) {
   for (const Row &row : table.rows)
     names.push_back(row.getName());
 }
@@ -156,10 +157,18 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
                       const Row &row) {
   double started = getSeconds();
   llvm::json::Object result{{"status", "measured"}};
+  running = &row;
+  // The simulator ends what hangs itself.
+  if (session.hasClock)
+    watchdog.arm(options.rowLimit +
+                 (options.tune.empty()
+                      ? 0
+                      : options.seconds / static_cast<double>(names.size())));
   Status status = options.profile ? profileRow(layer, row)
                   : !options.tune.empty()
                       ? tuneRow(layer, row)
                       : measureRow(layer, routed, row, result);
+  watchdog.disarm();
   if (!status) {
     result["status"] = "failed";
     result["reason"] = status.message();
@@ -172,6 +181,17 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   ++numDone;
   result["seconds"] = getSeconds() - started;
   give(row, std::move(result));
+}
+
+void RowTable::endHanging() {
+  give(*running,
+       llvm::json::Object{
+           {"status", "failed"},
+           {"reason", llvm::formatv("still running after {0:F0} s; --resume "
+                                    "goes on",
+                                    options.rowLimit.getValue())
+                          .str()}});
+  std::_Exit(1);
 }
 
 Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row) {

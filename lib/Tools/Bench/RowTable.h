@@ -12,6 +12,7 @@
 #include "Record.h"
 #include "RowRun.h"
 #include "Tune.h"
+#include "Watchdog.h"
 #include "Yardstick.h"
 
 namespace moec::bench {
@@ -46,6 +47,8 @@ private:
               llvm::json::Object &result);
   /// Whether rows are measured for the record.
   bool makesTable() const { return !options.profile && options.tune.empty(); }
+  /// Records that the row at hand hangs, and ends the process.
+  [[noreturn]] void endHanging();
   void give(const Row &row, llvm::json::Object result);
   bool isOver() const;
   void save();
@@ -66,6 +69,9 @@ private:
   double begin;
   int64_t numFailed = 0, numDone = 0;
   bool isLost = false;
+  const Row *running = nullptr;
+  /// Last, so that it ends first.
+  Watchdog watchdog;
 };
 
 } // namespace moec::bench

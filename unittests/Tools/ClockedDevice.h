@@ -1,0 +1,99 @@
+//===- ClockedDevice.h - the simulated device with a clock ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_UNITTESTS_TOOLS_CLOCKEDDEVICE_H
+#define MOEC_UNITTESTS_TOOLS_CLOCKEDDEVICE_H
+
+#include "lib/Tools/Bench/TimedDevice.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace moec::testing {
+
+constexpr double kTick = 1e-2;
+
+class TickEvent : public moert::Event {
+public:
+  int64_t tick = -1;
+};
+
+class RecordedGraph : public moert::Graph {
+public:
+  std::vector<std::function<moert::Status()>> launches;
+};
+
+/// The simulated device with graphs, and a clock that ticks with each launch.
+class ClockedDevice : public bench::TimedDevice {
+public:
+  explicit ClockedDevice(moert::Device &inner)
+      : TimedDevice(inner), inner(inner) {}
+
+  int64_t tick = 0, numReplays = 0;
+
+  moert::Result<std::unique_ptr<moert::Buffer>>
+  allocate(size_t bytes, size_t alignment) override {
+    // What keeps a device busy is of no use here.
+    return inner.allocate(std::min(bytes, size_t(1) << 20), alignment);
+  }
+
+  moert::Status launch(moert::Stream &stream, moert::Kernel &kernel,
+                       const moert::LaunchDims &dims,
+                       const moert::LaunchArgs &args) override {
+    if (!graph) {
+      ++tick;
+      return inner.launch(stream, kernel, dims, args);
+    }
+    std::vector<uint64_t> slots(args.slots, args.slots + args.numSlots);
+    std::vector<moert::TensorMap> maps(args.maps, args.maps + args.numMaps);
+    graph->launches.push_back([=, &stream, &kernel] {
+      ++tick;
+      return inner.launch(
+          stream, kernel, dims,
+          {slots.data(), slots.size(), maps.data(), maps.size()});
+    });
+    return moert::Status::ok();
+  }
+  moert::Result<std::unique_ptr<moert::Event>> createTimedEvent() override {
+    return std::unique_ptr<moert::Event>(new TickEvent());
+  }
+  moert::Status record(moert::Stream &stream, moert::Event &event) override {
+    if (auto *timed = dynamic_cast<TickEvent *>(&event)) {
+      timed->tick = tick;
+      return moert::Status::ok();
+    }
+    return inner.record(stream, event);
+  }
+  moert::Result<double> elapsedSeconds(moert::Event &from,
+                                       moert::Event &to) override {
+    return kTick * static_cast<double>(static_cast<TickEvent &>(to).tick -
+                                       static_cast<TickEvent &>(from).tick);
+  }
+  moert::Status beginCapture(moert::Stream &) override {
+    graph = std::make_unique<RecordedGraph>();
+    return moert::Status::ok();
+  }
+  moert::Result<std::unique_ptr<moert::Graph>>
+  endCapture(moert::Stream &) override {
+    return std::unique_ptr<moert::Graph>(std::move(graph));
+  }
+  moert::Status launchGraph(moert::Stream &, moert::Graph &captured) override {
+    ++numReplays;
+    for (auto &launch : static_cast<RecordedGraph &>(captured).launches)
+      if (moert::Status status = launch(); !status)
+        return status;
+    return moert::Status::ok();
+  }
+
+private:
+  moert::Device &inner;
+  std::unique_ptr<RecordedGraph> graph;
+};
+
+} // namespace moec::testing
+
+#endif // MOEC_UNITTESTS_TOOLS_CLOCKEDDEVICE_H

@@ -1,0 +1,117 @@
+//===- RowTableTest.cpp - tests of the table with times ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Tools/Bench/RowTable.h"
+#include "ClockedDevice.h"
+#include "moec/Compiler/Registry.h"
+#include "moec/PtxSim/SimDevice.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <gtest/gtest.h>
+
+using namespace moec;
+using namespace moec::bench;
+using namespace moec::testing;
+
+namespace {
+
+/// In the place of PyTorch.
+constexpr char kYardstick[] = R"(
+import json, sys
+print(json.dumps({"torch": "none"}), flush=True)
+answers = {"ceilings": {"bandwidth": 2e12, "bf16": 1e8, "fp8": 1e9}, "layer": {}, "row": {},
+           "observe": {"us": 120000.0}, "dense": {"us": 30000.0}}
+for line in sys.stdin:
+    print(json.dumps(answers[json.loads(line)["do"]]), flush=True)
+)";
+
+void write(llvm::StringRef folder, llvm::StringRef name, llvm::StringRef text) {
+  llvm::SmallString<128> path(folder);
+  llvm::sys::path::append(path, name);
+  std::error_code error;
+  llvm::raw_fd_ostream(path, error) << text;
+  ASSERT_FALSE(error);
+}
+
+} // namespace
+
+TEST(RowTable, RecordsTimes) {
+  llvm::SmallString<128> folder;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("row-table", folder));
+  write(folder, "yardstick.py", kYardstick);
+  std::string json = (folder + "/record.json").str();
+  Options options;
+  std::string data = ("--data=" + folder).str(), record = "--json=" + json;
+  const char *arguments[] = {"moe-bench", data.c_str(), record.c_str(),
+                             "--observations=2"};
+  ASSERT_TRUE(options.parse(4, const_cast<char **>(arguments)));
+
+  Table table;
+  BenchLayer &layer = table.layers.emplace_back();
+  layer.name = "tiny";
+  layer.numExperts = layer.localExperts = 4;
+  layer.topK = 2;
+  layer.hiddenSize = layer.intermediateSize = 64;
+  table.rows = {{0, 3, 0, "tiny"}};
+  Peers peers;
+  peers.ceilings = {1e12, 1e8, 1e9, "recorded"};
+  Peer &peer = peers.rows["tiny:3"];
+  peer.expertsTouched = 3;
+  peer.operations = 12 * layer.getExpertElements();
+  peer.floorUs = 50;
+  peer.bestUs = 100;
+  peer.torchUs = 200;
+  peer.best = "somebody";
+
+  auto simulator = ptx::createSimDevice({});
+  ASSERT_TRUE(simulator);
+  ClockedDevice clocked(**simulator);
+  TimedDevice timed(static_cast<moert::Device &>(clocked));
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto generator = DeviceGenerator::create(context, **simulator, "sm_90a");
+  ASSERT_TRUE(generator);
+  JitOptions jit;
+  jit.compile.target = "sm_90a";
+  jit.useCache = false;
+  Session session = {timed, *generator, jit, 8, 1, true};
+  EXPECT_EQ(RowTable(session, options, table, peers, "abc", "sm_90a").run(), 0);
+
+  auto document = readJson(json);
+  ASSERT_TRUE(document) << document.status().message();
+  const llvm::json::Object &file = *document->getAsObject();
+  EXPECT_EQ(file.getString("commit"), "abc");
+  EXPECT_EQ(file.getObject("ceilings")->getString("source"), "measured");
+  EXPECT_EQ(file.getObject("yardstick")->getString("torch"), "none");
+  ASSERT_EQ(file.getArray("rows")->size(), 1u);
+  const llvm::json::Object &row = *file.getArray("rows")->front().getAsObject();
+  ASSERT_EQ(row.getString("status"), "measured")
+      << row.getString("reason").value_or("").str();
+  auto get = [&](const char *key) { return row.getNumber(key).value_or(-1); };
+  // A tick per launch.
+  double us =
+      kTick * 1e6 * static_cast<double>(row.getArray("kernels")->size());
+  EXPECT_NEAR(get("us"), us, us * 1e-4);
+  EXPECT_EQ(row.getArray("observations")->size(), 2u);
+  EXPECT_EQ(get("spread"), 0);
+  // Operations limit it, by the rate that was measured.
+  double floor = get("operations") / 1e8 * 1e6;
+  EXPECT_NEAR(get("floor_us"), floor, floor * 1e-4);
+  EXPECT_NEAR(get("fraction"), floor / us, floor / us * 1e-3);
+  EXPECT_NEAR(get("peer_fraction"), 0.5, 1e-4);
+  EXPECT_NEAR(get("speedup"), 2 * floor / us, floor / us * 1e-3);
+  EXPECT_NEAR(get("torch_us"), 120000, 1);
+  // A quarter of the floor then.
+  EXPECT_NEAR(get("torch_drift"), floor / 120000 / 0.25, 1e-3);
+  EXPECT_NEAR(get("sustained_us"), us, us * 1e-4);
+  EXPECT_NEAR(get("dense_us"), 30000, 1);
+  EXPECT_NEAR(get("dense_fraction"), 30000 / us, 30000 / us * 1e-3);
+  EXPECT_NEAR(get("sustained_fraction"), 30000 / us, 30000 / us * 1e-3);
+  llvm::sys::fs::remove_directories(folder);
+}
