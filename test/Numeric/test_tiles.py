@@ -39,7 +39,8 @@ class Tile:
         """The config for the op that stands in that line."""
         columns = self.rows // (2 if "layout =" in operation else 1)
         maps = ", map_rows = true" if "map_rows = true" in operation else ""
-        return (f'#tile.config<schedule = "sm90.contract", n = {columns}, k = 64, '
+        depth = re.search(r"k = (\d+)", operation)[1]
+        return (f'#tile.config<schedule = "sm90.contract", n = {columns}, k = {depth}, '
                 f"stages = {self.stages}, bodies = {list(self.bodies)}{maps}>")
 
     def __str__(self) -> str:
@@ -53,6 +54,14 @@ TILES = [
     Tile(256, (16,), 3), Tile(256, (16, 40, 160), 4), Tile(256, (88,), 4),
 ]
 ORDERS = ("gate_up", "up_gate", "interleaved")
+#: Block fp8: rows of whole chunks, parts of blocks in both dimensions, of up to three steps.
+FP8 = SPEC | {
+    "hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"},
+}
+FP8_TILES = [
+    Tile(64, (16, 48), 3), Tile(128, (8,), 4), Tile(128, (24, 96, 168), 3),
+    Tile(256, (16, 56), 3), Tile(256, (24, 80, 112), 4),
+]
 
 
 def run(*command: object) -> tuple[list[str], str]:
@@ -104,3 +113,9 @@ def test_operands(tile, dtype, tmp_path):
     gated = {"expert_bias": True, "shared_experts": {"intermediate_size": 136, "gate": "sigmoid"}}
     check(tile, SPEC | {"dtype": dtype, "entry": "gate"} | gated, 75, tmp_path)
     check(tile, SPEC | {"dtype": dtype, "activation": {"kind": "relu2_no_mul"}}, 75, tmp_path)
+
+
+@pytest.mark.parametrize("tile", FP8_TILES, ids=str)
+@pytest.mark.parametrize("order", ORDERS)
+def test_block_fp8(tile, order, tmp_path):
+    check(tile, FP8 | {"gate_up_order": order}, 150, tmp_path)
