@@ -11,6 +11,7 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     routing/     the same for routing: ids exactly, weights closely
     sorting/     the same for permutation, alignment and counts: exactly
     spread/      how tokens spread over experts, at sizes of several tiles
+    spread-fp8/  the same of block fp8
     models/      layers of real models, from one token to 4096, with times
 """
 
@@ -26,7 +27,6 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Numeric"))
 
-from cases import CASES  # noqa: E402, F401
 from cases import CASES as NUMERIC  # noqa: E402
 
 DTYPES = ("bf16", "f16")
@@ -103,9 +103,10 @@ def hardness(rule) -> dict:
 
 
 def spreads(group: str, tokens: int, hidden: int, size: int, experts: int, top_k: int,
-            repeats: int):
-    for (name, entry, rule, more), dtype in itertools.product(SPREADS, DTYPES):
+            repeats: int, dtypes: tuple[str, ...] = DTYPES, quantization: dict | None = None):
+    for (name, entry, rule, more), dtype in itertools.product(SPREADS, dtypes):
         spec = layer(hidden, size, experts, more.get("top_k", top_k), dtype, entry)
+        spec |= quantization or {}
         shared = {"shared_experts": {"intermediate_size": size}}
         yield case(f"{group}/{name}/{dtype}", tokens, spec | shared | more, repeats=repeats,
                    isolation=True, permutation=True, **hardness(rule))
@@ -143,6 +144,24 @@ def published():
         yield case(f"published/no-gate-m{m}-n{n}-k{k}-t{top_k}-{kind}-{dtype}", m,
                    layer(k, n, 8, top_k, dtype, activation={"kind": f"{kind}_no_mul"}),
                    deviation=0.1, absolute=0.02)
+
+
+BLOCK_FP8 = {"quantization": {"weight": "fp8_block128"}}
+#: Multiplications of a layer that the reference has time for.
+MOST = 10**11
+
+
+def published_fp8():
+    """Block fp8; M, N, K are tokens, intermediate and hidden size."""
+    shapes = [(1, 128, 128), (1, 128, 7168), (1, 1024, 7168), (1, 4608, 128), (1, 4608, 7168),
+              (83, 128, 128), (83, 512, 512), (83, 4608, 512), (83, 4608, 7168), (128, 512, 512),
+              (128, 1024, 7168), (128, 4608, 7168), (192, 512, 512), (192, 1024, 7168),
+              (1335, 128, 128), (1335, 4608, 512), (2048, 128, 128), (2048, 1024, 7168),
+              (2048, 4608, 512), (8192, 128, 128), (8192, 128, 7168), (8192, 1024, 7168)]
+    for (m, n, k), experts, top_k in itertools.product(shapes, (2, 8, 16), (1, 2, 6)):
+        if top_k <= experts and 3 * m * n * k * top_k <= MOST:
+            yield case(f"published/fp8-m{m}-n{n}-k{k}-e{experts}-t{top_k}", m,
+                       layer(k, n, experts, top_k, "bf16", "ids", **BLOCK_FP8), seed=7)
 
 
 def fused(m, n, k, experts, top_k, ranks, pitch, dtype):
@@ -253,7 +272,7 @@ def models(folder: pathlib.Path):
     for path in sorted(folder.glob("*.json")):
         config = json.loads(path.read_text())
         config |= config.get("text_config", {})
-        if "quantization_config" in config:
+        if config.get("quantization_config", {}).get("quant_method", "fp8") != "fp8":
             continue
         for tokens in TOKENS:
             yield {"name": f"models/{path.stem}/{tokens}", "model": path.stem, "tokens": tokens,
@@ -267,9 +286,12 @@ def everything():
         yield {"name": f"numeric/{numeric.name}", "spec": numeric.model, "tokens": numeric.tokens,
                "seed": numeric.seed, "hard": numeric.hard or "", "repeats": 1}
     yield from published()
+    yield from published_fp8()
     yield from routing()
     yield from sorting()
     yield from spreads("spread", 700, 512, 320, 64, 6, repeats=100)
+    yield from spreads("spread-fp8", 700, 512, 320, 64, 6, repeats=100, dtypes=("bf16",),
+                       quantization=BLOCK_FP8)
     yield from models(ROOT / "test" / "models")
 
 
