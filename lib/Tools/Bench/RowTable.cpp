@@ -117,21 +117,29 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
   if (left.empty() || isOver())
     return;
   const BenchLayer &layer = table.layers[index];
-  auto failAll = [&](llvm::StringRef status, const std::string &reason) {
+  routerReason.clear();
+  auto fail = [&](bool withRouter, llvm::StringRef status,
+                  const std::string &reason) {
+    if (withRouter) {
+      routerReason = (status + ": " + reason).str();
+      llvm::errs() << "moe-bench: warning: " << layer.name << " with router "
+                   << routerReason << "\n";
+      return;
+    }
     for (const Row &row : left)
       give(row, llvm::json::Object{{"status", status}, {"reason", reason}});
   };
-  auto load = [&](bool withRouter, std::unique_ptr<LayerOnDevice> &to) -> bool {
+  auto load = [&](bool withRouter, std::unique_ptr<LayerOnDevice> &to) {
     Result<ReadyLayer> compiled = compileLayer(session, layer, withRouter);
     if (!compiled) {
-      failAll("not compiled", compiled.status().message());
-      return false;
+      fail(withRouter, "not compiled", compiled.status().message());
+      return;
     }
     Result<std::unique_ptr<LayerOnDevice>> placed =
         LayerOnDevice::create(session, layer, std::move(*compiled));
     if (!placed) {
-      failAll("failed", placed.status().message());
-      return false;
+      fail(withRouter, "failed", placed.status().message());
+      return;
     }
     to = std::move(*placed);
     llvm::outs() << llvm::formatv(
@@ -142,11 +150,13 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
         to->getCompileSeconds(), to->getPlan().kernels.size(),
         to->getFillSeconds(), to->getPrepareReport().seconds,
         static_cast<double>(to->getPrepareReport().bytes) / 1e6);
-    return true;
   };
   std::unique_ptr<LayerOnDevice> plain, routed;
-  if (!load(false, plain) || (options.router && !load(true, routed)))
+  load(/*withRouter=*/false, plain);
+  if (!plain)
     return;
+  if (options.router)
+    load(/*withRouter=*/true, routed);
   prepareYardstick(layer);
   for (const Row &row : left)
     if (!isOver())
@@ -327,6 +337,8 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   result["error"] = check.error;
   result["worst_row_error"] = check.worstRowError;
   result["rows_compared"] = check.rows;
+  if (!routerReason.empty())
+    result["router_reason"] = routerReason;
   // Its experts are chosen by the router, all alike.
   if (routed && row.exponent == 0)
     MOEC_TRY_ASSIGN(routedRun, checkRouted(*routed, row, sets, result));

@@ -69,6 +69,8 @@ private:
   double begin;
   int64_t numFailed = 0, numDone = 0;
   bool isLost = false;
+  /// Why the layer at hand has no column with the router.
+  std::string routerReason;
   const Row *running = nullptr;
   /// Last, so that it ends first.
   Watchdog watchdog;

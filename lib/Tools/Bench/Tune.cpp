@@ -145,9 +145,9 @@ class Tuner {
 public:
   Tuner(Session &session, LayerOnDevice &layer, RowRun &run, const Row &row,
         const TuneLimits &limits, llvm::raw_ostream &os)
-      : session(session), layer(layer), run(run), row(row),
-        most(limits.candidates), end(getSeconds() + limits.seconds),
-        small(session), os(os) {
+      : session(session), layer(layer), run(run), row(row), limits(limits),
+        begin(getSeconds()), end(begin + limits.seconds), small(session),
+        os(os) {
     // A layer for these tokens alone has few kernels to compile.
     small.maxTokens = row.tokens;
     small.jit.threads = 1;
@@ -156,18 +156,24 @@ public:
 
   Result<TunedRow> tune() {
     std::vector<TunableKernel> kernels;
-    MOEC_TRY_ASSIGN(kernels,
-                    findTunableKernels(session, layer.getLayer(), row, most));
+    MOEC_TRY_ASSIGN(kernels, findTunableKernels(session, layer.getLayer(), row,
+                                                limits.candidates));
     if (kernels.empty())
       return moert::invalidArgument("no kernel has other configs");
     for (const TunableKernel &kernel : kernels)
       result.configs.emplace_back(kernel.name, kernel.chosen);
     std::vector<std::optional<Result<ReadyLayer>>> base =
         compile({result.configs});
+    if (!base.front())
+      return moert::invalidArgument("no time is left; give more --seconds");
     MOEC_TRY_ASSIGN(result.chosenSeconds, measure(std::move(*base.front())));
     result.bestSeconds = result.chosenSeconds;
-    for (size_t i = 0; i < kernels.size(); ++i)
-      tune(i, kernels[i]);
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      // As much time for each.
+      end = begin + limits.seconds * static_cast<double>(i + 1) /
+                        static_cast<double>(kernels.size());
+      MOEC_TRY(tune(i, kernels[i]));
+    }
     return std::move(result);
   }
 
@@ -176,7 +182,8 @@ private:
 
   bool isOver() const { return getSeconds() > end; }
 
-  void tune(size_t index, const TunableKernel &kernel) {
+  /// Fails where nothing works any more.
+  Status tune(size_t index, const TunableKernel &kernel) {
     std::vector<Configs> all;
     for (const std::string &text : kernel.candidates) {
       all.push_back(result.configs);
@@ -193,6 +200,8 @@ private:
         os << "    " << kernel.name << ": " << text << ": "
            << llvm::StringRef(seconds.status().message()).split('\n').first
            << "\n";
+        if (!session.device.allocate(256, 256))
+          return seconds.status();
         continue;
       }
       ++result.numMeasured;
@@ -204,6 +213,7 @@ private:
       result.bestSeconds = *seconds;
       result.configs[index].second = text;
     }
+    return Status::ok();
   }
 
   /// Side by side; what time does not suffice for has no value.
@@ -252,8 +262,8 @@ private:
   LayerOnDevice &layer;
   RowRun &run;
   const Row &row;
-  size_t most;
-  double end;
+  TuneLimits limits;
+  double begin, end;
   Session small;
   llvm::raw_ostream &os;
   TunedRow result;
