@@ -7,11 +7,11 @@
 
 #include "Record.h"
 
+#include "../Run/OpenDevice.h"
 #include "moec/Compiler/OutputFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 #include <ctime>
@@ -20,25 +20,10 @@ using namespace moec;
 using namespace moec::bench;
 using moert::Status;
 
-/// The version of the driver, where there is one.
-static std::string getDriver() {
-  auto file =
-      llvm::MemoryBuffer::getFileAsStream("/proc/driver/nvidia/version");
-  if (!file)
-    return "";
-  llvm::SmallVector<llvm::StringRef> words;
-  (*file)->getBuffer().split('\n').first.split(words, ' ', -1, false);
-  for (llvm::StringRef word : words)
-    if (word.contains('.') &&
-        word.find_first_not_of("0123456789.") == llvm::StringRef::npos)
-      return word.str();
-  return "";
-}
-
 Record::Record(std::string commit, const moert::Device &device,
                std::string target)
     : commit(std::move(commit)), device(device.name()),
-      architecture(device.architecture()), driver(getDriver()),
+      architecture(device.architecture()), driver(getDriverVersion()),
       target(std::move(target)) {
   std::time_t now = std::time(nullptr);
   char text[32];

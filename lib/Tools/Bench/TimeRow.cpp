@@ -27,7 +27,8 @@ static constexpr double kSustainedSeconds = 1, kClocksSeconds = 0.3;
 static constexpr double kHeavyShare = 0.25;
 
 void RowTable::startYardstick() {
-  if (!session.hasClock || options.yardstick == "none")
+  // Tuning compares times alone.
+  if (!session.hasClock || options.yardstick == "none" || !options.tune.empty())
     return;
   int ordinal = 0;
   llvm::StringRef(options.device).split(':').second.getAsInteger(10, ordinal);

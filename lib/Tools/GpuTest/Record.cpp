@@ -7,6 +7,7 @@
 
 #include "Record.h"
 
+#include "../Run/OpenDevice.h"
 #include "moec/Compiler/OutputFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -25,26 +26,10 @@ llvm::StringRef moec::gputest::getGroup(llvm::StringRef name) {
   return name.split('/').first;
 }
 
-/// The version of the driver, where there is one.
-static std::string getDriver() {
-  auto file =
-      llvm::MemoryBuffer::getFileAsStream("/proc/driver/nvidia/version");
-  if (!file)
-    return "";
-  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue ..."
-  llvm::SmallVector<llvm::StringRef> words;
-  (*file)->getBuffer().split('\n').first.split(words, ' ', -1, false);
-  for (llvm::StringRef word : words)
-    if (word.contains('.') &&
-        word.find_first_not_of("0123456789.") == llvm::StringRef::npos)
-      return word.str();
-  return "";
-}
-
 Record::Record(std::string commit, const moert::Device &device,
                std::string target)
     : commit(std::move(commit)), device(device.name()),
-      architecture(device.architecture()), driver(getDriver()),
+      architecture(device.architecture()), driver(getDriverVersion()),
       target(std::move(target)) {
   std::time_t now = std::time(nullptr);
   char text[32];

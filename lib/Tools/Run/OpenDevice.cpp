@@ -10,6 +10,8 @@
 #include "moec/PtxSim/SimDevice.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using Devices = std::vector<std::unique_ptr<moert::Device>>;
 
@@ -61,4 +63,19 @@ moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads) {
     if (seed == last)
       return devices;
   }
+}
+
+std::string moec::getDriverVersion() {
+  auto file =
+      llvm::MemoryBuffer::getFileAsStream("/proc/driver/nvidia/version");
+  if (!file)
+    return "";
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue ..."
+  llvm::SmallVector<llvm::StringRef> words;
+  (*file)->getBuffer().split('\n').first.split(words, ' ', -1, false);
+  for (llvm::StringRef word : words)
+    if (word.contains('.') &&
+        word.find_first_not_of("0123456789.") == llvm::StringRef::npos)
+      return word.str();
+  return "";
 }

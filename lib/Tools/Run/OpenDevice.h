@@ -22,6 +22,9 @@ moert::Result<std::unique_ptr<moert::Device>> openDevice(llvm::StringRef name,
 moert::Result<std::vector<std::unique_ptr<moert::Device>>>
 openDevices(llvm::StringRef name, int threads);
 
+/// The version of NVIDIA's driver; empty where there is none.
+std::string getDriverVersion();
+
 } // namespace moec
 
 #endif // MOEC_LIB_TOOLS_RUN_OPENDEVICE_H
