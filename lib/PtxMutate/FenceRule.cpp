@@ -40,7 +40,7 @@ struct Writes {
 /// The keys of these analyses.
 const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
 
-/// The same for what the thread writes itself, without copies of 4 bytes.
+/// The same for what the thread writes itself, without single numbers.
 Writes transferOwn(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
   const std::string &first = instruction.parts.front();
@@ -56,8 +56,8 @@ Writes transferOwn(const RawInstruction &instruction, Writes writes) {
   else if (startsWith(instruction, "cp.async.wait_group") ||
            startsWith(instruction, "cp.async.wait_all"))
     writes.isAny |= writes.isCopy;
-  else if (first == "stmatrix" || first == "st" || first == "atom" ||
-           first == "red")
+  else if (first == "stmatrix" || (first == "st" && (has(instruction, "v2") ||
+                                                     has(instruction, "v4"))))
     writes.isAny |= !has(instruction, "global") && !has(instruction, "local");
   if (!instruction.guard.empty())
     writes.join(before);

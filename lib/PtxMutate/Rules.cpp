@@ -82,8 +82,9 @@ const std::vector<Rule> &mutate::allRules() {
        asksBeforeItWaits, /*hasToSurvive=*/true},
       {"single words",
        "A proxy fence by a thread that, on every way since its last one, has "
-       "written nothing to shared memory itself but copies of 4 bytes each. "
-       "Matrices come in chunks of 16; these are numbers that threads read. "
+       "written nothing to shared memory itself but single numbers, of which "
+       "copies bring 4 bytes each. Matrices come in chunks of 16; these are "
+       "tables and scales, which threads read. "
        "That no operation of the async proxy touches a byte of them, the "
        "simulator has to show: it compares each with its writer's fences, "
        "under every schedule.",

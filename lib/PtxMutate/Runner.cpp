@@ -149,6 +149,7 @@ public:
 
   Status runOriginal();
   std::vector<Mutant> choose() const;
+  void keepSample(std::vector<Mutant> &mutants, size_t count) const;
   /// Begins with the launch number `first`, and leaves there which one has
   /// killed the mutant: it is likely to kill the next one, too.
   Verdict judge(const Mutant &mutant, size_t &first) const;
@@ -197,13 +198,27 @@ std::vector<Mutant> Trial::choose() const {
                                         std::string::npos;
                                }),
                 mutants.end());
-  if (options.sample == 0 || options.sample >= mutants.size())
+  if (options.sample != 0)
+    keepSample(mutants, options.sample);
+  if (options.indexSample == 0)
     return mutants;
+  std::vector<Mutant> kept, indices;
+  for (Mutant &mutant : mutants)
+    (mutant.group == Group::Index ? indices : kept)
+        .push_back(std::move(mutant));
+  keepSample(indices, options.indexSample);
+  kept.insert(kept.end(), indices.begin(), indices.end());
+  return kept;
+}
+
+/// Leaves `count` of them, by chance.
+void Trial::keepSample(std::vector<Mutant> &mutants, size_t count) const {
+  if (count >= mutants.size())
+    return;
   Random random(options.sampleSeed);
-  for (size_t i = 0; i < options.sample; ++i)
+  for (size_t i = 0; i < count; ++i)
     std::swap(mutants[i], mutants[i + random.below(mutants.size() - i)]);
-  mutants.resize(options.sample);
-  return mutants;
+  mutants.resize(count);
 }
 
 Verdict Trial::judge(const Mutant &mutant, size_t &first) const {

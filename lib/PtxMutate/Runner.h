@@ -40,6 +40,8 @@ struct RunnerOptions {
   unsigned threads = 1;
   /// A random sample of so many mutants per kernel; 0: all of them.
   size_t sample = 0;
+  /// The same for mutants of indices and masks alone.
+  size_t indexSample = 0;
   uint64_t sampleSeed = 0;
   /// Only mutants whose kind contains this.
   std::string kind;

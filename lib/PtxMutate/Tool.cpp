@@ -42,6 +42,7 @@ results for the compiler's kernels.
   --index-seeds=N      those of a mutant of an index or mask, which is as wrong
                        under all of them (default: 2)
   --sample=N           N mutants per kernel, chosen by --sample-seed=S
+  --index-sample=N     at most N mutants of indices and masks per kernel
   --threads=N          (default: 1)
   --json=FILE          every mutant and what became of it
   --label=TEXT         goes into the JSON
@@ -131,6 +132,8 @@ Result<Options> parseOptions(int argc, char **argv) {
       options.runner.indexSeeds = number;
     else if (name == "--sample" && isNumber)
       options.runner.sample = size_t(number);
+    else if (name == "--index-sample" && isNumber)
+      options.runner.indexSample = size_t(number);
     else if (name == "--sample-seed" && isNumber)
       options.runner.sampleSeed = number;
     else if (name == "--threads" && isNumber)

@@ -136,10 +136,10 @@ TEST(FenceRule, SingleWords) {
                           wait + fence,
                       "proxy fence"),
             "single words; -; ");
-  EXPECT_EQ(
-      survivors(fence + word + "st.shared.b32 [%rd1], %r1;\n" + wait + fence,
-                "proxy fence"),
-      "single words; -; ");
+  EXPECT_EQ(survivors(fence + word + "st.shared.v2.b32 [%rd1], {%r1, %r2};\n" +
+                          wait + fence,
+                      "proxy fence"),
+            "single words; -; ");
 }
 
 //===----------------------------------------------------------------------===//
