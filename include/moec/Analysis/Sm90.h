@@ -107,7 +107,7 @@ struct Contract {
     if (mapRows)
       return hasScales || getAccumulators() <= 160 ? 40 : 24;
     if (hasScales)
-      return getMaxBody() <= 144 ? 72 : 88;
+      return getMaxBody() <= 96 ? 72 : getMaxBody() <= 144 ? 88 : 104;
     return getMaxBody() <= 160 ? 72 : 104;
   }
   int64_t getConsumerRegisters() const {
