@@ -9,6 +9,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <iterator>
 #include <limits>
 #include <tuple>
 
@@ -33,12 +34,17 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
   std::vector<Candidate> candidates = schedule.candidates(phase, target);
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
   // So much of a candidate's score is how it bears uneven routing.
-  constexpr double skewWeight = 0.1;
+  struct Weighted {
+    Routing routing;
+    double weight;
+  };
+  static constexpr Weighted routings[] = {
+      {Routing::Uniform, 0.8}, {Routing::Zipf, 0.1}, {Routing::Same, 0.1}};
   struct Time {
-    double uniform, skewed;
+    double us[std::size(routings)];
   };
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  SmallVector<Time> best(points.size(), {infinity, infinity});
+  SmallVector<Time> best(points.size(), {{infinity, infinity, infinity}});
   std::vector<SmallVector<Time>> times(candidates.size());
   for (auto [candidate, own] : llvm::zip(candidates, times)) {
     if (candidate.whyNot.empty())
@@ -46,20 +52,20 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
     if (!candidate.whyNot.empty())
       continue;
     for (auto [least, tokens] : llvm::zip(best, points)) {
-      Time &time = own.emplace_back(
-          Time{model->predict(candidate.config, tokens, Routing::Uniform).us,
-               model->predict(candidate.config, tokens, Routing::Same).us});
-      least.uniform = std::min(least.uniform, time.uniform);
-      least.skewed = std::min(least.skewed, time.skewed);
+      Time &time = own.emplace_back();
+      for (size_t i = 0; i < std::size(routings); ++i) {
+        time.us[i] =
+            model->predict(candidate.config, tokens, routings[i].routing).us;
+        least.us[i] = std::min(least.us[i], time.us[i]);
+      }
     }
   }
   for (auto [candidate, own] : llvm::zip(candidates, times))
     for (auto [time, least] : llvm::zip(own, best)) {
-      double score = (time.uniform / least.uniform +
-                      skewWeight * time.skewed / least.skewed) /
-                         (1 + skewWeight) +
-                     candidate.price;
-      candidate.us.push_back(time.uniform);
+      double score = candidate.price;
+      for (size_t i = 0; i < std::size(routings); ++i)
+        score += routings[i].weight * time.us[i] / least.us[i];
+      candidate.us.push_back(time.us[0]);
       candidate.scores.push_back(score);
       candidate.relative += score / double(points.size());
     }

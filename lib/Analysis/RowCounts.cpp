@@ -13,16 +13,20 @@ using namespace moec;
 
 constexpr int64_t kEighth = 8;
 
-/// Weights of the counts around the most frequent one, from which the others
-/// follow by their ratio; what is too rare to matter is left out.
+/// Calls `add` with every count that is not too rare to matter, and its
+/// probability: around the most frequent one, from which the others follow by
+/// their ratio.
 static void addBinomial(int64_t tokens, double pick,
                         llvm::function_ref<void(int64_t, double)> add) {
+  if (pick >= 1)
+    return add(tokens, 1);
   constexpr double rare = 1e-9;
   auto mode = std::min(tokens, int64_t(std::floor(double(tokens + 1) * pick)));
   double odds = pick / (1 - pick);
-  double weight = 1;
+  llvm::SmallVector<std::pair<int64_t, double>> counts;
+  double weight = 1, sum = 0;
   for (int64_t m = mode; m <= tokens && weight > rare; ++m) {
-    add(m, weight);
+    counts.push_back({m, weight});
     weight *= double(tokens - m) / double(m + 1) * odds;
   }
   weight = 1;
@@ -31,44 +35,84 @@ static void addBinomial(int64_t tokens, double pick,
     --m;
     if (weight <= rare)
       break;
-    add(m, weight);
+    counts.push_back({m, weight});
   }
+  for (auto [m, weight] : counts)
+    sum += weight;
+  for (auto [m, weight] : counts)
+    add(m, weight / sum);
+}
+
+namespace {
+
+/// Experts that are about equally likely: their share, and how likely a token
+/// picks one of them.
+struct ExpertClass {
+  double share, pick;
+};
+
+} // namespace
+
+/// Classes of 1, 1, 2, 4, 8, ... experts whose frequencies fall with a power of
+/// their rank, as in published traces of routers; none is picked twice.
+static llvm::SmallVector<ExpertClass> makeZipfClasses(int64_t topK,
+                                                      int64_t experts) {
+  constexpr double exponent = 0.8;
+  llvm::SmallVector<ExpertClass> classes;
+  for (int64_t first = 0; first < experts;) {
+    int64_t size = std::min(std::max<int64_t>(first, 1), experts - first);
+    double middle = double(first) + double(size + 1) / 2;
+    classes.push_back(
+        {double(size) / double(experts), std::pow(middle, -exponent)});
+    first += size;
+  }
+  // The factor that makes the picks of a token, of at most 1 each, top_k.
+  double wanted = double(topK) / double(experts), factor = 1;
+  constexpr int rounds = 60;
+  for (int round = 0; round < rounds; ++round) {
+    double sum = 0;
+    for (ExpertClass c : classes)
+      sum += c.share * std::min(1.0, factor * c.pick);
+    factor *= wanted / sum;
+  }
+  for (ExpertClass &c : classes)
+    c.pick = std::min(1.0, factor * c.pick);
+  return classes;
 }
 
 RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
-                     Routing routing) {
+                     Routing routing)
+    : rows(double(tokens) * double(load.getTopK()) /
+           double(load.getExperts())) {
   double topK = double(load.getTopK()), experts = double(load.getExperts());
   double pick = topK / experts, all = double(groups);
-  rows = double(tokens) * pick;
-  if (load.getTopK() == load.getExperts()) {
-    entries.push_back({(tokens + kEighth - 1) / kEighth, 1});
-    active = all;
-    activeVariance = 0;
+  llvm::SmallVector<ExpertClass> classes{{1, pick}};
+  if (routing == Routing::Same)
+    classes = {{pick, 1}};
+  else if (routing == Routing::Zipf)
+    classes = makeZipfClasses(load.getTopK(), load.getExperts());
+
+  llvm::SmallVector<double> probabilities(tokens / kEighth + 2, 0);
+  for (ExpertClass c : classes)
+    addBinomial(tokens, c.pick, [&](int64_t m, double probability) {
+      probabilities[(m + kEighth - 1) / kEighth] += c.share * probability;
+    });
+  for (int64_t i = 1; i < int64_t(probabilities.size()); ++i)
+    if (probabilities[i] > 0) {
+      entries.push_back({i, probabilities[i]});
+      active += all * probabilities[i];
+    }
+  if (routing == Routing::Zipf) {
+    // As if experts were picked without regard to each other.
+    activeVariance = active * (1 - active / all);
     return;
   }
-  auto addActive = [&](double picks) {
-    // No token picks a group, or neither of two: tokens pick different experts.
-    double none = std::pow(1 - pick, picks);
-    double neither = std::pow((experts - topK) * (experts - topK - 1) /
-                                  std::max(1.0, experts * (experts - 1)),
-                              picks);
-    active = all * (1 - none);
-    activeVariance = std::max(0.0, all * none + all * (all - 1) * neither -
-                                       all * all * none * none);
-  };
-  if (routing == Routing::Same) {
-    entries.push_back({(tokens + kEighth - 1) / kEighth, pick});
-    addActive(1);
-    return;
-  }
-  llvm::SmallVector<double> weights(tokens / kEighth + 2, 0);
-  double sum = 0;
-  addBinomial(tokens, pick, [&](int64_t m, double weight) {
-    sum += weight;
-    weights[(m + kEighth - 1) / kEighth] += weight;
-  });
-  for (int64_t i = 1; i < int64_t(weights.size()); ++i)
-    if (weights[i] > 0)
-      entries.push_back({i, weights[i] / sum});
-  addActive(double(tokens));
+  // No token picks a group, or neither of two: tokens pick different experts.
+  double picks = routing == Routing::Same ? 1 : double(tokens);
+  double none = std::pow(1 - pick, picks);
+  double neither = std::pow((experts - topK) * (experts - topK - 1) /
+                                std::max(1.0, experts * (experts - 1)),
+                            picks);
+  activeVariance = std::max(0.0, all * none + all * (all - 1) * neither -
+                                     all * all * none * none);
 }

@@ -68,7 +68,28 @@ struct Work {
   /// Per panel, over all tiles: clocks of products and of epilogues, bytes
   /// from the second-level cache, rows computed.
   double productClk = 0, epilogueClk = 0, l2Bytes = 0, rows = 0;
+  /// Clocks of one tile of a kind, and how many there are of it.
+  SmallVector<std::pair<double, double>> kinds;
+
+  /// Clocks of so many tiles one after the other, on the multiprocessor that
+  /// has the longest ones.
+  double getLongest(double count, double deviations) const;
 };
+
+double Work::getLongest(double count, double deviations) const {
+  if (tiles == 0)
+    return 0;
+  // Too rare to meet.
+  constexpr double rare = 0.01;
+  double mean = (productClk + epilogueClk) / tiles, variance = 0, most = mean;
+  for (auto [clk, times] : kinds) {
+    variance += (clk - mean) * (clk - mean) * times / tiles;
+    if (times > rare * tiles)
+      most = std::max(most, clk);
+  }
+  return std::min(count * mean + deviations * std::sqrt(variance * count),
+                  count * most);
+}
 
 class ContractCost : public CostModel {
 public:
@@ -125,13 +146,22 @@ void ContractCost::addTile(const Contract &shape, int64_t rows, double times,
   double shared =
       32 * (double(Contract::kBlockRows) + body) / device.sharedBytesPerClk;
   double stepClk = perStep * blocks * std::max(product, shared);
+  if (shape.bodies.size() > 1)
+    stepClk *= 1 + device.bodiesShare;
   if (shape.elementBytes == 1)
     stepClk += device.promotionExposed * blocks * body / 2;
-  work.productClk +=
-      times * (device.itemClk + steps * std::max(device.stepClk, stepClk));
-  work.epilogueClk += times * body * double(shape.n) * epilogueLines /
-                      device.epilogueLinesPerClk;
-  double inputRows = shape.mapRows ? body : double(rows);
+  double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
+  clk /= device.tensorShare;
+  double inputRows = body;
+  if (!shape.mapRows) {
+    clk *= 1 + device.gatherShare;
+    inputRows = double(rows) * (1 + device.gatherL2Share);
+  }
+  double epilogue = device.epilogueExposed * body * double(shape.n) *
+                    epilogueLines / device.epilogueLinesPerClk;
+  work.productClk += times * clk;
+  work.epilogueClk += times * epilogue;
+  work.kinds.push_back({clk + epilogue, times});
   work.l2Bytes += times * steps *
                   (double(shape.getWeightBytes()) +
                    inputRows * double(Contract::kStepBytes));
@@ -233,21 +263,20 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   result.padding = counted > 0 ? work.rows / counted : 1;
   result.floorUs = getFloor(shape, rows, tokens);
 
-  // The multiprocessor with the most items has so much more than the average.
-  double share = result.items > 0 ? result.waves / result.items : 0;
-  double busy = work.productClk * panels * share;
-  if (!config.getMapRows())
-    busy *= 1 + device.gatherShare;
-  double epilogue = work.epilogueClk * panels * share;
   double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
   double memory = getMemoryBytes(shape, rows, tokens) /
                   (device.readBytes * device.streamShare);
-  // Of the ring, one stage is read; the others wait for memory.
-  double inFlight = double((shape.stages - 1) * shape.getWeightBytes());
-  double needed = device.readBytes * device.latencyUs * 1e-6 / sms;
+  // Of the ring, some stages are read; the others wait for memory.
+  double inFlight = (double(shape.stages) - device.stagesRead) *
+                    double(shape.getWeightBytes());
+  double rate = inFlight / (device.latencyUs * 1e-6);
   constexpr double flightOrder = 4;
-  memory *=
-      std::pow(1 + std::pow(needed / inFlight, flightOrder), 1 / flightOrder);
+  auto addInverse = [](double a, double b) {
+    return std::pow(std::pow(a, flightOrder) + std::pow(b, flightOrder),
+                    1 / flightOrder);
+  };
+  memory *= addInverse(1, device.readBytes / sms / rate);
+  double smSeconds = itemBytes * addInverse(1 / device.smReadBytes, 1 / rate);
   // Of tiles side by side, one reads the weights from memory.
   double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
   // All share the bus until the last wave, in which few may not fill it.
@@ -255,13 +284,17 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
       result.items > 0
           ? std::min(1.0, std::max(0.0, result.waves - 1) * sms / result.items)
           : 0;
-  double lastWave = readers * itemBytes / device.smReadBytes;
+  double lastWave = readers * smSeconds;
   double inLastWave = std::max(memory * (1 - fullWaves), lastWave);
   result.streamUs = 1e6 * (std::max(memory, memory * fullWaves + lastWave) +
                            device.unevenShare * inLastWave);
+  // The multiprocessor with the most and the longest items.
+  double share = result.items > 0 ? result.waves / result.items : 0;
+  double busyUs = 1e6 * work.getLongest(result.waves, device.unevenDeviations) /
+                  device.tensorClock;
   result.epilogueUs =
-      1e6 * device.epilogueExposed * epilogue / device.tensorClock;
-  result.tensorUs = 1e6 * busy / (device.tensorClock * device.tensorShare);
+      1e6 * work.epilogueClk * panels * share / device.tensorClock;
+  result.tensorUs = busyUs - result.epilogueUs;
   // All together, or the one with the most items.
   result.l2Us =
       1e6 * work.l2Bytes * panels *

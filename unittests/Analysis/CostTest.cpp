@@ -121,11 +121,13 @@ TEST_F(CostTest, TheFloorIsBytesOrOperations) {
               2 * weights * 16384 * 8 / device.bf16Operations * 1e6, 1e-6);
 }
 
-/// One token: enough items that every multiprocessor reads weights.
-TEST_F(CostTest, OneTokenOccupiesTheDevice) {
+/// One token: enough items that together they can read what the bus carries.
+TEST_F(CostTest, OneTokenFillsTheBus) {
   tile::ContractOp op = makeFirst(kQwen30);
   tile::ConfigAttr config = enumerate(op, kQwen30, 0, 1).front().config;
-  EXPECT_GE(predict(op, kQwen30, config, 1).items, target.multiprocessors);
+  const DeviceRates &device = *getDeviceRates(target);
+  EXPECT_GE(predict(op, kQwen30, config, 1).items * device.smReadBytes,
+            device.readBytes);
   EXPECT_LE(config.getBodies().back(), 16);
 }
 

@@ -93,6 +93,21 @@ TEST_F(RowCountsTest, SameExpertsGetAllTokens) {
   EXPECT_NEAR(counts.activeVariance, 0, 1e-6);
 }
 
+/// The same rows, in fewer experts, and some have many.
+TEST_F(RowCountsTest, ZipfIsUneven) {
+  tile::LoadAttr load = tile::LoadAttr::get(&context, 0, 100, 8, 128);
+  RowCounts uniform(load, 128, 64), zipf(load, 128, 64, Routing::Zipf);
+  EXPECT_EQ(zipf.rows, uniform.rows);
+  EXPECT_LT(zipf.active, 0.95 * uniform.active);
+  EXPECT_GT(zipf.entries.back().eighths, 2 * uniform.entries.back().eighths);
+  double mean = 0;
+  for (RowCounts::Entry entry : zipf.entries)
+    mean += entry.probability * 8 * double(entry.eighths);
+  // Rounded up, by 0 to 7 rows of those that have some.
+  EXPECT_GT(mean, zipf.rows);
+  EXPECT_LT(mean, zipf.rows + 7 * zipf.active / 128);
+}
+
 TEST_F(RowCountsTest, ManyTokensReachAll) {
   RowCounts counts = count(8, 128, 128, 16384);
   EXPECT_NEAR(counts.active, 128, 1e-9);

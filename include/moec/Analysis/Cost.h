@@ -53,9 +53,9 @@ struct Candidate {
   /// takes to compile.
   double price = 0;
   /// At each of the token counts asked for: the time, if experts are equally
-  /// likely, and what candidates are compared by: that time relative to the
-  /// best candidate's and, with little weight, the same if all tokens pick the
-  /// same experts; and the price.
+  /// likely; and what candidates are compared by, that time relative to the
+  /// best candidate's, with little weight the same for uneven routings, and the
+  /// price.
   llvm::SmallVector<double> us, scores;
   /// The mean of the scores.
   double relative = 0;

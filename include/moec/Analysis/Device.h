@@ -34,6 +34,8 @@ struct DeviceRates {
   /// How long a read takes when the bus is full: so many bytes have to be on
   /// their way, or more where they come in bursts.
   double latencyUs;
+  /// Stages of a ring that do not wait for memory.
+  double stagesRead;
   /// Share of its last item by which the slowest multiprocessor is late.
   double unevenShare;
   /// From the second-level cache, to all multiprocessors and to one.
@@ -62,8 +64,15 @@ struct DeviceRates {
   /// if it overlaps with them, more if its instructions wait for one another.
   double epilogueLinesPerClk;
   double epilogueExposed;
-  /// Share of the products that gathering rows without tensor maps costs.
+  /// Share of the products that gathering rows without tensor maps costs, and
+  /// how much more traffic it is than its bytes.
   double gatherShare;
+  double gatherL2Share;
+  /// Share of the products that there being several bodies costs.
+  double bodiesShare;
+  /// How many standard deviations of the time of its items the multiprocessor
+  /// with the longest ones is behind.
+  double unevenDeviations;
   /// Share of an f32 promotion of block-scaled sums that is not overlapped.
   double promotionExposed;
   double launchUs;

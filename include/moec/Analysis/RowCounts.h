@@ -16,12 +16,14 @@ namespace moec {
 enum class Routing {
   /// All experts equally likely.
   Uniform,
+  /// Some much more often than others, as text makes routers do.
+  Zipf,
   /// Every token the same ones: as far from uniform as can be.
   Same,
 };
 
-/// How many rows each of some groups gets: for uniform routing, a binomial
-/// distribution. Rows are counted in eighths, rounded up: no tile is cut finer.
+/// How many rows each of some groups gets: a binomial distribution, or a mixture
+/// of some. Rows are counted in eighths, rounded up: no tile is cut finer.
 struct RowCounts {
   RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
             Routing routing = Routing::Uniform);
@@ -35,7 +37,7 @@ struct RowCounts {
   /// Per group, on average.
   double rows;
   /// Groups that have rows: their number on average, and its variance.
-  double active, activeVariance;
+  double active = 0, activeVariance = 0;
 };
 
 } // namespace moec

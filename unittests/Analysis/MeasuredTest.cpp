@@ -1,0 +1,170 @@
+//===- MeasuredTest.cpp - predicted times against measured ones -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// The record of benchmarks/sm90_tiles.py: products of two layers, in tiles of
+// many shapes.
+
+#include "../Compiler/ParsedModule.h"
+#include "moec/Analysis/Cost.h"
+#include "moec/Support/Json.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+#include <map>
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+struct Layer {
+  int64_t experts, topK, hidden, intermediate;
+};
+
+/// A row of the record.
+struct Measured {
+  std::string layer, product;
+  int64_t tokens;
+  /// Rows of weights, heights of bodies, stages.
+  int64_t weightRows, stages;
+  SmallVector<int64_t> bodies;
+  double us;
+
+  std::string getCase() const {
+    return layer + " " + product + " " + std::to_string(tokens);
+  }
+};
+
+class MeasuredTest : public testing::Test {
+protected:
+  void SetUp() override {
+    Diagnostics diagnostics(llvm::errs());
+    FailureOr<SourceText> text =
+        readTextFile(SM90_TILES, json::kMaxBytes, diagnostics);
+    ASSERT_TRUE(succeeded(text));
+    FailureOr<json::Value> record = json::parse(*text, diagnostics);
+    ASSERT_TRUE(succeeded(record));
+    for (const json::Value &row : record->find("rows")->value.elements)
+      addRow(row);
+    ASSERT_GT(rows.size(), 200u);
+  }
+
+  void addRow(const json::Value &row) {
+    auto get = [&](StringRef name) { return row.find(name)->value; };
+    SmallVector<StringRef> config;
+    std::string text = get("config").text;
+    StringRef(text).split(config, '-');
+    Measured measured{get("layer").text,           get("product").text,
+                      *get("tokens").getInteger(), std::stoll(config[0].str()),
+                      std::stoll(config[2].str()), {},
+                      *get("us").getDouble()};
+    for (StringRef body : llvm::split(config[1], '_'))
+      measured.bodies.push_back(std::stoll(body.str()));
+    rows.push_back(std::move(measured));
+  }
+
+  /// The kernel that was timed, as benchmarks/sm90_tiles.py makes it.
+  tile::ContractOp makeOp(const Measured &row) {
+    std::unique_ptr<ParsedModule> &parsed = modules[row.layer + row.product];
+    if (!parsed) {
+      const Layer &layer = layers.at(row.layer);
+      bool isFirst = row.product != "down";
+      std::string source = row.product == "gate_up"
+                               ? "source(%s : memref<?xi32>)"
+                           : isFirst ? ""
+                                     : "rows(%r : memref<?x1xf32>)";
+      std::string text = llvm::formatv(
+          R"(tile.kernel @k(%x: memref<?x{0}xbf16>, %w: memref<{1}x{2}x{0}xbf16>,
+               %o: memref<{3}xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>,
+               %y: memref<?x{4}xbf16>, %t: i64) {{
+             tile.contract tokens(%t) ins(%x, %w : memref<?x{0}xbf16>, memref<{1}x{2}x{0}xbf16>)
+               offsets(%o : memref<{3}xi32>) {5} outs(%y : memref<?x{4}xbf16>) epilogue {{
+               ^bb0(%g: f32, %u: f32):
+               {6}
+               } {7}
+             tile.return
+           })",
+          isFirst ? layer.hidden : layer.intermediate, layer.experts,
+          isFirst ? 2 * layer.intermediate : layer.hidden, layer.experts + 1,
+          isFirst ? layer.intermediate : layer.hidden, source,
+          isFirst ? R"(%one = arith.constant 1.0 : f32
+                       %a = arith.negf %g : f32
+                       %b = math.exp %a : f32
+                       %c = arith.addf %b, %one : f32
+                       %d = arith.divf %g, %c : f32
+                       %e = arith.mulf %d, %u : f32
+                       tile.yield %e : f32)"
+                  : R"(%e = arith.mulf %g, %u : f32
+                       tile.yield %e : f32)",
+          isFirst ? "{layout = #moe.weight_layout<order = gate_up>}" : "");
+      parsed = std::make_unique<ParsedModule>(text);
+    }
+    tile::ContractOp found;
+    parsed->module->walk([&](tile::ContractOp op) { found = op; });
+    return found;
+  }
+
+  double predict(const Measured &row) {
+    tile::ContractOp op = makeOp(row);
+    const Layer &layer = layers.at(row.layer);
+    auto load = tile::LoadAttr::get(op.getContext(), 0, 1 << 20, layer.topK,
+                                    layer.experts);
+    auto config = tile::ConfigAttr::get(
+        op.getContext(), "sm90.contract", 0,
+        row.weightRows / (op.getLayout() ? 2 : 1), 64, 0, 0, 0, row.stages,
+        row.bodies, row.product != "gate_up");
+    return schedule->costModel(op, load, target)
+        ->predict(config, row.tokens)
+        .us;
+  }
+
+  const std::map<std::string, Layer> layers = {
+      {"mixtral", {8, 2, 4096, 14336}}, {"qwen3_30b", {128, 8, 2048, 768}}};
+  const Target target = *Target::find("sm_90a");
+  const Schedule *schedule = findSchedule(target, "sm90.contract");
+  std::vector<Measured> rows;
+  std::map<std::string, std::unique_ptr<ParsedModule>> modules;
+};
+
+/// In logarithms, root mean square; a few measured ones are outliers.
+TEST_F(MeasuredTest, PredictsTimes) {
+  double sum = 0;
+  for (const Measured &row : rows) {
+    double error = std::log(predict(row) / row.us);
+    EXPECT_LT(std::abs(error), 0.3)
+        << row.getCase() << " " << row.weightRows << " rows, bodies up to "
+        << row.bodies.back() << ", " << row.stages << " stages";
+    sum += error * error;
+  }
+  EXPECT_LT(std::sqrt(sum / double(rows.size())), 0.06);
+}
+
+/// The config of choice among those measured is about the best of them.
+TEST_F(MeasuredTest, ChoosesWell) {
+  struct Case {
+    double expected, chosen, best;
+  };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::map<std::string, Case> cases;
+  for (const Measured &row : rows) {
+    Case &found = cases.try_emplace(row.getCase(), Case{infinity, 0, infinity})
+                      .first->second;
+    double us = predict(row);
+    if (us < found.expected) {
+      found.expected = us;
+      found.chosen = row.us;
+    }
+    found.best = std::min(found.best, row.us);
+  }
+  double sum = 0;
+  for (auto &[name, found] : cases) {
+    EXPECT_LT(found.chosen, 1.15 * found.best) << name;
+    sum += std::log(found.chosen / found.best);
+  }
+  EXPECT_LT(sum / double(cases.size()), std::log(1.05));
+}
+
+} // namespace
