@@ -112,6 +112,25 @@ TEST(Runner, SamplesAreTheSameForTheirSeed) {
   EXPECT_EQ(lines(), lines());
 }
 
+TEST(Runner, SamplesOfIndicesLeaveTheSynchronization) {
+  Recording recording = recordingOf(kExchange);
+  auto count = [&](size_t indexSample) {
+    RunnerOptions options;
+    options.indexSample = indexSample;
+    std::pair<size_t, size_t> counts;
+    moert::Result<std::vector<Verdict>> verdicts =
+        runMutants(recording, "k", options);
+    if (verdicts)
+      for (const Verdict &verdict : *verdicts)
+        ++(verdict.mutant.group == Group::Index ? counts.first : counts.second);
+    return counts;
+  };
+  EXPECT_EQ(count(1).first, 1u);
+  EXPECT_GT(count(0).first, 1u);
+  EXPECT_GT(count(1).second, 0u);
+  EXPECT_EQ(count(1).second, count(0).second);
+}
+
 TEST(Runner, TheOriginalHasToRun) {
   RunnerOptions options;
   moert::Result<std::vector<Verdict>> verdicts =
