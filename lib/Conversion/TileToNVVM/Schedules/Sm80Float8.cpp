@@ -12,8 +12,6 @@
 using namespace mlir;
 using namespace moec;
 
-using sm80::Contract;
-
 static constexpr int64_t kScaleBytes = 4;
 
 void Sm80Products::findScales(RowAddress scaleAddress) {
