@@ -46,8 +46,13 @@ Writes transferOwn(const RawInstruction &instruction, Writes writes) {
   const std::string &first = instruction.parts.front();
   bool isCopy = startsWith(instruction, "cp.async.ca") ||
                 startsWith(instruction, "cp.async.cg");
+  bool isBarrier = (startsWith(instruction, "bar.sync") ||
+                    startsWith(instruction, "barrier.sync")) &&
+                   instruction.operands.size() == 1;
   if (startsWith(instruction, "fence.proxy.async"))
     writes.isAny = writes.isInit = false;
+  else if (isBarrier)
+    writes.isAny = false;
   else if (startsWith(instruction, "mbarrier.init"))
     writes.isInit = true;
   else if (isCopy)

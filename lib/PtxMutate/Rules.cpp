@@ -81,13 +81,13 @@ const std::vector<Rule> &mutate::allRules() {
        "come to an end, the schedules have to show.",
        asksBeforeItWaits, /*hasToSurvive=*/true},
       {"single words",
-       "A proxy fence by a thread that, on every way since its last one, has "
-       "written nothing to shared memory itself but single numbers, of which "
-       "copies bring 4 bytes each. Matrices come in chunks of 16; these are "
-       "tables and scales, which threads read. "
-       "That no operation of the async proxy touches a byte of them, the "
-       "simulator has to show: it compares each with its writer's fences, "
-       "under every schedule.",
+       "A proxy fence by a thread that, on every way since its last one or "
+       "since a barrier of the whole CTA, has written nothing to shared memory "
+       "itself but single numbers, of which copies bring 4 bytes each. "
+       "Matrices come in chunks of 16; these are scales, which threads read. "
+       "That no operation of the async proxy touches a byte of them, nor of "
+       "what was written before that barrier, the simulator has to show: it "
+       "compares each with its writer's fences, under every schedule.",
        fencesSingleWords, /*hasToSurvive=*/true},
   };
   return rules;

@@ -123,6 +123,17 @@ TEST(TestRule, AsksBeforeItWaits) {
   EXPECT_EQ(survivors(test + "ret;\n" + wait, "mbarrier test"), "-; -; ");
 }
 
+TEST(FenceRule, WordsSinceABarrier) {
+  std::string tail = "cp.async.ca.shared.global [%rd1], [%rd0], 4;\n"
+                     "cp.async.wait_group 0;\nfence.proxy.async.shared::cta;\n";
+  std::string chunk = "st.shared.v4.b32 [%rd1], {%r1, %r2, %r3, %r4};\n";
+  EXPECT_EQ(survivors(chunk + "bar.sync 0;\n" + tail, "proxy fence"),
+            "single words; ");
+  EXPECT_EQ(survivors(chunk + "bar.sync 0, 64;\n" + tail, "proxy fence"),
+            "-; ");
+  EXPECT_EQ(survivors("bar.sync 0;\n" + chunk + tail, "proxy fence"), "-; ");
+}
+
 TEST(FenceRule, SingleWords) {
   std::string fence = "fence.proxy.async.shared::cta;\n",
               wait = "cp.async.wait_group 0;\n";
