@@ -399,21 +399,43 @@ TEST(NvptxTest, KernelsTakeOneSlotPerArgument) {
 /// multiply, and all of them fit in the 64 Ki of a multiprocessor. At the start
 /// all threads have the same share.
 TEST(NvptxTest, WarpgroupsShareRegisters) {
-  std::string mapped = contract("bf16", 768, 2048, false, "");
-  mapped.insert(
-      mapped.rfind("\n  tile.return"),
-      " {config = #tile.config<schedule = \"sm90.contract\", n = 128, "
-      "k = 64, stages = 4, bodies = [8, 24, 128], map_rows = true>}");
-  for (const std::string &text :
-       {contract("bf16", 768, 2048, true, ""),
-        contract("f16", 512, 768, true, "interleaved"), mapped}) {
+  // Weighted rows of groups, as in a layer's last product.
+  auto product = [](bool isMapped, const std::string &config) {
+    std::vector<std::string> arguments{
+        "%x: memref<?x768xbf16>", "%w: memref<6x2048x768xbf16>",
+        "%o: memref<7xi32>",      "%s: memref<?xi32>",
+        "%r: memref<?x1xf32>",    "%y: memref<?x2048xbf16>"};
+    return kernel(
+        arguments,
+        "tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, "
+        "memref<6x2048x768xbf16>) offsets(%o : memref<7xi32>)" +
+            std::string(isMapped ? "" : " source(%s : memref<?xi32>)") +
+            " rows(%r : memref<?x1xf32>) outs(%y : memref<?x2048xbf16>) "
+            "epilogue {\n^bb0(%a: f32, %b: f32):\n"
+            "  %1 = arith.mulf %a, %b : f32\n  tile.yield %1 : f32\n}"
+            " {config = #tile.config<schedule = \"sm90.contract\", k = 64, " +
+            config + (isMapped ? ", map_rows = true>}" : ">}"));
+  };
+  // Threads that copy rows keep more, the more rows there are.
+  struct {
+    std::string text, producer, consumer;
+  } cases[] = {
+      {product(false, "n = 256, stages = 4, bodies = [16, 144]"), "72", "216"},
+      {product(false, "n = 256, stages = 3, bodies = [160]"), "88", "208"},
+      {product(false, "n = 128, stages = 4, bodies = [256]"), "104", "200"},
+      {product(true, "n = 256, stages = 4, bodies = [8, 24, 160]"), "40",
+       "232"},
+      {product(true, "n = 256, stages = 3, bodies = [192]"), "24", "240"}};
+  for (const auto &[text, producer, consumer] : cases) {
     Compilation compiled(text, "sm_90a");
     ASSERT_EQ(compiled.errors, "");
     EXPECT_NE(compiled.ptx.find(".reqntid 384"), std::string::npos);
-    EXPECT_NE(compiled.ptx.find("setmaxnreg.dec.sync.aligned.u32 \t56"),
-              std::string::npos);
-    EXPECT_NE(compiled.ptx.find("setmaxnreg.inc.sync.aligned.u32 \t224"),
-              std::string::npos);
+    EXPECT_NE(
+        compiled.ptx.find("setmaxnreg.dec.sync.aligned.u32 \t" + producer),
+        std::string::npos);
+    EXPECT_NE(
+        compiled.ptx.find("setmaxnreg.inc.sync.aligned.u32 \t" + consumer),
+        std::string::npos);
     auto assembled = assemble(compiled.ptx, "sm_90a");
     ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
     EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();

@@ -108,7 +108,7 @@ struct Contract {
       return hasScales || getAccumulators() <= 160 ? 40 : 24;
     if (hasScales)
       return getMaxBody() <= 96 ? 72 : getMaxBody() <= 144 ? 88 : 104;
-    return getMaxBody() <= 160 ? 72 : 104;
+    return getMaxBody() <= 144 ? 72 : getMaxBody() <= 160 ? 88 : 104;
   }
   int64_t getConsumerRegisters() const {
     return 252 - getProducerRegisters() / 2;
@@ -118,7 +118,7 @@ struct Contract {
   int64_t getStageBytes() const {
     return getWeightBytes() + getMaxBody() * kStepBytes;
   }
-  /// Result columns of a warp of a consumer in each of its blocks, and chunks of
+  /// Result columns of a warp of a consumer in each of its blocks; chunks of
   /// results that it has of an input row.
   int64_t getWarpColumns() const { return getBlockColumns() / 4; }
   int64_t getWarpChunks() const {

@@ -37,8 +37,8 @@
 // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[MAP]], {{.*}}, box[{{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}] : !llvm.ptr<7>, !llvm.ptr
 // Rows of other warps, which wait for nothing of that.
 // CHECK: } else {
-// CHECK: scf.for
 // CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK: scf.for
 // What is there is published while there is no space for more.
 // CHECK: nvvm.mbarrier.test.wait
 // CHECK: scf.if
@@ -53,6 +53,8 @@
 // CHECK-NEXT: nvvm.cp.async.wait.group 2
 // CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CHECK: nvvm.mbarrier.arrive
+// Rows of the next tile are looked up while the last ones arrive.
+// CHECK: memref.load %{{.*}} : memref<?xi32>
 // CHECK: nvvm.cp.async.wait.group 0
 // CHECK: nvvm.fence.proxy
 // CHECK: nvvm.mbarrier.arrive

@@ -223,14 +223,17 @@ ContractTile Sm90Contract::findTile(Value item) {
           minI32(left, begin.height)};
 }
 
+Sm90Contract::Items Sm90Contract::getItems() {
+  Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
+  return {emitter.toI32(emitter.cta()), emitter.scale(tiles, shape.getPanels()),
+          NVVM::GridDimXOp::create(b, b.getI32Type())};
+}
+
 SmallVector<Value> Sm90Contract::forTiles(
     ValueRange init,
     function_ref<SmallVector<Value>(ContractTile, ValueRange)> body) {
-  Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
-  Value items = emitter.scale(tiles, shape.getPanels());
-  Value first = emitter.toI32(emitter.cta());
-  Value step = NVVM::GridDimXOp::create(b, b.getI32Type());
-  auto loop = scf::ForOp::create(b, first, items, step, init);
+  Items items = getItems();
+  auto loop = scf::ForOp::create(b, items.first, items.end, items.step, init);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(loop.getBody());
   SmallVector<Value> carried =

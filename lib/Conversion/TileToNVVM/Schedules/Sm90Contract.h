@@ -38,6 +38,14 @@ public:
 
   /// All threads: barriers and the table of groups.
   void emitPrologue();
+  /// The list of all tiles: the numbers of the CTA's are `first`, then `step`
+  /// on, as long as they are less than `end`; i32.
+  struct Items {
+    mlir::Value first, end, step;
+  };
+  Items getItems();
+  /// Whole warps.
+  ContractTile findTile(mlir::Value item);
   /// Calls `body` for the CTA's tiles, with values that it carries from tile to
   /// tile; the same tiles in the same order in every warp. Whole warps.
   llvm::SmallVector<mlir::Value>
@@ -92,7 +100,6 @@ private:
   mlir::Value divideUp(mlir::Value x, mlir::Value y);
   /// All lanes of a warp together.
   mlir::Value findGroup(mlir::Value tile);
-  ContractTile findTile(mlir::Value item);
 
   mlir::Value shared;
 };

@@ -141,7 +141,18 @@ private:
   /// Most steps that have not arrived while there is space for more.
   int64_t getLag() const { return shape.stages / 2; }
 
-  RingPlace emitTile(const ContractTile &tile, RingPlace place);
+  static constexpr int64_t kTileValues = 4;
+  int64_t getRowsPerThread() const {
+    return shape.mapRows ? 0
+                         : llvm::divideCeil(shape.getMaxBody(), kRowsAtOnce);
+  }
+
+  /// An item's tile, and the thread's rows of it; `otherwise` behind the last
+  /// one.
+  SmallVector<Value> findTileAndRows(const Sm90Contract::Items &items,
+                                     Value item, ValueRange otherwise);
+  State emitTile(const ContractTile &tile, ArrayRef<Value> rows,
+                 RingPlace place);
   State emitStep(const ContractTile &tile, ArrayRef<Value> rows,
                  ArrayRef<Value> scaleSources, Value step, State state);
   /// Waits for all that is open.
@@ -184,30 +195,60 @@ RowCopier::RowCopier(Sm90Contract &contract)
 }
 
 void RowCopier::emit() {
+  Sm90Contract::Items items = contract.getItems();
   RingPlace first = contract.getFirstPlace();
-  contract.forTiles({first.stage, first.parity},
-                    [&](ContractTile tile, ValueRange place) {
-                      RingPlace end = emitTile(tile, {place[0], place[1]});
-                      return SmallVector<Value>{end.stage, end.parity};
-                    });
+  SmallVector<Value> init{first.stage, first.parity};
+  SmallVector<Value> nothing(kTileValues + getRowsPerThread(), emitter.i32(0));
+  init.append(findTileAndRows(items, items.first, nothing));
+  auto loop = scf::ForOp::create(b, items.first, items.end, items.step, init);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  ValueRange carried = loop.getRegionIterArgs();
+  ContractTile tile{carried[2], carried[3], carried[4], carried[5]};
+  SmallVector<Value> rows(carried.drop_front(2 + kTileValues));
+  State end = emitTile(tile, rows, {carried[0], carried[1]});
+  // The rows of the next tile are looked up while the last ones of this arrive.
+  Value next = contract.addI32(loop.getInductionVar(), items.step);
+  SmallVector<Value> found =
+      findTileAndRows(items, next, carried.drop_front(2));
+  RingPlace place = publishAll(end).place;
+  SmallVector<Value> all{place.stage, place.parity};
+  all.append(found);
+  scf::YieldOp::create(b, all);
 }
 
-RingPlace RowCopier::emitTile(const ContractTile &tile, RingPlace place) {
-  SmallVector<Value> rows, scaleSources;
+SmallVector<Value> RowCopier::findTileAndRows(const Sm90Contract::Items &items,
+                                              Value item,
+                                              ValueRange otherwise) {
+  Value isThere = emitter.isLess(item, items.end);
+  auto branch = scf::IfOp::create(b, otherwise.getTypes(), isThere,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  ContractTile tile = contract.findTile(item);
+  SmallVector<Value> found{tile.group, tile.firstColumn, tile.firstRow,
+                           tile.rows};
   if (!shape.mapRows)
-    rows = findRows(tile);
+    found.append(findRows(tile));
+  scf::YieldOp::create(b, found);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, otherwise);
+  return SmallVector<Value>(branch.getResults());
+}
+
+RowCopier::State RowCopier::emitTile(const ContractTile &tile,
+                                     ArrayRef<Value> rows, RingPlace place) {
+  SmallVector<Value> scaleSources;
   if (shape.hasScales)
     scaleSources = scales.find(tile, own);
   State start{place, place.stage, emitter.i32(0)};
-  State end = State::unpack(emitter.forLoop(
+  return State::unpack(emitter.forLoop(
       emitter.index(0), emitter.index(shape.getSteps()), 1, start.pack(),
       [&](Value step, ValueRange carried) {
         return emitStep(tile, rows, scaleSources, emitter.toI32(step),
                         State::unpack(carried))
             .pack();
       }));
-  // While consumers multiply what is there the rest arrives.
-  return publishAll(end).place;
 }
 
 RowCopier::State RowCopier::emitStep(const ContractTile &tile,
