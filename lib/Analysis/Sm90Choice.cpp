@@ -78,6 +78,18 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
          std::to_string(mostLines) + " are tried";
 }
 
+/// Why registers would not suffice; empty if they do, as ptxas has been seen to
+/// find.
+std::string spills(const Contract &shape) {
+  constexpr int64_t highest = 192;
+  if (shape.mapRows || shape.getMaxBody() <= highest)
+    return {};
+  return "bodies up to " + std::to_string(shape.getMaxBody()) +
+         " leave too few registers where rows are copied without maps; at "
+         "most " +
+         std::to_string(highest) + " is tried";
+}
+
 /// With as many stages as fit.
 tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
                             ArrayRef<int64_t> bodies, bool mapRows,
@@ -148,8 +160,10 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
       candidate.price = pricePerBody * double(bodies.size());
       candidate.config =
           makeConfig(contract, rows / planes, bodies, mapRows, mostStages);
-      candidate.whyNot =
-          takesLong(contract, Contract(contract, candidate.config));
+      Contract shape(contract, candidate.config);
+      candidate.whyNot = takesLong(contract, shape);
+      if (candidate.whyNot.empty())
+        candidate.whyNot = spills(shape);
     }
   return candidates;
 }

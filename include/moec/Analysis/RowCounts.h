@@ -22,8 +22,9 @@ enum class Routing {
   Same,
 };
 
-/// How many rows each of some groups gets: a binomial distribution, or a mixture
-/// of some. Rows are counted in eighths, rounded up: no tile is cut finer.
+/// How many rows each of some groups gets: a binomial distribution, or a
+/// mixture of some. Rows are counted in eighths, rounded up: no tile is cut
+/// finer.
 struct RowCounts {
   RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
             Routing routing = Routing::Uniform);
