@@ -133,11 +133,25 @@ std::optional<size_t> Flow::definition(const std::string &name) const {
 std::optional<Affine> Flow::affine(const RawOperand &operand,
                                    Scope scope) const {
   constexpr unsigned kDepth = 64;
-  return compute(operand, scope, kDepth);
+  Known known;
+  return find(operand, scope, kDepth, known);
+}
+
+/// Sums of sums name their parts again and again.
+std::optional<Affine> Flow::find(const RawOperand &operand, Scope scope,
+                                 unsigned depth, Known &known) const {
+  if (!operand.isWord())
+    return compute(operand, scope, depth, known);
+  auto found = known.find(operand.text);
+  if (found != known.end())
+    return found->second;
+  std::optional<Affine> result = compute(operand, scope, depth, known);
+  known[operand.text] = result;
+  return result;
 }
 
 std::optional<Affine> Flow::compute(const RawOperand &operand, Scope scope,
-                                    unsigned depth) const {
+                                    unsigned depth, Known &known) const {
   if (operand.isNumber())
     return Affine{0};
   if (!operand.isWord() || depth == 0)
@@ -157,7 +171,7 @@ std::optional<Affine> Flow::compute(const RawOperand &operand, Scope scope,
   const RawInstruction &made = kernel.instructions[*at];
   const std::string &first = made.parts.front();
   auto value = [&](size_t index) {
-    return compute(made.operands[index], scope, depth - 1);
+    return find(made.operands[index], scope, depth - 1, known);
   };
   auto number = [&](size_t index) {
     return int64_t(made.operands[index].bits);

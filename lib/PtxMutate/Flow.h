@@ -77,8 +77,12 @@ public:
   }
 
 private:
+  /// Registers that one question has come to already.
+  using Known = std::map<std::string, std::optional<Affine>>;
+  std::optional<Affine> find(const RawOperand &operand, Scope scope,
+                             unsigned depth, Known &known) const;
   std::optional<Affine> compute(const RawOperand &operand, Scope scope,
-                                unsigned depth) const;
+                                unsigned depth, Known &known) const;
 
   std::vector<std::vector<size_t>> next, previous;
   /// Per register, all instructions that write it.

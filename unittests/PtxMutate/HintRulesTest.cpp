@@ -92,6 +92,17 @@ TEST(LaneRule, ValuesOfTheWarp) {
             "-; -; ");
 }
 
+TEST(LaneRule, SumsOfSumsTakeNoTime) {
+  std::string sums = "shr.u32 %r1, %r0, 5;\n";
+  for (int i = 1; i < 50; ++i) {
+    std::string from = "%r" + std::to_string(i);
+    sums += "add.s32 %r" + std::to_string(i + 1) + ", " + from + ", " + from +
+            ";\n";
+  }
+  EXPECT_EQ(rulesFor(sums + "shfl.sync.idx.b32 %r63, %r50, 0, 31, -1;", "lane"),
+            "same in all lanes; same in all lanes; ");
+}
+
 //===----------------------------------------------------------------------===//
 // Rules about mutants that survive
 //===----------------------------------------------------------------------===//
