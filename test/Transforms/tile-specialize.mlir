@@ -4,6 +4,9 @@
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=2" | FileCheck %s --check-prefix=TWO
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=1" | FileCheck %s --check-prefix=ONE
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=5" | FileCheck %s --check-prefix=FEW
+// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={hidden@1-16:n=64 bodies=16,out:n=64}" | FileCheck %s --check-prefix=FORCED
+// RUN: not moe-opt %s --tile-specialize="target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=BAD
+// BAD: tile-specialize: config 'hidden': write KERNEL:TEXT or KERNEL@MIN-MAX:TEXT
 // RUN: moe-opt %s --tile-specialize=target=sm_90a --tile-specialize=target=sm_90a -o %t.twice
 // RUN: moe-opt %s --tile-specialize=target=sm_90a -o %t.once && diff %t.once %t.twice
 // RUN: moe-opt %s -o %t.same
@@ -52,6 +55,14 @@
 //          FEW: plan.variant tokens 0 to 16384
 //          FEW: tile.kernel @hidden(
 //          FEW: tile.kernel @out(
+// A config for a range makes it one, wherever it ends; one for any number of
+// tokens leaves the kernel whole.
+//       FORCED: plan.variant tokens {{[0-9]+}} to 16 {
+//       FORCED: plan.launch @hidden_t16 ins
+//       FORCED: plan.launch @out ins
+//       FORCED: plan.variant tokens 17 to
+//       FORCED: tile.kernel @hidden_t16({{.*}}min_tokens = 0, max_tokens = 16, top_k
+//       FORCED: tile.kernel @out(
 plan.program @layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x8xi32>
