@@ -41,7 +41,7 @@ bool isBuffer(Value argument) {
 /// short, and more where experts get different numbers of rows.
 ArrayRef<ArrayRef<int64_t>> getLadders() {
   static constexpr int64_t l0[] = {8}, l1[] = {16}, l2[] = {32}, l3[] = {48},
-                           l4[] = {64}, l5[] = {80}, l6[] = {96}, l7[] = {88},
+                           l4[] = {64}, l5[] = {80}, l6[] = {96}, l7[] = {112},
                            l8[] = {128}, l9[] = {144}, l10[] = {152},
                            l11[] = {160}, l12[] = {176}, l13[] = {192},
                            l14[] = {256}, l15[] = {8, 16}, l16[] = {16, 32},
@@ -81,13 +81,7 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
 std::string spills(const Contract &shape) {
-  constexpr int64_t highest = 192, highestScaled = 88;
-  if (shape.hasScales && shape.getBlocks() > 1 &&
-      shape.getMaxBody() > highestScaled)
-    return "bodies up to " + std::to_string(shape.getMaxBody()) +
-           " leave too few registers next to the sums of a step of two "
-           "blocks; at most " +
-           std::to_string(highestScaled) + " is tried";
+  constexpr int64_t highest = 192;
   if (shape.mapRows || shape.getMaxBody() <= highest)
     return {};
   return "bodies up to " + std::to_string(shape.getMaxBody()) +
@@ -121,7 +115,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
   // Of e4m3, the sums of a step take registers too.
-  static constexpr int64_t lower[] = {16, 32, 64, 88}, lowest[] = {32, 88};
+  static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
   constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
   // A thread has a result of every two rows and 128 columns.

@@ -139,7 +139,7 @@ std::string bodiesIllegal(const Contract &shape) {
 /// epilogue fit.
 int64_t getMaxAccumulators(const Contract &shape) {
   if (shape.hasScales)
-    return shape.mapRows ? 168 : 160;
+    return 168;
   return shape.hasRowThreads() ? 160 : 192;
 }
 

@@ -71,7 +71,7 @@ tile.kernel @step(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: 
 
 tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{n = 256, bodies up to 128 needs 192 accumulators per thread; give at most 160}}
+  // expected-error @+1 {{n = 256, bodies up to 128 needs 192 accumulators per thread; give at most 168}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
       {config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128]>}

@@ -62,7 +62,7 @@ tile.kernel @odd_rows(%x: memref<?x200xf8E4M3FN>, %w: memref<37x200xf8E4M3FN>, %
 // four bytes at a time.
 // HOPPER-LABEL: tile.kernel @gate_up
 // HOPPER-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [4, 96, 2, 8, 2048], along = [0, 1, 1, 1, 2], steps = [1, 8, 768, 1, 1], box = [1, 16, 2, 8, 128], swizzle = 128>]
-// HOPPER: #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16, 32, 64, 88]>
+// HOPPER: #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16, 32, 64, 112]>
 // CONVERT-LABEL: llvm.func @gate_up
 // CONVERT-DAG: nvvm.cp.async.shared.global {{.*}}, 4, cache = {{ *}}ca
 // CONVERT-DAG: wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3

@@ -35,8 +35,7 @@ namespace moec::sm90 {
 /// another in a block, so that a thread has gate and up of a column.
 ///
 /// Shared memory: `stages` buffers of one step each, first the weights, then
-/// the input rows; their scales, and those as each warp multiplies them; a
-/// place per warp where results are transposed,
+/// the input rows; their scales; a place per warp where results are transposed,
 /// and one for sums that consumers exchange; the barriers; a table of all
 /// groups.
 struct Contract {
@@ -145,16 +144,8 @@ struct Contract {
     return (scales * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
            kChunkBytes;
   }
-  /// Of each warp of consumers: for every input row the products of its scale
-  /// and those of the weights, in the step that it is at.
-  int64_t getWarpScaleOffset() const {
-    return getScaleOffset() + stages * getScaleBytes();
-  }
-  int64_t getWarpScaleBytes() const {
-    return hasScales ? getMaxBody() * planes * kScaleElementBytes : 0;
-  }
   int64_t getStagingOffset() const {
-    return getWarpScaleOffset() + 4 * kConsumers * getWarpScaleBytes();
+    return getScaleOffset() + stages * getScaleBytes();
   }
   int64_t getExchangeOffset() const {
     return getStagingOffset() + 4 * kConsumers * getStagingBytes();

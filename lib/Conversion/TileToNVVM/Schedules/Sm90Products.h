@@ -57,10 +57,10 @@ private:
                         RingPlace place);
   ContractSums multiplyScaled(int64_t width, const ContractTile &tile,
                               RingPlace place);
-  void addScaled(
-      llvm::MutableArrayRef<mlir::Value> sums,
-      llvm::ArrayRef<mlir::Value> products,
-      llvm::function_ref<llvm::SmallVector<mlir::Value>(int64_t)> getFactors);
+  void addScaled(llvm::MutableArrayRef<mlir::Value> sums,
+                 llvm::ArrayRef<mlir::Value> products,
+                 llvm::ArrayRef<mlir::Value> rowScales,
+                 llvm::ArrayRef<mlir::Value> weightScales);
   /// Products of a step and a block.
   int64_t getStepProducts() const;
   /// For tensor cores: the consumer's blocks of a stage, and its input rows.

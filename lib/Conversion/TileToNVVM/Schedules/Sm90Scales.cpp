@@ -16,10 +16,6 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-/// Input rows of four sums of a thread.
-static constexpr int64_t kRows = 8;
-static constexpr int64_t kWarpLanes = 32;
-
 Sm90Scales::Sm90Scales(Sm90Contract &contract)
     : contract(contract), emitter(contract.emitter), b(contract.b),
       shape(contract.shape) {}
@@ -106,8 +102,25 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
 // Consumers
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer) {
-  Value from = address(stage, shape.getMaxBody());
+SmallVector<Value> Sm90Scales::loadRows(Value stage, int64_t count) {
+  constexpr int64_t rows8 = 8, pair = 2;
+  constexpr int64_t pairBytes = pair * Contract::kScaleElementBytes;
+  Value own =
+      emitter.scale(emitter.remainder(emitter.lane(), rows8 / pair), pairBytes);
+  SmallVector<Value> scales;
+  for (int64_t first = 0; first < count; first += rows8) {
+    Value both =
+        emitter.load(VectorType::get(pair, b.getF32Type()),
+                     emitter.advance(address(stage, first), own), pairBytes);
+    for (int64_t i = 0; i < pair; ++i)
+      scales.push_back(vector::ExtractOp::create(b, both, i));
+  }
+  return scales;
+}
+
+SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer,
+                                           int64_t block) {
+  Value from = address(stage, shape.getMaxBody() + block * shape.planes);
   if (!shape.sharesBlock())
     from = emitter.advance(
         from, emitter.scale(consumer, shape.getBlocks() * shape.planes *
@@ -121,107 +134,60 @@ SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer) {
   return scales;
 }
 
-Value Sm90Scales::warpAddress() {
-  Value warp =
-      emitter.scale(emitter.warp(), 1, -Contract::kWarpgroup / kWarpLanes);
-  return emitter.advance(contract.sharedAddress(shape.getWarpScaleOffset()),
-                         emitter.scale(warp, shape.getWarpScaleBytes()));
-}
-
-void Sm90Scales::multiply(Value stage, Value consumer, int64_t count) {
-  SmallVector<Value> weights = loadWeights(stage, consumer);
-  int64_t bytes = shape.planes * Contract::kScaleElementBytes;
-  for (int64_t first = 0; first < count; first += kWarpLanes) {
-    Value row = emitter.scale(emitter.lane(), 1, first);
-    auto multiplyRow = [&] {
-      Value from = emitter.advance(
-          address(stage, 0), emitter.scale(row, Contract::kScaleElementBytes));
-      Value scale =
-          emitter.load(b.getF32Type(), from, Contract::kScaleElementBytes);
-      SmallVector<Value> products;
-      for (Value weight : weights)
-        products.push_back(arith::MulFOp::create(b, scale, weight));
-      auto type = VectorType::get(shape.planes, b.getF32Type());
-      emitter.store(vector::FromElementsOp::create(b, type, products),
-                    emitter.advance(warpAddress(), emitter.scale(row, bytes)),
-                    bytes);
-    };
-    if (first + kWarpLanes <= count)
-      multiplyRow();
-    else
-      emitter.ifThen(emitter.isLess(row, emitter.i32(count)), multiplyRow);
-  }
-  emitter.warpBarrier();
-}
-
-SmallVector<Value> Sm90Scales::load(int64_t first) {
-  constexpr int64_t rows8 = 8, pair = 2;
-  int64_t bytes = shape.planes * Contract::kScaleElementBytes;
-  Value own = emitter.advance(
-      warpAddress(),
-      emitter.scale(emitter.remainder(emitter.lane(), rows8 / pair),
-                    pair * bytes));
-  auto type = VectorType::get(pair * shape.planes, b.getF32Type());
-  Value both =
-      emitter.load(type, emitter.advance(own, first * bytes), pair * bytes);
-  SmallVector<Value> scales;
-  for (int64_t i = 0; i < pair * shape.planes; ++i)
-    scales.push_back(vector::ExtractOp::create(b, both, i));
-  return scales;
-}
-
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Whether a body's scales fit in registers next to its sums: they are then
+/// Whether a body's row scales fit in registers next to its sums: they are then
 /// loaded while the first products run, and once for all blocks.
-static bool keepsScales(int64_t width, int64_t numBlocks, int64_t planes) {
+static bool keepsRowScales(int64_t width, int64_t numBlocks) {
   constexpr int64_t most = 160;
-  return (numBlocks + 1) * width / 2 + planes * width / 4 <= most;
+  return (numBlocks + 1) * width / 2 + width / 4 <= most;
 }
 
 /// One block after the other: its products of the step are new sums, which are
 /// added, times their scales. Meanwhile the other consumer has the tensor
-/// cores. Adding takes about as long as multiplying, so that nothing is done
-/// for each sum that can be done for each row.
+/// cores.
 ContractSums Sm90Products::multiplyScaled(int64_t width,
                                           const ContractTile &tile,
                                           RingPlace place) {
   Sm90Scales scales(contract);
   int64_t numBlocks = shape.getBlocks(), numSums = width / 2;
-  bool keeps = keepsScales(width, numBlocks, shape.planes);
+  bool keepsScales = keepsRowScales(width, numBlocks);
   SmallVector<Value> carried{place.stage, place.parity};
   carried.append(numBlocks * numSums, emitter.f32(0));
   auto step = [&](RingPlace at, MutableArrayRef<Value> sums) {
     emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
     SmallVector<Value> blocks = describeWeights(at.stage);
     Value rows = describeRows(at.stage);
-    SmallVector<SmallVector<Value>> factors;
+    SmallVector<Value> rowScales;
+    // The last reads of the stage are over in all lanes.
+    auto giveBack = [&] {
+      emitter.warpBarrier();
+      release(at.stage);
+    };
     for (int64_t block = 0; block < numBlocks; ++block) {
+      SmallVector<Value> weightScales =
+          scales.loadWeights(at.stage, consumer, block);
       emitter.fenceProducts();
       Value products = emitter.makeUnsetSums(width);
       for (int64_t i = 0; i < getStepProducts(); ++i)
         products = emitter.multiplyAsync(element, width, blocks[block], rows, i,
                                          products, /*isFirst=*/i == 0);
       emitter.commitProducts();
-      if (block == 0) {
-        scales.multiply(at.stage, consumer, width);
-        for (int64_t row = 0; keeps && row < width; row += kRows)
-          factors.push_back(scales.load(row));
-      }
+      if (block == 0 && keepsScales)
+        rowScales = scales.loadRows(at.stage, width);
       emitter.waitProducts(0);
       SmallVector<Value> blockSums = emitter.getSums(products);
-      // All lanes have read what the stage has.
-      if (block + 1 == numBlocks)
-        release(at.stage);
-      addScaled(sums.slice(block * numSums, numSums), blockSums,
-                [&](int64_t i) {
-                  return keeps ? factors[i] : scales.load(i * kRows);
-                });
+      if (block + 1 == numBlocks && keepsScales)
+        giveBack();
+      if (!keepsScales)
+        rowScales = scales.loadRows(at.stage, width);
+      auto own = sums.slice(block * numSums, numSums);
+      addScaled(own, blockSums, rowScales, weightScales);
     }
-    // Before the next step's scales.
-    emitter.warpBarrier();
+    if (!keepsScales)
+      giveBack();
   };
   SmallVector<Value> end =
       emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
@@ -241,22 +207,21 @@ ContractSums Sm90Products::multiplyScaled(int64_t width,
   return result;
 }
 
-/// `getFactors(i)`: those of the i-th four sums, of two rows, in each plane.
-void Sm90Products::addScaled(
-    MutableArrayRef<Value> sums, ArrayRef<Value> products,
-    function_ref<SmallVector<Value>(int64_t)> getFactors) {
+/// `rowScales`: two for every four sums.
+void Sm90Products::addScaled(MutableArrayRef<Value> sums,
+                             ArrayRef<Value> products,
+                             ArrayRef<Value> rowScales,
+                             ArrayRef<Value> weightScales) {
   // Of a thread's four sums of 8 rows, neighbours are of neighbouring rows, and
   // the last two of the other plane.
-  constexpr int64_t perRows = 4, pair = 2;
-  int64_t planes = shape.planes;
-  for (size_t i = 0; i < sums.size(); i += perRows) {
-    SmallVector<Value> factors = getFactors(i / perRows);
+  constexpr int64_t perRows = 4;
+  for (size_t i = 0; i < sums.size(); i += perRows)
     for (int64_t j = 0; j < perRows; ++j) {
-      int64_t plane = planes == 2 ? j / pair : 0;
-      sums[i + j] = math::FmaOp::create(
-          b, products[i + j], factors[j % pair * planes + plane], sums[i + j]);
+      Value row = rowScales[i / 2 + j % 2];
+      Value weight = weightScales[shape.planes == 2 ? j / 2 : 0];
+      Value scale = arith::MulFOp::create(b, row, weight);
+      sums[i + j] = math::FmaOp::create(b, products[i + j], scale, sums[i + j]);
     }
-  }
   // Here, not where the next step reads them: the products' registers are free
   // for the next block.
   llvm::copy(tieSums(b, sums), sums.begin());

@@ -30,20 +30,14 @@ public:
 
   //===--- Consumers ---===//
 
-  /// The scales of `count` rows times those of the consumer's weights, into the
-  /// warp's place for them; all lanes, which meet then. They are read before
-  /// the lanes meet again.
-  void multiply(mlir::Value stage, mlir::Value consumer, int64_t count);
-  /// Of the thread's two rows of the 8 from `first` on, one per plane.
-  llvm::SmallVector<mlir::Value> load(int64_t first);
+  /// Of the thread's two rows of every 8 of `count`.
+  llvm::SmallVector<mlir::Value> loadRows(mlir::Value stage, int64_t count);
+  /// Of a consumer's block, one per plane.
+  llvm::SmallVector<mlir::Value>
+  loadWeights(mlir::Value stage, mlir::Value consumer, int64_t block);
 
 private:
   mlir::Value address(mlir::Value stage, int64_t scale);
-  /// One per plane: a consumer's columns are in one block of scales.
-  llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage,
-                                             mlir::Value consumer);
-  /// The warp's place for products of scales.
-  mlir::Value warpAddress();
   mlir::Value findWeights(const ContractTile &tile, mlir::Value number);
 
   Sm90Contract &contract;
