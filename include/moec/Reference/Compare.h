@@ -23,8 +23,10 @@ namespace moec::reference {
 /// rounding to e4m3, of four significant bits, now and then.
 double getErrorBound(DType dtype);
 double getErrorBound(const LayerSpec &spec);
-/// A row may be that many times worse than the whole.
+/// A row may be that many times worse than the whole; of a layer that
+/// quantizes, as much worse as one element that has the next code.
 constexpr double kRowFactor = 3;
+double getRowFactor(const LayerSpec &spec);
 
 struct Comparison {
   double error = 0;
@@ -41,7 +43,8 @@ struct Comparison {
 /// are for messages.
 Comparison compare(const Matrix &expected, const Matrix &actual, double bound,
                    double absolute, const std::string &name,
-                   const std::vector<int64_t> &tokens);
+                   const std::vector<int64_t> &tokens,
+                   double rowFactor = kRowFactor);
 
 } // namespace moec::reference
 

@@ -139,7 +139,7 @@ Status RowRun::checkSet(int64_t set, RowCheck &check) {
                  actual.row(i));
   reference::Comparison comparison = reference::compare(
       sample.expected, actual, reference::getErrorBound(spec), 0, "output",
-      sample.tokens);
+      sample.tokens, reference::getRowFactor(spec));
   check.error = std::max(check.error, comparison.error);
   check.worstRowError = std::max(check.worstRowError, comparison.worstRowError);
   check.rows += static_cast<int64_t>(sample.tokens.size());

@@ -243,10 +243,10 @@ private:
 
   void checkOutput() {
     double bound = reference::getErrorBound(spec);
-    reference::Comparison comparison =
-        reference::compare(reference::evaluate(call, decision, tokens),
-                           toMatrix(result.output, tokens), bound,
-                           layerCase.absolute, "output", tokens);
+    reference::Comparison comparison = reference::compare(
+        reference::evaluate(call, decision, tokens),
+        toMatrix(result.output, tokens), bound, layerCase.absolute, "output",
+        tokens, reference::getRowFactor(spec));
     note(comparison);
     outcome.figures["error"] = comparison.error;
     outcome.figures["bound"] = bound;

@@ -9,7 +9,14 @@ from typing import Mapping
 
 import numpy as np
 
-from .compare import BOUNDS, QUANTIZED_BOUND, Comparison, compare
+from .compare import (
+    BOUNDS,
+    QUANTIZED_BOUND,
+    QUANTIZED_ROW_FACTOR,
+    ROW_FACTOR,
+    Comparison,
+    compare,
+)
 from .layer import (
     Decision,
     decide,
@@ -83,7 +90,8 @@ def check(
         for row in near:
             _closest(spec, inputs, decision, reference, output, int(row))
 
-    report.comparison = compare(reference, output, _bound(spec))
+    row_factor = ROW_FACTOR if spec.quantization is None else QUANTIZED_ROW_FACTOR
+    report.comparison = compare(reference, output, _bound(spec), row_factor=row_factor)
     report.failures += report.comparison.failures
     if "topk_weights" in outputs:
         weights = np.asarray(outputs["topk_weights"][...]).astype(np.float64)
