@@ -27,7 +27,7 @@ def run_page(page: str, folder: Path) -> str:
     environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}",
                                 "MOEC_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, timeout=300,
-                          stdout=subprocess.PIPE, text=True, check=True)
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
     outputs = iter(done.stdout.split(mark + "\n"))
     for block, of_block in zip(blocks, commands):
         text = "".join(f"$ {command}\n{next(outputs)}" for command in of_block)
