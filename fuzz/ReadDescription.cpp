@@ -62,9 +62,9 @@ Reading DescriptionReader::read(llvm::StringRef text) {
   if (!module)
     return {true, "accepted, but there is no IR for it"};
   // What is not lowered yet is refused, not more.
-  if (succeeded(lowerToLevel(*module, Level::Tile, {})) ==
-      !!layer->quantization)
-    return {true, layer->quantization ? "lowered although it is quantized"
-                                      : "accepted, but not lowered"};
+  bool isRefused = layer->quantization == WeightQuantization::MxFp4;
+  if (succeeded(lowerToLevel(*module, Level::Tile, {})) == isRefused)
+    return {true, isRefused ? "lowered although nothing can run it"
+                            : "accepted, but not lowered"};
   return {true, ""};
 }
