@@ -51,7 +51,7 @@ def run(folder: Path, *command: object, code: int = 0, env: dict | None = None) 
 def test_lists_what_it_promises(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "bin").iterdir()) == sorted(bundle.tools())
     for path in ("lib/libmoec.so", "lib/libmoert.so", "include/moert/moert.h", "README.md", "LICENSE",
-                 "include/moejit/moejit.h", "python/moec/runtime.py", "benchmarks/gpu_layer.py",
+                 "include/moejit/moejit.h", "python/moec/runtime.py", "benchmarks/plot.py",
                  "share/moec/cases.json", "share/moec/models/qwen3-30b-a3b.json"):
         assert (folder / path).is_file(), path
     assert not list(folder.rglob("__pycache__"))
