@@ -48,8 +48,10 @@ TEST(RowTable, RecordsTimes) {
   Options options;
   std::string data = ("--data=" + folder).str(), record = "--json=" + json;
   const char *arguments[] = {"moe-bench", data.c_str(), record.c_str(),
-                             "--observations=2"};
-  ASSERT_TRUE(options.parse(4, const_cast<char **>(arguments)));
+                             "--observations=2",
+                             // Under sanitizers the simulator is slow.
+                             "--row-limit=600"};
+  ASSERT_TRUE(options.parse(5, const_cast<char **>(arguments)));
 
   Table table;
   BenchLayer &layer = table.layers.emplace_back();
