@@ -52,8 +52,9 @@ StringRef findBuildId(const char *begin, size_t size, size_t alignment) {
 /// Called per object of the process; not 0 ends the walk.
 int visit(dl_phdr_info *info, size_t, void *data) {
   auto &search = *static_cast<Search *>(data);
-  ArrayRef<ElfW(Phdr)> segments(info->dlpi_phdr, info->dlpi_phnum);
-  bool holds = any_of(segments, [&](const ElfW(Phdr) & segment) {
+  using Segment = ElfW(Phdr);
+  ArrayRef<Segment> segments(info->dlpi_phdr, info->dlpi_phnum);
+  bool holds = any_of(segments, [&](const Segment &segment) {
     uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
     return segment.p_type == PT_LOAD && search.address >= begin &&
            search.address - begin < segment.p_memsz;
@@ -61,7 +62,7 @@ int visit(dl_phdr_info *info, size_t, void *data) {
   if (!holds)
     return 0;
   search.file = *info->dlpi_name ? info->dlpi_name : "this program";
-  for (const ElfW(Phdr) &segment : segments) {
+  for (const Segment &segment : segments) {
     if (segment.p_type != PT_NOTE)
       continue;
     auto *notes =
