@@ -14,7 +14,6 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
-#include <ctime>
 
 using namespace moec;
 using namespace moec::bench;
@@ -24,12 +23,7 @@ Record::Record(std::string commit, const moert::Device &device,
                std::string target)
     : commit(std::move(commit)), device(device.name()),
       architecture(device.architecture()), driver(getDriverVersion()),
-      target(std::move(target)) {
-  std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  date = text;
-}
+      target(std::move(target)), date(getUtcTime()) {}
 
 void Record::setNote(llvm::StringRef key, llvm::json::Value value) {
   notes[key] = std::move(value);

@@ -15,7 +15,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
-#include <ctime>
 
 using namespace moec;
 using namespace moec::gputest;
@@ -30,12 +29,7 @@ Record::Record(std::string commit, const moert::Device &device,
                std::string target)
     : commit(std::move(commit)), device(device.name()),
       architecture(device.architecture()), driver(getDriverVersion()),
-      target(std::move(target)) {
-  std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  date = text;
-}
+      target(std::move(target)), date(getUtcTime()) {}
 
 Result<std::vector<std::string>> Record::resume(const std::string &path) {
   auto file = llvm::MemoryBuffer::getFile(path);

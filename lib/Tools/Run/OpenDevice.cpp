@@ -13,6 +13,8 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <ctime>
+
 using Devices = std::vector<std::unique_ptr<moert::Device>>;
 
 static moert::Result<std::unique_ptr<moert::Device>>
@@ -78,4 +80,11 @@ std::string moec::getDriverVersion() {
         word.find_first_not_of("0123456789.") == llvm::StringRef::npos)
       return word.str();
   return "";
+}
+
+std::string moec::getUtcTime() {
+  std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
 }

@@ -25,6 +25,9 @@ openDevices(llvm::StringRef name, int threads);
 /// The version of NVIDIA's driver; empty where there is none.
 std::string getDriverVersion();
 
+/// Now, as records have it: "2026-01-31T12:00:00Z".
+std::string getUtcTime();
+
 } // namespace moec
 
 #endif // MOEC_LIB_TOOLS_RUN_OPENDEVICE_H
