@@ -47,8 +47,10 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
   SmallVector<Time> best(points.size(), {{infinity, infinity, infinity}});
   std::vector<SmallVector<Time>> times(candidates.size());
   for (auto [candidate, own] : llvm::zip(candidates, times)) {
+    const Schedule &runner =
+        *findSchedule(target, candidate.config.getSchedule());
     if (candidate.whyNot.empty())
-      candidate.whyNot = schedule.whyIllegal(phase, candidate.config, target);
+      candidate.whyNot = runner.whyIllegal(phase, candidate.config, target);
     if (!candidate.whyNot.empty())
       continue;
     for (auto [least, tokens] : llvm::zip(best, points)) {
@@ -92,4 +94,16 @@ std::vector<Candidate> moec::enumerateCandidates(Operation *phase,
   for (size_t i : order)
     sorted.push_back(std::move(candidates[i]));
   return sorted;
+}
+
+tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target) {
+  tile::LoadAttr load = phase->getParentOfType<tile::KernelOp>().getLoadAttr();
+  SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
+  if (!load || schedules.empty() || !schedules.front()->costModel)
+    return {};
+  std::vector<Candidate> candidates =
+      enumerateCandidates(phase, *schedules.front(), target, load);
+  if (candidates.empty() || !candidates.front().whyNot.empty())
+    return {};
+  return candidates.front().config;
 }

@@ -5,10 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Gemv.h"
 #include "ScheduleTables.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 
+#include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
@@ -86,6 +88,12 @@ int64_t Rank::getWords(int64_t runs) const {
   // Slots of no expert have a counter as well; panels add what experts of
   // earlier ones had.
   return (runs + 1) * getStride() + getGroups() + 1 + hasPanels();
+}
+
+int64_t Rank::getFewSlots() const {
+  if (hasPanels())
+    return 0;
+  return std::min<int64_t>(kFewSlots, llvm::bit_floor(uint64_t(threads)));
 }
 
 int64_t Rank::getRuns() const {
@@ -398,6 +406,8 @@ constexpr Schedule kSm80Schedules[] = {
      quantizeGrid, quantizeBlock, noShared},
     {"sm80.gather_reduce", "tile.gather_reduce", columnsIllegal,
      chooseGatherReduce, columnsGrid, columnsBlock, noShared},
+    {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
+     gemvShared},
 };
 
 } // namespace

@@ -7,6 +7,7 @@
 
 #include "Sm90Choice.h"
 
+#include "Gemv.h"
 #include "Sm90Cost.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
@@ -165,6 +166,7 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
       if (candidate.whyNot.empty())
         candidate.whyNot = spills(shape);
     }
+  llvm::append_range(candidates, sm80::getGemvCandidates(contract));
   return candidates;
 }
 
@@ -173,10 +175,11 @@ tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
   auto kernel = op->getParentOfType<tile::KernelOp>();
   if (tile::LoadAttr load = kernel.getLoadAttr()) {
     const Schedule *schedule = findSchedule(target, "sm90.contract");
-    std::vector<Candidate> candidates =
-        enumerateCandidates(op, *schedule, target, load);
-    if (!candidates.empty() && candidates.front().whyNot.empty())
-      return candidates.front().config;
+    for (const Candidate &candidate :
+         enumerateCandidates(op, *schedule, target, load))
+      if (candidate.whyNot.empty() &&
+          candidate.config.getSchedule() == schedule->name)
+        return candidate.config;
   }
   auto [n, bodies] = chooseTile(contract);
   bool mapRows = !contract.getSource() && isBuffer(contract.getInput());

@@ -12,11 +12,11 @@
 
 namespace moec::sm90 {
 
-/// The configs of sm90.contract that are worth a look.
+/// The configs that are worth a look: of sm90.contract, and of sm80.gemv.
 std::vector<Candidate> getContractCandidates(mlir::Operation *op,
                                              const Target &target);
 
-/// The config of choice for a tile.contract: the best candidate for the
+/// The config of choice of sm90.contract: the best candidate for the
 /// kernel's load, or, without one, one that suits any.
 tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);
 

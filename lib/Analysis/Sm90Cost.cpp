@@ -11,6 +11,8 @@
 
 #include "Sm90Cost.h"
 
+#include "Gemv.h"
+
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Sm90.h"
@@ -249,6 +251,8 @@ double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
 
 Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
                                  Routing routing) {
+  if (config.getSchedule() == sm80::kGemv)
+    return sm80::predictGemv(op, config, tokens, device);
   Contract shape(op, config);
   const RowCounts &rows = getCounts(shape, tokens, routing);
   Work work = getWork(shape, rows);

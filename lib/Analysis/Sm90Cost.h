@@ -15,7 +15,7 @@ namespace moec::sm90 {
 /// About how many lines of PTX one result takes in the epilogue.
 int64_t estimateEpilogue(tile::ContractOp op);
 
-/// The model of sm90.contract.
+/// The model of sm90.contract and sm80.gemv.
 std::unique_ptr<CostModel> makeContractCost(mlir::Operation *op,
                                             tile::LoadAttr load,
                                             const Target &target);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Gemv.h"
 #include "ScheduleTables.h"
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
@@ -215,7 +216,14 @@ constexpr Schedule kContract = {
 ArrayRef<Schedule> moec::getSm90Schedules() {
   static const std::vector<Schedule> all = [] {
     std::vector<Schedule> schedules{kContract};
-    llvm::append_range(schedules, getSm80Schedules());
+    for (Schedule schedule : getSm80Schedules()) {
+      // What both could run is chosen by time.
+      if (schedule.name == sm80::kGemv) {
+        schedule.candidates = kContract.candidates;
+        schedule.costModel = kContract.costModel;
+      }
+      schedules.push_back(schedule);
+    }
     return schedules;
   }();
   return all;

@@ -124,6 +124,13 @@ void TimeTable::printTimes() {
   os << "\n";
 }
 
+/// Width and greatest height.
+static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
+  return {config.getN(), config.getBodies().empty()
+                             ? config.getM()
+                             : config.getBodies().back()};
+}
+
 /// The best of the configs that were not taken, and why others cannot be.
 void TimeTable::printOthers(const LaunchedPhase &phase) {
   const Schedule *schedule = findModelled(phase);
@@ -145,8 +152,7 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
       own = candidate.relative;
   size_t count = 0;
   llvm::SmallSet<std::pair<int64_t, int64_t>, 4> kinds;
-  kinds.insert(
-      {taken.getN(), taken.getBodies().empty() ? 0 : taken.getBodies().back()});
+  kinds.insert(getKind(taken));
   llvm::MapVector<StringRef, SmallVector<tile::ConfigAttr>> reasons;
   for (const Candidate &candidate : candidates) {
     if (candidate.config == taken)
@@ -156,8 +162,7 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
       continue;
     }
     // One for each width and greatest height: the others hardly differ.
-    auto kind =
-        std::pair(candidate.config.getN(), candidate.config.getBodies().back());
+    auto kind = getKind(candidate.config);
     if (++count && (kinds.size() >= shown || !kinds.insert(kind).second))
       continue;
     os << " ";

@@ -7,6 +7,7 @@
 
 #include "mlir/IR/Remarks.h"
 #include "moec/Analysis/ConfigText.h"
+#include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
 
@@ -119,10 +120,15 @@ private:
     return success();
   }
 
-  /// Sets the config of the first schedule that can run the op.
+  /// Sets the config of least time, or that of the first schedule that can run
+  /// the op.
   const Schedule *choose(Operation &op) {
     wasGiven = false;
-    tile::ConfigAttr config;
+    tile::ConfigAttr config = chooseForLoad(&op, target);
+    if (config) {
+      op.setAttr(kConfigAttr, config);
+      return findSchedule(target, config.getSchedule());
+    }
     std::string reason;
     for (const Schedule *schedule : getSchedulesFor(target, &op)) {
       config = schedule->choose(&op, target);

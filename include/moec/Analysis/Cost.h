@@ -35,7 +35,7 @@ struct Prediction {
   double padding = 1;
 };
 
-/// Predicts the times of one phase with any config of one schedule.
+/// Predicts the times of one phase with any candidate of one schedule.
 class CostModel {
 public:
   virtual ~CostModel() = default;
@@ -66,9 +66,10 @@ struct Candidate {
 /// those of both together.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
-/// Every config that `schedule` can take for `phase`, best first, of equals the
-/// one that comes first among the schedule's; those that cannot be are last.
-/// The schedule has candidates and a cost model.
+/// Every candidate that `schedule` has for `phase`, also those of schedules
+/// that it is compared with, best first, of equals the one that comes first
+/// among the schedule's; those that cannot be are last. The schedule has
+/// candidates and a cost model.
 std::vector<Candidate> enumerateCandidates(mlir::Operation *phase,
                                            const Schedule &schedule,
                                            const Target &target,
@@ -80,6 +81,10 @@ std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
                                           const Target &target,
                                           tile::LoadAttr load,
                                           llvm::ArrayRef<int64_t> points);
+
+/// The best candidate for the load of the phase's kernel; null where nothing is
+/// known of the load, or of time.
+tile::ConfigAttr chooseForLoad(mlir::Operation *phase, const Target &target);
 
 } // namespace moec
 

@@ -70,6 +70,23 @@ struct Contract {
   bool isAligned() const { return depth * elementBytes % kChunkBytes == 0; }
 };
 
+/// sm80.gemv: a CTA of `threads` threads, which share the depth, multiplies up
+/// to `m` rows with `n` columns of a dense product.
+struct Gemv {
+  Gemv(tile::ContractOp op, tile::ConfigAttr config);
+
+  /// What a thread reads of a row at once.
+  static constexpr int64_t kPieceBytes = 16;
+
+  int64_t depth, columns, elementBytes;
+  int64_t m, n, threads;
+
+  int64_t getPanels() const { return (columns + n - 1) / n; }
+  int64_t getPieceElements() const { return kPieceBytes / elementBytes; }
+  /// Pieces of a row.
+  int64_t getPieces() const { return depth / getPieceElements(); }
+};
+
 /// sm80.quantize: a CTA of `kThreads` takes `panel` elements of the list of all
 /// rows' groups, in vectors of `lanes`. Lanes of a warp share a group, and a
 /// thread has a vector of several groups, or several vectors of one.
@@ -111,6 +128,8 @@ int64_t getNumLocalExperts(tile::RankOp op);
 /// There are counters for `panel` local experts at a time: a row of them per
 /// run, and one more. The rows are padded to whole warps, which sum over 32
 /// experts, and then over these groups.
+///
+/// Of few slots, the first CTA compares each with all.
 struct Rank {
   Rank(tile::RankOp op, tile::ConfigAttr config);
 
@@ -120,6 +139,8 @@ struct Rank {
   static constexpr int64_t kSlotsPerCta = 2048;
   /// Shared memory has counters of one run for as many.
   static constexpr int64_t kMaxPanel = 4096;
+  /// Up to so many, counting takes longer than comparing each with all.
+  static constexpr int64_t kFewSlots = 256;
 
   int64_t numLocal, threads, panel, rows;
 
@@ -132,6 +153,9 @@ struct Rank {
   int64_t getRuns() const;
   /// i32 elements of shared memory.
   int64_t getWords(int64_t runs) const;
+  /// How many slots are few: a power of two, no more than threads; 0 where
+  /// there are too many experts for it.
+  int64_t getFewSlots() const;
 };
 
 } // namespace moec::sm80

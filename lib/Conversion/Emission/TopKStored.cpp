@@ -13,9 +13,10 @@
 using namespace mlir;
 using namespace moec;
 
-TopKStored::TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes)
+TopKStored::TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes,
+                       int64_t mostHeld)
     : TopKEmission(op, emitter, lanes), keys(layout),
-      slotLanes(llvm::alignTo(topK, lanes)) {
+      slotLanes(llvm::alignTo(topK, lanes)), mostHeld(mostHeld) {
   values = emitter.scratch(layout.size(), b.getF32Type());
   chosen = emitter.scratch(slotLanes, b.getF32Type());
   scales = emitter.scratch(slotLanes, b.getF32Type());
@@ -101,6 +102,8 @@ void TopKStored::select(Value token) {
   case moe::Select::TopK:
     if (layout.numGroups > 1)
       keys.keepBestGroups(routing.getGroupScore(), routing.getTopkGroups());
+    if (layout.size() <= mostHeld * layout.lanes)
+      return selectHeld(token);
     return selectBest(
         token, zero, topK, zero,
         emitter.index(llvm::alignTo(layout.size(), layout.lanes)));
@@ -137,6 +140,31 @@ void TopKStored::selectBest(Value token, Value firstSlot, int64_t count,
     take(token, emitter.add(firstSlot, i), position,
          emitter.loadF32(values, position));
   });
+}
+
+void TopKStored::selectHeld(Value token) {
+  SmallVector<Value> held = keys.hold();
+  size_t numHeld = held.size();
+  Value slots = emitter.laneNumbers(slotLanes);
+  held.push_back(emitter.splat(kNaN, slotLanes));
+  auto body = [&](Value slot, ValueRange carried) {
+    SmallVector<Value> next(carried.take_front(numHeld));
+    Value place = keys.argmaxOfHeld(next);
+    keys.removeHeld(next, place);
+    Value position = toIndex(place), expert = layout.expertAt(position);
+    emitter.storeI32(toI32(expert), ids, {token, slot});
+    if (expertScale)
+      emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
+    Value isSlot = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, slots,
+                                         emitter.splat(toI32(slot), slotLanes));
+    Value value = emitter.splat(emitter.loadF32(values, position), slotLanes);
+    next.push_back(choose(isSlot, value, carried.back()));
+    return next;
+  };
+  Value all =
+      emitter.forLoop(emitter.index(0), emitter.index(topK), 1, held, body)
+          .back();
+  emitter.storeVector(all, chosen, emitter.index(0));
 }
 
 void TopKStored::selectByHash(Value token) {

@@ -29,6 +29,7 @@ struct KernelBody {
 // The schedules that every GPU from sm_80 on can run. Each fails, with the
 // reason as a diagnostic, on what it cannot obey.
 mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80Gemv(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);

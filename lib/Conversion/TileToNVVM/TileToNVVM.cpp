@@ -34,6 +34,7 @@ struct Emission {
 constexpr Emission kEmissions[] = {
     {"sm90.contract", emitSm90Contract},
     {"sm80.contract", emitSm80Contract},
+    {"sm80.gemv", emitSm80Gemv},
     {"sm80.top_k", emitSm80TopK},
     {"sm80.rank", emitSm80Rank},
     {"sm80.row_map", emitSm80RowMap},
@@ -89,12 +90,12 @@ private:
     const Schedule *schedule =
         config ? findSchedule(target, config.getSchedule()) : nullptr;
     if (!schedule || schedule->opName != phase->getName().getStringRef()) {
-      // The last schedule is the one that can run every such op.
+      // The first schedule is the one of choice.
       auto known = getSchedulesFor(target, phase);
       if (known.empty())
         phase->emitOpError("is not a phase that a GPU can run");
       else
-        (void)requireConfig(phase, config, known.back()->name);
+        (void)requireConfig(phase, config, known.front()->name);
       return nullptr;
     }
     std::string reason = schedule->whyIllegal(phase, config, target);

@@ -13,11 +13,11 @@
 // out, 32 slots at a time: those of one expert find each other by a match and
 // are ranked by lane. Counters only grow by integers, so the order in which
 // threads add to them does not show. If there are counters for `panel` experts
-// only, all this is done for `panel` of them after the other.
+// only, all this is done for `panel` of them after the other. Few slots are
+// ranked another way, by the first CTA alone.
 
-#include "../../Emission/RankIds.h"
 #include "../Emit.h"
-#include "../ThreadEmitter.h"
+#include "RankFew.h"
 #include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -37,6 +37,11 @@ struct Choice {
   Value counter, isHere;
   /// Whether no counter is its expert's, now or ever.
   Value isElsewhere;
+};
+
+/// A slot that a lane has, or the first one of its warp's if it has none.
+struct Slot {
+  Value id, weight;
 };
 
 /// Over the lower lanes of a warp, and over all.
@@ -62,6 +67,7 @@ private:
   void findRun();
   void clearInvalid();
 
+  void rankChunk();
   /// Ranks all experts, or those that have counters now.
   void rankExperts();
   void rankPanel();
@@ -77,7 +83,10 @@ private:
   void sumRows();
   void sumGroups();
   void writeOffsets();
-  void placeRun();
+  /// The slot of this lane, of 32 of the run from `first` on.
+  Slot loadSlot(Value first);
+  Slot loadFirstSlot();
+  void placeRun(Slot first);
 
   /// Null means that the slot exists.
   Choice choose(Value id, Value exists);
@@ -201,6 +210,25 @@ void Rank::findRun() {
 void Rank::run() {
   findChunk();
   clearInvalid();
+  int64_t few = shape.getFewSlots();
+  if (!few)
+    return rankChunk();
+  Value isFew = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, numSlots,
+                                      emitter.index(few));
+  emitter.ifThen(
+      isFew,
+      [&] {
+        emitter.ifThen(isFirstCta(), [&] {
+          emitRankFew(
+              emitter, experts,
+              {ids, weights, offsets, position, source, rowWeight}, numSlots,
+              few, topK, shape.numLocal, table);
+        });
+      },
+      [&] { rankChunk(); });
+}
+
+void Rank::rankChunk() {
   chunk = {emitter.min(chunk.begin, numSlots),
            emitter.min(chunk.end, numSlots)};
   Value hasSlots = isBelow(chunk.begin, chunk.end);
@@ -229,6 +257,8 @@ void Rank::rankExperts() {
 }
 
 void Rank::rankPanel() {
+  // On its way while slots are counted.
+  Slot first = loadFirstSlot();
   clearCounters();
   emitter.barrier();
   countRun();
@@ -240,7 +270,7 @@ void Rank::rankPanel() {
   sumGroups();
   emitter.barrier();
   writeOffsets();
-  placeRun();
+  placeRun(first);
 }
 
 //===----------------------------------------------------------------------===//
@@ -397,16 +427,38 @@ void Rank::writeOffsets() {
 // Placing
 //===----------------------------------------------------------------------===//
 
-void Rank::placeRun() {
+Slot Rank::loadSlot(Value first) {
+  Value slot = emitter.add(first, emitter.toIndex(emitter.lane()));
+  Value at = select(isBelow(slot, own.end), slot, first);
+  return {emitter.loadI32(ids, at), emitter.loadF32(weights, at)};
+}
+
+/// Nothing for a warp without slots.
+Slot Rank::loadFirstSlot() {
+  auto branch =
+      scf::IfOp::create(b, TypeRange{b.getI32Type(), b.getF32Type()},
+                        isBelow(own.begin, own.end), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  Slot slot = loadSlot(own.begin);
+  scf::YieldOp::create(b, ValueRange{slot.id, slot.weight});
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, ValueRange{emitter.i32(0), emitter.f32(0.0)});
+  return {branch.getResult(0), branch.getResult(1)};
+}
+
+/// What a lane needs of its next slot is on its way while it places one.
+void Rank::placeRun(Slot firstSlot) {
   Value lane = emitter.lane();
   Value row = this->row(numberOfWarp());
-  emitter.forLoop(own.begin, own.end, kWarp, [&](Value first) {
+  SmallVector<Value> init{firstSlot.id, firstSlot.weight};
+  auto body = [&](Value first, ValueRange carried) -> SmallVector<Value> {
     Value slot = emitter.add(first, emitter.toIndex(lane));
     Value exists = isBelow(slot, own.end);
+    Value id = carried[0], weight = carried[1];
+    Value after = emitter.add(first, kWarp);
+    Slot next = loadSlot(select(isBelow(after, own.end), after, first));
     // A lane without a slot repeats the first one, but it is nowhere.
-    Value at = select(exists, slot, first);
-    Value id = emitter.loadI32(ids, at);
-    Value weight = emitter.loadF32(weights, at);
     Choice choice = choose(id, exists);
 
     // Slots of the same expert: those of lower lanes, and all.
@@ -441,7 +493,9 @@ void Rank::placeRun() {
           });
         });
     emitter.warpBarrier();
-  });
+    return {next.id, next.weight};
+  };
+  emitter.forLoop(own.begin, own.end, kWarp, init, body);
 }
 
 } // namespace

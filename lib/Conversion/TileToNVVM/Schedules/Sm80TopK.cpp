@@ -17,7 +17,9 @@ using namespace moec;
 LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
   auto op = cast<tile::TopKOp>(phase);
   WarpEmitter emitter(body.func, body.kernel, body.threads);
+  // Vectors of keys: a register each.
+  constexpr int64_t mostHeld = 16;
   if (sm80::keepsTopKRow(op))
-    return TopKStored(op, emitter, sm80::kWarp).run(/*rows=*/1);
+    return TopKStored(op, emitter, sm80::kWarp, mostHeld).run(/*rows=*/1);
   return TopKStreamed(op, emitter).run(/*rows=*/1);
 }

@@ -1,0 +1,181 @@
+//===- Gemv.cpp - the schedule sm80.gemv ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// For dense products of few rows with few columns, such as a router's: cut into
+// tiles they are a few CTAs, each of which goes all the way down the depth.
+
+#include "Gemv.h"
+
+#include "ScheduleTables.h"
+#include "moec/Analysis/Sm80.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm80;
+
+Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr config)
+    : m(config.getM()), n(config.getN()), threads(config.getLanes()) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  depth = weight.getShape().back();
+  columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  elementBytes = weight.getElementTypeBitWidth() / 8;
+}
+
+//===----------------------------------------------------------------------===//
+// Configs
+//===----------------------------------------------------------------------===//
+
+/// Sums of a thread, next to which pieces of rows and weights fit.
+static constexpr int64_t kMaxSums = 32;
+
+/// What no config can mend; empty if there is nothing.
+static std::string declineGemv(tile::ContractOp op) {
+  if (op.getOffsets())
+    return "the product has groups, and one matrix is taken";
+  if (op.getLayout())
+    return "the product has gate and up, and single columns are taken";
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  if (op.getInputScale())
+    return "e4m3 has scales; weights of 16 and 32 bits are taken";
+  int64_t rowBytes =
+      weight.getShape().back() * weight.getElementTypeBitWidth() / 8;
+  if (rowBytes % Gemv::kPieceBytes)
+    return "a row of weights has " + number(rowBytes) +
+           " bytes, and pieces of 16 are read";
+  return {};
+}
+
+std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
+                              const Target &) {
+  auto contract = cast<tile::ContractOp>(op);
+  if (std::string reason = declineGemv(contract); !reason.empty())
+    return reason;
+  for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
+                              {"n", config.getN()}})
+    if (value <= 0 || value > kMaxSums || !llvm::isPowerOf2_64(value))
+      return (field + " = " + Twine(value) + "; give a power of two up to " +
+              Twine(kMaxSums))
+          .str();
+  if (config.getM() * config.getN() > kMaxSums)
+    return "m = " + number(config.getM()) + ", n = " + number(config.getN()) +
+           " needs " + number(config.getM() * config.getN()) +
+           " sums per thread; give at most " + number(kMaxSums);
+  constexpr int64_t mostThreads = 512;
+  if (config.getLanes() <= 0 || config.getLanes() % kWarp ||
+      config.getLanes() > mostThreads)
+    return "lanes = " + number(config.getLanes()) +
+           "; give a multiple of 32 up to " + number(mostThreads);
+  return {};
+}
+
+/// Threads that have a piece each, if there are so many.
+static tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t m, int64_t n) {
+  constexpr int64_t mostThreads = 256;
+  auto make = [&](int64_t threads) {
+    return tile::ConfigAttr::get(op->getContext(), kGemv, m, n, /*k=*/0,
+                                 /*panel=*/0, threads, /*rows=*/0);
+  };
+  int64_t pieces = std::max<int64_t>(Gemv(op, make(kWarp)).getPieces(), 1);
+  return make(std::clamp<int64_t>(llvm::bit_floor(uint64_t(pieces)), kWarp,
+                                  mostThreads));
+}
+
+tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
+  constexpr int64_t mostRows = 8;
+  auto kernel = op->getParentOfType<tile::KernelOp>();
+  int64_t rows = mostRows, columns = kMaxSums / mostRows;
+  if (tile::LoadAttr load = kernel.getLoadAttr();
+      load && load.getMaxTokens() <= mostRows) {
+    rows = llvm::bit_ceil(uint64_t(std::max<int64_t>(load.getMaxTokens(), 1)));
+    columns = 1;
+  }
+  return makeConfig(cast<tile::ContractOp>(op), rows, columns);
+}
+
+moert::Expr sm80::gemvGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  Gemv shape(cast<tile::ContractOp>(op), config);
+  return rowBlocks(shape.m) * moert::Expr(shape.getPanels());
+}
+
+int64_t sm80::gemvBlock(Operation *, tile::ConfigAttr config) {
+  return config.getLanes();
+}
+
+int64_t sm80::gemvShared(Operation *, tile::ConfigAttr) { return 0; }
+
+//===----------------------------------------------------------------------===//
+// Cost
+//===----------------------------------------------------------------------===//
+
+std::vector<Candidate> sm80::getGemvCandidates(tile::ContractOp op) {
+  constexpr int64_t mostColumns = 1024;
+  constexpr std::pair<int64_t, int64_t> shapes[] = {
+      {1, 1}, {1, 2}, {2, 1}, {4, 1}, {8, 1}, {8, 2}, {8, 4}};
+  std::vector<Candidate> candidates;
+  auto result = cast<MemRefType>(op.getResult().getType());
+  if (op.getOffsets() || result.getDimSize(1) > mostColumns)
+    return candidates;
+  for (auto [m, n] : shapes)
+    candidates.emplace_back().config = makeConfig(op, m, n);
+  return candidates;
+}
+
+/// Each CTA reads its rows and columns from the second-level cache; all
+/// together, each once from memory.
+Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
+                             int64_t tokens, const DeviceRates &device) {
+  Gemv shape(op, config);
+  double sms = double(device.multiprocessors);
+  double rowBytes = double(shape.depth * shape.elementBytes);
+  double resultBytes =
+      double(tokens * shape.columns) *
+      double(getElementTypeOrSelf(op.getResult()).getIntOrFloatBitWidth()) / 8;
+  double weightBytes = double(shape.columns) * rowBytes;
+  double inputBytes = double(tokens) * rowBytes;
+  double bytes = weightBytes;
+  for (double tensor : {inputBytes, resultBytes})
+    if (tensor > device.l2KeptBytes)
+      bytes += tensor;
+
+  Prediction result;
+  result.items = double(llvm::divideCeil(tokens, shape.m) * shape.getPanels());
+  result.waves = std::ceil(result.items / sms);
+  result.activeGroups = 1;
+  result.padding = double(llvm::alignTo(tokens, shape.m)) /
+                   double(std::max<int64_t>(tokens, 1));
+  double operations = 2 * double(tokens * shape.columns) * double(shape.depth);
+  result.floorUs = 1e6 * std::max(bytes / device.readBytes,
+                                  operations / device.bf16Operations);
+  result.streamUs = 1e6 * bytes / (device.readBytes * device.streamShare);
+  double readRows = double(std::min(shape.m, std::max<int64_t>(tokens, 1)));
+  double itemBytes = (readRows + double(shape.n)) * rowBytes;
+  result.l2Us = 1e6 / device.tensorClock *
+                std::max(result.items * itemBytes / device.l2BytesPerClk,
+                         result.waves * itemBytes / device.smL2BytesPerClk);
+  // Lines of a multiprocessor: products, elements made f32, and the adding of
+  // sums over lanes.
+  constexpr double perElement = 1.5, perSum = 4, inARow = 1.5;
+  double sums = double(shape.m * shape.n);
+  double lines =
+      double(shape.depth) * (sums + perElement * double(shape.m + shape.n)) +
+      perSum * sums * double(shape.threads);
+  result.tensorUs = 1e6 * inARow * result.waves * lines /
+                    device.epilogueLinesPerClk / device.tensorClock;
+  // One more wait for memory than a launch: for the first bytes.
+  result.fixedUs = device.launchUs + device.firstBytesUs + device.drainUs;
+  double order = device.overlapOrder;
+  result.us = result.fixedUs + std::pow(std::pow(result.streamUs, order) +
+                                            std::pow(result.tensorUs, order) +
+                                            std::pow(result.l2Us, order),
+                                        1 / order);
+  return result;
+}

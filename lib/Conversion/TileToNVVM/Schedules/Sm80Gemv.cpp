@@ -1,0 +1,286 @@
+//===- Sm80Gemv.cpp - the schedule sm80.gemv --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA multiplies up to `m` rows with `n` columns of a dense product, and its
+// threads share the depth: each has every `lanes`-th piece of 16 bytes of all
+// rows. Then their sums are added: by lanes of a warp, which halve the number
+// of sums that each has at every step, then by warps, in order.
+
+#include "../Emit.h"
+#include "../ThreadEmitter.h"
+#include "moec/Analysis/Sm80.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr int64_t kWarp = sm80::kWarp;
+/// Pieces of weights of a thread that are on their way at once.
+constexpr int64_t kPieces = 8;
+
+class Sm80Gemv {
+public:
+  Sm80Gemv(tile::ContractOp op, ThreadEmitter &emitter)
+      : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
+        input(emitter.operand(op.getInput())),
+        weight(emitter.operand(op.getWeight())),
+        result(emitter.operand(op.getResult())) {}
+
+  LogicalResult emit();
+
+private:
+  /// Columns or rows past the end repeat the last one; nobody reads their sums.
+  void findRows();
+  void addProducts();
+  /// Adds the products of some pieces, `shape.threads` of them apart.
+  void addPieces(Value first, int64_t count, SmallVector<Value> &sums);
+  /// Of the last pieces, which not all threads have.
+  void addRest(SmallVector<Value> &sums);
+  void addPiece(ArrayRef<Value> weights, ArrayRef<Value> inputs,
+                SmallVector<Value> &sums);
+  Value loadPiece(Value memref, Value row, Value piece);
+
+  /// The sums of the warp: those from the returned number on, in lanes of which
+  /// each has others, or the same as its neighbours.
+  Value addLanes();
+  void storeSums(Value firstSum);
+  /// The sum of all warps.
+  Value addWarps(Value number);
+  void storeResult(Value number);
+  Value emitEpilogue(Value sum, Value row, Value column);
+
+  Value isBelow(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  }
+
+  tile::ContractOp op;
+  ThreadEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  sm80::Gemv shape;
+  Value input, weight, result;
+  Value firstRow, firstColumn, end;
+  SmallVector<Value> rows, columns, sums;
+  Value table;
+  LogicalResult status = success();
+};
+
+void Sm80Gemv::findRows() {
+  Value panels = emitter.index(shape.getPanels());
+  Value block = arith::DivUIOp::create(b, emitter.cta(), panels);
+  Value panel = arith::RemUIOp::create(b, emitter.cta(), panels);
+  firstRow = emitter.mul(block, shape.m);
+  firstColumn = emitter.mul(panel, shape.n);
+  end = emitter.min(emitter.add(firstRow, shape.m), emitter.tokens());
+  Value lastRow = arith::SubIOp::create(b, end, emitter.index(1));
+  for (int64_t i = 0; i < shape.m; ++i)
+    rows.push_back(emitter.min(emitter.add(firstRow, i), lastRow));
+  Value lastColumn = emitter.index(shape.columns - 1);
+  for (int64_t i = 0; i < shape.n; ++i) {
+    Value column = emitter.add(firstColumn, i);
+    if (shape.columns % shape.n)
+      column = emitter.min(column, lastColumn);
+    columns.push_back(column);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+Value Sm80Gemv::loadPiece(Value memref, Value row, Value piece) {
+  int64_t elements = shape.getPieceElements();
+  return emitter.loadVector(memref, {row, emitter.mul(piece, elements)},
+                            elements);
+}
+
+/// Sums are ordered by row, then by column.
+void Sm80Gemv::addPiece(ArrayRef<Value> weights, ArrayRef<Value> inputs,
+                        SmallVector<Value> &sums) {
+  auto split = [&](Value vector) {
+    SmallVector<Value> parts;
+    for (int64_t i = 0; i < shape.getPieceElements(); ++i)
+      parts.push_back(vector::ExtractOp::create(b, vector, i));
+    return parts;
+  };
+  SmallVector<SmallVector<Value>> w = llvm::map_to_vector(weights, split);
+  for (auto [row, vector] : llvm::enumerate(inputs)) {
+    SmallVector<Value> x = split(vector);
+    for (int64_t column = 0; column < shape.n; ++column) {
+      Value &sum = sums[row * shape.n + column];
+      for (auto [a, c] : llvm::zip(x, w[column]))
+        sum = math::FmaOp::create(b, a, c, sum);
+    }
+  }
+}
+
+void Sm80Gemv::addPieces(Value first, int64_t count, SmallVector<Value> &sums) {
+  SmallVector<Value> pieces;
+  SmallVector<SmallVector<Value>> weights(count);
+  for (int64_t i = 0; i < count; ++i) {
+    pieces.push_back(emitter.add(first, i * shape.threads));
+    for (Value column : columns)
+      weights[i].push_back(loadPiece(weight, column, pieces[i]));
+  }
+  for (int64_t i = 0; i < count; ++i)
+    addPiece(
+        weights[i],
+        llvm::map_to_vector(
+            rows, [&](Value row) { return loadPiece(input, row, pieces[i]); }),
+        sums);
+}
+
+void Sm80Gemv::addRest(SmallVector<Value> &sums) {
+  int64_t rest = shape.getPieces() % shape.threads;
+  if (rest == 0)
+    return;
+  SmallVector<Type> types(sums.size(), b.getF32Type());
+  auto branch = scf::IfOp::create(
+      b, types, emitter.isLess(emitter.thread(), emitter.i32(rest)),
+      /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, sums);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  addPieces(
+      emitter.add(emitter.toIndex(emitter.thread()), shape.getPieces() - rest),
+      1, sums);
+  scf::YieldOp::create(b, sums);
+  sums = SmallVector<Value>(branch.getResults());
+}
+
+void Sm80Gemv::addProducts() {
+  sums.assign(shape.m * shape.n, emitter.f32(0.0));
+  Value thread = emitter.toIndex(emitter.thread());
+  int64_t steps = shape.getPieces() / shape.threads;
+  int64_t atOnce = std::max<int64_t>(kPieces / shape.n, 1);
+  int64_t whole = steps - steps % atOnce;
+  if (whole)
+    sums = emitter.forLoop(
+        emitter.index(0), emitter.index(whole * shape.threads),
+        atOnce * shape.threads, sums, [&](Value first, ValueRange carried) {
+          SmallVector<Value> next(carried);
+          addPieces(emitter.add(first, thread), atOnce, next);
+          return next;
+        });
+  if (steps > whole)
+    addPieces(emitter.add(thread, whole * shape.threads), steps - whole, sums);
+  addRest(sums);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+Value Sm80Gemv::addLanes() {
+  Value first = emitter.i32(0);
+  for (int64_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    size_t half = sums.size() / 2;
+    if (half == 0) {
+      sums[0] = arith::AddFOp::create(b, sums[0],
+                                      emitter.shuffleXor(sums[0], distance));
+      continue;
+    }
+    // The lane keeps one half, and gives the other for its neighbour's.
+    Value bit = emitter.remainder(emitter.divide(emitter.lane(), distance), 2);
+    Value isUpper = emitter.isLess(emitter.i32(0), bit);
+    for (size_t i = 0; i < half; ++i) {
+      Value lower = sums[i], upper = sums[i + half];
+      Value kept = arith::SelectOp::create(b, isUpper, upper, lower);
+      Value given = arith::SelectOp::create(b, isUpper, lower, upper);
+      sums[i] =
+          arith::AddFOp::create(b, kept, emitter.shuffleXor(given, distance));
+    }
+    sums.resize(half);
+    first = arith::AddIOp::create(
+        b, first, emitter.scale(bit, static_cast<int64_t>(half)));
+  }
+  return first;
+}
+
+void Sm80Gemv::storeSums(Value firstSum) {
+  int64_t number = shape.m * shape.n;
+  // Lanes of which the first one writes for all.
+  int64_t same = std::max<int64_t>(kWarp / number, 1);
+  Value at = emitter.toIndex(arith::AddIOp::create(
+      b, firstSum, emitter.scale(emitter.warp(), number)));
+  Value isWriter =
+      emitter.isLess(emitter.remainder(emitter.lane(), same), emitter.i32(1));
+  emitter.ifThen(isWriter, [&] {
+    for (auto [i, sum] : llvm::enumerate(sums))
+      emitter.storeF32(sum, table, emitter.add(at, static_cast<int64_t>(i)));
+  });
+}
+
+Value Sm80Gemv::addWarps(Value number) {
+  Value sum = emitter.loadF32(table, number);
+  for (int64_t warp = 1; warp < shape.threads / kWarp; ++warp) {
+    Value at = emitter.add(number, warp * shape.m * shape.n);
+    sum = arith::AddFOp::create(b, sum, emitter.loadF32(table, at));
+  }
+  return sum;
+}
+
+/// Null where the region cannot be emitted.
+Value Sm80Gemv::emitEpilogue(Value sum, Value row, Value column) {
+  SmallVector<Value> args{sum};
+  for (Value operand : op.getRowOperands())
+    args.push_back(
+        emitter.loadF32(emitter.operand(operand), {row, emitter.index(0)}));
+  for (Value operand : op.getColumnOperands())
+    args.push_back(emitter.loadF32(emitter.operand(operand), column));
+  for (Value operand : op.getElementwiseOperands())
+    args.push_back(emitter.loadF32(emitter.operand(operand), {row, column}));
+  FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
+  if (succeeded(value))
+    return *value;
+  status = failure();
+  return {};
+}
+
+void Sm80Gemv::storeResult(Value number) {
+  Value columnsOfCta = emitter.index(shape.n);
+  Value row =
+      emitter.add(firstRow, arith::DivUIOp::create(b, number, columnsOfCta));
+  Value column =
+      emitter.add(firstColumn, arith::RemUIOp::create(b, number, columnsOfCta));
+  Value exists = arith::AndIOp::create(
+      b, isBelow(row, end), isBelow(column, emitter.index(shape.columns)));
+  emitter.ifThen(exists, [&] {
+    auto store = [&] {
+      if (Value value = emitEpilogue(addWarps(number), row, column))
+        emitter.storeF32(value, result, {row, column});
+    };
+    if (!op.getNumValidTokens())
+      return store();
+    Value valid = emitter.validTokens(op.getNumValidTokens());
+    emitter.ifThen(isBelow(row, valid), store, [&] {
+      emitter.storeF32(emitter.f32(0.0), result, {row, column});
+    });
+  });
+}
+
+LogicalResult Sm80Gemv::emit() {
+  int64_t number = shape.m * shape.n;
+  table = emitter.scratch(number * shape.threads / kWarp, b.getF32Type());
+  findRows();
+  addProducts();
+  storeSums(addLanes());
+  emitter.barrier();
+  Value thread = emitter.toIndex(emitter.thread());
+  emitter.ifThen(isBelow(thread, emitter.index(number)),
+                 [&] { storeResult(thread); });
+  return status;
+}
+
+} // namespace
+
+LogicalResult moec::emitSm80Gemv(Operation *phase, KernelBody body) {
+  ThreadEmitter emitter(body.func, body.kernel, body.threads);
+  return Sm80Gemv(cast<tile::ContractOp>(phase), emitter).emit();
+}
