@@ -379,14 +379,19 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   return makePanel(steps * shape.getGroupsAtOnce() * Quantize::kGroup);
 }
 
+/// No more CTAs than fit at once: of the rows that there may be, a rank of
+/// several has few, and CTAs without any take time too.
 moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
-                         const Target &) {
+                         const Target &target) {
   auto quantize = cast<tile::QuantizeOp>(op);
   Quantize shape(quantize, config);
   int64_t rowsPerToken = quantize.getTopK().value_or(1);
-  return moert::Expr::ceilDiv(
+  moert::Expr all = moert::Expr::ceilDiv(
       moert::Expr::tokens() * moert::Expr(rowsPerToken * shape.getRowGroups()),
       shape.getCtaGroups());
+  constexpr int64_t perMultiprocessor = 16;
+  int64_t most = perMultiprocessor * target.multiprocessors;
+  return most ? moert::Expr::min(all, most) : all;
 }
 
 int64_t quantizeBlock(Operation *, tile::ConfigAttr) {

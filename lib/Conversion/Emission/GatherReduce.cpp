@@ -89,8 +89,8 @@ Value GatherReduce::addAhead(Value sum, Value token, Value first, int64_t count,
   SmallVector<Value> slots;
   for (int64_t i = 0; i < count; ++i)
     slots.push_back(emitter.loadI32(position, {token, emitter.add(first, i)}));
-  // A slot that has no row loads that of another one, and does not add it: a
-  // branch would have to wait for the row before.
+  // A slot that has no row loads the begin of another one's, in all threads the
+  // same, and does not add it: a branch would have to wait for the row before.
   Value some = slots.front();
   for (Value slot : ArrayRef<Value>(slots).drop_front())
     some = arith::MaxSIOp::create(b, some, slot);
@@ -102,7 +102,9 @@ Value GatherReduce::addAhead(Value sum, Value token, Value first, int64_t count,
     return llvm::map_to_vector(slots, [&](Value slot) {
       Value safe = arith::SelectOp::create(b, isRow(slot), slot, some);
       Value row = arith::IndexCastOp::create(b, b.getIndexType(), safe);
-      return load(rows, row, column, 0, /*mask=*/{});
+      Value from =
+          arith::SelectOp::create(b, isRow(slot), column, emitter.index(0));
+      return load(rows, row, from, 0, /*mask=*/{});
     });
   };
   auto noRows = [&] { return SmallVector<Value>(count, sum); };

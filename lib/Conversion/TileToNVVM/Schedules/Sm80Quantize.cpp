@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The groups of all rows make one list, of which a CTA takes a stretch. Some
-// lanes of a warp share a group: each has vectors of it, all of which are
-// loaded before the first one is needed; the lanes' largest magnitudes meet by
-// shuffles.
+// The groups of all rows make one list, of which a CTA takes stretches, as many
+// apart as there are CTAs. Some lanes of a warp share a group: each has vectors
+// of it, all of which are loaded before the first one is needed; the lanes'
+// largest magnitudes meet by shuffles.
 
 #include "../Emit.h"
 #include "../Float8.h"
@@ -15,6 +15,7 @@
 #include "moec/Analysis/Schedules.h"
 #include "moec/Analysis/Sm80.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 #include <limits>
@@ -70,19 +71,21 @@ Value Sm80Quantize::countRows() {
 
 void Sm80Quantize::emit() {
   Value groups = emitter.mul(countRows(), shape.getRowGroups());
-  Value first = emitter.mul(emitter.cta(), shape.getCtaGroups());
+  Value ctas = emitter.toIndex(NVVM::GridDimXOp::create(b, b.getI32Type()));
   // All threads of a CTA take part in the shuffles, or none does.
-  Value hasGroups =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first, groups);
-  emitter.ifThen(hasGroups, [&] {
-    Value own = emitter.add(first, emitter.toIndex(emitter.divide(
-                                       emitter.thread(), shape.getLanes())));
-    SmallVector<Share> shares;
-    for (int64_t i = 0; i < shape.getCtaGroups(); i += shape.getGroupsAtOnce())
-      shares.push_back(load(emitter.add(own, i), groups));
-    for (const Share &share : shares)
-      quantize(share);
-  });
+  auto loop =
+      scf::ForOp::create(b, emitter.mul(emitter.cta(), shape.getCtaGroups()),
+                         groups, emitter.mul(ctas, shape.getCtaGroups()));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value own = emitter.add(
+      loop.getInductionVar(),
+      emitter.toIndex(emitter.divide(emitter.thread(), shape.getLanes())));
+  SmallVector<Share> shares;
+  for (int64_t i = 0; i < shape.getCtaGroups(); i += shape.getGroupsAtOnce())
+    shares.push_back(load(emitter.add(own, i), groups));
+  for (const Share &share : shares)
+    quantize(share);
 }
 
 Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
