@@ -29,6 +29,7 @@ static constexpr DeviceRates kH200 = {
     /*l2BytesPerClk=*/6300,      // B/clk, fitted; others measured 6100
     /*smL2BytesPerClk=*/64,      // B/clk, by design
     /*l2KeptBytes=*/36e6,        // B, assumed: of 60 MB in two halves
+    /*l2AheadBytes=*/25.2e6,     // B, assumed: 0.7 of what is kept
     /*tensorClock=*/1.60e9,      // Hz, under load
     /*operationsPerClk=*/4096,   // 1/clk, by design
     /*tensorShare=*/0.81,        // fitted; dense products hold 0.75 to 0.80

@@ -282,10 +282,15 @@ tile::ConfigAttr chooseRank(Operation *op, const Target &) {
   return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
 }
 
-/// Without tokens there are offsets to be written.
-moert::Expr rankGrid(Operation *, tile::ConfigAttr config, const Target &) {
+/// Without tokens there are offsets to be written. With weights to ask for, all
+/// multiprocessors take part.
+moert::Expr rankGrid(Operation *op, tile::ConfigAttr config,
+                     const Target &target) {
+  int64_t least = 1;
+  if (cast<tile::RankOp>(op).getPrefetch())
+    least = std::max(least, target.multiprocessors);
   return moert::Expr::max(
-      moert::Expr::min(rowBlocks(config.getRows()), Rank::kMaxCtas), 1);
+      moert::Expr::min(rowBlocks(config.getRows()), Rank::kMaxCtas), least);
 }
 
 int64_t rankBlock(Operation *, tile::ConfigAttr config) {
@@ -404,7 +409,8 @@ constexpr Schedule kSm80Schedules[] = {
     {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
      noShared},
     {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, rankBlock,
-     noShared},
+     noShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
+     /*costModel=*/nullptr, /*prefetches=*/true},
     {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
      columnsBlock, noShared},
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,

@@ -28,6 +28,14 @@ static bool reads(const RawInstruction &instruction, const std::string &name) {
                      instruction.operands.end(), names);
 }
 
+/// prefetch, or cp.async.bulk.prefetch.
+static bool isPrefetch(const RawInstruction &instruction) {
+  const auto &parts = instruction.parts;
+  return parts.front() == "prefetch" ||
+         (parts.front() == "cp" &&
+          std::find(parts.begin(), parts.end(), "prefetch") != parts.end());
+}
+
 bool mutate::guardsOnlyHints(const Flow &flow, const Mutant &mutant) {
   const std::vector<RawInstruction> &code = flow.kernel.instructions;
   const std::vector<size_t> &next = flow.successors(mutant.index);
@@ -37,7 +45,7 @@ bool mutate::guardsOnlyHints(const Flow &flow, const Mutant &mutant) {
          end = *std::max_element(next.begin(), next.end());
   for (size_t i = begin; i < end; ++i) {
     const std::string &first = code[i].parts.front();
-    if (first == "prefetch")
+    if (isPrefetch(code[i]))
       continue;
     if (first != "mov" && first != "add" && first != "cvt" && first != "cvta")
       return false;

@@ -139,6 +139,24 @@ bool fillPieces(Warp &warp, const Instruction &instruction, unsigned lane,
       .bytes;
 }
 
+/// Operand: the number of bytes. What is prefetched has to be there; its values
+/// do not matter, so that it races with nothing.
+Step bulkPrefetch(Warp &warp, const Instruction &instruction, LaneMask mask) {
+  for (LaneMask rest = mask; rest; rest &= rest - 1) {
+    unsigned lane = unsigned(__builtin_ctz(rest));
+    uint64_t bytes = warp.lanes<uint32_t>(instruction.operands[0])[lane];
+    if (bytes == 0 || bytes % kChunk != 0)
+      return warp.fail(instruction, lane,
+                       "prefetches " + std::to_string(bytes) +
+                           " bytes; a multiple of 16 is needed");
+    uint64_t address = addressOf(warp, instruction.addresses[0], lane);
+    if (!warp.locate(instruction, lane, Space::Global, address, bytes, kChunk)
+             .bytes)
+      return Step::Failed;
+  }
+  return Step::Next;
+}
+
 Step bulkCopy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Engine &engine = *warp.cta.launch.engine;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
@@ -230,6 +248,20 @@ void decodeGroup(Decoder &d, bool waits) {
   d.instruction.handler = waitGroup;
 }
 
+/// That of a box is a hint like any other.
+void decodePrefetch(Decoder &d) {
+  if (d.take("tensor"))
+    return decodeHint(d);
+  bool isGlobal = d.take("L2") && d.take("global");
+  bool hints = d.take("L2::cache_hint");
+  if (!isGlobal || !d.expectOperands(size_t(2) + hints, size_t(2) + hints))
+    return;
+  d.address(size_t(0));
+  d.value(1, 4);
+  d.instruction.space = Space::Global;
+  d.instruction.handler = bulkPrefetch;
+}
+
 /// The map and the coordinates of `[map, {x, y}]`.
 void tensorOperand(Decoder &d, const RawOperand &operand, unsigned rank) {
   d.address(operand);
@@ -248,7 +280,7 @@ void moec::ptx::decodeBulk(Decoder &d) {
   if (d.take("wait_group"))
     return decodeGroup(d, true);
   if (d.take("prefetch"))
-    return decodeHint(d);
+    return decodePrefetch(d);
   bool isTensor = d.take("tensor");
   std::string rank =
       isTensor ? d.takeOneOf({"1d", "2d", "3d", "4d", "5d"}) : "";

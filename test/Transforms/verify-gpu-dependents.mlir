@@ -16,6 +16,7 @@ llvm.func @good(%x: !llvm.ptr<1>, %map: !llvm.ptr {llvm.byval = !llvm.array<128 
   nvvm.prefetch tensormap, %map : !llvm.ptr
   nvvm.mbarrier.init %0, %c : !llvm.ptr<3>, i32
   nvvm.prefetch level = L2, %x {moec.weights} : !llvm.ptr<1>
+  nvvm.cp.async.bulk.prefetch %x, %c {moec.weights} : !llvm.ptr<1>
   %5 = llvm.getelementptr %x[%c] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, f32
   llvm.cond_br %p, ^bb1, ^bb2
 ^bb1:
@@ -42,6 +43,16 @@ llvm.func @load(%x: !llvm.ptr<1>) attributes {nvvm.kernel} {
   %0 = llvm.getelementptr %x[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, f32
   // expected-error@+1 {{accesses global memory on a path on which the thread has not waited for the launch before this one, which may still run; insert 'nvvm.griddepcontrol wait' before, on every path, or at the kernel's entry}}
   %1 = llvm.load %0 : !llvm.ptr<1> -> f32
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+
+// -----
+
+// Nobody says that these are weights.
+llvm.func @prefetch(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
+  // expected-error@+1 {{accesses global memory}}
+  nvvm.cp.async.bulk.prefetch %x, %c : !llvm.ptr<1>
   nvvm.griddepcontrol wait
   llvm.return
 }

@@ -173,6 +173,10 @@ TEST(HintRule, BranchesAroundPrefetches) {
                      "prefetch.global.L2 [%rd1];\nl:",
                      "branch"),
             "only a hint; only a hint; only a hint; ");
+  EXPECT_EQ(rulesFor("@%p1 bra l;\n"
+                     "cp.async.bulk.prefetch.L2.global [%rd0], 32;\nl:",
+                     "branch"),
+            "only a hint; only a hint; only a hint; ");
   // The address goes on to a load.
   EXPECT_EQ(rulesFor("@%p1 bra l;\nadd.s64 %rd1, %rd0, 128;\n"
                      "prefetch.global.L2 [%rd1];\nl:\n"

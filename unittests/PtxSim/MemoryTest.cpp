@@ -43,6 +43,21 @@ TEST(Memory, OutOfBounds) {
   EXPECT_MESSAGE(errorOf("ld.global.b32 %r1, [%rd0+-4];"), "allocated");
 }
 
+TEST(Memory, BulkPrefetch) {
+  auto prefetch = [](const std::string &operands) {
+    return errorOf("cp.async.bulk.prefetch.L2.global " + operands + ";");
+  };
+  EXPECT_EQ(prefetch("[%rd0+32], 32"), "");
+  EXPECT_EQ(errorOf("mov.b32 %r1, 64;\nmov.b64 %rd3, 0;\n"
+                    "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%rd0], "
+                    "%r1, %rd3;"),
+            "");
+  EXPECT_MESSAGE(prefetch("[%rd0+48], 32"), "out of bounds");
+  EXPECT_MESSAGE(prefetch("[%rd0+8], 16"), "not a multiple of 16");
+  EXPECT_MESSAGE(prefetch("[%rd0], 24"), "a multiple of 16 is needed");
+  EXPECT_MESSAGE(prefetch("[%rd0], 0"), "prefetches 0 bytes");
+}
+
 TEST(Memory, Misaligned) {
   EXPECT_MESSAGE(errorOf("ld.global.v2.b32 {%r1, %r2}, [%rd0+4];"),
                  "not a multiple of 8");

@@ -43,6 +43,8 @@ struct DeviceRates {
   double smL2BytesPerClk;
   /// An intermediate below this stays there from its writer to its reader.
   double l2KeptBytes;
+  /// What kernels ask for of the weights of a launch to come.
+  double l2AheadBytes;
 
   // Tensor cores.
   /// Clocks per second of kernels that keep them busy.

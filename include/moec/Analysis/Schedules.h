@@ -88,6 +88,8 @@ struct Schedule {
   std::unique_ptr<CostModel> (*costModel)(mlir::Operation *op,
                                           tile::LoadAttr load,
                                           const Target &target) = nullptr;
+  /// GPU: whether code is emitted for `prefetch`.
+  bool prefetches = false;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -60,12 +60,6 @@ void AsyncEmitter::consumerBarrier() {
                           NVVM::BarrierReductionAttr(), Value());
 }
 
-Value AsyncEmitter::getFromLane(Value value, Value lane) {
-  constexpr int64_t lastLane = 31;
-  return NVVM::ShflOp::create(b, value.getType(), i32(-1), value, lane,
-                              i32(lastLane), NVVM::ShflKind::idx, UnitAttr());
-}
-
 Value AsyncEmitter::countLanes(Value flag) {
   Value lanes = NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
                                          NVVM::VoteSyncKind::ballot);

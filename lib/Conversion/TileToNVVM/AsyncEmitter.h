@@ -37,8 +37,6 @@ public:
   void warpgroupBarrier();
   /// Waits for all threads of all warpgroups but the first.
   void consumerBarrier();
-  /// The value of a lane of the warp, that each lane names; f32 or i32.
-  mlir::Value getFromLane(mlir::Value value, mlir::Value lane);
   /// How many lanes of the warp have that i1 set; i32.
   mlir::Value countLanes(mlir::Value flag);
 

@@ -98,6 +98,11 @@ Value ThreadEmitter::broadcast(Value value, int64_t lane) {
                               i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
 }
 
+Value ThreadEmitter::getFromLane(Value value, Value lane) {
+  return NVVM::ShflOp::create(b, value.getType(), i32(-1), value, lane,
+                              i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
+}
+
 Value ThreadEmitter::warpMax(Value value) {
   return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::MAX,
                                i32(-1));
@@ -246,6 +251,13 @@ void ThreadEmitter::copyWordAsync(Value shared, Value global) {
   constexpr int64_t word = 4;
   NVVM::CpAsyncOp::create(b, shared, global, word,
                           NVVM::LoadCacheModifierKind::CA, /*cpSize=*/Value());
+}
+
+void ThreadEmitter::prefetchBulk(Value global, Value bytes) {
+  auto op = NVVM::CpAsyncBulkPrefetchOp::create(b, global, bytes,
+                                                /*l2CacheHint=*/Value());
+  // No launch of a run writes them.
+  op->setAttr("moec.weights", b.getUnitAttr());
 }
 
 void ThreadEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b); }

@@ -64,6 +64,8 @@ public:
   mlir::Value shuffleUp(mlir::Value value, int64_t distance);
   /// The value of lane `lane`.
   mlir::Value broadcast(mlir::Value value, int64_t lane);
+  /// The value of the lane that each lane names (i32).
+  mlir::Value getFromLane(mlir::Value value, mlir::Value lane);
   /// The largest or smallest i32 of the warp, in all lanes.
   mlir::Value warpMax(mlir::Value value);
   mlir::Value warpMin(mlir::Value value);
@@ -95,6 +97,9 @@ public:
   void copyAsync(mlir::Value shared, mlir::Value global, mlir::Value bytes);
   /// The same of 4 bytes.
   void copyWordAsync(mlir::Value shared, mlir::Value global);
+  /// Brings `bytes` of weights (i32, a multiple of 16, as the address is) into
+  /// the second-level cache; nobody waits for it. From sm_90 on.
+  void prefetchBulk(mlir::Value global, mlir::Value bytes);
   void commitCopies();
   /// Waits until at most `groups` of the thread's committed groups are open.
   void waitCopies(int64_t groups);

@@ -18,6 +18,7 @@
 
 #include "../Emit.h"
 #include "RankFew.h"
+#include "RankPrefetch.h"
 #include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -210,6 +211,8 @@ void Rank::findRun() {
 void Rank::run() {
   findChunk();
   clearInvalid();
+  if (op.getPrefetch())
+    emitRankPrefetch(op, emitter, experts, ids, numSlots);
   int64_t few = shape.getFewSlots();
   if (!few)
     return rankChunk();

@@ -54,6 +54,9 @@ public:
                                                              mlir::ValueRange)>
                body);
 
+  /// What `prefetch` names; one warp, after its last copy.
+  void emitPrefetch();
+
   //===--- The ring ---===//
 
   RingPlace getFirstPlace();

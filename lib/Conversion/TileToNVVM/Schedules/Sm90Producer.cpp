@@ -105,6 +105,7 @@ void emitBoxes(Sm90Contract &contract) {
                              return SmallVector<Value>{next.stage, next.parity};
                            });
   });
+  contract.emitPrefetch();
 }
 
 //===----------------------------------------------------------------------===//
