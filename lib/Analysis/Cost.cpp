@@ -26,27 +26,26 @@ SmallVector<int64_t> moec::getTokenPoints(int64_t minTokens,
   return points;
 }
 
+ArrayRef<WeightedRouting> moec::getWeightedRoutings() {
+  static constexpr WeightedRouting all[] = {
+      {Routing::Uniform, 0.8}, {Routing::Zipf, 0.1}, {Routing::Same, 0.1}};
+  return all;
+}
+
 std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
                                                 const Schedule &schedule,
                                                 const Target &target,
                                                 tile::LoadAttr load,
                                                 ArrayRef<int64_t> points) {
-  std::vector<Candidate> candidates = schedule.candidates(phase, target);
+  std::vector<Candidate> candidates = schedule.candidates(phase, load, target);
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
-  // So much of a candidate's score is how it bears uneven routing.
-  struct Weighted {
-    Routing routing;
-    double weight;
-  };
-  static constexpr Weighted routings[] = {
-      {Routing::Uniform, 0.8}, {Routing::Zipf, 0.1}, {Routing::Same, 0.1}};
-  struct Time {
-    double us[std::size(routings)];
-  };
+  ArrayRef<WeightedRouting> routings = getWeightedRoutings();
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  SmallVector<Time> best(points.size(), {{infinity, infinity, infinity}});
-  std::vector<SmallVector<Time>> times(candidates.size());
-  for (auto [candidate, own] : llvm::zip(candidates, times)) {
+  // Of each routing.
+  using Times = SmallVector<double, 3>;
+  SmallVector<Times> best(points.size(), Times(routings.size(), infinity));
+  std::vector<SmallVector<Times>> times(candidates.size());
+  for (auto [candidate, timesOfIt] : llvm::zip(candidates, times)) {
     const Schedule &runner =
         *findSchedule(target, candidate.config.getSchedule());
     if (candidate.whyNot.empty())
@@ -54,20 +53,21 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
     if (!candidate.whyNot.empty())
       continue;
     for (auto [least, tokens] : llvm::zip(best, points)) {
-      Time &time = own.emplace_back();
-      for (size_t i = 0; i < std::size(routings); ++i) {
-        time.us[i] =
-            model->predict(candidate.config, tokens, routings[i].routing).us;
-        least.us[i] = std::min(least.us[i], time.us[i]);
+      Times &own = timesOfIt.emplace_back();
+      for (auto [i, weighted] : llvm::enumerate(routings)) {
+        double us =
+            model->predict(candidate.config, tokens, weighted.routing).us;
+        own.push_back(us);
+        least[i] = std::min(least[i], us);
       }
     }
   }
   for (auto [candidate, own] : llvm::zip(candidates, times))
-    for (auto [time, least] : llvm::zip(own, best)) {
+    for (auto [us, least] : llvm::zip(own, best)) {
       double score = candidate.price;
-      for (size_t i = 0; i < std::size(routings); ++i)
-        score += routings[i].weight * time.us[i] / least.us[i];
-      candidate.us.push_back(time.us[0]);
+      for (auto [i, routing] : llvm::enumerate(routings))
+        score += routing.weight * us[i] / least[i];
+      candidate.us.push_back(us.front());
       candidate.scores.push_back(score);
       candidate.relative += score / double(points.size());
     }

@@ -8,10 +8,13 @@
 #include "Sm90Choice.h"
 
 #include "Gemv.h"
+#include "Sm90Bodies.h"
 #include "Sm90Cost.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
+#include <limits>
+#include <map>
 #include <numeric>
 
 using namespace mlir;
@@ -38,36 +41,18 @@ bool isBuffer(Value argument) {
   return isLaunched && isAlwaysBuffer;
 }
 
-/// Bodies that may go together, fewest first: few for few rows, whose code is
-/// short, and more where experts get different numbers of rows.
-ArrayRef<ArrayRef<int64_t>> getLadders() {
-  static constexpr int64_t l0[] = {8}, l1[] = {16}, l2[] = {32}, l3[] = {48},
-                           l4[] = {64}, l5[] = {80}, l6[] = {96}, l7[] = {112},
-                           l8[] = {128}, l9[] = {144}, l10[] = {152},
-                           l11[] = {160}, l12[] = {176}, l13[] = {192},
-                           l14[] = {256}, l15[] = {8, 16}, l16[] = {16, 32},
-                           l17[] = {32, 64}, l18[] = {16, 32, 64},
-                           l19[] = {8, 24, 48}, l20[] = {64, 128},
-                           l21[] = {80, 160}, l22[] = {128, 256},
-                           l23[] = {32, 64, 96}, l24[] = {32, 96, 128},
-                           l25[] = {48, 96, 144}, l26[] = {64, 128, 192},
-                           l27[] = {32, 64, 96, 128},
-                           l28[] = {40, 80, 120, 160},
-                           l29[] = {16, 32, 64, 96, 128},
-                           l30[] = {32, 64, 96, 128, 160},
-                           l31[] = {64, 128, 192, 256},
-                           l32[] = {48, 80, 112, 128, 144, 160};
-  static const ArrayRef<int64_t> all[] = {
-      l0,  l1,  l2,  l3,  l4,  l5,  l6,  l7,  l8,  l9,  l10,
-      l11, l12, l13, l14, l15, l16, l17, l18, l19, l20, l21,
-      l22, l23, l24, l25, l26, l27, l28, l29, l30, l31, l32};
+/// Heights that tiles may have: of few blocks of weights, higher ones.
+ArrayRef<int64_t> getHeights() {
+  static constexpr int64_t all[] = {8,   16,  24,  32,  40,  48,  56,  64,
+                                    72,  80,  88,  96,  104, 112, 120, 128,
+                                    136, 144, 152, 160, 176, 192, 224, 256};
   return all;
 }
 
 /// Why ptxas would take over a second for the bodies, which all have an
 /// epilogue of their own; empty if it does not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
-  constexpr int64_t mostLines = 6000, perColumns = 128;
+  constexpr int64_t mostLines = 5000, perColumns = 128;
   int64_t rows =
       std::accumulate(shape.bodies.begin(), shape.bodies.end(), int64_t(0));
   // A thread has a result of every two rows and 128 columns.
@@ -143,29 +128,113 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
 
 } // namespace
 
-std::vector<Candidate> sm90::getContractCandidates(Operation *op,
-                                                   const Target &) {
-  auto contract = cast<tile::ContractOp>(op);
+namespace {
+
+/// The configs of one product for a load.
+class CandidateFinder {
+public:
+  CandidateFinder(tile::ContractOp op, tile::LoadAttr load,
+                  const Target &target)
+      : op(op), target(target),
+        schedule(*findSchedule(target, "sm90.contract")),
+        model(schedule.costModel(op, load, target)),
+        points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
+        mapRows(!op.getSource() && isBuffer(op.getInput())) {}
+
+  std::vector<Candidate> run();
+
+private:
+  void findFor(int64_t weightRows);
+  void add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
+           std::string whyNot);
+  tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> bodies) {
+    constexpr int64_t mostStages = 16;
+    return makeConfig(op, weightRows / (op.getLayout() ? 2 : 1), bodies,
+                      mapRows, mostStages);
+  }
+  std::string getWhyNot(tile::ConfigAttr config);
+  double getTime(tile::ConfigAttr config, int64_t tokens);
+
+  tile::ContractOp op;
+  const Target &target;
+  const Schedule &schedule;
+  std::unique_ptr<CostModel> model;
+  SmallVector<int64_t> points;
+  bool mapRows;
   std::vector<Candidate> candidates;
+};
+
+std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
+  std::string whyNot = schedule.whyIllegal(op, config, target);
+  Contract shape(op, config);
+  if (whyNot.empty())
+    whyNot = takesLong(op, shape);
+  return whyNot.empty() ? spills(shape) : whyNot;
+}
+
+/// The mean over the routings that count.
+double CandidateFinder::getTime(tile::ConfigAttr config, int64_t tokens) {
+  double us = 0;
+  for (WeightedRouting routing : getWeightedRoutings())
+    us += routing.weight * model->predict(config, tokens, routing.routing).us;
+  return us;
+}
+
+void CandidateFinder::add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
+                          std::string whyNot) {
+  constexpr double pricePerBody = 0.002;
+  Candidate &candidate = candidates.emplace_back();
+  candidate.config = config;
+  candidate.price = pricePerBody * double(bodies.size());
+  candidate.whyNot = std::move(whyNot);
+}
+
+void CandidateFinder::findFor(int64_t weightRows) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double least = 0.004;
+  // Null if there cannot be one.
+  std::map<Bodies, tile::ConfigAttr> configs;
+  auto getPointTime = [&](const Bodies &bodies, size_t point) {
+    auto [entry, isNew] = configs.try_emplace(bodies);
+    if (isNew) {
+      tile::ConfigAttr config = make(weightRows, bodies);
+      if (getWhyNot(config).empty())
+        entry->second = config;
+    }
+    return entry->second ? getTime(entry->second, points[point]) : infinity;
+  };
+  for (const Bodies &bodies :
+       growBodies(getHeights(), points.size(), least, getPointTime))
+    add(make(weightRows, bodies), bodies, {});
+  // Why there is nothing higher.
+  int64_t highest = 0;
+  for (const auto &[bodies, config] : configs)
+    if (config)
+      highest = std::max(highest, bodies.back());
+  for (int64_t height : getHeights())
+    if (height > highest) {
+      tile::ConfigAttr config = make(weightRows, height);
+      return add(config, height, getWhyNot(config));
+    }
+}
+
+std::vector<Candidate> CandidateFinder::run() {
+  for (int64_t weightRows : {64, 128, 256})
+    findFor(weightRows);
+  return std::move(candidates);
+}
+
+} // namespace
+
+std::vector<Candidate> sm90::getContractCandidates(Operation *op,
+                                                   tile::LoadAttr load,
+                                                   const Target &target) {
+  auto contract = cast<tile::ContractOp>(op);
   if (cast<MemRefType>(contract.getWeight().getType())
           .getElementTypeBitWidth() > 16)
-    return candidates;
-  constexpr int64_t mostStages = 16;
-  constexpr int64_t weightRows[] = {64, 128, 256};
-  constexpr double pricePerBody = 0.001;
-  bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
-  int64_t planes = contract.getLayout() ? 2 : 1;
-  for (int64_t rows : weightRows)
-    for (ArrayRef<int64_t> bodies : getLadders()) {
-      Candidate &candidate = candidates.emplace_back();
-      candidate.price = pricePerBody * double(bodies.size());
-      candidate.config =
-          makeConfig(contract, rows / planes, bodies, mapRows, mostStages);
-      Contract shape(contract, candidate.config);
-      candidate.whyNot = takesLong(contract, shape);
-      if (candidate.whyNot.empty())
-        candidate.whyNot = spills(shape);
-    }
+    return {};
+  std::vector<Candidate> candidates =
+      CandidateFinder(contract, load, target).run();
   llvm::append_range(candidates, sm80::getGemvCandidates(contract));
   return candidates;
 }

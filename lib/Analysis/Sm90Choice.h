@@ -14,6 +14,7 @@ namespace moec::sm90 {
 
 /// The configs that are worth a look: of sm90.contract, and of sm80.gemv.
 std::vector<Candidate> getContractCandidates(mlir::Operation *op,
+                                             tile::LoadAttr load,
                                              const Target &target);
 
 /// The config of choice of sm90.contract: the best candidate for the

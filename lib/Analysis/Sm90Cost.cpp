@@ -20,6 +20,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace moec;
@@ -62,6 +63,11 @@ double meanCeil(double mean, double variance, double width) {
                               (deviation * std::sqrt(2.0)));
   return result;
 }
+
+/// Tiles of all groups that run in one body, and the rows in them.
+struct BodyUse {
+  double tiles = 0, rows = 0;
+};
 
 /// What the rows of all groups come to with one config.
 struct Work {
@@ -107,8 +113,8 @@ private:
   const RowCounts &getCounts(const Contract &shape, int64_t tokens,
                              Routing routing);
   Work getWork(const Contract &shape, const RowCounts &counts) const;
-  void addTile(const Contract &shape, int64_t rows, double times,
-               Work &work) const;
+  void addTiles(const Contract &shape, int64_t height, BodyUse use,
+                Work &work) const;
   double getFloor(const Contract &shape, const RowCounts &counts,
                   int64_t tokens) const;
   /// Of input, result and weights that go over the bus of the memory.
@@ -131,11 +137,9 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
   return *entry;
 }
 
-/// A tile of `rows` rows, in the lowest body that holds it.
-void ContractCost::addTile(const Contract &shape, int64_t rows, double times,
-                           Work &work) const {
-  double body = double(*llvm::find_if(
-      shape.bodies, [&](int64_t height) { return height >= rows; }));
+void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
+                            Work &work) const {
+  auto body = double(height);
   double blocks = double(shape.getWeightRows()) / Contract::kBlockRows;
   double steps = double(shape.getSteps());
   // A step is 128 bytes deep, four products.
@@ -157,38 +161,33 @@ void ContractCost::addTile(const Contract &shape, int64_t rows, double times,
   double inputRows = body;
   if (!shape.mapRows) {
     clk *= 1 + device.gatherShare;
-    inputRows = double(rows) * (1 + device.gatherL2Share);
+    inputRows = use.rows / use.tiles * (1 + device.gatherL2Share);
   }
   double epilogue = device.epilogueExposed * body * double(shape.n) *
                     epilogueLines / device.epilogueLinesPerClk;
-  work.productClk += times * clk;
-  work.epilogueClk += times * epilogue;
-  work.kinds.push_back({clk + epilogue, times});
-  work.l2Bytes += times * steps *
+  work.productClk += use.tiles * clk;
+  work.epilogueClk += use.tiles * epilogue;
+  work.kinds.push_back({clk + epilogue, use.tiles});
+  work.l2Bytes += use.tiles * steps *
                   (double(shape.getWeightBytes()) +
                    inputRows * double(Contract::kStepBytes));
-  work.rows += times * body;
-  work.tiles += times;
+  work.rows += use.tiles * body;
+  work.tiles += use.tiles;
 }
 
 /// The height of the tiles of a group with so many rows, as the kernel chooses
-/// it: what costs least of tiles about equal and of tiles as high as one of the
-/// upper bodies.
+/// it: about equal ones, as few as there can be, or one more.
 int64_t chooseHeight(const Contract &shape, int64_t rows) {
-  auto costOf = [&](int64_t height) {
-    return shape.getTileCost(
-        *llvm::find_if(shape.bodies, [&](int64_t b) { return b >= height; }));
-  };
-  int64_t tiles = llvm::divideCeil(rows, shape.getMaxBody());
-  int64_t best = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
-  int64_t bestCost = tiles * costOf(best);
-  for (int64_t body : llvm::reverse(shape.bodies)) {
-    if (shape.bodies.size() == 1 || 2 * body <= shape.getMaxBody())
-      break;
-    int64_t rest = rows % body;
-    int64_t cost = rows / body * costOf(body) + (rest ? costOf(rest) : 0);
+  int64_t fewest = llvm::divideCeil(rows, shape.getMaxBody());
+  int64_t most = fewest + (shape.bodies.size() > 1);
+  int64_t best = 0, bestCost = std::numeric_limits<int64_t>::max();
+  for (int64_t tiles = fewest; tiles <= most; ++tiles) {
+    int64_t height = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
+    int64_t body =
+        *llvm::find_if(shape.bodies, [&](int64_t b) { return b >= height; });
+    int64_t cost = tiles * shape.getTileCost(body);
     if (cost < bestCost) {
-      best = body;
+      best = height;
       bestCost = cost;
     }
   }
@@ -199,18 +198,28 @@ Work ContractCost::getWork(const Contract &shape,
                            const RowCounts &counts) const {
   constexpr int64_t eighth = 8;
   Work work;
+  SmallVector<BodyUse> uses(shape.bodies.size());
+  auto add = [&](int64_t rows, double times) {
+    size_t body = 0;
+    while (shape.bodies[body] < rows)
+      ++body;
+    uses[body].tiles += times;
+    uses[body].rows += times * double(rows);
+  };
   double squares = 0, all = double(shape.groups);
   for (auto [eighths, probability] : counts.entries) {
     int64_t rows = eighths * eighth, height = chooseHeight(shape, rows);
     int64_t whole = rows / height, rest = rows % height;
     double times = all * probability;
-    if (whole)
-      addTile(shape, height, times * double(whole), work);
+    add(height, times * double(whole));
     if (rest)
-      addTile(shape, rest, times, work);
-    double tiles = double(whole + (rest > 0));
+      add(rest, times);
+    auto tiles = double(whole + (rest > 0));
     squares += probability * tiles * tiles;
   }
+  for (auto [height, use] : llvm::zip(shape.bodies, uses))
+    if (use.tiles > 0)
+      addTiles(shape, height, use, work);
   double active = counts.active / all;
   if (active > 0) {
     double mean = work.tiles / all / active;

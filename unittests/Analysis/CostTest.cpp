@@ -83,13 +83,19 @@ protected:
   std::vector<std::unique_ptr<ParsedModule>> parsed;
 };
 
+/// Bodies are searched for step by step, for one number of tokens better than
+/// for the next.
 TEST_F(CostTest, MoreTokensAreNeverFasterAtBest) {
+  constexpr double found = 0.99;
   for (Products p : {kQwen30, kMixtral})
     for (tile::ContractOp op : {makeFirst(p), makeSecond(p)}) {
       double last = 0;
       for (int64_t tokens = 1; tokens <= 16384; tokens *= 2) {
-        double us = enumerate(op, p, tokens, tokens).front().us.back();
-        EXPECT_GE(us, last) << tokens;
+        double us = std::numeric_limits<double>::infinity();
+        for (const Candidate &candidate : enumerate(op, p, tokens, tokens))
+          if (candidate.whyNot.empty())
+            us = std::min(us, candidate.us.back());
+        EXPECT_GE(us, found * last) << tokens;
         last = us;
       }
     }

@@ -44,6 +44,14 @@ public:
                              Routing routing = Routing::Uniform) = 0;
 };
 
+/// A routing, and so much of a candidate's score is how it bears it.
+struct WeightedRouting {
+  Routing routing;
+  double weight;
+};
+/// Experts that are equally likely, mostly, and some uneven ones.
+llvm::ArrayRef<WeightedRouting> getWeightedRoutings();
+
 /// A config that was looked at.
 struct Candidate {
   tile::ConfigAttr config;

@@ -81,9 +81,9 @@ struct Schedule {
   /// GPU: the tensor maps of the kernel; null where it has none.
   llvm::SmallVector<tile::TensorMapAttr> (*tensorMaps)(
       mlir::Operation *op, tile::ConfigAttr config) = nullptr;
-  /// What Cost.h chooses from, and by. Null where one config suits any number
-  /// of rows.
-  std::vector<Candidate> (*candidates)(mlir::Operation *op,
+  /// What Cost.h chooses from for a load, and by. Null where one config suits
+  /// any number of rows.
+  std::vector<Candidate> (*candidates)(mlir::Operation *op, tile::LoadAttr load,
                                        const Target &target) = nullptr;
   std::unique_ptr<CostModel> (*costModel)(mlir::Operation *op,
                                           tile::LoadAttr load,

@@ -4,11 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A group's rows are cut into tiles of one height, of which the last may be
-// lower; each runs in the lowest body that holds it. Tiles as high as the
-// highest body leave a rest that may cost little or much; about equal ones are
-// all padded to the next body; which is cheaper depends on the number of rows.
-// So both are weighed, and the next lower bodies too.
+// A group's rows are cut into tiles of about equal height, each of which runs
+// in the lowest body that holds it. As few tiles as there can be may all be
+// padded to a high body where one tile more fits a lower one, so both are
+// weighed.
+//
+// Unequal tiles, as high as the highest body and a low rest, would have less
+// padding; but then CTAs come apart that read the same weights and rows, and
+// what one brings into the second-level cache is gone before the next needs it.
 
 #include "Sm90Contract.h"
 
@@ -32,9 +35,8 @@ private:
   /// The cost of a tile of `rows`, at least 1 and at most those of the highest
   /// body.
   Value costOf(Value rows);
-  /// Tiles of a constant height, and of one that makes all of them about equal.
-  void addConstant(int64_t height);
-  void addEqual();
+  /// So many tiles of about equal height.
+  void addEqual(Value tiles);
   void add(Value height, Value cost);
 
   Sm90Contract &contract;
@@ -68,23 +70,9 @@ void TileHeights::add(Value height, Value cost) {
   bestCost = arith::SelectOp::create(b, isLess, cost, bestCost);
 }
 
-void TileHeights::addConstant(int64_t height) {
-  Value whole = emitter.divide(count, height);
-  Value rest = emitter.remainder(count, height);
-  Value restCost = arith::SelectOp::create(
-      b, contract.isEqual(rest, emitter.i32(0)), emitter.i32(0), costOf(rest));
-  add(emitter.i32(height),
-      contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
-                      restCost));
-}
-
-void TileHeights::addEqual() {
-  // As many whole rows of 8 as make as few tiles as there can be about equal.
+void TileHeights::addEqual(Value tiles) {
+  // In whole rows of 8.
   constexpr int64_t rows8 = 8;
-  Value tiles = emitter.divide(emitter.scale(count, 1, shape.getMaxBody() - 1),
-                               shape.getMaxBody());
-  // An empty group has none; its height is not read.
-  tiles = arith::MaxUIOp::create(b, tiles, emitter.i32(1));
   Value height = arith::DivUIOp::create(
       b, emitter.scale(contract.addI32(count, tiles), 1, -1), tiles);
   height = emitter.scale(
@@ -94,11 +82,13 @@ void TileHeights::addEqual() {
 }
 
 Value TileHeights::choose() {
-  addEqual();
-  // Lower bodies make many tiles; equal ones of a single body are the same.
-  for (int64_t body : llvm::reverse(shape.bodies))
-    if (shape.bodies.size() > 1 && 2 * body > shape.getMaxBody())
-      addConstant(body);
+  Value fewest = emitter.divide(emitter.scale(count, 1, shape.getMaxBody() - 1),
+                                shape.getMaxBody());
+  // An empty group has none; its height is not read.
+  fewest = arith::MaxUIOp::create(b, fewest, emitter.i32(1));
+  addEqual(fewest);
+  if (shape.bodies.size() > 1)
+    addEqual(emitter.scale(fewest, 1, 1));
   return best;
 }
 

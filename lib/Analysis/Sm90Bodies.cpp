@@ -1,0 +1,112 @@
+//===- Sm90Bodies.cpp - heights of tiles made for a load --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm90Bodies.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+class BodyGrower {
+public:
+  BodyGrower(ArrayRef<int64_t> heights, size_t points, double least,
+             const BodiesTime &time)
+      : heights(heights), points(points), least(least), time(time) {
+    for (size_t point = 0; point < points; ++point) {
+      double best = infinity;
+      for (int64_t height : heights)
+        best = std::min(best, getTime({height}, point));
+      bestSingle.push_back(best);
+    }
+  }
+
+  std::vector<Bodies> run() {
+    constexpr size_t widest = 3;
+    for (size_t width = 1; width <= std::min(widest, points); ++width)
+      for (size_t first = 0; first + width <= points; ++first)
+        grow(first, first + width);
+    if (points > widest)
+      grow(0, points);
+    return std::move(found);
+  }
+
+private:
+  double getTime(const Bodies &bodies, size_t point) {
+    auto [entry, isNew] = times.try_emplace({bodies, point}, 0);
+    if (isNew)
+      entry->second = time(bodies, point);
+    return entry->second;
+  }
+  /// Relative to the best single heights; infinity where there are none.
+  double getCost(const Bodies &bodies, size_t begin, size_t end) {
+    double sum = 0;
+    for (size_t point = begin; point < end; ++point) {
+      if (bestSingle[point] == infinity)
+        return infinity;
+      sum += getTime(bodies, point) / bestSingle[point];
+    }
+    return sum / double(end - begin);
+  }
+  void grow(size_t begin, size_t end);
+
+  ArrayRef<int64_t> heights;
+  size_t points;
+  double least;
+  const BodiesTime &time;
+  SmallVector<double> bestSingle;
+  /// Windows that overlap ask for the same.
+  std::map<std::pair<Bodies, size_t>, double> times;
+  std::set<Bodies> seen;
+  std::vector<Bodies> found;
+};
+
+void BodyGrower::grow(size_t begin, size_t end) {
+  Bodies best;
+  double bestCost = infinity;
+  while (true) {
+    // The two best with one more height.
+    std::pair<double, Bodies> first{infinity, {}}, second{infinity, {}};
+    for (int64_t height : heights) {
+      Bodies bodies = best;
+      auto *place = llvm::lower_bound(bodies, height);
+      if (place != bodies.end() && *place == height)
+        continue;
+      bodies.insert(place, height);
+      double cost = getCost(bodies, begin, end);
+      if (cost >= second.first)
+        continue;
+      second = {cost, std::move(bodies)};
+      if (second.first < first.first)
+        std::swap(first, second);
+    }
+    double most = best.empty() ? infinity : bestCost * (1 - least);
+    for (const auto &[cost, bodies] : {first, second})
+      if (cost < most && seen.insert(bodies).second)
+        found.push_back(bodies);
+    if (first.first >= most)
+      return;
+    std::tie(bestCost, best) = first;
+  }
+}
+
+} // namespace
+
+std::vector<Bodies> sm90::growBodies(ArrayRef<int64_t> heights, size_t points,
+                                     double least, const BodiesTime &time) {
+  return BodyGrower(heights, points, least, time).run();
+}
