@@ -346,6 +346,16 @@ moert::Expr columnsGrid(Operation *op, tile::ConfigAttr config,
          moert::Expr(llvm::divideCeil(columns, config.getPanel()));
 }
 
+/// With `rows`, CTAs take so many tokens at a time.
+moert::Expr gatherReduceGrid(Operation *op, tile::ConfigAttr config,
+                             const Target &) {
+  int64_t columns = getResultType(op).getDimSize(1);
+  moert::Expr tokens = moert::Expr::tokens();
+  if (config.getRows())
+    tokens = moert::Expr::min(tokens, config.getRows());
+  return tokens * moert::Expr(llvm::divideCeil(columns, config.getPanel()));
+}
+
 int64_t columnsBlock(Operation *, tile::ConfigAttr config) {
   return config.getPanel() / config.getLanes();
 }
@@ -416,7 +426,7 @@ constexpr Schedule kSm80Schedules[] = {
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,
      quantizeGrid, quantizeBlock, noShared},
     {"sm80.gather_reduce", "tile.gather_reduce", columnsIllegal,
-     chooseGatherReduce, columnsGrid, columnsBlock, noShared},
+     chooseGatherReduce, gatherReduceGrid, columnsBlock, noShared},
     {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
      gemvShared},
 };

@@ -136,7 +136,7 @@ struct Rank {
   /// About as many CTAs as a GPU has multiprocessors: more would only read the
   /// ids once more each.
   static constexpr int64_t kMaxCtas = 128;
-  static constexpr int64_t kSlotsPerCta = 2048;
+  static constexpr int64_t kSlotsPerCta = 1024;
   /// Shared memory has counters of one run for as many.
   static constexpr int64_t kMaxPanel = 4096;
   /// Up to so many, counting takes longer than comparing each with all.

@@ -84,15 +84,20 @@ void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
   }
 }
 
-Value GatherReduce::addAhead(Value sum, Value token, Value first, int64_t count,
-                             Value column, Value self) {
+SmallVector<Value> GatherReduce::loadSlots(Value token, Value first,
+                                           int64_t count) {
   SmallVector<Value> slots;
   for (int64_t i = 0; i < count; ++i)
     slots.push_back(emitter.loadI32(position, {token, emitter.add(first, i)}));
+  return slots;
+}
+
+Value GatherReduce::addAhead(Value sum, Value token, Value first,
+                             ValueRange slots, Value column, Value self) {
   // A slot that has no row loads the begin of another one's, in all threads the
   // same, and does not add it: a branch would have to wait for the row before.
   Value some = slots.front();
-  for (Value slot : ArrayRef<Value>(slots).drop_front())
+  for (Value slot : slots.drop_front())
     some = arith::MaxSIOp::create(b, some, slot);
   auto isRow = [&](Value slot) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot,
@@ -107,8 +112,8 @@ Value GatherReduce::addAhead(Value sum, Value token, Value first, int64_t count,
       return load(rows, row, from, 0, /*mask=*/{});
     });
   };
-  auto noRows = [&] { return SmallVector<Value>(count, sum); };
-  SmallVector<Type> types(count, sum.getType());
+  auto noRows = [&] { return SmallVector<Value>(slots.size(), sum); };
+  SmallVector<Type> types(slots.size(), sum.getType());
   SmallVector<Value> loaded = choose(isRow(some), types, loadRows, noRows);
   for (auto [i, slot, row] : llvm::enumerate(slots, loaded)) {
     Value next = arith::AddFOp::create(b, sum, row);
@@ -128,23 +133,27 @@ Value GatherReduce::addAhead(Value sum, Value token, Value first, int64_t count,
   return sum;
 }
 
-void GatherReduce::emitColumnsAhead(Value token, Value column) {
-  constexpr int64_t mostAtOnce = 16;
+void GatherReduce::emitColumnsAhead(Value token, Value column,
+                                    ValueRange slots) {
   auto loadOnce = [&](Value memref) {
     return memref ? load(memref, token, column, 0, /*mask=*/{}) : Value();
   };
   Value self = loadOnce(identity), last = loadOnce(addend);
-  int64_t whole = topK - topK % mostAtOnce;
-  Value sum = emitter.splat(0.0, lanes);
-  if (whole)
-    sum = emitter.forLoop(emitter.index(0), emitter.index(whole), mostAtOnce,
-                          sum, [&](Value j, ValueRange sums) {
-                            return SmallVector<Value>{addAhead(
-                                sums[0], token, j, mostAtOnce, column, self)};
+  int64_t first = std::min(topK, kRowsAtOnce);
+  Value sum = addAhead(emitter.splat(0.0, lanes), token, emitter.index(0),
+                       slots, column, self);
+  auto addMore = [&](Value before, Value j, int64_t count) {
+    return addAhead(before, token, j, loadSlots(token, j, count), column, self);
+  };
+  int64_t rest = (topK - first) % kRowsAtOnce;
+  if (topK - rest > first)
+    sum = emitter.forLoop(emitter.index(first), emitter.index(topK - rest),
+                          kRowsAtOnce, sum, [&](Value j, ValueRange sums) {
+                            return SmallVector<Value>{
+                                addMore(sums[0], j, kRowsAtOnce)};
                           })[0];
-  if (topK > whole)
-    sum =
-        addAhead(sum, token, emitter.index(whole), topK - whole, column, self);
+  if (rest)
+    sum = addMore(sum, emitter.index(topK - rest), rest);
   if (last)
     sum = arith::AddFOp::create(b, sum, last);
   emitter.storeVector(sum, result, {token, column});

@@ -10,6 +10,8 @@
 
 #include "KernelEmitter.h"
 
+#include <algorithm>
+
 namespace moec {
 
 /// Writes the sum of one token's rows for some of its columns, each held in
@@ -30,9 +32,20 @@ public:
                    mlir::Value mask);
   /// Writes `lanes` columns of a token, and asks for many rows before it adds
   /// the first: for machines that wait long for memory, and have registers.
-  void emitColumnsAhead(mlir::Value token, mlir::Value column);
+  /// `slots` is what `loadSlots` made.
+  void emitColumnsAhead(mlir::Value token, mlir::Value column,
+                        mlir::ValueRange slots);
+  /// Where the token's first rows are.
+  llvm::SmallVector<mlir::Value> loadSlots(mlir::Value token) {
+    return loadSlots(token, emitter.index(0), std::min(topK, kRowsAtOnce));
+  }
 
 private:
+  /// Rows that are on their way at once.
+  static constexpr int64_t kRowsAtOnce = 16;
+
+  llvm::SmallVector<mlir::Value> loadSlots(mlir::Value token, mlir::Value first,
+                                           int64_t count);
   mlir::Value load(mlir::Value memref, mlir::Value row, mlir::Value column,
                    int64_t i, mlir::Value mask) {
     return emitter.loadVector(memref, {row, emitter.add(column, i * lanes)},
@@ -44,9 +57,10 @@ private:
                                              mlir::Value token, mlir::Value j,
                                              mlir::Value column,
                                              mlir::Value mask);
-  /// Adds `count` rows from slot `first` on, all of them loaded before.
+  /// Adds the rows of slots from number `first` on, all of them loaded before.
   mlir::Value addAhead(mlir::Value sum, mlir::Value token, mlir::Value first,
-                       int64_t count, mlir::Value column, mlir::Value self);
+                       mlir::ValueRange slots, mlir::Value column,
+                       mlir::Value self);
   /// `condition ? then() : otherwise()` on lists of vectors.
   llvm::SmallVector<mlir::Value>
   choose(mlir::Value condition, mlir::TypeRange types,

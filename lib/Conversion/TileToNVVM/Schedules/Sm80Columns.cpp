@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 // A CTA owns `panel` columns of a token, a thread `lanes` neighbours of them.
 // `lanes` divides the number of columns, so that no thread has a part of them.
+// With `rows`, sm80.gather_reduce takes so many tokens at a time, a CTA every
+// `rows`-th one.
 
 #include "../../Emission/GatherReduce.h"
 #include "../Emit.h"
@@ -73,15 +75,31 @@ LogicalResult moec::emitSm80GatherReduce(Operation *phase, KernelBody body) {
   GatherReduce reduce(op, emitter, lanes);
   Value valid = emitter.validTokens(op.getNumValidTokens());
   forColumns(emitter, config, getColumns(result), [&](Place at) {
-    auto sum = [&] { reduce.emitColumnsAhead(at.token, at.column); };
-    if (!op.getNumValidTokens())
-      return sum();
-    Value isValid = arith::CmpIOp::create(emitter.b, arith::CmpIPredicate::slt,
-                                          at.token, valid);
-    emitter.ifThen(isValid, sum, [&] {
-      emitter.storeVector(emitter.splat(0.0, lanes), result,
-                          {at.token, at.column});
-    });
+    auto reduceToken = [&](Value token, ValueRange slots) {
+      auto sum = [&] { reduce.emitColumnsAhead(token, at.column, slots); };
+      if (!op.getNumValidTokens())
+        return sum();
+      Value isValid = arith::CmpIOp::create(
+          emitter.b, arith::CmpIPredicate::slt, token, valid);
+      emitter.ifThen(isValid, sum, [&] {
+        emitter.storeVector(emitter.splat(0.0, lanes), result,
+                            {token, at.column});
+      });
+    };
+    SmallVector<Value> slots = reduce.loadSlots(at.token);
+    if (!config.getRows())
+      return reduceToken(at.token, slots);
+    // Where the next token's rows are is on its way while this one's are added.
+    Value last =
+        arith::SubIOp::create(emitter.b, emitter.tokens(), emitter.index(1));
+    emitter.forLoop(at.token, emitter.tokens(), config.getRows(), slots,
+                    [&](Value token, ValueRange carried) {
+                      Value next = emitter.add(token, config.getRows());
+                      SmallVector<Value> nextSlots =
+                          reduce.loadSlots(emitter.min(next, last));
+                      reduceToken(token, carried);
+                      return nextSlots;
+                    });
   });
   return success();
 }

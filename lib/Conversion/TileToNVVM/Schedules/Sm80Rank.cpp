@@ -29,8 +29,10 @@ using namespace moec;
 namespace {
 
 constexpr int64_t kWarp = sm80::kWarp;
-/// Loads of a thread that are on their way at once, while it counts.
-constexpr int64_t kLoads = 4;
+/// Loads of a thread that are on their way at once, while it counts the slots
+/// of its run and those of other chunks.
+constexpr int64_t kRunLoads = 4;
+constexpr int64_t kOtherLoads = 8;
 
 /// What becomes of a slot. Numbers are i32.
 struct Choice {
@@ -74,13 +76,11 @@ private:
   void rankPanel();
   void clearCounters();
   void countRun();
-  /// Slots of other chunks, to a row.
-  void countOthers(RowRange slots, Value row);
-  /// The slots `begin`, `begin + step` ... below `end`, to a row. Some loads
-  /// are on their way at once; `isWhole` says that their number divides that of
-  /// slots.
-  void countGroups(Value begin, Value end, int64_t step, Value row,
-                   bool isWhole);
+  /// The ids of slots `first`, `first + threads` ...
+  SmallVector<Value> loadOthers(Value first);
+  SmallVector<Value> loadFirstOthers();
+  /// Slots of other chunks, of which the thread has the first ids.
+  void countOthers(ValueRange ids);
   void sumRows();
   void sumGroups();
   void writeOffsets();
@@ -148,6 +148,8 @@ private:
   /// All slots, those that count, the CTA's chunk of these, the warp's run.
   Value allSlots, numSlots;
   RowRange chunk, own;
+  /// Whether there are other chunks.
+  Value hasOthers;
 };
 
 Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape)
@@ -209,10 +211,10 @@ void Rank::findRun() {
 }
 
 void Rank::run() {
-  findChunk();
-  clearInvalid();
   if (op.getPrefetch())
     emitRankPrefetch(op, emitter, experts, ids, numSlots);
+  findChunk();
+  clearInvalid();
   int64_t few = shape.getFewSlots();
   if (!few)
     return rankChunk();
@@ -222,10 +224,9 @@ void Rank::run() {
       isFew,
       [&] {
         emitter.ifThen(isFirstCta(), [&] {
-          emitRankFew(
-              emitter, experts,
-              {ids, weights, offsets, position, source, rowWeight}, numSlots,
-              few, topK, shape.numLocal, table);
+          emitRankFew(emitter, experts,
+                      {ids, weights, offsets, position, source, rowWeight},
+                      numSlots, few, topK, shape.numLocal, table);
         });
       },
       [&] { rankChunk(); });
@@ -260,13 +261,13 @@ void Rank::rankExperts() {
 }
 
 void Rank::rankPanel() {
-  // On its way while slots are counted.
+  // All on their way at once.
   Slot first = loadFirstSlot();
+  SmallVector<Value> others = loadFirstOthers();
   clearCounters();
   emitter.barrier();
   countRun();
-  countOthers({emitter.index(0), chunk.begin}, row(0));
-  countOthers({chunk.end, numSlots}, row(numRuns));
+  countOthers(others);
   emitter.barrier();
   sumRows();
   emitter.barrier();
@@ -312,36 +313,65 @@ void Rank::count(const Choice &choice, Value row) {
                         select(choice.isHere, at, nowhereAt()));
 }
 
-void Rank::countGroups(Value begin, Value end, int64_t step, Value row,
-                       bool isWhole) {
-  emitter.forLoop(begin, end, kLoads * step, [&](Value first) {
+void Rank::countRun() {
+  Value begin = emitter.add(own.begin, emitter.toIndex(emitter.lane()));
+  Value row = this->row(emitter.add(numberOfWarp(), 1));
+  emitter.forLoop(begin, own.end, kRunLoads * kWarp, [&](Value first) {
     SmallVector<Value> exist, loaded;
-    for (int64_t i = 0; i < kLoads; ++i) {
-      Value slot = emitter.add(first, i * step);
-      exist.push_back(isWhole ? Value() : isBelow(slot, end));
-      Value at = isWhole ? slot : select(exist[i], slot, first);
-      loaded.push_back(emitter.loadI32(ids, at));
+    for (int64_t i = 0; i < kRunLoads; ++i) {
+      Value slot = emitter.add(first, i * kWarp);
+      exist.push_back(isBelow(slot, own.end));
+      loaded.push_back(emitter.loadI32(ids, select(exist[i], slot, first)));
     }
-    for (int64_t i = 0; i < kLoads; ++i)
-      count(choose(loaded[i], exist[i]), row);
+    for (auto [exists, id] : llvm::zip(exist, loaded))
+      count(choose(id, exists), row);
   });
 }
 
-void Rank::countRun() {
-  Value first = emitter.add(own.begin, emitter.toIndex(emitter.lane()));
-  Value row = this->row(emitter.add(numberOfWarp(), 1));
-  countGroups(first, own.end, kWarp, row, /*isWhole=*/false);
+/// Slots past the last one repeat the first one of all.
+SmallVector<Value> Rank::loadOthers(Value first) {
+  SmallVector<Value> loaded;
+  for (int64_t i = 0; i < kOtherLoads; ++i) {
+    Value slot = emitter.add(first, i * shape.threads);
+    loaded.push_back(emitter.loadI32(
+        ids, select(isBelow(slot, numSlots), slot, emitter.index(0))));
+  }
+  return loaded;
 }
 
-void Rank::countOthers(RowRange slots, Value row) {
-  Value thread = emitter.toIndex(emitter.thread());
-  Value size = emitter.index(kLoads * shape.threads);
-  Value rest = arith::RemUIOp::create(b, minus(slots.end, slots.begin), size);
-  Value middle = minus(slots.end, rest);
-  countGroups(emitter.add(slots.begin, thread), middle, shape.threads, row,
-              /*isWhole=*/true);
-  countGroups(emitter.add(middle, thread), slots.end, shape.threads, row,
-              /*isWhole=*/false);
+SmallVector<Value> Rank::loadFirstOthers() {
+  Value length = minus(chunk.end, chunk.begin);
+  hasOthers = isBelow(length, numSlots);
+  auto branch = scf::IfOp::create(
+      b, SmallVector<Type>(kOtherLoads, b.getI32Type()), hasOthers,
+      /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(b, loadOthers(emitter.toIndex(emitter.thread())));
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, SmallVector<Value>(kOtherLoads, emitter.i32(0)));
+  return SmallVector<Value>(branch.getResults());
+}
+
+/// The next ids are on their way while these are counted.
+void Rank::countOthers(ValueRange ids) {
+  Value end = select(hasOthers, numSlots, emitter.index(0));
+  auto body = [&](Value first, ValueRange carried) {
+    SmallVector<Value> next =
+        loadOthers(emitter.add(first, kOtherLoads * shape.threads));
+    for (auto [i, id] : llvm::enumerate(carried)) {
+      Value slot = emitter.add(first, static_cast<int64_t>(i) * shape.threads);
+      Value isBefore = isBelow(slot, chunk.begin);
+      Value isAfter = both(
+          isBelow(slot, numSlots),
+          arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot, chunk.end));
+      count(choose(id, arith::OrIOp::create(b, isBefore, isAfter)),
+            select(isBefore, row(0), row(numRuns)));
+    }
+    return next;
+  };
+  emitter.forLoop(emitter.toIndex(emitter.thread()), end,
+                  kOtherLoads * shape.threads, ids, body);
 }
 
 //===----------------------------------------------------------------------===//
