@@ -91,13 +91,16 @@ static tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t m, int64_t n) {
 tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
   constexpr int64_t mostRows = 8;
   auto kernel = op->getParentOfType<tile::KernelOp>();
+  auto contract = cast<tile::ContractOp>(op);
   int64_t rows = mostRows, columns = kMaxSums / mostRows;
   if (tile::LoadAttr load = kernel.getLoadAttr();
       load && load.getMaxTokens() <= mostRows) {
     rows = llvm::bit_ceil(uint64_t(std::max<int64_t>(load.getMaxTokens(), 1)));
     columns = 1;
   }
-  return makeConfig(cast<tile::ContractOp>(op), rows, columns);
+  int64_t all = cast<MemRefType>(contract.getResult().getType()).getDimSize(1);
+  columns = std::min<int64_t>(columns, llvm::bit_ceil(uint64_t(all)));
+  return makeConfig(contract, rows, columns);
 }
 
 moert::Expr sm80::gemvGrid(Operation *op, tile::ConfigAttr config,
@@ -108,6 +111,13 @@ moert::Expr sm80::gemvGrid(Operation *op, tile::ConfigAttr config,
 
 int64_t sm80::gemvBlock(Operation *, tile::ConfigAttr config) {
   return config.getLanes();
+}
+
+bool sm80::isGemvPreferred(Operation *op) {
+  constexpr int64_t few = 4;
+  auto contract = cast<tile::ContractOp>(op);
+  auto result = cast<MemRefType>(contract.getResult().getType());
+  return result.getDimSize(1) <= few && declineGemv(contract).empty();
 }
 
 int64_t sm80::gemvShared(Operation *, tile::ConfigAttr) { return 0; }

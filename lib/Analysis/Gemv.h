@@ -13,7 +13,8 @@
 
 namespace moec::sm80 {
 
-// A row of the table of schedules.
+// A row of the table of schedules. Preferred for a few columns, such as the
+// gate of a shared expert, of which a tile would be next to empty.
 inline constexpr llvm::StringLiteral kGemv = "sm80.gemv";
 std::string gemvIllegal(mlir::Operation *op, tile::ConfigAttr config,
                         const Target &target);
@@ -22,6 +23,7 @@ moert::Expr gemvGrid(mlir::Operation *op, tile::ConfigAttr config,
                      const Target &target);
 int64_t gemvBlock(mlir::Operation *op, tile::ConfigAttr config);
 int64_t gemvShared(mlir::Operation *op, tile::ConfigAttr config);
+bool isGemvPreferred(mlir::Operation *op);
 
 /// The configs that are worth a look: none for products of groups or with many
 /// columns.

@@ -11,6 +11,8 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace moec;
 
@@ -56,5 +58,9 @@ SmallVector<const Schedule *> moec::getSchedulesFor(const Target &target,
   for (const Schedule &schedule : getSchedules(target))
     if (schedule.opName == op->getName().getStringRef())
       schedules.push_back(&schedule);
+  std::stable_partition(
+      schedules.begin(), schedules.end(), [&](const Schedule *schedule) {
+        return schedule->isPreferred && schedule->isPreferred(op);
+      });
   return schedules;
 }

@@ -416,6 +416,9 @@ int64_t quantizeBlock(Operation *, tile::ConfigAttr) {
 constexpr Schedule kSm80Schedules[] = {
     {"sm80.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid, contractBlock, contractShared},
+    {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
+     gemvShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
+     /*costModel=*/nullptr, /*prefetches=*/false, isGemvPreferred},
     {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
      noShared},
     {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, rankBlock,
@@ -427,8 +430,6 @@ constexpr Schedule kSm80Schedules[] = {
      quantizeGrid, quantizeBlock, noShared},
     {"sm80.gather_reduce", "tile.gather_reduce", columnsIllegal,
      chooseGatherReduce, gatherReduceGrid, columnsBlock, noShared},
-    {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
-     gemvShared},
 };
 
 } // namespace

@@ -43,8 +43,8 @@ tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf3
 // Many CTAs, but for few tokens; one even for none.
 // CHECK-LABEL: tile.kernel @rank
 // CHECK-SAME: block = 1024 : i64
-// CHECK-SAME: grid = #plan.expr<"max(min(ceildiv(tokens, 256), 128), 1)">
-// CHECK: #tile.config<schedule = "sm80.rank", panel = 1024, lanes = 1024, rows = 256>
+// CHECK-SAME: grid = #plan.expr<"max(min(ceildiv(tokens, 128), 128), 1)">
+// CHECK: #tile.config<schedule = "sm80.rank", panel = 1024, lanes = 1024, rows = 128>
 tile.kernel @rank(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<1025xi32>,
     %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
@@ -55,7 +55,7 @@ tile.kernel @rank(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<1025xi32>
 
 // Counters for all experts do not fit: 1024 experts at a time.
 // CHECK-LABEL: tile.kernel @rank_panels
-// CHECK: #tile.config<schedule = "sm80.rank", panel = 1024, lanes = 1024, rows = 256>
+// CHECK: #tile.config<schedule = "sm80.rank", panel = 1024, lanes = 1024, rows = 128>
 tile.kernel @rank_panels(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20001xi32>,
     %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)

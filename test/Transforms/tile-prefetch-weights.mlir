@@ -24,7 +24,7 @@
 // The weights stand behind the other inputs, and all multiprocessors take part.
 // CHECK-LABEL: tile.kernel @rank(
 //  CHECK-SAME: %[[AHEAD:[a-z0-9]+]]: memref<8x128x64xbf16>, %{{[a-z0-9]+}}: memref<9xi32>
-//  CHECK-SAME: grid = #plan.expr<"max(min(ceildiv(tokens, 1024), 128), 132)">
+//  CHECK-SAME: grid = #plan.expr<"max(min(ceildiv(tokens, 512), 128), 132)">
 //       CHECK: prefetch(%[[AHEAD]] : memref<8x128x64xbf16>)
 //  CHECK-SAME: prefetch_bytes = 131072 : i64
 // CHECK-LABEL: tile.kernel @hidden(

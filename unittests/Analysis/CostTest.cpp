@@ -56,6 +56,17 @@ protected:
          })",
         p.experts, p.experts + 1, p.hidden, p.intermediate));
   }
+  /// Logits, one column per expert.
+  tile::ContractOp makeRouter(Products p) {
+    return parse(llvm::formatv(
+        R"(tile.kernel @k(%x: memref<?x{1}xbf16>, %w: memref<{0}x{1}xbf16>,
+             %y: memref<?x{0}xf32>, %t: i64) {{
+           tile.contract tokens(%t) ins(%x, %w : memref<?x{1}xbf16>, memref<{0}x{1}xbf16>)
+             outs(%y : memref<?x{0}xf32>)
+           tile.return
+         })",
+        p.experts, p.hidden));
+  }
   tile::ContractOp parse(const std::string &text) {
     parsed.push_back(std::make_unique<ParsedModule>(text));
     tile::ContractOp found;
@@ -202,6 +213,30 @@ TEST_F(CostTest, CandidatesAreSortedAndExplained) {
     }
   }
   EXPECT_FALSE(isLegal);
+}
+
+/// Few rows of a router: all multiprocessors share it. Of many, tiles read
+/// less.
+TEST_F(CostTest, RoutersOfFewTokensShareTheDepth) {
+  for (Products p : {kQwen30, kMixtral}) {
+    tile::ContractOp op = makeRouter(p);
+    for (int64_t tokens : {1, 8, 16384}) {
+      std::vector<Candidate> all = enumerate(op, p, tokens, tokens);
+      EXPECT_EQ(all.front().config.getSchedule(),
+                tokens == 16384 ? "sm90.contract" : "sm80.gemv");
+      for (const Candidate &candidate : all)
+        if (candidate.whyNot.empty()) {
+          EXPECT_GT(candidate.us.back(),
+                    predict(op, p, candidate.config, tokens).floorUs);
+        }
+    }
+    Prediction time = predict(op, p, enumerate(op, p, 1, 1).front().config, 1);
+    EXPECT_GE(time.items, double(p.experts) / 2);
+  }
+  // Products of groups, and those with many columns, are none of its.
+  tile::ContractOp grouped = makeSecond(kQwen30);
+  for (const Candidate &candidate : enumerate(grouped, kQwen30, 1, 1))
+    EXPECT_EQ(candidate.config.getSchedule(), "sm90.contract");
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

@@ -90,6 +90,9 @@ struct Schedule {
                                           const Target &target) = nullptr;
   /// GPU: whether code is emitted for `prefetch`.
   bool prefetches = false;
+  /// Whether it is preferred to those before it, for any number of rows. Null
+  /// where it is not.
+  bool (*isPreferred)(mlir::Operation *op) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -9,7 +9,8 @@
 // Softmax: the row's largest logit and the sum, in a fixed order of lanes.
 // CHECK: nvvm.shfl.sync bfly
 // CHECK: nvvm.bar.warp.sync
-// The largest key, and the first expert that has it.
+// Keys in registers: the largest, and the first expert that has it.
+// CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, f32)
 // CHECK: nvvm.redux.sync max
 // CHECK: nvvm.redux.sync min
 // CHECK: memref.store %{{.*}} : memref<?x8xi32>
@@ -38,13 +39,23 @@ tile.kernel @many(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x40xf
 // CHECK-DAG: memref.global "private" @rank_1 : memref<1089xi32, 3 : i32> = uninitialized
 // CHECK-LABEL: func.func @rank
 // CHECK-SAME: moec.block = 1024
-// A CTA's own chunk, which may be empty.
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
-// CHECK: arith.constant 1024 : index
+// CHECK: arith.constant 512 : index
+// Few slots: the key of each, then the number of those below it.
+// CHECK: %[[FEW:.*]] = arith.constant 256 : index
+// CHECK: arith.cmpi sle, %{{.*}}, %[[FEW]]
+// CHECK: scf.if
+// CHECK: nvvm.barrier0
+// CHECK: vector.load {{.*}} {alignment = 16 : i64} : memref<{{.*}}xi32, 3 : i32>, vector<4xi32>
+// CHECK-COUNT-4: arith.cmpi slt
+// CHECK-NOT: nvvm.barrier0
+// A CTA's own chunk, which may be empty.
+// CHECK: } else {
+// CHECK: arith.ori
 // CHECK: scf.if
 // Each warp counts the slots of its run, all of them those of other chunks.
 // CHECK: nvvm.barrier0
-// CHECK-COUNT-20: llvm.atomicrmw add {{.*}} syncscope("block") monotonic : !llvm.ptr<3>, i32
+// CHECK-COUNT-12: llvm.atomicrmw add {{.*}} syncscope("block") monotonic : !llvm.ptr<3>, i32
 // Sums over runs and the experts of a group, then over groups.
 // CHECK: nvvm.barrier0
 // CHECK: nvvm.shfl.sync up

@@ -50,13 +50,34 @@ tile.kernel @gather_reduce(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %v: memref
 
 // Sixteen at a time.
 // CHECK-LABEL: func.func @many
+// CHECK-COUNT-16: vector.load
 // CHECK: scf.for
 // CHECK-COUNT-16: vector.load
 // CHECK: scf.yield
 // CHECK-COUNT-4: vector.load
 // CHECK-NOT: vector.load
 // CHECK: vector.store
-tile.kernel @many(%x: memref<?x64xf32>, %p: memref<?x20xi32>, %y: memref<?x64xf32>, %t: i64) {
-  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x20xi32>) outs(%y : memref<?x64xf32>)
+tile.kernel @many(%x: memref<?x64xf32>, %p: memref<?x36xi32>, %y: memref<?x64xf32>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x36xi32>) outs(%y : memref<?x64xf32>)
+  tile.return
+}
+
+// -----
+
+// Of every 10th token, where the next one's rows are is loaded before this one's
+// are added.
+// CHECK-LABEL: func.func @by_tens
+// CHECK: scf.if
+// CHECK: %[[TEN:.*]] = arith.constant 10 : index
+// CHECK: scf.for {{.*}} step %[[TEN]] iter_args(%[[P0:.*]] = {{.*}}, %[[P1:.*]] = {{.*}}) -> (i32, i32)
+// CHECK: %[[N0:.*]] = memref.load {{.*}} : memref<?x2xi32>
+// CHECK: %[[N1:.*]] = memref.load {{.*}} : memref<?x2xi32>
+// CHECK: arith.maxsi %[[P0]], %[[P1]]
+// CHECK: vector.store
+// CHECK: scf.yield %[[N0]], %[[N1]]
+tile.kernel @by_tens(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %y: memref<?x64xf32>, %t: i64)
+    attributes {block = 32 : i64, shared = 0 : i64, grid = #plan.expr<"min(tokens, 10)">} {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x2xi32>) outs(%y : memref<?x64xf32>)
+      {config = #tile.config<schedule = "sm80.gather_reduce", panel = 128, lanes = 4, rows = 10>}
   tile.return
 }

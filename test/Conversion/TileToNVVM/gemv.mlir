@@ -1,0 +1,46 @@
+// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=2 n=1 lanes=64"' --convert-tile-to-nvvm --cse | FileCheck %s
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=3"' 2>&1 | FileCheck %s --check-prefix=ROWS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=8 n=8"' 2>&1 | FileCheck %s --check-prefix=SUMS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv lanes=1024"' 2>&1 | FileCheck %s --check-prefix=LANES
+
+// ROWS: cannot run as {{.*}}: m = 3; give a power of two up to 32
+// SUMS: cannot run as {{.*}}: m = 8, n = 8 needs 64 sums per thread; give at most 32
+// LANES: cannot run as {{.*}}: lanes = 1024; give a multiple of 32 up to 512
+
+// 80 pieces of 16 bytes for 64 threads: one each, and then 16 threads have one
+// more. Two sums, of two rows.
+// CHECK: memref.global "private" @router_0 : memref<4xf32, 3 : i32>
+// CHECK-LABEL: func.func @router
+// CHECK-SAME: moec.block = 64
+// CHECK: vector.load %arg1{{.*}} {alignment = 16 : i64} : memref<24x640xbf16>, vector<8xbf16>
+// CHECK-COUNT-2: vector.load %arg0{{.*}} {alignment = 16 : i64} : memref<?x640xbf16>, vector<8xbf16>
+// CHECK: math.fma
+// CHECK: %[[REST:.*]] = arith.constant 16 : i32
+// CHECK: arith.cmpi slt, %{{.*}}, %[[REST]] : i32
+// CHECK: scf.if %{{.*}} -> (f32, f32)
+// CHECK: vector.load %arg1
+// Lanes keep one of the two sums, then all add theirs; each half of the warp has
+// a sum.
+// CHECK: arith.select
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK-NOT: nvvm.shfl.sync
+// CHECK: arith.remui %{{.*}}, %[[REST]]
+// CHECK: scf.if
+// CHECK: memref.store
+// CHECK: nvvm.barrier0
+// Sums of warps, in order; then the bias.
+// CHECK: memref.load {{.*}} : memref<4xf32, 3 : i32>
+// CHECK: memref.load {{.*}} : memref<4xf32, 3 : i32>
+// CHECK: arith.addf
+// CHECK: memref.load %arg2{{.*}} : memref<24xf32>
+// CHECK: memref.store {{.*}} : memref<?x24xf32>
+tile.kernel @router(%x: memref<?x640xbf16>, %w: memref<24x640xbf16>, %b: memref<24xf32>,
+    %y: memref<?x24xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x640xbf16>, memref<24x640xbf16>)
+      columns(%b : memref<24xf32>) outs(%y : memref<?x24xf32>) epilogue {
+    ^bb0(%sum: f32, %bias: f32):
+      %0 = arith.addf %sum, %bias : f32
+      tile.yield %0 : f32
+    }
+  tile.return
+}
