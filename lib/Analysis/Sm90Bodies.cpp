@@ -76,31 +76,30 @@ private:
 };
 
 void BodyGrower::grow(size_t begin, size_t end) {
+  constexpr size_t fromSingles = 4, fromSets = 2;
   Bodies best;
   double bestCost = infinity;
   while (true) {
-    // The two best with one more height.
-    std::pair<double, Bodies> first{infinity, {}}, second{infinity, {}};
+    SmallVector<std::pair<double, Bodies>> larger;
+    double most = best.empty() ? infinity : bestCost * (1 - least);
     for (int64_t height : heights) {
       Bodies bodies = best;
       auto *place = llvm::lower_bound(bodies, height);
       if (place != bodies.end() && *place == height)
         continue;
       bodies.insert(place, height);
-      double cost = getCost(bodies, begin, end);
-      if (cost >= second.first)
-        continue;
-      second = {cost, std::move(bodies)};
-      if (second.first < first.first)
-        std::swap(first, second);
+      if (double cost = getCost(bodies, begin, end); cost < most)
+        larger.push_back({cost, std::move(bodies)});
     }
-    double most = best.empty() ? infinity : bestCost * (1 - least);
-    for (const auto &[cost, bodies] : {first, second})
-      if (cost < most && seen.insert(bodies).second)
-        found.push_back(bodies);
-    if (first.first >= most)
+    if (larger.empty())
       return;
-    std::tie(bestCost, best) = first;
+    llvm::sort(larger);
+    larger.truncate(
+        std::min(larger.size(), best.empty() ? fromSingles : fromSets));
+    for (const auto &[cost, bodies] : larger)
+      if (seen.insert(bodies).second)
+        found.push_back(bodies);
+    std::tie(bestCost, best) = larger.front();
   }
 }
 

@@ -30,7 +30,7 @@ using BodiesTime = std::function<double(const Bodies &bodies, size_t point)>;
 
 /// Sets of some of the `heights` for each window of the `points` token counts:
 /// for each one, for two and for three side by side, and for all. Of each
-/// window the two best single heights; then, from the best one, the two best
+/// window the four best single heights; then, from the best one, the two best
 /// sets with one more height, as long as that saves `least` of the time, and so
 /// on. Without repetitions, in a fixed order.
 std::vector<Bodies> growBodies(llvm::ArrayRef<int64_t> heights, size_t points,

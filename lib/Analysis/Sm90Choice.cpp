@@ -67,13 +67,22 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
 std::string spills(const Contract &shape) {
-  constexpr int64_t highest = 192;
-  if (shape.mapRows || shape.getMaxBody() <= highest)
-    return {};
-  return "bodies up to " + std::to_string(shape.getMaxBody()) +
-         " leave too few registers where rows are copied without maps; at "
-         "most " +
-         std::to_string(highest) + " is tried";
+  constexpr int64_t highest = 192, mostScaled = 132;
+  constexpr size_t scaledBodies = 2;
+  if (shape.hasScales && shape.bodies.size() > 1 &&
+      (shape.getAccumulators() > mostScaled ||
+       shape.bodies.size() > scaledBodies))
+    return std::to_string(shape.bodies.size()) + " bodies with " +
+           std::to_string(shape.getAccumulators()) +
+           " accumulators leave too few registers for scales; at most " +
+           std::to_string(scaledBodies) + " with " +
+           std::to_string(mostScaled) + " are tried";
+  if (!shape.mapRows && shape.getMaxBody() > highest)
+    return "bodies up to " + std::to_string(shape.getMaxBody()) +
+           " leave too few registers where rows are copied without maps; at "
+           "most " +
+           std::to_string(highest) + " is tried";
+  return {};
 }
 
 /// With as many stages as fit.

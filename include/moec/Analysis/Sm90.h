@@ -102,13 +102,19 @@ struct Contract {
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || hasScales; }
   /// Registers of a thread: all of them together fit in 64 Ki. Those that copy
-  /// rows keep two for each of theirs, and of their scales.
+  /// rows keep two for each of theirs, and of their scales; several bodies take
+  /// a few more.
   int64_t getProducerRegisters() const {
+    if (rowsOnM && hasScales)
+      return mapRows ? 56 : 72;
+    bool isOne = bodies.size() == 1;
+    if (mapRows && hasScales)
+      return isOne ? 40 : 56;
     if (mapRows)
-      return hasScales || getAccumulators() <= 160 ? 40 : 24;
-    if (hasScales)
-      return getMaxBody() <= 96 ? 72 : getMaxBody() <= 144 ? 88 : 104;
-    return getMaxBody() <= 144 ? 72 : getMaxBody() <= 160 ? 88 : 104;
+      return getAccumulators() <= 160 ? 40 : 24;
+    if (getMaxBody() <= (hasScales ? 96 : 144) && isOne)
+      return 72;
+    return getMaxBody() <= (hasScales ? 144 : 160) ? 88 : 104;
   }
   int64_t getConsumerRegisters() const {
     return 252 - getProducerRegisters() / 2;
