@@ -160,7 +160,7 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   result.items = double(llvm::divideCeil(tokens, shape.m) * shape.getPanels());
   result.waves = std::ceil(result.items / sms);
   result.activeGroups = 1;
-  result.padding = double(llvm::alignTo(tokens, shape.m)) /
+  result.padding = double(tokens == 1 ? 1 : llvm::alignTo(tokens, shape.m)) /
                    double(std::max<int64_t>(tokens, 1));
   double operations = 2 * double(tokens * shape.columns) * double(shape.depth);
   result.floorUs = 1e6 * std::max(bytes / device.readBytes,
@@ -171,12 +171,13 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   result.l2Us = 1e6 / device.tensorClock *
                 std::max(result.items * itemBytes / device.l2BytesPerClk,
                          result.waves * itemBytes / device.smL2BytesPerClk);
-  // Lines of a multiprocessor: products, elements made f32, and the adding of
-  // sums over lanes.
+  // A single row is computed alone. Lines of a multiprocessor: products,
+  // elements made f32, and the adding of sums over lanes.
   constexpr double perElement = 1.5, perSum = 4, inARow = 1.5;
-  double sums = double(shape.m * shape.n);
+  int64_t rows = tokens == 1 ? 1 : shape.m;
+  double sums = double(rows * shape.n);
   double lines =
-      double(shape.depth) * (sums + perElement * double(shape.m + shape.n)) +
+      double(shape.depth) * (sums + perElement * double(rows + shape.n)) +
       perSum * sums * double(shape.threads);
   result.tensorUs = 1e6 * inARow * result.waves * lines /
                     device.epilogueLinesPerClk / device.tensorClock;

@@ -8,19 +8,36 @@
 // LANES: cannot run as {{.*}}: lanes = 1024; give a multiple of 32 up to 512
 
 // 80 pieces of 16 bytes for 64 threads: one each, and then 16 threads have one
-// more. Two sums, of two rows.
+// more. Two sums per warp, of two rows.
 // CHECK: memref.global "private" @router_0 : memref<4xf32, 3 : i32>
 // CHECK-LABEL: func.func @router
 // CHECK-SAME: moec.block = 64
+// A single row, whose sum all lanes add up.
+// CHECK: arith.cmpi eq
+// CHECK: scf.if
 // CHECK: vector.load %arg1{{.*}} {alignment = 16 : i64} : memref<24x640xbf16>, vector<8xbf16>
-// CHECK-COUNT-2: vector.load %arg0{{.*}} {alignment = 16 : i64} : memref<?x640xbf16>, vector<8xbf16>
-// CHECK: math.fma
+// CHECK: vector.load %arg0{{.*}} {alignment = 16 : i64} : memref<?x640xbf16>, vector<8xbf16>
+// CHECK-COUNT-8: math.fma
 // CHECK: %[[REST:.*]] = arith.constant 16 : i32
-// CHECK: arith.cmpi slt, %{{.*}}, %[[REST]] : i32
-// CHECK: scf.if %{{.*}} -> (f32, f32)
+// CHECK: %[[HAS_MORE:.*]] = arith.cmpi slt, %{{.*}}, %[[REST]] : i32
+// CHECK: scf.if %[[HAS_MORE]] -> (f32)
+// CHECK-COUNT-8: math.fma
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK: nvvm.barrier0
+// Sums of warps, in order; then the bias.
+// CHECK: %[[W0:.*]] = memref.load {{.*}} : memref<4xf32, 3 : i32>
+// CHECK: %[[W1:.*]] = memref.load {{.*}} : memref<4xf32, 3 : i32>
+// CHECK: %[[SUM:.*]] = arith.addf %[[W0]], %[[W1]]
+// CHECK: %[[BIAS:.*]] = memref.load %arg2{{.*}} : memref<24xf32>
+// CHECK: %[[RESULT:.*]] = arith.addf %[[SUM]], %[[BIAS]]
+// CHECK: memref.store %[[RESULT]], {{.*}} : memref<?x24xf32>
+// Two rows: lanes keep one of the two sums, then each half of the warp adds its
+// own.
+// CHECK: } else {
 // CHECK: vector.load %arg1
-// Lanes keep one of the two sums, then all add theirs; each half of the warp has
-// a sum.
+// CHECK-COUNT-2: vector.load %arg0
+// CHECK-COUNT-16: math.fma
+// CHECK: scf.if %{{.*}} -> (f32, f32)
 // CHECK: arith.select
 // CHECK-COUNT-5: nvvm.shfl.sync bfly
 // CHECK-NOT: nvvm.shfl.sync
@@ -28,12 +45,6 @@
 // CHECK: scf.if
 // CHECK: memref.store
 // CHECK: nvvm.barrier0
-// Sums of warps, in order; then the bias.
-// CHECK: memref.load {{.*}} : memref<4xf32, 3 : i32>
-// CHECK: memref.load {{.*}} : memref<4xf32, 3 : i32>
-// CHECK: arith.addf
-// CHECK: memref.load %arg2{{.*}} : memref<24xf32>
-// CHECK: memref.store {{.*}} : memref<?x24xf32>
 tile.kernel @router(%x: memref<?x640xbf16>, %w: memref<24x640xbf16>, %b: memref<24xf32>,
     %y: memref<?x24xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x640xbf16>, memref<24x640xbf16>)

@@ -7,7 +7,8 @@
 // A CTA multiplies up to `m` rows with `n` columns of a dense product, and its
 // threads share the depth: each has every `lanes`-th piece of 16 bytes of all
 // rows. Then their sums are added: by lanes of a warp, which halve the number
-// of sums that each has at every step, then by warps, in order.
+// of sums that each has at every step, then by warps, in order. A single row,
+// which is all that there is of one token, has code of its own.
 
 #include "../Emit.h"
 #include "../ThreadEmitter.h"
@@ -35,8 +36,10 @@ public:
   LogicalResult emit();
 
 private:
-  /// Columns or rows past the end repeat the last one; nobody reads their sums.
-  void findRows();
+  void findPlace();
+  /// Of up to so many rows. Columns or rows past the end repeat the last one;
+  /// nobody reads their sums.
+  void emitRows(int64_t count);
   void addProducts();
   /// Adds the products of some pieces, `shape.threads` of them apart.
   void addPieces(Value first, int64_t count, SmallVector<Value> &sums);
@@ -55,6 +58,9 @@ private:
   void storeResult(Value number);
   Value emitEpilogue(Value sum, Value row, Value column);
 
+  int64_t getNumSums() const {
+    return static_cast<int64_t>(rows.size()) * shape.n;
+  }
   Value isBelow(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
   }
@@ -65,21 +71,18 @@ private:
   sm80::Gemv shape;
   Value input, weight, result;
   Value firstRow, firstColumn, end;
-  SmallVector<Value> rows, columns, sums;
+  SmallVector<Value> columns, rows, sums;
   Value table;
   LogicalResult status = success();
 };
 
-void Sm80Gemv::findRows() {
+void Sm80Gemv::findPlace() {
   Value panels = emitter.index(shape.getPanels());
   Value block = arith::DivUIOp::create(b, emitter.cta(), panels);
   Value panel = arith::RemUIOp::create(b, emitter.cta(), panels);
   firstRow = emitter.mul(block, shape.m);
   firstColumn = emitter.mul(panel, shape.n);
   end = emitter.min(emitter.add(firstRow, shape.m), emitter.tokens());
-  Value lastRow = arith::SubIOp::create(b, end, emitter.index(1));
-  for (int64_t i = 0; i < shape.m; ++i)
-    rows.push_back(emitter.min(emitter.add(firstRow, i), lastRow));
   Value lastColumn = emitter.index(shape.columns - 1);
   for (int64_t i = 0; i < shape.n; ++i) {
     Value column = emitter.add(firstColumn, i);
@@ -155,7 +158,7 @@ void Sm80Gemv::addRest(SmallVector<Value> &sums) {
 }
 
 void Sm80Gemv::addProducts() {
-  sums.assign(shape.m * shape.n, emitter.f32(0.0));
+  sums.assign(getNumSums(), emitter.f32(0.0));
   Value thread = emitter.toIndex(emitter.thread());
   int64_t steps = shape.getPieces() / shape.threads;
   int64_t atOnce = std::max<int64_t>(kPieces / shape.n, 1);
@@ -204,7 +207,7 @@ Value Sm80Gemv::addLanes() {
 }
 
 void Sm80Gemv::storeSums(Value firstSum) {
-  int64_t number = shape.m * shape.n;
+  int64_t number = getNumSums();
   // Lanes of which the first one writes for all.
   int64_t same = std::max<int64_t>(kWarp / number, 1);
   Value at = emitter.toIndex(arith::AddIOp::create(
@@ -220,7 +223,7 @@ void Sm80Gemv::storeSums(Value firstSum) {
 Value Sm80Gemv::addWarps(Value number) {
   Value sum = emitter.loadF32(table, number);
   for (int64_t warp = 1; warp < shape.threads / kWarp; ++warp) {
-    Value at = emitter.add(number, warp * shape.m * shape.n);
+    Value at = emitter.add(number, warp * getNumSums());
     sum = arith::AddFOp::create(b, sum, emitter.loadF32(table, at));
   }
   return sum;
@@ -265,16 +268,30 @@ void Sm80Gemv::storeResult(Value number) {
   });
 }
 
-LogicalResult Sm80Gemv::emit() {
-  int64_t number = shape.m * shape.n;
-  table = emitter.scratch(number * shape.threads / kWarp, b.getF32Type());
-  findRows();
+void Sm80Gemv::emitRows(int64_t count) {
+  Value last = arith::SubIOp::create(b, end, emitter.index(1));
+  rows.clear();
+  for (int64_t i = 0; i < count; ++i)
+    rows.push_back(i ? emitter.min(emitter.add(firstRow, i), last) : firstRow);
   addProducts();
   storeSums(addLanes());
   emitter.barrier();
   Value thread = emitter.toIndex(emitter.thread());
-  emitter.ifThen(isBelow(thread, emitter.index(number)),
+  emitter.ifThen(isBelow(thread, emitter.index(getNumSums())),
                  [&] { storeResult(thread); });
+}
+
+LogicalResult Sm80Gemv::emit() {
+  table = emitter.scratch(shape.m * shape.n * shape.threads / kWarp,
+                          b.getF32Type());
+  findPlace();
+  if (shape.m == 1) {
+    emitRows(1);
+    return status;
+  }
+  Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, end,
+                                      emitter.add(firstRow, 1));
+  emitter.ifThen(isOne, [&] { emitRows(1); }, [&] { emitRows(shape.m); });
   return status;
 }
 
