@@ -37,7 +37,9 @@ struct Fields {
                   {"lanes", config.getLanes()},
                   {"rows", config.getRows()},
                   {"stages", config.getStages()}}}),
-        bodies(config.getBodies()), mapRows(config.getMapRows()) {}
+        bodies(config.getBodies()),
+        flags({{{"map_rows", config.getMapRows()},
+                {"rows_on_m", config.getRowsOnM()}}}) {}
 
   llvm::Error set(StringRef field);
   llvm::Expected<tile::ConfigAttr> make(MLIRContext *context) const;
@@ -45,7 +47,7 @@ struct Fields {
   std::string schedule;
   std::array<std::pair<StringRef, int64_t>, 7> numbers;
   SmallVector<int64_t> bodies;
-  bool mapRows;
+  std::array<std::pair<StringRef, bool>, 2> flags;
 };
 
 } // namespace
@@ -59,14 +61,12 @@ static llvm::Error parseNumber(StringRef name, StringRef text,
 
 llvm::Error Fields::set(StringRef field) {
   auto [name, value] = field.split('=');
-  if (field == "map_rows" || field == "map_rows=true") {
-    mapRows = true;
-    return llvm::Error::success();
-  }
-  if (field == "map_rows=false") {
-    mapRows = false;
-    return llvm::Error::success();
-  }
+  for (auto &[known, flag] : flags)
+    if (name == known &&
+        (field == known || value == "true" || value == "false")) {
+      flag = value != "false";
+      return llvm::Error::success();
+    }
   if (name == "bodies") {
     bodies.clear();
     for (StringRef body : llvm::split(value, '+'))
@@ -79,7 +79,7 @@ llvm::Error Fields::set(StringRef field) {
       return parseNumber(name, value, number);
   return makeError("'" + field +
                    "' is no field; there are m, n, k, panel, lanes, rows, "
-                   "stages (as in n=64), bodies=16+32, map_rows");
+                   "stages (as in n=64), bodies=16+32, map_rows, rows_on_m");
 }
 
 llvm::Expected<tile::ConfigAttr> Fields::make(MLIRContext *context) const {
@@ -92,7 +92,8 @@ llvm::Expected<tile::ConfigAttr> Fields::make(MLIRContext *context) const {
       [&] { return emitError(UnknownLoc::get(context)); }, context,
       StringRef(schedule), numbers[0].second, numbers[1].second,
       numbers[2].second, numbers[3].second, numbers[4].second,
-      numbers[5].second, numbers[6].second, ArrayRef<int64_t>(bodies), mapRows);
+      numbers[5].second, numbers[6].second, ArrayRef<int64_t>(bodies),
+      flags[0].second, flags[1].second);
   if (!config)
     return makeError(message);
   return config;
@@ -106,8 +107,9 @@ std::string moec::printConfig(tile::ConfigAttr config) {
       text += (" " + name + "=" + Twine(number)).str();
   for (auto [i, body] : llvm::enumerate(fields.bodies))
     text += (i ? "+" : " bodies=") + std::to_string(body);
-  if (fields.mapRows)
-    text += " map_rows";
+  for (auto [name, flag] : fields.flags)
+    if (flag)
+      text += (" " + name).str();
   return text;
 }
 

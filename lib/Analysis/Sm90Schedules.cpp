@@ -26,7 +26,7 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       hasScales(static_cast<bool>(op.getInputScale())),
       planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
-      mapRows(config.getMapRows()) {
+      mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   groups = isGrouped ? weight.getDimSize(0) : 1;
@@ -124,10 +124,16 @@ std::string declineContract(tile::ContractOp op) {
 std::string bodiesIllegal(const Contract &shape) {
   int64_t multiple = shape.sharesBlock() ? 16 : 8;
   int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxBody;
+  if (shape.rowsOnM) {
+    multiple = Contract::kBlockRows;
+    most = Contract::kConsumers * Contract::kBlockRows;
+  }
   std::string remedy =
       "; give multiples of " + number(multiple) + " up to " + number(most);
   if (shape.sharesBlock())
     remedy += " with n = " + number(shape.n);
+  if (shape.rowsOnM)
+    remedy += " with rows_on_m = true";
   if (shape.bodies.empty())
     return "bodies = []; give at least one height";
   for (int64_t body : shape.bodies)
@@ -139,6 +145,8 @@ std::string bodiesIllegal(const Contract &shape) {
 /// Accumulators of a thread, next to which a step's addresses and the
 /// epilogue fit.
 int64_t getMaxAccumulators(const Contract &shape) {
+  if (shape.rowsOnM)
+    return 192;
   if (shape.hasScales)
     return 168;
   return shape.hasRowThreads() ? 160 : 192;
@@ -151,6 +159,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
     return reason;
   Contract shape(contract, config);
   int64_t rows = shape.getWeightRows();
+  if (shape.rowsOnM && rows != 128 && rows != 256)
+    return "n = " + number(shape.n) + " with rows_on_m = true; give " +
+           (shape.planes == 2 ? "64 or 128" : "128 or 256");
   if (rows != 64 && rows != 128 && rows != 256)
     return "n = " + number(shape.n) +
            (shape.planes == 2 ? "; give 32, 64 or 128"

@@ -13,6 +13,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from cases import Case
 from runs import SEEDS, TIMEOUT, Run, binary
@@ -29,11 +30,12 @@ CONFIG = re.compile(r'#tile\.config<schedule = "sm90\.contract"[^>]*>')
 
 @dataclass(frozen=True)
 class Tile:
-    """Weight rows of a CTA, its bodies and stages."""
+    """Weight rows of a CTA, its bodies and stages, and the order of operands."""
 
     rows: int
     bodies: tuple[int, ...]
     stages: int
+    rows_on_m: bool = False
 
     def config(self, operation: str) -> str:
         """The config for the op that stands in that line."""
@@ -41,10 +43,12 @@ class Tile:
         maps = ", map_rows = true" if "map_rows = true" in operation else ""
         depth = re.search(r"k = (\d+)", operation)[1]
         return (f'#tile.config<schedule = "sm90.contract", n = {columns}, k = {depth}, '
-                f"stages = {self.stages}, bodies = {list(self.bodies)}{maps}>")
+                f"stages = {self.stages}, bodies = {list(self.bodies)}{maps}"
+                f"{', rows_on_m = true' if self.rows_on_m else ''}>")
 
     def __str__(self) -> str:
-        return f"{self.rows}x{'_'.join(map(str, self.bodies))}x{self.stages}"
+        name = f"{self.rows}x{'_'.join(map(str, self.bodies))}x{self.stages}"
+        return f"{name}-rows_on_m" if self.rows_on_m else name
 
 
 #: Every width with one body and with several, that hold all rows of a group or cut them.
@@ -53,18 +57,26 @@ TILES = [
     Tile(128, (8,), 4), Tile(128, (8, 24, 48), 3), Tile(128, (72, 256), 4),
     Tile(256, (16,), 3), Tile(256, (16, 40, 160), 4), Tile(256, (88,), 4),
 ]
+#: Rows on the tensor cores' side of 64, in one body or two.
+ROWS_ON_M = [
+    Tile(128, (64,), 5, True), Tile(128, (64, 128), 4, True),
+    Tile(256, (128,), 3, True), Tile(256, (64, 128), 4, True),
+]
 ORDERS = ("gate_up", "up_gate", "interleaved")
 #: One tile of each width has the other orders of gate and up too.
 GATED = [(ORDERS[0], tile) for tile in TILES]
 GATED += [(order, tile) for order in ORDERS[1:] for tile in TILES[1::3]]
+GATED += [(order, tile) for order in ORDERS for tile in ROWS_ON_M[1::2]]
 #: Block fp8: rows of whole chunks, parts of blocks in both dimensions, of up to three steps.
 FP8 = SPEC | {
     "hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"},
 }
 FP8_TILES = [
     Tile(64, (16, 48), 3), Tile(128, (8,), 4), Tile(128, (24, 96, 168), 3),
-    Tile(256, (16, 56), 3), Tile(256, (24, 80, 112), 4),
+    Tile(256, (16, 56), 3), Tile(256, (24, 80, 112), 4), *ROWS_ON_M,
 ]
+#: Rows of groups, at both sides of every end of a tile with rows on the side of 64.
+COUNTS = (1, 63, 0, 64, 65, 127, 128, 0, 129, 200)
 
 
 def run(*command: object) -> tuple[list[str], str]:
@@ -76,11 +88,15 @@ def run(*command: object) -> tuple[list[str], str]:
     return command, done.stdout
 
 
-def check(tile: Tile, spec: dict, tokens: int, folder) -> None:
+def check(tile: Tile, spec: dict, tokens: int, folder, ids=None) -> None:
+    """With the ids given, or random ones."""
     model, kernels = folder / "model.json", folder / "layer.mlir"
     inputs, outputs = folder / "in.safetensors", folder / "out.safetensors"
     model.write_text(json.dumps(spec))
-    write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
+    tensors = generate(LayerSpec.from_json(spec), tokens, 1, None)
+    if ids is not None:
+        tensors["topk_ids"][...] = ids
+    write_tensors(inputs, tensors)
     # As IR by hand is: no launch of it begins before the one before it has ended.
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile",
                   "--no-dependent-launches")
@@ -102,13 +118,13 @@ def test_gated(order, tile, tmp_path):
     check(tile, SPEC | {"gate_up_order": order}, 90, tmp_path)
 
 
-@pytest.mark.parametrize("tile", TILES[:1] + TILES[3:4] + TILES[6:7], ids=str)
+@pytest.mark.parametrize("tile", TILES[:1] + TILES[3:4] + TILES[6:7] + ROWS_ON_M[3:], ids=str)
 def test_few_tokens(tile, tmp_path):
     """Most groups are empty."""
     check(tile, SPEC, 1, tmp_path)
 
 
-@pytest.mark.parametrize("tile", TILES[1:2] + TILES[4:5] + TILES[7:8], ids=str)
+@pytest.mark.parametrize("tile", TILES[1:2] + TILES[4:5] + TILES[7:8] + ROWS_ON_M[1::2], ids=str)
 @pytest.mark.parametrize("dtype", ("bf16", "f16"))
 def test_operands(tile, dtype, tmp_path):
     """Biases, an epilogue of one plane, products of all rows with f32 results."""
@@ -121,3 +137,13 @@ def test_operands(tile, dtype, tmp_path):
 @pytest.mark.parametrize("order", ORDERS)
 def test_block_fp8(tile, order, tmp_path):
     check(tile, FP8 | {"gate_up_order": order}, 150, tmp_path)
+
+
+@pytest.mark.parametrize("tile", ROWS_ON_M, ids=str)
+@pytest.mark.parametrize("spec", (SPEC, FP8), ids=("bf16", "fp8"))
+def test_ends(tile, spec, tmp_path):
+    """Groups that fill a tile but for a row, that fill it, and that have a row more."""
+    ids = np.repeat(np.arange(len(COUNTS)), COUNTS)
+    np.random.default_rng(1).shuffle(ids)
+    spec = spec | {"num_experts": len(COUNTS), "top_k": 1}
+    check(tile, spec, len(ids), tmp_path, ids.reshape(-1, 1))

@@ -18,9 +18,9 @@ struct ConfigTextTest : testing::Test {
   ConfigTextTest() { context.loadDialect<tile::TileDialect>(); }
 
   tile::ConfigAttr make(int64_t n, int64_t stages, ArrayRef<int64_t> bodies,
-                        bool mapRows) {
+                        bool mapRows, bool rowsOnM = false) {
     return tile::ConfigAttr::get(&context, "sm90.contract", 0, n, 64, 0, 0, 0,
-                                 stages, bodies, mapRows);
+                                 stages, bodies, mapRows, rowsOnM);
   }
   static ForcedConfig parse(StringRef entry) {
     llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);
@@ -42,13 +42,15 @@ struct ConfigTextTest : testing::Test {
 TEST_F(ConfigTextTest, Prints) {
   EXPECT_EQ(printConfig(make(64, 12, {16, 32}, true)),
             "sm90.contract n=64 k=64 stages=12 bodies=16+32 map_rows");
+  EXPECT_EQ(printConfig(make(128, 4, {64, 128}, false, true)),
+            "sm90.contract n=128 k=64 stages=4 bodies=64+128 rows_on_m");
   EXPECT_EQ(printConfig(tile::ConfigAttr::get(&context, "cpu.contract", 4, 6, 8,
                                               32, 16, 128)),
             "cpu.contract m=4 n=6 k=8 panel=32 lanes=16 rows=128");
 }
 
 TEST_F(ConfigTextTest, WhatIsPrintedIsRead) {
-  tile::ConfigAttr config = make(64, 12, {16, 32}, true);
+  tile::ConfigAttr config = make(64, 12, {64, 128}, true, true);
   llvm::Expected<tile::ConfigAttr> read =
       parse("k:" + printConfig(config)).apply(make(128, 4, {8}, false));
   ASSERT_TRUE(bool(read));
@@ -71,7 +73,12 @@ TEST_F(ConfigTextTest, ErrorsNameTheField) {
             "config 'k:bodies=8+': 'bodies' is ''; give a number");
   EXPECT_EQ(apply("k:depth=2", base),
             "config 'k:depth=2': 'depth=2' is no field; there are m, n, k, "
-            "panel, lanes, rows, stages (as in n=64), bodies=16+32, map_rows");
+            "panel, lanes, rows, stages (as in n=64), bodies=16+32, map_rows, "
+            "rows_on_m");
+  EXPECT_EQ(apply("k:rows_on_m=yes", base),
+            "config 'k:rows_on_m=yes': 'rows_on_m=yes' is no field; there are "
+            "m, n, k, panel, lanes, rows, stages (as in n=64), bodies=16+32, "
+            "map_rows, rows_on_m");
   EXPECT_EQ(apply("k:bodies=32+16", base),
             "config 'k:bodies=32+16': 'bodies' has 16 at index 1; heights from "
             "1 to 1024, ascending, are accepted");

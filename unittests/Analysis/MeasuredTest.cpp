@@ -115,7 +115,7 @@ protected:
     auto config = tile::ConfigAttr::get(
         op.getContext(), "sm90.contract", 0,
         row.weightRows / (op.getLayout() ? 2 : 1), 64, 0, 0, 0, row.stages,
-        row.bodies, row.product != "gate_up");
+        row.bodies, row.product != "gate_up", /*rowsOnM=*/false);
     return schedule->costModel(op, load, target)
         ->predict(config, row.tokens)
         .us;

@@ -28,6 +28,11 @@ namespace moec::sm90 {
 /// consumers share: each multiplies half of every step, then they exchange sums
 /// so that each has half of the input rows.
 ///
+/// With `rowsOnM` it is the other way round: input rows are on the side of 64,
+/// and a body is as high as one such side, whose weights the consumers share,
+/// or two, one per consumer. A thread then has two rows of 64, not a quarter of
+/// them, and their scales.
+///
 /// Of e4m3 a step is a block of the scales, which come with it; a consumer sums
 /// the step of a block of weights apart.
 ///
@@ -56,6 +61,9 @@ struct Contract {
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxBody = 256;
+  /// Input rows on the side of 64: the most of a block of weights whose sums of
+  /// a step are apart; columns that a warp stages at once.
+  static constexpr int64_t kScaledWidth = 128, kStagedColumns = 64;
   /// The producer publishes a step after the next one, and a consumer frees a
   /// step when it has begun the next one.
   static constexpr int64_t kMinStages = 3, kMaxStages = 16;
@@ -75,30 +83,66 @@ struct Contract {
   llvm::SmallVector<int64_t> bodies;
   /// Input rows come by tensor maps too, one per body.
   bool mapRows;
+  /// Input rows are on the tensor cores' side of 64.
+  bool rowsOnM;
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
   int64_t getMaxBody() const { return bodies.back(); }
   /// About what a tile in that body costs, in the time that tensor cores take
   /// for one input row: fewer than 40 cost as much as 40, and what comes once
-  /// per tile weighs the more the fewer steps there are.
+  /// per tile weighs the more the fewer steps there are. With rows on the side
+  /// of 64, half of the rows take the weights' whole copies.
   int64_t getTileCost(int64_t body) const {
-    constexpr int64_t fewest = 40, once = 500;
+    constexpr int64_t once = 500;
+    int64_t fewest = rowsOnM ? 72 : 40;
     return std::max(body, fewest) + once / getSteps();
   }
   int64_t getWeightRows() const { return planes * n; }
-  /// Both consumers multiply the same weight rows.
-  bool sharesBlock() const { return getWeightRows() == kBlockRows; }
-  /// 64-row blocks of weights of one consumer, and the result columns of one.
-  int64_t getBlocks() const {
-    return sharesBlock() ? 1 : getWeightRows() / (kConsumers * kBlockRows);
+
+  //===--- What a consumer multiplies in a body ---===//
+
+  /// Both consumers multiply the same 64 weight rows.
+  bool sharesBlock() const { return !rowsOnM && getWeightRows() == kBlockRows; }
+  /// Each consumer has 64 input rows of its own, and all weight rows.
+  bool splitsRows(int64_t body) const { return rowsOnM && body > kBlockRows; }
+  int64_t getConsumerRows(int64_t body) const {
+    if (rowsOnM)
+      return kBlockRows;
+    return sharesBlock() ? body / kConsumers : body;
   }
-  int64_t getBlockColumns() const { return kBlockRows / planes; }
-  int64_t getConsumerColumns() const { return getBlocks() * getBlockColumns(); }
+  int64_t getConsumerWeights(int64_t body) const {
+    bool hasAll = sharesBlock() || splitsRows(body);
+    return hasAll ? getWeightRows() : getWeightRows() / kConsumers;
+  }
+  int64_t getConsumerColumns(int64_t body) const {
+    return getConsumerWeights(body) / planes;
+  }
+  /// Weight rows of one chain of products, and their result columns.
+  int64_t getBlockWeights(int64_t body) const {
+    if (!rowsOnM)
+      return kBlockRows;
+    int64_t rows = getConsumerWeights(body);
+    return hasScales ? std::min(rows, kScaledWidth) : rows;
+  }
+  int64_t getBlockColumns(int64_t body) const {
+    return getBlockWeights(body) / planes;
+  }
+  int64_t getBlocks(int64_t body) const {
+    return getConsumerWeights(body) / getBlockWeights(body);
+  }
+  /// The width of the tensor cores' tile, whose other side is 64.
+  int64_t getProductWidth(int64_t body) const {
+    return rowsOnM ? getBlockWeights(body) : body;
+  }
   /// Accumulators of a thread.
   int64_t getAccumulators() const {
-    return (getBlocks() + hasScales) * getMaxBody() / 2;
+    return (getBlocks(getMaxBody()) + hasScales) *
+           getProductWidth(getMaxBody()) / 2;
   }
+
+  //===--- Registers and shared memory ---===//
+
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || hasScales; }
   /// Registers of a thread: all of them together fit in 64 Ki. Those that copy
@@ -124,24 +168,29 @@ struct Contract {
   int64_t getStageBytes() const {
     return getWeightBytes() + getMaxBody() * kStepBytes;
   }
-  /// Result columns of a warp of a consumer in each of its blocks; chunks of
-  /// results that it has of an input row.
-  int64_t getWarpColumns() const { return getBlockColumns() / 4; }
-  int64_t getWarpChunks() const {
-    return getBlocks() * getWarpColumns() * 2 / kChunkBytes;
+  /// Result columns that a warp of a consumer stages of an input row in one
+  /// piece, and chunks of them in all its pieces. With rows on the side of 64
+  /// all warps have the same columns, some of which are staged at once.
+  int64_t getStagedColumns(int64_t body) const {
+    return rowsOnM ? std::min(getConsumerColumns(body), kStagedColumns)
+                   : getBlockColumns(body) / 4;
+  }
+  int64_t getStagedChunks(int64_t body) const {
+    int64_t pieces = rowsOnM ? 1 : getBlocks(body);
+    return pieces * getStagedColumns(body) * 2 / kChunkBytes;
   }
   /// A warp turns the results of 16 input rows around at once. From one of them
   /// to the next there is a chunk more, so that 8 rows meet all banks.
   int64_t getStagedStride() const {
-    int64_t chunks = getWarpChunks();
+    int64_t chunks = getStagedChunks(getMaxBody());
     return (chunks == 1 ? 1 : chunks + 1) * kChunkBytes;
   }
   int64_t getStagingBytes() const {
     return resultBytes == 2 ? kStagedRows * getStagedStride() : 0;
   }
-  /// Scales of the weights of a step: one or two per block of each consumer.
+  /// Scales of the weights of a step: one or two for every 64 weight rows.
   int64_t getScaleSlots() const {
-    return planes * getBlocks() * (sharesBlock() ? 1 : kConsumers);
+    return planes * getWeightRows() / kBlockRows;
   }
   int64_t getScaleOffset() const { return stages * getStageBytes(); }
   /// Of a stage, in whole chunks: scales of rows, then of weights.

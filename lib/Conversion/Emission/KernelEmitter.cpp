@@ -280,7 +280,9 @@ void KernelEmitter::forLoop(Value lower, Value upper, int64_t step,
 SmallVector<Value> KernelEmitter::forLoop(
     Value lower, Value upper, int64_t step, ValueRange init,
     function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  auto loop = scf::ForOp::create(b, lower, upper, index(step), init);
+  Type type = lower.getType();
+  Value by = arith::ConstantOp::create(b, b.getIntegerAttr(type, step));
+  auto loop = scf::ForOp::create(b, lower, upper, by, init);
   OpBuilder::InsertionGuard guard(b);
   Block *block = loop.getBody();
   // A loop without carried values is born with its terminator.

@@ -193,7 +193,7 @@ static NVVM::WGMMATypes getProductType(Type element) {
   return element.isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
 }
 
-Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,
+Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
                                   int64_t step, Value sums, bool isFirst) {
   auto at = [&](Value tile) -> Value {
     constexpr int64_t units = Contract::kProductBytes / Contract::kChunkBytes;
@@ -205,7 +205,7 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value w,
   };
   NVVM::WGMMATypes kind = getProductType(element);
   return NVVM::WgmmaMmaAsyncOp::create(
-      b, getSumsType(b, width), sums, at(a), at(w),
+      b, getSumsType(b, width), sums, at(a), at(c),
       NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
                               Contract::kProductBytes * 8 /
                                   element.getIntOrFloatBitWidth()),
@@ -223,8 +223,11 @@ SmallVector<Value> AsyncEmitter::getSums(Value sums) {
   return tieSums(b, members);
 }
 
-void AsyncEmitter::storeTransposed(Value shared, ValueRange matrices) {
-  NVVM::StMatrixOp::create(b, shared, matrices, NVVM::MMALayout::col,
+void AsyncEmitter::storeMatrices(Value shared, ValueRange matrices,
+                                 bool isTransposed) {
+  NVVM::StMatrixOp::create(b, shared, matrices,
+                           isTransposed ? NVVM::MMALayout::col
+                                        : NVVM::MMALayout::row,
                            NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
                            NVVM::LdStMatrixEltType::B16);
 }

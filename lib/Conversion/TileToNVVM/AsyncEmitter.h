@@ -81,17 +81,18 @@ public:
   mlir::Value makeSums(int64_t width);
   /// The same for a first product, which does not read them.
   mlir::Value makeUnsetSums(int64_t width);
-  /// Starts adding the product of 64 rows at `a` with `width` rows at `w`, over
+  /// Starts adding the product of 64 rows at `a` with `width` rows at `c`, over
   /// 32 bytes of elements of bf16, f16 or e4m3 that lie `step` times 32 bytes
   /// into the tiles. Of `isFirst` products the result is all, without `sums`.
   mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
-                            mlir::Value w, int64_t step, mlir::Value sums,
+                            mlir::Value c, int64_t step, mlir::Value sums,
                             bool isFirst = false);
   /// The members of `sums`, after a wait.
   llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
-  /// Stores 8x8 matrices of 16-bit elements (one i32 each, 1, 2 or 4)
+  /// Stores 8x8 matrices of 16-bit elements (one i32 each, 1, 2 or 4), perhaps
   /// transposed; lane l gives the address of row l % 8 of matrix l / 8.
-  void storeTransposed(mlir::Value shared, mlir::ValueRange matrices);
+  void storeMatrices(mlir::Value shared, mlir::ValueRange matrices,
+                     bool isTransposed);
 
 private:
   mlir::Value warpgroupNumber, warpgroupThreadNumber;

@@ -33,6 +33,17 @@ SmallVector<Value> moec::tieSums(ImplicitLocOpBuilder &b, ValueRange sums) {
   return results;
 }
 
+Value moec::tieNumber(ImplicitLocOpBuilder &b, Value number) {
+  return LLVM::InlineAsmOp::create(b, number.getType(), number,
+                                   /*asm_string=*/"", /*constraints=*/"=r,0",
+                                   /*has_side_effects=*/true,
+                                   /*is_align_stack=*/false,
+                                   LLVM::TailCallKind::None,
+                                   LLVM::AsmDialectAttr(),
+                                   /*operand_attrs=*/ArrayAttr())
+      .getResult(0);
+}
+
 void moec::endApart(ImplicitLocOpBuilder &b) {
   LLVM::InlineAsmOp::create(b, /*res=*/Type(), /*operands=*/ValueRange(),
                             /*asm_string=*/"", /*constraints=*/"",

@@ -24,6 +24,14 @@ namespace moec {
 llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
                                        mlir::ValueRange sums);
 
+/// The i32 again, not to be known before this point: what follows from it is
+/// computed behind it, and no register keeps it through a loop before. No
+/// instruction is made.
+///
+/// Stands for an op with that meaning for LLVM, which takes whatever a loop
+/// does not change out of it.
+mlir::Value tieNumber(mlir::ImplicitLocOpBuilder &b, mlir::Value number);
+
 /// The end of a piece of code that LLVM shall not merge with another's end.
 ///
 /// Stands for an op that is never merged with its like: where the last store of

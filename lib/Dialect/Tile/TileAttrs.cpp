@@ -48,7 +48,8 @@ LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  StringRef schedule, int64_t m, int64_t n,
                                  int64_t k, int64_t panel, int64_t lanes,
                                  int64_t rows, int64_t stages,
-                                 ArrayRef<int64_t> bodies, bool mapRows) {
+                                 ArrayRef<int64_t> bodies, bool mapRows,
+                                 bool rowsOnM) {
   auto [target, op] = schedule.split('.');
   if (target.empty() || op.empty())
     return emitError() << "'schedule' is \"" << schedule

@@ -162,3 +162,36 @@ tile.kernel @shared_block(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %r: me
       } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
   tile.return
 }
+
+// -----
+
+// Rows on the side of 64: of 64 rows each consumer multiplies half of the
+// weights, of 128 each has 64 rows and all weights. An operand of rows is two
+// values of the thread, one of columns lies in the lanes. Results are rows.
+// CHECK-LABEL: func.func @rows_on_m
+// CHECK: nvvm.setmaxregister increase
+// CHECK: scf.if
+// CHECK-COUNT-2: memref.load %{{.*}} : memref<?x1xf32>
+// CHECK-COUNT-4: memref.load %{{.*}} : memref<256xbf16>
+// CHECK: nvvm.wgmma.fence.aligned
+// CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
+// CHECK: nvvm.shfl.sync idx
+// CHECK: nvvm.stmatrix {{.*}} layout = #nvvm.mma_layout<row>
+// CHECK: } else {
+// CHECK-COUNT-2: memref.load %{{.*}} : memref<?x1xf32>
+// CHECK-COUNT-8: memref.load %{{.*}} : memref<256xbf16>
+// CHECK-NOT: memref.load
+// CHECK: nvvm.wgmma.fence.aligned
+// CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>
+tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memref<?x1xf32>,
+    %c: memref<256xbf16>, %y: memref<?x256xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<256x64xbf16>)
+      rows(%r : memref<?x1xf32>) columns(%c : memref<256xbf16>)
+      outs(%y : memref<?x256xbf16>) epilogue {
+      ^bb0(%a: f32, %b: f32, %d: f32):
+        %1 = arith.mulf %a, %b : f32
+        %2 = arith.addf %1, %d : f32
+        tile.yield %2 : f32
+      } {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64, 128], map_rows = true, rows_on_m = true>}
+  tile.return
+}

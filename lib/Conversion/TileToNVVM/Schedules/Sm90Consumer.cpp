@@ -4,10 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A consumer multiplies its part of the weights with all input rows of a tile,
-// in the lowest body that holds them, and makes results of the sums.
+// A consumer multiplies its part of the weights, or of the input rows, with all
+// of the others of a tile, in the lowest body that holds its rows, and makes
+// results of the sums.
 
-#include "Sm90Products.h"
+#include "Sm90Fragments.h"
 
 using namespace mlir;
 using namespace moec;
@@ -18,14 +19,11 @@ LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
   ArrayRef<int64_t> bodies = contract.shape.bodies;
   Sm90Products products(contract);
   LogicalResult status = success();
-  auto emitBody = [&](int64_t width, const ContractTile &tile,
-                      RingPlace place) {
-    Value consumer = products.getConsumer();
-    ContractOperands operands =
-        loadSm90Operands(contract, consumer, products.getPart(width, tile),
-                         products.getPartHeight(width));
-    ContractSums sums = products.emit(width, tile, place);
-    if (failed(emitSm90Epilogue(contract, consumer, operands, sums)))
+  auto emitBody = [&](int64_t body, const ContractTile &tile, RingPlace place) {
+    ContractPart part = products.getPart(body, tile);
+    ContractOperands operands = loadSm90Operands(contract, part);
+    ContractSums sums = products.emit(body, place);
+    if (failed(emitSm90Epilogue(contract, part, operands, sums)))
       status = failure();
     return sums.end;
   };

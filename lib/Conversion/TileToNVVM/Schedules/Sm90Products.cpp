@@ -30,33 +30,39 @@ void Sm90Products::release(Value stage) {
                  [&] { emitter.arrive(contract.emptyBarrier(stage)); });
 }
 
-SmallVector<Value> Sm90Products::describeWeights(Value stage) {
-  constexpr int64_t blockBytes = Contract::kBlockRows * Contract::kStepBytes;
-  Value weights = contract.stageAddress(stage);
-  weights = emitter.advance(
-      weights, emitter.scale(consumer, shape.sharesBlock()
-                                           ? kHalfStepBytes
-                                           : shape.getBlocks() * blockBytes));
-  SmallVector<Value> blocks;
-  for (int64_t i = 0; i < shape.getBlocks(); ++i)
-    blocks.push_back(
-        emitter.describeTile(emitter.advance(weights, i * blockBytes)));
+SmallVector<Sm90Products::Factors> Sm90Products::describe(int64_t body,
+                                                          Value stage) {
+  // How far on the second consumer begins.
+  int64_t weightBytes = 0, rowBytes = 0;
+  if (shape.sharesBlock())
+    weightBytes = rowBytes = kHalfStepBytes;
+  else if (shape.splitsRows(body))
+    rowBytes = shape.getConsumerRows(body) * Contract::kStepBytes;
+  else
+    weightBytes = shape.getConsumerWeights(body) * Contract::kStepBytes;
+  auto begin = [&](int64_t offset, int64_t bytes) {
+    Value address = contract.stageAddress(stage, offset);
+    return bytes ? emitter.advance(address, emitter.scale(consumer, bytes))
+                 : address;
+  };
+  Value weights = begin(0, weightBytes);
+  Value rows = emitter.describeTile(begin(contract.getInputOffset(), rowBytes));
+  int64_t blockBytes = shape.getBlockWeights(body) * Contract::kStepBytes;
+  SmallVector<Factors> blocks;
+  for (int64_t i = 0; i < shape.getBlocks(body); ++i) {
+    Value block =
+        emitter.describeTile(emitter.advance(weights, i * blockBytes));
+    blocks.push_back(shape.rowsOnM ? Factors{rows, block}
+                                   : Factors{block, rows});
+  }
   return blocks;
 }
 
-Value Sm90Products::describeRows(Value stage) {
-  Value rows = contract.stageAddress(stage, contract.getInputOffset());
+ContractSums Sm90Products::emit(int64_t body, RingPlace place) {
+  ContractSums sums =
+      shape.hasScales ? multiplyScaled(body, place) : multiply(body, place);
   if (shape.sharesBlock())
-    rows = emitter.advance(rows, emitter.scale(consumer, kHalfStepBytes));
-  return emitter.describeTile(rows);
-}
-
-ContractSums Sm90Products::emit(int64_t width, const ContractTile &tile,
-                                RingPlace place) {
-  ContractSums sums = shape.hasScales ? multiplyScaled(width, tile, place)
-                                      : multiply(width, tile, place);
-  if (shape.sharesBlock())
-    exchange(sums);
+    exchange(sums.blocks.front());
   return sums;
 }
 
@@ -65,9 +71,9 @@ int64_t Sm90Products::getStepProducts() const {
                              : Contract::kStepProducts;
 }
 
-ContractSums Sm90Products::multiply(int64_t width, const ContractTile &tile,
-                                    RingPlace place) {
-  int64_t numBlocks = shape.getBlocks();
+ContractSums Sm90Products::multiply(int64_t body, RingPlace place) {
+  int64_t numBlocks = shape.getBlocks(body);
+  int64_t width = shape.getProductWidth(body);
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks, emitter.makeSums(width));
   SmallVector<Value> end = emitter.forLoop(
@@ -76,13 +82,12 @@ ContractSums Sm90Products::multiply(int64_t width, const ContractTile &tile,
         RingPlace at{values[0], values[1]};
         SmallVector<Value> sums(values.drop_front(3));
         emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        SmallVector<Value> blocks = describeWeights(at.stage);
-        Value rows = describeRows(at.stage);
+        SmallVector<Factors> blocks = describe(body, at.stage);
         emitter.fenceProducts();
         for (int64_t i = 0; i < getStepProducts(); ++i)
-          for (int64_t block = 0; block < numBlocks; ++block)
-            sums[block] = emitter.multiplyAsync(element, width, blocks[block],
-                                                rows, i, sums[block]);
+          for (auto [sum, factors] : llvm::zip_equal(sums, blocks))
+            sum = emitter.multiplyAsync(element, width, factors.rows64,
+                                        factors.width, i, sum);
         emitter.commitProducts();
         // The step before is done, so that its stage is free.
         emitter.waitProducts(1);
@@ -95,34 +100,33 @@ ContractSums Sm90Products::multiply(int64_t width, const ContractTile &tile,
         return all;
       });
   emitter.waitProducts(0);
-  ContractSums sums{{end[0], end[1]}, tile, width, {}};
+  ContractSums sums{{end[0], end[1]}, {}};
   for (Value value : ArrayRef<Value>(end).drop_front(3))
     sums.blocks.push_back(emitter.getSums(value));
   release(end[2]);
   return sums;
 }
 
-/// Of consumers that share a block the first has the first half of the rows.
-ContractTile Sm90Products::getPart(int64_t width, const ContractTile &tile) {
-  if (!shape.sharesBlock())
-    return tile;
-  Value first = emitter.scale(consumer, getPartHeight(width));
-  ContractTile part = tile;
-  part.firstRow = contract.addI32(tile.firstRow, first);
-  // Of the second consumer none or fewer, perhaps.
-  part.rows = arith::SubIOp::create(b, tile.rows, first);
+ContractPart Sm90Products::getPart(int64_t body, const ContractTile &tile) {
+  ContractPart part{body, tile, shape.getConsumerRows(body)};
+  if (shape.sharesBlock() || shape.splitsRows(body)) {
+    // The first consumer has the first rows.
+    Value first = emitter.scale(consumer, part.height);
+    part.tile.firstRow = contract.addI32(tile.firstRow, first);
+    part.tile.rows = arith::SubIOp::create(b, tile.rows, first);
+  } else {
+    part.tile.firstColumn = contract.addI32(
+        tile.firstColumn,
+        emitter.scale(consumer, shape.getConsumerColumns(body)));
+  }
   return part;
 }
 
-/// Both add the same two
-/// numbers, whichever comes first.
-void Sm90Products::exchange(ContractSums &sums) {
+/// Both add the same two numbers, whichever comes first.
+void Sm90Products::exchange(SmallVector<Value> &all) {
   constexpr int64_t lanes = 4, laneBytes = lanes * 4;
   constexpr int64_t pieceBytes = laneBytes * Contract::kWarpgroup;
-  SmallVector<Value> &all = sums.blocks.front();
   int64_t half = all.size() / 2, pieces = half / lanes;
-  sums.tile = getPart(sums.height, sums.tile);
-  sums.height = getPartHeight(sums.height);
   Value isFirst = contract.isEqual(consumer, emitter.i32(0));
   SmallVector<Value> own, others;
   for (int64_t i = 0; i < half; ++i) {

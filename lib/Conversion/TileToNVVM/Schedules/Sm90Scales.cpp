@@ -51,9 +51,9 @@ Value Sm90Scales::findWeights(const ContractTile &tile, Value number) {
   Value block =
       contract.minI32(emitter.divide(number, shape.planes),
                       emitter.i32(shape.getScaleSlots() / shape.planes - 1));
-  Value column =
-      emitter.add(emitter.toIndex(tile.firstColumn),
-                  emitter.mul(emitter.toIndex(block), shape.getBlockColumns()));
+  Value column = emitter.add(
+      emitter.toIndex(tile.firstColumn),
+      emitter.mul(emitter.toIndex(block), Contract::kBlockRows / shape.planes));
   column = emitter.min(column, emitter.index(shape.columns - 1));
   Value row = getScaleRow(emitter, contract.op, /*plane=*/0, column);
   if (shape.planes == 2) {
@@ -102,28 +102,48 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
 // Consumers
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> Sm90Scales::loadRows(Value stage, int64_t count) {
+SmallVector<Value> Sm90Scales::loadRows(Value stage, int64_t body,
+                                        Value consumer) {
   constexpr int64_t rows8 = 8, pair = 2;
-  constexpr int64_t pairBytes = pair * Contract::kScaleElementBytes;
-  Value own =
-      emitter.scale(emitter.remainder(emitter.lane(), rows8 / pair), pairBytes);
+  constexpr int64_t scaleBytes = Contract::kScaleElementBytes;
   SmallVector<Value> scales;
-  for (int64_t first = 0; first < count; first += rows8) {
-    Value both =
-        emitter.load(VectorType::get(pair, b.getF32Type()),
-                     emitter.advance(address(stage, first), own), pairBytes);
+  if (shape.rowsOnM) {
+    Value row =
+        contract.addI32(emitter.scale(emitter.warpgroupWarp(), pair * rows8),
+                        emitter.divide(emitter.lane(), 4));
+    if (shape.splitsRows(body))
+      row = contract.addI32(
+          row, emitter.scale(consumer, shape.getConsumerRows(body)));
+    Value own =
+        emitter.advance(address(stage, 0), emitter.scale(row, scaleBytes));
+    for (int64_t i = 0; i < pair; ++i)
+      scales.push_back(emitter.load(
+          b.getF32Type(), emitter.advance(own, i * rows8 * scaleBytes),
+          scaleBytes));
+    return scales;
+  }
+  Value own = emitter.scale(emitter.remainder(emitter.lane(), rows8 / pair),
+                            pair * scaleBytes);
+  for (int64_t first = 0; first < body; first += rows8) {
+    Value both = emitter.load(VectorType::get(pair, b.getF32Type()),
+                              emitter.advance(address(stage, first), own),
+                              pair * scaleBytes);
     for (int64_t i = 0; i < pair; ++i)
       scales.push_back(vector::ExtractOp::create(b, both, i));
   }
   return scales;
 }
 
-SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer,
-                                           int64_t block) {
-  Value from = address(stage, shape.getMaxBody() + block * shape.planes);
-  if (!shape.sharesBlock())
+SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t body,
+                                           Value consumer, int64_t block) {
+  auto slot = [&](int64_t weightRows) {
+    return weightRows / Contract::kBlockRows * shape.planes;
+  };
+  Value from = address(stage, shape.getMaxBody() +
+                                  slot(block * shape.getBlockWeights(body)));
+  if (!shape.sharesBlock() && !shape.splitsRows(body))
     from = emitter.advance(
-        from, emitter.scale(consumer, shape.getBlocks() * shape.planes *
+        from, emitter.scale(consumer, slot(shape.getConsumerWeights(body)) *
                                           Contract::kScaleElementBytes));
   SmallVector<Value> scales;
   for (int64_t plane = 0; plane < shape.planes; ++plane)
@@ -140,26 +160,25 @@ SmallVector<Value> Sm90Scales::loadWeights(Value stage, Value consumer,
 
 /// Whether a body's row scales fit in registers next to its sums: they are then
 /// loaded while the first products run, and once for all blocks.
-static bool keepsRowScales(int64_t width, int64_t numBlocks) {
+static bool keepsRowScales(const Contract &shape, int64_t body) {
   constexpr int64_t most = 160;
-  return (numBlocks + 1) * width / 2 + width / 4 <= most;
+  return shape.rowsOnM ||
+         (shape.getBlocks(body) + 1) * body / 2 + body / 4 <= most;
 }
 
 /// One block after the other: its products of the step are new sums, which are
 /// added, times their scales. Meanwhile the other consumer has the tensor
 /// cores.
-ContractSums Sm90Products::multiplyScaled(int64_t width,
-                                          const ContractTile &tile,
-                                          RingPlace place) {
+ContractSums Sm90Products::multiplyScaled(int64_t body, RingPlace place) {
   Sm90Scales scales(contract);
-  int64_t numBlocks = shape.getBlocks(), numSums = width / 2;
-  bool keepsScales = keepsRowScales(width, numBlocks);
+  int64_t numBlocks = shape.getBlocks(body);
+  int64_t width = shape.getProductWidth(body), numSums = width / 2;
+  bool keepsScales = keepsRowScales(shape, body);
   SmallVector<Value> carried{place.stage, place.parity};
   carried.append(numBlocks * numSums, emitter.f32(0));
   auto step = [&](RingPlace at, MutableArrayRef<Value> sums) {
     emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-    SmallVector<Value> blocks = describeWeights(at.stage);
-    Value rows = describeRows(at.stage);
+    SmallVector<Factors> blocks = describe(body, at.stage);
     SmallVector<Value> rowScales;
     // The last reads of the stage are over in all lanes.
     auto giveBack = [&] {
@@ -168,30 +187,32 @@ ContractSums Sm90Products::multiplyScaled(int64_t width,
     };
     for (int64_t block = 0; block < numBlocks; ++block) {
       SmallVector<Value> weightScales =
-          scales.loadWeights(at.stage, consumer, block);
+          scales.loadWeights(at.stage, body, consumer, block);
       emitter.fenceProducts();
       Value products = emitter.makeUnsetSums(width);
       for (int64_t i = 0; i < getStepProducts(); ++i)
-        products = emitter.multiplyAsync(element, width, blocks[block], rows, i,
-                                         products, /*isFirst=*/i == 0);
+        products = emitter.multiplyAsync(element, width, blocks[block].rows64,
+                                         blocks[block].width, i, products,
+                                         /*isFirst=*/i == 0);
       emitter.commitProducts();
       if (block == 0 && keepsScales)
-        rowScales = scales.loadRows(at.stage, width);
+        rowScales = scales.loadRows(at.stage, body, consumer);
       emitter.waitProducts(0);
       SmallVector<Value> blockSums = emitter.getSums(products);
       if (block + 1 == numBlocks && keepsScales)
         giveBack();
       if (!keepsScales)
-        rowScales = scales.loadRows(at.stage, width);
+        rowScales = scales.loadRows(at.stage, body, consumer);
       auto own = sums.slice(block * numSums, numSums);
       addScaled(own, blockSums, rowScales, weightScales);
     }
     if (!keepsScales)
       giveBack();
   };
+  // Counted in one register: there are few left.
   SmallVector<Value> end =
-      emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
-                      carried, [&](Value, ValueRange values) {
+      emitter.forLoop(emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
+                      [&](Value, ValueRange values) {
                         RingPlace at{values[0], values[1]};
                         SmallVector<Value> sums(values.drop_front(2));
                         step(at, sums);
@@ -200,28 +221,28 @@ ContractSums Sm90Products::multiplyScaled(int64_t width,
                         all.append(sums);
                         return all;
                       });
-  ContractSums result{{end[0], end[1]}, tile, width, {}};
+  ContractSums result{{end[0], end[1]}, {}};
   for (int64_t block = 0; block < numBlocks; ++block)
     result.blocks.emplace_back(
         ArrayRef<Value>(end).slice(2 + block * numSums, numSums));
   return result;
 }
 
-/// `rowScales`: two for every four sums.
+/// `rowScales`: two for every four sums, or two for all of them.
 void Sm90Products::addScaled(MutableArrayRef<Value> sums,
                              ArrayRef<Value> products,
                              ArrayRef<Value> rowScales,
                              ArrayRef<Value> weightScales) {
-  // Of a thread's four sums of 8 rows, neighbours are of neighbouring rows, and
-  // the last two of the other plane.
-  constexpr int64_t perRows = 4;
-  for (size_t i = 0; i < sums.size(); i += perRows)
-    for (int64_t j = 0; j < perRows; ++j) {
-      Value row = rowScales[i / 2 + j % 2];
-      Value weight = weightScales[shape.planes == 2 ? j / 2 : 0];
-      Value scale = arith::MulFOp::create(b, row, weight);
-      sums[i + j] = math::FmaOp::create(b, products[i + j], scale, sums[i + j]);
-    }
+  // Of a thread's four sums of 8 of the width, neighbours are neighbours there,
+  // and the last two are 8 of the 64 on: of weights, that is the other plane.
+  constexpr int64_t perOctet = 4;
+  for (int64_t i = 0, end = sums.size(); i < end; ++i) {
+    int64_t octet = i / perOctet, half = i % perOctet / 2;
+    Value row = rowScales[shape.rowsOnM ? half : octet * 2 + i % 2];
+    int64_t plane = (shape.rowsOnM ? octet : half) % shape.planes;
+    Value scale = arith::MulFOp::create(b, row, weightScales[plane]);
+    sums[i] = math::FmaOp::create(b, products[i], scale, sums[i]);
+  }
   // Here, not where the next step reads them: the products' registers are free
   // for the next block.
   llvm::copy(tieSums(b, sums), sums.begin());

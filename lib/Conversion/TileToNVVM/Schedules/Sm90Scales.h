@@ -13,8 +13,8 @@
 namespace moec {
 
 /// The scales of a step of e4m3, which is a block of them. Each stage has a
-/// place for them: of all input rows of the highest body, then of the halves of
-/// the 64-row blocks of weights (one with one plane, else gate and up).
+/// place for them: of all input rows of the highest body, then of every 64
+/// weight rows (one with one plane, else gate and up).
 class Sm90Scales {
 public:
   explicit Sm90Scales(Sm90Contract &contract);
@@ -30,11 +30,13 @@ public:
 
   //===--- Consumers ---===//
 
-  /// Of the thread's two rows of every 8 of `count`.
-  llvm::SmallVector<mlir::Value> loadRows(mlir::Value stage, int64_t count);
-  /// Of a consumer's block, one per plane.
-  llvm::SmallVector<mlir::Value>
-  loadWeights(mlir::Value stage, mlir::Value consumer, int64_t block);
+  /// Of the thread's rows in that body: two of every 8, or of 64.
+  llvm::SmallVector<mlir::Value> loadRows(mlir::Value stage, int64_t body,
+                                          mlir::Value consumer);
+  /// Of a consumer's block in that body, one per plane.
+  llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t body,
+                                             mlir::Value consumer,
+                                             int64_t block);
 
 private:
   mlir::Value address(mlir::Value stage, int64_t scale);
