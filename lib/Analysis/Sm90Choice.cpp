@@ -96,7 +96,7 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
     auto config = tile::ConfigAttr::get(
         op->getContext(), "sm90.contract", /*m=*/0, n,
         Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0,
-        /*rows=*/0, stages, bodies, mapRows);
+        /*rows=*/0, stages, bodies, mapRows, /*rowsOnM=*/false);
     if (stages == leastStages ||
         Contract(op, config).getSharedBytes() <= moert::kMaxShared)
       return config;
