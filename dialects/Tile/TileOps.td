@@ -50,6 +50,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     `config` on each phase, from which it follows; for a GPU also `block`, the threads of a CTA,
     `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after
     the arguments. `load`, from `tile-specialize`, says for which token counts the kernel is launched.
+    An `independent` kernel touches nothing that launches touch which it may overlap, so that it waits for
+    them at its end alone (docs/gpu.md); `tile-find-independent` says so.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -68,7 +70,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
                        OptionalAttr<Plan_ExprAttr>:$grid,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
-                       OptionalAttr<Tile_LoadAttr>:$load,
+                       OptionalAttr<Tile_LoadAttr>:$load, UnitAttr:$independent,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

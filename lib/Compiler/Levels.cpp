@@ -90,6 +90,7 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   overlap.target = options.target;
   manager.addNestedPass<plan::ProgramOp>(
       createPlanOverlapLaunchesPass(overlap));
+  manager.addPass(createTileFindIndependentPass());
 }
 
 namespace {

@@ -49,6 +49,20 @@ llvm.func @load(%x: !llvm.ptr<1>) attributes {nvvm.kernel} {
 
 // -----
 
+// Touches nothing of what may still run, but has to wait for it.
+llvm.func @independent(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.independent} {
+  %0 = llvm.load %x : !llvm.ptr<1> -> f32
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+llvm.func @independent_ends(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.independent} {
+  %0 = llvm.load %x : !llvm.ptr<1> -> f32
+  // expected-error@+1 {{ends the kernel on a path}}
+  llvm.return
+}
+
+// -----
+
 // Nobody says that these are weights.
 llvm.func @prefetch(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
   // expected-error@+1 {{accesses global memory}}

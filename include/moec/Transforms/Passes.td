@@ -116,6 +116,18 @@ def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::Progr
                         "the target: cpu, sm_80, sm_90a or sm_100a">];
 }
 
+def TileFindIndependentPass : Pass<"tile-find-independent", "::mlir::ModuleOp"> {
+  let summary = "find kernels that need not wait for the launches before them";
+  let description = [{
+    Marks a kernel `independent` if each of its dependent launches (there is one at least) may run beside
+    those that may still run when it begins: the launches before it on its stream, back to the last one
+    that is not dependent. It reads nothing that they write, and writes nothing that they touch, nor a
+    slot of the workspace that they use, nor a tensor of the caller's. Such a kernel waits at its end:
+    who waits for it relies on all before it to have ended. Runs after `plan-overlap-launches`.
+  }];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def VerifyGpuFencesPass : Pass<"verify-gpu-fences", "::mlir::LLVM::LLVMFuncOp"> {
   let summary = "check fences between loads and stores and asynchronous accesses";
   let description = [{
@@ -157,6 +169,7 @@ def VerifyGpuDependentsPass : Pass<"verify-gpu-dependents", "::mlir::LLVM::LLVMF
     An access is an op with a memory effect and a pointer that may lead into global memory; a pointer of
     unknown origin may. Constants of the module, tensor maps that are prefetched, and ops with the
     attribute `moec.weights` pass: who sets that says that no launch of a run writes what the op reads.
+    In a kernel with the attribute `moec.independent` every access passes.
   }];
 }
 

@@ -47,6 +47,9 @@ void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
                     b.getUnitAttr());
 }
 
+/// On a kernel that waits for the launch before at its end alone.
+constexpr llvm::StringLiteral kIndependentAttr = "moec.independent";
+
 /// Lets the next launch begin, and waits for the one before unless emission has
 /// chosen where to.
 void orderLaunches(LLVM::LLVMFuncOp kernel) {
@@ -58,7 +61,9 @@ void orderLaunches(LLVM::LLVMFuncOp kernel) {
   Block &entry = kernel.getBody().front();
   auto b = ImplicitLocOpBuilder::atBlockBegin(kernel.getLoc(), &entry);
   NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::launch_dependents);
-  if (waits.empty())
+  if (waits.empty()) {
+    if (kernel->hasAttr(kIndependentAttr))
+      b.setInsertionPoint(entry.getTerminator());
     waits.push_back(
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait));
   SmallVector<Value> addresses;
@@ -104,6 +109,8 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   LLVM::ReturnOp::create(b, ValueRange());
   end->erase();
   if (hasDependentLaunches)
+  if (func->hasAttr(kIndependentAttr))
+    kernel->setAttr(kIndependentAttr, b.getUnitAttr());
     orderLaunches(kernel);
 }
 

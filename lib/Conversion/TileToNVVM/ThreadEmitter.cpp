@@ -28,7 +28,7 @@ static constexpr int64_t kDynamicAlignment = 1024;
 ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
                              int64_t threads)
     : KernelEmitter(func, kernel, /*cta=*/{}), threads(threads),
-      converter(func.getContext()) {
+      isIndependent(kernel.getIndependent()), converter(func.getContext()) {
   Type i32 = b.getI32Type();
   ctaIndex = toIndex(NVVM::BlockIdXOp::create(b, i32));
   threadNumber = NVVM::ThreadIdXOp::create(b, i32);
@@ -45,6 +45,8 @@ int64_t ThreadEmitter::getNumWarps() const { return threads / kWarp; }
 void ThreadEmitter::barrier() { NVVM::Barrier0Op::create(b); }
 
 void ThreadEmitter::waitForLaunchBefore() {
+  if (isIndependent)
+    return;
   NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
 }
 

@@ -125,6 +125,7 @@ private:
                          int64_t alignment);
 
   int64_t threads;
+  bool isIndependent;
   int64_t numGlobals = 0;
   mlir::LLVMTypeConverter converter;
   mlir::Value threadNumber, warpNumber, laneNumber;

@@ -146,6 +146,8 @@ private:
                                      builder.getFunctionType(arguments, {}));
     func->setAttr("moec.kernel", builder.getUnitAttr());
     func->setAttr("moec.block", kernel.getBlockAttr());
+    if (kernel.getIndependent())
+      func->setAttr("moec.independent", builder.getUnitAttr());
     func.addEntryBlock();
     return func;
   }

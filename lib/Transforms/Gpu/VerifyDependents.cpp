@@ -24,6 +24,8 @@ namespace {
 
 /// On an op that reads what no launch of a run writes.
 constexpr llvm::StringLiteral kWeightsAttr = "moec.weights";
+/// On a kernel that touches nothing that launches touch which it may overlap.
+constexpr llvm::StringLiteral kIndependentAttr = "moec.independent";
 
 /// Whether a pointer may lead to memory that another kernel uses.
 class GlobalPointers {
@@ -100,7 +102,7 @@ private:
       }
       if (isa<LLVM::ReturnOp>(op))
         return report(op, "ends the kernel");
-      if (isAccess(op))
+      if (!func->hasAttr(kIndependentAttr) && isAccess(op))
         return report(op, "accesses global memory");
     }
     return false;

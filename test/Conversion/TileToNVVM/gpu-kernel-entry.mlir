@@ -62,6 +62,21 @@ func.func @waits(%x: memref<?x8xf32>, %y: memref<4xf32>, %t: i64) attributes {mo
   return
 }
 
+// What touches nothing of theirs waits at its end.
+// SM90-LABEL: llvm.func @independent
+// SM90: nvvm.griddepcontrol launch_dependents
+// SM90-NOT: nvvm.griddepcontrol wait
+// SM90: memref.load
+// SM90: nvvm.griddepcontrol wait
+// SM90-NEXT: llvm.inline_asm has_side_effects "", "l,~{memory}"
+// SM90-NEXT: llvm.return
+func.func @independent(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.independent, moec.block = 96 : i64} {
+  %i = arith.index_cast %t : i64 to index
+  %0 = memref.load %x[%i, %i] : memref<?x8xf32>
+  memref.store %0, %x[%i, %i] : memref<?x8xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @other
 func.func @other() {
   return
