@@ -66,6 +66,7 @@ void orderLaunches(LLVM::LLVMFuncOp kernel) {
       b.setInsertionPoint(entry.getTerminator());
     waits.push_back(
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait));
+  }
   SmallVector<Value> addresses;
   for (Value argument : entry.getArguments())
     if (auto pointer = dyn_cast<LLVM::LLVMPointerType>(argument.getType());
@@ -108,9 +109,9 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   b.setInsertionPoint(end);
   LLVM::ReturnOp::create(b, ValueRange());
   end->erase();
-  if (hasDependentLaunches)
   if (func->hasAttr(kIndependentAttr))
     kernel->setAttr(kIndependentAttr, b.getUnitAttr());
+  if (hasDependentLaunches)
     orderLaunches(kernel);
 }
 
