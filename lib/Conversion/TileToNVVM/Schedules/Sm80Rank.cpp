@@ -76,11 +76,13 @@ private:
   void rankPanel();
   void clearCounters();
   void countRun();
-  /// The ids of slots `first`, `first + threads` ...
-  SmallVector<Value> loadOthers(Value first);
-  SmallVector<Value> loadFirstOthers();
-  /// Slots of other chunks, of which the thread has the first ids.
+  /// The ids of the thread's slots, `threads` apart, of a batch that begins
+  /// there. `isWhole` says that all of them exist.
+  SmallVector<Value> loadBatch(Value begin, bool isWhole);
+  SmallVector<Value> loadFirstBatch();
+  /// Slots of other chunks, of which the thread has the ids of the first batch.
   void countOthers(ValueRange ids);
+  void countBatch(Value begin, ValueRange ids);
   void sumRows();
   void sumGroups();
   void writeOffsets();
@@ -126,6 +128,18 @@ private:
   }
   Value isBelow(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  }
+  Value isAtMost(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::sle, x, y);
+  }
+  /// `condition ? then() : otherwise()` on lists of ids.
+  SmallVector<Value> chooseIds(Value condition,
+                               function_ref<SmallVector<Value>()> then,
+                               function_ref<SmallVector<Value>()> otherwise);
+  /// The thread's slot number `i` of a batch that begins there.
+  Value slotOfBatch(Value begin, int64_t i) {
+    Value mine = emitter.add(begin, emitter.toIndex(emitter.thread()));
+    return emitter.add(mine, i * shape.threads);
   }
   Value minus(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
 
@@ -263,7 +277,7 @@ void Rank::rankExperts() {
 void Rank::rankPanel() {
   // All on their way at once.
   Slot first = loadFirstSlot();
-  SmallVector<Value> others = loadFirstOthers();
+  SmallVector<Value> others = loadFirstBatch();
   clearCounters();
   emitter.barrier();
   countRun();
@@ -307,6 +321,19 @@ Choice Rank::choose(Value id, Value exists) {
   return {select(isHere, number, none), isHere, isElsewhere};
 }
 
+SmallVector<Value> Rank::choose(Value condition,
+                                function_ref<SmallVector<Value>()> then,
+                                function_ref<SmallVector<Value>()> otherwise) {
+  SmallVector<Type> types(kOtherLoads, b.getI32Type());
+  auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(b, then());
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, otherwise());
+  return SmallVector<Value>(branch.getResults());
+}
+
 void Rank::count(const Choice &choice, Value row) {
   Value at = emitter.add(row, emitter.toIndex(choice.counter));
   emitter.addAtomically(emitter.i32(1), table,
@@ -329,49 +356,62 @@ void Rank::countRun() {
 }
 
 /// Slots past the last one repeat the first one of all.
-SmallVector<Value> Rank::loadOthers(Value first) {
+SmallVector<Value> Rank::loadBatch(Value begin, bool isWhole) {
   SmallVector<Value> loaded;
   for (int64_t i = 0; i < kOtherLoads; ++i) {
-    Value slot = emitter.add(first, i * shape.threads);
-    loaded.push_back(emitter.loadI32(
-        ids, select(isBelow(slot, numSlots), slot, emitter.index(0))));
+    Value slot = slotOfBatch(begin, i);
+    if (!isWhole)
+      slot = select(isBelow(slot, numSlots), slot, emitter.index(0));
+    loaded.push_back(emitter.loadI32(ids, slot));
   }
   return loaded;
 }
 
-SmallVector<Value> Rank::loadFirstOthers() {
-  Value length = minus(chunk.end, chunk.begin);
-  hasOthers = isBelow(length, numSlots);
-  auto branch = scf::IfOp::create(
-      b, SmallVector<Type>(kOtherLoads, b.getI32Type()), hasOthers,
-      /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(branch.thenBlock());
-  scf::YieldOp::create(b, loadOthers(emitter.toIndex(emitter.thread())));
-  b.setInsertionPointToEnd(branch.elseBlock());
-  scf::YieldOp::create(b, SmallVector<Value>(kOtherLoads, emitter.i32(0)));
-  return SmallVector<Value>(branch.getResults());
+SmallVector<Value> Rank::loadFirstBatch() {
+  hasOthers = isBelow(minus(chunk.end, chunk.begin), numSlots);
+  return chooseIds(
+      hasOthers, [&] { return loadBatch(emitter.index(0), false); },
+      [&] { return SmallVector<Value>(kOtherLoads, emitter.i32(0)); });
+}
+
+/// Of most batches all slots come before the chunk, or after it.
+void Rank::countBatch(Value begin, ValueRange ids) {
+  Value end = emitter.add(begin, kOtherLoads * shape.threads);
+  Value isBefore = isAtMost(end, chunk.begin);
+  Value isAfter = both(isAtMost(chunk.end, begin), isAtMost(end, numSlots));
+  emitter.ifThen(
+      arith::OrIOp::create(b, isBefore, isAfter),
+      [&] {
+        Value row = select(isBefore, this->row(0), this->row(numRuns));
+        for (Value id : ids)
+          count(choose(id, /*exists=*/Value()), row);
+      },
+      [&] {
+        for (auto [i, id] : llvm::enumerate(ids)) {
+          Value slot = slotOfBatch(begin, static_cast<int64_t>(i));
+          Value comesBefore = isBelow(slot, chunk.begin);
+          Value comesAfter =
+              both(isAtMost(chunk.end, slot), isBelow(slot, numSlots));
+          count(choose(id, arith::OrIOp::create(b, comesBefore, comesAfter)),
+                select(comesBefore, row(0), row(numRuns)));
+        }
+      });
 }
 
 /// The next ids are on their way while these are counted.
 void Rank::countOthers(ValueRange ids) {
+  int64_t size = kOtherLoads * shape.threads;
   Value end = select(hasOthers, numSlots, emitter.index(0));
-  auto body = [&](Value first, ValueRange carried) {
-    SmallVector<Value> next =
-        loadOthers(emitter.add(first, kOtherLoads * shape.threads));
-    for (auto [i, id] : llvm::enumerate(carried)) {
-      Value slot = emitter.add(first, static_cast<int64_t>(i) * shape.threads);
-      Value isBefore = isBelow(slot, chunk.begin);
-      Value isAfter = both(
-          isBelow(slot, numSlots),
-          arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot, chunk.end));
-      count(choose(id, arith::OrIOp::create(b, isBefore, isAfter)),
-            select(isBefore, row(0), row(numRuns)));
-    }
-    return next;
+  auto body = [&](Value begin, ValueRange carried) {
+    Value next = emitter.add(begin, size);
+    SmallVector<Value> nextIds = chooseIds(
+        isAtMost(emitter.add(next, size), numSlots),
+        [&] { return loadBatch(next, true); },
+        [&] { return loadBatch(next, false); });
+    countBatch(begin, carried);
+    return nextIds;
   };
-  emitter.forLoop(emitter.toIndex(emitter.thread()), end,
-                  kOtherLoads * shape.threads, ids, body);
+  emitter.forLoop(emitter.index(0), end, size, ids, body);
 }
 
 //===----------------------------------------------------------------------===//
