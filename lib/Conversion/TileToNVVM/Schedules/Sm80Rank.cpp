@@ -321,9 +321,9 @@ Choice Rank::choose(Value id, Value exists) {
   return {select(isHere, number, none), isHere, isElsewhere};
 }
 
-SmallVector<Value> Rank::choose(Value condition,
-                                function_ref<SmallVector<Value>()> then,
-                                function_ref<SmallVector<Value>()> otherwise) {
+SmallVector<Value>
+Rank::chooseIds(Value condition, function_ref<SmallVector<Value>()> then,
+                function_ref<SmallVector<Value>()> otherwise) {
   SmallVector<Type> types(kOtherLoads, b.getI32Type());
   auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
