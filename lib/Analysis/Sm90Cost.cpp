@@ -313,6 +313,13 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
       1e6 * work.l2Bytes * panels *
       std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
       device.tensorClock;
+  double operations = work.rows * double(shape.planes * shape.columns) *
+                      double(2 * shape.depth);
+  double energy = getMemoryBytes(shape, rows, tokens) * device.readEnergy +
+                  work.l2Bytes * panels * device.l2Energy +
+                  operations * (shape.elementBytes == 1 ? device.fp8Energy
+                                                        : device.bf16Energy);
+  result.powerUs = 1e6 * energy / device.power;
   result.fixedUs = device.launchUs + device.prologueUs + device.firstBytesUs +
                    device.drainUs;
   double order = device.overlapOrder;
@@ -320,7 +327,8 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
       result.fixedUs +
       std::pow(std::pow(result.streamUs, order) +
                    std::pow(result.tensorUs + result.epilogueUs, order) +
-                   std::pow(result.l2Us, order),
+                   std::pow(result.l2Us, order) +
+                   std::pow(result.powerUs, order),
                1 / order);
   return result;
 }

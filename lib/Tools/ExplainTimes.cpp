@@ -27,6 +27,7 @@ StringRef getBound(const Prediction &prediction) {
       {prediction.streamUs, "memory"},
       {prediction.tensorUs + prediction.epilogueUs, "tensor cores"},
       {prediction.l2Us, "L2"},
+      {prediction.powerUs, "power"},
       {prediction.fixedUs, "launch"}};
   return llvm::max_element(parts, llvm::less_first())->second;
 }

@@ -253,7 +253,7 @@ size_t Specializer::countKernels(ArrayRef<Span> spans) {
 /// The cuts that lose least, by the best ways to cut what comes before.
 SmallVector<Span> Specializer::chooseSpans() {
   // A range has to win so much, summed over its points, to be worth kernels.
-  constexpr double price = 0.02;
+  constexpr double price = 0.01;
   size_t number = points.size();
   SmallVector<SmallVector<double>> losses(number,
                                           SmallVector<double>(number, 0));

@@ -25,6 +25,7 @@ struct Prediction {
   double streamUs = 0;
   double tensorUs = 0;
   double l2Us = 0;
+  double powerUs = 0;
   double epilogueUs = 0;
   double fixedUs = 0;
   /// Groups with rows; items of work; how many one multiprocessor gets at most;

@@ -46,8 +46,15 @@ struct DeviceRates {
   /// What kernels ask for of the weights of a launch to come.
   double l2AheadBytes;
 
+  // Power. Kernels that draw as much as the board may run at lower clocks.
+  /// W, without what the idle device draws.
+  double power;
+  /// J per byte from memory, and from the second-level cache; per operation on
+  /// 16 and on 8 bits.
+  double readEnergy, l2Energy, bf16Energy, fp8Energy;
+
   // Tensor cores.
-  /// Clocks per second of kernels that keep them busy.
+  /// Clocks per second of a multiprocessor where power does not bound.
   double tensorClock;
   /// Of one multiprocessor, dense, with elements of 16 bits.
   double operationsPerClk;
