@@ -22,7 +22,7 @@
 // CHECK: llvm.store {{.*}} : vector<4xi32>, !llvm.ptr<3>
 // CHECK: nvvm.barrier0
 // CHECK: scf.if
-// CHECK-NEXT: nvvm.setmaxregister decrease 72
+// CHECK-NEXT: nvvm.setmaxregister decrease 88
 // CHECK: scf.if
 // CHECK: scf.for
 // The search for the tile's group, by all lanes.
@@ -59,7 +59,7 @@
 // CHECK: nvvm.fence.proxy
 // CHECK: nvvm.mbarrier.arrive
 // CHECK: } else {
-// CHECK-NEXT: nvvm.setmaxregister increase 216
+// CHECK-NEXT: nvvm.setmaxregister increase 208
 // CHECK: nvvm.wgmma.fence.aligned
 // CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 16, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
 // CHECK-COUNT-7: nvvm.wgmma.mma_async
