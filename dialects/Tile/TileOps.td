@@ -32,8 +32,6 @@ def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
 def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
-/// Read, but for no result: weights of a launch to come.
-def Tile_Ahead : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "read ahead", [MemRead]>;
 
 def Tile_TensorMapArrayAttr : TypedArrayAttrBase<Tile_TensorMapAttr, "array of #tile.tensor_map">;
 
@@ -150,16 +148,12 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
   let hasRegionVerifier = 1;
 }
 
-def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
+def Tile_RankOp : Tile_Phase<"rank"> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
     The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position`
     `T x k`, `source` `P`, `row_weight` `P x 1`. A stable counting sort, so bits are equal for every
     schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on.
-
-    `prefetch` has a matrix per local expert that a launch to come reads. A schedule may ask for the
-    matrices of experts that are chosen, up to about `prefetch_bytes` of them, so that they are in the
-    cache then. That changes no result. `tile-prefetch-weights` adds it.
 
     ```mlir
     tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
@@ -172,16 +166,11 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
     I64:$tokens,
     Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$num_valid_tokens,
     Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$row_weight,
-    Tile_Ahead:$prefetch,
     I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
-    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<I64Attr>:$prefetch_bytes,
-    OptionalAttr<Tile_ConfigAttr>:$config);
+    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ids` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
-    oilist(
-        `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
-      | `prefetch` `(` $prefetch `:` type($prefetch) `)`
-    )
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     `outs` `(` $offsets `,` $position `,` $source `,` $row_weight `:`
     type($offsets) `,` type($position) `,` type($source) `,` type($row_weight) `)` attr-dict
   }];
@@ -199,10 +188,6 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     schedule's, fixed per config. With e4m3 operands, `scales` has the scale of each row and each 128
     contracted elements (of `tile.quantize`) and that of each 128 x 128 block of the weight; a block's sum
     is scaled in f32 before it is added. The memref of `outs` is no other operand too.
-
-    `prefetch` has weights that a launch to come reads: one matrix, or with `offsets` one per group. A
-    schedule may ask for them, of groups those with rows, up to about `prefetch_bytes` of them, so that
-    they are in the cache then. That changes no result. `tile-prefetch-weights` adds it.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
@@ -223,9 +208,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
-    Tile_Ahead:$prefetch, Tile_Out:$result,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<I64Attr>:$prefetch_bytes,
-    OptionalAttr<Tile_ConfigAttr>:$config);
+    Tile_Out:$result,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
@@ -237,7 +221,6 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
-      | `prefetch` `(` $prefetch `:` type($prefetch) `)`
     )
     `outs` `(` $result `:` type($result) `)` (`epilogue` custom<ScalarRegion>($epilogue)^)? attr-dict
   }];

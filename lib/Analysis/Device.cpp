@@ -29,7 +29,6 @@ static constexpr DeviceRates kH200 = {
     /*l2BytesPerClk=*/5180,      // B/clk, fitted; others measured 6100
     /*smL2BytesPerClk=*/64,      // B/clk, by design
     /*l2KeptBytes=*/36e6,        // B, assumed: of 60 MB in two halves
-    /*l2AheadBytes=*/25.2e6,     // B, assumed: 0.7 of what is kept
     /*power=*/570,               // W, assumed: 700 by design, 130 idle
     /*readEnergy=*/84e-12,       // J/B, fitted
     /*l2Energy=*/14e-12,         // J/B, fitted

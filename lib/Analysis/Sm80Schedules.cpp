@@ -282,15 +282,10 @@ tile::ConfigAttr chooseRank(Operation *op, const Target &) {
   return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
 }
 
-/// Without tokens there are offsets to be written. With weights to ask for, all
-/// multiprocessors take part.
-moert::Expr rankGrid(Operation *op, tile::ConfigAttr config,
-                     const Target &target) {
-  int64_t least = 1;
-  if (cast<tile::RankOp>(op).getPrefetch())
-    least = std::max(least, target.multiprocessors);
+/// Without tokens there are offsets to be written.
+moert::Expr rankGrid(Operation *, tile::ConfigAttr config, const Target &) {
   return moert::Expr::max(
-      moert::Expr::min(rowBlocks(config.getRows()), Rank::kMaxCtas), least);
+      moert::Expr::min(rowBlocks(config.getRows()), Rank::kMaxCtas), 1);
 }
 
 int64_t rankBlock(Operation *, tile::ConfigAttr config) {
@@ -418,12 +413,11 @@ constexpr Schedule kSm80Schedules[] = {
      contractGrid, contractBlock, contractShared},
     {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
      gemvShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
-     /*costModel=*/nullptr, /*prefetches=*/false, isGemvPreferred},
+     /*costModel=*/nullptr, isGemvPreferred},
     {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
      noShared},
     {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, rankBlock,
-     noShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
-     /*costModel=*/nullptr, /*prefetches=*/true},
+     noShared},
     {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
      columnsBlock, noShared},
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,

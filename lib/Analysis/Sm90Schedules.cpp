@@ -217,10 +217,10 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 }
 
 constexpr Schedule kContract = {
-    "sm90.contract",        "tile.contract",    contractIllegal,
-    sm90::chooseContract,   contractGrid,       contractBlock,
-    contractShared,         contractMaps,       sm90::getContractCandidates,
-    sm90::makeContractCost, /*prefetches=*/true};
+    "sm90.contract",       "tile.contract", contractIllegal,
+    sm90::chooseContract,  contractGrid,    contractBlock,
+    contractShared,        contractMaps,    sm90::getContractCandidates,
+    sm90::makeContractCost};
 
 } // namespace
 

@@ -121,8 +121,7 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
           buildPlanToTilePipeline(
               manager, {options.target,
                         options.isGpu() ? 0 : getVectorLanes(options.cpu),
-                        options.dependentLaunches, options.prefetchWeights,
-                        options.configs});
+                        options.dependentLaunches, options.configs});
         })))
       return failure();
     return dumpLevel(module, Level::Tile, options);

@@ -79,11 +79,6 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   config.lanes = options.lanes;
   llvm::append_range(config.configs, options.configs);
   manager.addPass(createTileAssignConfigPass(config));
-  if (options.prefetchWeights) {
-    TilePrefetchWeightsPassOptions prefetch;
-    prefetch.target = options.target;
-    manager.addPass(createTilePrefetchWeightsPass(prefetch));
-  }
   if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;
@@ -113,10 +108,6 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "dependent-launches",
       llvm::cl::desc("let launches begin before the one before has ended"),
       llvm::cl::init(true)};
-  Option<bool> prefetchWeights{
-      *this, "prefetch-weights",
-      llvm::cl::desc("let kernels ask for the weights of launches to come"),
-      llvm::cl::init(true)};
   ListOption<std::string> configs{
       *this, "configs",
       llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
@@ -136,7 +127,6 @@ void moec::registerLevelPipelines() {
         TileOptions tile{options.target.getValue(),
                          options.lanes,
                          options.dependentLaunches,
-                         options.prefetchWeights,
                          {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);

@@ -105,7 +105,6 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(request.compile.target);
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
   add(request.compile.dependentLaunches ? "" : "no dependent launches");
-  add(request.compile.prefetchWeights ? "" : "no prefetched weights");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));

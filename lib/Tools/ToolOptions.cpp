@@ -94,7 +94,6 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.target = target;
   options.cpu.cpu = cpu;
   options.dependentLaunches = !noDependentLaunches;
-  options.prefetchWeights = !noPrefetchWeights;
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;

@@ -59,11 +59,6 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("On a GPU: let each launch begin when the one before it "
                      "has ended, not earlier"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noPrefetchWeights{
-      "no-prefetch-weights",
-      llvm::cl::desc("On a GPU: let no kernel ask for the weights of a launch "
-                     "to come"),
-      llvm::cl::cat(category)};
   llvm::cl::opt<bool> printIRAfterAll{
       "print-ir-after-all",
       llvm::cl::desc("Print the IR after each pass on the error stream"),

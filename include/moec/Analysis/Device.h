@@ -43,8 +43,6 @@ struct DeviceRates {
   double smL2BytesPerClk;
   /// An intermediate below this stays there from its writer to its reader.
   double l2KeptBytes;
-  /// What kernels ask for of the weights of a launch to come.
-  double l2AheadBytes;
 
   // Power. Kernels that draw as much as the board may run at lower clocks.
   /// W, without what the idle device draws.

@@ -88,8 +88,6 @@ struct Schedule {
   std::unique_ptr<CostModel> (*costModel)(mlir::Operation *op,
                                           tile::LoadAttr load,
                                           const Target &target) = nullptr;
-  /// GPU: whether code is emitted for `prefetch`.
-  bool prefetches = false;
   /// Whether it is preferred to those before it, for any number of rows. Null
   /// where it is not.
   bool (*isPreferred)(mlir::Operation *op) = nullptr;

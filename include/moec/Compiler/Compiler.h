@@ -68,8 +68,6 @@ struct CompileOptions {
   bool keepAllBuffers = false;
   /// For GPUs: lets launches begin before the one before them has ended.
   bool dependentLaunches = true;
-  /// For GPUs: lets kernels ask for the weights of launches to come.
-  bool prefetchWeights = true;
   /// Configs to take instead of those that would be chosen, as in
   /// "experts_hidden@1-64:n=64 bodies=16" (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;

@@ -40,9 +40,6 @@ struct TileOptions {
   /// Lets launches begin before the one before them has ended, where the target
   /// can.
   bool dependentLaunches = true;
-  /// Lets kernels ask for the weights of launches to come, where the target
-  /// can.
-  bool prefetchWeights = true;
   /// Configs to take instead of those that would be chosen (ConfigText.h).
   std::vector<std::string> configs;
 };

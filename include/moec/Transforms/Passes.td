@@ -86,24 +86,6 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
-def TilePrefetchWeightsPass : Pass<"tile-prefetch-weights", "::mlir::ModuleOp"> {
-  let summary = "let kernels ask for the weights of launches to come";
-  let description = [{
-    Gives each configured kernel that can use it `prefetch` with the weights that the next product on its
-    stream reads, in every variant the same: a product those of a product over the same groups, or of a
-    dense one; `tile.rank` those of the product that reads its offsets. `prefetch_bytes` is `bytes`, or
-    what the target's table of rates has, but no more than there are. The launches get the weights as one
-    more of their `ins`, and the kernel the grid that follows. Weights are tensors of the plan that no
-    launch of a variant writes. Where another product comes first, or variants differ, nothing is added;
-    nor on targets without rates.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    Option<"bytes", "bytes", "int64_t", "0", "the most that a kernel asks for; 0: by the table of rates">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
   let summary = "let launches begin before the launch before them has ended";
   let description = [{

@@ -142,9 +142,8 @@ private:
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getWeights()),
         get(op.getNumValidTokens()), get(op.getOffsets()),
         get(op.getPosition()), get(op.getSource()), get(op.getRowWeight()),
-        /*prefetch=*/Value(), op.getNumExpertsAttr(),
-        op.getNumZeroExpertsAttr(), op.getLocalExpertsAttr(),
-        /*prefetch_bytes=*/IntegerAttr(), tile::ConfigAttr());
+        op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
+        op.getLocalExpertsAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::GroupedMatmulOp op) {
@@ -153,9 +152,8 @@ private:
         get(op.getInputScale()), get(op.getWeightScale()), get(op.getOffsets()),
         get(op.getSource()), get(op.getNumValidTokens()),
         get(op.getRowOperands()), get(op.getColumnOperands()),
-        get(op.getElementwiseOperands()), /*prefetch=*/Value(),
-        get(op.getResult()), op.getLayoutAttr(),
-        /*prefetch_bytes=*/IntegerAttr(), tile::ConfigAttr());
+        get(op.getElementwiseOperands()), get(op.getResult()),
+        op.getLayoutAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }

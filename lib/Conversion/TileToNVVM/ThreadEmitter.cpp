@@ -255,13 +255,6 @@ void ThreadEmitter::copyWordAsync(Value shared, Value global) {
                           NVVM::LoadCacheModifierKind::CA, /*cpSize=*/Value());
 }
 
-void ThreadEmitter::prefetchBulk(Value global, Value bytes) {
-  auto op = NVVM::CpAsyncBulkPrefetchOp::create(b, global, bytes,
-                                                /*l2CacheHint=*/Value());
-  // No launch of a run writes them.
-  op->setAttr("moec.weights", b.getUnitAttr());
-}
-
 void ThreadEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b); }
 
 void ThreadEmitter::waitCopies(int64_t groups) {

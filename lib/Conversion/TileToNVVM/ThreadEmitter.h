@@ -97,9 +97,6 @@ public:
   void copyAsync(mlir::Value shared, mlir::Value global, mlir::Value bytes);
   /// The same of 4 bytes.
   void copyWordAsync(mlir::Value shared, mlir::Value global);
-  /// Brings `bytes` of weights (i32, a multiple of 16, as the address is) into
-  /// the second-level cache; nobody waits for it. From sm_90 on.
-  void prefetchBulk(mlir::Value global, mlir::Value bytes);
   void commitCopies();
   /// Waits until at most `groups` of the thread's committed groups are open.
   void waitCopies(int64_t groups);

@@ -106,39 +106,6 @@ static LogicalResult verifySeparate(Operation *op, ValueRange outs) {
   return success();
 }
 
-/// Weights that are asked for ahead of their launch: whole matrices, `groups`
-/// of them or, with `mayBeOne`, one.
-static LogicalResult verifyPrefetch(Operation *op, Value weight,
-                                    std::optional<uint64_t> bytes,
-                                    int64_t groups, bool mayBeOne) {
-  if (static_cast<bool>(weight) != bytes.has_value())
-    return op->emitOpError("has one of 'prefetch' and 'prefetch_bytes'; give "
-                           "both or none");
-  if (!weight)
-    return success();
-  if (static_cast<int64_t>(*bytes) < 1)
-    return op->emitOpError("has 'prefetch_bytes' ")
-           << static_cast<int64_t>(*bytes) << "; at least 1 is accepted";
-  auto type = cast<MemRefType>(weight.getType());
-  bool isOne = mayBeOne && type.getRank() == 2;
-  if (!type.hasStaticShape() || !type.getLayout().isIdentity() ||
-      (!isOne && (type.getRank() != 3 || type.getDimSize(0) != groups)))
-    return op->emitOpError("has 'prefetch' of type ")
-           << type << "; it must be "
-           << (groups == 0 ? "one matrix"
-                           : std::to_string(groups) + " matrices" +
-                                 (mayBeOne ? " or one" : ""))
-           << ", of constant size and without gaps";
-  constexpr int64_t unit = 16;
-  int64_t matrix = type.getDimSize(type.getRank() - 1) *
-                   type.getDimSize(type.getRank() - 2) *
-                   (type.getElementTypeBitWidth() / 8);
-  if (matrix % unit)
-    return op->emitOpError("has 'prefetch' with matrices of ")
-           << matrix << " bytes; a multiple of " << unit << " is accepted";
-  return success();
-}
-
 LogicalResult TopKOp::verify() {
   if (failed(moe::verifyRoute(*this, moe::RouteOperands(*this))))
     return failure();
@@ -153,22 +120,12 @@ LogicalResult TopKOp::verifyRegions() {
 LogicalResult RankOp::verify() {
   if (failed(moe::verifyPermute(*this, moe::PermuteOperands(*this))))
     return failure();
-  int64_t experts =
-      getLocalExperts() ? getLocalExperts()->size() : getNumExperts();
-  if (failed(verifyPrefetch(*this, getPrefetch(), getPrefetchBytes(), experts,
-                            /*mayBeOne=*/false)))
-    return failure();
   return verifySeparate(
       *this, {getOffsets(), getPosition(), getSource(), getRowWeight()});
 }
 
 LogicalResult ContractOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))))
-    return failure();
-  int64_t groups =
-      getOffsets() ? cast<MemRefType>(getWeight().getType()).getDimSize(0) : 0;
-  if (failed(verifyPrefetch(*this, getPrefetch(), getPrefetchBytes(), groups,
-                            /*mayBeOne=*/true)))
     return failure();
   return verifySeparate(*this, getResult());
 }

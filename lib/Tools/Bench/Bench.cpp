@@ -30,7 +30,6 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   jit.compile.target = target;
   jit.compile.configs = options.getConfigs();
   jit.compile.dependentLaunches = !options.noDependentLaunches;
-  jit.compile.prefetchWeights = !options.noPrefetchWeights;
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;
   jit.threads = static_cast<unsigned>(options.threads);

@@ -126,11 +126,6 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Let each launch begin when the one before it has ended, "
                      "not earlier (docs/gpu.md)"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noPrefetchWeights{
-      "no-prefetch-weights",
-      llvm::cl::desc("Let no kernel ask for the weights of a launch to come "
-                     "(docs/gpu.md)"),
-      llvm::cl::cat(category)};
   llvm::cl::opt<bool> compare{
       "compare",
       llvm::cl::desc("Measure nothing: compare the records OLD.json and "

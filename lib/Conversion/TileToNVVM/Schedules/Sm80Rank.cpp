@@ -18,7 +18,6 @@
 
 #include "../Emit.h"
 #include "RankFew.h"
-#include "RankPrefetch.h"
 #include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -225,8 +224,6 @@ void Rank::findRun() {
 }
 
 void Rank::run() {
-  if (op.getPrefetch())
-    emitRankPrefetch(op, emitter, experts, ids, numSlots);
   findChunk();
   clearInvalid();
   int64_t few = shape.getFewSlots();

@@ -54,9 +54,6 @@ public:
                                                              mlir::ValueRange)>
                body);
 
-  /// What `prefetch` names; one warp, after its last copy.
-  void emitPrefetch();
-
   //===--- The ring ---===//
 
   RingPlace getFirstPlace();

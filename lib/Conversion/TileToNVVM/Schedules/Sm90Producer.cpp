@@ -105,7 +105,6 @@ void emitBoxes(Sm90Contract &contract) {
                              return SmallVector<Value>{next.stage, next.parity};
                            });
   });
-  contract.emitPrefetch();
 }
 
 //===----------------------------------------------------------------------===//
