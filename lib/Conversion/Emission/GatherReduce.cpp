@@ -109,20 +109,36 @@ Value GatherReduce::addAhead(Value sum, Value token, Value first,
       Value row = arith::IndexCastOp::create(b, b.getIndexType(), safe);
       Value from =
           arith::SelectOp::create(b, isRow(slot), column, emitter.index(0));
-      return load(rows, row, from, 0, /*mask=*/{});
+      return emitter.loadElements(rows, {row, from}, lanes);
     });
   };
-  auto noRows = [&] { return SmallVector<Value>(slots.size(), sum); };
-  SmallVector<Type> types(slots.size(), sum.getType());
+  // As they lie in memory: in f32 they would take twice the registers, and
+  // whoever makes them f32 waits for them.
+  auto type = VectorType::get(lanes, getElementType(rows));
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  // Nobody reads these. Of constants LLVM would make f32 in both branches.
+  auto noRows = [&] {
+    Type element = type.getElementType();
+    Type bits = b.getIntegerType(element.getIntOrFloatBitWidth());
+    Value any = some;
+    if (bits != some.getType())
+      any = arith::TruncIOp::create(b, bits, some);
+    Value value = arith::BitcastOp::create(b, element, any);
+    Value all = vector::BroadcastOp::create(b, type, value);
+    return SmallVector<Value>(slots.size(), all);
+  };
+  SmallVector<Type> types(slots.size(), type);
   SmallVector<Value> loaded = choose(isRow(some), types, loadRows, noRows);
-  for (auto [i, slot, row] : llvm::enumerate(slots, loaded)) {
-    Value next = arith::AddFOp::create(b, sum, row);
-    Value added = arith::SelectOp::create(b, isRow(slot), next, sum);
+  for (auto [i, slot, elements] : llvm::enumerate(slots, loaded)) {
+    // A sum is never -0, so that adding 0 changes nothing.
+    Value own = arith::SelectOp::create(b, isRow(slot), elements, zero);
+    Value added =
+        arith::AddFOp::create(b, sum, castFloat(b, own, b.getF32Type()));
     if (self) {
       Value j = emitter.add(first, static_cast<int64_t>(i));
       Value weight =
           emitter.splat(emitter.loadF32(identityWeights, {token, j}), lanes);
-      next =
+      Value next =
           arith::AddFOp::create(b, sum, arith::MulFOp::create(b, self, weight));
       Value isIdentity = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                                slot, emitter.i32(-2));

@@ -198,15 +198,18 @@ static SmallVector<Value> moved(KernelEmitter &emitter, ValueRange indices,
 // such instruction, LLVM makes calls of its run-time library out of it. Only
 // the last columns of a row take this way.
 
+Value KernelEmitter::loadElements(Value memref, ValueRange indices,
+                                  int64_t lanes) {
+  auto type = VectorType::get(lanes, getElementType(memref));
+  return vector::LoadOp::create(b, type, memref, indices,
+                                /*nontemporal=*/false, alignmentOf(type));
+}
+
 Value KernelEmitter::loadVector(Value memref, ValueRange indices, int64_t lanes,
                                 Value mask) {
-  auto type = VectorType::get(lanes, getElementType(memref));
   if (!mask)
-    return castFloat(b,
-                     vector::LoadOp::create(b, type, memref, indices,
-                                            /*nontemporal=*/false,
-                                            alignmentOf(type)),
-                     b.getF32Type());
+    return castFloat(b, loadElements(memref, indices, lanes), b.getF32Type());
+  auto type = VectorType::get(lanes, getElementType(memref));
   if (type.getElementType().isF32()) {
     Value zero = splat(0.0, lanes);
     return vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);

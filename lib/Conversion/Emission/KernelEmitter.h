@@ -109,6 +109,9 @@ public:
   /// are off are not read and give 0.
   virtual mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices,
                                  int64_t lanes, mlir::Value mask = {});
+  /// The same in the memref's own type.
+  mlir::Value loadElements(mlir::Value memref, mlir::ValueRange indices,
+                           int64_t lanes);
   /// Rounds a vector of f32 to the memref's element type. With a mask, lanes
   /// that are off are not written.
   virtual void storeVector(mlir::Value vector, mlir::Value memref,

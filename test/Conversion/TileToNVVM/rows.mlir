@@ -34,10 +34,12 @@ tile.kernel @row_map(%x: memref<?x328xbf16>, %w: memref<?x1xf32>, %y: memref<?x3
 // CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
 // CHECK: arith.select %{{.*}}, %[[P1]], %[[SOME]]
 // CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
-// CHECK: %[[NEXT:.*]] = arith.addf %[[SUM:.*]], %[[ROWS]]#0
-// CHECK: %[[ADDED:.*]] = arith.select %{{.*}}, %[[NEXT]], %[[SUM]]
-// CHECK: arith.addf %[[ADDED]], %[[ROWS]]#1
-// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<4xf32>
+// CHECK: %[[OWN0:.*]] = arith.select %{{.*}}, %[[ROWS]]#0, %[[ZERO:.*]] : vector<4xf32>
+// CHECK: %[[ADDED:.*]] = arith.addf %{{.*}}, %[[OWN0]]
+// CHECK: %[[OWN1:.*]] = arith.select %{{.*}}, %[[ROWS]]#1, %[[ZERO]]
+// CHECK: arith.addf %[[ADDED]], %[[OWN1]]
+// CHECK: vector.store
+// CHECK: } else {
 // CHECK: vector.store %[[ZERO]]
 tile.kernel @gather_reduce(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %v: memref<1xi32>,
     %y: memref<?x64xf32>, %t: i64) {
