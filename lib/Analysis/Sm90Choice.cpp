@@ -69,7 +69,7 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
 std::string spills(const Contract &shape) {
   constexpr int64_t highest = 192, mostScaled = 132;
   constexpr size_t scaledBodies = 2;
-  if (shape.hasScales && shape.bodies.size() > 1 &&
+  if (shape.hasScales && !shape.rowsOnM && shape.bodies.size() > 1 &&
       (shape.getAccumulators() > mostScaled ||
        shape.bodies.size() > scaledBodies))
     return std::to_string(shape.bodies.size()) + " bodies with " +
@@ -88,7 +88,7 @@ std::string spills(const Contract &shape) {
 /// With as many stages as fit.
 tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
                             ArrayRef<int64_t> bodies, bool mapRows,
-                            int64_t mostStages) {
+                            int64_t mostStages, bool rowsOnM = false) {
   constexpr int64_t leastStages = 3;
   int64_t elementBytes =
       cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
@@ -96,7 +96,7 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
     auto config = tile::ConfigAttr::get(
         op->getContext(), "sm90.contract", /*m=*/0, n,
         Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0,
-        /*rows=*/0, stages, bodies, mapRows, /*rowsOnM=*/false);
+        /*rows=*/0, stages, bodies, mapRows, rowsOnM);
     if (stages == leastStages ||
         Contract(op, config).getSharedBytes() <= moert::kMaxShared)
       return config;
@@ -156,10 +156,13 @@ private:
   void findFor(int64_t weightRows);
   void add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
            std::string whyNot);
-  tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> bodies) {
+  /// With input rows on the tensor cores' side of 64.
+  void addRowsOnM(int64_t weightRows);
+  tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> bodies,
+                        bool rowsOnM = false) {
     constexpr int64_t mostStages = 16;
     return makeConfig(op, weightRows / (op.getLayout() ? 2 : 1), bodies,
-                      mapRows, mostStages);
+                      mapRows, mostStages, rowsOnM);
   }
   std::string getWhyNot(tile::ConfigAttr config);
   double getTime(tile::ConfigAttr config, int64_t tokens);
@@ -227,9 +230,23 @@ void CandidateFinder::findFor(int64_t weightRows) {
     }
 }
 
+void CandidateFinder::addRowsOnM(int64_t weightRows) {
+  static constexpr int64_t heights[] = {Contract::kBlockRows,
+                                        2 * Contract::kBlockRows};
+  ArrayRef<int64_t> both = heights;
+  for (ArrayRef<int64_t> bodies : {both.take_front(), both.take_back(), both}) {
+    tile::ConfigAttr config = make(weightRows, bodies, /*rowsOnM=*/true);
+    add(config, bodies, getWhyNot(config));
+  }
+}
+
 std::vector<Candidate> CandidateFinder::run() {
   for (int64_t weightRows : {64, 128, 256})
     findFor(weightRows);
+  // Of many rows with scales, each thread then has those of two.
+  if (op.getInputScale())
+    for (int64_t weightRows : {128, 256})
+      addRowsOnM(weightRows);
   return std::move(candidates);
 }
 

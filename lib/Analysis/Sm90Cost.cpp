@@ -140,22 +140,28 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
 void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
                             Work &work) const {
   auto body = double(height);
-  double blocks = double(shape.getWeightRows()) / Contract::kBlockRows;
+  // Chains of products of both consumers, of which one may be half of each.
+  double chains = shape.sharesBlock()
+                      ? 1
+                      : double(Contract::kConsumers * shape.getBlocks(height));
+  auto width = double(shape.getProductWidth(height));
   double steps = double(shape.getSteps());
   // A step is 128 bytes deep, four products.
   constexpr double perStep = 4;
-  // Operations per column of 64 weight rows, 16 elements of 16 bits deep.
+  // Operations per column of 64 rows, 16 elements of 16 bits deep.
   constexpr double perColumn = 2 * 64 * 16;
   double widthClk = perColumn / device.operationsPerClk;
-  double product = std::max(device.productClk, body * widthClk);
+  double product = std::max(device.productClk, width * widthClk);
   // Both operands come from shared memory, whose rows of a step have 32 bytes.
   double shared =
-      32 * (double(Contract::kBlockRows) + body) / device.sharedBytesPerClk;
-  double stepClk = perStep * blocks * std::max(product, shared);
+      32 * (double(Contract::kBlockRows) + width) / device.sharedBytesPerClk;
+  double stepClk = perStep * chains * std::max(product, shared);
   if (shape.bodies.size() > 1)
     stepClk *= 1 + device.bodiesShare;
   if (shape.elementBytes == 1)
-    stepClk += device.promotionExposed * blocks * body / 2;
+    stepClk +=
+        (shape.rowsOnM ? device.rowPromotionExposed : device.promotionExposed) *
+        chains * width / 2;
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
   double inputRows = body;

@@ -80,8 +80,9 @@ struct DeviceRates {
   /// How many standard deviations of the time of its items the multiprocessor
   /// with the longest ones is behind.
   double unevenDeviations;
-  /// Share of an f32 promotion of block-scaled sums that is not overlapped.
-  double promotionExposed;
+  /// Share of an f32 promotion of block-scaled sums that is not overlapped,
+  /// with weight rows and with input rows on the tensor cores' side of 64.
+  double promotionExposed, rowPromotionExposed;
   double launchUs;
   double prologueUs;
   double firstBytesUs;
