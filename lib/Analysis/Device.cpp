@@ -11,8 +11,8 @@ using namespace moec;
 
 /// An H200 with SXM socket. Measured: by reading 8 GiB, by dense products of
 /// 8192^3 (bf16 and e4m3). Fitted together: to times of products under load at
-/// the sizes of layers (benchmarks/results/sm90_loads_h200.json: 151 of bf16,
-/// 3.4 % off, root mean square; 128 of e4m3, 6.1 %), to 223 in tiles of one
+/// the sizes of layers (benchmarks/results/sm90_loads_h200.json: 170 of bf16,
+/// 3.4 % off, root mean square; 109 of e4m3, 6.1 %), to 223 in tiles of one
 /// height (sm90_tiles_h200.json; 4.5 %), and to 48 of whole layers (2.8 %).
 /// Assumed: until somebody measures it.
 static constexpr DeviceRates kH200 = {
