@@ -150,7 +150,7 @@ struct Contract {
   /// a few more.
   int64_t getProducerRegisters() const {
     if (rowsOnM && hasScales)
-      return mapRows ? 56 : 72;
+      return mapRows ? 56 : getAccumulators() > 128 ? 72 : 88;
     bool isOne = bodies.size() == 1;
     if (mapRows && hasScales)
       return isOne ? 40 : 56;

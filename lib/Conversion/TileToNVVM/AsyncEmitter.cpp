@@ -141,19 +141,26 @@ void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
 // Tensor cores
 //===----------------------------------------------------------------------===//
 
+// A descriptor has fields in units of 16 bytes: the address; the distance of
+// groups of 8 rows from bit 32 on. Bit 62 is the 128-byte swizzle; the field at
+// bit 16 does not count with it, and is 1 by convention.
+
 Value AsyncEmitter::describeTile(Value shared) {
-  // Fields in units of 16 bytes: the address; the distance of groups of 8 rows
-  // from bit 32 on. Bit 62 is the 128-byte swizzle; the field at bit 16 does
-  // not count with it, and is 1 by convention.
-  constexpr int64_t unit = 16, addressBits = 0x3FFFF;
-  constexpr uint64_t layout = uint64_t(1) << 62 |
-                              uint64_t(Contract::kSwizzleBytes / unit) << 32 |
-                              uint64_t(1) << 16;
+  constexpr int64_t addressBits = 0x3FFFF, convention = 1 << 16;
   Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
   address = arith::AndIOp::create(b, address, i32(addressBits));
-  Value low = arith::ExtUIOp::create(b, b.getI64Type(), divide(address, unit));
-  Value high = arith::ConstantOp::create(b, b.getI64IntegerAttr(layout));
-  return arith::OrIOp::create(b, low, high);
+  return arith::OrIOp::create(b, divide(address, Contract::kChunkBytes),
+                              i32(convention));
+}
+
+Value AsyncEmitter::getDescriptor(Value tile, int64_t step) {
+  constexpr int64_t unit = Contract::kChunkBytes;
+  constexpr uint64_t high =
+      uint64_t(1) << 62 | uint64_t(Contract::kSwizzleBytes / unit) << 32;
+  Value low = scale(tile, 1, step * (Contract::kProductBytes / unit));
+  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
+  return arith::OrIOp::create(
+      b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(high)));
 }
 
 void AsyncEmitter::fenceProducts() { NVVM::WgmmaFenceAlignedOp::create(b); }
@@ -195,17 +202,10 @@ static NVVM::WGMMATypes getProductType(Type element) {
 
 Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
                                   int64_t step, Value sums, bool isFirst) {
-  auto at = [&](Value tile) -> Value {
-    constexpr int64_t units = Contract::kProductBytes / Contract::kChunkBytes;
-    if (step == 0)
-      return tile;
-    Value offset =
-        arith::ConstantOp::create(b, b.getI64IntegerAttr(step * units));
-    return arith::AddIOp::create(b, tile, offset);
-  };
   NVVM::WGMMATypes kind = getProductType(element);
   return NVVM::WgmmaMmaAsyncOp::create(
-      b, getSumsType(b, width), sums, at(a), at(c),
+      b, getSumsType(b, width), sums, getDescriptor(a, step),
+      getDescriptor(c, step),
       NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
                               Contract::kProductBytes * 8 /
                                   element.getIntOrFloatBitWidth()),

@@ -70,9 +70,11 @@ public:
 
   //===--- Tensor cores ---===//
 
-  /// What tensor cores read at `shared`: rows of 128 swizzled bytes, each 8 of
-  /// them 1024 bytes apart. i64.
+  /// Where tensor cores read: rows of 128 swizzled bytes at `shared`, each 8 of
+  /// them 1024 bytes apart. The part of a descriptor that differs, i32.
   mlir::Value describeTile(mlir::Value shared);
+  /// The descriptor of `step` times 32 bytes into such rows, i64.
+  mlir::Value getDescriptor(mlir::Value tile, int64_t step);
   /// Orders the warpgroup's accesses to registers before its products.
   void fenceProducts();
   void commitProducts();

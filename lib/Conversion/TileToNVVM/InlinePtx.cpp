@@ -33,9 +33,38 @@ SmallVector<Value> moec::tieSums(ImplicitLocOpBuilder &b, ValueRange sums) {
   return results;
 }
 
-Value moec::tieNumber(ImplicitLocOpBuilder &b, Value number) {
-  return LLVM::InlineAsmOp::create(b, number.getType(), number,
-                                   /*asm_string=*/"", /*constraints=*/"=r,0",
+Value moec::multiplyE4M3(ImplicitLocOpBuilder &b, ValueRange old, Value a,
+                         Value c, Value keeps) {
+  size_t count = old.size();
+  std::string registers, constraints;
+  auto name = [](size_t i) { return "$" + std::to_string(i); };
+  for (size_t i = 0; i < count; ++i) {
+    registers += (i ? ", " : "") + name(i);
+    constraints += "=f,";
+  }
+  for (size_t i = 0; i < count; ++i)
+    constraints += std::to_string(i) + ",";
+  std::string text =
+      "{\n.reg .pred p;\nsetp.ne.b32 p, " + name(2 * count + 2) +
+      ", 0;\nwgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n" +
+      std::to_string(2 * count) + "k32.f32.e4m3.e4m3 {" + registers + "}, " +
+      name(2 * count) + ", " + name(2 * count + 1) + ", p, 1, 1;\n}\n";
+  SmallVector<Value> operands(old);
+  operands.append({a, c, keeps});
+  auto type = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(count, b.getF32Type()));
+  return LLVM::InlineAsmOp::create(
+             b, type, operands, text, constraints + "l,l,r",
+             /*has_side_effects=*/true,
+             /*is_align_stack=*/false, LLVM::TailCallKind::None,
+             LLVM::AsmDialectAttr(),
+             /*operand_attrs=*/ArrayAttr())
+      .getResult(0);
+}
+
+Value moec::readThread(ImplicitLocOpBuilder &b) {
+  return LLVM::InlineAsmOp::create(b, b.getI32Type(), /*operands=*/ValueRange(),
+                                   "mov.u32 $0, %tid.x;", "=r",
                                    /*has_side_effects=*/true,
                                    /*is_align_stack=*/false,
                                    LLVM::TailCallKind::None,

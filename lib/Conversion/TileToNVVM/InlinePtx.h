@@ -24,13 +24,24 @@ namespace moec {
 llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
                                        mlir::ValueRange sums);
 
-/// The i32 again, not to be known before this point: what follows from it is
-/// computed behind it, and no register keeps it through a loop before. No
-/// instruction is made.
+/// Starts a product of 64 rows of e4m3 with `old.size() * 2`, as a wgmma of
+/// NVVM does, by the descriptors `a` and `c`: added to `old` where `keeps`
+/// (i32) is not 0. The registers are those of `old`, which LLVM may still move
+/// there: the fence is behind that. A struct of f32.
 ///
-/// Stands for an op with that meaning for LLVM, which takes whatever a loop
-/// does not change out of it.
-mlir::Value tieNumber(mlir::ImplicitLocOpBuilder &b, mlir::Value number);
+/// Stands for an `nvvm.wgmma.mma_async` whose scale of the accumulators is a
+/// value. Where it is a constant 0, ptxas does not tie a new chain of products
+/// to the registers of the one before, moves its start ahead of the arithmetic
+/// on that one, and has no registers for both.
+mlir::Value multiplyE4M3(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange old,
+                         mlir::Value a, mlir::Value c, mlir::Value keeps);
+
+/// The thread's number in its CTA (i32), read anew at this point: no register
+/// keeps it, and what follows from it, through a loop before.
+///
+/// Stands for an `nvvm.read.ptx.sreg.tid.x` that LLVM does not merge with the
+/// others.
+mlir::Value readThread(mlir::ImplicitLocOpBuilder &b);
 
 /// The end of a piece of code that LLVM shall not merge with another's end.
 ///

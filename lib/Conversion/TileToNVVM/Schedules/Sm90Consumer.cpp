@@ -22,7 +22,7 @@ LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
   auto emitBody = [&](int64_t body, const ContractTile &tile, RingPlace place) {
     ContractPart part = products.getPart(body, tile);
     ContractOperands operands = loadSm90Operands(contract, part);
-    ContractSums sums = products.emit(body, place);
+    ContractSums sums = products.emit(body, tile, place);
     if (failed(emitSm90Epilogue(contract, part, operands, sums)))
       status = failure();
     return sums.end;

@@ -119,7 +119,7 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
 LogicalResult Sm90Epilogue::emit() {
   if (shape.rowsOnM) {
     Value firstRow =
-        emitter.scale(emitter.warpgroupWarp(), Contract::kStagedRows);
+        emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
     emitter.ifThen(emitter.isLess(firstRow, tile.rows), [&] { emitColumns(); });
     return status;
   }
@@ -149,7 +149,7 @@ void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
   int64_t columns = shape.getStagedColumns(part.body);
   int64_t across = columns / kMatrix;
   Value firstColumn = contract.addI32(
-      tile.firstColumn, emitter.scale(emitter.warpgroupWarp(), columns));
+      tile.firstColumn, emitter.scale(fragments.getConsumerWarp(), columns));
   auto columnOf = [&](Value chunk) {
     Value block = emitter.divide(chunk, across);
     return contract.addI32(
@@ -171,7 +171,7 @@ void Sm90Epilogue::emitColumns() {
   int64_t columns = shape.getStagedColumns(part.body);
   int64_t inBlock = shape.getBlockColumns(part.body);
   Value firstRow =
-      emitter.scale(emitter.warpgroupWarp(), Contract::kStagedRows);
+      emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
   for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
     for (int64_t first = 0; first < inBlock; first += columns) {
       for (int64_t column = 0; column < columns; column += atOnce * kMatrix)
@@ -197,7 +197,8 @@ Value Sm90Epilogue::isThere(Value row, Value column) {
 }
 
 Value Sm90Epilogue::getBuffer() {
-  Value warp = emitter.scale(emitter.warp(), 1, -Contract::kWarpgroup / kWarp);
+  Value warp =
+      emitter.scale(fragments.getWarp(), 1, -Contract::kWarpgroup / kWarp);
   return emitter.advance(contract.sharedAddress(shape.getStagingOffset()),
                          emitter.scale(warp, shape.getStagingBytes()));
 }

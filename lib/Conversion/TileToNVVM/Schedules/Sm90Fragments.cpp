@@ -16,18 +16,21 @@ using sm90::Contract;
 
 Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), part(part), lane(emitter.lane()) {
-  // Of e4m3 the sums leave few registers, none for numbers of the epilogue.
-  if (shape.rowsOnM)
-    lane = tieNumber(b, lane);
+      shape(contract.shape), part(part),
+      // Of e4m3 the sums leave few registers, none for what can be read.
+      thread(shape.rowsOnM ? readThread(b) : emitter.thread()) {
   // A warp has 16 of the 64: rows, or columns of one or two planes.
   int64_t perWarp =
       shape.rowsOnM ? Contract::kStagedRows : shape.getStagedColumns(part.body);
-  ownAcross = contract.addI32(emitter.scale(emitter.warpgroupWarp(), perWarp),
-                              emitter.divide(lane, 4));
+  ownAcross = contract.addI32(emitter.scale(getConsumerWarp(), perWarp),
+                              emitter.divide(getLane(), 4));
   if (!shape.rowsOnM)
     ownAcross = contract.addI32(part.tile.firstColumn, ownAcross);
-  ownAlong = emitter.scale(emitter.remainder(lane, 4), 2);
+  ownAlong = emitter.scale(emitter.remainder(getLane(), 4), 2);
+}
+
+Value Sm90Fragments::getConsumerWarp() {
+  return emitter.divide(emitter.remainder(thread, Contract::kWarpgroup), kWarp);
 }
 
 int64_t Sm90Fragments::getSum(int64_t plane, int64_t octet,
@@ -82,7 +85,7 @@ SmallVector<Value> Sm90Fragments::spread(int64_t count,
                                          function_ref<Value(Value)> load) {
   SmallVector<Value> loaded;
   for (int64_t first = 0; first < count; first += kWarp)
-    loaded.push_back(load(emitter.scale(lane, 1, first)));
+    loaded.push_back(load(emitter.scale(getLane(), 1, first)));
   return loaded;
 }
 

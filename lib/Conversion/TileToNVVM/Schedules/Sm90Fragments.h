@@ -28,8 +28,11 @@ class Sm90Fragments {
 public:
   Sm90Fragments(Sm90Contract &contract, const ContractPart &part);
 
-  /// The thread's lane; i32.
-  mlir::Value getLane() const { return lane; }
+  /// The thread's lane, its warp, and its warp's number among the consumer's;
+  /// i32.
+  mlir::Value getLane() { return emitter.remainder(thread, kWarp); }
+  mlir::Value getWarp() { return emitter.divide(thread, kWarp); }
+  mlir::Value getConsumerWarp();
   /// Elements of a fragment; matrices of 8 by 8, which have two each.
   int64_t getSize() const {
     return shape.rowsOnM ? kSums : kSums / shape.planes;
@@ -79,7 +82,7 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
   ContractPart part;
-  mlir::Value lane;
+  mlir::Value thread;
   /// The thread's first element: across octets, and in the first of them; i32.
   mlir::Value ownAcross, ownAlong;
 };

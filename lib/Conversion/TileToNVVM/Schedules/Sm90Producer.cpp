@@ -209,8 +209,7 @@ void RowCopier::emit() {
   State end = emitTile(tile, rows, {carried[0], carried[1]});
   // The rows of the next tile are looked up while the last ones of this arrive.
   Value next = contract.addI32(loop.getInductionVar(), items.step);
-  SmallVector<Value> found =
-      findTileAndRows(items, next, carried.drop_front(2));
+  SmallVector<Value> found = findTileAndRows(items, next, nothing);
   RingPlace place = publishAll(end).place;
   SmallVector<Value> all{place.stage, place.parity};
   all.append(found);
@@ -243,10 +242,9 @@ RowCopier::State RowCopier::emitTile(const ContractTile &tile,
     scaleSources = scales.find(tile, own);
   State start{place, place.stage, emitter.i32(0)};
   return State::unpack(emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, start.pack(),
+      emitter.i32(0), emitter.i32(shape.getSteps()), 1, start.pack(),
       [&](Value step, ValueRange carried) {
-        return emitStep(tile, rows, scaleSources, emitter.toI32(step),
-                        State::unpack(carried))
+        return emitStep(tile, rows, scaleSources, step, State::unpack(carried))
             .pack();
       }));
 }

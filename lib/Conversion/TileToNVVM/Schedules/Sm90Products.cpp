@@ -58,9 +58,10 @@ SmallVector<Sm90Products::Factors> Sm90Products::describe(int64_t body,
   return blocks;
 }
 
-ContractSums Sm90Products::emit(int64_t body, RingPlace place) {
-  ContractSums sums =
-      shape.hasScales ? multiplyScaled(body, place) : multiply(body, place);
+ContractSums Sm90Products::emit(int64_t body, const ContractTile &tile,
+                                RingPlace place) {
+  ContractSums sums = shape.hasScales ? multiplyScaled(body, tile, place)
+                                      : multiply(body, place);
   if (shape.sharesBlock())
     exchange(sums.blocks.front());
   return sums;

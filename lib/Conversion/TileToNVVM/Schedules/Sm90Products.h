@@ -36,7 +36,7 @@ public:
   explicit Sm90Products(Sm90Contract &contract);
 
   /// Multiplies a tile in that body; all steps from `place` on.
-  ContractSums emit(int64_t body, RingPlace place);
+  ContractSums emit(int64_t body, const ContractTile &tile, RingPlace place);
 
   /// The consumer's part of a tile in that body.
   ContractPart getPart(int64_t body, const ContractTile &tile);
@@ -49,7 +49,8 @@ private:
 
   /// The sums of 16-bit elements, and of e4m3 with scales (in Sm90Scales.cpp).
   ContractSums multiply(int64_t body, RingPlace place);
-  ContractSums multiplyScaled(int64_t body, RingPlace place);
+  ContractSums multiplyScaled(int64_t body, const ContractTile &tile,
+                              RingPlace place);
   void addScaled(llvm::MutableArrayRef<mlir::Value> sums,
                  llvm::ArrayRef<mlir::Value> products,
                  llvm::ArrayRef<mlir::Value> rowScales,

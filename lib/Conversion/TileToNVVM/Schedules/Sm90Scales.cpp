@@ -108,9 +108,15 @@ SmallVector<Value> Sm90Scales::loadRows(Value stage, int64_t body,
   constexpr int64_t scaleBytes = Contract::kScaleElementBytes;
   SmallVector<Value> scales;
   if (shape.rowsOnM) {
-    Value row =
-        contract.addI32(emitter.scale(emitter.warpgroupWarp(), pair * rows8),
-                        emitter.divide(emitter.lane(), 4));
+    // Read, lest a register keeps what follows from it.
+    Value thread = readThread(b);
+    constexpr int64_t warp = 32, perRow = 4;
+    Value row = contract.addI32(
+        emitter.scale(
+            emitter.divide(emitter.remainder(thread, Contract::kWarpgroup),
+                           warp),
+            pair * rows8),
+        emitter.divide(emitter.remainder(thread, warp), perRow));
     if (shape.splitsRows(body))
       row = contract.addI32(
           row, emitter.scale(consumer, shape.getConsumerRows(body)));
@@ -154,6 +160,13 @@ SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t body,
   return scales;
 }
 
+bool Sm90Scales::areSame() const {
+  // Gate and up have blocks of scales of their own: of `n` columns one each.
+  return shape.rowsOnM && shape.planes == 2 &&
+         contract.op.getLayoutAttr().getOrder() !=
+             moe::GateUpOrder::Interleaved;
+}
+
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
@@ -169,58 +182,86 @@ static bool keepsRowScales(const Contract &shape, int64_t body) {
 /// One block after the other: its products of the step are new sums, which are
 /// added, times their scales. Meanwhile the other consumer has the tensor
 /// cores.
-ContractSums Sm90Products::multiplyScaled(int64_t body, RingPlace place) {
+///
+/// With rows on M two sets of them would not fit in registers, so that each
+/// chain of products is written over the one before, explicitly.
+ContractSums Sm90Products::multiplyScaled(int64_t body,
+                                          const ContractTile &tile,
+                                          RingPlace place) {
   Sm90Scales scales(contract);
   int64_t numBlocks = shape.getBlocks(body);
   int64_t width = shape.getProductWidth(body), numSums = width / 2;
   bool keepsScales = keepsRowScales(shape, body);
   SmallVector<Value> carried{place.stage, place.parity};
-  carried.append(numBlocks * numSums, emitter.f32(0));
-  auto step = [&](RingPlace at, MutableArrayRef<Value> sums) {
-    emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+  Value zero = emitter.f32(0), never;
+  if (shape.rowsOnM) {
+    // No compiler knows that a tile has rows. Zeros that wait for their number
+    // take no registers while the tile is looked up.
+    never = arith::ExtUIOp::create(b, b.getI32Type(),
+                                   emitter.isLess(tile.rows, emitter.i32(1)));
+    zero = arith::BitcastOp::create(b, b.getF32Type(), never);
+  }
+  carried.append((numBlocks + shape.rowsOnM) * numSums, zero);
+  // `old`: the products before, of rows on M.
+  auto step = [&](RingPlace at, MutableArrayRef<Value> sums,
+                  SmallVector<Value> &old) {
     SmallVector<Factors> blocks = describe(body, at.stage);
-    SmallVector<Value> rowScales;
+    emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+    SmallVector<Value> rowScales, weightScales;
     // The last reads of the stage are over in all lanes.
     auto giveBack = [&] {
       emitter.warpBarrier();
       release(at.stage);
     };
     for (int64_t block = 0; block < numBlocks; ++block) {
-      SmallVector<Value> weightScales =
-          scales.loadWeights(at.stage, body, consumer, block);
-      emitter.fenceProducts();
-      Value products = emitter.makeUnsetSums(width);
-      for (int64_t i = 0; i < getStepProducts(); ++i)
-        products = emitter.multiplyAsync(element, width, blocks[block].rows64,
-                                         blocks[block].width, i, products,
-                                         /*isFirst=*/i == 0);
+      if (block == 0 || !scales.areSame())
+        weightScales = scales.loadWeights(at.stage, body, consumer, block);
+      auto [rows64, other] = blocks[block];
+      Value products;
+      if (shape.rowsOnM) {
+        products = multiplyE4M3(b, old, emitter.getDescriptor(rows64, 0),
+                                emitter.getDescriptor(other, 0), never);
+      } else {
+        emitter.fenceProducts();
+        products =
+            emitter.multiplyAsync(element, width, rows64, other,
+                                  /*step=*/0, emitter.makeUnsetSums(width),
+                                  /*isFirst=*/true);
+      }
+      for (int64_t i = 1; i < getStepProducts(); ++i)
+        products =
+            emitter.multiplyAsync(element, width, rows64, other, i, products);
       emitter.commitProducts();
       if (block == 0 && keepsScales)
         rowScales = scales.loadRows(at.stage, body, consumer);
       emitter.waitProducts(0);
-      SmallVector<Value> blockSums = emitter.getSums(products);
+      old = emitter.getSums(products);
       if (block + 1 == numBlocks && keepsScales)
         giveBack();
       if (!keepsScales)
         rowScales = scales.loadRows(at.stage, body, consumer);
       auto own = sums.slice(block * numSums, numSums);
-      addScaled(own, blockSums, rowScales, weightScales);
+      addScaled(own, old, rowScales, weightScales);
     }
     if (!keepsScales)
       giveBack();
   };
   // Counted in one register: there are few left.
-  SmallVector<Value> end =
-      emitter.forLoop(emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
-                      [&](Value, ValueRange values) {
-                        RingPlace at{values[0], values[1]};
-                        SmallVector<Value> sums(values.drop_front(2));
-                        step(at, sums);
-                        RingPlace next = contract.next(at);
-                        SmallVector<Value> all{next.stage, next.parity};
-                        all.append(sums);
-                        return all;
-                      });
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
+      [&](Value, ValueRange values) {
+        RingPlace at{values[0], values[1]};
+        values = values.drop_front(2);
+        SmallVector<Value> sums(values.take_front(numBlocks * numSums));
+        SmallVector<Value> old(values.drop_front(numBlocks * numSums));
+        step(at, sums, old);
+        RingPlace next = contract.next(at);
+        SmallVector<Value> all{next.stage, next.parity};
+        all.append(sums);
+        if (shape.rowsOnM)
+          all.append(old);
+        return all;
+      });
   ContractSums result{{end[0], end[1]}, {}};
   for (int64_t block = 0; block < numBlocks; ++block)
     result.blocks.emplace_back(

@@ -37,6 +37,8 @@ public:
   llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t body,
                                              mlir::Value consumer,
                                              int64_t block);
+  /// Whether all blocks of a consumer have the same ones.
+  bool areSame() const;
 
 private:
   mlir::Value address(mlir::Value stage, int64_t scale);
