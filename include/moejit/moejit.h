@@ -39,7 +39,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOEJIT_API_VERSION 1
+#define MOEJIT_API_VERSION 2
 
 /* The MOEJIT_API_VERSION that the library was built with. */
 MOERT_API int moejit_api_version(void);
@@ -82,6 +82,11 @@ typedef struct moejit_options {
   const char *ptxas;
   /* Not 0: leave the PTX to the driver though there is a ptxas. */
   int no_ptxas;
+  /* Configs of kernels instead of what would be chosen, each as moe-compile's
+   * --config has it (docs/cost-model.md): "experts_out@1-64:n=64 bodies=16".
+   * They are for every layer of the compiler. */
+  const char *const *configs;
+  size_t num_configs;
   /* Gets messages; NULL: warnings go to the error stream. */
   moejit_message_fn message;
   void *message_user;

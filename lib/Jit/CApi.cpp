@@ -72,6 +72,13 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
   if (from.ptxas)
     options.compile.assembler.ptxas = from.ptxas;
   options.usePtxas = from.no_ptxas == 0;
+  if (from.num_configs > 0 && !from.configs)
+    return missing("moejit_compiler_create", "options->configs");
+  for (size_t i = 0; i < from.num_configs; ++i) {
+    if (!from.configs[i])
+      return missing("moejit_compiler_create", "options->configs[i]");
+    options.compile.configs.push_back(from.configs[i]);
+  }
   if (from.message)
     options.warn = [message = from.message,
                     user = from.message_user](const std::string &text) {

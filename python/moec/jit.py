@@ -16,13 +16,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .runtime import Device, Layer, Runtime, _Handle, find_library
 
-API_VERSION = 1
+API_VERSION = 2
 _PROGRESS, _WARNING = 0, 1
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -40,6 +40,8 @@ class _Options(ctypes.Structure):
         ("threads", ctypes.c_uint),
         ("ptxas", ctypes.c_char_p),
         ("no_ptxas", ctypes.c_int),
+        ("configs", ctypes.POINTER(ctypes.c_char_p)),
+        ("num_configs", ctypes.c_size_t),
         ("message", _Message),
         ("message_user", ctypes.c_void_p),
     ]
@@ -103,12 +105,14 @@ class Compiler(_Handle):
         threads: int = 0,
         ptxas: str | os.PathLike[str] | None = None,
         use_ptxas: bool = True,
+        configs: Sequence[str] = (),
         warn: Callable[[str], None] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """`library` is libmoec.so, by default $MOEC_LIBRARY. `target` ("sm_90a") is needed to
         compile without a device. The cache has 1 GiB if `cache_bytes` is 0; `threads` 0 means one
-        per core. Warnings go to the error stream without `warn`."""
+        per core. `configs` are those of kernels instead of what would be chosen, as moe-compile's
+        --config. Warnings go to the error stream without `warn`."""
         runtime = Runtime(library or find_library("MOEC_LIBRARY", "libmoec.so.1"))
         if (version := runtime.library.moejit_api_version()) != API_VERSION:
             raise ImportError(
@@ -130,6 +134,8 @@ class Compiler(_Handle):
             threads=threads,
             ptxas=_encode(ptxas),
             no_ptxas=not use_ptxas,
+            configs=(ctypes.c_char_p * len(configs))(*map(str.encode, configs)),
+            num_configs=len(configs),
             message=self._message,
         )
         compiler = ctypes.c_void_p()

@@ -59,6 +59,16 @@ def test_compiles_once(tmp_path: Path) -> None:
     assert "is damaged" in warned[0]
 
 
+def test_takes_configs(tmp_path: Path) -> None:
+    with make_compiler(tmp_path, target="sm_90a") as compiler:
+        chosen = compiler.compile(SPEC)
+    configs = ["experts_out:n=64 stages=4 bodies=48"]
+    with make_compiler(tmp_path, target="sm_90a", configs=configs) as compiler:
+        given = compiler.compile(SPEC)
+        assert not given.from_cache
+        assert given.data != chosen.data
+
+
 def test_goes_on_without_a_cache(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache").chmod(0o777)

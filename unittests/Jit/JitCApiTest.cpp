@@ -104,6 +104,37 @@ TEST_F(JitCApiTest, CompilesTextAndFiles) {
   EXPECT_EQ(warnings, std::vector<std::string>());
 }
 
+/// Another config is another layer, also in the cache.
+TEST_F(JitCApiTest, TakesConfigs) {
+  options.target = "sm_90a";
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  ASSERT_EQ(compile(), "");
+  std::string chosen = bytes;
+  moejit_compiler_free(compiler);
+
+  const char *configs[] = {"experts_out:n=64 stages=4 bodies=48"};
+  options.configs = configs;
+  options.num_configs = 1;
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  ASSERT_EQ(compile(), "");
+  EXPECT_FALSE(report.from_cache);
+  EXPECT_NE(bytes, chosen);
+  ASSERT_EQ(compile(), "");
+  EXPECT_TRUE(report.from_cache);
+  moejit_compiler_free(compiler);
+
+  configs[0] = "nowhere:n=64";
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  EXPECT_NE(compile().find("'nowhere:n=64' is for no kernel"),
+            std::string::npos);
+  moejit_compiler_free(compiler);
+  compiler = nullptr;
+
+  options.configs = nullptr;
+  EXPECT_EQ(take(moejit_compiler_create(&options, &compiler)),
+            "moejit_compiler_create: the argument 'options->configs' is NULL");
+}
+
 TEST_F(JitCApiTest, LoadsALayerForTheDevice) {
   setenv("MOERT_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
