@@ -189,6 +189,10 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     contracted elements (of `tile.quantize`) and that of each 128 x 128 block of the weight; a block's sum
     is scaled in f32 before it is added. The memref of `outs` is no other operand too.
 
+    `ids` are those that the offsets come from: `offsets` has what `tile.rank` makes of them, with these
+    `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
+    offsets: nothing in a run writes them, so that it need not wait for that. `tile-count-ids` adds them.
+
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
@@ -204,12 +208,14 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     I64:$tokens,
     Tile_ProductIn:$input, Tile_ProductIn:$weight,
     Tile_OptF32In:$input_scale, Tile_OptF32In:$weight_scale,
-    Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$num_valid_tokens,
+    Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
+    Tile_OptI32In:$num_valid_tokens,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
     Tile_Out:$result,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<Tile_ConfigAttr>:$config);
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<I64Attr>:$num_experts,
+    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
@@ -217,6 +223,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
         `scales` `(` $input_scale `,` $weight_scale `:` type($input_scale) `,` type($weight_scale) `)`
       | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
+      | `ids` `(` $ids `:` type($ids) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`

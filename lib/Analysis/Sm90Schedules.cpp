@@ -216,11 +216,18 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
   return getTensorMaps(contract, Contract(contract, config));
 }
 
-constexpr Schedule kContract = {
-    "sm90.contract",       "tile.contract", contractIllegal,
-    sm90::chooseContract,  contractGrid,    contractBlock,
-    contractShared,        contractMaps,    sm90::getContractCandidates,
-    sm90::makeContractCost};
+constexpr Schedule kContract = {"sm90.contract",
+                                "tile.contract",
+                                contractIllegal,
+                                sm90::chooseContract,
+                                contractGrid,
+                                contractBlock,
+                                contractShared,
+                                contractMaps,
+                                sm90::getContractCandidates,
+                                sm90::makeContractCost,
+                                /*isPreferred=*/nullptr,
+                                /*countsIds=*/true};
 
 } // namespace
 

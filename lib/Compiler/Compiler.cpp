@@ -121,7 +121,8 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
           buildPlanToTilePipeline(
               manager, {options.target,
                         options.isGpu() ? 0 : getVectorLanes(options.cpu),
-                        options.dependentLaunches, options.configs});
+                        options.dependentLaunches, options.countIds,
+                        options.configs});
         })))
       return failure();
     return dumpLevel(module, Level::Tile, options);

@@ -81,6 +81,11 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   manager.addPass(createTileAssignConfigPass(config));
   if (!options.dependentLaunches)
     return;
+  if (options.countIds) {
+    TileCountIdsPassOptions count;
+    count.target = options.target;
+    manager.addPass(createTileCountIdsPass(count));
+  }
   PlanOverlapLaunchesPassOptions overlap;
   overlap.target = options.target;
   manager.addNestedPass<plan::ProgramOp>(
@@ -108,6 +113,10 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "dependent-launches",
       llvm::cl::desc("let launches begin before the one before has ended"),
       llvm::cl::init(true)};
+  Option<bool> countIds{
+      *this, "count-ids",
+      llvm::cl::desc("let products that are dependent launches count ids"),
+      llvm::cl::init(true)};
   ListOption<std::string> configs{
       *this, "configs",
       llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
@@ -127,6 +136,7 @@ void moec::registerLevelPipelines() {
         TileOptions tile{options.target.getValue(),
                          options.lanes,
                          options.dependentLaunches,
+                         options.countIds,
                          {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);

@@ -105,6 +105,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(request.compile.target);
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
   add(request.compile.dependentLaunches ? "" : "no dependent launches");
+  add(request.compile.countIds ? "" : "no counted ids");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));

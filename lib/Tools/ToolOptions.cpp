@@ -94,6 +94,7 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.target = target;
   options.cpu.cpu = cpu;
   options.dependentLaunches = !noDependentLaunches;
+  options.countIds = !noCountIds;
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;

@@ -31,6 +31,28 @@ llvm.func @good(%x: !llvm.ptr<1>, %map: !llvm.ptr {llvm.byval = !llvm.array<128 
   llvm.return
 }
 
+// What ids say is read ahead, each role waits before it touches anything else.
+llvm.func @roles(%ids: !llvm.ptr<1>, %x: !llvm.ptr<1>, %c: i32, %p: i1) attributes {nvvm.kernel} {
+  %0 = llvm.mlir.addressof @table : !llvm.ptr<1>
+  %1 = llvm.mlir.poison : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  %2 = llvm.insertvalue %ids, %1[0] : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  %3 = llvm.insertvalue %0, %2[1] : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  %4 = llvm.extractvalue %3[1] : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  %5 = llvm.load %ids {moec.weights} : !llvm.ptr<1> -> i32
+  %6 = llvm.getelementptr %4[%5] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+  %7 = llvm.load %6 : !llvm.ptr<1> -> i32
+  llvm.cond_br %p, ^bb1, ^bb2
+^bb1:
+  nvvm.griddepcontrol wait
+  llvm.store %7, %x : i32, !llvm.ptr<1>
+  llvm.br ^bb3
+^bb2:
+  llvm.br ^bb3
+^bb3:
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+
 // Not a kernel.
 llvm.func @other(%x: !llvm.ptr<1>) {
   %0 = llvm.load %x : !llvm.ptr<1> -> f32
@@ -77,6 +99,38 @@ llvm.func @prefetch(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
 llvm.func @store(%x: !llvm.ptr<1>, %v: f32) attributes {nvvm.kernel} {
   // expected-error@+1 {{accesses global memory}}
   llvm.store %v, %x : f32, !llvm.ptr<1>
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+
+// -----
+
+// One role has waited, the other not.
+llvm.func @role(%ids: !llvm.ptr<1>, %x: !llvm.ptr<1>, %p: i1) attributes {nvvm.kernel} {
+  %0 = llvm.load %ids {moec.weights} : !llvm.ptr<1> -> i32
+  llvm.cond_br %p, ^bb1, ^bb2
+^bb1:
+  nvvm.griddepcontrol wait
+  llvm.store %0, %x : i32, !llvm.ptr<1>
+  llvm.br ^bb3
+^bb2:
+  // expected-error@+1 {{accesses global memory}}
+  llvm.store %0, %x : i32, !llvm.ptr<1>
+  llvm.br ^bb3
+^bb3:
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+
+// -----
+
+// The other member of the descriptor.
+llvm.func @member(%x: !llvm.ptr<1>, %y: !llvm.ptr<1>) attributes {nvvm.kernel} {
+  %0 = llvm.mlir.poison : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  %1 = llvm.insertvalue %x, %0[0] : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  %2 = llvm.extractvalue %1[0] : !llvm.struct<(ptr<1>, ptr<1>, i64)>
+  // expected-error@+1 {{accesses global memory}}
+  %3 = llvm.load %2 : !llvm.ptr<1> -> i32
   nvvm.griddepcontrol wait
   llvm.return
 }

@@ -91,6 +91,8 @@ struct Schedule {
   /// Whether it is preferred to those before it, for any number of rows. Null
   /// where it is not.
   bool (*isPreferred)(mlir::Operation *op) = nullptr;
+  /// GPU: whether code counts `ids` where it has them.
+  bool countsIds = false;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -68,6 +68,8 @@ struct CompileOptions {
   bool keepAllBuffers = false;
   /// For GPUs: lets launches begin before the one before them has ended.
   bool dependentLaunches = true;
+  /// For GPUs: lets products count ids, so that they need not wait for offsets.
+  bool countIds = true;
   /// Configs to take instead of those that would be chosen, as in
   /// "experts_hidden@1-64:n=64 bodies=16" (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;

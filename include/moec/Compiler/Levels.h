@@ -40,6 +40,9 @@ struct TileOptions {
   /// Lets launches begin before the one before them has ended, where the target
   /// can.
   bool dependentLaunches = true;
+  /// Lets products count ids, where launches are dependent and the schedule
+  /// can.
+  bool countIds = true;
   /// Configs to take instead of those that would be chosen (ConfigText.h).
   std::vector<std::string> configs;
 };

@@ -86,6 +86,23 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
+  let summary = "let products count ids instead of reading offsets";
+  let description = [{
+    Gives grouped products `ids`, so that they know their groups and can copy weights before the launches
+    before them have ended: a product's schedule has to emit that, and in all of its launches its offsets
+    come from a `tile.rank` over the same ids, which are an input of the caller's that no launch writes,
+    without `num_valid_tokens`. Each CTA reads all ids, so there may be `most` of them, at the highest
+    token count of a variant. The launches get the ids as one more of their `ins`. Requires a `config` on
+    each phase; changes no number.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    Option<"most", "most", "int64_t", "8192", "the most ids that each CTA counts">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
   let summary = "let launches begin before the launch before them has ended";
   let description = [{

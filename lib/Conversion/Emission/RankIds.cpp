@@ -10,14 +10,13 @@
 using namespace mlir;
 using namespace moec;
 
-int64_t RankIds::getNumLocal(tile::RankOp op) {
-  return op.getLocalExperts() ? op.getLocalExperts()->size()
-                              : op.getNumExperts();
+int64_t RankIds::getNumLocal(RankExperts all) {
+  return all.local ? all.local->size() : all.numExperts;
 }
 
-SmallVector<int32_t> RankIds::getLocalTable(tile::RankOp op) {
-  SmallVector<int32_t> table(op.getNumExperts(), getNumLocal(op));
-  for (auto [local, expert] : llvm::enumerate(*op.getLocalExperts()))
+SmallVector<int32_t> RankIds::getLocalTable(RankExperts all) {
+  SmallVector<int32_t> table(all.numExperts, getNumLocal(all));
+  for (auto [local, expert] : llvm::enumerate(*all.local))
     table[expert] = local;
   return table;
 }
@@ -32,11 +31,11 @@ Value RankIds::choose(Value condition, Value x, Value y) {
   return arith::SelectOp::create(b, condition, x, y);
 }
 
-Value RankIds::isHere(Value local) { return isBelow(local, getNumLocal(op)); }
+Value RankIds::isHere(Value local) { return isBelow(local, getNumLocal(all)); }
 
 Value RankIds::localOf(Value id) {
-  Value isExpert = isBelow(id, op.getNumExperts());
-  Value absent = emitter.i32(getNumLocal(op));
+  Value isExpert = isBelow(id, all.numExperts);
+  Value absent = emitter.i32(getNumLocal(all));
   if (!localTable)
     return choose(isExpert, id, absent);
   Value safe = choose(isExpert, id, emitter.i32(0));
@@ -46,9 +45,8 @@ Value RankIds::localOf(Value id) {
 
 Value RankIds::positionOfOther(Value id) {
   Value nothing = emitter.i32(-1);
-  if (op.getNumZeroExperts() == 0)
+  if (all.numZero == 0)
     return nothing;
-  Value number = arith::SubIOp::create(b, id, emitter.i32(op.getNumExperts()));
-  return choose(isBelow(number, op.getNumZeroExperts()), emitter.i32(-2),
-                nothing);
+  Value number = arith::SubIOp::create(b, id, emitter.i32(all.numExperts));
+  return choose(isBelow(number, all.numZero), emitter.i32(-2), nothing);
 }

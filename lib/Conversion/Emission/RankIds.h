@@ -12,17 +12,32 @@
 
 namespace moec {
 
+/// The experts that ids name.
+struct RankExperts {
+  RankExperts(tile::RankOp op)
+      : numExperts(op.getNumExperts()), numZero(op.getNumZeroExperts()),
+        local(op.getLocalExperts()) {}
+  /// A product with ids.
+  RankExperts(tile::ContractOp op)
+      : numExperts(*op.getNumExperts()), numZero(0),
+        local(op.getLocalExperts()) {}
+
+  int64_t numExperts, numZero;
+  /// The global ids of those that are here; all if there are none.
+  std::optional<llvm::ArrayRef<int64_t>> local;
+};
+
 /// Values are i32.
 class RankIds {
 public:
   /// `localTable`, a memref of i32, has `getLocalTable`; null where local
   /// experts have their global ids.
-  RankIds(tile::RankOp op, KernelEmitter &emitter, mlir::Value localTable)
-      : op(op), emitter(emitter), b(emitter.b), localTable(localTable) {}
+  RankIds(RankExperts all, KernelEmitter &emitter, mlir::Value localTable)
+      : all(all), emitter(emitter), b(emitter.b), localTable(localTable) {}
 
-  static int64_t getNumLocal(tile::RankOp op);
+  static int64_t getNumLocal(RankExperts all);
   /// The local expert per global id; `getNumLocal` for those of other ranks.
-  static llvm::SmallVector<int32_t> getLocalTable(tile::RankOp op);
+  static llvm::SmallVector<int32_t> getLocalTable(RankExperts all);
 
   /// The local expert that a slot chose; the number of them where it is not
   /// here.
@@ -35,7 +50,7 @@ private:
   mlir::Value isBelow(mlir::Value x, int64_t bound);
   mlir::Value choose(mlir::Value condition, mlir::Value x, mlir::Value y);
 
-  tile::RankOp op;
+  RankExperts all;
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value localTable;

@@ -150,10 +150,11 @@ private:
     auto phase = tile::ContractOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
         get(op.getInputScale()), get(op.getWeightScale()), get(op.getOffsets()),
-        get(op.getSource()), get(op.getNumValidTokens()),
+        get(op.getSource()), /*ids=*/Value(), get(op.getNumValidTokens()),
         get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),
-        op.getLayoutAttr(), tile::ConfigAttr());
+        op.getLayoutAttr(), /*num_experts=*/IntegerAttr(),
+        /*local_experts=*/DenseI64ArrayAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }

@@ -125,16 +125,18 @@ void AsyncEmitter::prefetchTensorMap(int64_t i) {
 }
 
 void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
-                           Value barrier) {
+                           Value barrier, bool areWeights) {
   // Of a cluster of this CTA alone: its own shared memory.
   auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
   Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
   auto innermostFirst = llvm::to_vector(llvm::reverse(coordinates));
-  NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+  auto copy = NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
       b, target, map, innermostFirst, barrier, /*im2colOffsets=*/ValueRange(),
       /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
       NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(),
       /*predicate=*/Value());
+  if (areWeights)
+    markConstant(copy);
 }
 
 //===----------------------------------------------------------------------===//

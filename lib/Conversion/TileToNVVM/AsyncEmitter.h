@@ -64,9 +64,11 @@ public:
   mlir::Value tensorMap(int64_t i) const { return tensorMaps[i]; }
   void prefetchTensorMap(int64_t i);
   /// Starts the copy of a box, which begins at `coordinates` (i32, innermost
-  /// last); it completes on `barrier`.
+  /// last); it completes on `barrier`. Weights may be copied before the wait
+  /// for the launch before.
   void copyBox(mlir::Value shared, mlir::Value map,
-               mlir::ValueRange coordinates, mlir::Value barrier);
+               mlir::ValueRange coordinates, mlir::Value barrier,
+               bool areWeights);
 
   //===--- Tensor cores ---===//
 

@@ -238,9 +238,24 @@ void ThreadEmitter::addAtomically(Value value, Value memref, Value index) {
   Value at = arith::IndexCastOp::create(b, b.getI64Type(), index);
   Value element = LLVM::GEPOp::create(b, base.getType(), type.getElementType(),
                                       base, ArrayRef<LLVM::GEPArg>{at});
+  addAtomically(value, element);
+}
+
+void ThreadEmitter::addAtomically(Value value, Value pointer) {
   // memref.atomic_rmw would order all else around it.
-  LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, element, value,
+  LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
                             LLVM::AtomicOrdering::monotonic, "block");
+}
+
+Value ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {
+  constexpr int64_t bytes = 4;
+  Value value = load(b.getI32Type(), address(memref, indices), bytes);
+  markConstant(value.getDefiningOp());
+  return value;
+}
+
+void ThreadEmitter::markConstant(Operation *op) {
+  op->setAttr("moec.weights", b.getUnitAttr());
 }
 
 void ThreadEmitter::copyAsync(Value shared, Value global, Value bytes) {

@@ -91,6 +91,10 @@ public:
   /// Adds an i32 to an element of shared memory that other threads of the CTA
   /// add to as well; a barrier has to come before the sum is read.
   void addAtomically(mlir::Value value, mlir::Value memref, mlir::Value index);
+  void addAtomically(mlir::Value value, mlir::Value pointer);
+  /// One i32 of an argument that no launch of a run writes: this may come
+  /// before the wait for the launch before.
+  mlir::Value loadConstantI32(mlir::Value memref, mlir::ValueRange indices);
 
   /// Starts a copy of 16 bytes from global to shared memory; of them `bytes`
   /// (i32; all if null) are read and the others are zeros.
@@ -114,6 +118,8 @@ public:
 
 protected:
   llvm::MaybeAlign alignmentOf(mlir::VectorType type) const override;
+  /// An op that reads what no launch of a run writes, for the verifier.
+  void markConstant(mlir::Operation *op);
   /// Whether a memref is scratch.
   static bool isShared(mlir::Value memref);
 

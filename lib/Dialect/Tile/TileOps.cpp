@@ -124,8 +124,40 @@ LogicalResult RankOp::verify() {
       *this, {getOffsets(), getPosition(), getSource(), getRowWeight()});
 }
 
+/// The ids that offsets come from.
+static LogicalResult verifyIds(ContractOp op) {
+  if (!op.getIds()) {
+    if (op.getNumExperts() || op.getLocalExperts())
+      return op.emitOpError(
+          "has 'num_experts' or 'local_experts', which belong "
+          "to 'ids'; give 'ids' too");
+    return success();
+  }
+  if (!op.getOffsets() || !op.getNumExperts())
+    return op.emitOpError("has 'ids'; give 'offsets', which come from them, "
+                          "and 'num_experts' too");
+  auto emitError = [&] { return op.emitOpError(); };
+  auto experts = static_cast<int64_t>(*op.getNumExperts());
+  int64_t local = experts;
+  if (failed(moe::verifyNumExperts(emitError, experts, /*numZeroExperts=*/0)))
+    return failure();
+  if (op.getLocalExperts()) {
+    if (failed(
+            moe::verifyLocalExperts(emitError, experts, *op.getLocalExperts())))
+      return failure();
+    local = op.getLocalExperts()->size();
+  }
+  int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
+  if (local != groups)
+    return op.emitOpError("has 'ids' of ")
+           << local << " local experts, but " << groups << " groups";
+  moe::OperandChecker check(op);
+  return check.checkShape("ids", op.getIds(), {moe::tokensDim(), {"top_k"}});
+}
+
 LogicalResult ContractOp::verify() {
-  if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))))
+  if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
+      failed(verifyIds(*this)))
     return failure();
   return verifySeparate(*this, getResult());
 }

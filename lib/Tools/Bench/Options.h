@@ -126,6 +126,11 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Let each launch begin when the one before it has ended, "
                      "not earlier (docs/gpu.md)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noCountIds{
+      "no-count-ids",
+      llvm::cl::desc("Let no product count ids: each waits for the launch "
+                     "before it ahead of its first copy (docs/gpu.md)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> compare{
       "compare",
       llvm::cl::desc("Measure nothing: compare the records OLD.json and "

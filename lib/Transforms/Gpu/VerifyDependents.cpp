@@ -68,7 +68,21 @@ private:
     }
     if (auto gep = dyn_cast<LLVM::GEPOp>(op))
       return comesFromOutside(gep.getBase(), seen);
+    if (auto extract = dyn_cast<LLVM::ExtractValueOp>(op))
+      if (Value member = findMember(extract))
+        return comesFromOutside(member, seen);
     return true;
+  }
+
+  /// What was inserted into a memref's descriptor; null if that is not known.
+  static Value findMember(LLVM::ExtractValueOp extract) {
+    Value all = extract.getContainer();
+    while (auto insert = all.getDefiningOp<LLVM::InsertValueOp>()) {
+      if (insert.getPosition() == extract.getPosition())
+        return insert.getValue();
+      all = insert.getContainer();
+    }
+    return {};
   }
 };
 

@@ -9,9 +9,14 @@
 // tiles of rows, so that weights are read from memory once. A CTA takes every
 // gridDim-th entry. Which group an entry belongs to is found in a table of
 // first tiles, which each CTA makes at its start; empty groups have no entries.
+//
+// The table is made of offsets, which a launch before writes, or of ids, which
+// the caller brings: each CTA counts them all, and then copies weights while
+// the launches before still run.
 
 #include "Sm90Contract.h"
 
+#include "../../Emission/RankIds.h"
 #include "../Emit.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -63,24 +68,32 @@ Value Sm90Contract::emptyBarrier(Value stage) {
 // Tiles
 //===----------------------------------------------------------------------===//
 
+Value Sm90Contract::entryAddress(Value group) {
+  using sm90::Contract;
+  return emitter.advance(sharedAddress(shape.getTableOffset()),
+                         emitter.scale(group, Contract::kTableBytes));
+}
+
 Sm90Contract::Entry Sm90Contract::loadEntry(Value group) {
   using sm90::Contract;
-  Value address = emitter.advance(sharedAddress(shape.getTableOffset()),
-                                  emitter.scale(group, Contract::kTableBytes));
   auto type = VectorType::get(4, b.getI32Type());
-  Value entry = emitter.load(type, address, Contract::kTableBytes);
+  Value entry = emitter.load(type, entryAddress(group), Contract::kTableBytes);
   auto get = [&](int64_t i) { return vector::ExtractOp::create(b, entry, i); };
   return {get(0), get(1), get(2), get(3)};
 }
 
 void Sm90Contract::storeEntry(Value group, Entry entry) {
   using sm90::Contract;
-  Value address = emitter.advance(sharedAddress(shape.getTableOffset()),
-                                  emitter.scale(group, Contract::kTableBytes));
   auto type = VectorType::get(4, b.getI32Type());
   Value all = vector::FromElementsOp::create(
       b, type, ValueRange{entry.row, entry.tile, entry.rows, entry.height});
-  emitter.store(all, address, Contract::kTableBytes);
+  emitter.store(all, entryAddress(group), Contract::kTableBytes);
+}
+
+constexpr int64_t kWordBytes = 4;
+
+Value Sm90Contract::rowsAddress(Value group) {
+  return emitter.advance(entryAddress(group), 2 * kWordBytes);
 }
 
 Value Sm90Contract::loadOffset(Value group) {
@@ -98,10 +111,11 @@ void Sm90Contract::initBarriers() {
   static_assert(Contract::kMaxStages <= kWarp);
   Value stage = emitter.lane();
   emitter.ifThen(emitter.isLess(stage, emitter.i32(shape.stages)), [&] {
-    // The thread that starts copies of boxes, and those that copy rows or
-    // scales.
+    // The thread that starts copies of boxes, once per box, and those that
+    // copy rows or scales.
     emitter.initBarrier(fullBarrier(stage),
-                        1 + shape.hasRowThreads() * Contract::kRowThreads);
+                        1 + shape.mapRows +
+                            shape.hasRowThreads() * Contract::kRowThreads);
     emitter.initBarrier(emptyBarrier(stage),
                         Contract::kConsumers * Contract::kWarpgroup / kWarp);
     emitter.fenceBarriers();
@@ -116,8 +130,69 @@ void Sm90Contract::emitPrologue() {
   });
   emitter.ifThen(isEqual(emitter.warp(), emitter.i32(2)),
                  [&] { initBarriers(); });
-  emitter.waitForLaunchBefore();
+  if (op.getIds())
+    countIds();
+  else
+    emitter.waitForLaunchBefore();
   emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)), [&] { emitTable(); });
+  emitter.barrier();
+}
+
+void Sm90Contract::countIds() {
+  Value ids = emitter.operand(op.getIds());
+  Value slots = emitter.mul(emitter.tokens(), getColumns(ids));
+  Value localTable = op.getLocalExperts()
+                         ? emitter.constantTable(RankIds::getLocalTable(op))
+                         : Value();
+  RankIds experts(op, emitter, localTable);
+  auto load = [&](Value slot) {
+    return emitter.loadConstantI32(ids, {emitter.index(0), slot});
+  };
+  auto count = [&](Value id) {
+    Value local = experts.localOf(id);
+    emitter.ifThen(experts.isHere(local), [&] {
+      emitter.addAtomically(emitter.i32(1), rowsAddress(local));
+    });
+  };
+  // The first one is under way while counters are cleared.
+  Value own = emitter.toIndex(emitter.thread());
+  Value isThere =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, slots);
+  auto first = scf::IfOp::create(b, b.getI32Type(), isThere,
+                                 /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(first.thenBlock());
+    scf::YieldOp::create(b, load(own));
+    b.setInsertionPointToStart(first.elseBlock());
+    scf::YieldOp::create(b, emitter.i32(-1));
+  }
+  // Behind the last group, too, where lanes without a group look.
+  emitter.forThreads(
+      emitter.index(0), emitter.index(shape.groups + 1), [&](Value group) {
+        emitter.store(emitter.i32(0), rowsAddress(emitter.toI32(group)),
+                      kWordBytes);
+      });
+  emitter.barrier();
+  count(first.getResult(0));
+  // Of many slots some at a time, so that their loads do not wait for each
+  // other.
+  constexpr int64_t atOnce = 4;
+  int64_t threads = emitter.getNumThreads();
+  Value last = emitter.add(slots, -1);
+  emitter.forLoop(
+      emitter.add(own, threads), slots, atOnce * threads, [&](Value slot) {
+        SmallVector<Value> loaded;
+        for (int64_t i = 0; i < atOnce; ++i) {
+          Value at = emitter.add(slot, i * threads);
+          Value exists =
+              arith::CmpIOp::create(b, arith::CmpIPredicate::slt, at, slots);
+          loaded.push_back(arith::SelectOp::create(
+              b, exists, load(emitter.min(at, last)), emitter.i32(-1)));
+        }
+        for (Value id : loaded)
+          count(id);
+      });
   emitter.barrier();
 }
 
@@ -125,9 +200,27 @@ Value Sm90Contract::divideUp(Value x, Value y) {
   return arith::DivUIOp::create(b, emitter.scale(addI32(x, y), 1, -1), y);
 }
 
-/// One warp. A lane loads the offsets of neighbours together and adds up their
-/// tiles, then lanes add up theirs; of very many groups, one part after
-/// another.
+SmallVector<Value> Sm90Contract::addUp(ArrayRef<Value> own, Value before) {
+  SmallVector<Value> sums{emitter.i32(0)};
+  for (Value value : own)
+    sums.push_back(addI32(sums.back(), value));
+  Value sum = sums.back();
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    Value other = emitter.shuffleUp(sum, distance);
+    Value hasOther = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::sge, emitter.lane(), emitter.i32(distance));
+    sum = addI32(sum,
+                 arith::SelectOp::create(b, hasOther, other, emitter.i32(0)));
+  }
+  Value start = addI32(before, arith::SubIOp::create(b, sum, sums.back()));
+  for (Value &end : sums)
+    end = addI32(start, end);
+  return sums;
+}
+
+/// A lane loads the offsets of neighbours together, or their counts, and adds
+/// up their tiles, then lanes add up theirs; of very many groups, one part
+/// after another.
 void Sm90Contract::emitTable() {
   constexpr int64_t mostAtOnce = 16;
   int64_t share =
@@ -137,34 +230,36 @@ void Sm90Contract::emitTable() {
     Value first =
         addI32(emitter.toI32(part), emitter.scale(emitter.lane(), share));
     // Groups past the end are empty.
-    SmallVector<Value> rows;
-    for (int64_t i = 0; i <= share; ++i)
-      rows.push_back(loadOffset(minI32(emitter.scale(first, 1, i), groups)));
-    SmallVector<Value> counts, heights, sums{emitter.i32(0)};
-    for (int64_t i = 0; i < share; ++i) {
-      counts.push_back(arith::SubIOp::create(b, rows[i + 1], rows[i]));
-      heights.push_back(chooseHeight(counts[i]));
-      sums.push_back(addI32(sums.back(), divideUp(counts[i], heights[i])));
+    auto groupAt = [&](int64_t i) {
+      return minI32(emitter.scale(first, 1, i), groups);
+    };
+    SmallVector<Value> rows, counts, heights, tiles;
+    if (op.getIds()) {
+      for (int64_t i = 0; i < share; ++i)
+        counts.push_back(
+            emitter.load(b.getI32Type(), rowsAddress(groupAt(i)), kWordBytes));
+      // Other lanes have looked behind the last group, too.
+      emitter.warpBarrier();
+      rows = addUp(counts, before[1]);
+    } else {
+      for (int64_t i = 0; i <= share; ++i)
+        rows.push_back(loadOffset(groupAt(i)));
+      for (int64_t i = 0; i < share; ++i)
+        counts.push_back(arith::SubIOp::create(b, rows[i + 1], rows[i]));
     }
-    Value sum = sums.back();
-    for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-      Value other = emitter.shuffleUp(sum, distance);
-      Value hasOther = arith::CmpIOp::create(
-          b, arith::CmpIPredicate::sge, emitter.lane(), emitter.i32(distance));
-      sum = addI32(sum,
-                   arith::SelectOp::create(b, hasOther, other, emitter.i32(0)));
+    for (Value count : counts) {
+      heights.push_back(chooseHeight(count));
+      tiles.push_back(divideUp(count, heights.back()));
     }
-    Value start = addI32(before[0], arith::SubIOp::create(b, sum, sums.back()));
+    SmallVector<Value> firstTiles = addUp(tiles, before[0]);
     for (int64_t i = 0; i < share; ++i) {
       Value group = emitter.scale(first, 1, i);
       emitter.ifThen(emitter.isLess(group, groups), [&] {
-        storeEntry(group,
-                   {rows[i], addI32(start, sums[i]), counts[i], heights[i]});
+        storeEntry(group, {rows[i], firstTiles[i], counts[i], heights[i]});
       });
     }
-    return SmallVector<Value>{
-        addI32(before[0], emitter.broadcast(sum, kWarp - 1)),
-        emitter.broadcast(rows.back(), kWarp - 1)};
+    return SmallVector<Value>{emitter.broadcast(firstTiles.back(), kWarp - 1),
+                              emitter.broadcast(rows.back(), kWarp - 1)};
   };
   SmallVector<Value> end = emitter.forLoop(
       emitter.index(0), emitter.index(shape.groups), share * kWarp,
@@ -229,10 +324,12 @@ Sm90Contract::Items Sm90Contract::getItems() {
           NVVM::GridDimXOp::create(b, b.getI32Type())};
 }
 
-SmallVector<Value> Sm90Contract::forTiles(
-    ValueRange init,
-    function_ref<SmallVector<Value>(ContractTile, ValueRange)> body) {
-  Items items = getItems();
+SmallVector<Value> Sm90Contract::forTiles(ValueRange init, TileBody body) {
+  return forTiles(getItems(), init, body);
+}
+
+SmallVector<Value> Sm90Contract::forTiles(const Items &items, ValueRange init,
+                                          TileBody body) {
   auto loop = scf::ForOp::create(b, items.first, items.end, items.step, init);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(loop.getBody());
@@ -286,9 +383,12 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
       [&] {
         emitter.decreaseRegisters(contract.shape.getProducerRegisters());
         emitSm90Producer(contract);
+        // All threads, before they end.
+        contract.waitInRole();
       },
       [&] {
         emitter.increaseRegisters(contract.shape.getConsumerRegisters());
+        contract.waitInRole();
         status = emitSm90Consumer(contract);
       });
   return status;

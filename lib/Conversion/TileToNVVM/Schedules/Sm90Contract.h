@@ -38,6 +38,12 @@ public:
 
   /// All threads: barriers and the table of groups.
   void emitPrologue();
+  /// With ids the prologue has not waited for the launches before, so that
+  /// weights can be copied; each role waits before it touches anything else.
+  void waitInRole() {
+    if (op.getIds())
+      emitter.waitForLaunchBefore();
+  }
   /// The list of all tiles: the numbers of the CTA's are `first`, then `step`
   /// on, as long as they are less than `end`; i32.
   struct Items {
@@ -48,11 +54,12 @@ public:
   ContractTile findTile(mlir::Value item);
   /// Calls `body` for the CTA's tiles, with values that it carries from tile to
   /// tile; the same tiles in the same order in every warp. Whole warps.
-  llvm::SmallVector<mlir::Value>
-  forTiles(mlir::ValueRange init,
-           llvm::function_ref<llvm::SmallVector<mlir::Value>(ContractTile,
-                                                             mlir::ValueRange)>
-               body);
+  using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      ContractTile, mlir::ValueRange)>;
+  llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body);
+  /// The same of some of them.
+  llvm::SmallVector<mlir::Value> forTiles(const Items &items,
+                                          mlir::ValueRange init, TileBody body);
 
   //===--- The ring ---===//
 
@@ -88,12 +95,22 @@ private:
   struct Entry {
     mlir::Value row, tile, rows, height;
   };
+  mlir::Value entryAddress(mlir::Value group);
   Entry loadEntry(mlir::Value group);
   void storeEntry(mlir::Value group, Entry entry);
+  /// Where an entry has the group's rows.
+  mlir::Value rowsAddress(mlir::Value group);
   /// The first position of a group from memory; of type i32.
   mlir::Value loadOffset(mlir::Value group);
   void initBarriers();
+  /// All threads: counts ids, into the entries' rows.
+  void countIds();
+  /// One warp: from these, or from offsets.
   void emitTable();
+  /// What comes before each of a lane's values, and behind its last one; of
+  /// the warp's, in the order of lanes, all behind `before`.
+  llvm::SmallVector<mlir::Value> addUp(llvm::ArrayRef<mlir::Value> own,
+                                       mlir::Value before);
   /// Rows of the tiles of a group with `count` rows, the last of which may have
   /// fewer: a multiple of 8.
   mlir::Value chooseHeight(mlir::Value count);

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 // One thread starts the copy of each step's weights, one box, as early as there
-// is space. Input rows that follow one another are a box too. Else they lie
+// is space; where ids say which, while the launches before still run. Input
+// rows that follow one another are a box too. Else they lie
 // anywhere: the warps that have no other work copy them in pieces of 16 bytes,
 // as the swizzle places them. A thread learns that its pieces are there by
 // waiting for them, makes them visible to the tensor cores and arrives; so as
@@ -19,7 +20,8 @@ using namespace moec;
 
 namespace {
 
-/// Starts the copy of the weights of a step; one thread.
+/// Starts the copy of the weights of a step, which its stage waits for; one
+/// thread.
 void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
                  Value stage) {
   AsyncEmitter &emitter = contract.emitter;
@@ -32,8 +34,10 @@ void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
   else
     begin.push_back(tile.firstColumn);
   begin.push_back(emitter.scale(step, contract.shape.k));
+  Value full = contract.fullBarrier(stage);
+  emitter.arriveExpecting(full, contract.shape.getWeightBytes());
   emitter.copyBox(contract.stageAddress(stage), emitter.tensorMap(0), begin,
-                  contract.fullBarrier(stage));
+                  full, /*areWeights=*/true);
 }
 
 /// Waits until consumers have read what was in a stage; the first turn finds
@@ -56,54 +60,113 @@ Value hasSpace(Sm90Contract &contract, RingPlace place) {
 // What comes by tensor maps
 //===----------------------------------------------------------------------===//
 
-/// Starts the copy of a step's boxes, and says how much its stage waits for:
-/// the rows of the lowest body from `i` on that holds them.
-void copyBoxes(Sm90Contract &contract, const ContractTile &tile, Value step,
-               Value stage, size_t i = 0) {
+/// Starts the copy of a step's rows, which its stage waits for: those of the
+/// lowest body from `i` on that holds them. One thread.
+void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
+                Value stage, size_t i = 0) {
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
   auto copy = [&] {
     Value full = contract.fullBarrier(stage);
-    emitter.arriveExpecting(full,
-                            shape.getWeightBytes() +
-                                shape.bodies[i] * sm90::Contract::kStepBytes);
-    copyWeights(contract, tile, step, stage);
+    emitter.arriveExpecting(full, shape.bodies[i] * sm90::Contract::kStepBytes);
     emitter.copyBox(contract.stageAddress(stage, contract.getInputOffset()),
                     emitter.tensorMap(1 + i),
-                    {tile.firstRow, emitter.scale(step, shape.k)}, full);
+                    {tile.firstRow, emitter.scale(step, shape.k)}, full,
+                    /*areWeights=*/false);
   };
   if (i + 1 == shape.bodies.size())
     return copy();
   Value isHigher = emitter.isLess(emitter.i32(shape.bodies[i]), tile.rows);
   emitter.ifThen(
-      isHigher, [&] { copyBoxes(contract, tile, step, stage, i + 1); }, copy);
+      isHigher, [&] { copyRowBox(contract, tile, step, stage, i + 1); }, copy);
 }
 
 /// One warp, for it finds tiles together; the first lane copies.
-void emitBoxes(Sm90Contract &contract) {
-  AsyncEmitter &emitter = contract.emitter;
-  const sm90::Contract &shape = contract.shape;
-  Value isFirst = contract.isEqual(emitter.lane(), emitter.i32(0));
-  auto copyStep = [&](const ContractTile &tile, Value step, Value stage) {
-    if (shape.mapRows)
-      return copyBoxes(contract, tile, step, stage);
-    emitter.arriveExpecting(contract.fullBarrier(stage),
-                            shape.getWeightBytes());
-    copyWeights(contract, tile, step, stage);
+class BoxCopier {
+public:
+  explicit BoxCopier(Sm90Contract &contract)
+      : contract(contract), emitter(contract.emitter), b(contract.b),
+        shape(contract.shape),
+        isFirst(contract.isEqual(emitter.lane(), emitter.i32(0))) {}
+
+  void emit();
+
+private:
+  /// Whether weights of the first turn of the ring are copied ahead: the
+  /// thread has to wait for the launches before to copy rows.
+  bool copiesAhead() const { return contract.op.getIds() && shape.mapRows; }
+  void emitAhead();
+  void emitStep(const ContractTile &tile, Value step, RingPlace place,
+                Value done);
+
+  Sm90Contract &contract;
+  AsyncEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  const sm90::Contract &shape;
+  Value isFirst;
+};
+
+void BoxCopier::emitAhead() {
+  Sm90Contract::Items items = contract.getItems();
+  int64_t most = llvm::divideCeil(shape.stages, shape.getSteps());
+  Value end = contract.addI32(items.first, emitter.scale(items.step, most));
+  items.end = contract.minI32(items.end, end);
+  contract.forTiles(
+      items, emitter.i32(0), [&](ContractTile tile, ValueRange done) {
+        Value left =
+            arith::SubIOp::create(b, emitter.i32(shape.stages), done[0]);
+        Value steps = contract.minI32(emitter.i32(shape.getSteps()), left);
+        emitter.forLoop(emitter.index(0), emitter.toIndex(steps), 1,
+                        [&](Value index) {
+                          Value step = emitter.toI32(index);
+                          emitter.ifThen(isFirst, [&] {
+                            copyWeights(contract, tile, step,
+                                        contract.addI32(done[0], step));
+                          });
+                        });
+        return SmallVector<Value>{contract.addI32(done[0], steps)};
+      });
+}
+
+void BoxCopier::emitStep(const ContractTile &tile, Value step, RingPlace place,
+                         Value done) {
+  auto copyNow = [&] {
+    waitForSpace(contract, place);
+    copyWeights(contract, tile, step, place.stage);
   };
+  emitter.ifThen(isFirst, [&] {
+    if (copiesAhead())
+      emitter.ifThen(emitter.isLess(emitter.i32(shape.stages - 1), done),
+                     copyNow);
+    else
+      copyNow();
+    if (shape.mapRows)
+      copyRowBox(contract, tile, step, place.stage);
+  });
+}
+
+void BoxCopier::emit() {
+  if (copiesAhead()) {
+    emitAhead();
+    contract.waitInRole();
+  }
   RingPlace first = contract.getFirstPlace();
-  contract.forTiles({first.stage, first.parity}, [&](ContractTile tile,
-                                                     ValueRange places) {
-    return emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
-                           places, [&](Value step, ValueRange carried) {
-                             RingPlace place{carried[0], carried[1]};
-                             emitter.ifThen(isFirst, [&] {
-                               waitForSpace(contract, place);
-                               copyStep(tile, emitter.toI32(step), place.stage);
-                             });
-                             RingPlace next = contract.next(place);
-                             return SmallVector<Value>{next.stage, next.parity};
-                           });
+  // The place in the ring, and with copies ahead the number of steps.
+  SmallVector<Value> init{first.stage, first.parity};
+  if (copiesAhead())
+    init.push_back(emitter.i32(0));
+  contract.forTiles(init, [&](ContractTile tile, ValueRange carried) {
+    return emitter.forLoop(
+        emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+        [&](Value step, ValueRange carried) {
+          RingPlace place{carried[0], carried[1]};
+          emitStep(tile, emitter.toI32(step), place, carried.back());
+          RingPlace next = contract.next(place);
+          SmallVector<Value> all{next.stage, next.parity};
+          if (copiesAhead())
+            all.push_back(emitter.scale(carried.back(), 1, 1));
+          return all;
+        });
   });
 }
 
@@ -195,6 +258,7 @@ RowCopier::RowCopier(Sm90Contract &contract)
 }
 
 void RowCopier::emit() {
+  contract.waitInRole();
   Sm90Contract::Items items = contract.getItems();
   RingPlace first = contract.getFirstPlace();
   SmallVector<Value> init{first.stage, first.parity};
@@ -356,8 +420,8 @@ void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
 void moec::emitSm90Producer(Sm90Contract &contract) {
   AsyncEmitter &emitter = contract.emitter;
   Value isFirst = contract.isEqual(emitter.warpgroupWarp(), emitter.i32(0));
-  auto emitBoxesHere = [&] { emitBoxes(contract); };
+  auto emitBoxes = [&] { BoxCopier(contract).emit(); };
   if (!contract.shape.hasRowThreads())
-    return emitter.ifThen(isFirst, emitBoxesHere);
-  emitter.ifThen(isFirst, emitBoxesHere, [&] { RowCopier(contract).emit(); });
+    return emitter.ifThen(isFirst, emitBoxes);
+  emitter.ifThen(isFirst, emitBoxes, [&] { RowCopier(contract).emit(); });
 }
