@@ -425,12 +425,18 @@ TEST(NvptxTest, WarpgroupsShareRegisters) {
   struct {
     std::string text, producer, consumer;
   } cases[] = {
-      {product(false, "n = 256, stages = 4, bodies = [16, 144]"), "72", "216"},
+      {product(false, "n = 256, stages = 4, bodies = [16, 144]"), "88", "208"},
       {product(false, "n = 256, stages = 3, bodies = [160]"), "88", "208"},
       {product(false, "n = 128, stages = 4, bodies = [256]"), "104", "200"},
       {product(true, "n = 256, stages = 4, bodies = [8, 24, 160]"), "40",
        "232"},
-      {product(true, "n = 256, stages = 3, bodies = [192]"), "24", "240"}};
+      {product(true, "n = 256, stages = 3, bodies = [192]"), "24", "240"},
+      {product(false,
+               "n = 256, stages = 4, bodies = [64, 128], rows_on_m = true"),
+       "88", "208"},
+      {product(true,
+               "n = 256, stages = 4, bodies = [64, 128], rows_on_m = true"),
+       "40", "232"}};
   for (const auto &[text, producer, consumer] : cases) {
     Compilation compiled(text, "sm_90a");
     ASSERT_EQ(compiled.errors, "");
@@ -455,18 +461,27 @@ TEST(NvptxTest, WarpgroupsShareRegisters) {
 TEST(NvptxTest, SumsOfAStepFitInRegisters) {
   struct {
     bool isPaired;
-    int64_t rows, body;
-  } cases[] = {{true, 256, 112}, {true, 128, 144},  {true, 128, 168},
-               {true, 64, 64},   {false, 256, 112}, {false, 128, 168}};
-  for (auto [isPaired, rows, body] : cases) {
+    int64_t rows;
+    std::string bodies, order;
+  } cases[] = {{true, 256, "112"},
+               {true, 128, "144"},
+               {true, 128, "168"},
+               {true, 64, "64"},
+               {false, 256, "112"},
+               {false, 128, "168"},
+               {true, 256, "128", ", rows_on_m = true"},
+               {true, 256, "64, 128", ", rows_on_m = true"},
+               {true, 128, "64, 128", ", rows_on_m = true"},
+               {false, 256, "64, 128", ", rows_on_m = true"},
+               {false, 128, "64, 128", ", rows_on_m = true"}};
+  for (auto [isPaired, rows, bodies, order] : cases) {
     std::string text =
         scaled(2048, 768, isPaired, isPaired ? "gate_up" : "", "bf16");
     std::string config = "config = #tile.config<schedule = \"sm90.contract\", "
                          "n = " +
                          std::to_string(isPaired ? rows / 2 : rows) +
-                         ", k = 128, stages = 4, bodies = [" +
-                         std::to_string(body) + "]" +
-                         (isPaired ? ">}" : ", map_rows = true>}");
+                         ", k = 128, stages = 4, bodies = [" + bodies + "]" +
+                         order + (isPaired ? ">}" : ", map_rows = true>}");
     if (isPaired)
       text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
                    ", " + config);
