@@ -15,140 +15,179 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// The lowest bits of a register, as far as all its values have them in common.
-struct Low {
-  /// 64 and more than the type has: not computed yet.
-  unsigned count = kAll;
-  uint64_t bits = 0;
+/// The bits of a register that are the same in all its values.
+struct Bits {
+  uint64_t zeros = 0, ones = 0;
 
-  static constexpr unsigned kAll = 64;
-
-  static Low of(unsigned count, uint64_t bits) {
-    Low low;
-    low.count = std::min(count, kAll);
-    low.bits =
-        low.count == kAll ? bits : bits & ((uint64_t(1) << low.count) - 1);
-    return low;
+  static Bits of(uint64_t value) { return {~value, value}; }
+  uint64_t known() const { return zeros | ones; }
+  bool isNumber() const { return ~known() == 0; }
+  /// What both have in common.
+  Bits meet(const Bits &other) const {
+    return {zeros & other.zeros, ones & other.ones};
+  }
+  /// Without what is known of the other bits.
+  Bits only(uint64_t mask) const { return {zeros & mask, ones & mask}; }
+  bool operator==(const Bits &other) const {
+    return zeros == other.zeros && ones == other.ones;
   }
 };
+
+/// Bits that are known, and whose carries are: from what the sum is at least,
+/// and at most.
+Bits add(const Bits &a, const Bits &b, bool carry) {
+  uint64_t most = ~a.zeros + ~b.zeros + carry, least = a.ones + b.ones + carry;
+  uint64_t noCarry = ~(most ^ a.zeros ^ b.zeros),
+           isCarry = least ^ a.ones ^ b.ones;
+  uint64_t known = a.known() & b.known() & (noCarry | isCarry);
+  return {~most & known, least & known};
+}
+
+Bits shift(const Bits &a, unsigned by) {
+  return {(a.zeros << by) | ((uint64_t(1) << by) - 1), a.ones << by};
+}
 
 /// The key of this analysis.
 const char kBitsAreKnown = 0;
 
 /// What is known of every register of a kernel; registers begin as unknown to
 /// the computation, and lose bits until nothing changes.
-class LowBits {
+class KnownBits {
 public:
-  explicit LowBits(const RawKernel &kernel);
+  explicit KnownBits(const RawKernel &kernel);
 
   /// None if it is not computed.
-  std::optional<Low> find(const RawOperand &operand) const;
+  std::optional<Bits> find(const RawOperand &operand) const;
 
 private:
-  std::optional<Low> compute(const RawInstruction &instruction) const;
-  bool meet(const std::string &name, Low low);
+  std::optional<Bits> compute(const RawInstruction &instruction) const;
+  bool meet(const std::string &name, const Bits &bits);
 
-  std::map<std::string, Low> values;
+  std::map<std::string, Bits> values;
+  std::set<std::string> written;
 };
 
-std::optional<Low> LowBits::find(const RawOperand &operand) const {
+/// Of registers that the kernel does not write, symbols and vectors.
+Bits special(const RawOperand &operand) {
+  constexpr uint64_t kThread = 1023, kLane = 31;
+  if (operand.text == "%tid.x")
+    return Bits{~kThread, 0};
+  return operand.text == "%laneid" ? Bits{~kLane, 0} : Bits();
+}
+
+std::optional<Bits> KnownBits::find(const RawOperand &operand) const {
   if (operand.isNumber())
-    return Low::of(Low::kAll, operand.bits);
+    return Bits::of(operand.bits);
+  if (!operand.isWord() || !written.count(operand.text))
+    return special(operand);
   auto found = values.find(operand.text);
   return found == values.end() ? std::nullopt
-                               : std::optional<Low>(found->second);
+                               : std::optional<Bits>(found->second);
 }
 
-/// None where a source is not computed yet.
-std::optional<Low> LowBits::compute(const RawInstruction &instruction) const {
+/// The product; its lowest bits, as far as those of both factors are known.
+Bits multiply(const Bits &a, const Bits &b) {
+  if (b.isNumber() && b.ones != 0 && (b.ones & (b.ones - 1)) == 0)
+    return shift(a, unsigned(__builtin_ctzll(b.ones)));
+  auto lowest = [](const Bits &bits) {
+    return bits.isNumber() ? 64u : unsigned(__builtin_ctzll(~bits.known()));
+  };
+  unsigned count = std::min(lowest(a), lowest(b));
+  if (b.isNumber())
+    count = b.ones == 0
+                ? 64
+                : std::min(64u, lowest(a) + unsigned(__builtin_ctzll(b.ones)));
+  return Bits::of(a.ones * b.ones)
+      .only(count >= 64 ? ~uint64_t(0) : (uint64_t(1) << count) - 1);
+}
+
+/// None where a source is not computed yet. The upper half of what registers of
+/// 32 bits have here means nothing.
+std::optional<Bits>
+KnownBits::compute(const RawInstruction &instruction) const {
   const std::string &first = instruction.parts.front();
-  static const char *const known[] = {"mov", "cvt",  "add", "sub",
-                                      "mul", "and",  "or",  "xor",
-                                      "shl", "selp", "min", "max"};
+  static const char *const known[] = {"mov", "cvt", "add", "sub", "mul",
+                                      "mad", "and", "or",  "xor", "shl",
+                                      "shr", "min", "max", "selp"};
   const std::string &type = instruction.parts.back();
   bool isInteger = type[0] == 's' || type[0] == 'u' || type[0] == 'b';
+  size_t count = instruction.operands.size();
   if (std::find(std::begin(known), std::end(known), first) == std::end(known) ||
-      !isInteger || instruction.operands.size() < 2 ||
-      (first == "mul" && has(instruction, "hi")))
-    return Low::of(0, 0);
-  std::vector<Low> sources;
-  for (size_t i = 1; i < instruction.operands.size(); ++i) {
-    const RawOperand &operand = instruction.operands[i];
-    bool isSpecial =
-        operand.isWord() &&
-        (operand.text[0] != '%' || operand.text.find('.') != std::string::npos);
-    bool isSelector = first == "selp" && i == 3;
-    if (isSpecial || operand.kind == RawOperand::Kind::Vector) {
-      sources.push_back(Low::of(0, 0));
-      continue;
-    }
-    std::optional<Low> source = find(operand);
-    if (!source && !isSelector)
+      !isInteger || typeBytes(type) < 4 || count < 2 ||
+      has(instruction, "hi") ||
+      (first == "cvt" && instruction.parts.size() != 3))
+    return Bits();
+  constexpr uint64_t kWord = UINT32_MAX;
+  bool isWord = typeBytes(type) == 4, isWide = has(instruction, "wide");
+  // The third is what selp chooses by.
+  std::vector<Bits> sources;
+  for (size_t i = 1; i < count && (first != "selp" || i < 3); ++i) {
+    std::optional<Bits> source = find(instruction.operands[i]);
+    if (!source)
       return std::nullopt;
-    sources.push_back(source.value_or(Low::of(0, 0)));
+    sources.push_back(*source);
+    bool isExtended = isWide || first == "cvt";
+    if (isWord && isExtended && i < 3)
+      sources.back() = type[0] == 'u'
+                           ? Bits{source->zeros | ~kWord, source->ones & kWord}
+                           : source->only(kWord);
   }
-  const Low &a = sources[0];
+  const Bits &a = sources[0];
   if (sources.size() == 1)
-    // What is converted has no more bits than its type.
-    return first == "mov" || first == "cvt"
-               ? Low::of(std::min(a.count, 8 * typeBytes(type)), a.bits)
-               : Low::of(0, 0);
-  const Low &b = sources[1];
-  unsigned both = std::min(a.count, b.count);
+    return first == "mov" || first == "cvt" ? a : Bits();
+  const Bits &b = sources[1];
   if (first == "add")
-    return Low::of(both, a.bits + b.bits);
+    return add(a, b, false);
   if (first == "sub")
-    return Low::of(both, a.bits - b.bits);
+    return add(a, {b.ones, b.zeros}, true);
+  if (first == "and")
+    return Bits{a.zeros | b.zeros, a.ones & b.ones};
+  if (first == "or")
+    return Bits{a.zeros & b.zeros, a.ones | b.ones};
   if (first == "xor")
-    return Low::of(both, a.bits ^ b.bits);
-  if (first == "mul" || (first == "shl" && b.count == Low::kAll)) {
-    if (b.count != Low::kAll)
-      return Low::of(both, a.bits * b.bits);
-    uint64_t factor = first == "mul" ? b.bits : uint64_t(1) << (b.bits & 63);
-    unsigned zeros =
-        factor == 0 ? Low::kAll : unsigned(__builtin_ctzll(factor));
-    return Low::of(a.count + zeros, a.bits * factor);
-  }
-  if (first == "and" || first == "or") {
-    // A bit that decides needs no other.
-    uint64_t decides = first == "and" ? ~b.bits : b.bits;
-    unsigned count = both;
-    if (b.count == Low::kAll)
-      while (count < Low::kAll && (count < a.count || (decides >> count & 1)))
-        ++count;
-    return Low::of(count, first == "and" ? a.bits & b.bits : a.bits | b.bits);
-  }
-  // One of the two.
-  if (first != "selp" && first != "min" && first != "max")
-    return Low::of(0, 0);
-  unsigned same = both;
-  while (same > 0 && Low::of(same, a.bits).bits != Low::of(same, b.bits).bits)
-    --same;
-  return Low::of(same, a.bits);
+    return Bits{(a.zeros & b.zeros) | (a.ones & b.ones),
+                (a.zeros & b.ones) | (a.ones & b.zeros)};
+  if (first == "mul")
+    return multiply(a, b);
+  if (first == "mad")
+    return add(multiply(a, b), sources[2], false);
+  if (first == "selp" || first == "min" || first == "max")
+    return a.meet(b);
+  // Shifts by a number.
+  const RawOperand &by = instruction.operands[2];
+  if (!by.isNumber() || by.bits >= 8 * typeBytes(type))
+    return Bits();
+  if (first == "shl")
+    return shift(a, unsigned(by.bits));
+  if (type[0] == 's')
+    return Bits();
+  uint64_t all = isWord ? kWord : ~uint64_t(0);
+  return Bits{(a.zeros & all) >> by.bits | ~(all >> by.bits),
+              (a.ones & all) >> by.bits};
 }
 
-bool LowBits::meet(const std::string &name, Low low) {
-  auto [known, isNew] = values.emplace(name, low);
+bool KnownBits::meet(const std::string &name, const Bits &bits) {
+  auto [known, isNew] = values.emplace(name, bits);
   if (isNew)
     return true;
-  unsigned same = std::min(known->second.count, low.count);
-  while (same > 0 &&
-         Low::of(same, known->second.bits).bits != Low::of(same, low.bits).bits)
-    --same;
-  bool isLess = same < known->second.count;
-  known->second = Low::of(same, known->second.bits);
+  Bits both = known->second.meet(bits);
+  bool isLess = !(both == known->second);
+  known->second = both;
   return isLess;
 }
 
-LowBits::LowBits(const RawKernel &kernel) {
+KnownBits::KnownBits(const RawKernel &kernel) {
+  for (const RawInstruction &instruction : kernel.instructions)
+    for (const std::string &name : resultsOf(instruction))
+      written.insert(name);
   for (bool hasChanged = true; hasChanged;) {
     hasChanged = false;
     for (const RawInstruction &instruction : kernel.instructions) {
       std::vector<std::string> results = resultsOf(instruction);
-      std::optional<Low> low =
-          results.size() == 1 ? compute(instruction) : Low::of(0, 0);
+      std::optional<Bits> bits =
+          results.size() == 1 ? compute(instruction) : Bits();
       for (const std::string &name : results)
-        if (low && meet(name, *low))
+        if (bits && meet(name, *bits))
           hasChanged = true;
     }
   }
@@ -160,13 +199,10 @@ bool mutate::isNeverEqual(const Flow &flow, const Mutant &mutant) {
   if (mutant.kind != "bound")
     return false;
   const RawInstruction &compare = flow.kernel.instructions[mutant.index];
-  const auto &known = flow.remember<LowBits>(
-      &kBitsAreKnown, [&] { return LowBits(flow.kernel); });
-  std::optional<Low> a = known.find(compare.operands[1]),
-                     b = known.find(compare.operands[2]);
-  if (!a || !b)
-    return false;
-  constexpr unsigned kWord = 32;
-  unsigned both = std::min({a->count, b->count, kWord});
-  return Low::of(both, a->bits).bits != Low::of(both, b->bits).bits;
+  const auto &known = flow.remember<KnownBits>(
+      &kBitsAreKnown, [&] { return KnownBits(flow.kernel); });
+  std::optional<Bits> a = known.find(compare.operands[1]),
+                      b = known.find(compare.operands[2]);
+  constexpr uint64_t kWord = UINT32_MAX;
+  return a && b && (((a->zeros & b->ones) | (a->ones & b->zeros)) & kWord) != 0;
 }

@@ -14,68 +14,8 @@
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
 
-Constants::Constants(const Flow &flow) : flow(flow) {
-  const std::vector<RawInstruction> &code = flow.kernel.instructions;
-  for (const RawInstruction &instruction : code)
-    if (instruction.parts[0] == "bra" && !instruction.guard.empty())
-      followed.insert(instruction.guard);
-  // And all that these are made of.
-  for (size_t before = 0; before != followed.size();) {
-    before = followed.size();
-    for (const RawInstruction &instruction : code)
-      for (const std::string &name : resultsOf(instruction))
-        if (followed.count(name))
-          for (size_t i = 1; i < instruction.operands.size(); ++i)
-            if (instruction.operands[i].isWord())
-              followed.insert(instruction.operands[i].text);
-  }
-  findLive();
-}
-
-void Constants::findLive() {
-  for (const std::string &name : followed)
-    numbers.emplace(name, numbers.size());
-  size_t count = flow.kernel.instructions.size();
-  live.assign(count, std::vector<bool>(numbers.size()));
-  std::vector<size_t> open(count);
-  for (size_t i = 0; i < count; ++i)
-    open[i] = i;
-  while (!open.empty()) {
-    size_t at = open.back();
-    open.pop_back();
-    const RawInstruction &instruction = flow.kernel.instructions[at];
-    std::vector<bool> needed(numbers.size());
-    for (size_t next : flow.successors(at))
-      for (size_t i = 0; i < needed.size(); ++i)
-        needed[i] = needed[i] || live[next][i];
-    bool isFollowed = false;
-    for (const std::string &name : resultsOf(instruction))
-      if (auto number = numbers.find(name); number != numbers.end()) {
-        isFollowed |= needed[number->second];
-        if (instruction.guard.empty())
-          needed[number->second] = false;
-      }
-    auto add = [&](const std::string &name) {
-      if (auto number = numbers.find(name); number != numbers.end())
-        needed[number->second] = true;
-    };
-    if (isFollowed)
-      for (size_t i = 1; i < instruction.operands.size(); ++i)
-        add(instruction.operands[i].text);
-    if (instruction.parts[0] == "bra")
-      add(instruction.guard);
-    if (needed == live[at])
-      continue;
-    live[at] = std::move(needed);
-    for (size_t before : flow.predecessors(at))
-      open.push_back(before);
-  }
-}
-
-void Constants::keepLive(size_t index, Values &values) const {
-  for (auto it = values.begin(); it != values.end();)
-    it = live[index][numbers.at(it->first)] ? std::next(it) : values.erase(it);
-}
+Constants::Constants(const Flow &flow)
+    : flow(flow), live(flow, guardsOfBranches(flow.kernel)) {}
 
 std::optional<int64_t> Constants::value(const RawOperand &operand,
                                         const Values &values) const {
@@ -158,7 +98,7 @@ std::optional<int64_t> Constants::compute(const RawInstruction &instruction,
 void Constants::apply(size_t index, Values &values) const {
   const RawInstruction &instruction = flow.kernel.instructions[index];
   for (const std::string &name : resultsOf(instruction)) {
-    if (!followed.count(name))
+    if (!live.follows(name))
       continue;
     std::optional<int64_t> result;
     if (instruction.guard.empty())

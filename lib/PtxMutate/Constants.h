@@ -8,7 +8,7 @@
 #ifndef MOEC_LIB_PTXMUTATE_CONSTANTS_H
 #define MOEC_LIB_PTXMUTATE_CONSTANTS_H
 
-#include "Flow.h"
+#include "Live.h"
 
 namespace moec::ptx::mutate {
 
@@ -26,9 +26,11 @@ public:
   /// The instructions that may come next.
   std::vector<size_t> successors(size_t index, const Values &values) const;
   /// Forgets what no later branch depends on.
-  void keepLive(size_t index, Values &values) const;
+  void keepLive(size_t index, Values &values) const {
+    live.keep(index, values);
+  }
   /// No longer follows the register.
-  void drop(const std::string &name) { followed.erase(name); }
+  void drop(const std::string &name) { live.drop(name); }
 
 private:
   std::optional<int64_t> value(const RawOperand &operand,
@@ -36,14 +38,8 @@ private:
   std::optional<int64_t> compute(const RawInstruction &instruction,
                                  const Values &values) const;
 
-  void findLive();
-
   const Flow &flow;
-  /// Registers that some branch after the instruction depends on, by number.
-  std::vector<std::vector<bool>> live;
-  std::map<std::string, size_t> numbers;
-  /// Registers that decide about branches.
-  std::set<std::string> followed;
+  Live live;
 };
 
 } // namespace moec::ptx::mutate

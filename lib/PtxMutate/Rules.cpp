@@ -41,10 +41,9 @@ const std::vector<Rule> &mutate::allRules() {
        "fence.mbarrier_init is such a fence, too.",
        hasNothingToFence},
       {"never equal",
-       "A comparison with and without equality, of two numbers whose lowest "
-       "bits always differ: multiples of 8 are no odd number. The bits that "
-       "all "
-       "values of a register have in common are followed through integer "
+       "A comparison with and without equality, of two numbers of which some "
+       "bit always differs: multiples of 8 are no odd number. The bits that "
+       "all values of a register have in common are followed through integer "
        "arithmetic, loops included.",
        isNeverEqual},
       {"stronger neighbours",
@@ -73,6 +72,22 @@ const std::vector<Rule> &mutate::allRules() {
        "A branch around prefetches and the addresses that they alone use: "
        "who executes them does not show.",
        guardsOnlyHints},
+      {"always one way",
+       "A branch that goes one way alone, or a comparison of numbers that are "
+       "never equal, on all ways that the numbers in the text leave open: "
+       "how many rounds a loop has, by how much a place is behind the last "
+       "one. Between which values integers lie, and how far from the one that "
+       "is compared with, is followed through the arithmetic; sums that might "
+       "wrap around are unknown.",
+       goesOneWay},
+      {"nothing more is written",
+       "A bound or branch that begins one round or tile more, or leaves one "
+       "out, where from there to the end of the kernel neither the kernel nor "
+       "the mutant, on any way, writes anything but registers and shared "
+       "memory: every row is masked. All threads of the CTA do so together, "
+       "or they touch nothing that they share. That the mutant comes to an "
+       "end and reads no place that is not there, the schedules have to show.",
+       writesNothingMore, /*hasToSurvive=*/true},
       {"asks before it waits",
        "A test of a phase, its address, or the branch that it decides, where "
        "on every way a wait for the same phase comes before any access to "

@@ -43,6 +43,8 @@ bool isFencedAlready(const Flow &flow, const Mutant &mutant);
 bool isSameInAllLanes(const Flow &flow, const Mutant &mutant);
 bool asksBeforeItWaits(const Flow &flow, const Mutant &mutant);
 bool fencesSingleWords(const Flow &flow, const Mutant &mutant);
+bool goesOneWay(const Flow &flow, const Mutant &mutant);
+bool writesNothingMore(const Flow &flow, const Mutant &mutant);
 bool guardsOnlyHints(const Flow &flow, const Mutant &mutant);
 
 } // namespace moec::ptx::mutate

@@ -132,7 +132,7 @@ TEST(Rules, NeverEqual) {
             never);
   // A loop keeps what its step keeps.
   EXPECT_EQ(rule("mov.b32 %r1, 2;\nl:\nadd.s32 %r1, %r1, 4;\n", "8"), never);
-  EXPECT_EQ(rule("mov.b32 %r1, 2;\nl:\nadd.s32 %r1, %r1, 2;\n", "8"), "-; ");
+  EXPECT_EQ(rule("mov.b32 %r1, 2;\nl:\nadd.s32 %r1, %r1, 2;\n", "4"), "-; ");
   EXPECT_EQ(rule("@%p2 shl.b32 %r1, %r0, 3;\n@%p3 mov.b32 %r1, %r0;\n", "7"),
             "-; ");
   EXPECT_EQ(rule("cvt.u32.u8 %r1, 256;\n", "0"), "-; ");
