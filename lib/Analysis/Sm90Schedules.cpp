@@ -216,18 +216,13 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
   return getTensorMaps(contract, Contract(contract, config));
 }
 
-constexpr Schedule kContract = {"sm90.contract",
-                                "tile.contract",
-                                contractIllegal,
-                                sm90::chooseContract,
-                                contractGrid,
-                                contractBlock,
-                                contractShared,
-                                contractMaps,
-                                sm90::getContractCandidates,
-                                sm90::makeContractCost,
-                                /*isPreferred=*/nullptr,
-                                /*countsIds=*/true};
+constexpr Schedule kContract = {
+    "sm90.contract",         "tile.contract", contractIllegal,
+    sm90::chooseContract,    contractGrid,    contractBlock,
+    contractShared,          contractMaps,    sm90::getContractCandidates,
+    sm90::makeContractCost,
+    /*isPreferred=*/nullptr,
+    /*countsIds=*/true};
 
 } // namespace
 
