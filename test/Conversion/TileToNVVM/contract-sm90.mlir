@@ -34,7 +34,7 @@
 // CHECK: scf.while
 // CHECK-NEXT: nvvm.mbarrier.try_wait
 // CHECK: nvvm.mbarrier.arrive.expect_tx
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[MAP]], {{.*}}, box[{{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}] : !llvm.ptr<7>, !llvm.ptr
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[MAP]], {{.*}}, box[{{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}, {{[^,]*}}] {moec.weights} : !llvm.ptr<7>, !llvm.ptr
 // Rows of other warps, which wait for nothing of that.
 // CHECK: } else {
 // CHECK: memref.load %{{.*}} : memref<?xi32>
@@ -61,7 +61,7 @@
 // CHECK: } else {
 // CHECK-NEXT: nvvm.setmaxregister increase 208
 // CHECK: nvvm.wgmma.fence.aligned
-// CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 16, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
+// CHECK: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 16, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
 // CHECK-COUNT-7: nvvm.wgmma.mma_async
 // CHECK: nvvm.wgmma.commit.group.sync.aligned
 // CHECK-NEXT: nvvm.wgmma.wait.group.sync.aligned 1
@@ -117,17 +117,86 @@ tile.kernel @dense(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %v: memref<1xi3
 // CHECK: nvvm.setmaxregister decrease
 // CHECK: scf.if
 // CHECK: nvvm.mbarrier.arrive.expect_tx
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]],
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[R1]], {{.*}} box[{{[^,]*}}, {{[^,]*}}]
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]], {{.*}} {moec.weights}
+// CHECK: scf.if
 // CHECK: nvvm.mbarrier.arrive.expect_tx
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]],
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[R1]], {{.*}} box[{{[^,]*}}, {{[^,]*}}] :
+// CHECK: nvvm.mbarrier.arrive.expect_tx
 // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[R0]],
-// CHECK-NOT: nvvm.cp.async.shared
+// CHECK-NOT: nvvm.cp.async
 // CHECK: nvvm.setmaxregister increase
 tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x128xbf16>)
       {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 32], map_rows = true>}
+  tile.return
+}
+
+// -----
+
+// With ids all threads count them; the thread that copies weights does not wait
+// for the launches before, as the others do.
+// CHECK-LABEL: func.func @counts_ids
+// CHECK-SAME: %[[IDS:[a-z0-9]+]]: memref<?x4xi32>, %{{[a-z0-9]+}}: memref<?x128xbf16>
+// CHECK-NOT: nvvm.griddepcontrol
+// CHECK-NOT: memref.load
+// CHECK: llvm.load {{.*}} {alignment = 4 : i64, moec.weights} : !llvm.ptr<1> -> i32
+// CHECK: llvm.store {{.*}} : i32, !llvm.ptr<3>
+// CHECK: nvvm.barrier0
+// CHECK: llvm.atomicrmw add {{.*}} syncscope("block") monotonic : !llvm.ptr<3>, i32
+// CHECK: scf.for
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 4 : i64, moec.weights} : !llvm.ptr<1> -> i32
+// CHECK-COUNT-4: llvm.atomicrmw add
+// CHECK: nvvm.barrier0
+// Rows and tiles are added up over lanes.
+// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> i32
+// CHECK: nvvm.bar.warp.sync
+// CHECK-COUNT-10: nvvm.shfl.sync up
+// CHECK: nvvm.barrier0
+// CHECK: nvvm.setmaxregister decrease
+// CHECK-NOT: nvvm.griddepcontrol
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} {moec.weights}
+// CHECK: } else {
+// CHECK-NOT: memref.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: memref.load {{.*}} : memref<?xi32>
+// CHECK: nvvm.cp.async.commit.group
+// At the end of its warpgroup.
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: nvvm.setmaxregister increase
+// CHECK-NEXT: nvvm.griddepcontrol wait
+tile.kernel @counts_ids(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
+    %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
+      source(%s : memref<?xi32>) ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
+       num_experts = 6 : i64}
+  tile.return
+}
+
+// -----
+
+// The thread that copies rows, too, waits when it has started the copies of
+// weights of the first turn.
+// CHECK-LABEL: func.func @counts_ids_mapped
+// CHECK-SAME: memref<?x4xi32>, {{.*}} %[[W:[a-z0-9]+]]: !llvm.ptr, %[[R:[a-z0-9]+]]: !llvm.ptr)
+// CHECK: nvvm.setmaxregister decrease
+// CHECK-NOT: nvvm.griddepcontrol
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]], {{.*}} {moec.weights}
+// CHECK-NOT: nvvm.cp.async
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: nvvm.mbarrier.try_wait
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[W]],
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, %[[R]],
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: nvvm.setmaxregister increase
+// CHECK-NEXT: nvvm.griddepcontrol wait
+tile.kernel @counts_ids_mapped(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>,
+    %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
+      ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], map_rows = true>,
+       local_experts = array<i64: 5, 0, 9>, num_experts = 12 : i64}
   tile.return
 }
 
@@ -140,7 +209,7 @@ tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?
 // CHECK: memref.load %{{.*}} : memref<?x1xf32>
 // CHECK-NOT: memref.load
 // CHECK: nvvm.wgmma.fence.aligned
-// CHECK-NEXT: nvvm.wgmma.mma_async
+// CHECK: nvvm.wgmma.mma_async
 // CHECK-NOT: nvvm.wgmma.commit
 // CHECK: nvvm.wgmma.mma_async
 // CHECK-NOT: nvvm.wgmma.mma_async
@@ -174,7 +243,7 @@ tile.kernel @shared_block(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %r: me
 // CHECK-COUNT-2: memref.load %{{.*}} : memref<?x1xf32>
 // CHECK-COUNT-4: memref.load %{{.*}} : memref<256xbf16>
 // CHECK: nvvm.wgmma.fence.aligned
-// CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
+// CHECK: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
 // CHECK: nvvm.shfl.sync idx
 // CHECK: nvvm.stmatrix {{.*}} layout = #nvvm.mma_layout<row>
 // CHECK: } else {
@@ -182,7 +251,7 @@ tile.kernel @shared_block(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %r: me
 // CHECK-COUNT-8: memref.load %{{.*}} : memref<256xbf16>
 // CHECK-NOT: memref.load
 // CHECK: nvvm.wgmma.fence.aligned
-// CHECK-NEXT: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>
+// CHECK: nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>
 tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memref<?x1xf32>,
     %c: memref<256xbf16>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<256x64xbf16>)
