@@ -248,3 +248,59 @@ tile.kernel @k(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: memref<?x16xf32>, 
   %n = arith.addi %tokens, %tokens : i64
   tile.return
 }) {sym_name = "k", function_type = (memref<?x8xf32>, memref<?x8xf32>, i64) -> ()} : () -> ()
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'num_experts' or 'local_experts', which belong to 'ids'; give 'ids' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'ids'; give 'offsets', which come from them, and 'num_experts' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'ids'; give 'offsets', which come from them, and 'num_experts' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'ids' of 3 local experts, but 2 groups}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 3 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'ids' of 1 local experts, but 2 groups}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {local_experts = array<i64: 2>, num_experts = 3 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{local expert 3 is out of range; ids are 0 to 2}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {local_experts = array<i64: 2, 3>, num_experts = 3 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<4x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'ids' must be of shape tokens x top_k}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<4x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
+  tile.return
+}

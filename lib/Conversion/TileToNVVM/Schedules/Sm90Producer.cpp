@@ -6,12 +6,12 @@
 //===----------------------------------------------------------------------===//
 // One thread starts the copy of each step's weights, one box, as early as there
 // is space; where ids say which, while the launches before still run. Input
-// rows that follow one another are a box too. Else they lie
-// anywhere: the warps that have no other work copy them in pieces of 16 bytes,
-// as the swizzle places them. A thread learns that its pieces are there by
-// waiting for them, makes them visible to the tensor cores and arrives; so as
-// not to wait for what it has just begun, it does so some steps later, or when
-// there is no space for more.
+// rows that follow one another are a box too. Else they lie anywhere: the warps
+// that have no other work copy them in pieces of 16 bytes, as the swizzle
+// places them. A thread learns that its pieces are there by waiting for them,
+// makes them visible to the tensor cores and arrives; so as not to wait for
+// what it has just begun, it does so some steps later, or when there is no
+// space for more.
 
 #include "Sm90Scales.h"
 
@@ -96,6 +96,7 @@ private:
   /// thread has to wait for the launches before to copy rows.
   bool copiesAhead() const { return contract.op.getIds() && shape.mapRows; }
   void emitAhead();
+  /// `done` steps are before this one; needed with copies ahead alone.
   void emitStep(const ContractTile &tile, Value step, RingPlace place,
                 Value done);
 
