@@ -66,7 +66,7 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
 
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
-std::string spills(const Contract &shape) {
+std::string spills(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t highest = 192, mostScaled = 132;
   constexpr size_t scaledBodies = 2;
   if (shape.hasScales && !shape.rowsOnM && shape.bodies.size() > 1 &&
@@ -77,6 +77,15 @@ std::string spills(const Contract &shape) {
            " accumulators leave too few registers for scales; at most " +
            std::to_string(scaledBodies) + " with " +
            std::to_string(mostScaled) + " are tried";
+  constexpr int64_t mostRowsOnM = 128, shortEpilogue = 19;
+  int64_t lines = estimateEpilogue(op);
+  if (shape.rowsOnM && shape.hasScales && !shape.mapRows &&
+      shape.getAccumulators() > mostRowsOnM && lines > shortEpilogue)
+    return "an epilogue of about " + std::to_string(lines) + " lines with " +
+           std::to_string(shape.getAccumulators()) +
+           " accumulators leaves too few registers where rows and scales are "
+           "copied without maps; at most " +
+           std::to_string(shortEpilogue) + " are tried";
   if (!shape.mapRows && shape.getMaxBody() > highest)
     return "bodies up to " + std::to_string(shape.getMaxBody()) +
            " leave too few registers where rows are copied without maps; at "
@@ -181,7 +190,7 @@ std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
   Contract shape(op, config);
   if (whyNot.empty())
     whyNot = takesLong(op, shape);
-  return whyNot.empty() ? spills(shape) : whyNot;
+  return whyNot.empty() ? spills(op, shape) : whyNot;
 }
 
 /// The mean over the routings that count.
