@@ -29,9 +29,11 @@ namespace {
 
 constexpr int64_t kWarp = sm80::kWarp;
 /// Loads of a thread that are on their way at once, while it counts the slots
-/// of its run and those of other chunks.
+/// of its run and those of other chunks. With panels more numbers stay in
+/// registers.
 constexpr int64_t kRunLoads = 4;
 constexpr int64_t kOtherLoads = 8;
+constexpr int64_t kPanelLoads = 4;
 
 /// What becomes of a slot. Numbers are i32.
 struct Choice {
@@ -147,6 +149,8 @@ private:
   ImplicitLocOpBuilder &b;
   sm80::Rank shape;
   int64_t topK, numRuns;
+  /// Loads of slots of other chunks that are on their way at once.
+  int64_t otherLoads;
   RankIds experts;
   Value ids, weights, offsets, position, source, rowWeight;
   /// Rows of counters, of which sums over rows become the positions of runs
@@ -168,6 +172,7 @@ private:
 Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape)
     : op(op), emitter(emitter), b(emitter.b), shape(shape),
       topK(getColumns(op.getIds())), numRuns(shape.getRuns()),
+      otherLoads(shape.hasPanels() ? kPanelLoads : kOtherLoads),
       experts(op, emitter, makeLocalTable(op, emitter)),
       ids(flatten(emitter.operand(op.getIds()))),
       weights(flatten(emitter.operand(op.getWeights()))),
@@ -321,7 +326,7 @@ Choice Rank::choose(Value id, Value exists) {
 SmallVector<Value>
 Rank::chooseIds(Value condition, function_ref<SmallVector<Value>()> then,
                 function_ref<SmallVector<Value>()> otherwise) {
-  SmallVector<Type> types(kOtherLoads, b.getI32Type());
+  SmallVector<Type> types(otherLoads, b.getI32Type());
   auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(branch.thenBlock());
@@ -355,7 +360,7 @@ void Rank::countRun() {
 /// Slots past the last one repeat the first one of all.
 SmallVector<Value> Rank::loadBatch(Value begin, bool isWhole) {
   SmallVector<Value> loaded;
-  for (int64_t i = 0; i < kOtherLoads; ++i) {
+  for (int64_t i = 0; i < otherLoads; ++i) {
     Value slot = slotOfBatch(begin, i);
     if (!isWhole)
       slot = select(isBelow(slot, numSlots), slot, emitter.index(0));
@@ -368,12 +373,12 @@ SmallVector<Value> Rank::loadFirstBatch() {
   hasOthers = isBelow(minus(chunk.end, chunk.begin), numSlots);
   return chooseIds(
       hasOthers, [&] { return loadBatch(emitter.index(0), false); },
-      [&] { return SmallVector<Value>(kOtherLoads, emitter.i32(0)); });
+      [&] { return SmallVector<Value>(otherLoads, emitter.i32(0)); });
 }
 
 /// Of most batches all slots come before the chunk, or after it.
 void Rank::countBatch(Value begin, ValueRange ids) {
-  Value end = emitter.add(begin, kOtherLoads * shape.threads);
+  Value end = emitter.add(begin, otherLoads * shape.threads);
   Value isBefore = isAtMost(end, chunk.begin);
   Value isAfter = both(isAtMost(chunk.end, begin), isAtMost(end, numSlots));
   emitter.ifThen(
@@ -397,7 +402,7 @@ void Rank::countBatch(Value begin, ValueRange ids) {
 
 /// The next ids are on their way while these are counted.
 void Rank::countOthers(ValueRange ids) {
-  int64_t size = kOtherLoads * shape.threads;
+  int64_t size = otherLoads * shape.threads;
   Value end = select(hasOthers, numSlots, emitter.index(0));
   auto body = [&](Value begin, ValueRange carried) {
     Value next = emitter.add(begin, size);
