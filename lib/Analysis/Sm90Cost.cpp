@@ -182,21 +182,30 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
 }
 
 /// The height of the tiles of a group with so many rows, as the kernel chooses
-/// it: about equal ones, as few as there can be, or one more.
+/// it (Sm90Tiles.cpp): about equal ones, as few as there can be, or one more of
+/// several; with rows on M, the highest ones and a rest.
 int64_t chooseHeight(const Contract &shape, int64_t rows) {
-  int64_t fewest = llvm::divideCeil(rows, shape.getMaxBody());
-  int64_t most = fewest + (shape.bodies.size() > 1);
+  auto costOf = [&](int64_t height) {
+    return shape.getTileCost(
+        *llvm::find_if(shape.bodies, [&](int64_t b) { return b >= height; }));
+  };
+  int64_t highest = shape.getMaxBody();
+  int64_t fewest = llvm::divideCeil(rows, highest);
+  bool triesMore = shape.bodies.size() > 1 && !shape.rowsOnM && fewest > 1;
   int64_t best = 0, bestCost = std::numeric_limits<int64_t>::max();
-  for (int64_t tiles = fewest; tiles <= most; ++tiles) {
-    int64_t height = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
-    int64_t body =
-        *llvm::find_if(shape.bodies, [&](int64_t b) { return b >= height; });
-    int64_t cost = tiles * shape.getTileCost(body);
+  auto add = [&](int64_t height, int64_t cost) {
     if (cost < bestCost) {
       best = height;
       bestCost = cost;
     }
+  };
+  for (int64_t tiles = fewest; tiles <= fewest + triesMore; ++tiles) {
+    int64_t height = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
+    add(height, tiles * costOf(height));
   }
+  if (shape.bodies.size() > 1 && shape.rowsOnM)
+    if (int64_t rest = rows % highest)
+      add(highest, rows / highest * shape.getTileCost(highest) + costOf(rest));
   return best;
 }
 

@@ -5,13 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 // A group's rows are cut into tiles of about equal height, each of which runs
-// in the lowest body that holds it. As few tiles as there can be may all be
-// padded to a high body where one tile more fits a lower one, so both are
-// weighed.
+// in the lowest body that holds it. As few tiles as there can be, but at least
+// two, may all be padded to a high body where one tile more fits a lower one,
+// so both are weighed.
 //
 // Unequal tiles, as high as the highest body and a low rest, would have less
 // padding; but then CTAs come apart that read the same weights and rows, and
 // what one brings into the second-level cache is gone before the next needs it.
+// With rows on M bodies are 64 rows apart, and padding is the greater loss.
 
 #include "Sm90Contract.h"
 
@@ -37,6 +38,8 @@ private:
   Value costOf(Value rows);
   /// So many tiles of about equal height.
   void addEqual(Value tiles);
+  /// Tiles of the highest body, and a rest.
+  void addHighest();
   void add(Value height, Value cost);
 
   Sm90Contract &contract;
@@ -81,14 +84,33 @@ void TileHeights::addEqual(Value tiles) {
   add(height, b.createOrFold<arith::MulIOp>(tiles, costOf(height)));
 }
 
+void TileHeights::addHighest() {
+  int64_t height = shape.getMaxBody();
+  Value whole = emitter.divide(count, height);
+  Value rest = emitter.remainder(count, height);
+  Value restCost = arith::SelectOp::create(
+      b, contract.isEqual(rest, emitter.i32(0)), emitter.i32(0), costOf(rest));
+  add(emitter.i32(height),
+      contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
+                      restCost));
+}
+
 Value TileHeights::choose() {
   Value fewest = emitter.divide(emitter.scale(count, 1, shape.getMaxBody() - 1),
                                 shape.getMaxBody());
   // An empty group has none; its height is not read.
   fewest = arith::MaxUIOp::create(b, fewest, emitter.i32(1));
   addEqual(fewest);
-  if (shape.bodies.size() > 1)
-    addEqual(emitter.scale(fewest, 1, 1));
+  if (shape.bodies.size() == 1)
+    return best;
+  if (shape.rowsOnM) {
+    addHighest();
+    return best;
+  }
+  // Halves of a single tile would be one item more in each panel.
+  Value isSingle = contract.isEqual(fewest, emitter.i32(1));
+  addEqual(arith::SelectOp::create(b, isSingle, fewest,
+                                   emitter.scale(fewest, 1, 1)));
   return best;
 }
 
