@@ -27,6 +27,7 @@ static constexpr DeviceRates kH200 = {
     /*latencyUs=*/0.643,          // us, fitted
     /*stagesRead=*/1.93,          // fitted
     /*unevenShare=*/0.097,        // fitted
+    /*uncertainShare=*/0.5,       // assumed
     /*l2BytesPerClk=*/7660,       // B/clk, fitted; others measured 6100
     /*smL2BytesPerClk=*/64,       // B/clk, by design
     /*l2KeptBytes=*/36e6,         // B, assumed: of 60 MB in two halves

@@ -73,6 +73,8 @@ struct BodyUse {
 struct Work {
   /// Tiles of rows, over all groups: mean and variance.
   double tiles = 0, variance = 0;
+  /// That part of the variance which is of how groups are cut.
+  double cutVariance = 0;
   /// Per panel, over all tiles: clocks of products and of epilogues, bytes
   /// from the second-level cache, rows computed.
   double productClk = 0, epilogueClk = 0, l2Bytes = 0, rows = 0;
@@ -204,8 +206,11 @@ int64_t chooseHeight(const Contract &shape, int64_t rows) {
     add(height, tiles * costOf(height));
   }
   if (shape.bodies.size() > 1 && shape.rowsOnM)
-    if (int64_t rest = rows % highest)
-      add(highest, rows / highest * shape.getTileCost(highest) + costOf(rest));
+    if (int64_t rest = rows % highest) {
+      constexpr int64_t share = 8;
+      int64_t cost = rows / highest * shape.getTileCost(highest) + costOf(rest);
+      add(highest, cost + cost / share);
+    }
   return best;
 }
 
@@ -238,9 +243,9 @@ Work ContractCost::getWork(const Contract &shape,
   double active = counts.active / all;
   if (active > 0) {
     double mean = work.tiles / all / active;
-    work.variance = counts.activeVariance * mean * mean +
-                    counts.active * (squares / active - mean * mean);
-    work.variance = std::max(0.0, work.variance);
+    work.cutVariance =
+        std::max(0.0, counts.active * (squares / active - mean * mean));
+    work.variance = counts.activeVariance * mean * mean + work.cutVariance;
   }
   return work;
 }
@@ -316,6 +321,13 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   double inLastWave = std::max(memory * (1 - fullWaves), lastWave);
   result.streamUs = 1e6 * (std::max(memory, memory * fullWaves + lastWave) +
                            device.unevenShare * inLastWave);
+  // Into how many tiles groups are cut depends on the routing; of few waves,
+  // one tile more in each panel is a wave more.
+  constexpr double fewWaves = 3;
+  if (work.tiles > 0)
+    result.streamUs *= 1 + device.uncertainShare * std::sqrt(work.cutVariance) /
+                               work.tiles *
+                               std::min(1.0, fewWaves / result.waves);
   // The multiprocessor with the most and the longest items.
   double share = result.items > 0 ? result.waves / result.items : 0;
   double busyUs = 1e6 * work.getLongest(result.waves, device.unevenDeviations) /

@@ -38,6 +38,8 @@ struct DeviceRates {
   double stagesRead;
   /// Share of its last item by which the slowest multiprocessor is late.
   double unevenShare;
+  /// Share of the deviation of the number of tiles that few waves are late by.
+  double uncertainShare;
   /// From the second-level cache, to all multiprocessors and to one.
   double l2BytesPerClk;
   double smL2BytesPerClk;

@@ -99,10 +99,8 @@ Value Sm90Contract::rowsAddress(Value group) {
 Value Sm90Contract::loadOffset(Value group) {
   if (Value offsets = emitter.operand(op.getOffsets()))
     return emitter.loadI32(offsets, emitter.toIndex(group));
-  // One group: the rows that count.
-  Value rows = emitter.toI32(emitter.validTokens(op.getNumValidTokens()));
-  return arith::SelectOp::create(b, isEqual(group, emitter.i32(0)),
-                                 emitter.i32(0), rows);
+  // One group, of which only the end is asked for: the rows that count.
+  return emitter.toI32(emitter.validTokens(op.getNumValidTokens()));
 }
 
 /// A warp that does not make the table; a stage per lane.
@@ -222,6 +220,17 @@ SmallVector<Value> Sm90Contract::addUp(ArrayRef<Value> own, Value before) {
 /// up their tiles, then lanes add up theirs; of very many groups, one part
 /// after another.
 void Sm90Contract::emitTable() {
+  Value zero = emitter.i32(0);
+  if (shape.groups == 1 && !op.getIds())
+    return emitter.ifThen(isEqual(emitter.lane(), zero), [&] {
+      Value rows = loadOffset(emitter.i32(1));
+      Value height = chooseHeight(rows);
+      // The lane's number is the group's.
+      Value group = emitter.lane();
+      storeEntry(group, {zero, zero, rows, height});
+      storeEntry(emitter.scale(group, 1, 1),
+                 {zero, divideUp(rows, height), zero, zero});
+    });
   constexpr int64_t mostAtOnce = 16;
   int64_t share =
       std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp), mostAtOnce);
@@ -261,12 +270,12 @@ void Sm90Contract::emitTable() {
     return SmallVector<Value>{emitter.broadcast(firstTiles.back(), kWarp - 1),
                               emitter.broadcast(rows.back(), kWarp - 1)};
   };
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.groups), share * kWarp,
-      {emitter.i32(0), emitter.i32(0)}, emitPart);
-  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
-    storeEntry(groups, {end[1], end[0], emitter.i32(0), emitter.i32(0)});
-  });
+  SmallVector<Value> end =
+      emitter.forLoop(emitter.index(0), emitter.index(shape.groups),
+                      share * kWarp, {zero, zero}, emitPart);
+  // Of it, only the number of tiles is read.
+  emitter.ifThen(isEqual(emitter.lane(), zero),
+                 [&] { storeEntry(groups, {zero, end[0], zero, zero}); });
 }
 
 /// The last group whose first tile is not behind `tile`. Empty groups share

@@ -90,9 +90,11 @@ void TileHeights::addHighest() {
   Value rest = emitter.remainder(count, height);
   Value restCost = arith::SelectOp::create(
       b, contract.isEqual(rest, emitter.i32(0)), emitter.i32(0), costOf(rest));
-  add(emitter.i32(height),
-      contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
-                      restCost));
+  Value cost = contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
+                               restCost);
+  // Unequal ones have to save an eighth.
+  constexpr int64_t share = 8;
+  add(emitter.i32(height), contract.addI32(cost, emitter.divide(cost, share)));
 }
 
 Value TileHeights::choose() {
