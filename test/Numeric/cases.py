@@ -424,9 +424,10 @@ config("llama4_text", **LOCAL | {"num_experts_per_tok": 1}, intermediate_size_ml
 config("ernie4_5_moe", moe_intermediate_size=48, moe_num_experts=16, moe_k=4,
        moe_num_shared_experts=2)
 # Products that count ids: with local experts; more of them than a part of a table has, and more
-# ids than threads; steps of which not all are copied ahead.
-for tokens in (0, 1, 8, 64):
-    case(f"count_ids_{tokens}", tokens=tokens, entry="ids", hard="minus_one_ids", dtype="bf16",
+# ids than threads; steps of which not all are copied ahead. (A row of nothing but -1 must not be the
+# only one.)
+for tokens, hard in ((0, "minus_one_ids"), (1, None), (8, "minus_one_ids"), (64, "minus_one_ids")):
+    case(f"count_ids_{tokens}", tokens=tokens, entry="ids", hard=hard, dtype="bf16",
          hidden_size=192, intermediate_size=136, num_experts=24, top_k=4,
          placement={"local_experts": [7, 0, 5, 23, 11, 2]})
 case("count_ids_many", tokens=300, entry="ids", dtype="bf16", num_experts=700, top_k=6,
@@ -471,8 +472,8 @@ for tokens in (0, 1, 33, 90):
 for hard in ("empty_experts", "one_expert", "minus_one_ids", "nan_weights", "nan_hidden",
              "zero_groups", "ue8m0_scales"):
     fp8(hard, entry="ids", hard=hard, dtype="bf16", shared_experts={"intermediate_size": 72})
-for tokens in (1, 64):
-    fp8(f"count_ids_{tokens}", tokens=tokens, entry="ids", hard="minus_one_ids", dtype="bf16",
+for tokens, hard in ((1, None), (64, "minus_one_ids")):
+    fp8(f"count_ids_{tokens}", tokens=tokens, entry="ids", hard=hard, dtype="bf16",
         num_experts=24, top_k=4, placement={"local_experts": [7, 0, 5, 23, 11, 2]})
 fp8("padding", num_valid_tokens=True, hard="padding", dtype="bf16",
     shared_experts={"intermediate_size": 72})
