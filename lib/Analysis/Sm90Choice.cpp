@@ -52,9 +52,12 @@ ArrayRef<int64_t> getHeights() {
 /// Why ptxas would take over a second for the bodies, which all have an
 /// epilogue of their own; empty if it does not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
-  constexpr int64_t mostLines = 5000, perColumns = 128;
-  int64_t rows =
-      std::accumulate(shape.bodies.begin(), shape.bodies.end(), int64_t(0));
+  constexpr int64_t mostLines = 4400, perColumns = 128;
+  // Of high ones registers are short, and ptxas takes longer over each line.
+  constexpr int64_t high = 160, slower = 3;
+  int64_t rows = 0;
+  for (int64_t body : shape.bodies)
+    rows += body > high ? slower * body : body;
   // A thread has a result of every two rows and 128 columns.
   int64_t lines = rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
   if (lines <= mostLines)
