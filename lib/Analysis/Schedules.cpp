@@ -39,6 +39,18 @@ std::optional<Target> Target::find(StringRef name, int64_t lanes) {
   return Target{name.str(), 0, name == "sm_90a" ? hopper : 0};
 }
 
+std::optional<Target> Target::findFor(Operation *op, StringRef pass,
+                                      StringRef name, int64_t lanes) {
+  std::optional<Target> target = find(name, lanes);
+  if (!target) {
+    InFlightDiagnostic diagnostic = op->emitError(pass)
+                                    << ": target '" << name
+                                    << "' is unknown; accepted are ";
+    llvm::interleaveComma(getNames(), diagnostic);
+  }
+  return target;
+}
+
 ArrayRef<Schedule> moec::getSchedules(const Target &target) {
   if (target.name == "sm_90a")
     return getSm90Schedules();

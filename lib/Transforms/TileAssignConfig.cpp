@@ -193,14 +193,10 @@ struct TileAssignConfig
           << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
       return signalPassFailure();
     }
-    std::optional<Target> machine = Target::find(target, lanes);
-    if (!machine) {
-      InFlightDiagnostic diagnostic =
-          getOperation().emitError("tile-assign-config: target '")
-          << target << "' is unknown; accepted are ";
-      llvm::interleaveComma(Target::getNames(), diagnostic);
+    std::optional<Target> machine =
+        Target::findFor(getOperation(), "tile-assign-config", target, lanes);
+    if (!machine)
       return signalPassFailure();
-    }
     llvm::Expected<std::vector<ForcedConfig>> forced =
         parseForcedConfigs(configs);
     if (!forced) {

@@ -171,14 +171,10 @@ struct TileCountIds : moec::impl::TileCountIdsPassBase<TileCountIds> {
   using TileCountIdsPassBase::TileCountIdsPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine = Target::find(target);
-    if (!machine) {
-      InFlightDiagnostic diagnostic =
-          getOperation().emitError("tile-count-ids: target '")
-          << target << "' is unknown; accepted are ";
-      llvm::interleaveComma(Target::getNames(), diagnostic);
+    std::optional<Target> machine =
+        Target::findFor(getOperation(), "tile-count-ids", target);
+    if (!machine)
       return signalPassFailure();
-    }
     if (failed(IdCounter(getOperation(), *machine, most).run()))
       signalPassFailure();
   }

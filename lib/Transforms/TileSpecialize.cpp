@@ -344,14 +344,10 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
   using TileSpecializePassBase::TileSpecializePassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine = Target::find(target);
-    if (!machine) {
-      InFlightDiagnostic diagnostic =
-          getOperation().emitError("tile-specialize: target '")
-          << target << "' is unknown; accepted are ";
-      llvm::interleaveComma(Target::getNames(), diagnostic);
+    std::optional<Target> machine =
+        Target::findFor(getOperation(), "tile-specialize", target);
+    if (!machine)
       return signalPassFailure();
-    }
     SymbolTable symbols(getOperation());
     llvm::Expected<std::vector<ForcedConfig>> forced =
         parseForcedConfigs(configs);

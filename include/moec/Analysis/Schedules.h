@@ -59,6 +59,10 @@ struct Target {
   /// value for a name that is none of `getNames`.
   static std::optional<Target> find(llvm::StringRef name, int64_t lanes = 0);
   static llvm::ArrayRef<llvm::StringLiteral> getNames();
+  /// The same for a pass over `op`, which reports a name that is none.
+  static std::optional<Target> findFor(mlir::Operation *op,
+                                       llvm::StringRef pass,
+                                       llvm::StringRef name, int64_t lanes = 0);
 };
 
 /// One row of the table of schedules.

@@ -33,19 +33,6 @@ SmallVector<Value> GatherReduce::addIdentity(ValueRange sums, Value token,
   return next;
 }
 
-SmallVector<Value>
-GatherReduce::choose(Value condition, TypeRange types,
-                     function_ref<SmallVector<Value>()> then,
-                     function_ref<SmallVector<Value>()> otherwise) {
-  auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(branch.thenBlock());
-  scf::YieldOp::create(b, then());
-  b.setInsertionPointToEnd(branch.elseBlock());
-  scf::YieldOp::create(b, otherwise());
-  return SmallVector<Value>(branch.getResults());
-}
-
 void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
                                Value mask) {
   SmallVector<Value> zeros(vectors, emitter.splat(0.0, lanes));
@@ -60,11 +47,11 @@ void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
         return unchanged();
       Value isIdentity = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                                slot, emitter.i32(-2));
-      return choose(
+      return emitter.choose(
           isIdentity, types,
           [&] { return addIdentity(sums, token, j, column, mask); }, unchanged);
     };
-    return choose(
+    return emitter.choose(
         isRow, types,
         [&] {
           Value row = arith::IndexCastOp::create(b, b.getIndexType(), slot);
@@ -128,7 +115,8 @@ Value GatherReduce::addAhead(Value sum, Value token, Value first,
     return SmallVector<Value>(slots.size(), all);
   };
   SmallVector<Type> types(slots.size(), type);
-  SmallVector<Value> loaded = choose(isRow(some), types, loadRows, noRows);
+  SmallVector<Value> loaded =
+      emitter.choose(isRow(some), types, loadRows, noRows);
   for (auto [i, slot, elements] : llvm::enumerate(slots, loaded)) {
     // A sum is never -0, so that adding 0 changes nothing.
     Value own = arith::SelectOp::create(b, isRow(slot), elements, zero);

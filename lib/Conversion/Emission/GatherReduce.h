@@ -61,11 +61,6 @@ private:
   mlir::Value addAhead(mlir::Value sum, mlir::Value token, mlir::Value first,
                        mlir::ValueRange slots, mlir::Value column,
                        mlir::Value self);
-  /// `condition ? then() : otherwise()` on lists of vectors.
-  llvm::SmallVector<mlir::Value>
-  choose(mlir::Value condition, mlir::TypeRange types,
-         llvm::function_ref<llvm::SmallVector<mlir::Value>()> then,
-         llvm::function_ref<llvm::SmallVector<mlir::Value>()> otherwise);
 
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;

@@ -313,6 +313,19 @@ void KernelEmitter::ifThen(Value condition, function_ref<void()> then,
   }
 }
 
+SmallVector<Value>
+KernelEmitter::choose(Value condition, TypeRange types,
+                      function_ref<SmallVector<Value>()> then,
+                      function_ref<SmallVector<Value>()> otherwise) {
+  auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(b, then());
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, otherwise());
+  return SmallVector<Value>(branch.getResults());
+}
+
 void KernelEmitter::forColumns(Value begin, Value end, int64_t lanes,
                                int64_t multiple,
                                function_ref<void(Value, Value)> body) {

@@ -144,6 +144,11 @@ public:
               body);
   void ifThen(mlir::Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = nullptr);
+  /// `condition ? then() : otherwise()`, values of `types`.
+  llvm::SmallVector<mlir::Value>
+  choose(mlir::Value condition, mlir::TypeRange types,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> then,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> otherwise);
   /// The columns `begin .. end - 1` in steps of `lanes`: `body(column, mask)`,
   /// where the mask is null for all but a last step that is not full.
   /// `multiple` is a known divisor of every range's length: steps that cannot

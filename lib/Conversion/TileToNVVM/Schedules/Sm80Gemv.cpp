@@ -291,7 +291,9 @@ LogicalResult Sm80Gemv::emit() {
   }
   Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, end,
                                       emitter.add(firstRow, 1));
-  emitter.ifThen(isOne, [&] { emitRows(1); }, [&] { emitRows(shape.m); });
+  auto emitOne = [&] { emitRows(1); };
+  auto emitAll = [&] { emitRows(shape.m); };
+  emitter.ifThen(isOne, emitOne, emitAll);
   return status;
 }
 

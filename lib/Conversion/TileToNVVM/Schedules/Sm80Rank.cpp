@@ -133,10 +133,10 @@ private:
   Value isAtMost(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::sle, x, y);
   }
-  /// `condition ? then() : otherwise()` on lists of ids.
-  SmallVector<Value> chooseIds(Value condition,
-                               function_ref<SmallVector<Value>()> then,
-                               function_ref<SmallVector<Value>()> otherwise);
+  /// Of a batch of ids.
+  SmallVector<Type> getBatchTypes() {
+    return SmallVector<Type>(otherLoads, b.getI32Type());
+  }
   /// The thread's slot number `i` of a batch that begins there.
   Value slotOfBatch(Value begin, int64_t i) {
     Value mine = emitter.add(begin, emitter.toIndex(emitter.thread()));
@@ -323,19 +323,6 @@ Choice Rank::choose(Value id, Value exists) {
   return {select(isHere, number, none), isHere, isElsewhere};
 }
 
-SmallVector<Value>
-Rank::chooseIds(Value condition, function_ref<SmallVector<Value>()> then,
-                function_ref<SmallVector<Value>()> otherwise) {
-  SmallVector<Type> types(otherLoads, b.getI32Type());
-  auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(branch.thenBlock());
-  scf::YieldOp::create(b, then());
-  b.setInsertionPointToEnd(branch.elseBlock());
-  scf::YieldOp::create(b, otherwise());
-  return SmallVector<Value>(branch.getResults());
-}
-
 void Rank::count(const Choice &choice, Value row) {
   Value at = emitter.add(row, emitter.toIndex(choice.counter));
   emitter.addAtomically(emitter.i32(1), table,
@@ -371,8 +358,9 @@ SmallVector<Value> Rank::loadBatch(Value begin, bool isWhole) {
 
 SmallVector<Value> Rank::loadFirstBatch() {
   hasOthers = isBelow(minus(chunk.end, chunk.begin), numSlots);
-  return chooseIds(
-      hasOthers, [&] { return loadBatch(emitter.index(0), false); },
+  return emitter.choose(
+      hasOthers, getBatchTypes(),
+      [&] { return loadBatch(emitter.index(0), false); },
       [&] { return SmallVector<Value>(otherLoads, emitter.i32(0)); });
 }
 
@@ -406,8 +394,8 @@ void Rank::countOthers(ValueRange ids) {
   Value end = select(hasOthers, numSlots, emitter.index(0));
   auto body = [&](Value begin, ValueRange carried) {
     Value next = emitter.add(begin, size);
-    SmallVector<Value> nextIds = chooseIds(
-        isAtMost(emitter.add(next, size), numSlots),
+    SmallVector<Value> nextIds = emitter.choose(
+        isAtMost(emitter.add(next, size), numSlots), getBatchTypes(),
         [&] { return loadBatch(next, true); },
         [&] { return loadBatch(next, false); });
     countBatch(begin, carried);

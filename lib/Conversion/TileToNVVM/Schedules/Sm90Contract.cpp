@@ -274,8 +274,8 @@ void Sm90Contract::emitTable() {
       emitter.forLoop(emitter.index(0), emitter.index(shape.groups),
                       share * kWarp, {zero, zero}, emitPart);
   // Of it, only the number of tiles is read.
-  emitter.ifThen(isEqual(emitter.lane(), zero),
-                 [&] { storeEntry(groups, {zero, end[0], zero, zero}); });
+  auto storeEnd = [&] { storeEntry(groups, {zero, end[0], zero, zero}); };
+  emitter.ifThen(isEqual(emitter.lane(), zero), storeEnd);
 }
 
 /// The last group whose first tile is not behind `tile`. Empty groups share
