@@ -27,6 +27,8 @@ def Tile_OptF32In : Arg<Optional<MemRefOf<[F32]>>, "read", [MemRead]>;
 def Tile_I32In : Arg<MemRefOf<[I32]>, "read", [MemRead]>;
 def Tile_F32In : Arg<MemRefOf<[F32]>, "read", [MemRead]>;
 def Tile_OptI32In : Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>;
+def Tile_OptI32Out : Arg<Optional<MemRefOf<[I32]>>, "written", [MemWrite]>;
+def Tile_OptI32InOut : Arg<Optional<MemRefOf<[I32]>>, "read and written", [MemRead, MemWrite]>;
 def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
 def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "read", [MemRead]>;
@@ -49,7 +51,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after
     the arguments. `load`, from `tile-specialize`, says for which token counts the kernel is launched.
     An `independent` kernel touches nothing that launches touch which it may overlap, so that it waits for
-    them at its end alone (docs/gpu.md); `tile-find-independent` says so.
+    them at its end alone (docs/gpu.md); `tile-find-independent` says so. The CTAs of a `resident` kernel
+    wait for each other, so that all of them have to run at once: a device that cannot is refused.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -69,6 +72,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
                        OptionalAttr<Tile_LoadAttr>:$load, UnitAttr:$independent,
+                       UnitAttr:$resident,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -148,12 +152,13 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
   let hasRegionVerifier = 1;
 }
 
-def Tile_RankOp : Tile_Phase<"rank"> {
+def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
     The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position`
     `T x k`, `source` `P`, `row_weight` `P x 1`. A stable counting sort, so bits are equal for every
-    schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on.
+    schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on. `counters` become
+    zeros: those by which the products of a later launch tell each other how far they are.
 
     ```mlir
     tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
@@ -166,13 +171,15 @@ def Tile_RankOp : Tile_Phase<"rank"> {
     I64:$tokens,
     Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$num_valid_tokens,
     Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$row_weight,
+    Tile_OptI32Out:$counters,
     I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ids` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     `outs` `(` $offsets `,` $position `,` $source `,` $row_weight `:`
-    type($offsets) `,` type($position) `,` type($source) `,` type($row_weight) `)` attr-dict
+    type($offsets) `,` type($position) `,` type($source) `,` type($row_weight) `)`
+    (`counters` `(` $counters^ `:` type($counters) `)`)? attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -193,6 +200,11 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
     offsets: nothing in a run writes them, so that it need not wait for that. `tile-count-ids` adds them.
 
+    Two products in one kernel, of which the second multiplies the result of the first, run side by side: the
+    first `signals` by its counter of each group how much of the group is done, and the second `awaits` all of
+    it before it reads the group's rows. Both name the same memref, `(G)`, which is zeros when the kernel
+    begins. `tile-join-products` makes such kernels.
+
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
@@ -209,7 +221,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_ProductIn:$input, Tile_ProductIn:$weight,
     Tile_OptF32In:$input_scale, Tile_OptF32In:$weight_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
-    Tile_OptI32In:$num_valid_tokens,
+    Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
@@ -225,6 +237,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `source` `(` $source `:` type($source) `)`
       | `ids` `(` $ids `:` type($ids) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `signals` `(` $signals `:` type($signals) `)`
+      | `awaits` `(` $awaits `:` type($awaits) `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`

@@ -149,3 +149,9 @@ tile.kernel private @reduce(%rows: memref<?x16xbf16>, %position: memref<?x2xi32>
 tile.kernel @empty(%tokens: i64) {
   tile.return
 }
+
+// CHECK-LABEL: tile.kernel @waits(%{{[a-z0-9]+}}: i64) attributes {grid = #plan.expr<"132">, resident} {
+// CHECK-NEXT: tile.return
+tile.kernel @waits(%tokens: i64) attributes {grid = #plan.expr<"132">, resident} {
+  tile.return
+}
