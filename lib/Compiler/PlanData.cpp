@@ -225,6 +225,7 @@ private:
         decl.grid = grid.getExpr();
         decl.block = kernel.getBlock().value_or(0);
         decl.shared = kernel.getShared().value_or(0);
+        decl.resident = kernel.getResident();
         // Who looks at a plan for the host, as the interpreter, has no use for
         // them.
         if (ArrayAttr maps = kernel.getTensorMapsAttr();

@@ -40,6 +40,10 @@ Result<double> Device::elapsedSeconds(Event &, Event &) {
 
 Status Device::checkAddress(const void *) const { return Status::ok(); }
 
+Status Device::checkResident(Kernel &, const LaunchDims &) {
+  return Status::ok();
+}
+
 Status Device::beginCapture(Stream &) {
   return unavailable("beginCapture: " + name() + " has no graphs; run without");
 }

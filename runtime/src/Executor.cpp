@@ -21,6 +21,18 @@ static std::string variantName(size_t index) {
 // Creation
 //===----------------------------------------------------------------------===//
 
+/// Whether the largest launch of a kernel whose CTAs wait for each other can
+/// run: it would never end on a device with too little room.
+static Status checkResident(Device &device, Kernel &kernel,
+                            const KernelDecl &decl, int64_t maxTokens) {
+  Result<int64_t> grid = decl.grid.maxUpTo(maxTokens);
+  if (!grid)
+    return grid.status();
+  LaunchDims dims = {*grid, decl.block, decl.shared};
+  dims.resident = true;
+  return device.checkResident(kernel, dims);
+}
+
 Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
                                                    const ModuleImage &image,
                                                    ExecutorOptions options) {
@@ -43,6 +55,8 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
     Result<Kernel *> kernel = executor->module->kernel(decl.name);
     if (!kernel)
       return kernel.status();
+    if (decl.resident)
+      MOERT_CHECK(checkResident(device, **kernel, decl, plan.maxTokens));
     executor->kernels.push_back(*kernel);
   }
   executor->bindings.resize(plan.tensors.size());
@@ -399,7 +413,8 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
   if (!grid)
     return grid.status();
   made.kernel = kernels[step.kernel];
-  made.dims = {*grid, decl.block, decl.shared, mayBeginEarly(step)};
+  made.dims = {*grid, decl.block, decl.shared, mayBeginEarly(step),
+               decl.resident};
   made.firstArg = resolvedArgs.size();
   for (const Argument &arg : step.args) {
     if (arg.kind == Argument::Kind::Tensor) {

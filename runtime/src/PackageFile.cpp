@@ -75,7 +75,7 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
     kernels.push_back(schema::CreateKernel(
         builder, builder.CreateString(kernel.name),
         builder.CreateString(kernel.grid.str()), kernel.block, kernel.shared,
-        builder.CreateVector(maps)));
+        builder.CreateVector(maps), kernel.resident));
   }
   std::vector<fb::Offset<schema::Variant>> variants;
   for (const Variant &variant : plan.variants)

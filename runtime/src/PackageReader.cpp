@@ -117,6 +117,7 @@ static Status readPlan(const schema::Plan &from, const std::string &where,
                          decl.grid));
     decl.block = kernel.block();
     decl.shared = kernel.shared();
+    decl.resident = kernel.resident();
     if (kernel.tensor_maps())
       for (const schema::TensorMap *map : *kernel.tensor_maps())
         decl.tensorMaps.push_back(

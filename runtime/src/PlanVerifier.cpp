@@ -342,6 +342,7 @@ private:
                                num(step.event) +
                                ", which no earlier step records");
       MOERT_CHECK(verifyDependent(step, context, isAfterLaunch[step.stream]));
+      MOERT_CHECK(verifyResident(variant, i, where, order));
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     MOERT_CHECK(verifyJoin(variant, where, order));
@@ -364,6 +365,28 @@ private:
       return wrong(context.where + ".dependent", "true",
                    "false (the step before it on stream " + num(step.stream) +
                        " is no launch)");
+    return Status::ok();
+  }
+
+  /// Two launches whose CTAs all have to run at once may each have half of the
+  /// device, and wait for the other half for ever.
+  Status verifyResident(const Variant &variant, size_t index,
+                        const std::string &where,
+                        const StepOrder &order) const {
+    auto isResident = [&](const Step &step) {
+      return step.kind == Step::Kind::Launch &&
+             plan.kernels[step.kernel].resident;
+    };
+    if (!isResident(variant.steps[index]))
+      return Status::ok();
+    for (size_t i = 0; i < index; ++i)
+      if (isResident(variant.steps[i]) && !order.before(i, index))
+        return invalidArgument(
+            "plan: " + at(where + ".steps", i) + " and " +
+            at(where + ".steps", index) +
+            " launch kernels that need all of their CTAs at once, and neither "
+            "is complete before the other begins; let one stream wait for the "
+            "other");
     return Status::ok();
   }
 

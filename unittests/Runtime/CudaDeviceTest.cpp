@@ -320,6 +320,33 @@ TEST(CudaDeviceTest, TargetsMatchTheDevice) {
   EXPECT_FALSE((*blackwell)->checkTarget("sm_90a"));
 }
 
+TEST(CudaDeviceTest, CtasThatWaitForEachOtherNeedRoom) {
+  FakeCuda &fake = resetFakeCuda();
+  // square has up to 200 CTAs, each with the shared memory of a multiprocessor,
+  // and reduce up to 100 small ones, of which 16 go into one.
+  auto load = [&](int multiprocessors, bool squareIsResident) {
+    fake.multiprocessors = multiprocessors;
+    Plan plan = makeGpuPlan();
+    plan.kernels[3].resident = squareIsResident;
+    auto device = createCudaDevice(0, kFakeDriver);
+    EXPECT_TRUE(device);
+    return Executor::create(plan, **device, makePtxImage()).status();
+  };
+  EXPECT_TRUE(load(7, false));
+  EXPECT_TRUE(load(200, true));
+  EXPECT_EQ(fake.granted["square"], 200 * 1024);
+  Status status = load(199, true);
+  EXPECT_EQ(status.code(), StatusCode::InvalidArgument);
+  EXPECT_EQ(status.message(),
+            "kernel 'square' needs 200 CTAs at once, and cuda:0 (Fake GPU) "
+            "runs at most 199; compile the layer with --no-join-products");
+  EXPECT_EQ(load(6, false).message(),
+            "kernel 'reduce' needs 100 CTAs at once, and cuda:0 (Fake GPU) "
+            "runs at most 96; compile the layer with --no-join-products");
+  EXPECT_TRUE(fake.launches.empty());
+  EXPECT_EQ(fake.leaks(), "");
+}
+
 TEST(CudaDeviceTest, SaysWhatIsWrongWithImages) {
   FakeCuda &fake = resetFakeCuda();
   auto device = createCudaDevice(0, kFakeDriver);

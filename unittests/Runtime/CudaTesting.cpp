@@ -57,6 +57,7 @@ Plan moert::test::makeGpuPlan() {
     kernel.shared = 1024;
   }
   plan.kernels[3].shared = 200 * 1024;
+  plan.kernels[5].resident = true;
   for (TensorIndex tensor : {X, Scale})
     plan.tensors[tensor].alignment = 16;
   constexpr int64_t rows = TensorMapDecl::kOwnRows;

@@ -22,7 +22,7 @@ extern const char *const kEmptyLibrary;
 FakeCuda &resetFakeCuda();
 
 /// makePlan() for a GPU. prepare_scale has a tensor map over `scale`, spread
-/// has one over `x` and one over `h`.
+/// has one over `x` and one over `h`; the CTAs of reduce have to run at once.
 Plan makeGpuPlan();
 
 /// The kernels of makePlan() in two modules that the emulated driver takes.

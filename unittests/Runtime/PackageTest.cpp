@@ -126,6 +126,8 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   EXPECT_EQ(plan.target, "sm_80");
   EXPECT_EQ(plan.kernels[3].shared, 200 * 1024);
   EXPECT_EQ(plan.kernels[3].block, 128);
+  EXPECT_FALSE(plan.kernels[3].resident);
+  EXPECT_TRUE(plan.kernels[5].resident);
   ASSERT_EQ(plan.kernels[1].tensorMaps.size(), 2u);
   EXPECT_EQ(plan.kernels[1].tensorMaps[0].sizes,
             (std::vector<int64_t>{TensorMapDecl::kOwnRows, kWidth}));

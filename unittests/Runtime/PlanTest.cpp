@@ -286,6 +286,23 @@ TEST(PlanTest, RefusesDependentLaunchesOfNobody) {
   });
 }
 
+TEST(PlanTest, RefusesResidentKernelsSideBySide) {
+  Plan plan = makePlan();
+  // One after the other, on one stream and, in the second variant, on two.
+  for (int64_t kernel : {2, 3, 5})
+    plan.kernels[kernel].resident = true;
+  EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
+  plan.kernels[4].resident = true;
+  EXPECT_EQ(verifyPlan(plan).message(),
+            "plan: variants[1].steps[3] and variants[1].steps[5] launch "
+            "kernels that need all of their CTAs at once, and neither is "
+            "complete before the other begins; let one stream wait for the "
+            "other");
+  for (int64_t kernel : {2, 3})
+    plan.kernels[kernel].resident = false;
+  EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
+}
+
 TEST(PlanTest, RefusesBadPrepareSteps) {
   expectRefused({
       {"event", [](Plan &p) { p.prepare.push_back(Step::record(0, 0)); },

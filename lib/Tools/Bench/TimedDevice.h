@@ -75,6 +75,10 @@ public:
   moert::Status checkAddress(const void *address) const override {
     return device.checkAddress(address);
   }
+  moert::Status checkResident(moert::Kernel &kernel,
+                              const moert::LaunchDims &dims) override {
+    return device.checkResident(kernel, dims);
+  }
   moert::Status launch(moert::Stream &stream, moert::Kernel &kernel,
                        const moert::LaunchDims &dims,
                        const moert::LaunchArgs &args) override;

@@ -121,6 +121,9 @@ struct LaunchDims {
   /// (griddepcontrol.wait) before it touches memory that another kernel uses,
   /// and before its own end. A device may take no notice.
   bool dependent = false;
+  /// Whether CTAs wait for each other: all of them have to run at once, which
+  /// Device::checkResident() knows of. The host device takes no notice.
+  bool resident = false;
 };
 
 /// One device. All calls are safe from several threads; work on one stream runs
@@ -165,6 +168,10 @@ public:
 
   /// Success where kernels of this device can reach `address`.
   virtual Status checkAddress(const void *address) const;
+
+  /// Success where all CTAs of such a launch of `kernel` can run at once, when
+  /// all other work has ended.
+  virtual Status checkResident(Kernel &kernel, const LaunchDims &dims);
 
   /// Runs `dims.grid` CTAs. `args` is read before the call returns.
   virtual Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,

@@ -84,6 +84,8 @@ struct KernelDecl {
   int64_t shared = 0;
   /// What the kernel gets after the slots of its arguments.
   std::vector<TensorMapDecl> tensorMaps = {};
+  /// Its CTAs wait for each other, so that all of a launch have to run at once.
+  bool resident = false;
 };
 
 /// The most that any target has: threads of a CTA, bytes of shared memory that

@@ -57,6 +57,7 @@ public:
   }
   Result<double> elapsedSeconds(Event &from, Event &to) override;
 
+  Status checkResident(Kernel &kernel, const LaunchDims &dims) override;
   Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
                 const LaunchArgs &args) override;
   Status record(Stream &stream, Event &event) override;
@@ -94,6 +95,7 @@ private:
   GpuTarget capability;
   int driverVersion = 0;
   int maxShared = 0;
+  int multiprocessors = 0;
   /// For copies, which wait for nothing but themselves.
   std::unique_ptr<CudaStream> copies;
 };
@@ -138,6 +140,9 @@ Status CudaDevice::readProperties() {
   MOERT_CUDA(driver, cuDeviceGetAttribute,
              (&maxShared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
               device));
+  MOERT_CUDA(
+      driver, cuDeviceGetAttribute,
+      (&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   deviceName = "cuda:" + std::to_string(ordinal) + " (" + text + ")";
   return Status::ok();
 }
@@ -313,6 +318,27 @@ Status CudaDevice::grantShared(CudaKernel &kernel, int64_t bytes) {
               static_cast<int>(bytes)));
   kernel.grantedShared = bytes;
   return Status::ok();
+}
+
+Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
+  auto &cudaKernel = static_cast<CudaKernel &>(kernel);
+  int perMultiprocessor = 0;
+  MOERT_CHECK(context->within([&]() -> Status {
+    // The driver counts on no more than was granted.
+    MOERT_CHECK(grantShared(cudaKernel, dims.shared));
+    MOERT_CUDA(context->driver(), cuOccupancyMaxActiveBlocksPerMultiprocessor,
+               (&perMultiprocessor, cudaKernel.function,
+                static_cast<int>(dims.block),
+                static_cast<size_t>(dims.shared)));
+    return Status::ok();
+  }));
+  int64_t room = int64_t(perMultiprocessor) * multiprocessors;
+  if (dims.grid <= room)
+    return Status::ok();
+  return invalidArgument("kernel '" + kernel.name() + "' needs " +
+                         std::to_string(dims.grid) + " CTAs at once, and " +
+                         deviceName + " runs at most " + std::to_string(room) +
+                         "; compile the layer with --no-join-products");
 }
 
 Status CudaDevice::launch(Stream &stream, Kernel &kernel,

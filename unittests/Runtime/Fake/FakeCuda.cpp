@@ -7,6 +7,7 @@
 
 #include "FakeCuda.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -137,6 +138,13 @@ unsigned bytesOf(CUtensorMapDataType type) {
   }
 }
 
+/// The most dynamic shared memory that a launch may have.
+size_t grantedTo(const Function &function) {
+  auto granted = state.granted.find(function.name);
+  return granted == state.granted.end() ? 48 * 1024
+                                        : static_cast<size_t>(granted->second);
+}
+
 /// Contexts are these addresses.
 CUcontext contextOf(CUdevice device) {
   return reinterpret_cast<CUcontext>(uintptr_t(0x1000) + device);
@@ -204,11 +212,21 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice) {
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                               CUdevice) {
   ENTER;
-  *value =
-      attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? state.major
-      : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? state.minor
-                                                                  : 227 * 1024;
-  return CUDA_SUCCESS;
+  switch (attribute) {
+  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+    *value = state.multiprocessors;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+    *value = state.major;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+    *value = state.minor;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+    *value = 227 * 1024;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
@@ -365,18 +383,26 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute,
   return CUDA_SUCCESS;
 }
 
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count,
+                                                     CUfunction handle,
+                                                     int block, size_t shared) {
+  ENTER_WITH_CONTEXT;
+  if (block < 1 || shared > grantedTo(*reinterpret_cast<Function *>(handle)))
+    return CUDA_ERROR_INVALID_VALUE;
+  // 2048 threads, and 228 KB of which each CTA takes one for the system.
+  *count = std::min(2048 / block, int(228 * 1024 / (shared + 1024)));
+  return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
                           void **params, void **) {
   ENTER_WITH_CONTEXT;
   unsigned grid = config->gridDimX, block = config->blockDimX;
   unsigned shared = config->sharedMemBytes;
   auto &function = *reinterpret_cast<Function *>(handle);
-  int granted = state.granted.count(function.name)
-                    ? state.granted[function.name]
-                    : 48 * 1024;
   if (grid == 0 || block == 0 || config->gridDimY != 1 ||
       config->gridDimZ != 1 || config->blockDimY != 1 ||
-      config->blockDimZ != 1 || static_cast<int>(shared) > granted)
+      config->blockDimZ != 1 || shared > grantedTo(function))
     return CUDA_ERROR_INVALID_VALUE;
   bool isDependent = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {

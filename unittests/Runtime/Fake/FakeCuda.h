@@ -35,6 +35,7 @@ struct FakeCuda {
   int numDevices = 2;
   int major = 9, minor = 0;
   int driverVersion = 12080;
+  int multiprocessors = 132;
   /// Bytes that can be allocated in all.
   size_t memory = size_t(1) << 30;
   /// What the compiler of PTX says; a message makes loading fail.
