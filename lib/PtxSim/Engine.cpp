@@ -140,6 +140,8 @@ bool Engine::startReady() {
                     launch->order[i + random.below(std::min(
                                           kWindow, launch->gridCtas - i))]);
       active.push_back(launch.get());
+      if (launch->isResident)
+        numAwaited += launch->gridCtas;
     }
   }
   return !isAllDone;
@@ -158,7 +160,20 @@ bool Engine::admit() {
   return false;
 }
 
+/// The same of launches whose CTAs wait for each other: whatever else is
+/// resident, all of theirs become so.
+bool Engine::admitAwaited() {
+  for (Launch *launch : active)
+    if (launch->isResident && launch->started < launch->gridCtas) {
+      addCta(*launch);
+      return true;
+    }
+  return false;
+}
+
 void Engine::addCta(Launch &launch) {
+  if (launch.isResident)
+    --numAwaited;
   ++statistics.ctas;
   launchOfSerial.resize(nextSerial - horizon + 1);
   launchOfSerial[nextSerial - horizon] = &launch;
@@ -217,7 +232,7 @@ void Engine::reset() {
   fenceLogs.clear();
   globalSync.clear();
   sharedSync.clear();
-  idleInstructions = failedRounds = 0;
+  idleInstructions = failedRounds = numAwaited = 0;
 }
 
 //===----------------------------------------------------------------------===//

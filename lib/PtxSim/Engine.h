@@ -101,6 +101,7 @@ private:
   void addAllOver(std::vector<bool> &set, const Launch &launch) const;
   bool isAwaited() const;
   bool admit();
+  bool admitAwaited();
   void addCta(Launch &launch);
   void retire(Cta &cta);
   /// Reports what a CTA that ends leaves behind; false if there is something.
@@ -126,6 +127,8 @@ private:
   /// The number of operations at which those that are done are dropped.
   size_t compactAt = 64;
   std::vector<Launch *> active;
+  /// CTAs that others wait for, of resident launches, which have yet to begin.
+  uint64_t numAwaited = 0;
   /// The launch of serial `horizon + i`.
   std::vector<Launch *> launchOfSerial;
   /// Its %ctaid.

@@ -299,6 +299,8 @@ struct Launch {
   const Kernel *kernel = nullptr;
   uint32_t gridCtas = 0, threads = 0;
   uint64_t sharedBytes = 0;
+  /// Whether its CTAs wait for each other, so that all become resident.
+  bool isResident = false;
   std::vector<uint8_t> params;
   /// CTAs in the order of their start.
   std::vector<uint32_t> order;

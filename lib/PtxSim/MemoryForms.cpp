@@ -114,6 +114,11 @@ void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
   ++variable.version;
 }
 
+/// Of all threads of all CTAs.
+static uint64_t threadNumber(const Warp &warp, unsigned lane) {
+  return uint64_t(warp.cta.serial) << 10 | (warp.index * kWarpLanes + lane);
+}
+
 const uint64_t *moec::ptx::findStale(Warp &warp, unsigned lane,
                                      const Warp::Place &place, unsigned bytes) {
   if (!place.region)
@@ -121,14 +126,22 @@ const uint64_t *moec::ptx::findStale(Warp &warp, unsigned lane,
   SyncVariable &variable = variableAt(warp, place);
   if (variable.version == 0 || variable.bytes != bytes)
     return nullptr;
-  uint64_t thread =
-      uint64_t(warp.cta.serial) << 10 | (warp.index * kWarpLanes + lane);
-  uint64_t &seen = variable.seen[thread];
+  uint64_t &seen = variable.seen[threadNumber(warp, lane)];
   if (seen < variable.version && !isKnown(variable.writer, warp, lane) &&
       warp.cta.launch.engine->random.oneIn(4))
     return &variable.previous;
   seen = variable.version;
   return nullptr;
+}
+
+bool moec::ptx::hasSeenLast(Warp &warp, unsigned lane,
+                            const Warp::Place &place) {
+  if (!place.region)
+    return false;
+  const SyncVariable &variable = variableAt(warp, place);
+  auto seen = variable.seen.find(threadNumber(warp, lane));
+  return seen == variable.seen.end() ? variable.version == 0
+                                     : seen->second == variable.version;
 }
 
 uint64_t moec::ptx::addressOf(const Warp &warp, const AddressOperand &operand,
@@ -169,6 +182,8 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
   unsigned count = instruction.count, bytes = width * count;
   Semantics semantics = Semantics::unpack(instruction.flags);
   bool isSigned = instruction.flags & kSigned;
+  // A loop that sees nothing new lets others run.
+  bool isPoll = semantics.isStrong;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
     Warp::Place place = warp.locate(
@@ -178,7 +193,9 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       return Step::Failed;
     const uint64_t *stale = nullptr;
     if (semantics.isStrong) {
+      bool isOld = hasSeenLast(warp, lane, place);
       stale = findStale(warp, lane, place, bytes);
+      isPoll &= stale || isOld;
       if (!stale)
         learnFrom(warp, lane, place, semantics);
     }
@@ -200,7 +217,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       std::memcpy(to, &value, toWidth);
     }
   }
-  return Step::Next;
+  return isPoll ? Step::Poll : Step::Next;
 }
 
 Step store(Warp &warp, const Instruction &instruction, LaneMask mask) {

@@ -46,6 +46,8 @@ void noteStrongWrite(Warp &warp, const Instruction &instruction, unsigned lane,
 /// The old value that a strong read gets this time; null for the latest.
 const uint64_t *findStale(Warp &warp, unsigned lane, const Warp::Place &place,
                           unsigned bytes);
+/// Whether the thread has seen the last strong write there already.
+bool hasSeenLast(Warp &warp, unsigned lane, const Warp::Place &place);
 
 } // namespace moec::ptx
 

@@ -155,6 +155,13 @@ void Engine::reportDeadlock() {
     if (lines < kMostLines)
       text += describeBarriers(*cta);
   }
+  for (const Launch *launch : active)
+    if (launch->started < launch->gridCtas)
+      text += "  " + std::to_string(launch->gridCtas - launch->started) +
+              " of " + std::to_string(launch->gridCtas) + " CTAs of '" +
+              launch->kernel->name +
+              "' have yet to begin; if others wait for them, mark the kernel "
+              "resident\n";
   text.pop_back();
   fail(text);
 }

@@ -13,10 +13,10 @@
 using namespace moec::ptx;
 
 /// Warps that run this long with nothing for others to see are in a loop that
-/// waits for something that does not come; before, perhaps for a CTA that is
-/// not resident.
-static constexpr uint64_t kMaxIdleInstructions = 4'000'000,
-                          kStuckInstructions = 20'000;
+/// waits for something that does not come.
+static constexpr uint64_t kMaxIdleInstructions = 4'000'000;
+/// In how many turns, about, one of the CTAs begins that others wait for.
+static constexpr unsigned kTurnsPerStart = 8;
 
 void Engine::queue(Warp &warp) {
   if (warp.isQueued)
@@ -48,8 +48,7 @@ void Engine::step() {
   ++turns;
   while (ctas.size() < options.residentCtas && admit())
     ;
-  if (idleInstructions > kStuckInstructions &&
-      ctas.size() < options.maxResidentCtas && admit())
+  if (numAwaited > 0 && random.oneIn(kTurnsPerStart) && admitAwaited())
     noteProgress();
   if (!operations.empty() && random.oneIn(asyncDelay))
     advanceAsync();
@@ -217,7 +216,7 @@ void Engine::unblock() {
     advanceAsync();
     return;
   }
-  if (ctas.size() < options.maxResidentCtas && !active.empty() && admit())
+  if (admitAwaited())
     return;
   if (failPolls())
     return;

@@ -130,6 +130,11 @@ public:
     return std::unique_ptr<moert::Event>(new SimEvent());
   }
 
+  Status checkResident(moert::Kernel &kernel,
+                       const moert::LaunchDims &dims) override {
+    std::lock_guard<std::mutex> lock(shared->mutex);
+    return shared->simulator.checkResident(kernel.name(), dims);
+  }
   Status launch(moert::Stream &stream, moert::Kernel &kernel,
                 const moert::LaunchDims &dims,
                 const moert::LaunchArgs &args) override;

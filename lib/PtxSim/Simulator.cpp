@@ -228,6 +228,17 @@ static Status checkDims(const Kernel &kernel, const moert::LaunchDims &dims) {
   return Status::ok();
 }
 
+Status Simulator::checkResident(const std::string &kernel,
+                                const moert::LaunchDims &dims) const {
+  unsigned most = impl->engine.options.maxResidentCtas;
+  if (!dims.resident || dims.grid <= most)
+    return Status::ok();
+  return moert::invalidArgument(
+      "kernel '" + kernel + "' needs " + std::to_string(dims.grid) +
+      " CTAs at once, and the simulated GPU runs at most " +
+      std::to_string(most) + "; compile the layer with --no-join-products");
+}
+
 Result<WorkId> Simulator::submit(const LoadedModule &module,
                                  const std::string &kernelName,
                                  const moert::LaunchDims &dims,
@@ -241,6 +252,8 @@ Result<WorkId> Simulator::submit(const LoadedModule &module,
   const Kernel &kernel = *found->second;
   if (Status status = checkDims(kernel, dims); !status)
     return status;
+  if (Status status = checkResident(kernel.name, dims); !status)
+    return status;
   if (params.size() != kernel.paramBytes)
     return moert::invalidArgument("launch of '" + kernel.name +
                                   "': " + std::to_string(params.size()) +
@@ -250,6 +263,7 @@ Result<WorkId> Simulator::submit(const LoadedModule &module,
   launch->program = &program;
   launch->kernel = &kernel;
   launch->gridCtas = uint32_t(dims.grid);
+  launch->isResident = dims.resident;
   launch->threads = uint32_t(dims.block);
   launch->sharedBytes = uint64_t(dims.shared);
   launch->params = params;

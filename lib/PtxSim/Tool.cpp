@@ -47,6 +47,7 @@ Schedules:
   --seed=S                one schedule (default: 0, a plain one)
   --seeds=N               the seeds from 0 to N - 1; the bits of all buffers
                           have to be the same after each
+  --resident              all CTAs run at once: they wait for each other
   --block=B               threads of a CTA (default: what the kernel requires)
   --no-races              without the checks of order (about twice as fast)
 
@@ -71,7 +72,7 @@ struct Argument {
 
 struct Options {
   std::string file, kernel;
-  bool lists = false, checksRaces = true;
+  bool lists = false, checksRaces = true, isResident = false;
   int64_t grid = 1, block = 0, shared = 0;
   uint64_t firstSeed = 0, numSeeds = 1;
   std::vector<Argument> arguments;
@@ -134,6 +135,8 @@ Result<Options> parseOptions(int argc, char **argv) {
       options.lists = true;
     } else if (word == "--no-races") {
       options.checksRaces = false;
+    } else if (word == "--resident") {
+      options.isResident = true;
     } else if (name == "--kernel") {
       options.kernel = value;
     } else if (name == "--map") {
@@ -309,6 +312,7 @@ Result<std::vector<uint64_t>> runOnce(const Options &options,
   dims.grid = options.grid;
   dims.block = options.block ? options.block : kernel->requiredThreads;
   dims.shared = options.shared;
+  dims.resident = options.isResident;
   if (Status status = simulator.launch(**module, options.kernel, dims, *params);
       !status)
     return status;

@@ -178,18 +178,4 @@ TEST(Race, SpinningForeverIsADeadlock) {
   EXPECT_MESSAGE(runFlag(text, 1), "deadlock");
 }
 
-TEST(Race, ManyCtasWaitForTheLast) {
-  // More than are resident at first.
-  std::string text =
-      kernelText("mov.u32 %r1, %ctaid.x;\nsetp.eq.b32 %p1, %r1, 39;\n"
-                 "@%p1 st.release.gpu.global.b32 [%rd0], 1;\n"
-                 "again:\nld.acquire.gpu.global.b32 %r2, [%rd0];\n"
-                 "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra again;",
-                 1, 1);
-  KernelRun kernel(text, 1);
-  kernel.input(std::vector<uint32_t>{0});
-  moert::Status status = kernel.run(40, 1);
-  EXPECT_TRUE(status) << status.message();
-}
-
 } // namespace

@@ -139,6 +139,13 @@ TEST_F(SimDeviceTest, SaysWhatItTakes) {
   EXPECT_FALSE(device->loadModule(cubin));
   EXPECT_FALSE(device->checkAddress(&cubin));
   EXPECT_TRUE(device->checkAddress(buffer->data()));
+  moert::LaunchDims dims = {132, 128, 0};
+  dims.resident = true;
+  EXPECT_TRUE(device->checkResident(*kernel, dims));
+  dims.grid = 133;
+  EXPECT_EQ(device->checkResident(*kernel, dims).message(),
+            "kernel 'k' needs 133 CTAs at once, and the simulated GPU runs at "
+            "most 132; compile the layer with --no-join-products");
 }
 
 } // namespace

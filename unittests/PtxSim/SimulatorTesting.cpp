@@ -73,7 +73,8 @@ void KernelRun::map(moert::TensorMapRecipe recipe) {
   maps.push_back(*made);
 }
 
-moert::Status KernelRun::run(int64_t grid, int64_t threads, int64_t shared) {
+moert::Status KernelRun::run(int64_t grid, int64_t threads, int64_t shared,
+                             bool isResident) {
   if (!loaded)
     return loaded;
   moert::Result<std::vector<uint8_t>> params =
@@ -84,5 +85,6 @@ moert::Status KernelRun::run(int64_t grid, int64_t threads, int64_t shared) {
   dims.grid = grid;
   dims.block = threads;
   dims.shared = shared;
+  dims.resident = isResident;
   return simulator.launch(*module, "k", dims, *params);
 }

@@ -49,7 +49,8 @@ public:
   /// A tensor map of a buffer.
   void map(moert::TensorMapRecipe recipe);
 
-  moert::Status run(int64_t grid = 1, int64_t threads = 32, int64_t shared = 0);
+  moert::Status run(int64_t grid = 1, int64_t threads = 32, int64_t shared = 0,
+                    bool isResident = false);
 
   template <typename T>
   std::vector<T> read(uint64_t address, size_t count) {

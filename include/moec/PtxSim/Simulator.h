@@ -29,9 +29,11 @@ struct SimulatorOptions {
   bool checkRaces = true;
   /// Reads of shared and global memory that nobody wrote.
   bool checkInitialized = true;
-  /// CTAs of all kernels that are resident at once before any is stuck.
+  /// CTAs of all kernels that are resident at once, so that one that waits for
+  /// a CTA that has yet to begin does not go on.
   unsigned residentCtas = 4;
-  /// And when all of those wait for others.
+  /// The most that a kernel may have whose CTAs wait for each other
+  /// (`dims.resident`); all of those become resident.
   unsigned maxResidentCtas = 132;
   /// Instructions of warps, in all runs together, after which a run is given
   /// up.
@@ -104,6 +106,10 @@ public:
                                 size_t bytes) const;
   /// Whether the bytes lie in one allocation.
   moert::Status checkRange(uint64_t address, size_t bytes) const;
+
+  /// Success where all CTAs of such a launch can be resident at once.
+  moert::Status checkResident(const std::string &kernel,
+                              const moert::LaunchDims &dims) const;
 
   /// Adds a kernel that may run when all of `after` are done, and in any order
   /// with the rest. `params` are laid out as KernelInfo says. A dependent one
