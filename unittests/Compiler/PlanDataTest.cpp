@@ -40,7 +40,7 @@ plan.program @layer max_tokens 8 {
 
 constexpr llvm::StringLiteral kTileKernels = R"mlir(
 tile.kernel @product(%x: memref<?x8xbf16>, %w: memref<8x8xbf16>, %y: memref<?x8xf32>, %t: i64)
-    attributes {grid = #plan.expr<"ceildiv(tokens, 4)" >
+    attributes {grid = #plan.expr<"ceildiv(tokens, 4)">, resident
 } {
   tile.contract tokens(%t) ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%y : memref<?x8xf32>)
     {config = #tile.config<schedule = "cpu.contract">}
@@ -91,8 +91,10 @@ TEST(PlanDataTest, TranslatesEveryPart) {
   ASSERT_EQ(plan->kernels.size(), 2u);
   EXPECT_EQ(plan->kernels[0].name, "product");
   EXPECT_EQ(plan->kernels[0].grid.str(), "ceildiv(tokens, 4)");
+  EXPECT_TRUE(plan->kernels[0].resident);
   EXPECT_EQ(plan->kernels[1].name, "copy");
   EXPECT_EQ(plan->kernels[1].grid, moert::Expr(1));
+  EXPECT_FALSE(plan->kernels[1].resident);
 
   const moert::Step &launch = plan->variants[1].steps[2];
   EXPECT_EQ(launch.kind, moert::Step::Kind::Launch);
@@ -133,7 +135,7 @@ tile.kernel @k(%y: memref<?x8xf32>, %t: i64)
 
 TEST(PlanDataTest, TensorMapsGoWithTheirKernel) {
   std::string text = withProgram(kTileKernels);
-  llvm::StringRef attributes = "grid = #plan.expr<\"ceildiv(tokens, 4)\" >";
+  llvm::StringRef attributes = "grid = #plan.expr<\"ceildiv(tokens, 4)\">";
   text.replace(text.find(attributes), attributes.size(),
                (attributes + R"(, block = 128 : i64, tensor_maps = [
       #tile.tensor_map<argument = 0, sizes = [?, 8], along = [0, 1], steps = [1, 1], box = [64, 8]>,
