@@ -9,6 +9,7 @@
 #include "ScheduleTables.h"
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
+#include "Sm90Join.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
@@ -22,7 +23,7 @@ using namespace moec::sm90;
 // Sizes
 //===----------------------------------------------------------------------===//
 
-Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       hasScales(static_cast<bool>(op.getInputScale())),
       planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
@@ -37,6 +38,44 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
   n = config.getN();
   k = config.getK();
   stages = config.getStages();
+}
+
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
+    : Contract(op, config, Alone()) {
+  tile::ContractOp partner = getPartner(op);
+  if (partner && partner.getConfig())
+    shareMemoryWith(Contract(partner, partner.getConfigAttr(), Alone()));
+}
+
+void Contract::shareMemoryWith(const Contract &other) {
+  leastStageBytes = other.getStageBytes();
+  leastStagingBytes = other.getStagingBytes();
+  leastExchangeBytes = other.getExchangeBytes();
+  leastProducerRegisters = other.getProducerRegisters();
+}
+
+std::string Contract::whyApart(const Contract &other) const {
+  if (hasScales || other.hasScales)
+    return "the second one's input is quantized in between";
+  if (mapRows || other.mapRows)
+    return "map_rows = true: rows come by a map, and the ring's barriers count "
+           "the threads that copy them";
+  if (stages != other.stages)
+    return "stages = " + std::to_string(stages) + " and " +
+           std::to_string(other.stages) + " of one ring";
+  if (bodies != other.bodies || rowsOnM != other.rowsOnM)
+    return "their bodies differ, and the table of tiles is one";
+  if (groups != other.groups || !isGrouped || !other.isGrouped)
+    return "their groups differ";
+  return {};
+}
+
+tile::ContractOp sm90::getPartner(tile::ContractOp op) {
+  for (auto other : op->getBlock()->getOps<tile::ContractOp>())
+    if ((op.getSignals() && other.getAwaits() == op.getSignals()) ||
+        (op.getAwaits() && other.getSignals() == op.getAwaits()))
+      return other;
+  return nullptr;
 }
 
 /// The number of a memref among the kernel's arguments.
@@ -183,6 +222,18 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
       shape.stages > Contract::kMaxStages)
     return "stages = " + number(shape.stages) + "; give " +
            number(Contract::kMinStages) + " to " + number(Contract::kMaxStages);
+  if (contract.getSignals() || contract.getAwaits()) {
+    tile::ContractOp partner = getPartner(contract);
+    if (!partner || partner->isBeforeInBlock(contract) !=
+                        static_cast<bool>(contract.getAwaits()))
+      return "of two products of a kernel the first one signals and the next "
+             "one awaits that; run tile-join-products";
+    if (partner.getConfig())
+      if (std::string reason =
+              shape.whyApart(Contract(partner, partner.getConfigAttr()));
+          !reason.empty())
+        return "of two products of a kernel " + reason;
+  }
   if (shape.getSharedBytes() > moert::kMaxShared)
     return "stages = " + number(shape.stages) + " needs " +
            number(shape.getSharedBytes()) +
@@ -217,12 +268,12 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 }
 
 constexpr Schedule kContract = {
-    "sm90.contract",         "tile.contract", contractIllegal,
-    sm90::chooseContract,    contractGrid,    contractBlock,
-    contractShared,          contractMaps,    sm90::getContractCandidates,
+    "sm90.contract",         "tile.contract",    contractIllegal,
+    sm90::chooseContract,    contractGrid,       contractBlock,
+    contractShared,          contractMaps,       sm90::getContractCandidates,
     sm90::makeContractCost,
     /*isPreferred=*/nullptr,
-    /*countsIds=*/true};
+    /*countsIds=*/true,      sm90::joinContracts};
 
 } // namespace
 

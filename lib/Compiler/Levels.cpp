@@ -79,13 +79,19 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   config.lanes = options.lanes;
   llvm::append_range(config.configs, options.configs);
   manager.addPass(createTileAssignConfigPass(config));
-  if (!options.dependentLaunches)
-    return;
-  if (options.countIds) {
+  if (options.dependentLaunches && options.countIds) {
     TileCountIdsPassOptions count;
     count.target = options.target;
     manager.addPass(createTileCountIdsPass(count));
   }
+  if (options.joinProducts) {
+    TileJoinProductsPassOptions join;
+    join.target = options.target;
+    llvm::append_range(join.configs, options.configs);
+    manager.addPass(createTileJoinProductsPass(join));
+  }
+  if (!options.dependentLaunches)
+    return;
   PlanOverlapLaunchesPassOptions overlap;
   overlap.target = options.target;
   manager.addNestedPass<plan::ProgramOp>(
@@ -117,6 +123,11 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "count-ids",
       llvm::cl::desc("let products that are dependent launches count ids"),
       llvm::cl::init(true)};
+  Option<bool> joinProducts{
+      *this, "join-products",
+      llvm::cl::desc("let two products be one kernel where that takes less "
+                     "time"),
+      llvm::cl::init(true)};
   ListOption<std::string> configs{
       *this, "configs",
       llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
@@ -133,11 +144,9 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
-        TileOptions tile{options.target.getValue(),
-                         options.lanes,
-                         options.dependentLaunches,
-                         options.countIds,
-                         {}};
+        TileOptions tile{options.target.getValue(), options.lanes,
+                         options.dependentLaunches, options.countIds,
+                         options.joinProducts,      {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);
       });

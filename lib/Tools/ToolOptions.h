@@ -64,6 +64,11 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("On a GPU: let no product count ids, so that each waits "
                      "for the launch before it ahead of its first copy"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noJoinProducts{
+      "no-join-products",
+      llvm::cl::desc("On a GPU: let each product be a kernel of its "
+                     "own"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> printIRAfterAll{
       "print-ir-after-all",
       llvm::cl::desc("Print the IR after each pass on the error stream"),

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LaunchShape.h"
 #include "mlir/IR/Remarks.h"
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
@@ -32,33 +33,14 @@ public:
       : kernel(kernel), target(target), forced(forced) {}
 
   LogicalResult run() {
-    moert::Expr grid = 0;
-    int64_t block = 0, shared = 0;
-    SmallVector<Attribute> maps;
     for (Operation &op : kernel.getBody().front().without_terminator()) {
       const Schedule *schedule = decide(op);
       if (!schedule)
         return failure();
-      // A CTA of a kernel with several phases takes part in each of them.
       auto config = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
-      moert::Expr phaseGrid = schedule->grid(&op, config, target);
-      grid = grid == moert::Expr(0) ? phaseGrid
-                                    : moert::Expr::max(grid, phaseGrid);
-      if (schedule->block)
-        block = std::max(block, schedule->block(&op, config));
-      if (schedule->shared)
-        shared = std::max(shared, schedule->shared(&op, config));
-      if (schedule->tensorMaps)
-        llvm::append_range(maps, schedule->tensorMaps(&op, config));
-      remarkChoice(op, config, phaseGrid);
+      remarkChoice(op, config, schedule->grid(&op, config, target));
     }
-    kernel.setGridAttr(plan::ExprAttr::get(kernel.getContext(), grid.str()));
-    if (target.isGpu()) {
-      kernel.setBlock(block);
-      kernel.setShared(shared);
-      if (!maps.empty())
-        kernel.setTensorMapsAttr(ArrayAttr::get(kernel.getContext(), maps));
-    }
+    setLaunchShape(kernel, target);
     return success();
   }
 

@@ -8,7 +8,7 @@
 // all launches say which ids theirs could count, then kernels whose launches
 // agree get them.
 
-#include "moec/Analysis/Schedules.h"
+#include "LaunchShape.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -157,13 +157,8 @@ LogicalResult IdCounter::grant(tile::KernelOp kernel, Wish &wish) {
   product.getIdsMutable().assign(kernel.getArgument(number));
   product.setNumExperts(rank.getNumExperts());
   product.setLocalExpertsAttr(rank.getLocalExpertsAttr());
-  // They name arguments by number.
-  const Schedule *schedule = getSchedule(product);
-  if (schedule->tensorMaps) {
-    auto maps = schedule->tensorMaps(product, product.getConfigAttr());
-    SmallVector<Attribute> attributes(maps.begin(), maps.end());
-    kernel.setTensorMapsAttr(ArrayAttr::get(kernel.getContext(), attributes));
-  }
+  // Tensor maps name arguments by number.
+  setLaunchShape(kernel, target);
   return success();
 }
 

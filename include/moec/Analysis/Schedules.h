@@ -65,6 +65,12 @@ struct Target {
                                        llvm::StringRef name, int64_t lanes = 0);
 };
 
+/// Those of two products that run in one kernel, the second one on the results
+/// of the first.
+struct JoinedConfigs {
+  tile::ConfigAttr first, second;
+};
+
 /// One row of the table of schedules.
 struct Schedule {
   /// As in `#tile.config<schedule = "cpu.contract">`.
@@ -97,6 +103,14 @@ struct Schedule {
   bool (*isPreferred)(mlir::Operation *op) = nullptr;
   /// GPU: whether code counts `ids` where it has them.
   bool countsIds = false;
+  /// GPU: the configs with which two products, which have configs of this
+  /// schedule, are one kernel; nothing if they cannot be, or are expected to
+  /// take longer. With `areFixed` those that they have. Null where no code does
+  /// that.
+  std::optional<JoinedConfigs> (*join)(tile::ContractOp first,
+                                       tile::ContractOp second,
+                                       tile::LoadAttr load, bool areFixed,
+                                       const Target &target) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

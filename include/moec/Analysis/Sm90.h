@@ -15,6 +15,7 @@
 #include "moec/Dialect/Tile/Tile.h"
 
 #include <algorithm>
+#include <string>
 
 namespace moec::sm90 {
 
@@ -43,8 +44,17 @@ namespace moec::sm90 {
 /// the input rows; their scales; a place per warp where results are transposed,
 /// and one for sums that consumers exchange; the barriers; a table of all
 /// groups.
+///
+/// Two products of one kernel, of which the second awaits the first, share all
+/// that: each part is as large as the larger one of theirs.
 struct Contract {
+  /// With a partner in its kernel that has a config, next to that.
   Contract(tile::ContractOp op, tile::ConfigAttr config);
+
+  /// Makes the parts at least as large as the other's.
+  void shareMemoryWith(const Contract &other);
+  /// Why the two cannot be one kernel; empty if they can.
+  std::string whyApart(const Contract &other) const;
 
   static constexpr int64_t kWarpgroup = 128;
   static constexpr int64_t kConsumers = 2;
@@ -149,6 +159,9 @@ struct Contract {
   /// rows keep two for each of theirs, and of their scales; several bodies take
   /// a few more.
   int64_t getProducerRegisters() const {
+    return std::max(getOwnProducerRegisters(), leastProducerRegisters);
+  }
+  int64_t getOwnProducerRegisters() const {
     if (rowsOnM && hasScales)
       return mapRows ? 56 : getAccumulators() > 128 ? 72 : 88;
     bool isOne = bodies.size() == 1;
@@ -166,7 +179,8 @@ struct Contract {
 
   int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }
   int64_t getStageBytes() const {
-    return getWeightBytes() + getMaxBody() * kStepBytes;
+    return std::max(getWeightBytes() + getMaxBody() * kStepBytes,
+                    leastStageBytes);
   }
   /// Result columns that a warp of a consumer stages of an input row in one
   /// piece, and chunks of them in all its pieces. With rows on the side of 64
@@ -186,7 +200,8 @@ struct Contract {
     return (chunks == 1 ? 1 : chunks + 1) * kChunkBytes;
   }
   int64_t getStagingBytes() const {
-    return resultBytes == 2 ? kStagedRows * getStagedStride() : 0;
+    return std::max(resultBytes == 2 ? kStagedRows * getStagedStride() : 0,
+                    leastStagingBytes);
   }
   /// Scales of the weights of a step: one or two for every 64 weight rows.
   int64_t getScaleSlots() const {
@@ -207,7 +222,8 @@ struct Contract {
   }
   /// Consumers that share a block give half of their sums away.
   int64_t getExchangeBytes() const {
-    return sharesBlock() ? kBlockRows * getMaxBody() * 4 : 0;
+    return std::max(sharesBlock() ? kBlockRows * getMaxBody() * 4 : 0,
+                    leastExchangeBytes);
   }
   int64_t getBarrierOffset() const {
     return getExchangeOffset() + getExchangeBytes();
@@ -216,7 +232,19 @@ struct Contract {
   int64_t getSharedBytes() const {
     return getTableOffset() + kTableBytes * (groups + 1);
   }
+
+private:
+  struct Alone {};
+  Contract(tile::ContractOp op, tile::ConfigAttr config, Alone);
+
+  /// Those of a partner.
+  int64_t leastStageBytes = 0, leastStagingBytes = 0, leastExchangeBytes = 0;
+  int64_t leastProducerRegisters = 0;
 };
+
+/// The other one of two products that run in one kernel side by side; null
+/// where there is none.
+tile::ContractOp getPartner(tile::ContractOp op);
 
 /// The maps that sm90.contract reads by: the weights, then, with `map_rows`,
 /// the rows for each body.

@@ -70,6 +70,8 @@ struct CompileOptions {
   bool dependentLaunches = true;
   /// For GPUs: lets products count ids, so that they need not wait for offsets.
   bool countIds = true;
+  /// For GPUs: lets two products be one kernel where that takes less time.
+  bool joinProducts = true;
   /// Configs to take instead of those that would be chosen, as in
   /// "experts_hidden@1-64:n=64 bodies=16" (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;

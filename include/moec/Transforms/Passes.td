@@ -103,6 +103,27 @@ def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
+  let summary = "let two products be one kernel";
+  let description = [{
+    Makes one `resident` kernel and launch of two grouped products that follow each other, the second on the
+    results of the first and with the same offsets: weights of the second arrive while the last tiles of the
+    first are multiplied, and there is one launch less. Their schedule chooses configs that go together, and
+    says whether that is expected to take less time than two launches do. The first `signals` and the second
+    `awaits`, by counters that the `tile.rank` before them sets to zero (one more of its launches' `outs`, in
+    a slot of its own). What the first reads gets a slot of its own too, if the second would write there.
+    Requires a `config` on each phase; changes no number.
+
+    `configs` are those that were forced (`tile-assign-config`): products that have one keep it, and are
+    joined if they can be.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
   let summary = "let launches begin before the launch before them has ended";
   let description = [{

@@ -142,7 +142,7 @@ private:
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getWeights()),
         get(op.getNumValidTokens()), get(op.getOffsets()),
         get(op.getPosition()), get(op.getSource()), get(op.getRowWeight()),
-        op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
+        /*counters=*/Value(), op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
         op.getLocalExpertsAttr(), tile::ConfigAttr());
   }
 
@@ -151,7 +151,7 @@ private:
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
         get(op.getInputScale()), get(op.getWeightScale()), get(op.getOffsets()),
         get(op.getSource()), /*ids=*/Value(), get(op.getNumValidTokens()),
-        get(op.getRowOperands()), get(op.getColumnOperands()),
+        /*signals=*/Value(), /*awaits=*/Value(), get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),
         op.getLayoutAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(), tile::ConfigAttr());

@@ -115,6 +115,11 @@ Value ThreadEmitter::warpMin(Value value) {
                                i32(-1));
 }
 
+Value ThreadEmitter::ballot(Value flag) {
+  return NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
+                                  NVVM::VoteSyncKind::ballot);
+}
+
 Value ThreadEmitter::matchAny(Value value) {
   return NVVM::MatchSyncOp::create(b, b.getI32Type(), i32(-1), value,
                                    NVVM::MatchSyncKind::any);
@@ -245,6 +250,29 @@ void ThreadEmitter::addAtomically(Value value, Value pointer) {
   // memref.atomic_rmw would order all else around it.
   LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
                             LLVM::AtomicOrdering::monotonic, "block");
+}
+
+constexpr llvm::StringLiteral kDeviceScope = "device";
+
+void ThreadEmitter::addReleasing(Value value, Value pointer) {
+  // A fence, for LLVM's backend drops the order of the addition itself.
+  LLVM::FenceOp::create(b, LLVM::AtomicOrdering::release, kDeviceScope);
+  LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
+                            LLVM::AtomicOrdering::monotonic, kDeviceScope);
+}
+
+void ThreadEmitter::awaitAtLeast(Value least, Value pointer) {
+  auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
+  OpBuilder::InsertionGuard guard(b);
+  b.createBlock(&loop.getBefore());
+  constexpr unsigned alignment = 4;
+  Value found = LLVM::LoadOp::create(
+      b, b.getI32Type(), pointer, alignment, /*isVolatile=*/false,
+      /*isNonTemporal=*/false, /*isInvariant=*/false,
+      /*isInvariantGroup=*/false, LLVM::AtomicOrdering::acquire, kDeviceScope);
+  scf::ConditionOp::create(b, isLess(found, least), ValueRange());
+  b.createBlock(&loop.getAfter());
+  scf::YieldOp::create(b);
 }
 
 Value ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {

@@ -69,6 +69,8 @@ public:
   /// The largest or smallest i32 of the warp, in all lanes.
   mlir::Value warpMax(mlir::Value value);
   mlir::Value warpMin(mlir::Value value);
+  /// The lanes whose `flag` is set, as bits.
+  mlir::Value ballot(mlir::Value flag);
   /// The lanes whose i32 is equal to this lane's, as bits.
   mlir::Value matchAny(mlir::Value value);
 
@@ -92,6 +94,11 @@ public:
   /// add to as well; a barrier has to come before the sum is read.
   void addAtomically(mlir::Value value, mlir::Value memref, mlir::Value index);
   void addAtomically(mlir::Value value, mlir::Value pointer);
+  /// Adds to an i32 of global memory; who then finds it by `awaitAtLeast` sees
+  /// what the thread wrote before.
+  void addReleasing(mlir::Value value, mlir::Value pointer);
+  /// Asks for an i32 of global memory until it is at least `least`.
+  void awaitAtLeast(mlir::Value least, mlir::Value pointer);
   /// One i32 of an argument that no launch of a run writes: this may come
   /// before the wait for the launch before.
   mlir::Value loadConstantI32(mlir::Value memref, mlir::ValueRange indices);

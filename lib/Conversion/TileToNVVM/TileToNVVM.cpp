@@ -48,16 +48,22 @@ public:
       : kernel(kernel), target(target) {}
 
   LogicalResult run() {
-    FailureOr<Operation *> phase = getOnlyPhase(kernel);
-    if (failed(phase))
+    FailureOr<SmallVector<Operation *>> phases = getPhases();
+    if (failed(phases))
       return failure();
-    const Emission *emission = check(*phase);
-    if (!emission)
+    // A schedule emits the product that awaits its phase with it.
+    const Emission *emission = nullptr;
+    for (Operation *phase : llvm::reverse(*phases)) {
+      emission = check(phase);
+      if (!emission)
+        return failure();
+      relaxEpilogue(phase);
+    }
+    if (failed(checkLaunch(*phases)))
       return failure();
     func::FuncOp func = makeFunction();
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
-    relaxEpilogue(*phase);
-    if (failed(emission->emit(*phase, body)))
+    if (failed(emission->emit(phases->front(), body)))
       return failure();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     func::ReturnOp::create(end, kernel.getLoc());
@@ -68,6 +74,21 @@ public:
   }
 
 private:
+  /// The phase of the kernel, or a product and the one that awaits it.
+  FailureOr<SmallVector<Operation *>> getPhases() {
+    SmallVector<Operation *> phases;
+    for (auto product : kernel.getBody().front().getOps<tile::ContractOp>())
+      if (product.getSignals() || product.getAwaits())
+        phases.push_back(product);
+    if (phases.size() == 2 &&
+        llvm::range_size(kernel.getBody().front().without_terminator()) == 2)
+      return phases;
+    FailureOr<Operation *> phase = getOnlyPhase(kernel);
+    if (failed(phase))
+      return failure();
+    return SmallVector<Operation *>{*phase};
+  }
+
   /// Lets the machine's approximations stand for what will be rounded to 16
   /// bits: they are within 2 ulp of f32.
   static void relaxEpilogue(Operation *phase) {
@@ -83,8 +104,8 @@ private:
     });
   }
 
-  /// The emission for a config that its schedule accepts, on a kernel whose
-  /// launch agrees; null after a diagnostic.
+  /// The emission for a config that its schedule accepts; null after a
+  /// diagnostic.
   const Emission *check(Operation *phase) {
     auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
     const Schedule *schedule =
@@ -103,30 +124,36 @@ private:
       phase->emitOpError("cannot run as ") << config << ": " << reason;
       return nullptr;
     }
-    int64_t block = schedule->block(phase, config);
-    int64_t shared = schedule->shared(phase, config);
-    auto isSet = [](IntegerAttr attribute, int64_t value) {
-      return attribute && attribute.getInt() == value;
-    };
-    if (!isSet(kernel.getBlockAttr(), block) ||
-        !isSet(kernel.getSharedAttr(), shared)) {
-      kernel.emitOpError("must have block = ")
-          << block << " and shared = " << shared
-          << ", which follow from its config; run tile-assign-config";
-      return nullptr;
-    }
-    SmallVector<tile::TensorMapAttr> maps;
-    if (schedule->tensorMaps)
-      maps = schedule->tensorMaps(phase, config);
-    if (getTensorMaps() != maps) {
-      kernel.emitOpError("must have the tensor_maps that follow from its "
-                         "config; run tile-assign-config");
-      return nullptr;
-    }
     for (const Emission &emission : kEmissions)
       if (emission.schedule == config.getSchedule())
         return &emission;
     llvm_unreachable("every schedule of GPUs has an emission");
+  }
+
+  /// Whether the kernel's launch is as the configs say.
+  LogicalResult checkLaunch(ArrayRef<Operation *> phases) {
+    int64_t block = 0, shared = 0;
+    SmallVector<tile::TensorMapAttr> maps;
+    for (Operation *phase : phases) {
+      auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
+      const Schedule &schedule = *findSchedule(target, config.getSchedule());
+      block = std::max(block, schedule.block(phase, config));
+      shared = std::max(shared, schedule.shared(phase, config));
+      if (schedule.tensorMaps)
+        llvm::append_range(maps, schedule.tensorMaps(phase, config));
+    }
+    auto isSet = [](IntegerAttr attribute, int64_t value) {
+      return attribute && attribute.getInt() == value;
+    };
+    if (!isSet(kernel.getBlockAttr(), block) ||
+        !isSet(kernel.getSharedAttr(), shared))
+      return kernel.emitOpError("must have block = ")
+             << block << " and shared = " << shared
+             << ", which follow from its config; run tile-assign-config";
+    if (getTensorMaps() != maps)
+      return kernel.emitOpError("must have the tensor_maps that follow from "
+                                "its config; run tile-assign-config");
+    return success();
   }
 
   SmallVector<tile::TensorMapAttr> getTensorMaps() {

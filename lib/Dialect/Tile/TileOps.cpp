@@ -120,8 +120,32 @@ LogicalResult TopKOp::verifyRegions() {
 LogicalResult RankOp::verify() {
   if (failed(moe::verifyPermute(*this, moe::PermuteOperands(*this))))
     return failure();
-  return verifySeparate(
-      *this, {getOffsets(), getPosition(), getSource(), getRowWeight()});
+  SmallVector<Value> outs{getOffsets(), getPosition(), getSource(),
+                          getRowWeight()};
+  if (getCounters())
+    outs.push_back(getCounters());
+  return verifySeparate(*this, outs);
+}
+
+/// Counters by which products of one kernel wait for each other.
+static LogicalResult verifyCounters(ContractOp op) {
+  for (auto [name, counters] :
+       {std::pair<StringRef, Value>{"signals", op.getSignals()},
+        {"awaits", op.getAwaits()}}) {
+    if (!counters)
+      continue;
+    if (!op.getOffsets())
+      return op.emitOpError("has '")
+             << name << "', a counter per group, but no groups; give 'offsets'";
+    int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
+    moe::OperandChecker check(op);
+    if (failed(check.checkShape(name, counters, {{"the groups", groups}})))
+      return failure();
+  }
+  if (op.getSignals() && op.getAwaits())
+    return op.emitOpError("has 'signals' and 'awaits'; a product is the first "
+                          "or the second of its kernel");
+  return success();
 }
 
 /// The ids that offsets come from.
@@ -157,7 +181,7 @@ static LogicalResult verifyIds(ContractOp op) {
 
 LogicalResult ContractOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
-      failed(verifyIds(*this)))
+      failed(verifyIds(*this)) || failed(verifyCounters(*this)))
     return failure();
   return verifySeparate(*this, getResult());
 }

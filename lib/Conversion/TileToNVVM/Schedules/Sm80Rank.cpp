@@ -566,6 +566,17 @@ void Rank::placeRun(Slot firstSlot) {
 LogicalResult moec::emitSm80Rank(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   auto op = cast<tile::RankOp>(phase);
+  if (Value counters = emitter.operand(op.getCounters())) {
+    Value isFirst =
+        emitter.isLess(emitter.toI32(emitter.cta()), emitter.i32(1));
+    int64_t number = cast<MemRefType>(counters.getType()).getDimSize(0);
+    emitter.ifThen(isFirst, [&] {
+      emitter.forThreads(emitter.index(0), emitter.index(number),
+                         [&](Value counter) {
+                           emitter.storeI32(emitter.i32(0), counters, counter);
+                         });
+    });
+  }
   Rank(op, emitter, sm80::Rank(op, op.getConfigAttr())).run();
   return success();
 }

@@ -13,7 +13,9 @@
 using namespace mlir;
 using namespace moec;
 
-LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
+/// All tiles of a product, whose steps begin at `first` in the ring and end at
+/// what becomes of it.
+static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
   AsyncEmitter &emitter = contract.emitter;
   ImplicitLocOpBuilder &b = contract.b;
   ArrayRef<int64_t> bodies = contract.shape.bodies;
@@ -47,11 +49,21 @@ LogicalResult moec::emitSm90Consumer(Sm90Contract &contract) {
     }
     return {branch.getResult(0), branch.getResult(1)};
   };
-  RingPlace first = contract.getFirstPlace();
-  contract.forTiles({first.stage, first.parity},
-                    [&](ContractTile tile, ValueRange carried) {
-                      RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
-                      return SmallVector<Value>{end.stage, end.parity};
-                    });
+  SmallVector<Value> last = contract.forTiles(
+      {first.stage, first.parity}, [&](ContractTile tile, ValueRange carried) {
+        RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
+        if (contract.op.getSignals())
+          contract.signal(tile);
+        return SmallVector<Value>{end.stage, end.parity};
+      });
+  first = {last[0], last[1]};
   return status;
+}
+
+LogicalResult moec::emitSm90Consumer(Sm90Contracts contracts) {
+  RingPlace place = contracts.front().getFirstPlace();
+  for (Sm90Contract &contract : contracts)
+    if (failed(emitTiles(contract, place)))
+      return failure();
+  return success();
 }

@@ -25,9 +25,15 @@ using namespace moec;
 
 constexpr int64_t kWarp = 32;
 
-Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter)
+Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
+                           Sm90Contract *before)
     : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
-      shared(emitter.dynamicShared()) {}
+      shared(before ? before->shared : emitter.dynamicShared()),
+      before(before) {
+  if (before)
+    firstMap = before->firstMap +
+               int64_t(sm90::getTensorMaps(before->op, before->shape).size());
+}
 
 //===----------------------------------------------------------------------===//
 // The ring
@@ -294,8 +300,11 @@ Value Sm90Contract::findGroup(Value tile) {
     Value isBefore = arith::AndIOp::create(
         b, isInside,
         arith::CmpIOp::create(b, arith::CmpIPredicate::sle, first, tile));
-    group =
-        addI32(group, emitter.scale(emitter.countLanes(isBefore), step, -step));
+    // Of at most 32 lanes.
+    Value steps = arith::MulIOp::create(b, emitter.countLanes(isBefore),
+                                        emitter.i32(step),
+                                        arith::IntegerOverflowFlags::nsw);
+    group = addI32(group, emitter.scale(steps, 1, -step));
     left = step;
   }
   return group;
@@ -349,6 +358,38 @@ SmallVector<Value> Sm90Contract::forTiles(const Items &items, ValueRange init,
 }
 
 //===----------------------------------------------------------------------===//
+// One product after another
+//===----------------------------------------------------------------------===//
+
+/// Of all consumers.
+constexpr int64_t kConsumerWarps =
+    sm90::Contract::kConsumers * sm90::Contract::kWarpgroup / kWarp;
+
+void Sm90Contract::signal(const ContractTile &tile) {
+  // All lanes have stored their results.
+  emitter.warpBarrier();
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+    Value counters = emitter.operand(op.getSignals());
+    emitter.addReleasing(
+        emitter.i32(1),
+        emitter.address(counters, {emitter.toIndex(tile.group)}));
+  });
+}
+
+void Sm90Contract::awaitRows(const ContractTile &tile) {
+  Value tiles =
+      arith::SubIOp::create(b, loadEntry(emitter.scale(tile.group, 1, 1)).tile,
+                            loadEntry(tile.group).tile);
+  Value all = emitter.scale(tiles, before->shape.getPanels() * kConsumerWarps);
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+    Value counters = emitter.operand(op.getAwaits());
+    emitter.awaitAtLeast(
+        all, emitter.address(counters, {emitter.toIndex(tile.group)}));
+  });
+  emitter.warpBarrier();
+}
+
+//===----------------------------------------------------------------------===//
 // The kernel
 //===----------------------------------------------------------------------===//
 
@@ -382,23 +423,28 @@ static void emitZeroRows(Sm90Contract &contract) {
 LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
   auto op = cast<tile::ContractOp>(phase);
   AsyncEmitter emitter(body.func, body.kernel, body.threads);
-  Sm90Contract contract(op, emitter);
-  contract.emitPrologue();
+  SmallVector<Sm90Contract, 2> contracts;
+  contracts.reserve(2);
+  contracts.emplace_back(op, emitter);
+  Sm90Contract &first = contracts.front();
+  if (tile::ContractOp partner = sm90::getPartner(op))
+    contracts.emplace_back(partner, emitter, &first);
+  first.emitPrologue();
   if (op.getNumValidTokens())
-    emitZeroRows(contract);
+    emitZeroRows(first);
   LogicalResult status = success();
   emitter.ifThen(
-      contract.isEqual(emitter.warpgroup(), emitter.i32(0)),
+      first.isEqual(emitter.warpgroup(), emitter.i32(0)),
       [&] {
-        emitter.decreaseRegisters(contract.shape.getProducerRegisters());
-        emitSm90Producer(contract);
+        emitter.decreaseRegisters(first.shape.getProducerRegisters());
+        emitSm90Producer(contracts);
         // All threads, before they end.
-        contract.waitInRole();
+        first.waitInRole();
       },
       [&] {
-        emitter.increaseRegisters(contract.shape.getConsumerRegisters());
-        contract.waitInRole();
-        status = emitSm90Consumer(contract);
+        emitter.increaseRegisters(first.shape.getConsumerRegisters());
+        first.waitInRole();
+        status = emitSm90Consumer(contracts);
       });
   return status;
 }

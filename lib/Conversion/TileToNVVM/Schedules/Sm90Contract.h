@@ -27,17 +27,29 @@ struct ContractTile {
 
 /// What the warpgroups of a CTA share: where things lie in shared memory, and
 /// which tiles there are.
+///
+/// A kernel with two products has two of them, one `before` the other: all
+/// warps go through the tiles of the first, then through those of the second,
+/// with the same ring and table. While the last tiles of the first are
+/// multiplied somewhere, weights of the second arrive; its rows wait for their
+/// group.
 class Sm90Contract {
 public:
-  Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter);
+  Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
+               Sm90Contract *before = nullptr);
 
   tile::ContractOp op;
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   sm90::Contract shape;
 
-  /// All threads: barriers and the table of groups.
+  /// All threads: barriers and the table of groups. Once per kernel.
   void emitPrologue();
+  /// Tells the product behind that a tile's results are there. Whole warps,
+  /// each of all consumers.
+  void signal(const ContractTile &tile);
+  /// Waits until all of the tile's group has been signalled. Whole warps.
+  void awaitRows(const ContractTile &tile);
   /// With ids the prologue has not waited for the launches before, so that
   /// weights can be copied; each role waits before it touches anything else.
   void waitInRole() {
@@ -65,6 +77,8 @@ public:
 
   RingPlace getFirstPlace();
   RingPlace next(RingPlace place);
+  /// The tensor map `i` of the product.
+  mlir::Value tensorMap(int64_t i) { return emitter.tensorMap(firstMap + i); }
   /// The weights of a stage, and `offset` bytes on.
   mlir::Value stageAddress(mlir::Value stage, int64_t offset = 0);
   /// Where the input rows of a stage begin in it.
@@ -119,13 +133,18 @@ private:
   mlir::Value findGroup(mlir::Value tile);
 
   mlir::Value shared;
+  Sm90Contract *before;
+  int64_t firstMap = 0;
 };
 
+/// The products of a kernel, in order.
+using Sm90Contracts = llvm::MutableArrayRef<Sm90Contract>;
+
 /// The warpgroup that fills the ring.
-void emitSm90Producer(Sm90Contract &contract);
+void emitSm90Producer(Sm90Contracts contracts);
 /// The warpgroups that empty it. Fails with a diagnostic on an epilogue that
 /// cannot be emitted.
-mlir::LogicalResult emitSm90Consumer(Sm90Contract &contract);
+mlir::LogicalResult emitSm90Consumer(Sm90Contracts contracts);
 
 } // namespace moec
 

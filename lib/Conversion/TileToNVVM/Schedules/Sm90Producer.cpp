@@ -36,7 +36,7 @@ void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
   begin.push_back(emitter.scale(step, contract.shape.k));
   Value full = contract.fullBarrier(stage);
   emitter.arriveExpecting(full, contract.shape.getWeightBytes());
-  emitter.copyBox(contract.stageAddress(stage), emitter.tensorMap(0), begin,
+  emitter.copyBox(contract.stageAddress(stage), contract.tensorMap(0), begin,
                   full, /*areWeights=*/true);
 }
 
@@ -70,7 +70,7 @@ void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
     Value full = contract.fullBarrier(stage);
     emitter.arriveExpecting(full, shape.bodies[i] * sm90::Contract::kStepBytes);
     emitter.copyBox(contract.stageAddress(stage, contract.getInputOffset()),
-                    emitter.tensorMap(1 + i),
+                    contract.tensorMap(1 + i),
                     {tile.firstRow, emitter.scale(step, shape.k)}, full,
                     /*areWeights=*/false);
   };
@@ -89,7 +89,8 @@ public:
         shape(contract.shape),
         isFirst(contract.isEqual(emitter.lane(), emitter.i32(0))) {}
 
-  void emit();
+  /// From `first` on; where it ends.
+  RingPlace emit(RingPlace first);
 
 private:
   /// Whether weights of the first turn of the ring are copied ahead: the
@@ -146,29 +147,30 @@ void BoxCopier::emitStep(const ContractTile &tile, Value step, RingPlace place,
   });
 }
 
-void BoxCopier::emit() {
+RingPlace BoxCopier::emit(RingPlace first) {
   if (copiesAhead()) {
     emitAhead();
     contract.waitInRole();
   }
-  RingPlace first = contract.getFirstPlace();
   // The place in the ring, and with copies ahead the number of steps.
   SmallVector<Value> init{first.stage, first.parity};
   if (copiesAhead())
     init.push_back(emitter.i32(0));
-  contract.forTiles(init, [&](ContractTile tile, ValueRange carried) {
-    return emitter.forLoop(
-        emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-        [&](Value step, ValueRange carried) {
-          RingPlace place{carried[0], carried[1]};
-          emitStep(tile, emitter.toI32(step), place, carried.back());
-          RingPlace next = contract.next(place);
-          SmallVector<Value> all{next.stage, next.parity};
-          if (copiesAhead())
-            all.push_back(emitter.scale(carried.back(), 1, 1));
-          return all;
-        });
-  });
+  SmallVector<Value> end =
+      contract.forTiles(init, [&](ContractTile tile, ValueRange carried) {
+        return emitter.forLoop(
+            emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+            [&](Value step, ValueRange carried) {
+              RingPlace place{carried[0], carried[1]};
+              emitStep(tile, emitter.toI32(step), place, carried.back());
+              RingPlace next = contract.next(place);
+              SmallVector<Value> all{next.stage, next.parity};
+              if (copiesAhead())
+                all.push_back(emitter.scale(carried.back(), 1, 1));
+              return all;
+            });
+      });
+  return {end[0], end[1]};
 }
 
 //===----------------------------------------------------------------------===//
@@ -178,7 +180,8 @@ void BoxCopier::emit() {
 class RowCopier {
 public:
   explicit RowCopier(Sm90Contract &contract);
-  void emit();
+  /// From `first` on; where it ends.
+  RingPlace emit(RingPlace first);
 
 private:
   // A step of a row has 8 chunks; the warps copy 12 rows at once.
@@ -258,10 +261,8 @@ RowCopier::RowCopier(Sm90Contract &contract)
   ownChunk = emitter.remainder(own, kRowChunks);
 }
 
-void RowCopier::emit() {
-  contract.waitInRole();
+RingPlace RowCopier::emit(RingPlace first) {
   Sm90Contract::Items items = contract.getItems();
-  RingPlace first = contract.getFirstPlace();
   SmallVector<Value> init{first.stage, first.parity};
   SmallVector<Value> nothing(kTileValues + getRowsPerThread(), emitter.i32(0));
   init.append(findTileAndRows(items, items.first, nothing));
@@ -271,6 +272,8 @@ void RowCopier::emit() {
   ValueRange carried = loop.getRegionIterArgs();
   ContractTile tile{carried[2], carried[3], carried[4], carried[5]};
   SmallVector<Value> rows(carried.drop_front(2 + kTileValues));
+  if (contract.op.getAwaits())
+    contract.awaitRows(tile);
   State end = emitTile(tile, rows, {carried[0], carried[1]});
   // The rows of the next tile are looked up while the last ones of this arrive.
   Value next = contract.addI32(loop.getInductionVar(), items.step);
@@ -279,6 +282,7 @@ void RowCopier::emit() {
   SmallVector<Value> all{place.stage, place.parity};
   all.append(found);
   scf::YieldOp::create(b, all);
+  return {loop.getResult(0), loop.getResult(1)};
 }
 
 SmallVector<Value> RowCopier::findTileAndRows(const Sm90Contract::Items &items,
@@ -353,10 +357,11 @@ RowCopier::State RowCopier::emitStep(const ContractTile &tile,
 
 RowCopier::State RowCopier::publishAll(State state) {
   emitter.waitCopies(0);
+  emitter.fenceAsync();
   Value oldest =
       emitter.forLoop(emitter.index(0), emitter.toIndex(state.open), 1,
                       {state.oldest}, [&](Value, ValueRange stage) {
-                        publish(stage[0]);
+                        emitter.arrive(contract.fullBarrier(stage[0]));
                         return SmallVector<Value>{nextStage(stage[0])};
                       })[0];
   return {state.place, oldest, emitter.i32(0)};
@@ -418,11 +423,22 @@ void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
 
 } // namespace
 
-void moec::emitSm90Producer(Sm90Contract &contract) {
-  AsyncEmitter &emitter = contract.emitter;
-  Value isFirst = contract.isEqual(emitter.warpgroupWarp(), emitter.i32(0));
-  auto emitBoxes = [&] { BoxCopier(contract).emit(); };
-  if (!contract.shape.hasRowThreads())
+void moec::emitSm90Producer(Sm90Contracts contracts) {
+  Sm90Contract &first = contracts.front();
+  AsyncEmitter &emitter = first.emitter;
+  Value isFirst = first.isEqual(emitter.warpgroupWarp(), emitter.i32(0));
+  auto emitBoxes = [&] {
+    RingPlace place = first.getFirstPlace();
+    for (Sm90Contract &contract : contracts)
+      place = BoxCopier(contract).emit(place);
+  };
+  auto emitRows = [&] {
+    first.waitInRole();
+    RingPlace place = first.getFirstPlace();
+    for (Sm90Contract &contract : contracts)
+      place = RowCopier(contract).emit(place);
+  };
+  if (!first.shape.hasRowThreads())
     return emitter.ifThen(isFirst, emitBoxes);
-  emitter.ifThen(isFirst, emitBoxes, [&] { RowCopier(contract).emit(); });
+  emitter.ifThen(isFirst, emitBoxes, emitRows);
 }

@@ -1,0 +1,139 @@
+//===- Sm90Join.cpp - two products in one kernel of sm90.contract *- C++ -*-==//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Both go through one ring by one table of tiles, so that they need the same
+// bodies and stages, and rows that no map brings. What that costs each of them
+// is compared with what the second one's own launch does.
+
+#include "Sm90Join.h"
+
+#include "Sm90Choice.h"
+#include "moec/Analysis/Device.h"
+#include "moec/Analysis/Sm90.h"
+#include "moert/Plan.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+namespace {
+
+class Joiner {
+public:
+  Joiner(tile::ContractOp first, tile::ContractOp second, tile::LoadAttr load,
+         const Target &target)
+      : first(first), second(second), load(load), target(target),
+        schedule(*findSchedule(target, first.getConfigAttr().getSchedule())),
+        firstModel(schedule.costModel(first, load, target)),
+        secondModel(schedule.costModel(second, load, target)),
+        points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())) {}
+
+  std::optional<JoinedConfigs> choose();
+
+private:
+  /// The second one's config with `n` columns beside `config`, in which the
+  /// number of stages becomes one that fits; nothing if there is none.
+  std::optional<JoinedConfigs> pair(tile::ConfigAttr config, int64_t n);
+  /// What the two are predicted to take, relative to what they take apart;
+  /// summed over the points.
+  double getTime(const JoinedConfigs &configs);
+
+  tile::ContractOp first, second;
+  tile::LoadAttr load;
+  const Target &target;
+  const Schedule &schedule;
+  std::unique_ptr<CostModel> firstModel, secondModel;
+  SmallVector<int64_t> points;
+};
+
+tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages) {
+  return tile::ConfigAttr::get(
+      base.getContext(), base.getSchedule(), base.getM(), n, base.getK(),
+      base.getPanel(), base.getLanes(), base.getRows(), stages,
+      base.getBodies(), /*map_rows=*/false, base.getRowsOnM());
+}
+
+std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
+  for (int64_t stages = Contract::kMaxStages; stages >= Contract::kMinStages;
+       --stages) {
+    JoinedConfigs configs{with(config, config.getN(), stages),
+                          with(config, n, stages)};
+    Contract one(first, configs.first), other(second, configs.second);
+    if (!one.whyApart(other).empty())
+      return std::nullopt;
+    one.shareMemoryWith(other);
+    if (one.getSharedBytes() > moert::kMaxShared)
+      continue;
+    if (schedule.whyIllegal(first, configs.first, target).empty() &&
+        schedule.whyIllegal(second, configs.second, target).empty())
+      return configs;
+  }
+  return std::nullopt;
+}
+
+double Joiner::getTime(const JoinedConfigs &configs) {
+  const DeviceRates &device = *getDeviceRates(target);
+  double saved = device.launchUs + device.prologueUs + device.firstBytesUs +
+                 device.drainUs;
+  double relative = 0;
+  for (int64_t tokens : points)
+    for (WeightedRouting weighted : getWeightedRoutings()) {
+      auto predict = [&](CostModel &model, tile::ConfigAttr config) {
+        return model.predict(config, tokens, weighted.routing).us;
+      };
+      double joined = predict(*firstModel, configs.first) +
+                      predict(*secondModel, configs.second) - saved;
+      double apart = predict(*firstModel, first.getConfigAttr()) +
+                     predict(*secondModel, second.getConfigAttr());
+      relative += weighted.weight * joined / apart;
+    }
+  return relative;
+}
+
+std::optional<JoinedConfigs> Joiner::choose() {
+  // The best of the first one's configs, each with all widths of the second.
+  constexpr size_t mostConfigs = 6;
+  static constexpr int64_t widths[] = {64, 128, 256};
+  SmallVector<tile::ConfigAttr> bases{first.getConfigAttr()};
+  for (const Candidate &candidate :
+       enumerateCandidates(first, schedule, target, load)) {
+    if (!candidate.whyNot.empty() || bases.size() > mostConfigs)
+      break;
+    if (candidate.config.getSchedule() == schedule.name)
+      bases.push_back(candidate.config);
+  }
+  std::optional<JoinedConfigs> best;
+  double least = double(points.size());
+  for (tile::ConfigAttr base : bases)
+    for (int64_t n : widths)
+      if (std::optional<JoinedConfigs> configs = pair(base, n))
+        if (double time = getTime(*configs); time < least) {
+          least = time;
+          best = configs;
+        }
+  return best;
+}
+
+} // namespace
+
+std::optional<JoinedConfigs>
+sm90::joinContracts(tile::ContractOp first, tile::ContractOp second,
+                    tile::LoadAttr load, bool areFixed, const Target &target) {
+  JoinedConfigs given{first.getConfigAttr(), second.getConfigAttr()};
+  if (!first.getOffsets() || !second.getOffsets() || !getDeviceRates(target))
+    return std::nullopt;
+  if (!areFixed)
+    return Joiner(first, second, load, target).choose();
+  Contract one(first, given.first), other(second, given.second);
+  if (!one.whyApart(other).empty())
+    return std::nullopt;
+  one.shareMemoryWith(other);
+  if (one.getSharedBytes() > moert::kMaxShared)
+    return std::nullopt;
+  return given;
+}

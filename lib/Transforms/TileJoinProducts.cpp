@@ -1,0 +1,296 @@
+//===- TileJoinProducts.cpp - two products in one kernel --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchShape.h"
+#include "mlir/IR/IRMapping.h"
+#include "moec/Analysis/ConfigText.h"
+#include "moec/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace moec {
+#define GEN_PASS_DEF_TILEJOINPRODUCTSPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// Two launches, of which the second multiplies what the first makes.
+struct Pair {
+  plan::LaunchOp first, second;
+  /// The launch before them that writes their offsets.
+  plan::LaunchOp ranking;
+};
+
+class ProductJoiner {
+public:
+  ProductJoiner(plan::ProgramOp program, SymbolTable &symbols,
+                const Target &target, ArrayRef<ForcedConfig> forced)
+      : program(program), symbols(symbols), target(target), forced(forced) {}
+
+  void run();
+
+private:
+  std::optional<Pair> findPair(plan::LaunchOp second);
+  std::optional<JoinedConfigs> chooseConfigs(Pair pair);
+  void join(Pair pair, const JoinedConfigs &configs);
+  tile::KernelOp makeKernel(Pair pair, ValueRange ins, ValueRange outs,
+                            const JoinedConfigs &configs);
+  /// Counters, as one more of what every launch of the ranking writes.
+  Value getCounters(Pair pair);
+  /// The second product's results must not lie where the first reads.
+  void separate(Pair pair);
+  int64_t makeSlot();
+  void eraseKernels();
+
+  tile::KernelOp getKernel(plan::LaunchOp launch) {
+    return symbols.lookup<tile::KernelOp>(launch.getKernel());
+  }
+  /// The one phase of a launch's kernel, if it is an `OpTy`.
+  template <typename OpTy>
+  OpTy getPhase(plan::LaunchOp launch) {
+    tile::KernelOp kernel = getKernel(launch);
+    if (!kernel)
+      return nullptr;
+    auto phases = kernel.getBody().front().without_terminator();
+    return llvm::hasSingleElement(phases) ? dyn_cast<OpTy>(*phases.begin())
+                                          : nullptr;
+  }
+  static SmallVector<Value> getOperands(plan::LaunchOp launch) {
+    SmallVector<Value> operands(launch.getIns());
+    llvm::append_range(operands, launch.getOuts());
+    return operands;
+  }
+  /// What a launch passes for an argument of its kernel.
+  static Value getPassed(plan::LaunchOp launch, Value argument) {
+    return argument ? getOperands(
+                          launch)[cast<BlockArgument>(argument).getArgNumber()]
+                    : Value();
+  }
+  bool isForced(plan::LaunchOp launch) {
+    return llvm::any_of(forced, [&](const ForcedConfig &config) {
+      return config.isFor(getKernel(launch));
+    });
+  }
+
+  plan::ProgramOp program;
+  SymbolTable &symbols;
+  const Target &target;
+  ArrayRef<ForcedConfig> forced;
+  Value counters;
+  /// By the kernels that they are made of.
+  llvm::MapVector<std::pair<StringAttr, StringAttr>, tile::KernelOp> kernels;
+};
+
+std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
+  auto first = dyn_cast_or_null<plan::LaunchOp>(second->getPrevNode());
+  if (!first || first.getStream() != second.getStream())
+    return std::nullopt;
+  auto one = getPhase<tile::ContractOp>(first);
+  auto other = getPhase<tile::ContractOp>(second);
+  if (!one || !other || !one.getConfig() || !other.getConfig() ||
+      one.getConfigAttr().getSchedule() != other.getConfigAttr().getSchedule())
+    return std::nullopt;
+  const Schedule *schedule =
+      findSchedule(target, one.getConfigAttr().getSchedule());
+  Value offsets = getPassed(first, one.getOffsets());
+  if (!schedule || !schedule->join || !offsets ||
+      offsets != getPassed(second, other.getOffsets()) ||
+      getPassed(first, one.getIds()) != getPassed(second, other.getIds()) ||
+      getPassed(first, one.getResult()) != getPassed(second, other.getInput()))
+    return std::nullopt;
+  for (Operation *op = first->getPrevNode(); op; op = op->getPrevNode()) {
+    auto before = dyn_cast<plan::LaunchOp>(op);
+    if (!before || before.getStream() != first.getStream() ||
+        !llvm::is_contained(before.getOuts(), offsets))
+      continue;
+    if (!getPhase<tile::RankOp>(before))
+      return std::nullopt;
+    return Pair{first, second, before};
+  }
+  return std::nullopt;
+}
+
+std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
+  auto one = getPhase<tile::ContractOp>(pair.first);
+  auto other = getPhase<tile::ContractOp>(pair.second);
+  tile::LoadAttr load = getKernel(pair.first).getLoadAttr();
+  bool areFixed = isForced(pair.first) || isForced(pair.second);
+  if (!load && !areFixed)
+    return std::nullopt;
+  if (load) {
+    // Of a kernel of several variants, this one's.
+    auto variant = cast<plan::VariantOp>(pair.first->getParentOp());
+    load = tile::LoadAttr::get(load.getContext(), variant.getMinTokens(),
+                               variant.getMaxTokens(), load.getTopK(),
+                               load.getExperts());
+  }
+  const Schedule &schedule =
+      *findSchedule(target, one.getConfigAttr().getSchedule());
+  return schedule.join(one, other, load, areFixed, target);
+}
+
+int64_t ProductJoiner::makeSlot() {
+  int64_t next = 0;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    if (buffer.getSlot())
+      next = std::max<int64_t>(next, *buffer.getSlot() + 1);
+  return next;
+}
+
+void ProductJoiner::separate(Pair pair) {
+  for (Value in : pair.first.getIns()) {
+    auto buffer = in.getDefiningOp<plan::BufferOp>();
+    if (!buffer || !buffer.getSlot())
+      continue;
+    for (Value out : pair.second.getOuts())
+      if (auto other = out.getDefiningOp<plan::BufferOp>();
+          other && other.getSlot() == buffer.getSlot())
+        buffer.setSlot(makeSlot());
+  }
+}
+
+Value ProductJoiner::getCounters(Pair pair) {
+  auto rank = getPhase<tile::RankOp>(pair.ranking);
+  if (rank.getCounters())
+    return getPassed(pair.ranking, rank.getCounters());
+  auto product = getPhase<tile::ContractOp>(pair.first);
+  int64_t groups =
+      cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
+  auto kernel = cast<tile::KernelOp>(rank->getParentOp());
+  auto type = MemRefType::get(groups, IntegerType::get(rank.getContext(), 32));
+  // Behind the other buffers.
+  plan::BufferOp last;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    last = buffer;
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointAfter(last);
+  std::string name = (pair.ranking.getKernel() + "_counters").str();
+  Value counters = plan::BufferOp::create(
+      builder, pair.ranking.getLoc(), type, name, plan::ExprAttr(),
+      last.getSlot() ? builder.getI64IntegerAttr(makeSlot()) : IntegerAttr());
+  unsigned number = kernel.getBody().getNumArguments() - 1;
+  (void)kernel.insertArgument(number, type, DictionaryAttr(), rank.getLoc());
+  program.walk([&](plan::LaunchOp launch) {
+    if (launch.getKernel() == kernel.getSymName())
+      launch.getOutsMutable().append(counters);
+  });
+  rank.getCountersMutable().assign(kernel.getArgument(number));
+  return counters;
+}
+
+tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
+                                         ValueRange outs,
+                                         const JoinedConfigs &configs) {
+  tile::KernelOp one = getKernel(pair.first), other = getKernel(pair.second);
+  tile::KernelOp &kernel =
+      kernels[{one.getSymNameAttr(), other.getSymNameAttr()}];
+  if (kernel)
+    return kernel;
+  OpBuilder builder(one);
+  SmallVector<Type> types(ins.getTypes());
+  llvm::append_range(types, outs.getTypes());
+  types.push_back(builder.getI64Type());
+  kernel = tile::KernelOp::create(
+      builder, one.getLoc(),
+      (one.getSymName() + "_" + other.getSymName()).str(),
+      builder.getFunctionType(types, {}));
+  symbols.insert(kernel, one->getIterator());
+  kernel.setLoadAttr(one.getLoadAttr());
+  kernel.setResident(true);
+  SmallVector<Value> passed(ins);
+  llvm::append_range(passed, outs);
+  auto getArgument = [&](Value value) -> Value {
+    return kernel.getArgument(llvm::find(passed, value) - passed.begin());
+  };
+  builder.setInsertionPointToStart(&kernel.getBody().front());
+  for (auto [launch, config] : {std::pair(pair.first, configs.first),
+                                std::pair(pair.second, configs.second)}) {
+    auto product = getPhase<tile::ContractOp>(launch);
+    IRMapping mapping;
+    mapping.map(getKernel(launch).getTokens(), kernel.getTokens());
+    for (auto [argument, operand] : llvm::zip(
+             getKernel(launch).getBody().getArguments(), getOperands(launch)))
+      mapping.map(argument, getArgument(operand));
+    auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
+    copy.setConfigAttr(config);
+    MutableOperandRange role = launch == pair.first ? copy.getSignalsMutable()
+                                                    : copy.getAwaitsMutable();
+    role.assign(getArgument(counters));
+  }
+  tile::ReturnOp::create(builder, kernel.getLoc());
+  setLaunchShape(kernel, target);
+  return kernel;
+}
+
+void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
+  counters = getCounters(pair);
+  separate(pair);
+  SmallVector<Value> ins(pair.first.getIns()), outs(pair.first.getOuts());
+  llvm::append_range(outs, pair.second.getOuts());
+  outs.push_back(counters);
+  for (Value in : pair.second.getIns())
+    if (!llvm::is_contained(ins, in) && !llvm::is_contained(outs, in))
+      ins.push_back(in);
+  tile::KernelOp kernel = makeKernel(pair, ins, outs, configs);
+  OpBuilder builder(pair.first);
+  plan::LaunchOp::create(builder, pair.first.getLoc(), kernel.getSymName(),
+                         pair.first.getStream(), ins, outs,
+                         pair.first.getDependent());
+  pair.first->erase();
+  pair.second->erase();
+}
+
+/// Those that nobody launches any more.
+void ProductJoiner::eraseKernels() {
+  for (auto &[names, kernel] : kernels)
+    for (StringAttr name : {names.first, names.second}) {
+      bool isLaunched = false;
+      program.walk([&](plan::LaunchOp launch) {
+        isLaunched |= launch.getKernelAttr().getAttr() == name;
+      });
+      if (Operation *old = isLaunched ? nullptr : symbols.lookup(name))
+        symbols.erase(old);
+    }
+}
+
+void ProductJoiner::run() {
+  SmallVector<plan::LaunchOp> launches;
+  for (auto variant : program.getBody().getOps<plan::VariantOp>())
+    llvm::append_range(launches, variant.getBody().getOps<plan::LaunchOp>());
+  for (plan::LaunchOp second : launches)
+    if (std::optional<Pair> pair = findPair(second))
+      if (std::optional<JoinedConfigs> configs = chooseConfigs(*pair))
+        join(*pair, *configs);
+  eraseKernels();
+}
+
+struct TileJoinProducts
+    : moec::impl::TileJoinProductsPassBase<TileJoinProducts> {
+  using TileJoinProductsPassBase::TileJoinProductsPassBase;
+
+  void runOnOperation() override {
+    std::optional<Target> machine =
+        Target::findFor(getOperation(), "tile-join-products", target);
+    if (!machine)
+      return signalPassFailure();
+    llvm::Expected<std::vector<ForcedConfig>> forced =
+        parseForcedConfigs(configs);
+    if (!forced) {
+      getOperation().emitError("tile-join-products: ")
+          << llvm::toString(forced.takeError());
+      return signalPassFailure();
+    }
+    SymbolTable symbols(getOperation());
+    for (auto program : getOperation().getOps<plan::ProgramOp>())
+      ProductJoiner(program, symbols, *machine, *forced).run();
+  }
+};
+
+} // namespace
