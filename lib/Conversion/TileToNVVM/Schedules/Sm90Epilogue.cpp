@@ -120,7 +120,12 @@ LogicalResult Sm90Epilogue::emit() {
   if (shape.rowsOnM) {
     Value firstRow =
         emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
-    emitter.ifThen(emitter.isLess(firstRow, tile.rows), [&] { emitColumns(); });
+    // All lanes agree, and are counted lest ptxas thinks that they might not:
+    // it would keep the stages of later tiles, and what follows from them, in
+    // registers of threads instead of warps.
+    Value lanes = emitter.countLanes(emitter.isLess(firstRow, tile.rows));
+    emitter.ifThen(emitter.isLess(emitter.i32(0), lanes),
+                   [&] { emitColumns(); });
     return status;
   }
   // Rows that are skipped together if the tile ends before.

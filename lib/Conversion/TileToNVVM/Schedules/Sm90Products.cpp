@@ -40,18 +40,21 @@ SmallVector<Sm90Products::Factors> Sm90Products::describe(int64_t body,
     rowBytes = shape.getConsumerRows(body) * Contract::kStepBytes;
   else
     weightBytes = shape.getConsumerWeights(body) * Contract::kStepBytes;
-  auto begin = [&](int64_t offset, int64_t bytes) {
-    Value address = contract.stageAddress(stage, offset);
-    return bytes ? emitter.advance(address, emitter.scale(consumer, bytes))
-                 : address;
+  // What the first stage has is known ahead; all others are a sum away.
+  constexpr int64_t unit = Contract::kChunkBytes;
+  Value distance = emitter.scale(stage, shape.getStageBytes() / unit);
+  auto describe = [&](int64_t offset, int64_t bytes) {
+    Value address = contract.sharedAddress(offset);
+    if (bytes)
+      address = emitter.advance(address, emitter.scale(consumer, bytes));
+    return contract.addI32(emitter.describeTile(address), distance);
   };
-  Value weights = begin(0, weightBytes);
-  Value rows = emitter.describeTile(begin(contract.getInputOffset(), rowBytes));
+  Value weights = describe(0, weightBytes);
+  Value rows = describe(contract.getInputOffset(), rowBytes);
   int64_t blockBytes = shape.getBlockWeights(body) * Contract::kStepBytes;
   SmallVector<Factors> blocks;
   for (int64_t i = 0; i < shape.getBlocks(body); ++i) {
-    Value block =
-        emitter.describeTile(emitter.advance(weights, i * blockBytes));
+    Value block = emitter.scale(weights, 1, i * blockBytes / unit);
     blocks.push_back(shape.rowsOnM ? Factors{rows, block}
                                    : Factors{block, rows});
   }

@@ -102,39 +102,49 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
 // Consumers
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> Sm90Scales::loadRows(Value stage, int64_t body,
-                                        Value consumer) {
-  constexpr int64_t rows8 = 8, pair = 2;
-  constexpr int64_t scaleBytes = Contract::kScaleElementBytes;
-  SmallVector<Value> scales;
+/// Of 8 rows, a thread has two.
+static constexpr int64_t kOctet = 8, kPair = 2;
+
+Value Sm90Scales::findRows(int64_t body, Value consumer) {
+  Value row;
   if (shape.rowsOnM) {
-    // Read, lest a register keeps what follows from it.
+    // Read, lest registers keep more that follows from it.
     Value thread = readThread(b);
     constexpr int64_t warp = 32, perRow = 4;
-    Value row = contract.addI32(
+    row = contract.addI32(
         emitter.scale(
             emitter.divide(emitter.remainder(thread, Contract::kWarpgroup),
                            warp),
-            pair * rows8),
+            kPair * kOctet),
         emitter.divide(emitter.remainder(thread, warp), perRow));
     if (shape.splitsRows(body))
       row = contract.addI32(
           row, emitter.scale(consumer, shape.getConsumerRows(body)));
-    Value own =
-        emitter.advance(address(stage, 0), emitter.scale(row, scaleBytes));
-    for (int64_t i = 0; i < pair; ++i)
+  } else {
+    row =
+        emitter.scale(emitter.remainder(emitter.lane(), kOctet / kPair), kPair);
+  }
+  return emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
+                         emitter.scale(row, Contract::kScaleElementBytes));
+}
+
+SmallVector<Value> Sm90Scales::loadRows(Value rows, Value stage, int64_t body) {
+  constexpr int64_t scaleBytes = Contract::kScaleElementBytes;
+  Value own =
+      emitter.advance(rows, emitter.scale(stage, shape.getScaleBytes()));
+  SmallVector<Value> scales;
+  if (shape.rowsOnM) {
+    for (int64_t i = 0; i < kPair; ++i)
       scales.push_back(emitter.load(
-          b.getF32Type(), emitter.advance(own, i * rows8 * scaleBytes),
+          b.getF32Type(), emitter.advance(own, i * kOctet * scaleBytes),
           scaleBytes));
     return scales;
   }
-  Value own = emitter.scale(emitter.remainder(emitter.lane(), rows8 / pair),
-                            pair * scaleBytes);
-  for (int64_t first = 0; first < body; first += rows8) {
-    Value both = emitter.load(VectorType::get(pair, b.getF32Type()),
-                              emitter.advance(address(stage, first), own),
-                              pair * scaleBytes);
-    for (int64_t i = 0; i < pair; ++i)
+  for (int64_t first = 0; first < body; first += kOctet) {
+    Value both = emitter.load(VectorType::get(kPair, b.getF32Type()),
+                              emitter.advance(own, first * scaleBytes),
+                              kPair * scaleBytes);
+    for (int64_t i = 0; i < kPair; ++i)
       scales.push_back(vector::ExtractOp::create(b, both, i));
   }
   return scales;
@@ -192,7 +202,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
   int64_t numBlocks = shape.getBlocks(body);
   int64_t width = shape.getProductWidth(body), numSums = width / 2;
   bool keepsScales = keepsRowScales(shape, body);
-  SmallVector<Value> carried{place.stage, place.parity};
+  Value rows = scales.findRows(body, consumer);
   Value zero = emitter.f32(0), never;
   if (shape.rowsOnM) {
     // No compiler knows that a tile has rows. Zeros that wait for their number
@@ -201,21 +211,28 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
                                    emitter.isLess(tile.rows, emitter.i32(1)));
     zero = arith::BitcastOp::create(b, b.getF32Type(), never);
   }
-  carried.append((numBlocks + shape.rowsOnM) * numSums, zero);
-  // `old`: the products before, of rows on M.
-  auto step = [&](RingPlace at, MutableArrayRef<Value> sums,
+  // Of a stage that was already full when products of the one before ran
+  // nobody asks again. `old`: the products before, of rows on M.
+  struct Stage {
+    RingPlace place;
+    Value mustWait;
+  };
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  auto step = [&](Stage at, MutableArrayRef<Value> sums,
                   SmallVector<Value> &old) {
-    SmallVector<Factors> blocks = describe(body, at.stage);
-    emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+    Value stage = at.place.stage;
+    emitter.ifThen(at.mustWait, [&] {
+      emitter.waitBarrier(contract.fullBarrier(stage), at.place.parity);
+    });
+    SmallVector<Factors> blocks = describe(body, stage);
+    Stage next;
     SmallVector<Value> rowScales, weightScales;
     // The last reads of the stage are over in all lanes.
     auto giveBack = [&] {
       emitter.warpBarrier();
-      release(at.stage);
+      release(stage);
     };
     for (int64_t block = 0; block < numBlocks; ++block) {
-      if (block == 0 || !scales.areSame())
-        weightScales = scales.loadWeights(at.stage, body, consumer, block);
       auto [rows64, other] = blocks[block];
       Value products;
       if (shape.rowsOnM) {
@@ -232,40 +249,52 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
         products =
             emitter.multiplyAsync(element, width, rows64, other, i, products);
       emitter.commitProducts();
+      if (block == 0 || !scales.areSame())
+        weightScales = scales.loadWeights(stage, body, consumer, block);
       if (block == 0 && keepsScales)
-        rowScales = scales.loadRows(at.stage, body, consumer);
+        rowScales = scales.loadRows(rows, stage, body);
+      if (block + 1 == numBlocks) {
+        next.place = contract.next(at.place);
+        Value isFull = emitter.testBarrier(
+            contract.fullBarrier(next.place.stage), next.place.parity);
+        next.mustWait = arith::XOrIOp::create(b, isFull, yes);
+      }
       emitter.waitProducts(0);
       old = emitter.getSums(products);
       if (block + 1 == numBlocks && keepsScales)
         giveBack();
       if (!keepsScales)
-        rowScales = scales.loadRows(at.stage, body, consumer);
+        rowScales = scales.loadRows(rows, stage, body);
       auto own = sums.slice(block * numSums, numSums);
       addScaled(own, old, rowScales, weightScales);
     }
     if (!keepsScales)
       giveBack();
+    return next;
   };
+  SmallVector<Value> carried{place.stage, place.parity, yes};
+  int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
+  carried.append(numAll + (shape.rowsOnM ? numSums : 0), zero);
   // Counted in one register: there are few left.
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
-      [&](Value, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        values = values.drop_front(2);
-        SmallVector<Value> sums(values.take_front(numBlocks * numSums));
-        SmallVector<Value> old(values.drop_front(numBlocks * numSums));
-        step(at, sums, old);
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity};
-        all.append(sums);
-        if (shape.rowsOnM)
-          all.append(old);
-        return all;
-      });
+  SmallVector<Value> end =
+      emitter.forLoop(emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
+                      [&](Value, ValueRange values) {
+                        Stage at{{values[0], values[1]}, values[2]};
+                        values = values.drop_front(numOwn);
+                        SmallVector<Value> sums(values.take_front(numAll));
+                        SmallVector<Value> old(values.drop_front(numAll));
+                        Stage next = step(at, sums, old);
+                        SmallVector<Value> all{
+                            next.place.stage, next.place.parity, next.mustWait};
+                        all.append(sums);
+                        if (shape.rowsOnM)
+                          all.append(old);
+                        return all;
+                      });
   ContractSums result{{end[0], end[1]}, {}};
   for (int64_t block = 0; block < numBlocks; ++block)
     result.blocks.emplace_back(
-        ArrayRef<Value>(end).slice(2 + block * numSums, numSums));
+        ArrayRef<Value>(end).slice(numOwn + block * numSums, numSums));
   return result;
 }
 

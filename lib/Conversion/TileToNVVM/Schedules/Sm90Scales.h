@@ -30,9 +30,11 @@ public:
 
   //===--- Consumers ---===//
 
-  /// Of the thread's rows in that body: two of every 8, or of 64.
-  llvm::SmallVector<mlir::Value> loadRows(mlir::Value stage, int64_t body,
-                                          mlir::Value consumer);
+  /// Where those of the thread's rows in that body begin in the first stage.
+  mlir::Value findRows(int64_t body, mlir::Value consumer);
+  /// They: of two of every 8 rows, or of 64.
+  llvm::SmallVector<mlir::Value> loadRows(mlir::Value rows, mlir::Value stage,
+                                          int64_t body);
   /// Of a consumer's block in that body, one per plane.
   llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t body,
                                              mlir::Value consumer,
