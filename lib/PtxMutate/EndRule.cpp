@@ -20,19 +20,6 @@ namespace {
 /// The key of this analysis.
 const char kAgreementIsKnown = 0;
 
-/// Whether it changes nothing but the thread's own registers.
-bool isPrivate(const RawInstruction &instruction) {
-  static const char *const families[] = {
-      "mov",  "cvt", "cvta", "add",  "sub",  "mul",      "mad",
-      "fma",  "div", "rem",  "neg",  "abs",  "min",      "max",
-      "and",  "or",  "xor",  "not",  "shl",  "shr",      "bfe",
-      "bfi",  "shf", "lop3", "prmt", "selp", "setp",     "slct",
-      "popc", "clz", "ex2",  "rcp",  "lg2",  "sqrt",     "rsqrt",
-      "tanh", "bra", "ret",  "exit", "ld",   "copysign", "prefetch"};
-  return std::find(std::begin(families), std::end(families),
-                   instruction.parts.front()) != std::end(families);
-}
-
 /// Whether somebody outside of the CTA may see it, or another thread may wait
 /// for it other than at a barrier.
 bool isVisible(const RawInstruction &instruction) {

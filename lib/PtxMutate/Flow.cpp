@@ -50,6 +50,18 @@ std::vector<std::string> mutate::resultsOf(const RawInstruction &instruction) {
   return names;
 }
 
+bool mutate::isPrivate(const RawInstruction &instruction) {
+  static const char *const families[] = {
+      "mov",  "cvt", "cvta", "add",  "sub",  "mul",      "mad",
+      "fma",  "div", "rem",  "neg",  "abs",  "min",      "max",
+      "and",  "or",  "xor",  "not",  "shl",  "shr",      "bfe",
+      "bfi",  "shf", "lop3", "prmt", "selp", "setp",     "slct",
+      "popc", "clz", "ex2",  "rcp",  "lg2",  "sqrt",     "rsqrt",
+      "tanh", "bra", "ret",  "exit", "ld",   "copysign", "prefetch"};
+  return std::find(std::begin(families), std::end(families),
+                   instruction.parts.front()) != std::end(families);
+}
+
 Flow::Flow(const RawKernel &kernel) : kernel(kernel) {
   size_t count = kernel.instructions.size();
   next.resize(count);

@@ -94,6 +94,10 @@ private:
 /// Registers that the instruction writes.
 std::vector<std::string> resultsOf(const RawInstruction &instruction);
 
+/// Whether it changes nothing but the thread's own registers, by what is in
+/// them or in memory.
+bool isPrivate(const RawInstruction &instruction);
+
 } // namespace moec::ptx::mutate
 
 #endif // MOEC_LIB_PTXMUTATE_FLOW_H

@@ -116,6 +116,8 @@ static std::optional<Range> extreme(bool isMin, const Range &a,
 }
 
 static std::optional<Range> bitAnd(const Range &a, const Range &b) {
+  if (a.isOne() && b.isOne())
+    return Range::of(a.low & b.low, a.low & b.low);
   bool isMask = b.isOne() && b.low < 0 && b.low != INT64_MIN;
   if (isMask && (-b.low & (-b.low - 1)) == 0) {
     // Down to a multiple of a power of two.
@@ -139,6 +141,8 @@ static std::optional<Range> bitAnd(const Range &a, const Range &b) {
 
 static std::optional<Range> bitOr(const Range &a, const Range &b,
                                   const std::string &type) {
+  if (a.isOne() && b.isOne())
+    return Range::of(a.low | b.low, a.low | b.low);
   if (a.low < 0 || b.low < 0)
     return std::nullopt;
   // No less than either, no more than the sum.
@@ -256,8 +260,8 @@ Range mutate::rangeOf(const RawOperand &operand, const std::string &type,
   return Range::of(1 - found->second.high, 1 - found->second.low);
 }
 
-static std::optional<Range> compute(const RawInstruction &instruction,
-                                    const Values &values) {
+std::optional<Range> mutate::compute(const RawInstruction &instruction,
+                                     const Values &values) {
   const std::vector<std::string> &parts = instruction.parts;
   const std::string &first = parts[0], &type = parts.back();
   size_t count = instruction.operands.size();

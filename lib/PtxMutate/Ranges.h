@@ -44,9 +44,13 @@ std::optional<bool> compare(const std::string &how, bool isUnsigned,
 Range rangeOf(const RawOperand &operand, const std::string &type,
               const Values &values);
 
+/// The result of the instruction; none if it is not known. Sums that may not
+/// fit their type are not, and 64 bits that are a parameter are an address or a
+/// size: from 0 to 2^48.
+std::optional<Range> compute(const RawInstruction &instruction,
+                             const Values &values);
+
 /// What the instruction makes of the values of registers that `live` follows.
-/// Sums that may not fit their type are not known, and 64 bits that are a
-/// parameter are an address or a size: from 0 to 2^48.
 void applyTo(const RawInstruction &instruction, const Live &live,
              Values &values);
 

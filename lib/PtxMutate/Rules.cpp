@@ -53,9 +53,11 @@ const std::vector<Rule> &mutate::allRules() {
        "no two of these accesses of different threads conflict: both read, or "
        "they lead into different spaces or variables, or one thread alone "
        "makes both, or every thread keeps to the place that its own number "
-       "names. Neither side may signal, wait, or copy asynchronously, and a "
+       "names. Neither side may signal, wait, or copy asynchronously. Behind "
+       "the barrier of a warp it may wait, which tells nobody anything, and "
+       "begin products, if what it writes before is not in shared memory. A "
        "warp whose lanes have to be together for what follows comes there "
-       "without a branch.",
+       "without a branch, or by an instruction that all lanes wait at.",
        hasNoConflict},
       {"already fenced",
        "A wgmma.fence where, on every way since the last one, no instruction "
@@ -104,6 +106,22 @@ const std::vector<Rule> &mutate::allRules() {
        "what was written before that barrier, the simulator has to show: it "
        "compares each with its writer's fences, under every schedule.",
        fencesSingleWords, /*hasToSurvive=*/true},
+      {"read by nobody",
+       "A shuffle, select or load of another value, or a branch around "
+       "instructions that write registers alone: no way leads from there to an "
+       "instruction, other than such as make more of these values, that reads "
+       "one before it is written anew. Ways are those that the numbers in the "
+       "text leave open; no branch, no address and no other thread's "
+       "instruction may depend on such a value. That the mutant comes to an "
+       "end and reads no place that is not there, the schedules have to show.",
+       isReadByNobody, /*hasToSurvive=*/true},
+      {"other buffers",
+       "A barrier of a warp between neighbours as above, where accesses to "
+       "global memory on its two sides begin at different parameters of the "
+       "kernel. That these are different buffers the simulator has to show: it "
+       "compares each access with all that nothing orders before it, whatever "
+       "the schedule.",
+       keepsBuffersApart, /*hasToSurvive=*/true},
   };
   return rules;
 }

@@ -31,7 +31,8 @@ public:
   }
 
   /// False if there are too many ways. Follows what the comparison or branch
-  /// is made of; of other branches, either way.
+  /// is made of, and branches that compare such registers with numbers; of
+  /// others, either way.
   bool run();
 
   bool isBranch() const { return at().parts[0] == "bra"; }
@@ -43,6 +44,7 @@ public:
 private:
   const RawInstruction &at() const { return flow.kernel.instructions[index]; }
   void meet(RangeWalk::State &state);
+  void addRelated(std::set<std::string> &guards) const;
 
   const Flow &flow;
   const size_t index;
@@ -65,9 +67,24 @@ void WayAnalysis::meet(RangeWalk::State &state) {
   mayBeEqual |= compare("eq", /*isUnsigned=*/false, a, b).value_or(true);
 }
 
+void WayAnalysis::addRelated(std::set<std::string> &guards) const {
+  Live live(flow, guards, index);
+  for (const std::string &guard : guardsOfBranches(flow.kernel)) {
+    std::optional<size_t> made = flow.definition(guard);
+    if (!made)
+      continue;
+    const RawInstruction &compare = flow.kernel.instructions[*made];
+    if (compare.parts[0] == "setp" && compare.operands.size() == 3 &&
+        live.follows(compare.operands[1].text) &&
+        compare.operands[2].isNumber())
+      guards.insert(guard);
+  }
+}
+
 bool WayAnalysis::run() {
   std::set<std::string> guards = {isBranch() ? at().guard
                                              : at().operands[0].text};
+  addRelated(guards);
   constexpr size_t kMostSteps = 100'000;
   return RangeWalk(flow, guards, index, kMostSteps)
       .walk(
