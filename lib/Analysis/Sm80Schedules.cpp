@@ -293,8 +293,8 @@ int64_t rankBlock(Operation *, tile::ConfigAttr config) {
 }
 
 //===----------------------------------------------------------------------===//
-// sm80.row_map, sm80.gather_reduce: a CTA owns `panel` columns of a token, a
-// thread `lanes` of them
+// sm80.row_map, sm80.gather_reduce: a CTA owns `panel` columns of a token, or
+// of every `rows`-th one, a thread `lanes` of them
 //===----------------------------------------------------------------------===//
 
 MemRefType getResultType(Operation *op) {
@@ -317,38 +317,51 @@ std::string columnsIllegal(Operation *op, tile::ConfigAttr config,
          number(step) + " up to " + number(mostThreads * config.getLanes());
 }
 
-tile::ConfigAttr chooseColumns(Operation *op, StringRef schedule) {
+std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr config,
+                                const Target &target) {
+  if (config.getRows() <= 0)
+    return "rows = " + number(config.getRows()) +
+           "; give 1 or more tokens at a time";
+  return columnsIllegal(op, config, target);
+}
+
+int64_t choosePanel(Operation *op) {
   constexpr int64_t mostThreads = 128;
   MemRefType result = getResultType(op);
   int64_t lanes = getVectorLanes(result);
-  int64_t threads = std::min<int64_t>(
-      llvm::alignTo(result.getDimSize(1) / lanes, kWarp), mostThreads);
-  return makeConfig(op, schedule, 0, 0, 0, threads * lanes, lanes, 0);
+  return std::min<int64_t>(llvm::alignTo(result.getDimSize(1) / lanes, kWarp),
+                           mostThreads) *
+         lanes;
+}
+
+int64_t getPanels(Operation *op, int64_t panel) {
+  return llvm::divideCeil(getResultType(op).getDimSize(1), panel);
 }
 
 tile::ConfigAttr chooseRowMap(Operation *op, const Target &) {
-  return chooseColumns(op, "sm80.row_map");
+  return makeConfig(op, "sm80.row_map", 0, 0, 0, choosePanel(op),
+                    getVectorLanes(getResultType(op)), 0);
 }
 
+/// CTAs for several times as many as fit at once, so that they end together;
+/// of many tokens each takes several.
 tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &) {
-  return chooseColumns(op, "sm80.gather_reduce");
+  constexpr int64_t ctas = 8192;
+  int64_t panel = choosePanel(op);
+  return makeConfig(op, "sm80.gather_reduce", 0, 0, 0, panel,
+                    getVectorLanes(getResultType(op)),
+                    llvm::divideCeil(ctas, getPanels(op, panel)));
 }
 
 moert::Expr columnsGrid(Operation *op, tile::ConfigAttr config,
                         const Target &) {
-  int64_t columns = getResultType(op).getDimSize(1);
-  return moert::Expr::tokens() *
-         moert::Expr(llvm::divideCeil(columns, config.getPanel()));
+  return moert::Expr::tokens() * moert::Expr(getPanels(op, config.getPanel()));
 }
 
-/// With `rows`, CTAs take so many tokens at a time.
 moert::Expr gatherReduceGrid(Operation *op, tile::ConfigAttr config,
                              const Target &) {
-  int64_t columns = getResultType(op).getDimSize(1);
-  moert::Expr tokens = moert::Expr::tokens();
-  if (config.getRows())
-    tokens = moert::Expr::min(tokens, config.getRows());
-  return tokens * moert::Expr(llvm::divideCeil(columns, config.getPanel()));
+  return moert::Expr::min(moert::Expr::tokens(), config.getRows()) *
+         moert::Expr(getPanels(op, config.getPanel()));
 }
 
 int64_t columnsBlock(Operation *, tile::ConfigAttr config) {
@@ -422,7 +435,7 @@ constexpr Schedule kSm80Schedules[] = {
      columnsBlock, noShared},
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,
      quantizeGrid, quantizeBlock, noShared},
-    {"sm80.gather_reduce", "tile.gather_reduce", columnsIllegal,
+    {"sm80.gather_reduce", "tile.gather_reduce", gatherReduceIllegal,
      chooseGatherReduce, gatherReduceGrid, columnsBlock, noShared},
 };
 

@@ -352,6 +352,14 @@ case("local_experts_ids", entry="ids", hard="minus_one_ids", expert_bias=True,
 case("local_experts_zero_experts", num_zero_experts=4, top_k=4,
      placement={"local_experts": [3]})
 for dtype in ("f32", "bf16", "f16"):
+    # Of a token's rows none is here, or few.
+    for slots in (8, 10):
+        case(f"local_experts_few_rows_{slots}_{dtype}", entry="ids", dtype=dtype, num_experts=24,
+             top_k=slots, tokens=19, placement={"local_experts": [7, 0, 5]})
+case("local_experts_few_rows_shared", entry="ids", dtype="bf16", num_experts=24, top_k=8, tokens=19,
+     hard="minus_one_ids", placement={"local_experts": [7, 0, 5]},
+     shared_experts={"intermediate_size": 40})
+for dtype in ("f32", "bf16", "f16"):
     case(f"strided_{dtype}", dtype=dtype, entry="gate", strided_weights=True, latent_size=32,
          tokens=9, num_valid_tokens=True, hard="padding",
          shared_experts={"intermediate_size": 40, "gate": "sigmoid"})

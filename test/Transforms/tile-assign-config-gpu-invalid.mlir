@@ -98,3 +98,12 @@ tile.kernel @chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<5xi32>,
       {num_experts = 4 : i64, config = #tile.config<schedule = "sm80.rank", panel = 4, lanes = 32>}
   tile.return
 }
+
+// -----
+
+tile.kernel @no_tokens_at_a_time(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: memref<?x16xf32>, %t: i64) {
+  // expected-error@+1 {{rows = 0; give 1 or more tokens at a time}}
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x16xf32>, memref<?x2xi32>) outs(%y : memref<?x16xf32>)
+      {config = #tile.config<schedule = "sm80.gather_reduce", panel = 128, lanes = 4>}
+  tile.return
+}

@@ -87,8 +87,8 @@ tile.kernel @row_map(%x: memref<?x37xbf16>, %y: memref<?x37xbf16>, %t: i64) {
 }
 
 // CHECK-LABEL: tile.kernel @gather_reduce
-// CHECK-SAME: grid = #plan.expr<"tokens * 2">
-// CHECK: #tile.config<schedule = "sm80.gather_reduce", panel = 1024, lanes = 8>
+// CHECK-SAME: grid = #plan.expr<"min(tokens, 4096) * 2">
+// CHECK: #tile.config<schedule = "sm80.gather_reduce", panel = 1024, lanes = 8, rows = 4096>
 tile.kernel @gather_reduce(%x: memref<?x2048xf16>, %p: memref<?x2xi32>, %y: memref<?x2048xf16>,
     %t: i64) {
   tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x2048xf16>, memref<?x2xi32>)

@@ -61,9 +61,7 @@ void AsyncEmitter::consumerBarrier() {
 }
 
 Value AsyncEmitter::countLanes(Value flag) {
-  Value lanes = NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
-                                         NVVM::VoteSyncKind::ballot);
-  return math::CtPopOp::create(b, lanes);
+  return math::CtPopOp::create(b, ballot(flag));
 }
 
 //===----------------------------------------------------------------------===//

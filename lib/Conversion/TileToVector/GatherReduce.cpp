@@ -7,11 +7,107 @@
 // A CTA owns `rows` tokens. Columns run in tiles of `n` (`lanes` if 0), each
 // held in registers while the token's rows are added to it in order of j.
 
-#include "../Emission/GatherReduce.h"
 #include "Emit.h"
 
 using namespace mlir;
 using namespace moec;
+
+namespace {
+
+/// Writes the sum of one token's rows for some of its columns, each held in
+/// registers while the rows are added in order of j.
+class GatherReduce {
+public:
+  GatherReduce(tile::GatherReduceOp op, KernelEmitter &emitter, int64_t lanes)
+      : emitter(emitter), b(emitter.b), lanes(lanes),
+        rows(emitter.operand(op.getRows())),
+        position(emitter.operand(op.getPosition())),
+        identity(emitter.operand(op.getIdentity())),
+        identityWeights(emitter.operand(op.getIdentityWeights())),
+        addend(emitter.operand(op.getAddend())),
+        result(emitter.operand(op.getResult())) {}
+
+  /// Writes `vectors` times `lanes` columns of a token.
+  void emitColumns(Value token, Value column, int64_t vectors, Value mask);
+
+private:
+  Value load(Value memref, Value row, Value column, int64_t i, Value mask) {
+    return emitter.loadVector(memref, {row, emitter.add(column, i * lanes)},
+                              lanes, mask);
+  }
+  SmallVector<Value> addRow(ValueRange sums, Value row, Value column,
+                            Value mask);
+  SmallVector<Value> addIdentity(ValueRange sums, Value token, Value j,
+                                 Value column, Value mask);
+
+  KernelEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  int64_t lanes;
+  Value rows, position, identity, identityWeights, addend, result;
+};
+
+SmallVector<Value> GatherReduce::addRow(ValueRange sums, Value row,
+                                        Value column, Value mask) {
+  SmallVector<Value> next;
+  for (auto [i, sum] : llvm::enumerate(sums))
+    next.push_back(
+        arith::AddFOp::create(b, sum, load(rows, row, column, i, mask)));
+  return next;
+}
+
+SmallVector<Value> GatherReduce::addIdentity(ValueRange sums, Value token,
+                                             Value j, Value column,
+                                             Value mask) {
+  Value weight =
+      emitter.splat(emitter.loadF32(identityWeights, {token, j}), lanes);
+  SmallVector<Value> next;
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    Value x = load(identity, token, column, i, mask);
+    next.push_back(
+        arith::AddFOp::create(b, sum, arith::MulFOp::create(b, x, weight)));
+  }
+  return next;
+}
+
+void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
+                               Value mask) {
+  SmallVector<Value> zeros(vectors, emitter.splat(0.0, lanes));
+  SmallVector<Type> types(vectors, emitter.vectorType(b.getF32Type(), lanes));
+  auto body = [&](Value j, ValueRange sums) {
+    Value slot = emitter.loadI32(position, {token, j});
+    Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot,
+                                        emitter.i32(0));
+    auto unchanged = [&] { return SmallVector<Value>(sums); };
+    auto other = [&] {
+      if (!identity)
+        return unchanged();
+      Value isIdentity = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                               slot, emitter.i32(-2));
+      return emitter.choose(
+          isIdentity, types,
+          [&] { return addIdentity(sums, token, j, column, mask); }, unchanged);
+    };
+    return emitter.choose(
+        isRow, types,
+        [&] {
+          Value row = arith::IndexCastOp::create(b, b.getIndexType(), slot);
+          return addRow(sums, row, column, mask);
+        },
+        other);
+  };
+  SmallVector<Value> sums = emitter.forLoop(
+      emitter.index(0), emitter.index(getColumns(position)), 1, zeros, body);
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    Value total = sum;
+    if (addend)
+      total =
+          arith::AddFOp::create(b, total, load(addend, token, column, i, mask));
+    emitter.storeVector(total, result, {token, emitter.add(column, i * lanes)},
+                        mask);
+  }
+}
+
+} // namespace
 
 LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
                                      KernelEmitter &emitter) {

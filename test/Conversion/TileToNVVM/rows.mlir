@@ -21,26 +21,41 @@ tile.kernel @row_map(%x: memref<?x328xbf16>, %w: memref<?x1xf32>, %y: memref<?x3
 
 // -----
 
-// All rows are asked for before the first is added. A slot without a row loads
-// that of another one.
+// A lane asks for a slot's position; slots that have a row are gone through in
+// order. Two rows are asked for before the first is added, and no others are.
 // CHECK-LABEL: func.func @gather_reduce
 // CHECK: memref.load %{{.*}} : memref<1xi32>
-// CHECK: scf.if
-// CHECK: %[[P0:.*]] = memref.load {{.*}} : memref<?x2xi32>
-// CHECK: %[[P1:.*]] = memref.load {{.*}} : memref<?x2xi32>
-// CHECK: %[[SOME:.*]] = arith.maxsi %[[P0]], %[[P1]]
-// CHECK: %[[ROWS:.*]]:2 = scf.if
-// CHECK: arith.select %{{.*}}, %[[P0]], %[[SOME]]
-// CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
-// CHECK: arith.select %{{.*}}, %[[P1]], %[[SOME]]
-// CHECK: vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
-// CHECK: %[[OWN0:.*]] = arith.select %{{.*}}, %[[ROWS]]#0, %[[ZERO:.*]] : vector<4xf32>
-// CHECK: %[[ADDED:.*]] = arith.addf %{{.*}}, %[[OWN0]]
-// CHECK: %[[OWN1:.*]] = arith.select %{{.*}}, %[[ROWS]]#1, %[[ZERO]]
-// CHECK: arith.addf %[[ADDED]], %[[OWN1]]
-// CHECK: vector.store
+// CHECK: %[[P:.*]] = memref.load {{.*}} : memref<?x2xi32>
+// CHECK: %[[STEP:.*]] = arith.constant 8192 : index
+// CHECK: scf.for {{.*}} step %[[STEP]] iter_args(%[[OWN:.*]] = %[[P]]) -> (i32)
+// The next token's.
+// CHECK: %[[NEXT:.*]] = memref.load {{.*}} : memref<?x2xi32>
+// CHECK: %[[VALID:.*]] = scf.if
+// CHECK: %[[IS_ROW:.*]] = arith.cmpi sge, %[[OWN]]
+// CHECK: %[[COUNTS:.*]] = arith.andi %[[IS_ROW]]
+// CHECK: %[[LEFT:.*]] = nvvm.vote.sync ballot %{{.*}}, %[[COUNTS]]
+// CHECK: %[[COUNT:.*]] = math.ctpop %[[LEFT]]
+// CHECK: %[[BIT1:.*]] = arith.andi %[[COUNT]], %c2_i32
+// CHECK: %[[HAS2:.*]] = arith.cmpi ne, %[[BIT1]]
+// CHECK: %[[SUM2:.*]]:2 = scf.if %[[HAS2]]
+// CHECK: %[[LANE0:.*]] = "llvm.intr.cttz"
+// CHECK: nvvm.shfl.sync idx %{{.*}}, %[[OWN]], %[[LANE0]]
+// CHECK: %[[LANE1:.*]] = "llvm.intr.cttz"
+// CHECK: nvvm.shfl.sync idx %{{.*}}, %[[OWN]], %[[LANE1]]
+// CHECK: %[[ROW0:.*]] = vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
+// CHECK: %[[ROW1:.*]] = vector.load {{.*}} : memref<?x64xf32>, vector<4xf32>
+// CHECK: %[[ADDED:.*]] = arith.addf %{{.*}}, %[[ROW0]]
+// CHECK: arith.addf %[[ADDED]], %[[ROW1]]
 // CHECK: } else {
-// CHECK: vector.store %[[ZERO]]
+// CHECK-NEXT: scf.yield %[[LEFT]]
+// CHECK: %[[BIT0:.*]] = arith.andi %[[COUNT]], %c1_i32
+// CHECK: scf.if
+// CHECK: %[[ROW:.*]] = vector.load
+// CHECK: arith.addf %[[SUM2]]#1, %[[ROW]]
+// CHECK-NOT: vector.load
+// CHECK: scf.if
+// CHECK: vector.store %[[VALID]]
+// CHECK: scf.yield %[[NEXT]]
 tile.kernel @gather_reduce(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %v: memref<1xi32>,
     %y: memref<?x64xf32>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x2xi32>)
@@ -50,36 +65,54 @@ tile.kernel @gather_reduce(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %v: memref
 
 // -----
 
-// Sixteen at a time.
+// The slots of a warp, eight rows at a time; then the other slots. All threads
+// have columns.
 // CHECK-LABEL: func.func @many
-// CHECK-COUNT-16: vector.load
 // CHECK: scf.for
-// CHECK-COUNT-16: vector.load
+// CHECK: nvvm.vote.sync ballot
+// CHECK: scf.for
+// CHECK-COUNT-8: vector.load
 // CHECK: scf.yield
 // CHECK-COUNT-4: vector.load
+// CHECK: scf.yield
+// CHECK-COUNT-2: vector.load
+// CHECK: scf.yield
+// CHECK-COUNT-1: vector.load
+// CHECK: scf.for
+// CHECK: nvvm.vote.sync ballot
+// CHECK-NOT: scf.if
+// CHECK-COUNT-8: vector.load
+// CHECK-COUNT-7: vector.load
 // CHECK-NOT: vector.load
+// CHECK-NOT: scf.if
 // CHECK: vector.store
-tile.kernel @many(%x: memref<?x64xf32>, %p: memref<?x36xi32>, %y: memref<?x64xf32>, %t: i64) {
-  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x36xi32>) outs(%y : memref<?x64xf32>)
+tile.kernel @many(%x: memref<?x512xf32>, %p: memref<?x36xi32>, %y: memref<?x512xf32>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x512xf32>, memref<?x36xi32>) outs(%y : memref<?x512xf32>)
   tile.return
 }
 
 // -----
 
-// Of every 10th token, where the next one's rows are is loaded before this one's
-// are added.
-// CHECK-LABEL: func.func @by_tens
+// A slot of an expert that is the identity is added in its place.
+// CHECK-LABEL: func.func @identity
+// CHECK: %[[SELF:.*]] = vector.load {{.*}} : memref<?x64xf16>, vector<8xf16>
+// CHECK: arith.cmpi eq, {{.*}}, %c-2_i32
+// CHECK: arith.ori
+// CHECK: nvvm.vote.sync ballot
 // CHECK: scf.if
-// CHECK: %[[TEN:.*]] = arith.constant 10 : index
-// CHECK: scf.for {{.*}} step %[[TEN]] iter_args(%[[P0:.*]] = {{.*}}, %[[P1:.*]] = {{.*}}) -> (i32, i32)
-// CHECK: %[[N0:.*]] = memref.load {{.*}} : memref<?x2xi32>
-// CHECK: %[[N1:.*]] = memref.load {{.*}} : memref<?x2xi32>
-// CHECK: arith.maxsi %[[P0]], %[[P1]]
-// CHECK: vector.store
-// CHECK: scf.yield %[[N0]], %[[N1]]
-tile.kernel @by_tens(%x: memref<?x64xf32>, %p: memref<?x2xi32>, %y: memref<?x64xf32>, %t: i64)
-    attributes {block = 32 : i64, shared = 0 : i64, grid = #plan.expr<"min(tokens, 10)">} {
-  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf32>, memref<?x2xi32>) outs(%y : memref<?x64xf32>)
-      {config = #tile.config<schedule = "sm80.gather_reduce", panel = 128, lanes = 4, rows = 10>}
+// CHECK: nvvm.shfl.sync idx
+// CHECK: memref.load {{.*}} : memref<?x1xf32>
+// CHECK: scf.if
+// CHECK-NEXT: index_cast
+// CHECK-NEXT: vector.load
+// CHECK: scf.if
+// CHECK: arith.addf
+// CHECK: } else {
+// CHECK: arith.mulf
+// CHECK: arith.addf
+tile.kernel @identity(%x: memref<?x64xf16>, %p: memref<?x1xi32>, %w: memref<?x1xf32>,
+    %y: memref<?x64xf16>, %h: memref<?x64xf16>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x64xf16>, memref<?x1xi32>)
+      identity(%h, %w : memref<?x64xf16>, memref<?x1xf32>) outs(%y : memref<?x64xf16>)
   tile.return
 }
