@@ -61,8 +61,8 @@ struct RecordedEvent : moert::Event {};
 /// launch found the memory.
 class RecordingDevice : public moert::Device {
 public:
-  RecordingDevice(Recording &recording, int64_t maxGrid)
-      : recording(recording), maxGrid(maxGrid) {}
+  RecordingDevice(Recording &recording, const Grids &grids)
+      : recording(recording), grids(grids) {}
 
   const std::string &name() const override { return deviceName; }
   std::string architecture() const override { return "sm_90"; }
@@ -113,7 +113,7 @@ private:
 
   const std::string deviceName = "recorder";
   Recording &recording;
-  const int64_t maxGrid;
+  const Grids grids;
   Simulator simulator;
   std::vector<Allocation> allocations;
 };
@@ -219,7 +219,8 @@ Status RecordingDevice::launch(moert::Stream &, moert::Kernel &kernel,
   launch.kernel = info.name;
   launch.dims = dims;
   if (asksForGrid(recorded.module->kernels[0]))
-    launch.dims.grid = std::min(launch.dims.grid, maxGrid);
+    launch.dims.grid = std::min(launch.dims.grid, grids.most);
+  launch.moreCtas = grids.more;
   launch.params = *params;
   if (Status status = addMemory(launch); !status)
     return status;
@@ -272,12 +273,13 @@ static Status bindTensors(moert::Executor &executor, moert::Device &device,
 }
 
 Status mutate::record(const moert::Package &package, const std::string &inputs,
-                      int64_t tokens, int64_t maxGrid, Recording &recording) {
+                      int64_t tokens, const Grids &grids,
+                      Recording &recording) {
   Result<moert::SafetensorsFile> file = moert::SafetensorsFile::open(inputs);
   if (!file)
     return file.status();
   size_t first = recording.launches.size();
-  RecordingDevice device(recording, maxGrid);
+  RecordingDevice device(recording, grids);
   Result<std::unique_ptr<moert::Executor>> executor =
       moert::createExecutor(package, device);
   if (!executor)

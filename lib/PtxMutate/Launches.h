@@ -32,6 +32,8 @@ struct Allocation {
 struct Launch {
   std::string kernel, inputs;
   moert::LaunchDims dims;
+  /// CTAs without work that run beside those.
+  int64_t moreCtas = 0;
   std::vector<uint8_t> params;
   std::vector<Allocation> memory;
 };
@@ -43,11 +45,17 @@ struct Recording {
   std::vector<Launch> launches;
 };
 
+struct Grids {
+  /// The most CTAs of a kernel that asks for the size of its grid.
+  int64_t most = 0;
+  /// How many more of each kernel run when its mutants do.
+  int64_t more = 0;
+};
+
 /// Runs the first program of a package that is for a GPU, on inputs from a file
-/// of safetensors. A kernel that asks for the size of its grid gets no more
-/// than `maxGrid` CTAs.
+/// of safetensors.
 moert::Status record(const moert::Package &package, const std::string &inputs,
-                     int64_t tokens, int64_t maxGrid, Recording &recording);
+                     int64_t tokens, const Grids &grids, Recording &recording);
 
 } // namespace moec::ptx::mutate
 

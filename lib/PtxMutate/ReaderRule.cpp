@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Agreement.h"
 #include "Edit.h"
 #include "Ranges.h"
 #include "Rules.h"
@@ -25,6 +24,15 @@ bool names(const RawOperand &operand, const Others &others) {
          std::any_of(
              operand.parts.begin(), operand.parts.end(),
              [&](const RawOperand &part) { return names(part, others); });
+}
+
+/// Whether it waits for all lanes of the warp, and writes registers alone.
+bool isOfAllLanes(const RawInstruction &instruction) {
+  constexpr uint32_t kAll = ~uint32_t(0);
+  const std::string &first = instruction.parts[0];
+  return (first == "vote" || first == "shfl") && instruction.guard.empty() &&
+         instruction.operands.back().isNumber() &&
+         uint32_t(instruction.operands.back().bits) == kAll;
 }
 
 /// Follows the registers that differ, from where they begin to, until they are
@@ -66,23 +74,14 @@ private:
 } // namespace
 
 /// Whether all that differs between the branch and where its ways meet are
-/// registers. All threads go the same way if they rely on each other there.
+/// registers. Where all lanes of a warp wait for each other, all of them go the
+/// same way, or the kernel would not come to an end.
 bool ReaderAnalysis::isHarmless(const std::set<size_t> &region) const {
-  static const char kAgreementIsKnown = 0;
-  for (size_t at : region) {
+  return std::all_of(region.begin(), region.end(), [&](size_t at) {
     const RawInstruction &instruction = flow.kernel.instructions[at];
-    if (at == index || flow.successors(at).empty())
-      return false;
-    if (isPrivate(instruction))
-      continue;
-    const auto &agreement = flow.remember<Agreement>(
-        &kAgreementIsKnown, [&] { return Agreement(flow); });
-    bool isCollective =
-        instruction.parts[0] == "vote" || instruction.parts[0] == "shfl";
-    if (!isCollective || !agreement.isCommon(changed().guard))
-      return false;
-  }
-  return true;
+    return at != index && !flow.successors(at).empty() &&
+           (isPrivate(instruction) || isOfAllLanes(instruction));
+  });
 }
 
 /// What is met behind the branch on all ways up to `place`; none if that is

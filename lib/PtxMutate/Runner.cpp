@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <thread>
 
 using namespace moec::ptx;
@@ -80,7 +81,8 @@ static Status restore(Simulator &simulator, const Launch &launch) {
 }
 
 static RunResult runOnce(const RawModule &module, const Launch &launch,
-                         uint64_t seed, uint64_t maxWarpInstructions) {
+                         int64_t moreCtas, uint64_t seed,
+                         uint64_t maxWarpInstructions) {
   RunResult result;
   SimulatorOptions options;
   options.seed = seed;
@@ -90,9 +92,11 @@ static RunResult runOnce(const RawModule &module, const Launch &launch,
   result.status = loaded.status();
   if (result.status)
     result.status = restore(simulator, launch);
+  moert::LaunchDims dims = launch.dims;
+  dims.grid += moreCtas;
   if (result.status)
     result.status =
-        simulator.launch(**loaded, launch.kernel, launch.dims, launch.params);
+        simulator.launch(**loaded, launch.kernel, dims, launch.params);
   result.warpInstructions = simulator.statistics().warpInstructions;
   for (const Allocation &allocation : launch.memory) {
     if (!result.status || !allocation.isUsed)
@@ -135,6 +139,22 @@ static std::string checkOf(const std::string &message) {
 
 namespace {
 
+/// Calls `function` for each number below `count`, on some threads.
+void inParallel(unsigned numThreads, size_t count,
+                const std::function<void(size_t)> &function) {
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i = next++; i < count; i = next++)
+      function(i);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::max(numThreads, 1u); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
 /// A kernel, its launches and what they should leave in memory.
 class Trial {
 public:
@@ -152,9 +172,11 @@ public:
   void keepSample(std::vector<Mutant> &mutants, size_t count) const;
   /// Begins with the launch number `first`, and leaves there which one has
   /// killed the mutant: it is likely to kill the next one, too.
-  Verdict judge(const Mutant &mutant, size_t &first) const;
+  Verdict judge(const Mutant &mutant, std::atomic<size_t> &first) const;
 
 private:
+  Status runOriginal(size_t index);
+
   const RawModule &module;
   const Flow flow;
   const RunnerOptions &options;
@@ -167,26 +189,40 @@ private:
 } // namespace
 
 Status Trial::runOriginal() {
-  for (const Launch *launch : launches) {
-    uint64_t most = 0;
-    for (uint64_t seed = 0; seed < std::max(options.seeds, options.indexSeeds);
-         ++seed) {
-      RunResult result = runOnce(module, *launch, seed, UINT64_MAX);
-      if (!result.status)
-        return result.status.withContext("the original, seed " +
-                                         std::to_string(seed));
-      if (seed == 0)
-        expected.push_back(std::move(result.memory));
-      else if (result.memory != expected.back())
-        return moert::internalError("the bits of the original depend on the "
-                                    "seed: seed " +
-                                    std::to_string(seed));
-      most = std::max(most, result.warpInstructions);
-    }
-    // A mutant that takes much longer hangs.
-    constexpr uint64_t kTimes = 3, kMore = 50'000;
-    budgets.push_back(most * kTimes + kMore);
+  expected.resize(launches.size());
+  budgets.resize(launches.size());
+  std::vector<Status> statuses(launches.size());
+  inParallel(options.threads, launches.size(),
+             [&](size_t i) { statuses[i] = runOriginal(i); });
+  for (Status &status : statuses)
+    if (!status)
+      return std::move(status);
+  return Status::ok();
+}
+
+Status Trial::runOriginal(size_t index) {
+  const Launch &launch = *launches[index];
+  uint64_t most = 0;
+  for (uint64_t seed = 0; seed < std::max(options.seeds, options.indexSeeds);
+       ++seed) {
+    // CTAs without work change nothing.
+    RunResult result =
+        runOnce(module, launch, seed ? launch.moreCtas : 0, seed, UINT64_MAX);
+    if (!result.status)
+      return result.status.withContext("the original, seed " +
+                                       std::to_string(seed));
+    if (seed == 0)
+      expected[index] = std::move(result.memory);
+    else if (result.memory != expected[index])
+      return moert::internalError(
+          "the bits of the original depend on the seed, or on CTAs without "
+          "work: seed " +
+          std::to_string(seed));
+    most = std::max(most, result.warpInstructions);
   }
+  // A mutant that takes much longer hangs.
+  constexpr uint64_t kTimes = 3, kMore = 50'000;
+  budgets[index] = most * kTimes + kMore;
   return Status::ok();
 }
 
@@ -221,7 +257,8 @@ void Trial::keepSample(std::vector<Mutant> &mutants, size_t count) const {
   mutants.resize(count);
 }
 
-Verdict Trial::judge(const Mutant &mutant, size_t &first) const {
+Verdict Trial::judge(const Mutant &mutant, std::atomic<size_t> &first) const {
+  const size_t begin = first;
   Verdict verdict;
   verdict.mutant = mutant;
   if (std::string rule = proveEquivalent(flow, mutant); !rule.empty()) {
@@ -236,8 +273,9 @@ Verdict Trial::judge(const Mutant &mutant, size_t &first) const {
       mutant.group == Group::Index ? options.indexSeeds : options.seeds;
   for (uint64_t seed = 0; seed < seeds; ++seed)
     for (size_t j = 0; j < launches.size(); ++j) {
-      size_t i = (first + j) % launches.size();
-      RunResult result = runOnce(mutated, *launches[i], seed, budgets[i]);
+      size_t i = (begin + j) % launches.size();
+      RunResult result = runOnce(mutated, *launches[i], launches[i]->moreCtas,
+                                 seed, budgets[i]);
       if (result.status && result.memory == expected[i])
         continue;
       verdict.outcome = Outcome::Killed;
@@ -264,22 +302,13 @@ Result<std::vector<Verdict>> mutate::runMutants(const Recording &recording,
     return status;
   std::vector<Mutant> mutants = trial.choose();
   std::vector<Verdict> verdicts(mutants.size());
-  std::atomic<size_t> next{0}, done{0};
-  auto work = [&] {
-    size_t first = 0;
-    for (size_t i = next++; i < mutants.size(); i = next++) {
-      verdicts[i] = trial.judge(mutants[i], first);
-      constexpr size_t kStep = 50;
-      if (size_t count = ++done; options.showsProgress && count % kStep == 0)
-        std::fprintf(stderr, "%s: %zu of %zu mutants\n", kernel.c_str(), count,
-                     mutants.size());
-    }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::max(options.threads, 1u); ++i)
-    threads.emplace_back(work);
-  work();
-  for (std::thread &thread : threads)
-    thread.join();
+  std::atomic<size_t> first{0}, done{0};
+  inParallel(options.threads, mutants.size(), [&](size_t i) {
+    verdicts[i] = trial.judge(mutants[i], first);
+    constexpr size_t kStep = 50;
+    if (size_t count = ++done; options.showsProgress && count % kStep == 0)
+      std::fprintf(stderr, "%s: %zu of %zu mutants\n", kernel.c_str(), count,
+                   mutants.size());
+  });
   return verdicts;
 }

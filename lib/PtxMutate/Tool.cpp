@@ -31,9 +31,11 @@ synchronization, index or mask at a time, and runs each such mutant under the
 simulator on what the launch has found in memory. docs/ptx-mutations.md has the
 results for the compiler's kernels.
 
-  --case=FILE:TOKENS[:CTAS]
-                       inputs of the layer, and the CTAs of kernels that ask
-                       for their number (default: 3); several cases make a
+  --case=FILE:TOKENS[:CTAS[:MORE]]
+                       inputs of the layer, the CTAs of kernels that ask for
+                       their number (default: 3), and how many more than the
+                       plan launches run, for kernels that send home those
+                       without work (default: 0); several cases make a
                        mutant's life harder
   --kernel=NAME        only this kernel; repeated, these
   --kind=TEXT          only mutants of kinds that contain TEXT
@@ -55,7 +57,7 @@ namespace {
 
 struct Case {
   std::string file;
-  int64_t tokens = 0, maxGrid = 3;
+  int64_t tokens = 0, maxGrid = 3, moreCtas = 0;
 };
 
 struct Options {
@@ -89,14 +91,17 @@ bool takeNumber(std::string &text, uint64_t &number) {
 bool parseCase(const std::string &value, std::vector<Case> &cases) {
   Case input;
   input.file = value;
-  uint64_t last = 0, first = 0;
-  if (!takeNumber(input.file, last))
+  std::vector<int64_t> numbers;
+  for (uint64_t number = 0;
+       numbers.size() < 3 && takeNumber(input.file, number);)
+    numbers.insert(numbers.begin(), int64_t(number));
+  if (numbers.empty())
     return false;
-  input.tokens = int64_t(last);
-  if (takeNumber(input.file, first)) {
-    input.tokens = int64_t(first);
-    input.maxGrid = int64_t(last);
-  }
+  input.tokens = numbers[0];
+  if (numbers.size() > 1)
+    input.maxGrid = numbers[1];
+  if (numbers.size() > 2)
+    input.moreCtas = numbers[2];
   cases.push_back(input);
   return input.maxGrid > 0;
 }
@@ -235,7 +240,7 @@ Status Session::run(bool &isGood) {
     return package.status();
   for (const Case &input : options.cases)
     if (Status status = record(*package, input.file, input.tokens,
-                               input.maxGrid, recording);
+                               {input.maxGrid, input.moreCtas}, recording);
         !status)
       return status;
   std::vector<std::string> kernels = options.kernels;

@@ -116,15 +116,15 @@ TEST(ReaderRules, BranchesAroundValues) {
   EXPECT_EQ(branch("ret;\n", ""), kNone + twice(kNone));
 }
 
-/// Lanes that wait for each other have to go the same way.
 TEST(ReaderRules, BranchesAroundVotes) {
-  std::string vote = "vote.sync.ballot.b32 %r1, %p5, -1;\n";
-  EXPECT_EQ(branch(vote, "",
-                   "ld.param.b32 %r5, [p0];\n"
-                   "setp.ge.s32 %p1, %r5, 7;\n"),
-            std::string(kNone) + twice(kNobody));
-  EXPECT_EQ(branch(vote, "", "setp.ge.s32 %p1, %r0, 7;\n"),
-            kNone + twice(kNone));
+  std::string vote = "vote.sync.ballot.b32 %r1, %p5, ",
+              use = "st.shared.b32 [two], %r1;\n";
+  EXPECT_EQ(branch(vote + "-1;\n", ""), kNone + twice(kNobody));
+  EXPECT_EQ(branch(vote + "-1;\n", use), kNone + twice(kNone));
+  // Some lanes may go another way than the others.
+  EXPECT_EQ(branch(vote + "15;\n", ""), kNone + twice(kNone));
+  EXPECT_EQ(branch(vote + "%r7;\n", ""), kNone + twice(kNone));
+  EXPECT_EQ(branch("@%p6 " + vote + "-1;\n", ""), kNone + twice(kNone));
 }
 
 } // namespace

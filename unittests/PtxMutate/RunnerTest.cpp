@@ -94,6 +94,34 @@ TEST(Runner, AMutantThatHangsIsKilled) {
   EXPECT_EQ(find(*verdicts, "branch", "never").by, "nothing more is written");
 }
 
+/// Whether a CTA without work goes home shows where there is one.
+TEST(Runner, CtasWithoutWork) {
+  const char body[] = "mov.u32 %r1, %ctaid.x;\nsetp.ge.u32 %p1, %r1, 1;\n"
+                      "@%p1 bra end;\nmul.wide.u32 %rd1, %r0, 4;\n"
+                      "add.s64 %rd2, %rd0, %rd1;\n"
+                      "st.global.b32 [%rd2], %r0;\nend:\n";
+  Recording recording = recordingOf(body);
+  RunnerOptions options;
+  moert::Result<std::vector<Verdict>> verdicts =
+      runMutants(recording, "k", options);
+  ASSERT_TRUE(verdicts) << verdicts.status().message();
+  EXPECT_EQ(find(*verdicts, "branch", "never").outcome, Outcome::Missed);
+  recording.launches[0].moreCtas = 1;
+  verdicts = runMutants(recording, "k", options);
+  ASSERT_TRUE(verdicts) << verdicts.status().message();
+  const Verdict &never = find(*verdicts, "branch", "never");
+  EXPECT_EQ(never.outcome, Outcome::Killed);
+  EXPECT_EQ(never.by, "race");
+  // One that works is no such CTA.
+  recording = recordingOf("mov.u32 %r1, %ctaid.x;\n"
+                          "mul.wide.u32 %rd1, %r1, 4;\n"
+                          "add.s64 %rd2, %rd0, %rd1;\n"
+                          "setp.eq.u32 %p1, %r0, 0;\n"
+                          "@%p1 st.global.b32 [%rd2], %r1;\n");
+  recording.launches[0].moreCtas = 1;
+  EXPECT_FALSE(runMutants(recording, "k", options));
+}
+
 TEST(Runner, SamplesAreTheSameForTheirSeed) {
   Recording recording = recordingOf(kExchange);
   RunnerOptions options;
