@@ -12,25 +12,35 @@
 using namespace mlir;
 using namespace moec;
 
-SmallVector<Value> moec::tieSums(ImplicitLocOpBuilder &b, ValueRange sums) {
+/// `constraint`: the kind of register of all values.
+static SmallVector<Value> tie(ImplicitLocOpBuilder &b, ValueRange values,
+                              StringRef constraint) {
   // Each output takes the place of the input of the same number.
   std::string constraints;
-  for (size_t i = 0; i < sums.size(); ++i)
-    constraints += i ? ",=f" : "=f";
-  for (size_t i = 0; i < sums.size(); ++i)
+  for (size_t i = 0; i < values.size(); ++i)
+    constraints += (i ? ",=" : "=") + constraint.str();
+  for (size_t i = 0; i < values.size(); ++i)
     constraints += "," + std::to_string(i);
   auto type = LLVM::LLVMStructType::getLiteral(
-      b.getContext(), SmallVector<Type>(sums.size(), b.getF32Type()));
+      b.getContext(), SmallVector<Type>(values.getTypes()));
   Value tied = LLVM::InlineAsmOp::create(
-                   b, type, sums, /*asm_string=*/"", constraints,
+                   b, type, values, /*asm_string=*/"", constraints,
                    /*has_side_effects=*/true, /*is_align_stack=*/false,
                    LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
                    /*operand_attrs=*/ArrayAttr())
                    .getResult(0);
   SmallVector<Value> results;
-  for (int64_t i = 0, end = sums.size(); i < end; ++i)
+  for (int64_t i = 0, end = values.size(); i < end; ++i)
     results.push_back(LLVM::ExtractValueOp::create(b, tied, i));
   return results;
+}
+
+SmallVector<Value> moec::tieSums(ImplicitLocOpBuilder &b, ValueRange sums) {
+  return tie(b, sums, "f");
+}
+
+SmallVector<Value> moec::tieWords(ImplicitLocOpBuilder &b, ValueRange words) {
+  return tie(b, words, "r");
 }
 
 Value moec::multiplyE4M3(ImplicitLocOpBuilder &b, ValueRange old, Value a,

@@ -24,6 +24,13 @@ namespace moec {
 llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
                                        mlir::ValueRange sums);
 
+/// The i32 values again, computed before this point. No instruction is made.
+///
+/// Stands for an op that LLVM does not look through: what a loop carries it
+/// would compute where it is used, at the beginning of the next turn.
+llvm::SmallVector<mlir::Value> tieWords(mlir::ImplicitLocOpBuilder &b,
+                                        mlir::ValueRange words);
+
 /// Starts a product of 64 rows of e4m3 with `old.size() * 2`, as a wgmma of
 /// NVVM does, by the descriptors `a` and `c`: added to `old` where `keeps`
 /// (i32) is not 0. The registers are those of `old`, which LLVM may still move

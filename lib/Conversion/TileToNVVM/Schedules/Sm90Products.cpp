@@ -30,8 +30,7 @@ void Sm90Products::release(Value stage) {
                  [&] { emitter.arrive(contract.emptyBarrier(stage)); });
 }
 
-SmallVector<Sm90Products::Factors> Sm90Products::describe(int64_t body,
-                                                          Value stage) {
+Sm90Products::Factors Sm90Products::describe(int64_t body, Value stage) {
   // How far on the second consumer begins.
   int64_t weightBytes = 0, rowBytes = 0;
   if (shape.sharesBlock())
@@ -49,16 +48,17 @@ SmallVector<Sm90Products::Factors> Sm90Products::describe(int64_t body,
       address = emitter.advance(address, emitter.scale(consumer, bytes));
     return contract.addI32(emitter.describeTile(address), distance);
   };
-  Value weights = describe(0, weightBytes);
-  Value rows = describe(contract.getInputOffset(), rowBytes);
-  int64_t blockBytes = shape.getBlockWeights(body) * Contract::kStepBytes;
-  SmallVector<Factors> blocks;
-  for (int64_t i = 0; i < shape.getBlocks(body); ++i) {
-    Value block = emitter.scale(weights, 1, i * blockBytes / unit);
-    blocks.push_back(shape.rowsOnM ? Factors{rows, block}
-                                   : Factors{block, rows});
-  }
-  return blocks;
+  return {describe(0, weightBytes),
+          describe(contract.getInputOffset(), rowBytes)};
+}
+
+std::pair<Value, Value>
+Sm90Products::getSides(int64_t body, const Factors &factors, int64_t i) {
+  int64_t bytes = shape.getBlockWeights(body) * Contract::kStepBytes;
+  Value block =
+      emitter.scale(factors.weights, 1, i * bytes / Contract::kChunkBytes);
+  return shape.rowsOnM ? std::pair(factors.rows, block)
+                       : std::pair(block, factors.rows);
 }
 
 ContractSums Sm90Products::emit(int64_t body, const ContractTile &tile,
@@ -86,12 +86,13 @@ ContractSums Sm90Products::multiply(int64_t body, RingPlace place) {
         RingPlace at{values[0], values[1]};
         SmallVector<Value> sums(values.drop_front(3));
         emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        SmallVector<Factors> blocks = describe(body, at.stage);
+        Factors factors = describe(body, at.stage);
         emitter.fenceProducts();
         for (int64_t i = 0; i < getStepProducts(); ++i)
-          for (auto [sum, factors] : llvm::zip_equal(sums, blocks))
-            sum = emitter.multiplyAsync(element, width, factors.rows64,
-                                        factors.width, i, sum);
+          for (auto [block, sum] : llvm::enumerate(sums)) {
+            auto [rows64, other] = getSides(body, factors, block);
+            sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
+          }
         emitter.commitProducts();
         // The step before is done, so that its stage is free.
         emitter.waitProducts(1);

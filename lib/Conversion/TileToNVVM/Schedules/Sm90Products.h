@@ -42,9 +42,9 @@ public:
   ContractPart getPart(int64_t body, const ContractTile &tile);
 
 private:
-  /// What tensor cores multiply in a step: 64 rows with the tile's width.
+  /// What tensor cores multiply in a step, as `describeTile` has it.
   struct Factors {
-    mlir::Value rows64, width;
+    mlir::Value weights, rows;
   };
 
   /// The sums of 16-bit elements, and of e4m3 with scales (in Sm90Scales.cpp).
@@ -57,8 +57,11 @@ private:
                  llvm::ArrayRef<mlir::Value> weightScales);
   /// Products of a step and a block.
   int64_t getStepProducts() const;
-  /// For tensor cores: a stage, for each of the consumer's blocks of weights.
-  llvm::SmallVector<Factors> describe(int64_t body, mlir::Value stage);
+  /// A stage, with the first of the consumer's blocks of weights.
+  Factors describe(int64_t body, mlir::Value stage);
+  /// The same with block `i`: the side of 64, and the other.
+  std::pair<mlir::Value, mlir::Value>
+  getSides(int64_t body, const Factors &factors, int64_t i);
   /// Gives a stage back, whose products are done.
   void release(mlir::Value stage);
   /// Of consumers that share a block: adds up what both have, the sums of half

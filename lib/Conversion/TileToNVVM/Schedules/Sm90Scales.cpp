@@ -211,20 +211,22 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
                                    emitter.isLess(tile.rows, emitter.i32(1)));
     zero = arith::BitcastOp::create(b, b.getF32Type(), never);
   }
-  // Of a stage that was already full when products of the one before ran
-  // nobody asks again. `old`: the products before, of rows on M.
+  // What comes before the first product of a step is known when the last one of
+  // the step before has begun, perhaps even that the stage is full.
   struct Stage {
     RingPlace place;
-    Value mustWait;
+    Factors factors;
+    Value isFull;
   };
   Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  // `old`: the products before, of rows on M.
   auto step = [&](Stage at, MutableArrayRef<Value> sums,
                   SmallVector<Value> &old) {
     Value stage = at.place.stage;
-    emitter.ifThen(at.mustWait, [&] {
+    emitter.ifThen(arith::XOrIOp::create(b, at.isFull, yes), [&] {
       emitter.waitBarrier(contract.fullBarrier(stage), at.place.parity);
     });
-    SmallVector<Factors> blocks = describe(body, stage);
     Stage next;
     SmallVector<Value> rowScales, weightScales;
     // The last reads of the stage are over in all lanes.
@@ -233,7 +235,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
       release(stage);
     };
     for (int64_t block = 0; block < numBlocks; ++block) {
-      auto [rows64, other] = blocks[block];
+      auto [rows64, other] = getSides(body, at.factors, block);
       Value products;
       if (shape.rowsOnM) {
         products = multiplyE4M3(b, old, emitter.getDescriptor(rows64, 0),
@@ -255,9 +257,11 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
         rowScales = scales.loadRows(rows, stage, body);
       if (block + 1 == numBlocks) {
         next.place = contract.next(at.place);
-        Value isFull = emitter.testBarrier(
+        next.isFull = emitter.testBarrier(
             contract.fullBarrier(next.place.stage), next.place.parity);
-        next.mustWait = arith::XOrIOp::create(b, isFull, yes);
+        Factors factors = describe(body, next.place.stage);
+        auto words = tieWords(b, {factors.weights, factors.rows});
+        next.factors = {words[0], words[1]};
       }
       emitter.waitProducts(0);
       old = emitter.getSums(products);
@@ -272,25 +276,28 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
       giveBack();
     return next;
   };
-  SmallVector<Value> carried{place.stage, place.parity, yes};
+  Factors first = describe(body, place.stage);
+  SmallVector<Value> carried{place.stage, place.parity, first.weights,
+                             first.rows, no};
   int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
   carried.append(numAll + (shape.rowsOnM ? numSums : 0), zero);
   // Counted in one register: there are few left.
-  SmallVector<Value> end =
-      emitter.forLoop(emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
-                      [&](Value, ValueRange values) {
-                        Stage at{{values[0], values[1]}, values[2]};
-                        values = values.drop_front(numOwn);
-                        SmallVector<Value> sums(values.take_front(numAll));
-                        SmallVector<Value> old(values.drop_front(numAll));
-                        Stage next = step(at, sums, old);
-                        SmallVector<Value> all{
-                            next.place.stage, next.place.parity, next.mustWait};
-                        all.append(sums);
-                        if (shape.rowsOnM)
-                          all.append(old);
-                        return all;
-                      });
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
+      [&](Value, ValueRange values) {
+        Stage at{{values[0], values[1]}, {values[2], values[3]}, values[4]};
+        values = values.drop_front(numOwn);
+        SmallVector<Value> sums(values.take_front(numAll));
+        SmallVector<Value> old(values.drop_front(numAll));
+        Stage next = step(at, sums, old);
+        SmallVector<Value> all{next.place.stage, next.place.parity,
+                               next.factors.weights, next.factors.rows,
+                               next.isFull};
+        all.append(sums);
+        if (shape.rowsOnM)
+          all.append(old);
+        return all;
+      });
   ContractSums result{{end[0], end[1]}, {}};
   for (int64_t block = 0; block < numBlocks; ++block)
     result.blocks.emplace_back(
