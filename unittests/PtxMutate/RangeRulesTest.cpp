@@ -55,6 +55,30 @@ TEST(WayRule, LoopsOfOneRound) {
       "-; -; -; ");
 }
 
+/// As many as are left over from the round before: one at most, or none, and
+/// then another branch leads past the loop.
+TEST(WayRule, BranchesOfTheSameRegister) {
+  auto loop = [](const std::string &most, const std::string &skip) {
+    return "mov.b32 %r1, 0;\nl:\nsetp.eq.b32 %p1, %r1, 0;\n" + skip +
+           "mov.b32 %r2, %r1;\nm:\nst.global.b32 [%rd0], %r0;\n"
+           "add.s32 %r2, %r2, -1;\nsetp.ne.b32 %p2, %r2, 0;\n@%p2 bra m;\n"
+           "n:\nadd.s32 %r1, %r1, 1;\nmin.s32 %r1, %r1, " +
+           most + ";\nld.global.b32 %r3, [%rd0];\nsetp.ne.b32 %p3, %r3, 0;\n" +
+           "@%p3 bra l;\n";
+  };
+  auto ofLoop = [](const std::string &body) {
+    std::string rules = rulesFor(body, "branch");
+    size_t skipped = body.find("bra n") == std::string::npos ? 0 : 3;
+    for (; skipped > 0; --skipped)
+      rules.erase(0, rules.find("; ") + 2);
+    return rules;
+  };
+  std::string skip = "@%p1 bra n;\n";
+  EXPECT_EQ(ofLoop(loop("1", skip)), "-; -; always one way; -; -; -; ");
+  EXPECT_EQ(ofLoop(loop("2", skip)), "-; -; -; -; -; -; ");
+  EXPECT_EQ(ofLoop(loop("1", "")), "-; -; -; -; -; -; ");
+}
+
 /// The last round of a loop over 128 rows per round, which begins at the last
 /// multiple of 128.
 std::string lastRound(const std::string &begin, const std::string &step) {
