@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 // Both go through one ring by one table of tiles, so that they need the same
-// bodies and stages, and rows that no map brings. What that costs each of them
-// is compared with what the second one's own launch does.
+// bodies and stages. What that costs each of them is compared with what the
+// second one's own launch does.
 
 #include "Sm90Join.h"
 
@@ -51,18 +51,21 @@ private:
   SmallVector<int64_t> points;
 };
 
-tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages) {
-  return tile::ConfigAttr::get(
-      base.getContext(), base.getSchedule(), base.getM(), n, base.getK(),
-      base.getPanel(), base.getLanes(), base.getRows(), stages,
-      base.getBodies(), /*map_rows=*/false, base.getRowsOnM());
+tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
+                      bool mapRows) {
+  return tile::ConfigAttr::get(base.getContext(), base.getSchedule(),
+                               base.getM(), n, base.getK(), base.getPanel(),
+                               base.getLanes(), base.getRows(), stages,
+                               base.getBodies(), mapRows, base.getRowsOnM());
 }
 
 std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
   for (int64_t stages = Contract::kMaxStages; stages >= Contract::kMinStages;
        --stages) {
-    JoinedConfigs configs{with(config, config.getN(), stages),
-                          with(config, n, stages)};
+    JoinedConfigs configs{
+        with(config, config.getN(), stages,
+             /*mapRows=*/false),
+        with(config, n, stages, second.getConfigAttr().getMapRows())};
     Contract one(first, configs.first), other(second, configs.second);
     if (!one.whyApart(other).empty())
       return std::nullopt;

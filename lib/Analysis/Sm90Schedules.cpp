@@ -57,9 +57,9 @@ void Contract::shareMemoryWith(const Contract &other) {
 std::string Contract::whyApart(const Contract &other) const {
   if (hasScales || other.hasScales)
     return "the second one's input is quantized in between";
-  if (mapRows || other.mapRows)
-    return "map_rows = true: rows come by a map, and the ring's barriers count "
-           "the threads that copy them";
+  if (mapRows)
+    return "map_rows = true of the first: the ring's barriers count the "
+           "threads that copy its rows";
   if (stages != other.stages)
     return "stages = " + std::to_string(stages) + " and " +
            std::to_string(other.stages) + " of one ring";
@@ -230,7 +230,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
              "one awaits that; run tile-join-products";
     if (partner.getConfig())
       if (std::string reason =
-              shape.whyApart(Contract(partner, partner.getConfigAttr()));
+              contract.getSignals()
+                  ? shape.whyApart(Contract(partner, partner.getConfigAttr()))
+                  : Contract(partner, partner.getConfigAttr()).whyApart(shape);
           !reason.empty())
         return "of two products of a kernel " + reason;
   }

@@ -53,7 +53,7 @@ struct Contract {
 
   /// Makes the parts at least as large as the other's.
   void shareMemoryWith(const Contract &other);
-  /// Why the two cannot be one kernel; empty if they can.
+  /// Why the two cannot be one kernel, the other one second; empty if they can.
   std::string whyApart(const Contract &other) const;
 
   static constexpr int64_t kWarpgroup = 128;

@@ -77,8 +77,9 @@ void AsyncEmitter::fenceBarriers() {
   fenceAsync();
 }
 
-void AsyncEmitter::arrive(Value barrier) {
-  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), barrier, /*count=*/Value(),
+void AsyncEmitter::arrive(Value barrier, int64_t times) {
+  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), barrier,
+                                 times == 1 ? Value() : i32(times),
                                  NVVM::MemScopeKind::CTA);
 }
 
@@ -110,6 +111,11 @@ void AsyncEmitter::fenceAsync() {
       b, NVVM::ProxyKind::async_shared,
       NVVM::SharedSpaceAttr::get(b.getContext(),
                                  NVVM::SharedSpace::shared_cta));
+}
+
+void AsyncEmitter::fenceAsyncGlobal() {
+  NVVM::FenceProxyOp::create(b, NVVM::ProxyKind::async_global,
+                             NVVM::SharedSpaceAttr());
 }
 
 //===----------------------------------------------------------------------===//

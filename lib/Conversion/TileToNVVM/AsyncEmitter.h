@@ -46,7 +46,7 @@ public:
   void initBarrier(mlir::Value barrier, int64_t arrivals);
   /// After the last `initBarrier`, before the CTA's barrier.
   void fenceBarriers();
-  void arrive(mlir::Value barrier);
+  void arrive(mlir::Value barrier, int64_t times = 1);
   /// Arrives, and lets the phase wait for so many copied bytes too.
   void arriveExpecting(mlir::Value barrier, int64_t bytes);
   /// Waits for the end of the phase of that parity (i32).
@@ -56,6 +56,9 @@ public:
   /// Makes what the thread wrote to shared memory visible to copies and tensor
   /// cores.
   void fenceAsync();
+  /// The same of global memory, and to copies alone; also before they read what
+  /// other threads wrote.
+  void fenceAsyncGlobal();
 
   //===--- Copies ---===//
 

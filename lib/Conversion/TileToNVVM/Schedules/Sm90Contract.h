@@ -45,9 +45,9 @@ public:
 
   /// All threads: barriers and the table of groups. Once per kernel.
   void emitPrologue();
-  /// Tells the product behind that a tile's results are there. Whole warps,
-  /// each of all consumers.
-  void signal(const ContractTile &tile);
+  /// Tells the product behind that a tile's results are there, one of that
+  /// group; of none if it is negative. Whole warps, each of all consumers.
+  void signal(mlir::Value group);
   /// Waits until all of the tile's group has been signalled. Whole warps.
   void awaitRows(const ContractTile &tile);
   /// With ids the prologue has not waited for the launches before, so that
@@ -77,6 +77,7 @@ public:
 
   RingPlace getFirstPlace();
   RingPlace next(RingPlace place);
+  bool hasBefore() const { return before; }
   /// The tensor map `i` of the product.
   mlir::Value tensorMap(int64_t i) { return emitter.tensorMap(firstMap + i); }
   /// The weights of a stage, and `offset` bytes on.

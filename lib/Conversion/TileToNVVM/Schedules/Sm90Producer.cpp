@@ -93,9 +93,11 @@ public:
   RingPlace emit(RingPlace first);
 
 private:
+  /// Behind another product, rows have a thread of their own, for they wait.
+  bool copiesRows() const { return shape.mapRows && !contract.hasBefore(); }
   /// Whether weights of the first turn of the ring are copied ahead: the
   /// thread has to wait for the launches before to copy rows.
-  bool copiesAhead() const { return contract.op.getIds() && shape.mapRows; }
+  bool copiesAhead() const { return contract.op.getIds() && copiesRows(); }
   void emitAhead();
   /// `done` steps are before this one; needed with copies ahead alone.
   void emitStep(const ContractTile &tile, Value step, RingPlace place,
@@ -142,7 +144,7 @@ void BoxCopier::emitStep(const ContractTile &tile, Value step, RingPlace place,
                      copyNow);
     else
       copyNow();
-    if (shape.mapRows)
+    if (copiesRows())
       copyRowBox(contract, tile, step, place.stage);
   });
 }
@@ -168,6 +170,34 @@ RingPlace BoxCopier::emit(RingPlace first) {
               if (copiesAhead())
                 all.push_back(emitter.scale(carried.back(), 1, 1));
               return all;
+            });
+      });
+  return {end[0], end[1]};
+}
+
+/// Boxes of rows that the product before makes; one warp. It arrives for all
+/// the threads that copy rows of that product, as the barriers count them.
+RingPlace copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
+  AsyncEmitter &emitter = contract.emitter;
+  const sm90::Contract &shape = contract.shape;
+  Value isFirst = contract.isEqual(emitter.lane(), emitter.i32(0));
+  auto copyStep = [&](const ContractTile &tile, Value step, RingPlace place) {
+    waitForSpace(contract, place);
+    emitter.arrive(contract.fullBarrier(place.stage),
+                   sm90::Contract::kRowThreads - 1);
+    copyRowBox(contract, tile, step, place.stage);
+  };
+  SmallVector<Value> end = contract.forTiles(
+      {first.stage, first.parity}, [&](ContractTile tile, ValueRange carried) {
+        contract.awaitRows(tile);
+        return emitter.forLoop(
+            emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+            [&](Value step, ValueRange carried) {
+              RingPlace place{carried[0], carried[1]};
+              emitter.ifThen(
+                  isFirst, [&] { copyStep(tile, emitter.toI32(step), place); });
+              RingPlace next = contract.next(place);
+              return SmallVector<Value>{next.stage, next.parity};
             });
       });
   return {end[0], end[1]};
@@ -434,9 +464,16 @@ void moec::emitSm90Producer(Sm90Contracts contracts) {
   };
   auto emitRows = [&] {
     first.waitInRole();
-    RingPlace place = first.getFirstPlace();
-    for (Sm90Contract &contract : contracts)
-      place = RowCopier(contract).emit(place);
+    RingPlace place = RowCopier(first).emit(first.getFirstPlace());
+    if (contracts.size() == 1)
+      return;
+    Sm90Contract &second = contracts.back();
+    if (!second.shape.mapRows) {
+      RowCopier(second).emit(place);
+      return;
+    }
+    Value isNext = first.isEqual(emitter.warpgroupWarp(), emitter.i32(1));
+    emitter.ifThen(isNext, [&] { copyAwaitedRows(second, place); });
   };
   if (!first.shape.hasRowThreads())
     return emitter.ifThen(isFirst, emitBoxes);
