@@ -298,6 +298,8 @@ for name, parameters in ACTIVATIONS.items():
     if not parameters:
         case(f"activation_{name}_bf16", activation=activation, dtype="bf16",
              shared_experts={"intermediate_size": 24})
+        case(f"activation_{name}_wide", activation=activation, dtype="bf16",
+             hard="wide_hidden")
 for name in ("silu", "swigluoai", "relu2_no_mul"):
     case(f"activation_{name}_f16", activation={"kind": name}, dtype="f16",
          intermediate_size=40)

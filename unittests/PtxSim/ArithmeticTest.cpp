@@ -104,7 +104,17 @@ TEST(Arithmetic, Floats) {
   EXPECT_EQ(evaluateOne("copysign.f32 %r3, %r1, %r2;", bits(-1), bits(5)),
             bits(-5));
   EXPECT_EQ(evaluateOne("ex2.approx.ftz.f32 %r3, %r1;", bits(3)), bits(8));
+  EXPECT_EQ(evaluateOne("ex2.approx.f32 %r3, %r1;", bits(-127)),
+            bits(0x1p-127f));
+  EXPECT_EQ(evaluateOne("ex2.approx.ftz.f32 %r3, %r1;", bits(-127)), 0u);
+  EXPECT_EQ(evaluateOne("ex2.approx.ftz.f32 %r3, %r1;", bits(-INFINITY)), 0u);
   EXPECT_EQ(evaluateOne("rcp.rn.f32 %r3, %r1;", bits(4)), bits(0.25));
+  // Numbers below the normal range are 0, before and after.
+  EXPECT_EQ(evaluateOne("rcp.approx.ftz.f32 %r3, %r1;", bits(-0x1p127f)),
+            bits(-0.f));
+  EXPECT_EQ(evaluateOne("rcp.approx.ftz.f32 %r3, %r1;", bits(-0x1p-127f)),
+            bits(-INFINITY));
+  EXPECT_EQ(evaluateOne("rcp.approx.ftz.f32 %r3, %r1;", bits(INFINITY)), 0u);
 }
 
 TEST(Arithmetic, Comparisons) {

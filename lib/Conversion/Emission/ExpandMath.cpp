@@ -11,12 +11,19 @@
 // underflow give what the C library gives; subnormal results may be off by
 // their last bit.
 //
-// Ops with fastmath<afn> may be approximate: exp is what the target has for
-// powers of 2 (on a GPU one instruction, within 2 ulp of the power).
+// Ops with fastmath<afn> may be approximate. On a GPU exp is then one product
+// and one instruction (within 2 ulp of the power of 2), and a division a
+// product with a reciprocal (within 1 ulp). Both take numbers below the normal
+// range for 0 and give 0 for them: instructions that keep them need half a
+// dozen more.
 
 #include "KernelEmitter.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <limits>
@@ -51,15 +58,18 @@ constexpr double kLog[] = {-7.634492964e-02, 1.276157498e-01,  -1.316018254e-01,
                            1.420175880e-01,  -1.662335694e-01, 2.000122666e-01,
                            -2.500081956e-01, 3.333333135e-01};
 
-bool isApproximate(arith::FastMathFlags flags) {
-  return arith::bitEnumContainsAll(flags, arith::FastMathFlags::afn);
+bool isApproximate(Operation *op) {
+  return arith::bitEnumContainsAll(
+      cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr().getValue(),
+      arith::FastMathFlags::afn);
 }
 
 /// Arithmetic on values of one type: f32 or a vector of f32.
 class Expansion {
 public:
-  Expansion(ImplicitLocOpBuilder &b, Type type, arith::FastMathFlags flags)
-      : b(b), type(type), intType(b.getI32Type()), flags(flags) {
+  /// What is `approximate` is for a GPU.
+  Expansion(ImplicitLocOpBuilder &b, Type type, bool approximate)
+      : b(b), type(type), intType(b.getI32Type()), approximate(approximate) {
     if (auto vector = dyn_cast<VectorType>(type))
       intType = vector.clone(b.getI32Type());
   }
@@ -69,6 +79,7 @@ public:
   Value erf(Value x);
   Value log(Value x);
   Value log1p(Value x);
+  Value div(Value x, Value y);
 
 private:
   using Predicate = arith::CmpFPredicate;
@@ -88,7 +99,6 @@ private:
   Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-  Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y, flags); }
   Value fma(Value x, Value y, Value z) {
     return math::FmaOp::create(b, x, y, z);
   }
@@ -119,6 +129,9 @@ private:
     return asFloat(arith::ShLIOp::create(b, biased, integer(23)));
   }
   Value logOfNormal(Value x);
+  Value forEachElement(Value x, function_ref<Value(Value)> make);
+  Value approximatePowerOfTwo(Value x);
+  Value approximateReciprocal(Value x);
 
   static constexpr double kInf = std::numeric_limits<double>::infinity();
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -126,12 +139,47 @@ private:
   ImplicitLocOpBuilder &b;
   Type type;
   Type intType;
-  arith::FastMathFlags flags;
+  bool approximate;
 };
 
+Value Expansion::forEachElement(Value x, function_ref<Value(Value)> make) {
+  if (!isa<VectorType>(type))
+    return make(x);
+  auto elements = vector::ToElementsOp::create(b, x);
+  return vector::FromElementsOp::create(
+      b, type, llvm::map_to_vector(elements.getElements(), make));
+}
+
+Value Expansion::approximatePowerOfTwo(Value x) {
+  return forEachElement(x, [&](Value element) -> Value {
+    return LLVM::CallIntrinsicOp::create(
+               b, element.getType(),
+               b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"),
+               ValueRange(element))
+        .getResults();
+  });
+}
+
+Value Expansion::approximateReciprocal(Value x) {
+  llvm::APFloat divisor(0.0f);
+  auto broadcast = x.getDefiningOp<vector::BroadcastOp>();
+  if (matchPattern(broadcast ? broadcast.getSource() : x,
+                   m_ConstantFloat(&divisor)))
+    return constant(1.0 / double(divisor.convertToFloat()));
+  return forEachElement(x, [&](Value element) -> Value {
+    return NVVM::RcpApproxFtzF32Op::create(b, element.getType(), element);
+  });
+}
+
+Value Expansion::div(Value x, Value y) {
+  if (approximate)
+    return mul(x, approximateReciprocal(y));
+  return arith::DivFOp::create(b, x, y);
+}
+
 Value Expansion::exp(Value x) {
-  if (isApproximate(flags))
-    return math::Exp2Op::create(b, mul(x, constant(kLog2E)), flags);
+  if (approximate)
+    return approximatePowerOfTwo(mul(x, constant(kLog2E)));
   // Beyond these bounds the result is infinite or 0. NaN takes the first bound,
   // so that the conversion to an integer is defined, and returns at the end.
   Value clamped = select(less(x, 89.0), x, constant(89.0));
@@ -225,22 +273,27 @@ bool isCheap(Operation *op) {
 
 } // namespace
 
-LogicalResult moec::expandMath(func::FuncOp func, bool hasExp2) {
+LogicalResult moec::expandMath(func::FuncOp func, bool onGpu) {
   SmallVector<Operation *> ops;
   func.walk([&](Operation *op) {
-    if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && !isCheap(op))
+    if (isa<arith::DivFOp>(op)
+            ? onGpu && isApproximate(op) &&
+                  getElementTypeOrSelf(op->getResult(0)).isF32()
+            : isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
+                  !isCheap(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
     Type type = op->getResult(0).getType();
     ImplicitLocOpBuilder b(op->getLoc(), op);
-    auto flags = cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr();
-    Expansion expansion(
-        b, type, hasExp2 ? flags.getValue() : arith::FastMathFlags::none);
+    Expansion expansion(b, type, onGpu && isApproximate(op));
     Value x = op->getOperand(0);
     Value result;
     if (getElementTypeOrSelf(type).isF32())
       result = llvm::TypeSwitch<Operation *, Value>(op)
+                   .Case([&](arith::DivFOp) {
+                     return expansion.div(x, op->getOperand(1));
+                   })
                    .Case([&](math::ExpOp) { return expansion.exp(x); })
                    .Case([&](math::TanhOp) { return expansion.tanh(x); })
                    .Case([&](math::ErfOp) { return expansion.erf(x); })

@@ -196,9 +196,9 @@ mlir::Value castFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
 
 /// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
 /// arithmetic, so that no call of a run-time library remains. Fails on other
-/// transcendental ops. On a target that `hasExp2`, ops with fastmath<afn> use
-/// its approximate power of 2.
-mlir::LogicalResult expandMath(mlir::func::FuncOp func, bool hasExp2 = false);
+/// transcendental ops. What is `onGpu` uses its approximations for exp, tanh,
+/// erf and division with fastmath<afn>.
+mlir::LogicalResult expandMath(mlir::func::FuncOp func, bool onGpu = false);
 
 } // namespace moec
 

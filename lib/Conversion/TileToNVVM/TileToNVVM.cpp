@@ -67,7 +67,7 @@ public:
       return failure();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     func::ReturnOp::create(end, kernel.getLoc());
-    if (failed(expandMath(func, /*hasExp2=*/true)))
+    if (failed(expandMath(func, /*onGpu=*/true)))
       return failure();
     kernel.erase();
     return success();
@@ -90,7 +90,8 @@ private:
   }
 
   /// Lets the machine's approximations stand for what will be rounded to 16
-  /// bits: they are within 2 ulp of f32.
+  /// bits: a power of 2 within 2 ulp of f32, a reciprocal within 1, and 0 for
+  /// numbers below the normal range.
   static void relaxEpilogue(Operation *phase) {
     auto contract = dyn_cast<tile::ContractOp>(phase);
     if (!contract ||

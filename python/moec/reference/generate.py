@@ -195,6 +195,13 @@ def _wide_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
     tensors[name] *= tensors[name].dtype.type(8.0)
 
 
+def _wide_hidden(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Hidden states of a token up to 256 times as large: exp of a gate value overflows."""
+    hidden = tensors["hidden_states"]
+    for token in range(hidden.shape[0]):
+        hidden[token] *= hidden.dtype.type(2.0 ** (token % 9))
+
+
 def _needs_ids(spec: LayerSpec, name: str) -> None:
     if spec.entry != "ids":
         raise SpecError(f"hard inputs '{name}' need entry ids")
@@ -288,6 +295,7 @@ HARD_INPUTS: dict[str, Callable[..., None]] = {
     "nan_logits": _nan_logits,
     "inf_logits": _inf_logits,
     "wide_logits": _wide_logits,
+    "wide_hidden": _wide_hidden,
     "minus_one_ids": _minus_one_ids,
     "out_of_range_ids": _out_of_range_ids,
     "nan_weights": _nan_weights,

@@ -2,9 +2,18 @@
 
 // What is rounded to 16 bits may come from the machine's approximations.
 // CHECK-LABEL: func.func @rounded
-// CHECK: arith.mulf {{.*}} : vector<[[N:[0-9]+]]xf32>
-// CHECK: math.exp2 {{.*}} fastmath<afn> : vector<[[N]]xf32>
-// CHECK: arith.divf {{.*}} fastmath<afn> : vector<[[N]]xf32>
+// CHECK: %[[X:.*]] = arith.mulf {{.*}} : vector<[[N:[0-9]+]]xf32>
+// CHECK: %[[XS:.*]]:[[N]] = vector.to_elements %[[X]]
+// CHECK: %[[E:.*]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f32"(%[[XS]]#0)
+// CHECK: vector.from_elements %[[E]]
+// CHECK: %[[SUM:.*]] = arith.addf {{.*}} : vector<[[N]]xf32>
+// CHECK: %[[SUMS:.*]]:[[N]] = vector.to_elements %[[SUM]]
+// CHECK: %[[R:.*]] = nvvm.rcp.approx.ftz.f %[[SUMS]]#0
+// CHECK: %[[RS:.*]] = vector.from_elements %[[R]]
+// CHECK: arith.mulf %{{.*}}, %[[RS]] : vector<[[N]]xf32>
+// CHECK-NOT: arith.divf
+// CHECK-NOT: ex2.approx.f
+// CHECK: return
 tile.kernel @rounded(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x64xbf16>,
     %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
@@ -21,10 +30,32 @@ tile.kernel @rounded(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<
   tile.return
 }
 
-// What stays f32 does not.
+// tanh takes both, and a quotient by a constant is one product.
+// CHECK-LABEL: func.func @tanh
+// CHECK: %[[TENTH:.*]] = arith.constant dense<1.000000e-01> : vector<
+// CHECK: arith.mulf %{{.*}}, %[[TENTH]]
+// CHECK: llvm.nvvm.ex2.approx.ftz.f32
+// CHECK: nvvm.rcp.approx.ftz.f
+// CHECK-NOT: arith.divf
+// CHECK: return
+tile.kernel @tanh(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>)
+      outs(%y : memref<?x64xbf16>) epilogue {
+  ^bb0(%v: f32):
+    %ten = arith.constant 10.0 : f32
+    %part = arith.divf %v, %ten : f32
+    %z = math.tanh %part : f32
+    tile.yield %z : f32
+  }
+  tile.return
+}
+
+// What stays f32 is exact.
 // CHECK-LABEL: func.func @exact
-// CHECK-NOT: math.exp2
+// CHECK-NOT: approx
 // CHECK-NOT: fastmath
+// CHECK: arith.divf
+// CHECK-NOT: approx
 // CHECK: return
 tile.kernel @exact(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
