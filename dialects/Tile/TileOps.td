@@ -157,8 +157,8 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
   let description = [{
     The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position`
     `T x k`, `source` `P`, `row_weight` `P x 1`. A stable counting sort, so bits are equal for every
-    schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on. `counters` become
-    zeros: those by which the products of a later launch tell each other how far they are.
+    schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on. `counter` becomes
+    0: by it one product of a later launch tells the other that it is done.
 
     ```mlir
     tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
@@ -171,7 +171,7 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
     I64:$tokens,
     Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$num_valid_tokens,
     Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$row_weight,
-    Tile_OptI32Out:$counters,
+    Tile_OptI32Out:$counter,
     I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
@@ -179,7 +179,7 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     `outs` `(` $offsets `,` $position `,` $source `,` $row_weight `:`
     type($offsets) `,` type($position) `,` type($source) `,` type($row_weight) `)`
-    (`counters` `(` $counters^ `:` type($counters) `)`)? attr-dict
+    (`counter` `(` $counter^ `:` type($counter) `)`)? attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -200,10 +200,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
     offsets: nothing in a run writes them, so that it need not wait for that. `tile-count-ids` adds them.
 
-    Two products in one kernel, of which the second multiplies the result of the first, run side by side: the
-    first `signals` by its counter of each group how much of the group is done, and the second `awaits` all of
-    it before it reads the group's rows. Both name the same memref, `(G)`, which is zeros when the kernel
-    begins. `tile-join-products` makes such kernels.
+    Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
+    of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
+    name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)

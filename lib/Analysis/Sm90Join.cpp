@@ -111,7 +111,10 @@ std::optional<JoinedConfigs> Joiner::choose() {
       bases.push_back(candidate.config);
   }
   std::optional<JoinedConfigs> best;
-  double least = double(points.size());
+  // What it has to save to be worth the time that one large kernel takes to
+  // compile.
+  constexpr double worth = 0.005;
+  double least = double(points.size()) * (1 - worth);
   for (tile::ConfigAttr base : bases)
     for (int64_t n : widths)
       if (std::optional<JoinedConfigs> configs = pair(base, n))

@@ -203,6 +203,9 @@ void Engine::retire(Cta &cta) {
   runnable.erase(std::remove_if(runnable.begin(), runnable.end(),
                                 [&](Warp *warp) { return &warp->cta == &cta; }),
                  runnable.end());
+  sleepers.erase(std::remove_if(sleepers.begin(), sleepers.end(),
+                                [&](Warp *warp) { return &warp->cta == &cta; }),
+                 sleepers.end());
   Launch &launch = cta.launch;
   letDependentsBegin(cta);
   noteProgress();
@@ -226,6 +229,7 @@ void Engine::retire(Cta &cta) {
 void Engine::reset() {
   operations.clear();
   runnable.clear();
+  sleepers.clear();
   ctas.clear();
   active.clear();
   launchOfSerial.clear();

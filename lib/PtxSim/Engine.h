@@ -56,6 +56,7 @@ public:
   std::string describeConflict(const Conflict &conflict, bool isWrite,
                                bool isAsync) const;
   /// Something has happened that others may wait for.
+  void noteWrite();
   void noteProgress() {
     idleInstructions = 0;
     ++progress;
@@ -117,12 +118,15 @@ private:
   void advanceAsync();
   void unblock();
   bool failPolls();
+  bool wakeSleepers();
   void reportDeadlock();
 
   /// What run() runs.
   Batch *batch = nullptr;
   std::vector<std::unique_ptr<Cta>> ctas;
   std::vector<Warp *> runnable;
+  /// Warps of loops that have seen the latest of what they ask for.
+  std::vector<Warp *> sleepers;
   std::vector<std::shared_ptr<AsyncOperation>> operations;
   /// The number of operations at which those that are done are dropped.
   size_t compactAt = 64;

@@ -112,6 +112,7 @@ void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
   std::memcpy(&variable.previous, place.bytes, bytes);
   variable.bytes = bytes;
   ++variable.version;
+  warp.cta.launch.engine->noteWrite();
 }
 
 /// Of all threads of all CTAs.
@@ -183,7 +184,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Semantics semantics = Semantics::unpack(instruction.flags);
   bool isSigned = instruction.flags & kSigned;
   // A loop that sees nothing new lets others run.
-  bool isPoll = semantics.isStrong;
+  bool isPoll = semantics.isStrong, isStale = false;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
     Warp::Place place = warp.locate(
@@ -196,6 +197,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       bool isOld = hasSeenLast(warp, lane, place);
       stale = findStale(warp, lane, place, bytes);
       isPoll &= stale || isOld;
+      isStale |= stale != nullptr;
       if (!stale)
         learnFrom(warp, lane, place, semantics);
     }
@@ -217,7 +219,9 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       std::memcpy(to, &value, toWidth);
     }
   }
-  return isPoll ? Step::Poll : Step::Next;
+  if (!isPoll)
+    return Step::Next;
+  return isStale ? Step::Poll : Step::Sleep;
 }
 
 Step store(Warp &warp, const Instruction &instruction, LaneMask mask) {

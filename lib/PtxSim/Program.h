@@ -49,6 +49,9 @@ enum class Step : uint8_t {
   Yield,
   /// As Yield, and does not count: a wait has failed.
   Poll,
+  /// As Poll, and the warp sleeps until others have written something that
+  /// waits ask for.
+  Sleep,
   /// An error was reported.
   Failed,
 };

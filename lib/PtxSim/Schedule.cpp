@@ -131,7 +131,7 @@ void Engine::runWarp(Warp &warp) {
   const Instruction *code = warp.cta.launch.kernel->code.data();
   unsigned budget =
       style == Style::Fair ? quantum : 1 + unsigned(random.below(2 * quantum));
-  bool hasEnded = false;
+  bool hasEnded = false, isAsleep = false;
   while (budget > 0 && !hasEnded && !hasFailed()) {
     size_t index = chooseGroup(warp);
     if (index == warp.groups.size())
@@ -157,6 +157,9 @@ void Engine::runWarp(Warp &warp) {
         return;
       unsigned active = unsigned(__builtin_popcount(mask));
       switch (instruction.handler(warp, instruction, mask)) {
+      case Step::Sleep:
+        isAsleep = true;
+        [[fallthrough]];
       case Step::Poll:
         active = 0;
         [[fallthrough]];
@@ -183,10 +186,14 @@ void Engine::runWarp(Warp &warp) {
       hasEnded = warp.live == 0;
     }
   }
-  bool isReady = std::any_of(
+  auto ready = std::count_if(
       warp.groups.begin(), warp.groups.end(),
       [](const Group &group) { return group.state == GroupState::Ready; });
-  if (!isReady) {
+  // Other lanes go on meanwhile.
+  isAsleep &= ready == 1;
+  if (isAsleep)
+    sleepers.push_back(&warp);
+  if (ready == 0 || isAsleep) {
     warp.isQueued = false;
     runnable.erase(std::find(runnable.begin(), runnable.end(), &warp));
   }
@@ -223,6 +230,23 @@ void Engine::unblock() {
   reportDeadlock();
 }
 
+/// Lets loops ask again; false if there are none.
+bool Engine::wakeSleepers() {
+  bool isAny = !sleepers.empty();
+  for (Warp *warp : sleepers)
+    queue(*warp);
+  sleepers.clear();
+  return isAny;
+}
+
+/// Something is written that waits ask for: at times the loops see it at once,
+/// else when nobody else can run.
+void Engine::noteWrite() {
+  constexpr unsigned kWritesPerWake = 8;
+  if (!sleepers.empty() && random.oneIn(kWritesPerWake))
+    wakeSleepers();
+}
+
 /// Lets waits that may give up do so; false when that has not helped.
 bool Engine::failPolls() {
   constexpr unsigned kRounds = 3;
@@ -231,7 +255,7 @@ bool Engine::failPolls() {
   progressAtFail = progress;
   if (++failedRounds > kRounds)
     return false;
-  bool isAny = false;
+  bool isAny = wakeSleepers();
   for (const std::unique_ptr<Cta> &cta : ctas)
     for (const std::unique_ptr<Warp> &warp : cta->warps)
       for (Group &group : warp->groups)

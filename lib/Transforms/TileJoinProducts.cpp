@@ -42,8 +42,8 @@ private:
   void join(Pair pair, const JoinedConfigs &configs);
   tile::KernelOp makeKernel(Pair pair, ValueRange ins, ValueRange outs,
                             const JoinedConfigs &configs);
-  /// Counters, as one more of what every launch of the ranking writes.
-  Value getCounters(Pair pair);
+  /// The counter, as one more of what every launch of the ranking writes.
+  Value getCounter(Pair pair);
   /// The second product's results must not lie where the first reads.
   void separate(Pair pair);
   int64_t makeSlot();
@@ -83,7 +83,7 @@ private:
   SymbolTable &symbols;
   const Target &target;
   ArrayRef<ForcedConfig> forced;
-  Value counters;
+  Value counter;
   /// By the kernels that they are made of.
   llvm::MapVector<std::pair<StringAttr, StringAttr>, tile::KernelOp> kernels;
 };
@@ -156,33 +156,30 @@ void ProductJoiner::separate(Pair pair) {
   }
 }
 
-Value ProductJoiner::getCounters(Pair pair) {
+Value ProductJoiner::getCounter(Pair pair) {
   auto rank = getPhase<tile::RankOp>(pair.ranking);
-  if (rank.getCounters())
-    return getPassed(pair.ranking, rank.getCounters());
-  auto product = getPhase<tile::ContractOp>(pair.first);
-  int64_t groups =
-      cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
+  if (rank.getCounter())
+    return getPassed(pair.ranking, rank.getCounter());
   auto kernel = cast<tile::KernelOp>(rank->getParentOp());
-  auto type = MemRefType::get(groups, IntegerType::get(rank.getContext(), 32));
+  auto type = MemRefType::get(1, IntegerType::get(rank.getContext(), 32));
   // Behind the other buffers.
   plan::BufferOp last;
   for (auto buffer : program.getBody().getOps<plan::BufferOp>())
     last = buffer;
   OpBuilder builder(program.getContext());
   builder.setInsertionPointAfter(last);
-  std::string name = (pair.ranking.getKernel() + "_counters").str();
-  Value counters = plan::BufferOp::create(
-      builder, pair.ranking.getLoc(), type, name, plan::ExprAttr(),
+  Value counter = plan::BufferOp::create(
+      builder, pair.ranking.getLoc(), type,
+      (pair.ranking.getKernel() + "_counter").str(), plan::ExprAttr(),
       last.getSlot() ? builder.getI64IntegerAttr(makeSlot()) : IntegerAttr());
   unsigned number = kernel.getBody().getNumArguments() - 1;
   (void)kernel.insertArgument(number, type, DictionaryAttr(), rank.getLoc());
   program.walk([&](plan::LaunchOp launch) {
     if (launch.getKernel() == kernel.getSymName())
-      launch.getOutsMutable().append(counters);
+      launch.getOutsMutable().append(counter);
   });
-  rank.getCountersMutable().assign(kernel.getArgument(number));
-  return counters;
+  rank.getCounterMutable().assign(kernel.getArgument(number));
+  return counter;
 }
 
 tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
@@ -222,7 +219,7 @@ tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
     copy.setConfigAttr(config);
     MutableOperandRange role = launch == pair.first ? copy.getSignalsMutable()
                                                     : copy.getAwaitsMutable();
-    role.assign(getArgument(counters));
+    role.assign(getArgument(counter));
   }
   tile::ReturnOp::create(builder, kernel.getLoc());
   setLaunchShape(kernel, target);
@@ -230,11 +227,11 @@ tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
 }
 
 void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
-  counters = getCounters(pair);
+  counter = getCounter(pair);
   separate(pair);
   SmallVector<Value> ins(pair.first.getIns()), outs(pair.first.getOuts());
   llvm::append_range(outs, pair.second.getOuts());
-  outs.push_back(counters);
+  outs.push_back(counter);
   for (Value in : pair.second.getIns())
     if (!llvm::is_contained(ins, in) && !llvm::is_contained(outs, in))
       ins.push_back(in);

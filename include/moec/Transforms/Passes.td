@@ -110,8 +110,8 @@ def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
     results of the first and with the same offsets: weights of the second arrive while the last tiles of the
     first are multiplied, and there is one launch less. Their schedule chooses configs that go together, and
     says whether that is expected to take less time than two launches do. The first `signals` and the second
-    `awaits`, by counters that the `tile.rank` before them sets to zero (one more of its launches' `outs`, in
-    a slot of its own). What the first reads gets a slot of its own too, if the second would write there.
+    `awaits`, by a counter that the `tile.rank` before them sets to 0 (one more of its launches' `outs`, in a
+    slot of its own). What the first reads gets a slot of its own too, if the second would write there.
     Requires a `config` on each phase; changes no number.
 
     `configs` are those that were forced (`tile-assign-config`): products that have one keep it, and are

@@ -142,7 +142,7 @@ private:
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getWeights()),
         get(op.getNumValidTokens()), get(op.getOffsets()),
         get(op.getPosition()), get(op.getSource()), get(op.getRowWeight()),
-        /*counters=*/Value(), op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
+        /*counter=*/Value(), op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
         op.getLocalExpertsAttr(), tile::ConfigAttr());
   }
 

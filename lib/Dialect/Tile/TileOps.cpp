@@ -122,24 +122,22 @@ LogicalResult RankOp::verify() {
     return failure();
   SmallVector<Value> outs{getOffsets(), getPosition(), getSource(),
                           getRowWeight()};
-  if (getCounters())
-    outs.push_back(getCounters());
+  if (getCounter()) {
+    outs.push_back(getCounter());
+    moe::OperandChecker check(*this);
+    if (failed(check.checkShape("counter", getCounter(), {{"1", 1}})))
+      return failure();
+  }
   return verifySeparate(*this, outs);
 }
 
-/// Counters by which products of one kernel wait for each other.
-static LogicalResult verifyCounters(ContractOp op) {
-  for (auto [name, counters] :
+/// The counter by which a product of a kernel waits for the one before.
+static LogicalResult verifyCounter(ContractOp op) {
+  for (auto [name, counter] :
        {std::pair<StringRef, Value>{"signals", op.getSignals()},
         {"awaits", op.getAwaits()}}) {
-    if (!counters)
-      continue;
-    if (!op.getOffsets())
-      return op.emitOpError("has '")
-             << name << "', a counter per group, but no groups; give 'offsets'";
-    int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
     moe::OperandChecker check(op);
-    if (failed(check.checkShape(name, counters, {{"the groups", groups}})))
+    if (counter && failed(check.checkShape(name, counter, {{"1", 1}})))
       return failure();
   }
   if (op.getSignals() && op.getAwaits())
@@ -181,7 +179,7 @@ static LogicalResult verifyIds(ContractOp op) {
 
 LogicalResult ContractOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
-      failed(verifyIds(*this)) || failed(verifyCounters(*this)))
+      failed(verifyIds(*this)) || failed(verifyCounter(*this)))
     return failure();
   return verifySeparate(*this, getResult());
 }

@@ -566,15 +566,14 @@ void Rank::placeRun(Slot firstSlot) {
 LogicalResult moec::emitSm80Rank(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   auto op = cast<tile::RankOp>(phase);
-  if (Value counters = emitter.operand(op.getCounters())) {
-    Value isFirst =
-        emitter.isLess(emitter.toI32(emitter.cta()), emitter.i32(1));
-    int64_t number = cast<MemRefType>(counters.getType()).getDimSize(0);
+  if (Value counter = emitter.operand(op.getCounter())) {
+    Value number =
+        emitter.scale(emitter.toI32(emitter.cta()), emitter.getNumThreads());
+    Value one = emitter.i32(1);
+    Value isFirst = emitter.isLess(
+        arith::AddIOp::create(emitter.b, number, emitter.thread()), one);
     emitter.ifThen(isFirst, [&] {
-      emitter.forThreads(emitter.index(0), emitter.index(number),
-                         [&](Value counter) {
-                           emitter.storeI32(emitter.i32(0), counters, counter);
-                         });
+      emitter.storeI32(emitter.i32(0), counter, emitter.index(0));
     });
   }
   Rank(op, emitter, sm80::Rank(op, op.getConfigAttr())).run();

@@ -21,15 +21,10 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
   ArrayRef<int64_t> bodies = contract.shape.bodies;
   Sm90Products products(contract);
   LogicalResult status = success();
-  // The group of the tile before, if its results have not been signalled. By
-  // the time that this tile's products are made, they are there.
-  Value stored;
   auto emitBody = [&](int64_t body, const ContractTile &tile, RingPlace place) {
     ContractPart part = products.getPart(body, tile);
     ContractOperands operands = loadSm90Operands(contract, part);
     ContractSums sums = products.emit(body, tile, place);
-    if (stored)
-      contract.signal(stored);
     if (failed(emitSm90Epilogue(contract, part, operands, sums)))
       status = failure();
     return sums.end;
@@ -54,21 +49,13 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
     }
     return {branch.getResult(0), branch.getResult(1)};
   };
-  SmallVector<Value> init{first.stage, first.parity};
-  if (contract.op.getSignals())
-    init.push_back(emitter.i32(-1));
-  SmallVector<Value> last =
-      contract.forTiles(init, [&](ContractTile tile, ValueRange carried) {
-        if (contract.op.getSignals())
-          stored = carried.back();
+  SmallVector<Value> last = contract.forTiles(
+      {first.stage, first.parity}, [&](ContractTile tile, ValueRange carried) {
         RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
-        SmallVector<Value> all{end.stage, end.parity};
-        if (contract.op.getSignals())
-          all.push_back(tile.group);
-        return all;
+        return SmallVector<Value>{end.stage, end.parity};
       });
   if (contract.op.getSignals())
-    contract.signal(last.back());
+    contract.signal();
   first = {last[0], last[1]};
   return status;
 }

@@ -300,11 +300,8 @@ Value Sm90Contract::findGroup(Value tile) {
     Value isBefore = arith::AndIOp::create(
         b, isInside,
         arith::CmpIOp::create(b, arith::CmpIPredicate::sle, first, tile));
-    // Of at most 32 lanes.
-    Value steps = arith::MulIOp::create(b, emitter.countLanes(isBefore),
-                                        emitter.i32(step),
-                                        arith::IntegerOverflowFlags::nsw);
-    group = addI32(group, emitter.scale(steps, 1, -step));
+    group =
+        addI32(group, emitter.scale(emitter.countLanes(isBefore), step, -step));
     left = step;
   }
   return group;
@@ -365,62 +362,27 @@ SmallVector<Value> Sm90Contract::forTiles(const Items &items, ValueRange init,
 constexpr int64_t kConsumerWarps =
     sm90::Contract::kConsumers * sm90::Contract::kWarpgroup / kWarp;
 
-void Sm90Contract::signal(Value group) {
-  // All lanes have stored their results, which copies of boxes may read.
+/// The one counter.
+static Value getCounter(AsyncEmitter &emitter, Value counter) {
+  return emitter.address(emitter.operand(counter), {emitter.index(0)});
+}
+
+void Sm90Contract::signal() {
+  // Copies of boxes may read the results, which all lanes have stored.
   if (sm90::getPartner(op).getConfigAttr().getMapRows())
     emitter.fenceAsyncGlobal();
   emitter.warpBarrier();
-  Value isOne =
-      arith::AndIOp::create(b, isEqual(emitter.lane(), emitter.i32(0)),
-                            emitter.isLess(emitter.i32(-1), group));
-  emitter.ifThen(isOne, [&] {
-    Value counters = emitter.operand(op.getSignals());
-    emitter.addReleasing(emitter.i32(1),
-                         emitter.address(counters, {emitter.toIndex(group)}));
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+    emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getSignals()));
   });
 }
 
-/// Groups from the tile's on, as long as they begin before the last row that is
-/// copied; a box may have rows behind the tile. One per lane.
-void Sm90Contract::awaitRows(const ContractTile &tile) {
-  Value copied = tile.rows;
-  if (shape.mapRows) {
-    copied = emitter.i32(shape.getMaxBody());
-    for (int64_t body : llvm::reverse(ArrayRef(shape.bodies).drop_back())) {
-      Value height = emitter.i32(body);
-      copied = arith::SelectOp::create(b, emitter.isLess(height, tile.rows),
-                                       copied, height);
-    }
-  }
-  Value end = addI32(tile.firstRow, copied);
-  Value groups = emitter.i32(shape.groups);
-  Value counters = emitter.operand(op.getAwaits());
-  Type i32 = b.getI32Type();
-  auto loop = scf::WhileOp::create(b, TypeRange{i32}, ValueRange{tile.group});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    Block *ask = b.createBlock(&loop.getBefore(), {}, i32, b.getLoc());
-    Value first = ask->getArgument(0);
-    Value group = minI32(addI32(first, emitter.lane()), groups);
-    Entry entry = loadEntry(group);
-    Value tiles = arith::SubIOp::create(
-        b, loadEntry(minI32(emitter.scale(group, 1, 1), groups)).tile,
-        entry.tile);
-    Value isCopied = arith::AndIOp::create(b, emitter.isLess(group, groups),
-                                           emitter.isLess(entry.row, end));
-    Value isAwaited = arith::AndIOp::create(
-        b, isCopied, emitter.isLess(emitter.i32(0), tiles));
-    emitter.ifThen(isAwaited, [&] {
-      Value all =
-          emitter.scale(tiles, before->shape.getPanels() * kConsumerWarps);
-      emitter.awaitAtLeast(all,
-                           emitter.address(counters, {emitter.toIndex(group)}));
-    });
-    Value hasMore = isEqual(emitter.countLanes(isCopied), emitter.i32(kWarp));
-    scf::ConditionOp::create(b, hasMore, emitter.scale(first, 1, kWarp));
-    Block *next = b.createBlock(&loop.getAfter(), {}, i32, b.getLoc());
-    scf::YieldOp::create(b, next->getArgument(0));
-  }
+void Sm90Contract::awaitBefore() {
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+    Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+    emitter.awaitAtLeast(emitter.scale(ctas, kConsumerWarps),
+                         getCounter(emitter, op.getAwaits()));
+  });
   emitter.warpBarrier();
   if (shape.mapRows)
     emitter.fenceAsyncGlobal();

@@ -31,8 +31,8 @@ struct ContractTile {
 /// A kernel with two products has two of them, one `before` the other: all
 /// warps go through the tiles of the first, then through those of the second,
 /// with the same ring and table. While the last tiles of the first are
-/// multiplied somewhere, weights of the second arrive; its rows wait for their
-/// group.
+/// multiplied somewhere, weights of the second arrive; its rows wait until all
+/// of them are.
 class Sm90Contract {
 public:
   Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
@@ -45,11 +45,12 @@ public:
 
   /// All threads: barriers and the table of groups. Once per kernel.
   void emitPrologue();
-  /// Tells the product behind that a tile's results are there, one of that
-  /// group; of none if it is negative. Whole warps, each of all consumers.
-  void signal(mlir::Value group);
-  /// Waits until all of the tile's group has been signalled. Whole warps.
-  void awaitRows(const ContractTile &tile);
+  /// Tells the product behind that the CTA's results are there; all consumers,
+  /// behind their last tile.
+  void signal();
+  /// Waits until the product before has told so everywhere. Whole warps, ahead
+  /// of their first rows.
+  void awaitBefore();
   /// With ids the prologue has not waited for the launches before, so that
   /// weights can be copied; each role waits before it touches anything else.
   void waitInRole() {

@@ -175,9 +175,9 @@ RingPlace BoxCopier::emit(RingPlace first) {
   return {end[0], end[1]};
 }
 
-/// Boxes of rows that the product before makes; one warp. It arrives for all
+/// Boxes of rows that the product before has made; one warp. It arrives for all
 /// the threads that copy rows of that product, as the barriers count them.
-RingPlace copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
+void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
   Value isFirst = contract.isEqual(emitter.lane(), emitter.i32(0));
@@ -189,7 +189,6 @@ RingPlace copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
   };
   SmallVector<Value> end = contract.forTiles(
       {first.stage, first.parity}, [&](ContractTile tile, ValueRange carried) {
-        contract.awaitRows(tile);
         return emitter.forLoop(
             emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
             [&](Value step, ValueRange carried) {
@@ -200,7 +199,6 @@ RingPlace copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
               return SmallVector<Value>{next.stage, next.parity};
             });
       });
-  return {end[0], end[1]};
 }
 
 //===----------------------------------------------------------------------===//
@@ -302,8 +300,6 @@ RingPlace RowCopier::emit(RingPlace first) {
   ValueRange carried = loop.getRegionIterArgs();
   ContractTile tile{carried[2], carried[3], carried[4], carried[5]};
   SmallVector<Value> rows(carried.drop_front(2 + kTileValues));
-  if (contract.op.getAwaits())
-    contract.awaitRows(tile);
   State end = emitTile(tile, rows, {carried[0], carried[1]});
   // The rows of the next tile are looked up while the last ones of this arrive.
   Value next = contract.addI32(loop.getInductionVar(), items.step);
@@ -468,6 +464,7 @@ void moec::emitSm90Producer(Sm90Contracts contracts) {
     if (contracts.size() == 1)
       return;
     Sm90Contract &second = contracts.back();
+    second.awaitBefore();
     if (!second.shape.mapRows) {
       RowCopier(second).emit(place);
       return;
