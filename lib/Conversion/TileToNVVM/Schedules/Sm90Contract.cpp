@@ -358,10 +358,6 @@ SmallVector<Value> Sm90Contract::forTiles(const Items &items, ValueRange init,
 // One product after another
 //===----------------------------------------------------------------------===//
 
-/// Of all consumers.
-constexpr int64_t kConsumerWarps =
-    sm90::Contract::kConsumers * sm90::Contract::kWarpgroup / kWarp;
-
 /// The one counter.
 static Value getCounter(AsyncEmitter &emitter, Value counter) {
   return emitter.address(emitter.operand(counter), {emitter.index(0)});
@@ -371,8 +367,11 @@ void Sm90Contract::signal() {
   // Copies of boxes may read the results, which all lanes have stored.
   if (sm90::getPartner(op).getConfigAttr().getMapRows())
     emitter.fenceAsyncGlobal();
-  emitter.warpBarrier();
-  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+  // Once per CTA: additions to one place wait for each other.
+  emitter.consumerBarrier();
+  Value isFirst =
+      isEqual(emitter.thread(), emitter.i32(sm90::Contract::kWarpgroup));
+  emitter.ifThen(isFirst, [&] {
     emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getSignals()));
   });
 }
@@ -380,8 +379,7 @@ void Sm90Contract::signal() {
 void Sm90Contract::awaitBefore() {
   emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
     Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
-    emitter.awaitAtLeast(emitter.scale(ctas, kConsumerWarps),
-                         getCounter(emitter, op.getAwaits()));
+    emitter.awaitAtLeast(ctas, getCounter(emitter, op.getAwaits()));
   });
   emitter.warpBarrier();
   if (shape.mapRows)

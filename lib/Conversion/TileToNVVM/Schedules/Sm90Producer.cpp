@@ -464,13 +464,16 @@ void moec::emitSm90Producer(Sm90Contracts contracts) {
     if (contracts.size() == 1)
       return;
     Sm90Contract &second = contracts.back();
-    second.awaitBefore();
     if (!second.shape.mapRows) {
+      second.awaitBefore();
       RowCopier(second).emit(place);
       return;
     }
     Value isNext = first.isEqual(emitter.warpgroupWarp(), emitter.i32(1));
-    emitter.ifThen(isNext, [&] { copyAwaitedRows(second, place); });
+    emitter.ifThen(isNext, [&] {
+      second.awaitBefore();
+      copyAwaitedRows(second, place);
+    });
   };
   if (!first.shape.hasRowThreads())
     return emitter.ifThen(isFirst, emitBoxes);
