@@ -134,11 +134,23 @@ void Sm90Contract::emitPrologue() {
   });
   emitter.ifThen(isEqual(emitter.warp(), emitter.i32(2)),
                  [&] { initBarriers(); });
-  if (op.getIds())
-    countIds();
-  else
+  auto emitSums = [&] {
+    emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)),
+                   [&] { emitTable(); });
+  };
+  if (op.getIds()) {
+    Value ids = emitter.operand(op.getIds());
+    Value slots = emitter.mul(emitter.tokens(), getColumns(ids));
+    emitter.ifThen(
+        areFewIds(slots), [&] { emitTableOfFew(slots); },
+        [&] {
+          countIds();
+          emitSums();
+        });
+  } else {
     emitter.waitForLaunchBefore();
-  emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)), [&] { emitTable(); });
+    emitSums();
+  }
   emitter.barrier();
 }
 

@@ -119,6 +119,11 @@ private:
   /// The first position of a group from memory; of type i32.
   mlir::Value loadOffset(mlir::Value group);
   void initBarriers();
+  /// Whether `emitTableOfFew` is right for so many ids (index); i1.
+  mlir::Value areFewIds(mlir::Value slots);
+  mlir::Value loadOwnKey(mlir::Value slots);
+  /// All threads: the table of at most one id per lane (Sm90FewIds.cpp).
+  void emitTableOfFew(mlir::Value slots);
   /// All threads: counts ids, into the entries' rows.
   void countIds();
   /// One warp: from these, or from offsets.
