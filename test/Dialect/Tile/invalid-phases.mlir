@@ -304,3 +304,35 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<4x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'signals' must be of shape 1, not 2}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) signals(%c : memref<2xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<?xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'awaits' must be of shape 1}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) awaits(%c : memref<?xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %d: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'signals' and 'awaits'; a product is the first or the second of its kernel}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) signals(%c : memref<1xi32>) awaits(%d : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %c: memref<9xi32>, %tokens: i64) {
+  // expected-error@+1 {{'counter' must be of shape 1}}
+  tile.rank tokens(%tokens) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<9xi32>) {num_experts = 8 : i64}
+  tile.return
+}
