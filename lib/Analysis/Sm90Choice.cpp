@@ -70,7 +70,7 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
 std::string spills(tile::ContractOp op, const Contract &shape) {
-  constexpr int64_t highest = 192, mostScaled = 132;
+  constexpr int64_t highest = 192, mostScaled = 128;
   constexpr size_t scaledBodies = 2;
   if (shape.hasScales && !shape.rowsOnM && shape.bodies.size() > 1 &&
       (shape.getAccumulators() > mostScaled ||
