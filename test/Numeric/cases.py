@@ -509,3 +509,24 @@ config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="
        norm_topk_prob=True, **PUBLISHED)
 config("qwen3_moe", "_fp8", **QWEN, norm_topk_prob=True, **PUBLISHED)
 config("minimax_m2", "_fp8", **LOCAL, scoring_func="sigmoid", use_routing_bias=True, **PUBLISHED)
+
+# -- two products that are one kernel on sm_90a
+
+JOIN = {"dtype": "bf16", "hidden_size": 72, "intermediate_size": 40, "top_k": 2}
+JOIN_LOCAL = {"entry": "ids", "placement": {"local_experts": [7, 0, 5]}}
+for name, tokens, hard, fields in (
+    ("gate_1", 1, None, {"entry": "gate", "top_k": 8}),
+    ("gate_40", 40, None, {"entry": "gate"}),
+    ("gate_300", 300, None, {"entry": "gate", "top_k": 4}),
+    ("gate_5_f16", 5, None, {"entry": "gate", "dtype": "f16", "top_k": 1}),
+    ("logits_40_f16", 40, None, {"dtype": "f16", "top_k": 4}),
+    ("ids_0", 0, None, {"entry": "ids"}),
+    ("ids_5", 5, None, {"entry": "ids", "top_k": 8}),
+    ("ids_40_f16", 40, None, {"entry": "ids", "dtype": "f16", "top_k": 1}),
+    ("local_1", 1, None, JOIN_LOCAL | {"top_k": 4}),
+    ("local_40", 40, "minus_one_ids", JOIN_LOCAL),
+    ("local_300_f16", 300, "minus_one_ids", JOIN_LOCAL | {"dtype": "f16", "top_k": 4}),
+    ("plain_40", 40, None, {"entry": "ids", "activation": {"kind": "relu2_no_mul"}}),
+    ("bias_5", 5, None, {"expert_bias": True, "activation": {"kind": "swigluoai"}}),
+):
+    case(f"join_{name}", tokens=tokens, hard=hard, **JOIN | fields)

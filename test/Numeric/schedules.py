@@ -54,6 +54,21 @@ def chosen(model: Path, target: str) -> set[str]:
     return set(re.findall(r'#tile\.config<schedule = "([^"]+)"', done.stdout))
 
 
+def launched(case: Case, target: str, *options: str) -> set[str]:
+    """The kernels that a case with its number of tokens launches."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model.json"
+        model.write_text(json.dumps(case.model))
+        done = _run("moe-compile", model, f"--target={target}", "--emit=tile", *options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{case.name}: {done.stderr}")
+    for part in re.split(r"plan\.variant tokens ", done.stdout)[1:]:
+        first, last = re.match(r"(\d+) to (\d+)", part).groups()
+        if int(first) <= case.tokens <= int(last):
+            return set(re.findall(r"plan\.launch @(\w+)", part))
+    raise RuntimeError(f"{case.name}: no kernels for {case.tokens} tokens")
+
+
 def count_cases(cases: list[Case]) -> Counts:
     """How many cases have kernels of each schedule; zero where none has."""
     counts = Counter({
