@@ -49,22 +49,14 @@ ArrayRef<int64_t> getHeights() {
   return all;
 }
 
-/// Why ptxas would take over a second for the bodies, which all have an
-/// epilogue of their own; empty if it does not.
+/// Why ptxas would take over a second for the bodies; empty if it does not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
-  constexpr int64_t mostLines = 4400, perColumns = 128;
-  // Of high ones registers are short, and ptxas takes longer over each line.
-  constexpr int64_t high = 160, slower = 3;
-  int64_t rows = 0;
-  for (int64_t body : shape.bodies)
-    rows += body > high ? slower * body : body;
-  // A thread has a result of every two rows and 128 columns.
-  int64_t lines = rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
-  if (lines <= mostLines)
+  int64_t lines = estimateBodies(op, shape);
+  if (lines <= kMostLines)
     return {};
   return "bodies have epilogues of about " + std::to_string(lines) +
          " lines together, which take ptxas over a second; at most " +
-         std::to_string(mostLines) + " are tried";
+         std::to_string(kMostLines) + " are tried";
 }
 
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
@@ -263,6 +255,17 @@ std::vector<Candidate> CandidateFinder::run() {
 }
 
 } // namespace
+
+int64_t sm90::estimateBodies(tile::ContractOp op, const Contract &shape) {
+  constexpr int64_t perColumns = 128;
+  // Of high ones registers are short, and ptxas takes longer over each line.
+  constexpr int64_t high = 160, slower = 3;
+  int64_t rows = 0;
+  for (int64_t body : shape.bodies)
+    rows += body > high ? slower * body : body;
+  // A thread has a result of every two rows and 128 columns.
+  return rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
+}
 
 std::vector<Candidate> sm90::getContractCandidates(Operation *op,
                                                    tile::LoadAttr load,

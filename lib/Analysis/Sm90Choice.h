@@ -9,6 +9,7 @@
 #define MOEC_LIB_ANALYSIS_SM90CHOICE_H
 
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Sm90.h"
 
 namespace moec::sm90 {
 
@@ -16,6 +17,11 @@ namespace moec::sm90 {
 std::vector<Candidate> getContractCandidates(mlir::Operation *op,
                                              tile::LoadAttr load,
                                              const Target &target);
+
+/// About how many lines of PTX the bodies have, which all have an epilogue of
+/// their own; and how many ptxas takes about a second for.
+int64_t estimateBodies(tile::ContractOp op, const Contract &shape);
+inline constexpr int64_t kMostLines = 4400;
 
 /// The config of choice of sm90.contract: the best candidate for the
 /// kernel's load, or, without one, one that suits any.

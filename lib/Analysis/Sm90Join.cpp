@@ -67,7 +67,8 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
              /*mapRows=*/false),
         with(config, n, stages, second.getConfigAttr().getMapRows())};
     Contract one(first, configs.first), other(second, configs.second);
-    if (!one.whyApart(other).empty())
+    if (!one.whyApart(other).empty() ||
+        estimateBodies(first, one) + estimateBodies(second, other) > kMostLines)
       return std::nullopt;
     one.shareMemoryWith(other);
     if (one.getSharedBytes() > moert::kMaxShared)
