@@ -150,3 +150,16 @@ def test_inputs_of_the_suite_are_those_that_are_named(tmp_path):
     assert "hard inputs 'ties': they need keys" in done.stdout
     assert "hard inputs 'padding': they need num_valid_tokens" in done.stdout
     assert "hard inputs 'no_such_rule': there is no such rule" in done.stdout
+
+
+def test_rules_of_the_suite_are_known(tmp_path):
+    """Those that numeric cases bring along are made by Python, but on a GPU by C++."""
+    subprocess.run([sys.executable, ROOT / "test" / "Gpu" / "gpu_cases.py", tmp_path], check=True)
+    cases = json.loads((tmp_path / "cases.json").read_text())
+    spec = next(case["spec"] for case in cases["cases"] if case["name"] == "small/zipf/bf16")
+    rules = {case["hard"] for case in cases["cases"] if case.get("hard")}
+    cases["cases"] = [{"name": f"x/{hard}", "tokens": 4, "spec": spec, "hard": hard}
+                      for hard in sorted(rules)]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = gpu_test("--device=host", f"--data={tmp_path}", "--filter=x/*")
+    assert "there is no such rule" not in done.stdout, done.stdout

@@ -216,6 +216,18 @@ Status nanHidden(Hard &hard) {
   return Status::ok();
 }
 
+/// Hidden states of a token up to 256 times as large: exp of a gate value
+/// overflows.
+Status wideHidden(Hard &hard) {
+  constexpr int64_t powers = 9;
+  const HostTensor *tensor = hard.get("hidden_states");
+  int64_t size = hard.spec.hiddenSize;
+  for (int64_t i = 0; i < tensor->getNumElements(); ++i)
+    setElement(*tensor, i,
+               getElement(*tensor, i) * double(1 << i / size % powers));
+  return Status::ok();
+}
+
 /// Groups that share a scale hold zeros or what is below every scale; rows too.
 Status zeroGroups(Hard &hard) {
   constexpr int64_t group = 128;
@@ -294,6 +306,7 @@ constexpr Rule kRules[] = {
     {"nan_rows", nanRows},
     {"few_finite", fewFinite},
     {"wide_logits", wideLogits},
+    {"wide_hidden", wideHidden},
     {"nan_hidden", nanHidden},
     {"zero_groups", zeroGroups},
     {"ue8m0_scales", ue8m0Scales},
