@@ -15,7 +15,7 @@ from moec.runtime import LAYER_STREAM, Memory, MoertError, Runtime, _DLTensor
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin")).parent
-FIXTURE = ROOT / "unittests" / "Runtime" / "Inputs" / "version-5.moepkg"
+FIXTURE = ROOT / "unittests" / "Runtime" / "Inputs" / "version-6.moepkg"
 
 
 @pytest.fixture
