@@ -10,6 +10,7 @@
 #include "../Run/PlanRun.h"
 #include "TryStatus.h"
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Names.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Import/BuildLayer.h"
@@ -56,23 +57,23 @@ static std::string getBaseName(tile::KernelOp kernel) {
   return name.str();
 }
 
-/// The only phase of a kernel that has candidates; null for others.
-static mlir::Operation *findPhase(tile::KernelOp kernel, const Target &target,
-                                  const Schedule *&schedule) {
-  mlir::Operation *found = nullptr;
+/// Phases of a kernel that have candidates, and how they are asked for: by the
+/// kernel, or, of two products in one kernel, by what they make.
+static llvm::SmallVector<std::pair<mlir::Operation *, std::string>>
+findPhases(tile::KernelOp kernel, const Target &target) {
+  llvm::SmallVector<std::pair<mlir::Operation *, std::string>> found;
   if (!kernel.getLoadAttr())
-    return nullptr;
+    return found;
   for (mlir::Operation &op : kernel.getBody().front().without_terminator()) {
     auto config = op.getAttrOfType<tile::ConfigAttr>("config");
     const Schedule *own =
         config ? findSchedule(target, config.getSchedule()) : nullptr;
-    if (!own || !own->candidates || !own->costModel)
-      continue;
-    if (found)
-      return nullptr;
-    found = &op;
-    schedule = own;
+    if (own && own->candidates && own->costModel)
+      found.emplace_back(&op, getBaseName(kernel));
   }
+  if (found.size() > 1)
+    for (auto &[op, name] : found)
+      name = getResultName(op, 0).str();
   return found;
 }
 
@@ -81,6 +82,8 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
                                 const Row &row, size_t most) {
   CompileOptions compile = session.jit.compile;
   compile.configs = session.getConfigs(layer);
+  // Other configs are for products apart.
+  compile.joinProducts &= most == 0;
   std::optional<Target> target = Target::find(compile.target);
   if (!target)
     return moert::invalidArgument("target '" + compile.target + "' is unknown");
@@ -103,17 +106,17 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
     return moert::invalidArgument("does not compile: " + messages);
 
   std::vector<TunableKernel> kernels;
-  for (tile::KernelOp kernel : getLaunched(*module, row.tokens)) {
-    const Schedule *schedule = nullptr;
-    mlir::Operation *phase = findPhase(kernel, *target, schedule);
-    if (!phase)
-      continue;
+  auto add = [&](tile::KernelOp kernel, mlir::Operation *phase,
+                 std::string name) {
+    auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
     TunableKernel &tunable = kernels.emplace_back();
-    tunable.name = getBaseName(kernel);
-    tunable.chosen =
-        printConfig(phase->getAttrOfType<tile::ConfigAttr>("config"));
-    std::vector<Candidate> candidates = evaluateCandidates(
-        phase, *schedule, *target, kernel.getLoadAttr(), {row.tokens});
+    tunable.name = std::move(name);
+    tunable.chosen = printConfig(config);
+    if (most == 0)
+      return;
+    std::vector<Candidate> candidates =
+        evaluateCandidates(phase, *findSchedule(*target, config.getSchedule()),
+                           *target, kernel.getLoadAttr(), {row.tokens});
     llvm::erase_if(candidates, [](const Candidate &candidate) {
       return !candidate.whyNot.empty();
     });
@@ -131,7 +134,10 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
           tunable.candidates.size() < most)
         tunable.candidates.push_back(text);
     }
-  }
+  };
+  for (tile::KernelOp kernel : getLaunched(*module, row.tokens))
+    for (auto &[phase, name] : findPhases(kernel, *target))
+      add(kernel, phase, name);
   return kernels;
 }
 
@@ -152,6 +158,7 @@ public:
     small.maxTokens = row.tokens;
     small.jit.threads = 1;
     small.jit.useCache = false;
+    small.jit.compile.joinProducts = false;
   }
 
   Result<TunedRow> tune() {
