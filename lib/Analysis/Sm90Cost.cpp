@@ -350,8 +350,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
                   operations * (shape.elementBytes == 1 ? device.fp8Energy
                                                         : device.bf16Energy);
   result.powerUs = 1e6 * energy / device.power;
-  result.fixedUs = device.launchUs + device.prologueUs + device.firstBytesUs +
-                   device.drainUs;
+  result.fixedUs = device.getLaunchTime();
   double order = device.overlapOrder;
   result.us =
       result.fixedUs +

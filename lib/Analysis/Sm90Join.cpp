@@ -15,8 +15,6 @@
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace moec;
 using namespace moec::sm90;
@@ -59,6 +57,17 @@ tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
                                base.getBodies(), mapRows, base.getRowsOnM());
 }
 
+/// Whether two contracts can share a ring; else why not.
+enum class Sharing { Fits, TooLarge, Impossible };
+
+Sharing getSharing(Contract one, const Contract &other) {
+  if (!one.whyApart(other).empty())
+    return Sharing::Impossible;
+  one.shareMemoryWith(other);
+  return one.getSharedBytes() > moert::kMaxShared ? Sharing::TooLarge
+                                                  : Sharing::Fits;
+}
+
 std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
   for (int64_t stages = Contract::kMaxStages; stages >= Contract::kMinStages;
        --stages) {
@@ -67,13 +76,12 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
              /*mapRows=*/false),
         with(config, n, stages, second.getConfigAttr().getMapRows())};
     Contract one(first, configs.first), other(second, configs.second);
-    if (!one.whyApart(other).empty() ||
+    Sharing sharing = getSharing(one, other);
+    if (sharing == Sharing::Impossible ||
         estimateBodies(first, one) + estimateBodies(second, other) > kMostLines)
       return std::nullopt;
-    one.shareMemoryWith(other);
-    if (one.getSharedBytes() > moert::kMaxShared)
-      continue;
-    if (schedule.whyIllegal(first, configs.first, target).empty() &&
+    if (sharing == Sharing::Fits &&
+        schedule.whyIllegal(first, configs.first, target).empty() &&
         schedule.whyIllegal(second, configs.second, target).empty())
       return configs;
   }
@@ -82,8 +90,7 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
 
 double Joiner::getTime(const JoinedConfigs &configs) {
   const DeviceRates &device = *getDeviceRates(target);
-  double saved = device.launchUs + device.prologueUs + device.firstBytesUs +
-                 device.drainUs;
+  double saved = device.getLaunchTime();
   double relative = 0;
   for (int64_t tokens : points)
     for (WeightedRouting weighted : getWeightedRoutings()) {
@@ -137,10 +144,7 @@ sm90::joinContracts(tile::ContractOp first, tile::ContractOp second,
   if (!areFixed)
     return Joiner(first, second, load, target).choose();
   Contract one(first, given.first), other(second, given.second);
-  if (!one.whyApart(other).empty())
-    return std::nullopt;
-  one.shareMemoryWith(other);
-  if (one.getSharedBytes() > moert::kMaxShared)
+  if (getSharing(one, other) != Sharing::Fits)
     return std::nullopt;
   return given;
 }

@@ -7,33 +7,20 @@
 
 #include "LaunchShape.h"
 
+#include "moec/Analysis/LaunchShape.h"
+
 using namespace mlir;
 using namespace moec;
 
 void moec::setLaunchShape(tile::KernelOp kernel, const Target &target) {
-  moert::Expr grid = 0;
-  int64_t block = 0, shared = 0;
-  SmallVector<Attribute> maps;
-  for (Operation &op : kernel.getBody().front().without_terminator()) {
-    auto config = op.getAttrOfType<tile::ConfigAttr>("config");
-    const Schedule &schedule = *findSchedule(target, config.getSchedule());
-    // A CTA of a kernel with several phases takes part in each of them.
-    moert::Expr phaseGrid = schedule.grid(&op, config, target);
-    grid =
-        grid == moert::Expr(0) ? phaseGrid : moert::Expr::max(grid, phaseGrid);
-    if (schedule.block)
-      block = std::max(block, schedule.block(&op, config));
-    if (schedule.shared)
-      shared = std::max(shared, schedule.shared(&op, config));
-    if (schedule.tensorMaps)
-      llvm::append_range(maps, schedule.tensorMaps(&op, config));
-  }
+  LaunchShape shape = getLaunchShape(kernel, target);
   MLIRContext *context = kernel.getContext();
-  kernel.setGridAttr(plan::ExprAttr::get(context, grid.str()));
+  kernel.setGridAttr(plan::ExprAttr::get(context, shape.grid.str()));
   if (!target.isGpu())
     return;
-  kernel.setBlock(block);
-  kernel.setShared(shared);
+  kernel.setBlock(shape.block);
+  kernel.setShared(shape.shared);
+  SmallVector<Attribute> maps(shape.tensorMaps.begin(), shape.tensorMaps.end());
   if (!maps.empty())
     kernel.setTensorMapsAttr(ArrayAttr::get(context, maps));
 }

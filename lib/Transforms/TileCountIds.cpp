@@ -9,6 +9,7 @@
 // agree get them.
 
 #include "LaunchShape.h"
+#include "Launches.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -52,27 +53,10 @@ private:
   void collect(plan::LaunchOp launch);
   LogicalResult grant(tile::KernelOp kernel, Wish &wish);
 
-  /// The one phase of a launch's kernel, if it is an `OpTy`.
-  template <typename OpTy>
-  OpTy getPhase(plan::LaunchOp launch) {
-    auto kernel = symbols.lookup<tile::KernelOp>(launch.getKernel());
-    if (!kernel)
-      return nullptr;
-    auto phases = kernel.getBody().front().without_terminator();
-    return llvm::hasSingleElement(phases) ? dyn_cast<OpTy>(*phases.begin())
-                                          : nullptr;
-  }
   const Schedule *getSchedule(tile::ContractOp product) {
     return product.getConfig()
                ? findSchedule(target, product.getConfigAttr().getSchedule())
                : nullptr;
-  }
-  /// What a launch passes for an argument of its kernel.
-  static Value getPassed(plan::LaunchOp launch, Value argument) {
-    unsigned number = cast<BlockArgument>(argument).getArgNumber();
-    unsigned ins = launch.getIns().size();
-    return number < ins ? launch.getIns()[number]
-                        : launch.getOuts()[number - ins];
   }
   /// Where the offsets of a launch before come from.
   Ranking findRanking(plan::LaunchOp launch, Value offsets);
@@ -106,24 +90,19 @@ bool IdCounter::areFew(plan::LaunchOp launch, Value ids) {
 }
 
 Ranking IdCounter::findRanking(plan::LaunchOp launch, Value offsets) {
-  for (Operation *op = launch->getPrevNode(); op; op = op->getPrevNode()) {
-    auto before = dyn_cast<plan::LaunchOp>(op);
-    if (!before || !llvm::is_contained(before.getOuts(), offsets))
-      continue;
-    auto rank = getPhase<tile::RankOp>(before);
-    if (!rank || rank.getNumValidTokens() ||
-        getPassed(before, rank.getOffsets()) != offsets)
-      return {};
-    Value ids = getPassed(before, rank.getIds());
-    if (!isConstant(ids) || !areFew(launch, ids))
-      return {};
-    return {rank, ids};
-  }
-  return {};
+  plan::LaunchOp before = findWriter(launch, offsets);
+  auto rank = before ? getPhase<tile::RankOp>(before, symbols) : nullptr;
+  if (!rank || rank.getNumValidTokens() ||
+      getPassed(before, rank.getOffsets()) != offsets)
+    return {};
+  Value ids = getPassed(before, rank.getIds());
+  if (!isConstant(ids) || !areFew(launch, ids))
+    return {};
+  return {rank, ids};
 }
 
 void IdCounter::collect(plan::LaunchOp launch) {
-  auto product = getPhase<tile::ContractOp>(launch);
+  auto product = getPhase<tile::ContractOp>(launch, symbols);
   if (!product || !product.getOffsets() || product.getIds())
     return;
   const Schedule *schedule = getSchedule(product);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchShape.h"
+#include "Launches.h"
 #include "mlir/IR/IRMapping.h"
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Transforms/Passes.h"
@@ -41,7 +42,7 @@ private:
   std::optional<JoinedConfigs> chooseConfigs(Pair pair);
   void join(Pair pair, const JoinedConfigs &configs);
   tile::KernelOp makeKernel(Pair pair, ValueRange ins, ValueRange outs,
-                            const JoinedConfigs &configs);
+                            Value counter, const JoinedConfigs &configs);
   /// The counter, as one more of what every launch of the ranking writes.
   Value getCounter(Pair pair);
   /// The second product's results must not lie where the first reads.
@@ -49,33 +50,9 @@ private:
   int64_t makeSlot();
   void eraseKernels();
 
-  tile::KernelOp getKernel(plan::LaunchOp launch) {
-    return symbols.lookup<tile::KernelOp>(launch.getKernel());
-  }
-  /// The one phase of a launch's kernel, if it is an `OpTy`.
-  template <typename OpTy>
-  OpTy getPhase(plan::LaunchOp launch) {
-    tile::KernelOp kernel = getKernel(launch);
-    if (!kernel)
-      return nullptr;
-    auto phases = kernel.getBody().front().without_terminator();
-    return llvm::hasSingleElement(phases) ? dyn_cast<OpTy>(*phases.begin())
-                                          : nullptr;
-  }
-  static SmallVector<Value> getOperands(plan::LaunchOp launch) {
-    SmallVector<Value> operands(launch.getIns());
-    llvm::append_range(operands, launch.getOuts());
-    return operands;
-  }
-  /// What a launch passes for an argument of its kernel.
-  static Value getPassed(plan::LaunchOp launch, Value argument) {
-    return argument ? getOperands(
-                          launch)[cast<BlockArgument>(argument).getArgNumber()]
-                    : Value();
-  }
   bool isForced(plan::LaunchOp launch) {
     return llvm::any_of(forced, [&](const ForcedConfig &config) {
-      return config.isFor(getKernel(launch));
+      return config.isFor(getKernel(launch, symbols));
     });
   }
 
@@ -83,7 +60,6 @@ private:
   SymbolTable &symbols;
   const Target &target;
   ArrayRef<ForcedConfig> forced;
-  Value counter;
   /// By the kernels that they are made of.
   llvm::MapVector<std::pair<StringAttr, StringAttr>, tile::KernelOp> kernels;
 };
@@ -92,8 +68,8 @@ std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
   auto first = dyn_cast_or_null<plan::LaunchOp>(second->getPrevNode());
   if (!first || first.getStream() != second.getStream())
     return std::nullopt;
-  auto one = getPhase<tile::ContractOp>(first);
-  auto other = getPhase<tile::ContractOp>(second);
+  auto one = getPhase<tile::ContractOp>(first, symbols);
+  auto other = getPhase<tile::ContractOp>(second, symbols);
   if (!one || !other || !one.getConfig() || !other.getConfig() ||
       one.getConfigAttr().getSchedule() != other.getConfigAttr().getSchedule())
     return std::nullopt;
@@ -105,22 +81,18 @@ std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
       getPassed(first, one.getIds()) != getPassed(second, other.getIds()) ||
       getPassed(first, one.getResult()) != getPassed(second, other.getInput()))
     return std::nullopt;
-  for (Operation *op = first->getPrevNode(); op; op = op->getPrevNode()) {
-    auto before = dyn_cast<plan::LaunchOp>(op);
-    if (!before || before.getStream() != first.getStream() ||
-        !llvm::is_contained(before.getOuts(), offsets))
-      continue;
-    if (!getPhase<tile::RankOp>(before))
-      return std::nullopt;
-    return Pair{first, second, before};
-  }
-  return std::nullopt;
+  // It clears the counter, too.
+  plan::LaunchOp ranking = findWriter(first, offsets);
+  if (!ranking || ranking.getStream() != first.getStream() ||
+      !getPhase<tile::RankOp>(ranking, symbols))
+    return std::nullopt;
+  return Pair{first, second, ranking};
 }
 
 std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
-  auto one = getPhase<tile::ContractOp>(pair.first);
-  auto other = getPhase<tile::ContractOp>(pair.second);
-  tile::LoadAttr load = getKernel(pair.first).getLoadAttr();
+  auto one = getPhase<tile::ContractOp>(pair.first, symbols);
+  auto other = getPhase<tile::ContractOp>(pair.second, symbols);
+  tile::LoadAttr load = getKernel(pair.first, symbols).getLoadAttr();
   bool areFixed = isForced(pair.first) || isForced(pair.second);
   if (!load && !areFixed)
     return std::nullopt;
@@ -157,7 +129,7 @@ void ProductJoiner::separate(Pair pair) {
 }
 
 Value ProductJoiner::getCounter(Pair pair) {
-  auto rank = getPhase<tile::RankOp>(pair.ranking);
+  auto rank = getPhase<tile::RankOp>(pair.ranking, symbols);
   if (rank.getCounter())
     return getPassed(pair.ranking, rank.getCounter());
   auto kernel = cast<tile::KernelOp>(rank->getParentOp());
@@ -183,9 +155,10 @@ Value ProductJoiner::getCounter(Pair pair) {
 }
 
 tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
-                                         ValueRange outs,
+                                         ValueRange outs, Value counter,
                                          const JoinedConfigs &configs) {
-  tile::KernelOp one = getKernel(pair.first), other = getKernel(pair.second);
+  tile::KernelOp one = getKernel(pair.first, symbols),
+                 other = getKernel(pair.second, symbols);
   tile::KernelOp &kernel =
       kernels[{one.getSymNameAttr(), other.getSymNameAttr()}];
   if (kernel)
@@ -209,11 +182,12 @@ tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
   builder.setInsertionPointToStart(&kernel.getBody().front());
   for (auto [launch, config] : {std::pair(pair.first, configs.first),
                                 std::pair(pair.second, configs.second)}) {
-    auto product = getPhase<tile::ContractOp>(launch);
+    auto product = getPhase<tile::ContractOp>(launch, symbols);
     IRMapping mapping;
-    mapping.map(getKernel(launch).getTokens(), kernel.getTokens());
-    for (auto [argument, operand] : llvm::zip(
-             getKernel(launch).getBody().getArguments(), getOperands(launch)))
+    mapping.map(getKernel(launch, symbols).getTokens(), kernel.getTokens());
+    for (auto [argument, operand] :
+         llvm::zip(getKernel(launch, symbols).getBody().getArguments(),
+                   getOperands(launch)))
       mapping.map(argument, getArgument(operand));
     auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
     copy.setConfigAttr(config);
@@ -227,7 +201,7 @@ tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
 }
 
 void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
-  counter = getCounter(pair);
+  Value counter = getCounter(pair);
   separate(pair);
   SmallVector<Value> ins(pair.first.getIns()), outs(pair.first.getOuts());
   llvm::append_range(outs, pair.second.getOuts());
@@ -235,7 +209,7 @@ void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
   for (Value in : pair.second.getIns())
     if (!llvm::is_contained(ins, in) && !llvm::is_contained(outs, in))
       ins.push_back(in);
-  tile::KernelOp kernel = makeKernel(pair, ins, outs, configs);
+  tile::KernelOp kernel = makeKernel(pair, ins, outs, counter, configs);
   OpBuilder builder(pair.first);
   plan::LaunchOp::create(builder, pair.first.getLoc(), kernel.getSymName(),
                          pair.first.getStream(), ins, outs,

@@ -89,6 +89,10 @@ struct DeviceRates {
   double prologueUs;
   double firstBytesUs;
   double drainUs;
+  /// What a launch takes beside its work.
+  double getLaunchTime() const {
+    return launchUs + prologueUs + firstBytesUs + drainUs;
+  }
 
   /// How well streams and products overlap: times add up as the root of this
   /// order of the sum of their powers.

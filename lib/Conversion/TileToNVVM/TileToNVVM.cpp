@@ -12,7 +12,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/LaunchShape.h"
 #include "moec/Conversion/Passes.h"
 
 namespace moec {
@@ -59,7 +59,7 @@ public:
         return failure();
       relaxEpilogue(phase);
     }
-    if (failed(checkLaunch(*phases)))
+    if (failed(checkLaunch()))
       return failure();
     func::FuncOp func = makeFunction();
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
@@ -132,26 +132,17 @@ private:
   }
 
   /// Whether the kernel's launch is as the configs say.
-  LogicalResult checkLaunch(ArrayRef<Operation *> phases) {
-    int64_t block = 0, shared = 0;
-    SmallVector<tile::TensorMapAttr> maps;
-    for (Operation *phase : phases) {
-      auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
-      const Schedule &schedule = *findSchedule(target, config.getSchedule());
-      block = std::max(block, schedule.block(phase, config));
-      shared = std::max(shared, schedule.shared(phase, config));
-      if (schedule.tensorMaps)
-        llvm::append_range(maps, schedule.tensorMaps(phase, config));
-    }
+  LogicalResult checkLaunch() {
+    LaunchShape shape = getLaunchShape(kernel, target);
     auto isSet = [](IntegerAttr attribute, int64_t value) {
       return attribute && attribute.getInt() == value;
     };
-    if (!isSet(kernel.getBlockAttr(), block) ||
-        !isSet(kernel.getSharedAttr(), shared))
+    if (!isSet(kernel.getBlockAttr(), shape.block) ||
+        !isSet(kernel.getSharedAttr(), shape.shared))
       return kernel.emitOpError("must have block = ")
-             << block << " and shared = " << shared
+             << shape.block << " and shared = " << shape.shared
              << ", which follow from its config; run tile-assign-config";
-    if (getTensorMaps() != maps)
+    if (getTensorMaps() != shape.tensorMaps)
       return kernel.emitOpError("must have the tensor_maps that follow from "
                                 "its config; run tile-assign-config");
     return success();

@@ -141,10 +141,14 @@ void Sm90Contract::emitPrologue() {
   if (op.getIds()) {
     Value ids = emitter.operand(op.getIds());
     Value slots = emitter.mul(emitter.tokens(), getColumns(ids));
+    Value localTable = op.getLocalExperts()
+                           ? emitter.constantTable(RankIds::getLocalTable(op))
+                           : Value();
+    RankIds experts(op, emitter, localTable);
     emitter.ifThen(
-        areFewIds(slots), [&] { emitTableOfFew(slots); },
+        areFewIds(slots), [&] { emitTableOfFew(experts, slots); },
         [&] {
-          countIds();
+          countIds(experts, slots);
           emitSums();
         });
   } else {
@@ -154,13 +158,8 @@ void Sm90Contract::emitPrologue() {
   emitter.barrier();
 }
 
-void Sm90Contract::countIds() {
+void Sm90Contract::countIds(RankIds &experts, Value slots) {
   Value ids = emitter.operand(op.getIds());
-  Value slots = emitter.mul(emitter.tokens(), getColumns(ids));
-  Value localTable = op.getLocalExperts()
-                         ? emitter.constantTable(RankIds::getLocalTable(op))
-                         : Value();
-  RankIds experts(op, emitter, localTable);
   auto load = [&](Value slot) {
     return emitter.loadConstantI32(ids, {emitter.index(0), slot});
   };
@@ -393,9 +392,9 @@ void Sm90Contract::awaitBefore() {
     Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
     emitter.awaitAtLeast(ctas, getCounter(emitter, op.getAwaits()));
   });
-  emitter.warpBarrier();
-  if (shape.mapRows)
-    emitter.fenceAsyncGlobal();
+  // The lane that waits copies boxes alone; pieces are copied by all.
+  if (!shape.mapRows)
+    emitter.warpBarrier();
 }
 
 //===----------------------------------------------------------------------===//

@@ -13,6 +13,8 @@
 
 namespace moec {
 
+class RankIds;
+
 /// A place in the ring of stages; both are i32. The parity changes with every
 /// turn.
 struct RingPlace {
@@ -121,11 +123,11 @@ private:
   void initBarriers();
   /// Whether `emitTableOfFew` is right for so many ids (index); i1.
   mlir::Value areFewIds(mlir::Value slots);
-  mlir::Value loadOwnKey(mlir::Value slots);
+  mlir::Value loadOwnKey(RankIds &experts, mlir::Value slots);
   /// All threads: the table of at most one id per lane (Sm90FewIds.cpp).
-  void emitTableOfFew(mlir::Value slots);
+  void emitTableOfFew(RankIds &experts, mlir::Value slots);
   /// All threads: counts ids, into the entries' rows.
-  void countIds();
+  void countIds(RankIds &experts, mlir::Value slots);
   /// One warp: from these, or from offsets.
   void emitTable();
   /// What comes before each of a lane's values, and behind its last one; of

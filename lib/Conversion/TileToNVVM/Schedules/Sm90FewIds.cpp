@@ -14,6 +14,8 @@
 #include "../../Emission/RankIds.h"
 #include "Sm90Contract.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace moec;
 
@@ -30,31 +32,22 @@ Value Sm90Contract::areFewIds(Value slots) {
 
 /// The lane's slot: twice its local expert, and one more if no lower lane has
 /// that too; a number above all others if there is none.
-Value Sm90Contract::loadOwnKey(Value slots) {
+Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots) {
   constexpr int32_t none = std::numeric_limits<int32_t>::max();
   Value ids = emitter.operand(op.getIds());
-  Value localTable = op.getLocalExperts()
-                         ? emitter.constantTable(RankIds::getLocalTable(op))
-                         : Value();
-  RankIds experts(op, emitter, localTable);
   Value slot = emitter.toIndex(emitter.lane());
   Value exists =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, slot, slots);
   Type i32 = b.getI32Type();
-  auto branch =
-      scf::IfOp::create(b, TypeRange{i32}, exists, /*withElseRegion=*/true);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
+  auto find = [&]() -> SmallVector<Value> {
     Value id = emitter.loadConstantI32(ids, {emitter.index(0), slot});
     Value local = experts.localOf(id);
-    Value key = arith::SelectOp::create(
-        b, experts.isHere(local), emitter.scale(local, 2), emitter.i32(none));
-    scf::YieldOp::create(b, key);
-    b.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(b, emitter.i32(none));
-  }
-  Value key = branch.getResult(0);
+    return {arith::SelectOp::create(
+        b, experts.isHere(local), emitter.scale(local, 2), emitter.i32(none))};
+  };
+  Value key = emitter.choose(exists, i32, find, [&]() -> SmallVector<Value> {
+    return {emitter.i32(none)};
+  })[0];
   Value same = emitter.matchAny(key);
   Value bit = arith::ShLIOp::create(b, emitter.i32(1), emitter.lane());
   Value lower = arith::AndIOp::create(b, same, emitter.scale(bit, 1, -1));
@@ -63,8 +56,8 @@ Value Sm90Contract::loadOwnKey(Value slots) {
   return addI32(key, arith::ExtUIOp::create(b, i32, isFirst));
 }
 
-void Sm90Contract::emitTableOfFew(Value slots) {
-  Value key = loadOwnKey(slots);
+void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
+  Value key = loadOwnKey(experts, slots);
   Type i32 = b.getI32Type();
   auto add = [&](Value sum, Value flag) {
     return addI32(sum, arith::ExtUIOp::create(b, i32, flag));

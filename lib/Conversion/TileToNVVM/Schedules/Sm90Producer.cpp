@@ -187,18 +187,18 @@ void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
                    sm90::Contract::kRowThreads - 1);
     copyRowBox(contract, tile, step, place.stage);
   };
-  SmallVector<Value> end = contract.forTiles(
-      {first.stage, first.parity}, [&](ContractTile tile, ValueRange carried) {
-        return emitter.forLoop(
-            emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-            [&](Value step, ValueRange carried) {
-              RingPlace place{carried[0], carried[1]};
-              emitter.ifThen(
-                  isFirst, [&] { copyStep(tile, emitter.toI32(step), place); });
-              RingPlace next = contract.next(place);
-              return SmallVector<Value>{next.stage, next.parity};
-            });
-      });
+  contract.forTiles({first.stage, first.parity}, [&](ContractTile tile,
+                                                     ValueRange carried) {
+    return emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
+                           carried, [&](Value step, ValueRange carried) {
+                             RingPlace place{carried[0], carried[1]};
+                             emitter.ifThen(isFirst, [&] {
+                               copyStep(tile, emitter.toI32(step), place);
+                             });
+                             RingPlace next = contract.next(place);
+                             return SmallVector<Value>{next.stage, next.parity};
+                           });
+  });
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,31 @@
+//===- LaunchShape.cpp - what configs make of a launch ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/LaunchShape.h"
+
+using namespace mlir;
+using namespace moec;
+
+LaunchShape moec::getLaunchShape(tile::KernelOp kernel, const Target &target) {
+  LaunchShape shape;
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    auto config = op.getAttrOfType<tile::ConfigAttr>("config");
+    const Schedule &schedule = *findSchedule(target, config.getSchedule());
+    // A CTA of a kernel with several phases takes part in each of them.
+    moert::Expr grid = schedule.grid(&op, config, target);
+    shape.grid = shape.grid == moert::Expr(0)
+                     ? grid
+                     : moert::Expr::max(shape.grid, grid);
+    if (schedule.block)
+      shape.block = std::max(shape.block, schedule.block(&op, config));
+    if (schedule.shared)
+      shape.shared = std::max(shape.shared, schedule.shared(&op, config));
+    if (schedule.tensorMaps)
+      llvm::append_range(shape.tensorMaps, schedule.tensorMaps(&op, config));
+  }
+  return shape;
+}

@@ -1,0 +1,42 @@
+//===- Launches.h - what launches of a plan run and pass --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TRANSFORMS_LAUNCHES_H
+#define MOEC_LIB_TRANSFORMS_LAUNCHES_H
+
+#include "moec/Dialect/Plan/Plan.h"
+#include "moec/Dialect/Tile/Tile.h"
+
+namespace moec {
+
+/// The kernel of a launch; null if there is none of its name.
+tile::KernelOp getKernel(plan::LaunchOp launch, mlir::SymbolTable &symbols);
+
+/// The one phase of a launch's kernel, if it is an `OpTy`.
+template <typename OpTy>
+OpTy getPhase(plan::LaunchOp launch, mlir::SymbolTable &symbols) {
+  tile::KernelOp kernel = getKernel(launch, symbols);
+  if (!kernel)
+    return nullptr;
+  auto phases = kernel.getBody().front().without_terminator();
+  return llvm::hasSingleElement(phases) ? mlir::dyn_cast<OpTy>(*phases.begin())
+                                        : nullptr;
+}
+
+/// What a launch passes, in the order of its kernel's arguments.
+llvm::SmallVector<mlir::Value> getOperands(plan::LaunchOp launch);
+
+/// What a launch passes for an argument of its kernel; null for none.
+mlir::Value getPassed(plan::LaunchOp launch, mlir::Value argument);
+
+/// The last launch before another one that writes a value; null if there is
+/// none.
+plan::LaunchOp findWriter(plan::LaunchOp launch, mlir::Value value);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TRANSFORMS_LAUNCHES_H
