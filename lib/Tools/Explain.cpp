@@ -9,7 +9,9 @@
 
 #include "ExplainTimes.h"
 #include "PhaseWork.h"
+#include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
+#include "moec/Analysis/Names.h"
 #include "moec/Compiler/PlanData.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"
@@ -48,12 +50,7 @@ public:
        << variants.size() << (variants.size() == 1 ? " range" : " ranges")
        << " of tokens\n";
     for (plan::VariantOp variant : variants) {
-      phases.clear();
-      for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
-        auto kernel = module.lookupSymbol<tile::KernelOp>(launch.getKernel());
-        for (Operation &phase : kernel.getBody().front().without_terminator())
-          phases.push_back({launch, kernel, &phase});
-      }
+      phases = getLaunchedPhases(variant);
       if (variants.size() > 1)
         os << "\ntokens " << variant.getMinTokens() << " to "
            << variant.getMaxTokens() << "\n";
@@ -74,31 +71,46 @@ private:
   }
 
   void printLaunches() {
-    os << "\nlaunches, in order\n"
-       << llvm::formatv("  {0,-6} {1,-22} {2,-14} {3,-56} {4}\n", "stream",
-                        "kernel", "op", "config", "CTAs");
-    for (LaunchedPhase &phase : phases)
-      os << llvm::formatv(
-          "  {0,-6} {1,-22} {2,-14} {3,-56} {4}\n", phase.launch.getStream(),
-          phase.kernel.getSymName(), phase.op->getName().stripDialect(),
-          printConfig(phase.op->getAttrOfType<tile::ConfigAttr>("config")),
-          phase.kernel.getGrid() ? phase.kernel.getGrid()->getText() : "?");
+    auto launches =
+        llvm::count_if(phases, [](auto &phase) { return phase.isFirst; });
+    os << "\n"
+       << launches << (launches == 1 ? " launch" : " launches, in order")
+       << "\n";
+    TextTable table({"stream", "kernel", "phase", "op", "config", "CTAs"});
+    for (LaunchedPhase &phase : phases) {
+      auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
+      TextTable::Row row{"",
+                         "",
+                         phase.isAlone ? "" : phase.name,
+                         phase.op->getName().stripDialect().str(),
+                         printConfig(config),
+                         ""};
+      if (phase.isFirst) {
+        plan::ExprAttr grid = phase.kernel.getGridAttr();
+        row[0] = std::to_string(phase.launch.getStream());
+        row[1] = phase.kernel.getSymName().str();
+        row[5] = grid ? grid.getText().str() : "?";
+      }
+      table.addRow(std::move(row));
+    }
+    table.print(os);
   }
 
   void printWork(ArrayRef<int64_t> counts) {
     os << "\nwork at least: million operations / MiB touched, experts equally "
-          "likely\n"
-       << llvm::formatv("  {0,-22}", "kernel");
+          "likely\n";
+    TextTable::Row names{"phase"};
     for (int64_t tokens : counts)
-      os << llvm::formatv(" {0,22}", "T=" + std::to_string(tokens));
-    os << "\n";
+      names.push_back(llvm::formatv("{0,22}", "T=" + std::to_string(tokens)));
+    TextTable table(std::move(names));
     SmallVector<Work> totals(counts.size());
-    auto row = [&](StringRef name, ArrayRef<Work> works) {
-      os << llvm::formatv("  {0,-22}", name);
+    auto addRow = [&](std::string name, ArrayRef<Work> works) {
+      TextTable::Row row{std::move(name)};
       for (const Work &work : works)
-        os << llvm::formatv(" {0,11:f1} / {1,8:f1}", work.operations / 1e6,
-                            work.bytes / (1 << 20));
-      os << "\n";
+        row.push_back(llvm::formatv("{0,11:f1} / {1,8:f1}",
+                                    work.operations / 1e6,
+                                    work.bytes / (1 << 20)));
+      table.addRow(std::move(row));
     };
     for (LaunchedPhase &phase : phases) {
       SmallVector<Work> works;
@@ -107,9 +119,10 @@ private:
         totals[i].operations += works.back().operations;
         totals[i].bytes += works.back().bytes;
       }
-      row(phase.kernel.getSymName(), works);
+      addRow(phase.name, works);
     }
-    row("all", totals);
+    addRow("all", totals);
+    table.print(os);
   }
 
   void printWorkspace() {
@@ -162,6 +175,24 @@ void printLayer(const LayerSpec &spec, raw_ostream &os) {
 }
 
 } // namespace
+
+SmallVector<LaunchedPhase> moec::getLaunchedPhases(plan::VariantOp variant) {
+  SmallVector<LaunchedPhase> phases;
+  auto module = variant->getParentOfType<ModuleOp>();
+  for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
+    auto kernel = module.lookupSymbol<tile::KernelOp>(launch.getKernel());
+    auto ops = kernel.getBody().front().without_terminator();
+    bool isAlone = llvm::hasSingleElement(ops);
+    for (Operation &op : ops) {
+      StringRef name = isAlone ? kernel.getSymName() : getResultName(&op, 0);
+      if (name.empty())
+        name = op.getName().stripDialect();
+      phases.push_back({launch, kernel, &op, name.str(),
+                        /*isFirst=*/&op == &*ops.begin(), isAlone});
+    }
+  }
+  return phases;
+}
 
 LogicalResult moec::explainLayer(ModuleOp module,
                                  const std::optional<LayerSpec> &spec,

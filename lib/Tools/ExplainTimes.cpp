@@ -8,6 +8,7 @@
 #include "ExplainTimes.h"
 
 #include "PhaseWork.h"
+#include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Device.h"
@@ -51,13 +52,24 @@ public:
 
   void print() {
     printTimes();
-    for (const LaunchedPhase &phase : phases)
+    for (const LaunchedPhase &phase : phases) {
+      if (const LaunchedPhase *second = findSecond(phase))
+        printJoined(phase, *second);
       printOthers(phase);
+    }
   }
 
 private:
+  /// Whether it is one of two products that go through one ring.
+  static bool isJoined(const LaunchedPhase &phase) {
+    auto product = dyn_cast<tile::ContractOp>(phase.op);
+    return product && (product.getSignals() || product.getAwaits());
+  }
+  /// The product that awaits this one; null where there is none.
+  const LaunchedPhase *findSecond(const LaunchedPhase &first) const;
   Prediction predict(const LaunchedPhase &phase, int64_t tokens);
   void printTimes();
+  void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
   void printOthers(const LaunchedPhase &phase);
   /// The schedule that has a model of the phase, or null.
   const Schedule *findModelled(const LaunchedPhase &phase) const;
@@ -79,50 +91,81 @@ const Schedule *TimeTable::findModelled(const LaunchedPhase &phase) const {
   return schedule && schedule->costModel ? schedule : nullptr;
 }
 
+const LaunchedPhase *TimeTable::findSecond(const LaunchedPhase &first) const {
+  auto product = dyn_cast<tile::ContractOp>(first.op);
+  if (!product || !product.getSignals())
+    return nullptr;
+  const auto *found = llvm::find_if(phases, [&](const LaunchedPhase &phase) {
+    auto other = dyn_cast<tile::ContractOp>(phase.op);
+    return phase.launch == first.launch && other &&
+           other.getAwaits() == product.getSignals();
+  });
+  return found == phases.end() ? nullptr : found;
+}
+
 Prediction TimeTable::predict(const LaunchedPhase &phase, int64_t tokens) {
+  Prediction prediction;
   if (const Schedule *schedule = findModelled(phase)) {
     tile::KernelOp kernel = phase.kernel;
-    return schedule->costModel(phase.op, kernel.getLoadAttr(), target)
-        ->predict(phase.op->getAttrOfType<tile::ConfigAttr>("config"), tokens);
+    prediction =
+        schedule->costModel(phase.op, kernel.getLoadAttr(), target)
+            ->predict(phase.op->getAttrOfType<tile::ConfigAttr>("config"),
+                      tokens);
+  } else {
+    Work work = getWork(phase.op, topK, tokens);
+    prediction.floorUs =
+        1e6 * std::max(work.bytes / device.readBytes,
+                       work.operations / device.bf16Operations);
+    prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
+    prediction.fixedUs = device.getLaunchTime();
+    prediction.us = prediction.streamUs + prediction.fixedUs;
   }
-  Work work = getWork(phase.op, topK, tokens);
-  Prediction prediction;
-  prediction.floorUs = 1e6 * std::max(work.bytes / device.readBytes,
-                                      work.operations / device.bf16Operations);
-  prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
-  prediction.fixedUs = device.launchUs + device.prologueUs +
-                       device.firstBytesUs + device.drainUs;
-  prediction.us = prediction.streamUs + prediction.fixedUs;
+  if (!phase.isFirst) {
+    prediction.us -= device.getLaunchTime();
+    prediction.fixedUs -= device.getLaunchTime();
+  }
   return prediction;
 }
 
 void TimeTable::printTimes() {
   os << "\nexpected on an " << device.name
-     << ": us / floor us, share of the floor, what bounds it\n"
-     << llvm::formatv("  {0,-22}", "kernel");
+     << ": us / floor us, share of the floor, what bounds it\n";
+  TextTable::Row names{"phase"};
   for (int64_t tokens : counts)
-    os << llvm::formatv(" {0,34}", "T=" + std::to_string(tokens));
-  os << "\n";
-  auto cell = [&](double us, double floorUs, StringRef bound) {
-    os << llvm::formatv(" {0,8:f1} / {1,7:f1} {2,3:f0} % {3,-12}", us, floorUs,
-                        100 * floorUs / us, bound);
+    names.push_back(llvm::formatv("{0,9}", "T=" + std::to_string(tokens)));
+  TextTable table(std::move(names));
+  auto getCell = [&](double us, double floorUs,
+                     StringRef bound) -> std::string {
+    return llvm::formatv("{0,9:f1} / {1,7:f1} {2,3:f0} % {3}", us, floorUs,
+                         100 * floorUs / us, bound);
   };
   SmallVector<Prediction> totals(counts.size());
   for (const LaunchedPhase &phase : phases) {
-    tile::KernelOp kernel = phase.kernel;
-    os << llvm::formatv("  {0,-22}", kernel.getSymName());
+    TextTable::Row row{phase.name};
     for (auto [total, tokens] : llvm::zip(totals, counts)) {
       Prediction prediction = predict(phase, tokens);
       total.us += prediction.us;
       total.floorUs += prediction.floorUs;
-      cell(prediction.us, prediction.floorUs, getBound(prediction));
+      row.push_back(
+          getCell(prediction.us, prediction.floorUs, getBound(prediction)));
     }
-    os << "\n";
+    table.addRow(std::move(row));
   }
-  os << llvm::formatv("  {0,-22}", "one after the other");
+  TextTable::Row all{"one after the other"};
   for (const Prediction &total : totals)
-    cell(total.us, total.floorUs, "");
-  os << "\n";
+    all.push_back(getCell(total.us, total.floorUs, ""));
+  table.addRow(std::move(all));
+  table.print(os);
+}
+
+/// Why what is said of each product apart is not said of these.
+void TimeTable::printJoined(const LaunchedPhase &first,
+                            const LaunchedPhase &second) {
+  os << "\n"
+     << first.name << " and " << second.name
+     << " are one kernel: one ring of stages and one table of tiles serve\n"
+        "both, so that their configs differ in n and map_rows alone; "
+        "--no-join-products tells of each apart\n";
 }
 
 /// Width and greatest height.
@@ -144,13 +187,21 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
       enumerateCandidates(phase.op, *schedule, target, kernel.getLoadAttr());
   std::unique_ptr<CostModel> model =
       schedule->costModel(phase.op, kernel.getLoadAttr(), target);
-  os << "\ninstead of " << kernel.getSymName() << " " << printConfig(taken)
-     << "\n";
-  // A given config may be none of the candidates.
-  double own = 1;
+  // A given config, or one of two products of a kernel, may be none of the
+  // candidates.
+  std::optional<double> own;
   for (const Candidate &candidate : candidates)
     if (candidate.config == taken)
       own = candidate.relative;
+  if (isJoined(phase)) {
+    // That it would need another ring or table is true of almost all.
+    llvm::erase_if(candidates, [&](const Candidate &candidate) {
+      return !candidate.whyNot.empty() || candidate.config == taken;
+    });
+    if (candidates.empty())
+      return;
+  }
+  os << "\ninstead of " << phase.name << " " << printConfig(taken) << "\n";
   size_t count = 0;
   llvm::SmallSet<std::pair<int64_t, int64_t>, 4> kinds;
   kinds.insert(getKind(taken));
@@ -166,19 +217,24 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
     auto kind = getKind(candidate.config);
     if (++count && (kinds.size() >= shown || !kinds.insert(kind).second))
       continue;
-    os << " ";
-    for (int64_t tokens : counts)
-      os << llvm::formatv(
-          " {0,8} us at T={1},",
-          signedText(model->predict(candidate.config, tokens).us -
-                     model->predict(taken, tokens).us),
-          tokens);
-    os << llvm::formatv(" {0,5:f1} % over the range: {1}\n",
-                        100 * (candidate.relative / own - 1),
-                        printConfig(candidate.config));
+    StringRef separator = " ";
+    for (int64_t tokens : counts) {
+      os << separator
+         << llvm::formatv(
+                " {0,8} us at T={1}",
+                signedText(model->predict(candidate.config, tokens).us -
+                           model->predict(taken, tokens).us),
+                tokens);
+      separator = ",";
+    }
+    if (own)
+      os << llvm::formatv(", {0,5:f1} % over the range",
+                          100 * (candidate.relative / *own - 1));
+    os << ": " << printConfig(candidate.config) << "\n";
   }
   if (count >= kinds.size())
-    os << "  slower: " << count - kinds.size() + 1 << " more\n";
+    os << (own ? "  slower: " : "  others: ") << count - kinds.size() + 1
+       << " more\n";
   count = 0;
   for (auto &[reason, configs] : reasons) {
     if (++count > shown)

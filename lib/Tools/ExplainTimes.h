@@ -16,7 +16,14 @@ struct LaunchedPhase {
   plan::LaunchOp launch;
   tile::KernelOp kernel;
   mlir::Operation *op;
+  /// The kernel's, or what the phase makes, where a kernel has several.
+  std::string name;
+  /// Only the first phase of a kernel has to be launched.
+  bool isFirst, isAlone;
 };
+
+/// Those of all launches of a variant.
+llvm::SmallVector<LaunchedPhase> getLaunchedPhases(plan::VariantOp variant);
 
 /// Prints what the launches of a variant are expected to take at its ends, and
 /// the configs that were not taken. Nothing where no rates of the target are
