@@ -66,6 +66,31 @@ static void addGroupWait(const RawKernel &kernel, size_t index,
                                }));
 }
 
+/// Of a loop that polls a counter in global memory until it is high enough.
+static void addCounterWait(const RawInstruction &load, size_t index,
+                           std::vector<Mutant> &mutants) {
+  std::string type = load.parts.back();
+  unsigned bytes = typeBytes(type);
+  if ((bytes != 4 && bytes != 8) || !load.operands[0].isWord())
+    return;
+  std::string width = std::to_string(8 * bytes);
+  int64_t highest = bytes == 4 ? INT32_MAX : INT64_MAX;
+  mutants.push_back(makeMutant(
+      Group::Strict, "counter wait", "deleted", index, [=](RawKernel &mutated) {
+        RawInstruction &poll = mutated.instructions[index];
+        poll.parts = {"mov", "b" + width};
+        poll.operands = {poll.operands[0], makeNumber(highest)};
+      }));
+  mutants.push_back(
+      makeMutant(Group::Strict, "counter wait", "for one arrival fewer", index,
+                 [=](RawKernel &mutated) {
+                   RawOperand count = mutated.instructions[index].operands[0];
+                   insertBefore(mutated, index + 1,
+                                makeInstruction("add.s" + width,
+                                                {count, count, makeNumber(1)}));
+                 }));
+}
+
 void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
                             std::vector<Mutant> &mutants) {
   const RawInstruction &instruction = kernel.instructions[index];
@@ -97,6 +122,8 @@ void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
     return addGroupWait(kernel, index, "cp.async wait", mutants);
   if (startsWith(instruction, "wgmma.wait_group"))
     return addGroupWait(kernel, index, "wgmma wait", mutants);
+  if (startsWith(instruction, "ld.acquire") && has(instruction, "global"))
+    return addCounterWait(instruction, index, mutants);
   if (!startsWith(instruction, "cp.async.bulk.wait_group"))
     return;
   addGroupWait(kernel, index, "bulk wait", mutants);
@@ -139,6 +166,16 @@ static void addExpectation(size_t index, size_t bytesIndex,
         }));
 }
 
+/// An addition to a counter in global memory that others poll.
+static void addCounterArrival(size_t index, size_t countIndex,
+                              std::vector<Mutant> &mutants) {
+  mutants.push_back(makeDeletion(Group::Strict, "counter arrival", index));
+  mutants.push_back(makeMutant(Group::Strict, "counter arrival", "one more",
+                               index, [=](RawKernel &mutated) {
+                                 addToOperand(mutated, index, countIndex, 1);
+                               }));
+}
+
 void mutate::addSignalMutants(const RawKernel &kernel, size_t index,
                               std::vector<Mutant> &mutants) {
   const RawInstruction &instruction = kernel.instructions[index];
@@ -166,6 +203,11 @@ void mutate::addSignalMutants(const RawKernel &kernel, size_t index,
       startsWith(instruction, "cp.async.bulk.commit_group") ||
       startsWith(instruction, "wgmma.commit_group"))
     return mutants.push_back(makeDeletion(Group::Strict, "commit", index));
+  bool isAtomic = startsWith(instruction, "atom");
+  if ((isAtomic || startsWith(instruction, "red")) &&
+      has(instruction, "global") && has(instruction, "add") &&
+      has(instruction, "u32"))
+    return addCounterArrival(index, isAtomic ? 2 : 1, mutants);
   if (!startsWith(instruction, "mbarrier.init"))
     return;
   mutants.push_back(makeDeletion(Group::Sync, "mbarrier init", index));

@@ -47,6 +47,41 @@ TEST(Mutants, Signals) {
   EXPECT_EQ(listOf("cp.async.commit_group;"), "strict commit: deleted\n");
 }
 
+/// Counters in global memory, by which CTAs wait for each other.
+TEST(Mutants, Counters) {
+  std::string list = listOf("atom.global.add.u32 %r2, [%rd0], 1;");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "strict counter arrival: deleted\n"
+            "strict counter arrival: one more\n");
+  list = listOf("ld.acquire.gpu.global.b32 %r2, [%rd0];");
+  EXPECT_EQ(list.substr(0, list.find("sync")),
+            "strict counter wait: deleted\n"
+            "strict counter wait: for one arrival fewer\n");
+  for (const char *other :
+       {"atom.shared.add.u32 %r2, [%rd0], 1;", "ld.global.b32 %r2, [%rd0];"})
+    EXPECT_EQ(listOf(other).find("counter"), std::string::npos) << other;
+}
+
+TEST(Mutants, CountersChange) {
+  const RawKernel kernel = parseBody("ld.acquire.gpu.global.b32 %r2, [%rd0];\n"
+                                     "setp.lt.s32 %p1, %r2, 5;")
+                               .kernels[0];
+  std::vector<Mutant> waits = mutantsOf(kernel, "counter wait");
+  ASSERT_EQ(waits.size(), 2u);
+  RawKernel deleted = kernel, fewer = kernel;
+  waits[0].apply(deleted);
+  ASSERT_EQ(deleted.instructions.size(), kernel.instructions.size());
+  const RawInstruction &high = deleted.instructions[waits[0].index];
+  EXPECT_EQ(opcodeOf(high), "mov.b32");
+  EXPECT_EQ(high.operands[1].bits, uint64_t(INT32_MAX));
+  waits[1].apply(fewer);
+  ASSERT_EQ(fewer.instructions.size(), kernel.instructions.size() + 1);
+  const RawInstruction &more = fewer.instructions[waits[1].index + 1];
+  EXPECT_EQ(opcodeOf(more), "add.s32");
+  EXPECT_EQ(more.operands[0].text, "%r2");
+  EXPECT_EQ(more.operands[2].bits, 1u);
+}
+
 TEST(Mutants, OrderAndQualifiers) {
   EXPECT_EQ(listOf("bar.sync 1, 64;"),
             "strict CTA barrier: deleted\nstrict CTA barrier: a warp fewer\n");
