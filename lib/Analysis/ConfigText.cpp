@@ -99,7 +99,7 @@ llvm::Expected<tile::ConfigAttr> Fields::make(MLIRContext *context) const {
   return config;
 }
 
-std::string moec::printConfig(tile::ConfigAttr config) {
+static std::string print(tile::ConfigAttr config, bool isWhole) {
   Fields fields(config);
   std::string text = fields.schedule;
   for (auto [name, number] : fields.numbers)
@@ -108,9 +108,17 @@ std::string moec::printConfig(tile::ConfigAttr config) {
   for (auto [i, body] : llvm::enumerate(fields.bodies))
     text += (i ? "+" : " bodies=") + std::to_string(body);
   for (auto [name, flag] : fields.flags)
-    if (flag)
-      text += (" " + name).str();
+    if (flag || isWhole)
+      text += (" " + name + (flag ? "" : "=false")).str();
   return text;
+}
+
+std::string moec::printConfig(tile::ConfigAttr config) {
+  return print(config, /*isWhole=*/false);
+}
+
+std::string moec::printWholeConfig(tile::ConfigAttr config) {
+  return print(config, /*isWhole=*/true);
 }
 
 //===----------------------------------------------------------------------===//

@@ -235,13 +235,18 @@ void CandidateFinder::findFor(int64_t weightRows) {
 }
 
 void CandidateFinder::addRowsOnM(int64_t weightRows) {
-  static constexpr int64_t heights[] = {Contract::kBlockRows,
-                                        2 * Contract::kBlockRows};
-  ArrayRef<int64_t> both = heights;
-  for (ArrayRef<int64_t> bodies : {both.take_front(), both.take_back(), both}) {
-    tile::ConfigAttr config = make(weightRows, bodies, /*rowsOnM=*/true);
-    add(config, bodies, getWhyNot(config));
-  }
+  // Rests of groups have lower ones, which have weights on that side.
+  static constexpr int64_t high[][2] = {{64, 64}, {128, 128}, {64, 128}};
+  static constexpr int64_t rests[] = {0, 16, 32, 48};
+  for (auto [first, last] : high)
+    for (int64_t rest : rests) {
+      Bodies bodies;
+      for (int64_t body : {rest, first, last})
+        if (body && (bodies.empty() || bodies.back() != body))
+          bodies.push_back(body);
+      tile::ConfigAttr config = make(weightRows, bodies, /*rowsOnM=*/true);
+      add(config, bodies, getWhyNot(config));
+    }
 }
 
 std::vector<Candidate> CandidateFinder::run() {

@@ -164,9 +164,9 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
   if (shape.bodies.size() > 1)
     stepClk *= 1 + device.bodiesShare;
   if (shape.elementBytes == 1)
-    stepClk +=
-        (shape.rowsOnM ? device.rowPromotionExposed : device.promotionExposed) *
-        chains * width / 2;
+    stepClk += (shape.hasRowsOnM(height) ? device.rowPromotionExposed
+                                         : device.promotionExposed) *
+               chains * width / 2;
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
   double inputRows = body;

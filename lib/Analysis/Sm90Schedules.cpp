@@ -161,23 +161,27 @@ std::string declineContract(tile::ContractOp op) {
 }
 
 std::string bodiesIllegal(const Contract &shape) {
+  if (shape.bodies.empty())
+    return "bodies = []; give at least one height";
   int64_t multiple = shape.sharesBlock() ? 16 : 8;
   int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxBody;
-  if (shape.rowsOnM) {
-    multiple = Contract::kBlockRows;
-    most = Contract::kConsumers * Contract::kBlockRows;
-  }
   std::string remedy =
       "; give multiples of " + number(multiple) + " up to " + number(most);
   if (shape.sharesBlock())
     remedy += " with n = " + number(shape.n);
+  auto isOnM = [](int64_t body) {
+    return body == Contract::kBlockRows ||
+           body == Contract::kConsumers * Contract::kBlockRows;
+  };
   if (shape.rowsOnM)
-    remedy += " with rows_on_m = true";
-  if (shape.bodies.empty())
-    return "bodies = []; give at least one height";
+    remedy = "; give 64 or 128 as the highest with rows_on_m = true, and lower "
+             "ones in multiples of 8";
   for (int64_t body : shape.bodies)
-    if (body % multiple || body > most)
+    if (body % multiple || body > most ||
+        (shape.hasRowsOnM(body) && !isOnM(body)))
       return "bodies has " + number(body) + remedy;
+  if (shape.rowsOnM && !isOnM(shape.getMaxBody()))
+    return "bodies up to " + number(shape.getMaxBody()) + remedy;
   return {};
 }
 

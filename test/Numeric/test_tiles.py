@@ -57,10 +57,11 @@ TILES = [
     Tile(128, (8,), 4), Tile(128, (8, 24, 48), 3), Tile(128, (72, 256), 4),
     Tile(256, (16,), 3), Tile(256, (16, 40, 160), 4), Tile(256, (88,), 4),
 ]
-#: Rows on the tensor cores' side of 64, in one body or two.
+#: Rows on the tensor cores' side of 64, in one body or two; lower bodies have weights there.
 ROWS_ON_M = [
     Tile(128, (64,), 5, True), Tile(128, (64, 128), 4, True),
     Tile(256, (128,), 3, True), Tile(256, (64, 128), 4, True),
+    Tile(128, (8, 40, 128), 4, True), Tile(256, (16, 64, 128), 4, True),
 ]
 ORDERS = ("gate_up", "up_gate", "interleaved")
 #: One tile of each width has the other orders of gate and up too.
@@ -104,11 +105,16 @@ def check(tile: Tile, spec: dict, tokens: int, folder, ids=None) -> None:
     replaced = [CONFIG.sub(lambda _, line=line: tile.config(line), line) for line in lines]
     assert sum(map(str.__ne__, lines, replaced)) >= 2
     kernels.write_text("\n".join(replaced))
+    compare(Case(str(tile), spec, tokens), kernels, inputs, outputs)
+
+
+def compare(case: Case, layer, inputs, outputs, *options: str) -> None:
+    """Runs the layer on the simulator and checks what it returns."""
     command, messages = run(
-        binary("moe-run"), kernels, "--target=sm_90a", f"--device=sim:0-{SEEDS - 1}",
-        f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs}",
+        binary("moe-run"), layer, "--target=sm_90a", f"--device=sim:0-{SEEDS - 1}",
+        f"--tokens={case.tokens}", f"--inputs={inputs}", f"--outputs={outputs}", *options,
     )
-    done = Run(Case(str(tile), spec, tokens), command, 0, messages, inputs, outputs)
+    done = Run(case, command, 0, messages, inputs, outputs)
     report = done.check()
     assert report.ok, done.explain("\n".join([report.summary(), *report.failures]))
 
@@ -147,3 +153,19 @@ def test_ends(tile, spec, tmp_path):
     np.random.default_rng(1).shuffle(ids)
     spec = spec | {"num_experts": len(COUNTS), "top_k": 1}
     check(tile, spec, len(ids), tmp_path, ids.reshape(-1, 1))
+
+
+@pytest.mark.parametrize("body", (8, 16))
+@pytest.mark.parametrize("tokens", (4, 8, 16))
+def test_one_expert_twice(body, tokens, tmp_path):
+    """A caller's ids may name an expert twice: a group has more rows than there are tokens."""
+    model = tmp_path / "model.json"
+    inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    model.write_text(json.dumps(SPEC))
+    tensors = generate(LayerSpec.from_json(SPEC), tokens, 1, None)
+    tensors["topk_ids"][0], tensors["topk_ids"][1:] = 1, 3
+    write_tensors(inputs, tensors)
+    config = f"stages=4 bodies={body}"
+    compare(Case(f"twice_{body}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
+            "--no-join-products",
+            f"--config=experts_hidden:n=64 {config}", f"--config=experts_out:n=128 {config}")

@@ -128,18 +128,27 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<24x64xbf16>, %y: memref<?x12xf3
 
 // Input rows on the side of 64.
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 32; give multiples of 64 up to 128 with rows_on_m = true}}
+  // expected-error@+1 {{bodies up to 32; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [32, 64], rows_on_m = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [32], rows_on_m = true>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 192; give multiples of 64 up to 128 with rows_on_m = true}}
+  // expected-error@+1 {{bodies has 192; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 192], rows_on_m = true>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{bodies has 72; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [72, 128], rows_on_m = true>}
   tile.return
 }
 

@@ -65,6 +65,17 @@ TEST_F(ConfigTextTest, OnlyTheFieldsNamedChange) {
             "sm90.contract n=64 k=64 stages=4 bodies=16");
 }
 
+// The tuner's candidates: flags of what is chosen must not stay.
+TEST_F(ConfigTextTest, WholeTextIsThatConfig) {
+  tile::ConfigAttr base = make(128, 4, {16, 64}, true, /*rowsOnM=*/true);
+  tile::ConfigAttr other = make(64, 8, {72}, false);
+  EXPECT_EQ(printWholeConfig(other),
+            "sm90.contract n=64 k=64 stages=8 bodies=72 map_rows=false "
+            "rows_on_m=false");
+  EXPECT_EQ(apply("k:" + printWholeConfig(other), base), printConfig(other));
+  EXPECT_EQ(apply("k:" + printWholeConfig(base), other), printConfig(base));
+}
+
 TEST_F(ConfigTextTest, ErrorsNameTheField) {
   tile::ConfigAttr base = make(128, 4, {8}, false);
   EXPECT_EQ(apply("k:stages=six", base),

@@ -474,7 +474,10 @@ TEST(NvptxTest, SumsOfAStepFitInRegisters) {
                {true, 256, "128", ", rows_on_m = true"},
                {true, 256, "64, 128", ", rows_on_m = true"},
                {true, 128, "64, 128", ", rows_on_m = true"},
+               {true, 256, "16, 64, 128", ", rows_on_m = true"},
                {false, 256, "64, 128", ", rows_on_m = true"},
+               {false, 256, "16, 64, 128", ", rows_on_m = true"},
+               {false, 256, "48, 128", ", rows_on_m = true"},
                {false, 128, "64, 128", ", rows_on_m = true"}};
   for (auto [isPaired, rows, bodies, order] : cases) {
     std::string text =

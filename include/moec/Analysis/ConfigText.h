@@ -18,6 +18,9 @@ namespace moec {
 
 /// "sm90.contract n=64 k=64 stages=12 bodies=16+32 map_rows".
 std::string printConfig(tile::ConfigAttr config);
+/// The same with the flags that are off ("rows_on_m=false"): as the text of a
+/// forced config it is that config, whatever is chosen.
+std::string printWholeConfig(tile::ConfigAttr config);
 
 /// A config that somebody wants for a kernel, as in the options of the
 /// commands: "KERNEL:TEXT" or "KERNEL@MIN-MAX:TEXT".

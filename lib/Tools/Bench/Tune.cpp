@@ -111,7 +111,7 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
     auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
     TunableKernel &tunable = kernels.emplace_back();
     tunable.name = std::move(name);
-    tunable.chosen = printConfig(config);
+    tunable.chosen = printWholeConfig(config);
     if (most == 0)
       return;
     std::vector<Candidate> candidates =
@@ -128,7 +128,7 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
              std::pair(candidates[b].us.front(), b);
     });
     for (size_t i : order) {
-      std::string text = printConfig(candidates[i].config);
+      std::string text = printWholeConfig(candidates[i].config);
       if (text != tunable.chosen &&
           !llvm::is_contained(tunable.candidates, text) &&
           tunable.candidates.size() < most)

@@ -30,8 +30,8 @@ public:
                const ContractOperands &operands, const ContractSums &sums)
       : contract(contract), emitter(contract.emitter), b(contract.b),
         shape(contract.shape), op(contract.op), part(part), tile(part.tile),
-        operands(operands), sums(sums), fragments(contract, part),
-        result(emitter.operand(op.getResult())) {}
+        operands(operands), sums(sums), isOnM(shape.hasRowsOnM(part.body)),
+        fragments(contract, part), result(emitter.operand(op.getResult())) {}
   LogicalResult emit();
 
 private:
@@ -67,6 +67,7 @@ private:
   const ContractTile &tile;
   const ContractOperands &operands;
   const ContractSums &sums;
+  bool isOnM;
   Sm90Fragments fragments;
   Value result;
   LogicalResult status = success();
@@ -117,7 +118,7 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
 }
 
 LogicalResult Sm90Epilogue::emit() {
-  if (shape.rowsOnM) {
+  if (isOnM) {
     Value firstRow =
         emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
     // All lanes agree, and are counted lest ptxas thinks that they might not:
@@ -226,7 +227,7 @@ void Sm90Epilogue::stage(int64_t chunk, Value results) {
                                    numMatrices);
   Value down = emitter.divide(matrix, perOctet);
   Value right = emitter.remainder(matrix, perOctet);
-  if (shape.rowsOnM)
+  if (isOnM)
     std::swap(down, right);
   Value row = contract.addI32(emitter.remainder(fragments.getLane(), kMatrix),
                               emitter.scale(down, kMatrix));
@@ -234,7 +235,7 @@ void Sm90Epilogue::stage(int64_t chunk, Value results) {
       emitter.scale(row, shape.getStagedStride()),
       emitter.scale(emitter.scale(right, 1, chunk), Contract::kChunkBytes));
   emitter.storeMatrices(emitter.advance(getBuffer(), offset), matrices,
-                        /*isTransposed=*/!shape.rowsOnM);
+                        /*isTransposed=*/!isOnM);
 }
 
 /// Stores what is in the warp's buffer, chunk by chunk.

@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 // With few tokens a kernel takes little longer than the time until its first
 // copy, and counters in shared memory and sums over all groups take several
-// waits of the whole CTA. If each lane of a warp has one id, and no group has
-// more rows than a tile, each thread finds the entries of its groups by a look
-// at all ids: rows and tiles before it are lower ids, and lower ids that are
-// the first of their kind.
+// waits of the whole CTA. If each lane of a warp has one id, and all of them
+// together, which may be one group's, fit one tile, each thread finds the
+// entries of its groups by a look at all ids: rows and tiles before it are
+// lower ids, and lower ids that are the first of their kind.
 
 #include "../../Emission/RankIds.h"
 #include "Sm90Contract.h"
@@ -22,12 +22,9 @@ using namespace moec;
 constexpr int64_t kWarp = 32;
 
 Value Sm90Contract::areFewIds(Value slots) {
-  Value fitLanes = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, slots,
-                                         emitter.index(kWarp));
-  Value fitTiles =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::sle, emitter.tokens(),
-                            emitter.index(shape.bodies.front()));
-  return arith::AndIOp::create(b, fitLanes, fitTiles);
+  return arith::CmpIOp::create(
+      b, arith::CmpIPredicate::sle, slots,
+      emitter.index(std::min(kWarp, shape.bodies.front())));
 }
 
 /// The lane's slot: twice its local expert, and one more if no lower lane has
@@ -64,6 +61,7 @@ void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
   };
   // Whole warps, for lanes ask each other.
   Value zero = emitter.i32(0), groups = emitter.i32(shape.groups);
+  Value height = emitter.i32(shape.bodies.front());
   emitter.forLoop(
       emitter.index(0), emitter.index(shape.groups + 1),
       emitter.getNumThreads(), [&](Value first) {
@@ -86,7 +84,7 @@ void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
         Value isThere =
             arith::CmpIOp::create(b, arith::CmpIPredicate::sle, group, groups);
         emitter.ifThen(isThere, [&] {
-          storeEntry(group, {sums[0], sums[1], sums[2], chooseHeight(sums[2])});
+          storeEntry(group, {sums[0], sums[1], sums[2], height});
         });
       });
 }

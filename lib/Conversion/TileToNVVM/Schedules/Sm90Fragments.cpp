@@ -16,15 +16,15 @@ using sm90::Contract;
 
 Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), part(part),
+      shape(contract.shape), part(part), isOnM(shape.hasRowsOnM(part.body)),
       // Of e4m3 the sums leave few registers, none for what can be read.
-      thread(shape.rowsOnM ? readThread(b) : emitter.thread()) {
+      thread(isOnM ? readThread(b) : emitter.thread()) {
   // A warp has 16 of the 64: rows, or columns of one or two planes.
   int64_t perWarp =
-      shape.rowsOnM ? Contract::kStagedRows : shape.getStagedColumns(part.body);
+      isOnM ? Contract::kStagedRows : shape.getStagedColumns(part.body);
   ownAcross = contract.addI32(emitter.scale(getConsumerWarp(), perWarp),
                               emitter.divide(getLane(), 4));
-  if (!shape.rowsOnM)
+  if (!isOnM)
     ownAcross = contract.addI32(part.tile.firstColumn, ownAcross);
   ownAlong = emitter.scale(emitter.remainder(getLane(), 4), 2);
 }
@@ -44,13 +44,13 @@ int64_t Sm90Fragments::getSum(int64_t plane, int64_t octet,
 }
 
 Value Sm90Fragments::getRow(int64_t octet, int64_t element) {
-  return shape.rowsOnM ? emitter.scale(ownAcross, 1, getAcross(element))
-                       : emitter.scale(ownAlong, 1, getAlong(octet, element));
+  return isOnM ? emitter.scale(ownAcross, 1, getAcross(element))
+               : emitter.scale(ownAlong, 1, getAlong(octet, element));
 }
 
 Value Sm90Fragments::getColumn(int64_t block, int64_t octet, int64_t element) {
   int64_t first = block * shape.getBlockColumns(part.body);
-  if (!shape.rowsOnM)
+  if (!isOnM)
     return emitter.scale(ownAcross, 1, first + getAcross(element));
   return contract.addI32(
       part.tile.firstColumn,
@@ -107,7 +107,7 @@ SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
     return emitter.loadF32(emitter.operand(operand),
                            {toPosition(row), emitter.index(0)});
   };
-  if (!shape.rowsOnM)
+  if (!isOnM)
     return spread(part.height, load);
   SmallVector<Value> loaded;
   for (int64_t element = 0; element < getSize(); element += 2)
@@ -116,7 +116,7 @@ SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
 }
 
 SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand, int64_t plane) {
-  if (shape.rowsOnM)
+  if (isOnM)
     return spread(shape.getConsumerColumns(part.body), [&](Value column) {
       return loadOfColumn(operand, plane,
                           contract.addI32(part.tile.firstColumn, column));
@@ -131,13 +131,13 @@ SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand, int64_t plane) {
 
 Value Sm90Fragments::getOfRow(ArrayRef<Value> loaded, int64_t octet,
                               int64_t element) {
-  return shape.rowsOnM ? loaded[element / 2]
-                       : getSpread(loaded, getAlong(octet, element));
+  return isOnM ? loaded[element / 2]
+               : getSpread(loaded, getAlong(octet, element));
 }
 
 Value Sm90Fragments::getOfColumn(ArrayRef<Value> loaded, int64_t block,
                                  int64_t octet, int64_t element) {
-  if (!shape.rowsOnM)
+  if (!isOnM)
     return loaded[block * getMatrices() + element / 2];
   return getSpread(loaded, block * shape.getBlockColumns(part.body) +
                                getAlong(octet, element));

@@ -21,7 +21,7 @@ struct ContractOperands {
 
 /// Which results a thread has. Of 64 by 8 of the tensor cores' tile it has four
 /// sums: of two of the 64, 8 apart, times two neighbours of the 8. So of every
-/// 8 results of a column, or with `rowsOnM` of every 8 of a row (an octet), it
+/// 8 results of a column, or with rows on M of every 8 of a row (an octet), it
 /// has two neighbours, in one or two columns or two rows: a fragment, whose
 /// elements come in that order. Gate and up of a result are in one thread.
 class Sm90Fragments {
@@ -34,9 +34,7 @@ public:
   mlir::Value getWarp() { return emitter.divide(thread, kWarp); }
   mlir::Value getConsumerWarp();
   /// Elements of a fragment; matrices of 8 by 8, which have two each.
-  int64_t getSize() const {
-    return shape.rowsOnM ? kSums : kSums / shape.planes;
-  }
+  int64_t getSize() const { return isOnM ? kSums : kSums / shape.planes; }
   int64_t getMatrices() const { return getSize() / 2; }
   /// The number of the sum of a plane among those of a block.
   int64_t getSum(int64_t plane, int64_t octet, int64_t element) const;
@@ -82,6 +80,7 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
   ContractPart part;
+  bool isOnM;
   mlir::Value thread;
   /// The thread's first element: across octets, and in the first of them; i32.
   mlir::Value ownAcross, ownAlong;

@@ -57,8 +57,8 @@ Sm90Products::getSides(int64_t body, const Factors &factors, int64_t i) {
   int64_t bytes = shape.getBlockWeights(body) * Contract::kStepBytes;
   Value block =
       emitter.scale(factors.weights, 1, i * bytes / Contract::kChunkBytes);
-  return shape.rowsOnM ? std::pair(factors.rows, block)
-                       : std::pair(block, factors.rows);
+  return shape.hasRowsOnM(body) ? std::pair(factors.rows, block)
+                                : std::pair(block, factors.rows);
 }
 
 ContractSums Sm90Products::emit(int64_t body, const ContractTile &tile,

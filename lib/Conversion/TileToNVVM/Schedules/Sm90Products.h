@@ -51,7 +51,7 @@ private:
   ContractSums multiply(int64_t body, RingPlace place);
   ContractSums multiplyScaled(int64_t body, const ContractTile &tile,
                               RingPlace place);
-  void addScaled(llvm::MutableArrayRef<mlir::Value> sums,
+  void addScaled(int64_t body, llvm::MutableArrayRef<mlir::Value> sums,
                  llvm::ArrayRef<mlir::Value> products,
                  llvm::ArrayRef<mlir::Value> rowScales,
                  llvm::ArrayRef<mlir::Value> weightScales);

@@ -107,7 +107,7 @@ static constexpr int64_t kOctet = 8, kPair = 2;
 
 Value Sm90Scales::findRows(int64_t body, Value consumer) {
   Value row;
-  if (shape.rowsOnM) {
+  if (shape.hasRowsOnM(body)) {
     // Read, lest registers keep more that follows from it.
     Value thread = readThread(b);
     constexpr int64_t warp = 32, perRow = 4;
@@ -133,7 +133,7 @@ SmallVector<Value> Sm90Scales::loadRows(Value rows, Value stage, int64_t body) {
   Value own =
       emitter.advance(rows, emitter.scale(stage, shape.getScaleBytes()));
   SmallVector<Value> scales;
-  if (shape.rowsOnM) {
+  if (shape.hasRowsOnM(body)) {
     for (int64_t i = 0; i < kPair; ++i)
       scales.push_back(emitter.load(
           b.getF32Type(), emitter.advance(own, i * kOctet * scaleBytes),
@@ -170,9 +170,9 @@ SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t body,
   return scales;
 }
 
-bool Sm90Scales::areSame() const {
+bool Sm90Scales::areSame(int64_t body) const {
   // Gate and up have blocks of scales of their own: of `n` columns one each.
-  return shape.rowsOnM && shape.planes == 2 &&
+  return shape.hasRowsOnM(body) && shape.planes == 2 &&
          contract.op.getLayoutAttr().getOrder() !=
              moe::GateUpOrder::Interleaved;
 }
@@ -185,7 +185,7 @@ bool Sm90Scales::areSame() const {
 /// loaded while the first products run, and once for all blocks.
 static bool keepsRowScales(const Contract &shape, int64_t body) {
   constexpr int64_t most = 160;
-  return shape.rowsOnM ||
+  return shape.hasRowsOnM(body) ||
          (shape.getBlocks(body) + 1) * body / 2 + body / 4 <= most;
 }
 
@@ -201,10 +201,11 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
   Sm90Scales scales(contract);
   int64_t numBlocks = shape.getBlocks(body);
   int64_t width = shape.getProductWidth(body), numSums = width / 2;
-  bool keepsScales = keepsRowScales(shape, body);
+  bool isOnM = shape.hasRowsOnM(body),
+       keepsScales = keepsRowScales(shape, body);
   Value rows = scales.findRows(body, consumer);
   Value zero = emitter.f32(0), never;
-  if (shape.rowsOnM) {
+  if (isOnM) {
     // No compiler knows that a tile has rows. Zeros that wait for their number
     // take no registers while the tile is looked up.
     never = arith::ExtUIOp::create(b, b.getI32Type(),
@@ -237,7 +238,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
     for (int64_t block = 0; block < numBlocks; ++block) {
       auto [rows64, other] = getSides(body, at.factors, block);
       Value products;
-      if (shape.rowsOnM) {
+      if (isOnM) {
         products = multiplyE4M3(b, old, emitter.getDescriptor(rows64, 0),
                                 emitter.getDescriptor(other, 0), never);
       } else {
@@ -251,7 +252,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
         products =
             emitter.multiplyAsync(element, width, rows64, other, i, products);
       emitter.commitProducts();
-      if (block == 0 || !scales.areSame())
+      if (block == 0 || !scales.areSame(body))
         weightScales = scales.loadWeights(stage, body, consumer, block);
       if (block == 0 && keepsScales)
         rowScales = scales.loadRows(rows, stage, body);
@@ -270,7 +271,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
       if (!keepsScales)
         rowScales = scales.loadRows(rows, stage, body);
       auto own = sums.slice(block * numSums, numSums);
-      addScaled(own, old, rowScales, weightScales);
+      addScaled(body, own, old, rowScales, weightScales);
     }
     if (!keepsScales)
       giveBack();
@@ -280,7 +281,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
   SmallVector<Value> carried{place.stage, place.parity, first.weights,
                              first.rows, no};
   int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
-  carried.append(numAll + (shape.rowsOnM ? numSums : 0), zero);
+  carried.append(numAll + (isOnM ? numSums : 0), zero);
   // Counted in one register: there are few left.
   SmallVector<Value> end = emitter.forLoop(
       emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
@@ -294,7 +295,7 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
                                next.factors.weights, next.factors.rows,
                                next.isFull};
         all.append(sums);
-        if (shape.rowsOnM)
+        if (isOnM)
           all.append(old);
         return all;
       });
@@ -306,17 +307,18 @@ ContractSums Sm90Products::multiplyScaled(int64_t body,
 }
 
 /// `rowScales`: two for every four sums, or two for all of them.
-void Sm90Products::addScaled(MutableArrayRef<Value> sums,
+void Sm90Products::addScaled(int64_t body, MutableArrayRef<Value> sums,
                              ArrayRef<Value> products,
                              ArrayRef<Value> rowScales,
                              ArrayRef<Value> weightScales) {
   // Of a thread's four sums of 8 of the width, neighbours are neighbours there,
   // and the last two are 8 of the 64 on: of weights, that is the other plane.
   constexpr int64_t perOctet = 4;
+  bool isOnM = shape.hasRowsOnM(body);
   for (int64_t i = 0, end = sums.size(); i < end; ++i) {
     int64_t octet = i / perOctet, half = i % perOctet / 2;
-    Value row = rowScales[shape.rowsOnM ? half : octet * 2 + i % 2];
-    int64_t plane = (shape.rowsOnM ? octet : half) % shape.planes;
+    Value row = rowScales[isOnM ? half : octet * 2 + i % 2];
+    int64_t plane = (isOnM ? octet : half) % shape.planes;
     Value scale = arith::MulFOp::create(b, row, weightScales[plane]);
     sums[i] = math::FmaOp::create(b, products[i], scale, sums[i]);
   }

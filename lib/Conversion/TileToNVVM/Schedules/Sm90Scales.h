@@ -39,8 +39,8 @@ public:
   llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t body,
                                              mlir::Value consumer,
                                              int64_t block);
-  /// Whether all blocks of a consumer have the same ones.
-  bool areSame() const;
+  /// Whether all blocks of a consumer have the same ones in that body.
+  bool areSame(int64_t body) const;
 
 private:
   mlir::Value address(mlir::Value stage, int64_t scale);
