@@ -175,8 +175,9 @@ RingPlace BoxCopier::emit(RingPlace first) {
   return {end[0], end[1]};
 }
 
-/// Boxes of rows that the product before has made; one warp. It arrives for all
-/// the threads that copy rows of that product, as the barriers count them.
+/// Boxes of rows that the product before has made, for which it waits when the
+/// first tile is found; one warp. It arrives for all the threads that copy rows
+/// of that product, as the barriers count them.
 void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
@@ -187,17 +188,22 @@ void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
                    sm90::Contract::kRowThreads - 1);
     copyRowBox(contract, tile, step, place.stage);
   };
-  contract.forTiles({first.stage, first.parity}, [&](ContractTile tile,
-                                                     ValueRange carried) {
-    return emitter.forLoop(emitter.index(0), emitter.index(shape.getSteps()), 1,
-                           carried, [&](Value step, ValueRange carried) {
-                             RingPlace place{carried[0], carried[1]};
-                             emitter.ifThen(isFirst, [&] {
-                               copyStep(tile, emitter.toI32(step), place);
-                             });
-                             RingPlace next = contract.next(place);
-                             return SmallVector<Value>{next.stage, next.parity};
-                           });
+  Value zero = emitter.i32(0);
+  contract.forTiles({first.stage, first.parity, zero}, [&](ContractTile tile,
+                                                           ValueRange carried) {
+    emitter.ifThen(contract.isEqual(carried[2], zero),
+                   [&] { contract.awaitBefore(); });
+    SmallVector<Value> end = emitter.forLoop(
+        emitter.index(0), emitter.index(shape.getSteps()), 1,
+        carried.take_front(2), [&](Value step, ValueRange carried) {
+          RingPlace place{carried[0], carried[1]};
+          emitter.ifThen(isFirst,
+                         [&] { copyStep(tile, emitter.toI32(step), place); });
+          RingPlace next = contract.next(place);
+          return SmallVector<Value>{next.stage, next.parity};
+        });
+    end.push_back(emitter.i32(1));
+    return end;
   });
 }
 
@@ -470,10 +476,7 @@ void moec::emitSm90Producer(Sm90Contracts contracts) {
       return;
     }
     Value isNext = first.isEqual(emitter.warpgroupWarp(), emitter.i32(1));
-    emitter.ifThen(isNext, [&] {
-      second.awaitBefore();
-      copyAwaitedRows(second, place);
-    });
+    emitter.ifThen(isNext, [&] { copyAwaitedRows(second, place); });
   };
   if (!first.shape.hasRowThreads())
     return emitter.ifThen(isFirst, emitBoxes);
