@@ -48,6 +48,7 @@ Result<std::vector<std::string>> Record::resume(const std::string &path) {
       object->getString("target") != llvm::StringRef(target))
     return moert::invalidArgument("--resume: " + path +
                                   " is no record of this build on this device");
+  secondsBefore = object->getNumber("seconds").value_or(0);
   std::vector<std::string> failed;
   for (const llvm::json::Value &entry : *cases) {
     const llvm::json::Object *fields = entry.getAsObject();
@@ -143,7 +144,7 @@ Status Record::write(const std::string &path, double seconds) const {
     json.attribute("driver", driver);
     json.attribute("target", target);
     json.attribute("date", date);
-    writeNumber(json, "seconds", seconds);
+    writeNumber(json, "seconds", secondsBefore + seconds);
     json.attribute("passed", countPassed());
     json.attribute("failed", countFailed());
     json.attribute("not_run", countLeft());

@@ -33,7 +33,8 @@ public:
   /// Cases without an outcome.
   int64_t countLeft() const;
 
-  /// Writes all of it, whole or not at all. `seconds` is what the suite took.
+  /// Writes all of it, whole or not at all. `seconds` is what the suite took,
+  /// beside what is resumed.
   moert::Status write(const std::string &path, double seconds) const;
   /// Prints a line per group of cases, failures, and times against the floor.
   void print(double seconds) const;
@@ -45,6 +46,8 @@ private:
   std::string commit, device, architecture, driver, target, date;
   std::vector<std::string> names;
   std::map<std::string, Outcome> outcomes;
+  /// What the record took that is resumed.
+  double secondsBefore = 0;
 };
 
 /// The part of a name before its first slash.
