@@ -57,7 +57,7 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     | `stages` | buffers of the pipeline between memory and tensor cores |
     | `bodies` | heights of a tile of rows, ascending; code exists for each |
     | `map_rows` | whether rows of the input come by tensor maps |
-    | `rows_on_m` | whether rows of the input are on the side of tensor cores whose width is fixed |
+    | `rows_on_m` | whether rows of the input are on the side of tensor cores whose width is fixed, in bodies that are one or two such sides high |
 
     The dialect checks that the numbers are not negative; whether they suit the op is checked by the
     schedule itself, in `tile-assign-config` and again when it emits code.
