@@ -46,9 +46,14 @@ def known(target: str) -> list[str]:
     return re.search(r"there are (.*)", done.stderr)[1].split(", ")
 
 
-def chosen(model: Path, target: str) -> set[str]:
+def for_tokens(case: Case) -> str:
+    """The option for kernels of no more tokens than the case has: others would be compiled alone."""
+    return f"--max-tokens={max(case.tokens, 1)}"
+
+
+def chosen(model: Path, target: str, option: str) -> set[str]:
     """The schedules of the kernels of a layer."""
-    done = _run("moe-compile", model, f"--target={target}", "--emit=tile")
+    done = _run("moe-compile", model, f"--target={target}", "--emit=tile", option)
     if done.returncode != 0:
         raise RuntimeError(f"{model}: {done.stderr}")
     return set(re.findall(r'#tile\.config<schedule = "([^"]+)"', done.stdout))
@@ -76,15 +81,16 @@ def count_cases(cases: list[Case]) -> Counts:
         for target in TARGETS for schedule in known(target) for dtype in DTYPES
         if (schedule, dtype) not in IMPOSSIBLE
     })
-    models: dict[str, list[Case]] = {}
+    models: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        models.setdefault(json.dumps(case.model), []).append(case)
+        models.setdefault((json.dumps(case.model), for_tokens(case)), []).append(case)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         paths = [Path(folder) / f"{index}.json" for index in range(len(models))]
-        for path, text in zip(paths, models):
+        options = [option for _, option in models]
+        for path, (text, _) in zip(paths, models):
             path.write_text(text)
         for target in TARGETS:
-            found = pool.map(lambda path: chosen(path, target), paths)
+            found = pool.map(lambda path, option: chosen(path, target, option), paths, options)
             for schedules, of_model in zip(found, models.values()):
                 dtype = LayerSpec.from_json(of_model[0].model).dtype
                 for schedule in schedules:

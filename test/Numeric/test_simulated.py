@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 from cases import CASES
 from runs import SEEDS
-from schedules import TARGETS, count_cases, launched, never_chosen
+from schedules import TARGETS, count_cases, for_tokens, launched, never_chosen
 
 JOINED = [case for case in CASES if case.name.startswith("join_")]
 #: The second product's rows come without tensor maps.
@@ -23,8 +23,12 @@ UNMAPPED = ("--config=experts_hidden:n=64 stages=4 bodies=16+32",
             "--config=experts_out:n=64 stages=4 bodies=16+32 map_rows=false")
 
 
+def simulated(case, target):
+    return (f"--device=sim:0-{SEEDS - 1}", f"--target={target}", for_tokens(case))
+
+
 def options_for(case, target):
-    options = (f"--device=sim:0-{SEEDS - 1}", f"--target={target}")
+    options = simulated(case, target)
     return options if case in JOINED or target == "sm_80" else (*options, "--no-join-products")
 
 
@@ -51,13 +55,14 @@ def test_simulated(case, options, runs):
 def test_rows_without_maps(tokens, runs):
     case = next(case for case in JOINED if case.name == "join_gate_40")
     case = replace(case, name=f"rows_without_maps_{tokens}", tokens=tokens)
-    assert launched(case, "sm_90a", *UNMAPPED) >= {"experts_hidden_experts_out"}
-    check(runs.get(case, *options_for(JOINED[0], "sm_90a"), *UNMAPPED), runs)
+    assert launched(case, "sm_90a", for_tokens(case), *UNMAPPED) >= {"experts_hidden_experts_out"}
+    check(runs.get(case, *simulated(case, "sm_90a"), *UNMAPPED), runs)
 
 
 @pytest.mark.parametrize("case", JOINED, ids=lambda case: case.name)
 def test_products_are_joined(case):
-    products = [name for name in launched(case, "sm_90a") if "experts_" in name]
+    products = [name for name in launched(case, "sm_90a", for_tokens(case))
+                if "experts_" in name]
     assert len(products) == 1 and re.fullmatch(r"experts_hidden\w*_experts_out\w*", products[0])
 
 
