@@ -8,6 +8,7 @@
 // begun early as well, and so on, back to a launch that is not dependent: what
 // is before that has ended.
 
+#include "Launches.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -70,7 +71,7 @@ struct TileFindIndependent
     // independent.
     llvm::MapVector<tile::KernelOp, bool> kernels;
     getOperation().walk([&](plan::LaunchOp launch) {
-      auto kernel = symbols.lookup<tile::KernelOp>(launch.getKernel());
+      tile::KernelOp kernel = getKernel(launch, symbols);
       if (!kernel || !launch.getDependent())
         return;
       auto [entry, isNew] = kernels.insert({kernel, true});

@@ -9,6 +9,7 @@
 // those that lose the least against a config of its own for every count, where
 // each further range has to pay for its kernels.
 
+#include "Launches.h"
 #include "mlir/IR/SymbolTable.h"
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
@@ -167,7 +168,7 @@ Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
 }
 
 void Specializer::addKernel(plan::LaunchOp launch) {
-  auto kernel = symbols.lookup<tile::KernelOp>(launch.getKernel());
+  tile::KernelOp kernel = getKernel(launch, symbols);
   if (!kernel || !seen.insert(launch.getKernel()).second ||
       kernel.getLoadAttr())
     return;

@@ -24,6 +24,15 @@ TARGETS = ("sm_80", "sm_90a")
 #: Dtypes of layers that a schedule has no kernels for.
 IMPOSSIBLE = {("sm90.contract", "f32")}
 
+#: Cases with the kernels of all ranges of tokens: their tiles are in no case with those for its own
+#: tokens alone (test_schedules.py sees to it).
+WHOLE = {
+    "sizes_tails_bf16", "conformance_300_128_256_64_6", "count_ids_many", "join_gate_300",
+    "conformance_1_128_128_64_6", "fp8_conformance_1_128_7168_2_1",
+    "fp8_conformance_1_1024_7168_2_2", "fp8_latent", "strided_bf16", "sizes_2880_40_4_4_bf16",
+    "conformance_33_2048_128_8_6",
+}
+
 #: Cases by target, schedule and dtype of the layer.
 Counts = Counter[tuple[str, str, str]]
 
@@ -46,21 +55,33 @@ def known(target: str) -> list[str]:
     return re.search(r"there are (.*)", done.stderr)[1].split(", ")
 
 
-def for_tokens(case: Case) -> str:
+def for_tokens(case: Case) -> tuple[str, ...]:
     """The option for kernels of no more tokens than the case has: others would be compiled alone."""
-    return f"--max-tokens={max(case.tokens, 1)}"
+    return () if case.name in WHOLE else (f"--max-tokens={max(case.tokens, 1)}",)
 
 
-def chosen(model: Path, target: str, option: str) -> set[str]:
+def chosen(model: Path, target: str, options: tuple[str, ...]) -> set[str]:
     """The schedules of the kernels of a layer."""
-    done = _run("moe-compile", model, f"--target={target}", "--emit=tile", option)
+    done = _run("moe-compile", model, f"--target={target}", "--emit=tile", *options)
     if done.returncode != 0:
         raise RuntimeError(f"{model}: {done.stderr}")
     return set(re.findall(r'#tile\.config<schedule = "([^"]+)"', done.stdout))
 
 
+def products(case: Case, *options: str) -> set[tuple[str, ...]]:
+    """The tiles of the products on sm_90a that a case with its number of tokens launches."""
+    text, names = _launched(case, "sm_90a", "--no-join-products", *options)
+    kernels = {kernel.split("(")[0]: kernel for kernel in text.split("tile.kernel @")[1:]}
+    tile = r'"sm90\.contract", n = (\d+), .*?bodies = \[(.*?)\]'
+    return {found for name in names for found in re.findall(tile, kernels[name])}
+
+
 def launched(case: Case, target: str, *options: str) -> set[str]:
     """The kernels that a case with its number of tokens launches."""
+    return _launched(case, target, *options)[1]
+
+
+def _launched(case: Case, target: str, *options: str) -> tuple[str, set[str]]:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.json"
         model.write_text(json.dumps(case.model))
@@ -70,7 +91,7 @@ def launched(case: Case, target: str, *options: str) -> set[str]:
     for part in re.split(r"plan\.variant tokens ", done.stdout)[1:]:
         first, last = re.match(r"(\d+) to (\d+)", part).groups()
         if int(first) <= case.tokens <= int(last):
-            return set(re.findall(r"plan\.launch @(\w+)", part))
+            return done.stdout, set(re.findall(r"plan\.launch @(\w+)", part))
     raise RuntimeError(f"{case.name}: no kernels for {case.tokens} tokens")
 
 
@@ -81,7 +102,7 @@ def count_cases(cases: list[Case]) -> Counts:
         for target in TARGETS for schedule in known(target) for dtype in DTYPES
         if (schedule, dtype) not in IMPOSSIBLE
     })
-    models: dict[tuple[str, str], list[Case]] = {}
+    models: dict[tuple[str, tuple[str, ...]], list[Case]] = {}
     for case in cases:
         models.setdefault((json.dumps(case.model), for_tokens(case)), []).append(case)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -24,7 +24,7 @@ UNMAPPED = ("--config=experts_hidden:n=64 stages=4 bodies=16+32",
 
 
 def simulated(case, target):
-    return (f"--device=sim:0-{SEEDS - 1}", f"--target={target}", for_tokens(case))
+    return (f"--device=sim:0-{SEEDS - 1}", f"--target={target}", *for_tokens(case))
 
 
 def options_for(case, target):
@@ -55,13 +55,13 @@ def test_simulated(case, options, runs):
 def test_rows_without_maps(tokens, runs):
     case = next(case for case in JOINED if case.name == "join_gate_40")
     case = replace(case, name=f"rows_without_maps_{tokens}", tokens=tokens)
-    assert launched(case, "sm_90a", for_tokens(case), *UNMAPPED) >= {"experts_hidden_experts_out"}
+    assert launched(case, "sm_90a", *for_tokens(case), *UNMAPPED) >= {"experts_hidden_experts_out"}
     check(runs.get(case, *simulated(case, "sm_90a"), *UNMAPPED), runs)
 
 
 @pytest.mark.parametrize("case", JOINED, ids=lambda case: case.name)
 def test_products_are_joined(case):
-    products = [name for name in launched(case, "sm_90a", for_tokens(case))
+    products = [name for name in launched(case, "sm_90a", *for_tokens(case))
                 if "experts_" in name]
     assert len(products) == 1 and re.fullmatch(r"experts_hidden\w*_experts_out\w*", products[0])
 

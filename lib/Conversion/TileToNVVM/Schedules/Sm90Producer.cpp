@@ -188,6 +188,7 @@ void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
                    sm90::Contract::kRowThreads - 1);
     copyRowBox(contract, tile, step, place.stage);
   };
+  // With the place in the ring, whether the wait is over.
   Value zero = emitter.i32(0);
   contract.forTiles({first.stage, first.parity, zero}, [&](ContractTile tile,
                                                            ValueRange carried) {

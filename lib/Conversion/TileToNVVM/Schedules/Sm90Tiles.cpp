@@ -12,7 +12,8 @@
 // Unequal tiles, as high as the highest body and a low rest, would have less
 // padding; but then CTAs come apart that read the same weights and rows, and
 // what one brings into the second-level cache is gone before the next needs it.
-// With rows on M bodies are 64 rows apart, and padding is the greater loss.
+// With rows on M high bodies are 64 rows apart: of groups of little more than
+// one tile padding is the greater loss.
 
 #include "Sm90Contract.h"
 
