@@ -58,6 +58,7 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     | `bodies` | heights of a tile of rows, ascending; code exists for each |
     | `map_rows` | whether rows of the input come by tensor maps |
     | `rows_on_m` | whether rows of the input are on the side of tensor cores whose width is fixed, in bodies that are one or two such sides high |
+    | `queue` | whether CTAs take tiles one after another from a queue, not in a fixed order |
 
     The dialect checks that the numbers are not negative; whether they suit the op is checked by the
     schedule itself, in `tile-assign-config` and again when it emits code.
@@ -77,11 +78,13 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     DefaultValuedParameter<"int64_t", "0">:$stages,
     Tile_OptionalIntegerList:$bodies,
     DefaultValuedParameter<"bool", "false">:$map_rows,
-    DefaultValuedParameter<"bool", "false">:$rows_on_m);
+    DefaultValuedParameter<"bool", "false">:$rows_on_m,
+    DefaultValuedParameter<"bool", "false">:$queue);
   let builders = [AttrBuilder<(ins "::llvm::StringRef":$schedule, "int64_t":$m, "int64_t":$n,
       "int64_t":$k, "int64_t":$panel, "int64_t":$lanes, "int64_t":$rows), [{
     return $_get($_ctxt, schedule, m, n, k, panel, lanes, rows, /*stages=*/0,
-                 ::llvm::ArrayRef<int64_t>(), /*map_rows=*/false, /*rows_on_m=*/false);
+                 ::llvm::ArrayRef<int64_t>(), /*map_rows=*/false, /*rows_on_m=*/false,
+                 /*queue=*/false);
   }]>];
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;

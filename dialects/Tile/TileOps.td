@@ -206,6 +206,10 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
     name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
 
+    `tickets` is a counter too, of the tiles that CTAs have begun: each takes the next one there is, so that tiles
+    that are read together run at about the same time, however long each takes. It is 0 when the kernel begins,
+    and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
+
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
@@ -223,6 +227,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_OptF32In:$input_scale, Tile_OptF32In:$weight_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
+    Tile_OptI32InOut:$tickets,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
@@ -240,6 +245,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `signals` `(` $signals `:` type($signals) `)`
       | `awaits` `(` $awaits `:` type($awaits) `)`
+      | `tickets` `(` $tickets `:` type($tickets) `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`

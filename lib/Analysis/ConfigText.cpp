@@ -37,9 +37,9 @@ struct Fields {
                   {"lanes", config.getLanes()},
                   {"rows", config.getRows()},
                   {"stages", config.getStages()}}}),
-        bodies(config.getBodies()),
-        flags({{{"map_rows", config.getMapRows()},
-                {"rows_on_m", config.getRowsOnM()}}}) {}
+        bodies(config.getBodies()), flags({{{"map_rows", config.getMapRows()},
+                                            {"rows_on_m", config.getRowsOnM()},
+                                            {"queue", config.getQueue()}}}) {}
 
   llvm::Error set(StringRef field);
   llvm::Expected<tile::ConfigAttr> make(MLIRContext *context) const;
@@ -47,7 +47,7 @@ struct Fields {
   std::string schedule;
   std::array<std::pair<StringRef, int64_t>, 7> numbers;
   SmallVector<int64_t> bodies;
-  std::array<std::pair<StringRef, bool>, 2> flags;
+  std::array<std::pair<StringRef, bool>, 3> flags;
 };
 
 } // namespace
@@ -79,7 +79,8 @@ llvm::Error Fields::set(StringRef field) {
       return parseNumber(name, value, number);
   return makeError("'" + field +
                    "' is no field; there are m, n, k, panel, lanes, rows, "
-                   "stages (as in n=64), bodies=16+32, map_rows, rows_on_m");
+                   "stages (as in n=64), bodies=16+32, map_rows, rows_on_m, "
+                   "queue");
 }
 
 llvm::Expected<tile::ConfigAttr> Fields::make(MLIRContext *context) const {
@@ -93,7 +94,7 @@ llvm::Expected<tile::ConfigAttr> Fields::make(MLIRContext *context) const {
       StringRef(schedule), numbers[0].second, numbers[1].second,
       numbers[2].second, numbers[3].second, numbers[4].second,
       numbers[5].second, numbers[6].second, ArrayRef<int64_t>(bodies),
-      flags[0].second, flags[1].second);
+      flags[0].second, flags[1].second, flags[2].second);
   if (!config)
     return makeError(message);
   return config;

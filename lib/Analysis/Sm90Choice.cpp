@@ -10,6 +10,7 @@
 #include "Gemv.h"
 #include "Sm90Bodies.h"
 #include "Sm90Cost.h"
+#include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
@@ -92,7 +93,8 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
 /// With as many stages as fit.
 tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
                             ArrayRef<int64_t> bodies, bool mapRows,
-                            int64_t mostStages, bool rowsOnM = false) {
+                            int64_t mostStages, bool rowsOnM = false,
+                            bool queue = false) {
   constexpr int64_t leastStages = 3;
   int64_t elementBytes =
       cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
@@ -100,7 +102,7 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
     auto config = tile::ConfigAttr::get(
         op->getContext(), "sm90.contract", /*m=*/0, n,
         Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0,
-        /*rows=*/0, stages, bodies, mapRows, rowsOnM);
+        /*rows=*/0, stages, bodies, mapRows, rowsOnM, queue);
     if (stages == leastStages ||
         Contract(op, config).getSharedBytes() <= moert::kMaxShared)
       return config;
@@ -146,13 +148,22 @@ namespace {
 /// The configs of one product for a load.
 class CandidateFinder {
 public:
+  /// `mayQueue`: CTAs may take tiles from a queue, where there are many.
   CandidateFinder(tile::ContractOp op, tile::LoadAttr load,
-                  const Target &target)
+                  const Target &target, bool mayQueue)
       : op(op), target(target),
         schedule(*findSchedule(target, "sm90.contract")),
         model(schedule.costModel(op, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
-        mapRows(!op.getSource() && isBuffer(op.getInput())) {}
+        mapRows(!op.getSource() && isBuffer(op.getInput())) {
+    if (mayQueue && op.getOffsets()) {
+      int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
+      RowCounts counts(load, groups, points.back(), Routing::Uniform);
+      constexpr double tileRows = 128;
+      mostTiles =
+          std::max(counts.active, counts.rows * double(groups) / tileRows);
+    }
+  }
 
   std::vector<Candidate> run();
 
@@ -165,9 +176,12 @@ private:
   tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> bodies,
                         bool rowsOnM = false) {
     constexpr int64_t mostStages = 16;
-    return makeConfig(op, weightRows / (op.getLayout() ? 2 : 1), bodies,
-                      mapRows, mostStages, rowsOnM);
+    int64_t n = weightRows / (op.getLayout() ? 2 : 1);
+    return makeConfig(op, n, bodies, mapRows, mostStages, rowsOnM,
+                      suitsQueue(n));
   }
+  /// Whether CTAs with `n` columns have so many tiles that they come apart.
+  bool suitsQueue(int64_t n);
   std::string getWhyNot(tile::ConfigAttr config);
   double getTime(tile::ConfigAttr config, int64_t tokens);
 
@@ -177,8 +191,18 @@ private:
   std::unique_ptr<CostModel> model;
   SmallVector<int64_t> points;
   bool mapRows;
+  /// About how many tiles of rows there are at the most tokens; 0 if there is
+  /// no queue.
+  double mostTiles = 0;
   std::vector<Candidate> candidates;
 };
+
+bool CandidateFinder::suitsQueue(int64_t n) {
+  constexpr double rounds = 4;
+  int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  return mostTiles * double(llvm::divideCeil(columns, n)) >=
+         rounds * double(target.multiprocessors);
+}
 
 std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
   std::string whyNot = schedule.whyIllegal(op, config, target);
@@ -279,10 +303,20 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
   if (cast<MemRefType>(contract.getWeight().getType())
           .getElementTypeBitWidth() > 16)
     return {};
+  // Products of one kernel have none.
+  bool mayQueue = !contract.getSignals() && !contract.getAwaits();
   std::vector<Candidate> candidates =
-      CandidateFinder(contract, load, target).run();
+      CandidateFinder(contract, load, target, mayQueue).run();
   llvm::append_range(candidates, sm80::getGemvCandidates(contract));
   return candidates;
+}
+
+std::vector<Candidate> sm90::getOrderedCandidates(Operation *op,
+                                                  tile::LoadAttr load,
+                                                  const Target &target) {
+  return CandidateFinder(cast<tile::ContractOp>(op), load, target,
+                         /*mayQueue=*/false)
+      .run();
 }
 
 tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {

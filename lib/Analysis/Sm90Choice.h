@@ -18,6 +18,11 @@ std::vector<Candidate> getContractCandidates(mlir::Operation *op,
                                              tile::LoadAttr load,
                                              const Target &target);
 
+/// Those of sm90.contract for tiles in a fixed order, without a queue.
+std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
+                                            tile::LoadAttr load,
+                                            const Target &target);
+
 /// About how many lines of PTX the bodies have, which all have an epilogue of
 /// their own; and how many ptxas takes about a second for.
 int64_t estimateBodies(tile::ContractOp op, const Contract &shape);

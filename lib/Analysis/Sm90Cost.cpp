@@ -188,7 +188,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
 
 /// The height of the tiles of a group with so many rows, as the kernel chooses
 /// it (Sm90Tiles.cpp): about equal ones, as few as there can be, or one more of
-/// several; with rows on M, the highest ones and a rest.
+/// several; with rows on M or a queue, the highest ones and a rest.
 int64_t chooseHeight(const Contract &shape, int64_t rows) {
   auto costOf = [&](int64_t height) {
     return shape.getTileCost(
@@ -208,11 +208,11 @@ int64_t chooseHeight(const Contract &shape, int64_t rows) {
     int64_t height = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
     add(height, tiles * costOf(height));
   }
-  if (shape.bodies.size() > 1 && shape.rowsOnM)
+  if (shape.bodies.size() > 1 && (shape.rowsOnM || shape.hasQueue))
     if (int64_t rest = rows % highest) {
       constexpr int64_t share = 8;
       int64_t cost = rows / highest * shape.getTileCost(highest) + costOf(rest);
-      add(highest, cost + cost / share);
+      add(highest, shape.hasQueue ? cost : cost + cost / share);
     }
   return best;
 }

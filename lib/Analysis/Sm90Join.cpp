@@ -54,7 +54,8 @@ tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
   return tile::ConfigAttr::get(base.getContext(), base.getSchedule(),
                                base.getM(), n, base.getK(), base.getPanel(),
                                base.getLanes(), base.getRows(), stages,
-                               base.getBodies(), mapRows, base.getRowsOnM());
+                               base.getBodies(), mapRows, base.getRowsOnM(),
+                               /*queue=*/false);
 }
 
 /// Whether two contracts can share a ring; else why not.
@@ -107,12 +108,15 @@ double Joiner::getTime(const JoinedConfigs &configs) {
 }
 
 std::optional<JoinedConfigs> Joiner::choose() {
-  // The best of the first one's configs, each with all widths of the second.
+  // The best of the first one's configs for tiles in a fixed order, each with
+  // all widths of the second.
+  Schedule ordered = schedule;
+  ordered.candidates = getOrderedCandidates;
   constexpr size_t mostConfigs = 6;
   static constexpr int64_t widths[] = {64, 128, 256};
   SmallVector<tile::ConfigAttr> bases{first.getConfigAttr()};
   for (const Candidate &candidate :
-       enumerateCandidates(first, schedule, target, load)) {
+       enumerateCandidates(first, ordered, target, load)) {
     if (!candidate.whyNot.empty() || bases.size() > mostConfigs)
       break;
     if (candidate.config.getSchedule() == schedule.name)
@@ -138,7 +142,12 @@ std::optional<JoinedConfigs> Joiner::choose() {
 std::optional<JoinedConfigs>
 sm90::joinContracts(tile::ContractOp first, tile::ContractOp second,
                     tile::LoadAttr load, bool areFixed, const Target &target) {
-  JoinedConfigs given{first.getConfigAttr(), second.getConfigAttr()};
+  JoinedConfigs given;
+  for (auto [op, config] :
+       {std::pair(first, &given.first), std::pair(second, &given.second)}) {
+    tile::ConfigAttr own = op.getConfigAttr();
+    *config = with(own, own.getN(), own.getStages(), own.getMapRows());
+  }
   if (!first.getOffsets() || !second.getOffsets() || !getDeviceRates(target))
     return std::nullopt;
   if (!areFixed)

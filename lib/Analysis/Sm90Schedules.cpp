@@ -27,7 +27,8 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       hasScales(static_cast<bool>(op.getInputScale())),
       planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
-      mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()) {
+      mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()),
+      hasQueue(config.getQueue()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   groups = isGrouped ? weight.getDimSize(0) : 1;
@@ -226,7 +227,14 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
       shape.stages > Contract::kMaxStages)
     return "stages = " + number(shape.stages) + "; give " +
            number(Contract::kMinStages) + " to " + number(Contract::kMaxStages);
+  if (shape.hasQueue && !shape.isGrouped)
+    return "queue = true without 'offsets'; only tiles of groups are queued";
+  if (contract.getTickets() && !shape.hasQueue)
+    return "queue = false, but there are 'tickets'; give true, or no tickets";
   if (contract.getSignals() || contract.getAwaits()) {
+    if (shape.hasQueue)
+      return "queue = true of products that are one kernel, whose tiles have a "
+             "fixed order";
     tile::ContractOp partner = getPartner(contract);
     if (!partner || partner->isBeforeInBlock(contract) !=
                         static_cast<bool>(contract.getAwaits()))

@@ -90,6 +90,9 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
     llvm::append_range(join.configs, options.configs);
     manager.addPass(createTileJoinProductsPass(join));
   }
+  TileQueueTilesPassOptions queue;
+  queue.target = options.target;
+  manager.addPass(createTileQueueTilesPass(queue));
   if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;

@@ -33,3 +33,39 @@ plan::LaunchOp moec::findWriter(plan::LaunchOp launch, Value value) {
       return before;
   return nullptr;
 }
+
+int64_t moec::makeSlot(plan::ProgramOp program) {
+  int64_t next = 0;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    if (buffer.getSlot())
+      next = std::max<int64_t>(next, *buffer.getSlot() + 1);
+  return next;
+}
+
+Value moec::getCounter(plan::LaunchOp ranking, SymbolTable &symbols) {
+  auto rank = getPhase<tile::RankOp>(ranking, symbols);
+  if (rank.getCounter())
+    return getPassed(ranking, rank.getCounter());
+  auto kernel = cast<tile::KernelOp>(rank->getParentOp());
+  auto program = ranking->getParentOfType<plan::ProgramOp>();
+  auto type = MemRefType::get(1, IntegerType::get(rank.getContext(), 32));
+  // Behind the other buffers.
+  plan::BufferOp last;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    last = buffer;
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointAfter(last);
+  Value counter = plan::BufferOp::create(
+      builder, ranking.getLoc(), type, (ranking.getKernel() + "_counter").str(),
+      plan::ExprAttr(),
+      last.getSlot() ? builder.getI64IntegerAttr(makeSlot(program))
+                     : IntegerAttr());
+  unsigned number = kernel.getBody().getNumArguments() - 1;
+  (void)kernel.insertArgument(number, type, DictionaryAttr(), rank.getLoc());
+  program.walk([&](plan::LaunchOp launch) {
+    if (launch.getKernel() == kernel.getSymName())
+      launch.getOutsMutable().append(counter);
+  });
+  rank.getCounterMutable().assign(kernel.getArgument(number));
+  return counter;
+}

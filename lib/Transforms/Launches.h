@@ -37,6 +37,14 @@ mlir::Value getPassed(plan::LaunchOp launch, mlir::Value argument);
 /// none.
 plan::LaunchOp findWriter(plan::LaunchOp launch, mlir::Value value);
 
+/// A slot that no buffer of the program has.
+int64_t makeSlot(plan::ProgramOp program);
+
+/// The counter that a launch of a `tile.rank` sets to 0: as one more of what
+/// all launches of its kernel write, in a slot of its own. Products behind it
+/// that need one share it, for they leave 0 there or are the last that do.
+mlir::Value getCounter(plan::LaunchOp ranking, mlir::SymbolTable &symbols);
+
 } // namespace moec
 
 #endif // MOEC_LIB_TRANSFORMS_LAUNCHES_H

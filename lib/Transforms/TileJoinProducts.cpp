@@ -43,11 +43,8 @@ private:
   void join(Pair pair, const JoinedConfigs &configs);
   tile::KernelOp makeKernel(Pair pair, ValueRange ins, ValueRange outs,
                             Value counter, const JoinedConfigs &configs);
-  /// The counter, as one more of what every launch of the ranking writes.
-  Value getCounter(Pair pair);
   /// The second product's results must not lie where the first reads.
   void separate(Pair pair);
-  int64_t makeSlot();
   void eraseKernels();
 
   bool isForced(plan::LaunchOp launch) {
@@ -108,14 +105,6 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
   return schedule.join(one, other, load, areFixed, target);
 }
 
-int64_t ProductJoiner::makeSlot() {
-  int64_t next = 0;
-  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
-    if (buffer.getSlot())
-      next = std::max<int64_t>(next, *buffer.getSlot() + 1);
-  return next;
-}
-
 void ProductJoiner::separate(Pair pair) {
   for (Value in : pair.first.getIns()) {
     auto buffer = in.getDefiningOp<plan::BufferOp>();
@@ -124,34 +113,8 @@ void ProductJoiner::separate(Pair pair) {
     for (Value out : pair.second.getOuts())
       if (auto other = out.getDefiningOp<plan::BufferOp>();
           other && other.getSlot() == buffer.getSlot())
-        buffer.setSlot(makeSlot());
+        buffer.setSlot(makeSlot(program));
   }
-}
-
-Value ProductJoiner::getCounter(Pair pair) {
-  auto rank = getPhase<tile::RankOp>(pair.ranking, symbols);
-  if (rank.getCounter())
-    return getPassed(pair.ranking, rank.getCounter());
-  auto kernel = cast<tile::KernelOp>(rank->getParentOp());
-  auto type = MemRefType::get(1, IntegerType::get(rank.getContext(), 32));
-  // Behind the other buffers.
-  plan::BufferOp last;
-  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
-    last = buffer;
-  OpBuilder builder(program.getContext());
-  builder.setInsertionPointAfter(last);
-  Value counter = plan::BufferOp::create(
-      builder, pair.ranking.getLoc(), type,
-      (pair.ranking.getKernel() + "_counter").str(), plan::ExprAttr(),
-      last.getSlot() ? builder.getI64IntegerAttr(makeSlot()) : IntegerAttr());
-  unsigned number = kernel.getBody().getNumArguments() - 1;
-  (void)kernel.insertArgument(number, type, DictionaryAttr(), rank.getLoc());
-  program.walk([&](plan::LaunchOp launch) {
-    if (launch.getKernel() == kernel.getSymName())
-      launch.getOutsMutable().append(counter);
-  });
-  rank.getCounterMutable().assign(kernel.getArgument(number));
-  return counter;
 }
 
 tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
@@ -201,7 +164,7 @@ tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
 }
 
 void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
-  Value counter = getCounter(pair);
+  Value counter = getCounter(pair.ranking, symbols);
   separate(pair);
   SmallVector<Value> ins(pair.first.getIns()), outs(pair.first.getOuts());
   llvm::append_range(outs, pair.second.getOuts());

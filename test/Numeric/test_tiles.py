@@ -69,9 +69,8 @@ GATED = [(ORDERS[0], tile) for tile in TILES]
 GATED += [(order, tile) for order in ORDERS[1:] for tile in TILES[1::3]]
 GATED += [(order, tile) for order in ORDERS for tile in ROWS_ON_M[1::2]]
 #: Block fp8: rows of whole chunks, parts of blocks in both dimensions, of up to three steps.
-FP8 = SPEC | {
-    "hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"},
-}
+FP8_WEIGHTS = {"quantization": {"weight": "fp8_block128"}}
+FP8 = SPEC | {"hidden_size": 272, "intermediate_size": 144} | FP8_WEIGHTS
 FP8_TILES = [
     Tile(64, (16, 48), 3), Tile(128, (8,), 4), Tile(128, (24, 96, 168), 3),
     Tile(256, (16, 56), 3), Tile(256, (24, 80, 112), 4), *ROWS_ON_M,
@@ -169,3 +168,34 @@ def test_one_expert_twice(body, tokens, tmp_path):
     compare(Case(f"twice_{body}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
             "--no-join-products",
             f"--config=experts_hidden:n=64 {config}", f"--config=experts_out:n=128 {config}")
+
+
+#: Tiles of some groups are more than there are CTAs, so that these take more from the queue: of the
+#: first product, or of the second. By the product that has them, the configs of both, and the sizes.
+NARROW, ON_M = "n=64 bodies=16+32", "n=128 bodies=16+64 rows_on_m"
+QUEUED = {
+    "hidden": ("n=32 bodies=16+32", NARROW, {"hidden_size": 64, "intermediate_size": 520}),
+    "out": (NARROW, NARROW, {"hidden_size": 1032, "intermediate_size": 72}),
+    "fp8_hidden": ("n=64 bodies=16+64 rows_on_m", ON_M,
+                   {"hidden_size": 272, "intermediate_size": 1040, **FP8_WEIGHTS}),
+    "fp8_out": (NARROW, ON_M, {"hidden_size": 2080, "intermediate_size": 272, **FP8_WEIGHTS}),
+}
+
+
+@pytest.mark.parametrize("options", ((), ("--no-count-ids",)), ids=("ids", "offsets"))
+@pytest.mark.parametrize("product", QUEUED)
+def test_queue(product, options, tmp_path):
+    """Both products draw from one counter, which the first leaves at 0."""
+    first, second, sizes = QUEUED[product]
+    spec = SPEC | {"num_experts": 10} | sizes
+    model = tmp_path / "model.json"
+    inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    model.write_text(json.dumps(spec))
+    tokens = 60
+    write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
+    options += (f"--max-tokens={tokens}", "--no-join-products",
+                f"--config=experts_hidden:stages=4 queue {first}",
+                f"--config=experts_out:stages=4 queue {second}")
+    _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", *options)
+    assert len(re.findall(r"tickets\(%", text)) == 2
+    compare(Case(f"queue_{product}", spec, tokens), model, inputs, outputs, *options)

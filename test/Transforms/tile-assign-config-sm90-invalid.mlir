@@ -163,6 +163,33 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 
 // -----
 
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{queue = true without 'offsets'; only tiles of groups are queued}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], queue = true>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{queue = false, but there are 'tickets'; give true, or no tickets}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) tickets(%c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{queue = true of products that are one kernel, whose tiles have a fixed order}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], queue = true>}
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)

@@ -36,9 +36,9 @@
 // What is chosen for the copies then differs: one row for each of few experts
 // needs no tall tiles.
 //       CONFIG: tile.kernel @hidden_t
-//       CONFIG: bodies = [{{[0-9]{1,2}(, [0-9]{1,2})*}}]>
+//       CONFIG: bodies = [{{[0-9]{1,2}(, [0-9]{1,2})*}}]{{(, queue = true)?}}>
 //       CONFIG: tile.kernel @hidden_t16384
-//       CONFIG: bodies = [{{.*(128|144|160)}}]>
+//       CONFIG: bodies = [{{.*(128|144|160)}}], queue = true>
 
 //          TWO: plan.variant tokens 0 to
 //          TWO: plan.variant tokens {{.*}} to 16384

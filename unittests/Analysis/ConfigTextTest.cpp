@@ -18,9 +18,10 @@ struct ConfigTextTest : testing::Test {
   ConfigTextTest() { context.loadDialect<tile::TileDialect>(); }
 
   tile::ConfigAttr make(int64_t n, int64_t stages, ArrayRef<int64_t> bodies,
-                        bool mapRows, bool rowsOnM = false) {
+                        bool mapRows, bool rowsOnM = false,
+                        bool queue = false) {
     return tile::ConfigAttr::get(&context, "sm90.contract", 0, n, 64, 0, 0, 0,
-                                 stages, bodies, mapRows, rowsOnM);
+                                 stages, bodies, mapRows, rowsOnM, queue);
   }
   static ForcedConfig parse(StringRef entry) {
     llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);
@@ -50,7 +51,7 @@ TEST_F(ConfigTextTest, Prints) {
 }
 
 TEST_F(ConfigTextTest, WhatIsPrintedIsRead) {
-  tile::ConfigAttr config = make(64, 12, {64, 128}, true, true);
+  tile::ConfigAttr config = make(64, 12, {64, 128}, true, true, true);
   llvm::Expected<tile::ConfigAttr> read =
       parse("k:" + printConfig(config)).apply(make(128, 4, {8}, false));
   ASSERT_TRUE(bool(read));
@@ -71,7 +72,7 @@ TEST_F(ConfigTextTest, WholeTextIsThatConfig) {
   tile::ConfigAttr other = make(64, 8, {72}, false);
   EXPECT_EQ(printWholeConfig(other),
             "sm90.contract n=64 k=64 stages=8 bodies=72 map_rows=false "
-            "rows_on_m=false");
+            "rows_on_m=false queue=false");
   EXPECT_EQ(apply("k:" + printWholeConfig(other), base), printConfig(other));
   EXPECT_EQ(apply("k:" + printWholeConfig(base), other), printConfig(base));
 }
@@ -85,11 +86,11 @@ TEST_F(ConfigTextTest, ErrorsNameTheField) {
   EXPECT_EQ(apply("k:depth=2", base),
             "config 'k:depth=2': 'depth=2' is no field; there are m, n, k, "
             "panel, lanes, rows, stages (as in n=64), bodies=16+32, map_rows, "
-            "rows_on_m");
+            "rows_on_m, queue");
   EXPECT_EQ(apply("k:rows_on_m=yes", base),
             "config 'k:rows_on_m=yes': 'rows_on_m=yes' is no field; there are "
             "m, n, k, panel, lanes, rows, stages (as in n=64), bodies=16+32, "
-            "map_rows, rows_on_m");
+            "map_rows, rows_on_m, queue");
   EXPECT_EQ(apply("k:bodies=32+16", base),
             "config 'k:bodies=32+16': 'bodies' has 16 at index 1; heights from "
             "1 to 1024, ascending, are accepted");

@@ -134,7 +134,8 @@ protected:
     auto config = tile::ConfigAttr::get(
         op.getContext(), "sm90.contract", 0,
         row.weightRows / (op.getLayout() ? 2 : 1), layer.isScaled ? 128 : 64, 0,
-        0, 0, row.stages, row.bodies, row.product != "gate_up", row.rowsOnM);
+        0, 0, row.stages, row.bodies, row.product != "gate_up", row.rowsOnM,
+        /*queue=*/false);
     return schedule->costModel(op, load, target)
         ->predict(config, row.tokens)
         .us;

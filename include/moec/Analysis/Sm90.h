@@ -43,8 +43,8 @@ namespace moec::sm90 {
 ///
 /// Shared memory: `stages` buffers of one step each, first the weights, then
 /// the input rows; their scales; a place per warp where results are transposed,
-/// and one for sums that consumers exchange; the barriers; a table of all
-/// groups.
+/// and one for sums that consumers exchange; the barriers; the tiles that were
+/// taken from a queue; a table of all groups.
 ///
 /// Two products of one kernel, of which the second awaits the first, share all
 /// that: each part is as large as the larger one of theirs.
@@ -84,6 +84,9 @@ struct Contract {
   /// A group's first row and first tile, its rows and those of a tile.
   static constexpr int64_t kTableBytes = 16;
   static constexpr int64_t kScaleElementBytes = 4;
+  /// Tiles of the queue that a CTA has taken and not all of its warps have
+  /// begun; of each, two barriers and its number.
+  static constexpr int64_t kTaken = 2, kTakenBytes = 24;
 
   bool isGrouped, hasScales;
   int64_t groups, depth, columns;
@@ -96,6 +99,8 @@ struct Contract {
   bool mapRows;
   /// Input rows of high bodies are on the tensor cores' side of 64.
   bool rowsOnM;
+  /// CTAs take tiles from a queue.
+  bool hasQueue;
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
@@ -103,9 +108,8 @@ struct Contract {
   /// About what a tile in that body costs, in the time that tensor cores take
   /// for one input row: fewer than 40 cost as much as 40, and what comes once
   /// per tile weighs the more the fewer steps there are. With rows on the side
-  /// of 64, half of the rows take the weights' whole copies; lower bodies cost
-  /// no less, for the CTAs that read the same weights come apart (dsv3 with 512
-  /// rows per expert: 14.7 ms in unequal tiles, 12.9 ms in equal ones).
+  /// of 64, half of the rows take the weights' whole copies, as do lower
+  /// bodies.
   int64_t getTileCost(int64_t body) const {
     constexpr int64_t once = 500;
     int64_t fewest = rowsOnM ? 72 : 40;
@@ -232,7 +236,10 @@ struct Contract {
   int64_t getBarrierOffset() const {
     return getExchangeOffset() + getExchangeBytes();
   }
-  int64_t getTableOffset() const { return getBarrierOffset() + 16 * stages; }
+  int64_t getQueueOffset() const { return getBarrierOffset() + 16 * stages; }
+  int64_t getTableOffset() const {
+    return getQueueOffset() + (hasQueue ? kTaken * kTakenBytes : 0);
+  }
   int64_t getSharedBytes() const {
     return getTableOffset() + kTableBytes * (groups + 1);
   }

@@ -124,6 +124,20 @@ def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileQueueTilesPass : Pass<"tile-queue-tiles", "::mlir::ModuleOp"> {
+  let summary = "give products a counter of the tiles to take next";
+  let description = [{
+    Gives products whose `config` says `queue` their `tickets`: a counter that the `tile.rank` that writes
+    their offsets sets to 0 (one more of its launches' `outs`, in a slot of its own, the same for all
+    products of a run), as one more of the `outs` of their launches. Where no such launch comes before on
+    the same stream, the `config` says `queue` no more, so that heights of tiles suit a fixed order. Runs
+    after `tile-join-products`, whose kernels have no queue. Changes no number.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"",
+                        "the target: cpu, sm_80, sm_90a or sm_100a">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
   let summary = "let launches begin before the launch before them has ended";
   let description = [{

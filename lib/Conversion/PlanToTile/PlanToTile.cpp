@@ -151,9 +151,10 @@ private:
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
         get(op.getInputScale()), get(op.getWeightScale()), get(op.getOffsets()),
         get(op.getSource()), /*ids=*/Value(), get(op.getNumValidTokens()),
-        /*signals=*/Value(), /*awaits=*/Value(), get(op.getRowOperands()),
-        get(op.getColumnOperands()), get(op.getElementwiseOperands()),
-        get(op.getResult()), op.getLayoutAttr(), /*num_experts=*/IntegerAttr(),
+        /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
+        get(op.getRowOperands()), get(op.getColumnOperands()),
+        get(op.getElementwiseOperands()), get(op.getResult()),
+        op.getLayoutAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;

@@ -257,8 +257,13 @@ constexpr llvm::StringLiteral kDeviceScope = "device";
 void ThreadEmitter::addReleasing(Value value, Value pointer) {
   // A fence, for LLVM's backend drops the order of the addition itself.
   LLVM::FenceOp::create(b, LLVM::AtomicOrdering::release, kDeviceScope);
-  LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
-                            LLVM::AtomicOrdering::monotonic, kDeviceScope);
+  addAndGet(value, pointer);
+}
+
+Value ThreadEmitter::addAndGet(Value value, Value pointer) {
+  return LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
+                                   LLVM::AtomicOrdering::monotonic,
+                                   kDeviceScope);
 }
 
 void ThreadEmitter::awaitAtLeast(Value least, Value pointer) {

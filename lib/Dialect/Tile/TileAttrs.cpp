@@ -49,7 +49,7 @@ LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  int64_t k, int64_t panel, int64_t lanes,
                                  int64_t rows, int64_t stages,
                                  ArrayRef<int64_t> bodies, bool mapRows,
-                                 bool rowsOnM) {
+                                 bool rowsOnM, bool queue) {
   auto [target, op] = schedule.split('.');
   if (target.empty() || op.empty())
     return emitError() << "'schedule' is \"" << schedule

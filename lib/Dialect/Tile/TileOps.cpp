@@ -131,11 +131,13 @@ LogicalResult RankOp::verify() {
   return verifySeparate(*this, outs);
 }
 
-/// The counter by which a product of a kernel waits for the one before.
-static LogicalResult verifyCounter(ContractOp op) {
+/// The counter by which a product of a kernel waits for the one before, and the
+/// one of its queue.
+static LogicalResult verifyCounters(ContractOp op) {
   for (auto [name, counter] :
        {std::pair<StringRef, Value>{"signals", op.getSignals()},
-        {"awaits", op.getAwaits()}}) {
+        {"awaits", op.getAwaits()},
+        {"tickets", op.getTickets()}}) {
     moe::OperandChecker check(op);
     if (counter && failed(check.checkShape(name, counter, {{"1", 1}})))
       return failure();
@@ -143,6 +145,12 @@ static LogicalResult verifyCounter(ContractOp op) {
   if (op.getSignals() && op.getAwaits())
     return op.emitOpError("has 'signals' and 'awaits'; a product is the first "
                           "or the second of its kernel");
+  if (op.getTickets() && !op.getOffsets())
+    return op.emitOpError("has 'tickets', but no groups whose tiles are many; "
+                          "give 'offsets' too");
+  if (op.getTickets() && (op.getSignals() || op.getAwaits()))
+    return op.emitOpError("has 'tickets', and 'signals' or 'awaits'; products "
+                          "of one kernel take tiles in a fixed order");
   return success();
 }
 
@@ -179,7 +187,7 @@ static LogicalResult verifyIds(ContractOp op) {
 
 LogicalResult ContractOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
-      failed(verifyIds(*this)) || failed(verifyCounter(*this)))
+      failed(verifyIds(*this)) || failed(verifyCounters(*this)))
     return failure();
   return verifySeparate(*this, getResult());
 }

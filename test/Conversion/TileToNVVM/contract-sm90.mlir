@@ -264,3 +264,42 @@ tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memre
       } {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64, 128], map_rows = true, rows_on_m = true>}
   tile.return
 }
+
+// -----
+
+// With a queue all roles go from tile to tile by numbers that one thread draws:
+// who copies boxes waits for them; of the warps that copy rows one thread adds
+// to the counter behind the last copies of a tile, waits until all warps have
+// read what was there, tells the number, and who drew the last one takes all
+// back; consumers wait for it behind their stores.
+// CHECK-LABEL: func.func @queue
+// CHECK: nvvm.mbarrier.init %{{.*}}, %{{.*}} : !llvm.ptr<3>, i32
+// CHECK: nvvm.setmaxregister decrease
+// CHECK: scf.while
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK-NOT: llvm.atomicrmw
+// CHECK: nvvm.mbarrier.try_wait
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> i32
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: scf.while
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: llvm.atomicrmw add %[[COUNTER:[0-9a-z_]+]], %c1_i32 syncscope("device") monotonic : !llvm.ptr<1>, i32
+// CHECK: nvvm.mbarrier.try_wait
+// CHECK: llvm.store %{{.*}} : i32, !llvm.ptr<3>
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: arith.cmpi eq
+// CHECK: llvm.atomicrmw add %[[COUNTER]], %{{.*}} syncscope("device") monotonic
+// CHECK: nvvm.setmaxregister increase
+// CHECK: scf.while
+// CHECK: nvvm.wgmma.mma_async
+// CHECK: nvvm.stmatrix
+// CHECK-NOT: llvm.atomicrmw
+// CHECK: nvvm.mbarrier.try_wait
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> i32
+tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
+    %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+      source(%s : memref<?xi32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], queue = true>}
+  tile.return
+}

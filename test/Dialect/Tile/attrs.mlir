@@ -5,15 +5,15 @@
 // CHECK-SAME: all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>
 // CHECK-SAME: dots = #tile.config<schedule = "sm_90a.contract.ws">
 // CHECK-SAME: ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>
-// CHECK-SAME: turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true>
+// CHECK-SAME: turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true, queue = true>
 // CHECK-SAME: zeros = #tile.config<schedule = "cpu.rank">
 module @config attributes {test.values = {
   all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>,
   ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>,
-  turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true>,
+  turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true, queue = true>,
   dots = #tile.config<schedule = "sm_90a.contract.ws">,
   // A parameter of 0 is one that the schedule does not have.
-  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0, bodies = [], map_rows = false, rows_on_m = false>
+  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0, bodies = [], map_rows = false, rows_on_m = false, queue = false>
 }} {}
 
 // CHECK-LABEL: module @tensor_map

@@ -323,6 +323,30 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<?xi32>, %y
 
 // -----
 
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %c: memref<2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'tickets' must be of shape 1, not 2}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) tickets(%c : memref<2xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'tickets', but no groups whose tiles are many; give 'offsets' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %c: memref<1xi32>, %d: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'tickets', and 'signals' or 'awaits'; products of one kernel take tiles in a fixed order}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) awaits(%d : memref<1xi32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %d: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'signals' and 'awaits'; a product is the first or the second of its kernel}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) signals(%c : memref<1xi32>) awaits(%d : memref<1xi32>) outs(%y : memref<?x8xf32>)

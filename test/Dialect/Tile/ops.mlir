@@ -60,19 +60,20 @@ tile.kernel @route(%logits: memref<?x8xf32>, %bias: memref<8xf32>, %scale: memre
 // CHECK-LABEL: tile.kernel @grouped
 // CHECK-SAME: attributes {grid = #plan.expr<"256">} {
 tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: memref<5xi32>,
-    %source: memref<?xi32>, %ids: memref<?x2xi32>, %rows: memref<?x1xf32>, %columns: memref<4x24xbf16>,
-    %y: memref<?x12xbf16>, %tokens: i64) attributes {grid = #plan.expr<"256">} {
+    %source: memref<?xi32>, %ids: memref<?x2xi32>, %counter: memref<1xi32>, %rows: memref<?x1xf32>,
+    %columns: memref<4x24xbf16>, %y: memref<?x12xbf16>, %tokens: i64) attributes {grid = #plan.expr<"256">} {
   // CHECK-NEXT: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<4x24x16xbf16>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>)
   // CHECK-SAME: source(%{{[a-z0-9]+}} : memref<?xi32>)
   // CHECK-SAME: ids(%{{[a-z0-9]+}} : memref<?x2xi32>)
+  // CHECK-SAME: tickets(%{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: rows(%{{[a-z0-9]+}} : memref<?x1xf32>)
   // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<4x24xbf16>)
   // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x12xbf16>) epilogue {
   // CHECK: } {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, num_experts = 6 : i64}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
       offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) ids(%ids : memref<?x2xi32>)
-      rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
+      tickets(%counter : memref<1xi32>) rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
       outs(%y : memref<?x12xbf16>) epilogue {
       ^bb0(%gate: f32, %up: f32, %row: f32, %gateBias: f32, %upBias: f32):
         %a = arith.addf %gate, %gateBias : f32

@@ -7,8 +7,9 @@
 // The rows of each group are cut into tiles (Sm90Tiles.cpp), which with
 // the panels of columns make a list: groups in order, in them panels, in them
 // tiles of rows, so that weights are read from memory once. A CTA takes every
-// gridDim-th entry. Which group an entry belongs to is found in a table of
-// first tiles, which each CTA makes at its start; empty groups have no entries.
+// gridDim-th entry, or the next one in a queue (Sm90Queue.cpp). Which group an
+// entry belongs to is found in a table of first tiles, which each CTA makes at
+// its start; empty groups have no entries.
 //
 // The table is made of offsets, which a launch before writes, or of ids, which
 // the caller brings: each CTA counts them all, and then copies weights while
@@ -122,8 +123,10 @@ void Sm90Contract::initBarriers() {
                             shape.hasRowThreads() * Contract::kRowThreads);
     emitter.initBarrier(emptyBarrier(stage),
                         Contract::kConsumers * Contract::kWarpgroup / kWarp);
-    emitter.fenceBarriers();
   });
+  if (op.getTickets())
+    initQueue();
+  emitter.fenceBarriers();
 }
 
 void Sm90Contract::emitPrologue() {
@@ -329,12 +332,14 @@ ContractTile Sm90Contract::findTile(Value item) {
       arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
-  // The last tile of a panel may be lower. Each round of the CTAs begins at
-  // another tile, lest the same CTAs take all the low ones.
-  Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
-  Value round =
-      arith::DivUIOp::create(b, arith::SubIOp::create(b, item, inPanel), ctas);
-  inPanel = arith::RemUIOp::create(b, addI32(inPanel, round), tiles);
+  if (!op.getTickets()) {
+    // The last tile of a panel may be lower. Each round of the CTAs begins at
+    // another tile, lest the same CTAs take all the low ones.
+    Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+    Value round = arith::DivUIOp::create(
+        b, arith::SubIOp::create(b, item, inPanel), ctas);
+    inPanel = arith::RemUIOp::create(b, addI32(inPanel, round), tiles);
+  }
   Value first = arith::MulIOp::create(b, inPanel, begin.height,
                                       arith::IntegerOverflowFlags::nsw);
   Value left = arith::SubIOp::create(b, begin.rows, first);
@@ -348,21 +353,6 @@ Sm90Contract::Items Sm90Contract::getItems() {
   Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
   return {emitter.toI32(emitter.cta()), emitter.scale(tiles, shape.getPanels()),
           NVVM::GridDimXOp::create(b, b.getI32Type())};
-}
-
-SmallVector<Value> Sm90Contract::forTiles(ValueRange init, TileBody body) {
-  return forTiles(getItems(), init, body);
-}
-
-SmallVector<Value> Sm90Contract::forTiles(const Items &items, ValueRange init,
-                                          TileBody body) {
-  auto loop = scf::ForOp::create(b, items.first, items.end, items.step, init);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(loop.getBody());
-  SmallVector<Value> carried =
-      body(findTile(loop.getInductionVar()), loop.getRegionIterArgs());
-  scf::YieldOp::create(b, carried);
-  return SmallVector<Value>(loop.getResults());
 }
 
 //===----------------------------------------------------------------------===//

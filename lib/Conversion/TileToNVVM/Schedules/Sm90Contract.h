@@ -68,13 +68,26 @@ public:
   /// Whole warps.
   ContractTile findTile(mlir::Value item);
   /// Calls `body` for the CTA's tiles, with values that it carries from tile to
-  /// tile; the same tiles in the same order in every warp. Whole warps.
+  /// tile; the same tiles in the same order in every warp. Whole warps. Where
+  /// there is a queue, one thread of all those that call this `draws` (i1,
+  /// null: none of these), after the wait for the launches before.
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       ContractTile, mlir::ValueRange)>;
-  llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body);
-  /// The same of some of them.
+  llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body,
+                                          mlir::Value draws = {});
+  /// The same of some of them, whose numbers are known ahead.
   llvm::SmallVector<mlir::Value> forTiles(const Items &items,
                                           mlir::ValueRange init, TileBody body);
+  /// The same with the numbers of tiles: the body gets one, and calls what it
+  /// gets last, once, for the number of the next one.
+  using ItemBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::Value, mlir::ValueRange, llvm::function_ref<mlir::Value()>)>;
+  llvm::SmallVector<mlir::Value> forItems(mlir::ValueRange init,
+                                          mlir::Value draws, ItemBody body);
+
+  /// Of a place in the queue: its number is there, and all warps have read it.
+  mlir::Value drawnBarrier(mlir::Value place);
+  mlir::Value readBarrier(mlir::Value place);
 
   //===--- The ring ---===//
 
@@ -121,6 +134,9 @@ private:
   /// The first position of a group from memory; of type i32.
   mlir::Value loadOffset(mlir::Value group);
   void initBarriers();
+  void initQueue();
+  llvm::SmallVector<mlir::Value> forItems(const Items &items,
+                                          mlir::ValueRange init, ItemBody body);
   /// Whether `emitTableOfFew` is right for so many ids (index); i1.
   mlir::Value areFewIds(mlir::Value slots);
   mlir::Value loadOwnKey(RankIds &experts, mlir::Value slots);

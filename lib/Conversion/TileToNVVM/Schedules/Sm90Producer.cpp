@@ -98,6 +98,11 @@ private:
   /// Whether weights of the first turn of the ring are copied ahead: the
   /// thread has to wait for the launches before to copy rows.
   bool copiesAhead() const { return contract.op.getIds() && copiesRows(); }
+  /// So many steps; of a queue, the first tile alone is known ahead.
+  int64_t getStepsAhead() const {
+    return contract.op.getTickets() ? std::min(shape.stages, shape.getSteps())
+                                    : shape.stages;
+  }
   void emitAhead();
   /// `done` steps are before this one; needed with copies ahead alone.
   void emitStep(const ContractTile &tile, Value step, RingPlace place,
@@ -112,13 +117,13 @@ private:
 
 void BoxCopier::emitAhead() {
   Sm90Contract::Items items = contract.getItems();
-  int64_t most = llvm::divideCeil(shape.stages, shape.getSteps());
+  int64_t most = llvm::divideCeil(getStepsAhead(), shape.getSteps());
   Value end = contract.addI32(items.first, emitter.scale(items.step, most));
   items.end = contract.minI32(items.end, end);
   contract.forTiles(
       items, emitter.i32(0), [&](ContractTile tile, ValueRange done) {
         Value left =
-            arith::SubIOp::create(b, emitter.i32(shape.stages), done[0]);
+            arith::SubIOp::create(b, emitter.i32(getStepsAhead()), done[0]);
         Value steps = contract.minI32(emitter.i32(shape.getSteps()), left);
         emitter.forLoop(emitter.index(0), emitter.toIndex(steps), 1,
                         [&](Value index) {
@@ -140,7 +145,7 @@ void BoxCopier::emitStep(const ContractTile &tile, Value step, RingPlace place,
   };
   emitter.ifThen(isFirst, [&] {
     if (copiesAhead())
-      emitter.ifThen(emitter.isLess(emitter.i32(shape.stages - 1), done),
+      emitter.ifThen(emitter.isLess(emitter.i32(getStepsAhead() - 1), done),
                      copyNow);
     else
       copyNow();
@@ -158,20 +163,22 @@ RingPlace BoxCopier::emit(RingPlace first) {
   SmallVector<Value> init{first.stage, first.parity};
   if (copiesAhead())
     init.push_back(emitter.i32(0));
-  SmallVector<Value> end =
-      contract.forTiles(init, [&](ContractTile tile, ValueRange carried) {
-        return emitter.forLoop(
-            emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-            [&](Value step, ValueRange carried) {
-              RingPlace place{carried[0], carried[1]};
-              emitStep(tile, emitter.toI32(step), place, carried.back());
-              RingPlace next = contract.next(place);
-              SmallVector<Value> all{next.stage, next.parity};
-              if (copiesAhead())
-                all.push_back(emitter.scale(carried.back(), 1, 1));
-              return all;
-            });
-      });
+  auto emitTile = [&](ContractTile tile, ValueRange carried) {
+    return emitter.forLoop(
+        emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+        [&](Value step, ValueRange carried) {
+          RingPlace place{carried[0], carried[1]};
+          emitStep(tile, emitter.toI32(step), place, carried.back());
+          RingPlace next = contract.next(place);
+          SmallVector<Value> all{next.stage, next.parity};
+          if (copiesAhead())
+            all.push_back(emitter.scale(carried.back(), 1, 1));
+          return all;
+        });
+  };
+  // Where other warps copy rows, one of them draws.
+  SmallVector<Value> end = contract.forTiles(
+      init, emitTile, shape.hasRowThreads() ? Value() : isFirst);
   return {end[0], end[1]};
 }
 
@@ -301,21 +308,22 @@ RingPlace RowCopier::emit(RingPlace first) {
   SmallVector<Value> init{first.stage, first.parity};
   SmallVector<Value> nothing(kTileValues + getRowsPerThread(), emitter.i32(0));
   init.append(findTileAndRows(items, items.first, nothing));
-  auto loop = scf::ForOp::create(b, items.first, items.end, items.step, init);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(loop.getBody());
-  ValueRange carried = loop.getRegionIterArgs();
-  ContractTile tile{carried[2], carried[3], carried[4], carried[5]};
-  SmallVector<Value> rows(carried.drop_front(2 + kTileValues));
-  State end = emitTile(tile, rows, {carried[0], carried[1]});
-  // The rows of the next tile are looked up while the last ones of this arrive.
-  Value next = contract.addI32(loop.getInductionVar(), items.step);
-  SmallVector<Value> found = findTileAndRows(items, next, nothing);
-  RingPlace place = publishAll(end).place;
-  SmallVector<Value> all{place.stage, place.parity};
-  all.append(found);
-  scf::YieldOp::create(b, all);
-  return {loop.getResult(0), loop.getResult(1)};
+  Value draws = contract.isEqual(own, emitter.i32(0));
+  SmallVector<Value> last = contract.forItems(
+      init, draws,
+      [&](Value, ValueRange carried, function_ref<Value()> findNext) {
+        ContractTile tile{carried[2], carried[3], carried[4], carried[5]};
+        SmallVector<Value> rows(carried.drop_front(2 + kTileValues));
+        State end = emitTile(tile, rows, {carried[0], carried[1]});
+        // The rows of the next tile are looked up while the last ones of this
+        // arrive.
+        SmallVector<Value> found = findTileAndRows(items, findNext(), nothing);
+        RingPlace place = publishAll(end).place;
+        SmallVector<Value> all{place.stage, place.parity};
+        all.append(found);
+        return all;
+      });
+  return {last[0], last[1]};
 }
 
 SmallVector<Value> RowCopier::findTileAndRows(const Sm90Contract::Items &items,

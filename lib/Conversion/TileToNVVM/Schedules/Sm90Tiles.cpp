@@ -9,11 +9,12 @@
 // two, may all be padded to a high body where one tile more fits a lower one,
 // so both are weighed.
 //
-// Unequal tiles, as high as the highest body and a low rest, would have less
-// padding; but then CTAs come apart that read the same weights and rows, and
-// what one brings into the second-level cache is gone before the next needs it.
-// With rows on M high bodies are 64 rows apart: of groups of little more than
-// one tile padding is the greater loss.
+// Unequal tiles, as high as the highest body and a low rest, have less padding;
+// but then CTAs that take tiles in a fixed order come apart, and what one
+// brings into the second-level cache is gone before the next needs it. So they
+// are for CTAs with a queue; and with rows on M, where high bodies are 64 rows
+// apart, for groups of little more than one tile, whose padding is the greater
+// loss.
 
 #include "Sm90Contract.h"
 
@@ -93,9 +94,11 @@ void TileHeights::addHighest() {
       b, contract.isEqual(rest, emitter.i32(0)), emitter.i32(0), costOf(rest));
   Value cost = contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
                                restCost);
-  // Unequal ones have to save an eighth.
+  // Without a queue they have to save an eighth.
   constexpr int64_t share = 8;
-  add(emitter.i32(height), contract.addI32(cost, emitter.divide(cost, share)));
+  if (!shape.hasQueue)
+    cost = contract.addI32(cost, emitter.divide(cost, share));
+  add(emitter.i32(height), cost);
 }
 
 Value TileHeights::choose() {
@@ -106,10 +109,10 @@ Value TileHeights::choose() {
   addEqual(fewest);
   if (shape.bodies.size() == 1)
     return best;
-  if (shape.rowsOnM) {
+  if (shape.rowsOnM || shape.hasQueue)
     addHighest();
+  if (shape.rowsOnM)
     return best;
-  }
   // Halves of a single tile would be one item more in each panel.
   Value isSingle = contract.isEqual(fewest, emitter.i32(1));
   addEqual(arith::SelectOp::create(b, isSingle, fewest,
