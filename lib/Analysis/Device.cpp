@@ -48,6 +48,7 @@ static constexpr DeviceRates kH200 = {
     /*gatherShare=*/0.021,        // fitted
     /*gatherL2Share=*/0.487,      // fitted
     /*bodiesShare=*/0.024,        // fitted
+    /*queueShare=*/0.03,          // measured: 0.017 to 0.044
     /*unevenDeviations=*/3.7,     // fitted
     /*promotionExposed=*/2.65,    // fitted, with loads of scales
     /*rowPromotionExposed=*/0.12, // fitted

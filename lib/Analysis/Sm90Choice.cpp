@@ -260,14 +260,10 @@ void CandidateFinder::findFor(int64_t weightRows) {
 
 void CandidateFinder::addRowsOnM(int64_t weightRows) {
   // Rests of groups have lower ones, which have weights on that side.
-  static constexpr int64_t high[][2] = {{64, 64}, {128, 128}, {64, 128}};
-  static constexpr int64_t rests[] = {0, 16, 32, 48};
-  for (auto [first, last] : high)
-    for (int64_t rest : rests) {
-      Bodies bodies;
-      for (int64_t body : {rest, first, last})
-        if (body && (bodies.empty() || bodies.back() != body))
-          bodies.push_back(body);
+  for (const Bodies &high : {Bodies{64}, {128}, {64, 128}})
+    for (const Bodies &rests : {Bodies(), {16}, {32}, {48}, {16, 32}}) {
+      Bodies bodies = rests;
+      bodies.append(high);
       tile::ConfigAttr config = make(weightRows, bodies, /*rowsOnM=*/true);
       add(config, bodies, getWhyNot(config));
     }

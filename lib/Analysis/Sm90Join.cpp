@@ -92,6 +92,10 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
 double Joiner::getTime(const JoinedConfigs &configs) {
   const DeviceRates &device = *getDeviceRates(target);
   double saved = device.getLaunchTime();
+  // Together they have none.
+  bool areQueued =
+      first.getConfigAttr().getQueue() && second.getConfigAttr().getQueue();
+  double queued = areQueued ? 1 - device.queueShare : 1;
   double relative = 0;
   for (int64_t tokens : points)
     for (WeightedRouting weighted : getWeightedRoutings()) {
@@ -102,7 +106,7 @@ double Joiner::getTime(const JoinedConfigs &configs) {
                       predict(*secondModel, configs.second) - saved;
       double apart = predict(*firstModel, first.getConfigAttr()) +
                      predict(*secondModel, second.getConfigAttr());
-      relative += weighted.weight * joined / apart;
+      relative += weighted.weight * joined / (apart * queued);
     }
   return relative;
 }

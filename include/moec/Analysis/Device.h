@@ -79,6 +79,9 @@ struct DeviceRates {
   double gatherL2Share;
   /// Share of the products that there being several bodies costs.
   double bodiesShare;
+  /// Share of the time of two products that their queues save, next to tiles in
+  /// a fixed order.
+  double queueShare;
   /// How many standard deviations of the time of its items the multiprocessor
   /// with the longest ones is behind.
   double unevenDeviations;
