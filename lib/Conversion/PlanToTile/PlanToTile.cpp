@@ -153,7 +153,8 @@ private:
         get(op.getSource()), /*ids=*/Value(), get(op.getNumValidTokens()),
         /*signals=*/Value(), /*awaits=*/Value(), get(op.getRowOperands()),
         get(op.getColumnOperands()), get(op.getElementwiseOperands()),
-        get(op.getResult()), op.getLayoutAttr(), /*num_experts=*/IntegerAttr(),
+        get(op.getResult()), /*result_scale=*/Value(), op.getLayoutAttr(),
+        /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
