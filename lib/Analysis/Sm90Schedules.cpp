@@ -58,7 +58,8 @@ void Contract::shareMemoryWith(const Contract &other) {
 
 std::string Contract::whyApart(const Contract &other) const {
   if (hasScales || other.hasScales)
-    return "the second one's input is quantized in between";
+    return "the threads that copy the scales of rows do not wait for the "
+           "first one";
   if (mapRows)
     return "map_rows = true of the first: the ring's barriers count the "
            "threads that copy its rows";

@@ -83,8 +83,10 @@ tile.kernel @halves(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, 
 // CHECK: nvvm.barrier id
 // Two rows' divisors.
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
-// CHECK: nvvm.convert.f32x2.to.f8x2
-// CHECK: llvm.store {{.*}} {alignment = 1 : i64} : i8, !llvm.ptr<3>
+// CHECK-COUNT-2: nvvm.convert.f32x2.to.f8x2
+// A neighbour has the next column.
+// CHECK: nvvm.shfl.sync bfly
+// CHECK-COUNT-2: llvm.store {{.*}} {alignment = 2 : i64} : i16, !llvm.ptr<3>
 // 8 codes of a row.
 // CHECK: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
 // CHECK-NEXT: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>

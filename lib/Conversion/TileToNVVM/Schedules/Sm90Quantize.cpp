@@ -81,6 +81,9 @@ private:
 
   void quantizeRows(ArrayRef<Quantizer::Divisor> divisors);
   void quantizeColumns();
+  /// Of codes of two columns, two rows each, those of one row and two
+  /// neighbouring columns, twice: the first row in even columns' lanes.
+  Value pairColumns(Value codes, Value isOdd);
   /// Rows on M: in its quad, the thread's number; its first row of the part.
   Value getQuadLane() {
     return emitter.remainder(fragments.getLane(), kPerOctet);
@@ -311,11 +314,28 @@ void Sm90Quantize::quantizeRows(ArrayRef<Quantizer::Divisor> divisors) {
   });
 }
 
+Value Sm90Quantize::pairColumns(Value codes, Value isOdd) {
+  constexpr int64_t lowBytes = 0x00FF00FF, highBytes = int32_t(0xFF00FF00);
+  Value eight = emitter.i32(8);
+  Value others = emitter.shuffleXor(codes, kPerOctet);
+  Value low = arith::SelectOp::create(
+      b, isOdd, arith::ShRUIOp::create(b, others, eight), codes);
+  Value high = arith::SelectOp::create(b, isOdd, codes,
+                                       arith::ShLIOp::create(b, others, eight));
+  return arith::OrIOp::create(
+      b, arith::AndIOp::create(b, low, emitter.i32(lowBytes)),
+      arith::AndIOp::create(b, high, emitter.i32(highBytes)));
+}
+
 void Sm90Quantize::quantizeColumns() {
-  int64_t columns = shape.getStagedColumns(part.body);
-  Value own =
-      contract.addI32(emitter.scale(getQuadLane(), 2 * shape.getStagedStride()),
-                      emitter.divide(fragments.getLane(), kPerOctet));
+  // Neighbours have the same two rows of two columns: each takes one of them.
+  Value column = emitter.divide(fragments.getLane(), kPerOctet);
+  Value odd = emitter.remainder(column, 2);
+  Value isOdd = contract.isEqual(odd, emitter.i32(1));
+  Value own = contract.addI32(
+      emitter.scale(contract.addI32(emitter.scale(getQuadLane(), 2), odd),
+                    shape.getStagedStride()),
+      arith::SubIOp::create(b, column, odd));
   Value to = emitter.advance(getBuffer(), own);
   auto quantize = [&](int64_t octet, int64_t place) {
     auto type = VectorType::get(4, b.getF32Type());
@@ -324,22 +344,24 @@ void Sm90Quantize::quantizeColumns() {
         emitter.advance(getDivisorAddress(emitter.scale(getQuadLane(), 2)),
                         octet * kOctet * Contract::kDivisorBytes),
         2 * Contract::kDivisorBytes);
+    SmallVector<Value> quotients;
+    SmallVector<int64_t> columns;
     for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
       for (int64_t i = 0; i < perOctet; ++i) {
-        Value both = getResults(block, octet, i);
-        Value codes = quantizer.round(
-            {quantizer.divide(get(both, 0), getDivisor(pair, 0)),
-             quantizer.divide(get(both, 1), getDivisor(pair, 1))});
-        for (int64_t row = 0; row < 2; ++row) {
-          int64_t offset = (place * kOctet + row) * shape.getStagedStride() +
-                           block * columns + i * kOctet;
-          Value code =
-              row ? Value(arith::ShRUIOp::create(b, codes, emitter.i32(8)))
-                  : codes;
-          emitter.store(arith::TruncIOp::create(b, b.getI8Type(), code),
-                        emitter.advance(to, offset), /*alignment=*/1);
-        }
+        columns.push_back(block * shape.getStagedColumns(part.body) +
+                          i * kOctet);
+        for (int64_t row = 0; row < 2; ++row)
+          quotients.push_back(quantizer.divide(
+              get(getResults(block, octet, i), row), getDivisor(pair, row)));
       }
+    Value codes = pairColumns(quantizer.round(quotients), isOdd);
+    for (auto [i, first] : llvm::enumerate(columns)) {
+      Value both = arith::ShRUIOp::create(b, codes, emitter.i32(16 * i));
+      emitter.store(
+          arith::TruncIOp::create(b, b.getI16Type(), both),
+          emitter.advance(to, place * kOctet * shape.getStagedStride() + first),
+          /*alignment=*/2);
+    }
   };
   constexpr int64_t atOnce = Contract::kStagedRows / kOctet;
   for (int64_t first = 0; first < octets; first += atOnce) {
