@@ -32,6 +32,8 @@ def Tile_OptI32InOut : Arg<Optional<MemRefOf<[I32]>>, "read and written", [MemRe
 def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
 def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "read", [MemRead]>;
+def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "written", [MemWrite]>;
+def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
@@ -210,6 +212,10 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     that are read together run at about the same time, however long each takes. It is 0 when the kernel begins,
     and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
 
+    With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
+    quantized as `tile.quantize` does it, with a scale per row and 128 columns, `result_scale`. The bits are those
+    of the two phases one after the other. `tile-quantize-results` makes such products.
+
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
@@ -231,8 +237,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
-    Tile_Out:$result,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<I64Attr>:$num_experts,
+    Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
+    OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
@@ -250,7 +257,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
     )
-    `outs` `(` $result `:` type($result) `)` (`epilogue` custom<ScalarRegion>($epilogue)^)? attr-dict
+    `outs` `(` $result `:` type($result) `)`
+    (`result_scale` `(` $result_scale^ `:` type($result_scale) `)`)?
+    (`epilogue` custom<ScalarRegion>($epilogue)^)? attr-dict
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -62,6 +62,9 @@ struct ContractShape {
 /// of one weight row at a time.
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &target) {
+  if (std::string reason = declineQuantized(cast<tile::ContractOp>(op));
+      !reason.empty())
+    return reason;
   ContractShape shape(cast<tile::ContractOp>(op));
   for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
                               {"n", config.getN()},

@@ -27,6 +27,14 @@ inline std::string needsPositive(llvm::StringRef field, int64_t value) {
              : (field + " = " + llvm::Twine(value) + "; give at least 1").str();
 }
 
+/// What a schedule whose code quantizes no results says; empty if there are
+/// none to.
+inline std::string declineQuantized(tile::ContractOp op) {
+  return op.getResultScale() ? "'result_scale' is written by sm90.contract "
+                               "alone; give a tile.quantize of the result"
+                             : std::string();
+}
+
 /// CTAs that own `rows` tokens each.
 inline moert::Expr rowBlocks(int64_t rows) {
   return moert::Expr::ceilDiv(moert::Expr::tokens(), rows);

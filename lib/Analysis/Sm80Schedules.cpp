@@ -146,6 +146,8 @@ std::string scalesIllegal(tile::ContractOp op, const Contract &shape) {
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto contract = cast<tile::ContractOp>(op);
+  if (std::string reason = declineQuantized(contract); !reason.empty())
+    return reason;
   Contract shape(contract, config);
   auto result = cast<MemRefType>(contract.getResult().getType());
   for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},

@@ -131,7 +131,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   if (!op.getOffsets() && result.getDimSize(1) <= fewColumns)
     return {narrow, ArrayRef<int64_t>(all).take_front(2)};
   if (op.getInputScale()) {
-    int64_t n = op.getLayout() ? narrow : wide;
+    int64_t n = op.getLayout() || op.getResultScale() ? narrow : wide;
     return {n, fits(n, lower) ? ArrayRef<int64_t>(lower) : lowest};
   }
   for (ArrayRef<int64_t> bodies : {ArrayRef<int64_t>(all), {some}, {one}})

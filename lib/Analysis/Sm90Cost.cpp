@@ -53,6 +53,13 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
 
 namespace {
 
+/// Instructions per result of quantizing it: the largest of a row, a division
+/// and its correction, two roundings.
+int64_t getQuantizationLines(tile::ContractOp op) {
+  constexpr int64_t lines = 6;
+  return op.getResultScale() ? lines : 0;
+}
+
 /// The mean of ceil(x / width) for integers x that are normally distributed.
 double meanCeil(double mean, double variance, double width) {
   double deviation = std::sqrt(variance);
@@ -108,8 +115,8 @@ class ContractCost : public CostModel {
 public:
   ContractCost(tile::ContractOp op, tile::LoadAttr load, const Target &target)
       : op(op), load(load), device(*getDeviceRates(target)),
-        epilogueLines(double(estimateEpilogue(op))), hasSource(op.getSource()) {
-  }
+        epilogueLines(double(estimateEpilogue(op) + getQuantizationLines(op))),
+        hasSource(op.getSource()) {}
 
   Prediction predict(tile::ConfigAttr config, int64_t tokens,
                      Routing routing) override;
@@ -262,6 +269,9 @@ double ContractCost::getMemoryBytes(const Contract &shape,
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
   double input = inputRows * double(shape.depth * shape.elementBytes);
   double result = rows * double(shape.columns * shape.resultBytes);
+  if (shape.quantizes)
+    result += rows * double(shape.columns / Contract::kQuantizedColumns *
+                            Contract::kScaleElementBytes);
   double bytes = weights;
   for (double tensor : {input, result})
     if (tensor > device.l2KeptBytes)

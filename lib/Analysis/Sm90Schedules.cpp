@@ -10,6 +10,7 @@
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
 #include "Sm90Join.h"
+#include "Sm90Quantized.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
@@ -26,6 +27,7 @@ using namespace moec::sm90;
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       hasScales(static_cast<bool>(op.getInputScale())),
+      quantizes(static_cast<bool>(op.getResultScale())),
       planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
       mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()),
       hasQueue(config.getQueue()) {
@@ -57,7 +59,8 @@ void Contract::shareMemoryWith(const Contract &other) {
 
 std::string Contract::whyApart(const Contract &other) const {
   if (hasScales || other.hasScales)
-    return "the second one's input is quantized in between";
+    return "the threads that copy the scales of rows do not wait for the "
+           "first one";
   if (mapRows)
     return "map_rows = true of the first: the ring's barriers count the "
            "threads that copy its rows";
@@ -158,6 +161,10 @@ std::string declineContract(tile::ContractOp op) {
       resultBytes % Contract::kChunkBytes)
     return "a row of the result has " + number(resultBytes) +
            " bytes, and rows are copied in multiples of 16";
+  if (op.getResultScale() && result.getDimSize(1) % Contract::kQuantizedColumns)
+    return "the result has " + number(result.getDimSize(1)) +
+           " columns, and a CTA quantizes whole groups of " +
+           number(Contract::kQuantizedColumns);
   return {};
 }
 
@@ -206,6 +213,11 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (shape.rowsOnM && rows != 128 && rows != 256)
     return "n = " + number(shape.n) + " with rows_on_m = true; give " +
            (shape.planes == 2 ? "64 or 128" : "128 or 256");
+  if (shape.quantizes && shape.n != Contract::kQuantizedColumns)
+    return "n = " + number(shape.n) +
+           ", but the columns that share a scale of the result are those of a "
+           "CTA; give " +
+           number(Contract::kQuantizedColumns);
   if (rows != 64 && rows != 128 && rows != 256)
     return "n = " + number(shape.n) +
            (shape.planes == 2 ? "; give 32, 64 or 128"
@@ -282,12 +294,12 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 }
 
 constexpr Schedule kContract = {
-    "sm90.contract",         "tile.contract",    contractIllegal,
-    sm90::chooseContract,    contractGrid,       contractBlock,
-    contractShared,          contractMaps,       sm90::getContractCandidates,
+    "sm90.contract",         "tile.contract",     contractIllegal,
+    sm90::chooseContract,    contractGrid,        contractBlock,
+    contractShared,          contractMaps,        sm90::getContractCandidates,
     sm90::makeContractCost,
     /*isPreferred=*/nullptr,
-    /*countsIds=*/true,      sm90::joinContracts};
+    /*countsIds=*/true,      sm90::joinContracts, sm90::quantizeContract};
 
 } // namespace
 

@@ -122,6 +122,7 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
               manager, {options.target,
                         options.isGpu() ? 0 : getVectorLanes(options.cpu),
                         options.dependentLaunches, options.countIds,
+                        options.quantizeResults && !options.keepAllBuffers,
                         options.joinProducts, options.configs});
         })))
       return failure();

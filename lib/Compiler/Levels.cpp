@@ -79,6 +79,12 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   config.lanes = options.lanes;
   llvm::append_range(config.configs, options.configs);
   manager.addPass(createTileAssignConfigPass(config));
+  if (options.quantizeResults) {
+    TileQuantizeResultsPassOptions quantize;
+    quantize.target = options.target;
+    llvm::append_range(quantize.configs, options.configs);
+    manager.addPass(createTileQuantizeResultsPass(quantize));
+  }
   if (options.dependentLaunches && options.countIds) {
     TileCountIdsPassOptions count;
     count.target = options.target;
@@ -126,6 +132,11 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "count-ids",
       llvm::cl::desc("let products that are dependent launches count ids"),
       llvm::cl::init(true)};
+  Option<bool> quantizeResults{
+      *this, "quantize-results",
+      llvm::cl::desc("let products quantize their results where that takes "
+                     "less time"),
+      llvm::cl::init(true)};
   Option<bool> joinProducts{
       *this, "join-products",
       llvm::cl::desc("let two products be one kernel where that takes less "
@@ -147,9 +158,13 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
-        TileOptions tile{options.target.getValue(), options.lanes,
-                         options.dependentLaunches, options.countIds,
-                         options.joinProducts,      {}};
+        TileOptions tile{options.target.getValue(),
+                         options.lanes,
+                         options.dependentLaunches,
+                         options.countIds,
+                         options.quantizeResults,
+                         options.joinProducts,
+                         {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);
       });

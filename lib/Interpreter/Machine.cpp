@@ -101,7 +101,7 @@ Status Machine::runPermute(OpT op, int64_t count, Value offsets, Value position,
 }
 
 template <typename OpT>
-Status Machine::runMatmul(OpT op, int64_t count, Value result) {
+Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   Result<RegionEvaluator> epilogue = RegionEvaluator::compile(op.getEpilogue());
   if (!epilogue)
     return epilogue.status().withContext("region epilogue");
@@ -117,7 +117,7 @@ Status Machine::runMatmul(OpT op, int64_t count, Value result) {
   arguments.rowOperands = all(op.getRowOperands());
   arguments.columnOperands = all(op.getColumnOperands());
   arguments.elementwiseOperands = all(op.getElementwiseOperands());
-  arguments.result = at(result);
+  arguments.result = result;
   if (std::optional<moe::WeightLayoutAttr> layout = op.getLayout())
     arguments.order = layout->getOrder();
   return groupedMatmul(arguments, *epilogue);
@@ -201,7 +201,7 @@ Status Machine::run(moe::GroupedMatmulOp op) {
     columns /= 2;
   if (Status status = allocate(op.getResult(), {rows, columns}); !status)
     return status;
-  return runMatmul(op, rows, op.getResult());
+  return runMatmul(op, rows, at(op.getResult()));
 }
 
 Status Machine::run(moe::RowMapOp op) {
@@ -231,6 +231,27 @@ Status Machine::run(moe::UnpermuteOp op) {
   return runUnpermute(op, count, op.getResult());
 }
 
+/// With a scale of the result, what is quantized is a tensor of no name.
+Status Machine::run(tile::ContractOp op) {
+  TensorRef result = at(op.getResult());
+  if (!op.getResultScale())
+    return runMatmul(op, tokens, result);
+  auto type = cast<ShapedType>(op.getResult().getType());
+  Result<DType> dtype = elementDType(type.clone(*op.getRoundedTo()));
+  if (!dtype)
+    return dtype.status();
+  Tensor rounded = Tensor::undefined(*dtype, result.shape);
+  if (Status status = runMatmul(op, tokens, rounded.ref()); !status)
+    return status;
+  QuantizeArguments arguments;
+  arguments.rows = result.shape[0];
+  arguments.input = rounded.ref();
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.quantized = result;
+  arguments.scale = at(op.getResultScale());
+  return quantize(arguments);
+}
+
 Status Machine::runOp(Operation &op) {
   auto onTile = [&](auto tileOp, auto &&evaluate) {
     if (Status status = checkTokens(tileOp.getTokens()); !status)
@@ -251,9 +272,8 @@ Status Machine::runOp(Operation &op) {
                             t.getSource(), t.getRowWeight());
         });
       })
-      .Case([&](tile::ContractOp t) {
-        return onTile(t, [&] { return runMatmul(t, tokens, t.getResult()); });
-      })
+      .Case(
+          [&](tile::ContractOp t) { return onTile(t, [&] { return run(t); }); })
       .Case([&](tile::RowMapOp t) {
         return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
       })

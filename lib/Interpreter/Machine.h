@@ -52,7 +52,7 @@ private:
                            mlir::Value position, mlir::Value source,
                            mlir::Value rowWeight);
   template <typename OpT>
-  moert::Status runMatmul(OpT op, int64_t count, mlir::Value result);
+  moert::Status runMatmul(OpT op, int64_t count, const TensorRef &result);
   template <typename OpT>
   moert::Status runRowMap(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
@@ -61,6 +61,7 @@ private:
   template <typename OpT>
   moert::Status runUnpermute(OpT op, int64_t count, mlir::Value result);
 
+  moert::Status run(tile::ContractOp op);
   moert::Status run(moe::RouteOp op);
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);

@@ -106,6 +106,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
   add(request.compile.dependentLaunches ? "" : "no dependent launches");
   add(request.compile.countIds ? "" : "no counted ids");
+  add(request.compile.quantizeResults ? "" : "no quantized results");
   add(request.compile.joinProducts ? "" : "no joined products");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);

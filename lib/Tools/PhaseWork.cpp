@@ -52,6 +52,8 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
                    getElementBytes(op.getWeight()) +
                rows * getRowBytes(op.getResult()) +
                inputRows * getRowBytes(op.getInput());
+  if (op.getResultScale())
+    work.bytes += rows * getRowBytes(op.getResultScale());
   if (op.getInputScale()) {
     auto scales = cast<MemRefType>(op.getWeightScale().getType());
     double perGroup = getElementBytes(op.getWeightScale()) *

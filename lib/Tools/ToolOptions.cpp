@@ -95,6 +95,7 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.cpu.cpu = cpu;
   options.dependentLaunches = !noDependentLaunches;
   options.countIds = !noCountIds;
+  options.quantizeResults = !noQuantizeResults;
   options.joinProducts = !noJoinProducts;
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;

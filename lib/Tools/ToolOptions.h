@@ -64,6 +64,11 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("On a GPU: let no product count ids, so that each waits "
                      "for the launch before it ahead of its first copy"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noQuantizeResults{
+      "no-quantize-results",
+      llvm::cl::desc("On a GPU: let no product quantize its results: a kernel "
+                     "behind it does"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> noJoinProducts{
       "no-join-products",
       llvm::cl::desc("On a GPU: let each product be a kernel of its "

@@ -77,3 +77,39 @@ tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a
       {config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128]>}
   tile.return
 }
+
+// -----
+
+tile.kernel @quantized_columns(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %a: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
+  // expected-error @+1 {{n = 256, but the columns that share a scale of the result are those of a CTA; give 128}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
+      {rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 3, bodies = [16]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @half_a_group(%x: memref<?x256xf8E4M3FN>, %w: memref<4x192x256xf8E4M3FN>, %a: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x192xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
+  // expected-error @+1 {{the result has 192 columns, and a CTA quantizes whole groups of 128}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x192x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x192xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
+      {rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 3, bodies = [16]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @quantized_elsewhere(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %a: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
+  // expected-error @+1 {{'result_scale' is written by sm90.contract alone; give a tile.quantize of the result}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
+      {rounded_to = bf16, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 8>}
+  tile.return
+}

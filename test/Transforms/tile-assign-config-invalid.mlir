@@ -157,3 +157,15 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x2xf32>, %w: memref<32x2
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<32x256xf8E4M3FN>) scales(%xs, %ws : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 48, panel = 16, lanes = 16, rows = 4>}
   tile.return
 }
+
+// -----
+
+tile.kernel @quantized_result(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %a: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
+  // expected-error @+1 {{'result_scale' is written by sm90.contract alone; give a tile.quantize of the result}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
+      {rounded_to = bf16, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 128, panel = 32, lanes = 8>}
+  tile.return
+}

@@ -56,6 +56,35 @@ protected:
          })",
         p.experts, p.experts + 1, p.hidden, p.intermediate));
   }
+  /// Gate and up in block fp8, whose result is quantized, or bf16.
+  tile::ContractOp makeScaled(Products p, bool quantizes) {
+    std::string text = llvm::formatv(
+        R"(tile.kernel @k(%x: memref<?x{2}xf8E4M3FN>, %w: memref<{0}x{4}x{2}xf8E4M3FN>,
+             %a: memref<?x{5}xf32>, %b: memref<{0}x{6}x{5}xf32>, %o: memref<{1}xi32>,
+             %s: memref<?xi32>, %y: memref<?x{3}xRESULT>, %z: memref<?x{7}xf32>, %t: i64) {{
+           tile.contract tokens(%t) ins(%x, %w : memref<?x{2}xf8E4M3FN>, memref<{0}x{4}x{2}xf8E4M3FN>)
+             scales(%a, %b : memref<?x{5}xf32>, memref<{0}x{6}x{5}xf32>)
+             offsets(%o : memref<{1}xi32>) source(%s : memref<?xi32>)
+             outs(%y : memref<?x{3}xRESULT>) SCALE epilogue {{
+             ^bb0(%g: f32, %u: f32):
+               %1 = arith.mulf %g, %u : f32
+               tile.yield %1 : f32
+             } {{layout = #moe.weight_layout<order = gate_up> ROUNDED}
+           tile.return
+         })",
+        p.experts, p.experts + 1, p.hidden, p.intermediate, 2 * p.intermediate,
+        p.hidden / 128, 2 * p.intermediate / 128, p.intermediate / 128);
+    std::string scale = llvm::formatv("result_scale(%z : memref<?x{0}xf32>)",
+                                      p.intermediate / 128);
+    for (auto [name, value] :
+         {std::pair<StringRef, std::string>{"RESULT",
+                                            quantizes ? "f8E4M3FN" : "bf16"},
+          {"SCALE", quantizes ? scale : ""},
+          {"ROUNDED", quantizes ? ", rounded_to = bf16" : ""}})
+      for (size_t at; (at = text.find(name)) != std::string::npos;)
+        text.replace(at, name.size(), value);
+    return parse(text);
+  }
   /// Logits, one column per expert.
   tile::ContractOp makeRouter(Products p) {
     return parse(llvm::formatv(
@@ -237,6 +266,28 @@ TEST_F(CostTest, RoutersOfFewTokensShareTheDepth) {
   tile::ContractOp grouped = makeSecond(kQwen30);
   for (const Candidate &candidate : enumerate(grouped, kQwen30, 1, 1))
     EXPECT_EQ(candidate.config.getSchedule(), "sm90.contract");
+}
+
+/// Codes are half of what is written, but a CTA has a whole group of columns.
+TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
+  for (int64_t tokens : {1, 64, 4096}) {
+    tile::ContractOp op = makeScaled(kQwen30, /*quantizes=*/true);
+    tile::ContractOp apart = makeScaled(kQwen30, /*quantizes=*/false);
+    for (const Candidate &candidate : enumerate(op, kQwen30, tokens, tokens)) {
+      if (!candidate.whyNot.empty())
+        continue;
+      EXPECT_EQ(candidate.config.getN(), 128);
+      Prediction own = predict(op, kQwen30, candidate.config, tokens);
+      Prediction other = predict(apart, kQwen30, candidate.config, tokens);
+      EXPECT_LE(own.floorUs, other.floorUs);
+      EXPECT_GT(own.epilogueUs, other.epilogueUs);
+      // Where warps share rows, all rows of a body fit.
+      sm90::Contract shape(op, candidate.config);
+      for (int64_t body : shape.bodies)
+        EXPECT_TRUE(shape.splitsRows(body) || shape.getSharedRows() >= body);
+    }
+    EXPECT_TRUE(enumerate(op, kQwen30, tokens, tokens).front().whyNot.empty());
+  }
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

@@ -135,6 +135,77 @@ TEST(InterpreterDevice, RunsPlanKernels) { runProgram(kPlanKernel); }
 
 TEST(InterpreterDevice, RunsTileKernels) { runProgram(kTileKernel); }
 
+/// What is quantized has been rounded to bf16 before: 34.1 to 34, whose half is
+/// in the middle of two codes.
+TEST(InterpreterDevice, QuantizesResults) {
+  TestModule test(R"(
+    plan.program @layer max_tokens 8 {
+      %x = plan.tensor input "x" rows <"tokens"> : memref<?x1xf32>
+      %w = plan.tensor input "w" : memref<1x2x1xf32>
+      %o = plan.tensor input "o" : memref<2xi32>
+      %q = plan.tensor output "q" rows <"tokens"> : memref<?x2xf8E4M3FN>
+      %s = plan.tensor output "s" rows <"tokens"> : memref<?x1xf32>
+      plan.variant tokens 0 to 8 {
+        plan.launch @product ins(%x, %w, %o : memref<?x1xf32>,
+            memref<1x2x1xf32>, memref<2xi32>)
+          outs(%q, %s : memref<?x2xf8E4M3FN>, memref<?x1xf32>)
+      }
+    }
+    tile.kernel @product(%x: memref<?x1xf32>, %w: memref<1x2x1xf32>,
+        %o: memref<2xi32>, %q: memref<?x2xf8E4M3FN>, %s: memref<?x1xf32>,
+        %t: i64) {
+      tile.contract tokens(%t) ins(%x, %w : memref<?x1xf32>, memref<1x2x1xf32>)
+        offsets(%o : memref<2xi32>) outs(%q : memref<?x2xf8E4M3FN>)
+        result_scale(%s : memref<?x1xf32>) {rounded_to = bf16}
+      tile.return
+    })");
+  auto device = createInterpreterDevice(*test.module);
+  ASSERT_TRUE(device.isOk()) << device.status().message();
+  moert::Plan plan;
+  plan.target = "cpu";
+  plan.maxTokens = 8;
+  using moert::DType;
+  using moert::TensorRole;
+  moert::Expr tokens = moert::Expr::tokens();
+  auto add = [&](const char *name, DType dtype, std::vector<moert::Expr> shape,
+                 TensorRole role) {
+    moert::TensorDecl decl;
+    decl.name = name;
+    decl.dtype = dtype;
+    decl.shape = std::move(shape);
+    decl.role = role;
+    plan.tensors.push_back(decl);
+  };
+  add("x", DType::F32, {tokens, 1}, TensorRole::Input);
+  add("w", DType::F32, {1, 2, 1}, TensorRole::Input);
+  add("o", DType::I32, {2}, TensorRole::Input);
+  add("q", DType::F8E4M3, {tokens, 2}, TensorRole::Output);
+  add("s", DType::F32, {tokens, 1}, TensorRole::Output);
+  plan.kernels.push_back({"product", 1});
+  std::vector<moert::Argument> args;
+  for (int64_t i = 0; i < 5; ++i)
+    args.push_back(moert::Argument::ofTensor(i));
+  args.push_back(moert::Argument::ofTokens());
+  plan.variants.push_back({0, 8, {moert::Step::launch(0, args)}});
+  auto executor = moert::Executor::create(plan, **device, moert::ModuleImage());
+  ASSERT_TRUE(executor.isOk()) << executor.status().message();
+  Floats x = {1, 2}, w = {-896, 34.1f}, scales = {0, 0};
+  Ids offsets = {0, 1};
+  std::vector<uint8_t> codes = {1, 2, 3, 4};
+  moert::Executor &run = **executor;
+  for (moert::Status status :
+       {run.bind("x", executorView(x, {2, 1})),
+        run.bind("w", executorView(w, {1, 2, 1})),
+        run.bind("o", executorView(offsets, {2})),
+        run.bind("q", {codes.data(), DType::F8E4M3, {2, 2}, {}}),
+        run.bind("s", executorView(scales, {2, 1})), run.run(2),
+        run.synchronize()})
+    ASSERT_TRUE(status.isOk()) << status.message();
+  // Nothing is written behind the last offset.
+  EXPECT_EQ(codes, std::vector<uint8_t>({0xFE, 0x58, 3, 4}));
+  EXPECT_EQ(scales, Floats({2, 0}));
+}
+
 TEST(InterpreterDevice, NamesWhatIsMissing) {
   auto failureWith = [](const std::string &text) {
     TestModule test(text);

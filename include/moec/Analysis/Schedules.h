@@ -111,6 +111,16 @@ struct Schedule {
                                        tile::ContractOp second,
                                        tile::LoadAttr load, bool areFixed,
                                        const Target &target) = nullptr;
+  /// GPU: the config with which a product, which has one of this schedule,
+  /// quantizes its results itself, as `quantized` does, the same product with
+  /// `result_scale`; null if it cannot, or is expected to take longer than with
+  /// `quantization` behind it. With `isFixed` the config that it has. Null
+  /// where no code does that.
+  tile::ConfigAttr (*quantizeResult)(tile::ContractOp product,
+                                     tile::QuantizeOp quantization,
+                                     tile::ContractOp quantized,
+                                     tile::LoadAttr load, bool isFixed,
+                                     const Target &target) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

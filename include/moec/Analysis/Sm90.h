@@ -43,8 +43,13 @@ namespace moec::sm90 {
 ///
 /// Shared memory: `stages` buffers of one step each, first the weights, then
 /// the input rows; their scales; a place per warp where results are transposed,
-/// and one for sums that consumers exchange; the barriers; the tiles that were
-/// taken from a queue; a table of all groups.
+/// and one for sums that consumers exchange; what quantization shares; the
+/// barriers; the tiles that were taken from a queue; a table of all groups.
+///
+/// A product that quantizes its results has tiles of one group of columns. The
+/// largest magnitude of a row is found among the threads that have it: four
+/// lanes with rows on M in the high body, else warps of both consumers, through
+/// shared memory.
 ///
 /// Two products of one kernel, of which the second awaits the first, share all
 /// that: each part is as large as the larger one of theirs.
@@ -73,8 +78,8 @@ struct Contract {
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxBody = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of
-  /// a step are apart; columns that a warp stages at once.
-  static constexpr int64_t kScaledWidth = 128, kStagedColumns = 64;
+  /// a step are apart; bytes of a row that a warp stages at once.
+  static constexpr int64_t kScaledWidth = 128, kStagedBytes = 128;
   /// The producer publishes a step after the next one, and a consumer frees a
   /// step when it has begun the next one.
   static constexpr int64_t kMinStages = 3, kMaxStages = 16;
@@ -87,8 +92,14 @@ struct Contract {
   /// Tiles of the queue that a CTA has taken and not all of its warps have
   /// begun; of each, two barriers and its number.
   static constexpr int64_t kTaken = 2, kTakenBytes = 24;
+  /// Columns of a result that share a scale.
+  static constexpr int64_t kQuantizedColumns = 128;
+  /// Warps of the consumers.
+  static constexpr int64_t kConsumerWarps = kConsumers * 4;
 
   bool isGrouped, hasScales;
+  /// Results become codes with a scale.
+  bool quantizes;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t planes;
@@ -194,21 +205,26 @@ struct Contract {
   /// piece, and chunks of them in all its pieces. With rows on the side of 64
   /// all warps have the same columns, some of which are staged at once.
   int64_t getStagedColumns(int64_t body) const {
-    return hasRowsOnM(body) ? std::min(getConsumerColumns(body), kStagedColumns)
-                            : getBlockColumns(body) / 4;
+    return hasRowsOnM(body)
+               ? std::min(getConsumerColumns(body), kStagedBytes / resultBytes)
+               : getBlockColumns(body) / 4;
   }
-  int64_t getStagedChunks(int64_t body) const {
+  int64_t getStagedRowBytes(int64_t body) const {
     int64_t pieces = hasRowsOnM(body) ? 1 : getBlocks(body);
-    return pieces * getStagedColumns(body) * 2 / kChunkBytes;
+    return pieces * getStagedColumns(body) * resultBytes;
+  }
+  /// Columns that a thread stores at once: 16 bytes, or what is in one piece.
+  int64_t getStoredColumns(int64_t body) const {
+    return std::min(getStagedColumns(body), kChunkBytes / resultBytes);
   }
   /// A warp turns the results of 16 input rows around at once. From one of them
   /// to the next there is a chunk more, so that 8 rows meet all banks.
   int64_t getStagedStride() const {
-    int64_t chunks = getStagedChunks(getMaxBody());
-    return (chunks == 1 ? 1 : chunks + 1) * kChunkBytes;
+    int64_t bytes = getStagedRowBytes(getMaxBody());
+    return bytes == kChunkBytes ? bytes : bytes + kChunkBytes;
   }
   int64_t getStagingBytes() const {
-    return std::max(resultBytes == 2 ? kStagedRows * getStagedStride() : 0,
+    return std::max(resultBytes <= 2 ? kStagedRows * getStagedStride() : 0,
                     leastStagingBytes);
   }
   /// Scales of the weights of a step: one or two for every 64 weight rows.
@@ -233,8 +249,28 @@ struct Contract {
     return std::max(sharesBlock() ? kBlockRows * getMaxBody() * 4 : 0,
                     leastExchangeBytes);
   }
-  int64_t getBarrierOffset() const {
+  /// Quantization: rows whose columns several warps have, in whole parts that
+  /// the lanes of a warp share; 0 if there are none.
+  int64_t getSharedRows() const {
+    constexpr int64_t atOnce = 64;
+    int64_t rows = 0;
+    for (int64_t body : bodies)
+      if (quantizes && !splitsRows(body))
+        rows = std::max(rows, (body + atOnce - 1) / atOnce * atOnce);
+    return rows;
+  }
+  /// Of each warp a row of largest magnitudes, 16 bits each.
+  int64_t getMagnitudeOffset() const {
     return getExchangeOffset() + getExchangeBytes();
+  }
+  int64_t getMagnitudeStride() const { return 2 * getSharedRows(); }
+  /// What follows from them for each row: two f32.
+  static constexpr int64_t kDivisorBytes = 8;
+  int64_t getDivisorOffset() const {
+    return getMagnitudeOffset() + kConsumerWarps * getMagnitudeStride();
+  }
+  int64_t getBarrierOffset() const {
+    return getDivisorOffset() + kDivisorBytes * getSharedRows();
   }
   int64_t getQueueOffset() const { return getBarrierOffset() + 16 * stages; }
   int64_t getTableOffset() const {

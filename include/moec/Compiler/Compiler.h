@@ -70,6 +70,9 @@ struct CompileOptions {
   bool dependentLaunches = true;
   /// For GPUs: lets products count ids, so that they need not wait for offsets.
   bool countIds = true;
+  /// For GPUs: lets products quantize their results where that takes less time.
+  /// Not with `keepAllBuffers`: there would be fewer to look at.
+  bool quantizeResults = true;
   /// For GPUs: lets two products be one kernel where that takes less time.
   bool joinProducts = true;
   /// Configs to take instead of those that would be chosen, as in

@@ -43,6 +43,9 @@ struct TileOptions {
   /// Lets products count ids, where launches are dependent and the schedule
   /// can.
   bool countIds = true;
+  /// Lets products quantize their results, where the schedule can and that is
+  /// expected to take less time.
+  bool quantizeResults = true;
   /// Lets two products be one kernel, where the schedule can and that is
   /// expected to take less time.
   bool joinProducts = true;

@@ -86,6 +86,26 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileQuantizeResultsPass : Pass<"tile-quantize-results", "::mlir::ModuleOp"> {
+  let summary = "let products quantize their results";
+  let description = [{
+    Gives a grouped product `result_scale`, so that it writes e4m3 and scales itself, where each of its
+    launches is followed by one of a `tile.quantize` of its results, on the same stream and with the same
+    offsets, and nothing else reads these: there is one launch less, and less to write and read. The product's
+    schedule says whether it can, in which config, and whether that is expected to take less time. Buffers that
+    nobody uses any more are erased, and slots assigned anew (`plan-assign-slots`). Kernels keep their names.
+    Requires a `config` on each phase; changes no number.
+
+    `configs` are those that were forced (`tile-assign-config`): a product that has one keeps it, and quantizes
+    if it can; a quantization that has one stays.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
   let summary = "let products count ids instead of reading offsets";
   let description = [{

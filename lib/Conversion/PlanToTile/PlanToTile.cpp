@@ -154,7 +154,8 @@ private:
         /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
         get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),
-        op.getLayoutAttr(), /*num_experts=*/IntegerAttr(),
+        /*result_scale=*/Value(), op.getLayoutAttr(),
+        /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;

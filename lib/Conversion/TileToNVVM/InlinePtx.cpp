@@ -43,6 +43,10 @@ SmallVector<Value> moec::tieWords(ImplicitLocOpBuilder &b, ValueRange words) {
   return tie(b, words, "r");
 }
 
+Value moec::tieAddress(ImplicitLocOpBuilder &b, Value address) {
+  return tie(b, address, "l").front();
+}
+
 Value moec::multiplyE4M3(ImplicitLocOpBuilder &b, ValueRange old, Value a,
                          Value c, Value keeps) {
   size_t count = old.size();

@@ -31,6 +31,11 @@ llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
 llvm::SmallVector<mlir::Value> tieWords(mlir::ImplicitLocOpBuilder &b,
                                         mlir::ValueRange words);
 
+/// The same of a global address: what a branch alone needs LLVM would compute
+/// there, and of one that is more than a few instructions ptxas makes no
+/// predicates.
+mlir::Value tieAddress(mlir::ImplicitLocOpBuilder &b, mlir::Value address);
+
 /// Starts a product of 64 rows of e4m3 with `old.size() * 2`, as a wgmma of
 /// NVVM does, by the descriptors `a` and `c`: added to `old` where `keeps`
 /// (i32) is not 0. The registers are those of `old`, which LLVM may still move

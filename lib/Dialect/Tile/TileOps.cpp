@@ -185,11 +185,46 @@ static LogicalResult verifyIds(ContractOp op) {
   return check.checkShape("ids", op.getIds(), {moe::tokensDim(), {"top_k"}});
 }
 
+/// Results that are quantized as `tile.quantize` would do it.
+static LogicalResult verifyQuantized(ContractOp op) {
+  auto result = cast<MemRefType>(op.getResult().getType());
+  bool isQuantized = isa<Float8E4M3FNType>(result.getElementType());
+  if (!op.getResultScale()) {
+    if (isQuantized)
+      return op.emitOpError("has a result of f8E4M3FN, which means nothing "
+                            "without 'result_scale'; give 'result_scale'");
+    if (op.getRoundedTo())
+      return op.emitOpError("has 'rounded_to', which belongs to "
+                            "'result_scale'; give 'result_scale' too");
+    return success();
+  }
+  if (!isQuantized)
+    return op.emitOpError("has 'result_scale' and a result of ")
+           << result.getElementType() << "; make it one of f8E4M3FN";
+  if (!op.getRoundedTo() || !isa<BFloat16Type, Float16Type>(*op.getRoundedTo()))
+    return op.emitOpError("has 'result_scale'; give 'rounded_to', the bf16 or "
+                          "f16 that results are rounded to before");
+  if (!op.getOffsets())
+    return op.emitOpError("has 'result_scale'; results of a product with "
+                          "'offsets' can be quantized, others by a "
+                          "'tile.quantize'");
+  moe::OperandChecker check(op);
+  moe::Dim groups{
+      "(groups of columns)",
+      int64_t(llvm::divideCeil(result.getDimSize(1), moe::kScaleBlock))};
+  return check.checkShape("result_scale", op.getResultScale(),
+                          {moe::positionsDim(), groups});
+}
+
 LogicalResult ContractOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
-      failed(verifyIds(*this)) || failed(verifyCounters(*this)))
+      failed(verifyIds(*this)) || failed(verifyCounters(*this)) ||
+      failed(verifyQuantized(*this)))
     return failure();
-  return verifySeparate(*this, getResult());
+  SmallVector<Value> outs{getResult()};
+  if (getResultScale())
+    outs.push_back(getResultScale());
+  return verifySeparate(*this, outs);
 }
 LogicalResult ContractOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getEpilogue(), "epilogue");

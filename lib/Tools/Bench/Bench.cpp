@@ -31,6 +31,7 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   jit.compile.configs = options.getConfigs();
   jit.compile.dependentLaunches = !options.noDependentLaunches;
   jit.compile.countIds = !options.noCountIds;
+  jit.compile.quantizeResults = !options.noQuantizeResults;
   jit.compile.joinProducts = !options.noJoinProducts;
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;

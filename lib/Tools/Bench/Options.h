@@ -131,6 +131,11 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Let no product count ids: each waits for the launch "
                      "before it ahead of its first copy (docs/gpu.md)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noQuantizeResults{
+      "no-quantize-results",
+      llvm::cl::desc("Let no product quantize its results: a kernel behind it "
+                     "does (docs/gpu.md)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> noJoinProducts{
       "no-join-products",
       llvm::cl::desc("Let each product be a kernel of its own "

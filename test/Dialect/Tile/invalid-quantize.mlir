@@ -48,3 +48,91 @@ tile.kernel @k(%x: memref<?x200xf32>, %w: memref<160x200xf32>, %s: memref<?x2xf3
       scales(%s, %t : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x160xf32>)
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has a result of f8E4M3FN, which means nothing without 'result_scale'; give 'result_scale'}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xbf16>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'rounded_to', which belongs to 'result_scale'; give 'result_scale' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xbf16>) {rounded_to = bf16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xbf16>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_scale' and a result of 'bf16'; make it one of f8E4M3FN}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xbf16>) result_scale(%z : memref<?x2xf32>) {rounded_to = bf16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_scale'; give 'rounded_to', the bf16 or f16 that results are rounded to before}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_scale'; give 'rounded_to', the bf16 or f16 that results are rounded to before}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {rounded_to = f32}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_scale'; results of a product with 'offsets' can be quantized, others by a 'tile.quantize'}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<2x2xf32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {rounded_to = bf16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{'result_scale' must be of shape positions x (groups of columns) = ?x2, not ?x1}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x1xf32>) {rounded_to = bf16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has outs[1] among its other operands too; a phase must not read or write one memref twice}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>) {rounded_to = bf16}
+  tile.return
+}

@@ -30,3 +30,19 @@ tile.kernel @contract(%q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
       outs(%y : memref<?x160xbf16>)
   tile.return
 }
+
+// A product that quantizes its result.
+// CHECK-LABEL: tile.kernel @quantized_result
+tile.kernel @quantized_result(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %w: memref<4x300x256xf8E4M3FN>,
+    %b: memref<4x4x2xf32>, %offsets: memref<5xi32>, %y: memref<?x150xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // CHECK: outs(%{{[a-z0-9]+}} : memref<?x150xf8E4M3FN>) result_scale(%{{[a-z0-9]+}} : memref<?x2xf32>) epilogue {
+  // CHECK: rounded_to = bf16
+  tile.contract tokens(%tokens) ins(%q, %w : memref<?x256xf8E4M3FN>, memref<4x300x256xf8E4M3FN>)
+      scales(%s, %b : memref<?x2xf32>, memref<4x4x2xf32>) offsets(%offsets : memref<5xi32>)
+      outs(%y : memref<?x150xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) epilogue {
+      ^bb0(%gate: f32, %up: f32):
+        %p = arith.mulf %gate, %up : f32
+        tile.yield %p : f32
+      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16}
+  tile.return
+}

@@ -10,15 +10,13 @@
 // largest magnitudes meet by shuffles.
 
 #include "../Emit.h"
-#include "../Float8.h"
+#include "../Quantizer.h"
 #include "../ThreadEmitter.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-
-#include <limits>
 
 using namespace mlir;
 using namespace moec;
@@ -28,8 +26,9 @@ namespace {
 class Sm80Quantize {
 public:
   Sm80Quantize(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
-      : op(op), emitter(emitter), b(emitter.b), floats(b, convertsFloat8),
-        shape(op, op.getConfigAttr()), input(emitter.operand(op.getInput())),
+      : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
+        input(emitter.operand(op.getInput())),
+        quantizer(b, getElementType(input), convertsFloat8),
         quantized(emitter.operand(op.getQuantized())),
         scale(emitter.operand(op.getScale())) {}
 
@@ -49,16 +48,16 @@ private:
   Value countRows();
   Share load(Value group, Value groups);
   void quantize(const Share &share);
-  Value divide(Value value, Value divisor, Value reciprocal,
-               int64_t corrections);
-  void store(const Share &share, ArrayRef<Value> quotients, size_t vector);
+  void store(const Share &share, const Quantizer::Divisor &divisor,
+             size_t vector);
 
   tile::QuantizeOp op;
   ThreadEmitter &emitter;
   ImplicitLocOpBuilder &b;
-  Float8 floats;
   sm80::Quantize shape;
-  Value input, quantized, scale;
+  Value input;
+  Quantizer quantizer;
+  Value quantized, scale;
 };
 
 Value Sm80Quantize::countRows() {
@@ -129,75 +128,39 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
   return share;
 }
 
-/// A quotient, by a reciprocal that is rounded correctly, corrected by what is
-/// left over: twice, and it is rounded as a division rounds it (Markstein).
-/// Divisors are at least 2^-42, so that nothing that counts underflows. With
-/// these signs -0 stays -0.
-Value Sm80Quantize::divide(Value value, Value divisor, Value reciprocal,
-                           int64_t corrections) {
-  Value quotient = arith::MulFOp::create(b, value, reciprocal);
-  Value back = arith::NegFOp::create(b, reciprocal);
-  for (int64_t i = 0; i < corrections; ++i) {
-    Value surplus = math::FmaOp::create(b, quotient, divisor,
-                                        arith::NegFOp::create(b, value));
-    quotient = math::FmaOp::create(b, surplus, back, quotient);
-  }
-  return quotient;
-}
-
 void Sm80Quantize::quantize(const Share &share) {
   auto type = VectorType::get(shape.lanes, b.getF32Type());
-  // NaN wins over numbers.
-  auto larger = [&](Value x, Value y) -> Value {
-    return arith::MaximumFOp::create(b, x, y);
-  };
   Value largest;
   for (Value values : share.values) {
     Value magnitudes = math::AbsFOp::create(b, type, values);
     for (int64_t i = 0; i < shape.lanes; ++i) {
       Value one = vector::ExtractOp::create(b, magnitudes, i);
-      largest = largest ? larger(largest, one) : one;
+      largest = largest ? quantizer.larger(largest, one) : one;
     }
   }
   for (int64_t mask = 1; mask < shape.getLanes(); mask *= 2)
-    largest = larger(largest, emitter.shuffleXor(largest, mask));
-  constexpr double least = 1e-10, greatestFloat8 = 448;
-  largest = larger(largest, emitter.f32(least));
-  Value infinity = emitter.f32(std::numeric_limits<double>::infinity());
-  Value isInfinite =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);
-  Value divisor = divide(largest, emitter.f32(greatestFloat8),
-                         emitter.f32(1 / greatestFloat8), /*corrections=*/2);
-  divisor = arith::SelectOp::create(b, isInfinite, infinity, divisor);
-  Value reciprocal = arith::DivFOp::create(b, emitter.f32(1), divisor);
-  // An infinite divisor has the reciprocal 0; what is left over would be NaN.
-  Value factor =
-      arith::SelectOp::create(b, isInfinite, emitter.f32(0), divisor);
-  // Of 16-bit elements, quotients are too far from where e4m3 rounds the other
-  // way for a second correction to tell.
-  int64_t corrections = getElementType(input).isF32() ? 2 : 1;
-  for (auto [i, values] : llvm::enumerate(share.values)) {
-    SmallVector<Value> quotients;
-    for (int64_t lane = 0; lane < shape.lanes; ++lane)
-      quotients.push_back(divide(vector::ExtractOp::create(b, values, lane),
-                                 factor, reciprocal, corrections));
-    store(share, quotients, i);
-  }
+    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+  Quantizer::Divisor divisor = quantizer.getDivisor(largest);
+  for (size_t i = 0; i < share.values.size(); ++i)
+    store(share, divisor, i);
   Value isFirst = arith::CmpIOp::create(
       b, arith::CmpIPredicate::eq,
       emitter.remainder(emitter.thread(), shape.getLanes()), emitter.i32(0));
   emitter.ifThen(arith::AndIOp::create(b, share.exists, isFirst), [&] {
-    emitter.storeF32(divisor, scale, {share.row, share.number});
+    emitter.storeF32(divisor.scale, scale, {share.row, share.number});
   });
 }
 
-void Sm80Quantize::store(const Share &share, ArrayRef<Value> quotients,
+void Sm80Quantize::store(const Share &share, const Quantizer::Divisor &divisor,
                          size_t vector) {
   constexpr int64_t perWord = 4;
-  SmallVector<Value> words;
+  SmallVector<Value> quotients, words;
+  for (int64_t lane = 0; lane < shape.lanes; ++lane)
+    quotients.push_back(quantizer.divide(
+        vector::ExtractOp::create(b, share.values[vector], lane), divisor));
   for (int64_t i = 0; i < shape.lanes; i += perWord)
-    words.push_back(floats.round(
-        quotients.slice(i, std::min<int64_t>(perWord, shape.lanes - i))));
+    words.push_back(quantizer.round(ArrayRef<Value>(quotients).slice(
+        i, std::min<int64_t>(perWord, shape.lanes - i))));
   Value codes = words.front();
   if (shape.lanes < perWord)
     codes =

@@ -11,67 +11,17 @@
 // memory: copies by the copy engine were slower, for all warps had to wait for
 // them in turn.
 
+#include "Sm90Epilogue.h"
+
 #include "../InlinePtx.h"
-#include "Sm90Fragments.h"
 
 using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-namespace {
-
 /// Rows of the matrices that stmatrix knows.
-constexpr int64_t kMatrix = 8;
-constexpr int64_t kWarp = 32;
-
-class Sm90Epilogue {
-public:
-  Sm90Epilogue(Sm90Contract &contract, const ContractPart &part,
-               const ContractOperands &operands, const ContractSums &sums)
-      : contract(contract), emitter(contract.emitter), b(contract.b),
-        shape(contract.shape), op(contract.op), part(part), tile(part.tile),
-        operands(operands), sums(sums), isOnM(shape.hasRowsOnM(part.body)),
-        fragments(contract, part), result(emitter.operand(op.getResult())) {}
-  LogicalResult emit();
-
-private:
-  /// All of a consumer's columns in some rows of the part; rows on M: the
-  /// warp's rows of all of its columns.
-  void emitRows(int64_t first, int64_t rows);
-  void emitColumns();
-  /// The results of `octets` octets from `first` on, of one block; a fragment
-  /// per octet.
-  Value emitRegion(int64_t block, int64_t first, int64_t octets);
-  /// What becomes of them: they go to a place in the warp's buffer, or to
-  /// memory.
-  void put(int64_t block, int64_t first, int64_t octets, int64_t chunk);
-  Value getBuffer();
-  void stage(int64_t chunk, Value results);
-  /// Where 16 bytes of a row of the buffer belong: the column of a chunk (i32).
-  using ColumnOf = function_ref<Value(Value)>;
-  void storeStaged(Value firstRow, int64_t rows, ColumnOf columnOf);
-  void storeSingly(int64_t block, int64_t first, Value results);
-  /// Whether a result is one; i1.
-  Value isThere(Value row, Value column);
-
-  /// One f32 per element of `octets` fragments. `load(octet, element)`.
-  Value gather(int64_t first, int64_t octets,
-               function_ref<Value(int64_t, int64_t)> load);
-
-  Sm90Contract &contract;
-  AsyncEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  const sm90::Contract &shape;
-  tile::ContractOp op;
-  const ContractPart &part;
-  const ContractTile &tile;
-  const ContractOperands &operands;
-  const ContractSums &sums;
-  bool isOnM;
-  Sm90Fragments fragments;
-  Value result;
-  LogicalResult status = success();
-};
+static constexpr int64_t kMatrix = 8;
+static constexpr int64_t kWarp = 32;
 
 //===----------------------------------------------------------------------===//
 // Epilogue
@@ -117,16 +67,14 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
   return args.front();
 }
 
+void Sm90Epilogue::ifAny(Value flag, function_ref<void()> body) {
+  Value lanes = emitter.countLanes(flag);
+  emitter.ifThen(emitter.isLess(emitter.i32(0), lanes), body);
+}
+
 LogicalResult Sm90Epilogue::emit() {
   if (isOnM) {
-    Value firstRow =
-        emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
-    // All lanes agree, and are counted lest ptxas thinks that they might not:
-    // it would keep the stages of later tiles, and what follows from them, in
-    // registers of threads instead of warps.
-    Value lanes = emitter.countLanes(emitter.isLess(firstRow, tile.rows));
-    emitter.ifThen(emitter.isLess(emitter.i32(0), lanes),
-                   [&] { emitColumns(); });
+    ifAny(emitter.isLess(getWarpRow(), tile.rows), [&] { emitColumns(); });
     return status;
   }
   // Rows that are skipped together if the tile ends before.
@@ -151,24 +99,31 @@ void Sm90Epilogue::put(int64_t block, int64_t first, int64_t octets,
     storeSingly(block, first, results);
 }
 
-void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
+Value Sm90Epilogue::getWarpRow() {
+  return emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
+}
+
+Value Sm90Epilogue::getColumnOfPiece(Value piece) {
   int64_t columns = shape.getStagedColumns(part.body);
-  int64_t across = columns / kMatrix;
+  int64_t stored = shape.getStoredColumns(part.body);
+  int64_t across = columns / stored;
   Value firstColumn = contract.addI32(
       tile.firstColumn, emitter.scale(fragments.getConsumerWarp(), columns));
-  auto columnOf = [&](Value chunk) {
-    Value block = emitter.divide(chunk, across);
-    return contract.addI32(
-        firstColumn,
-        contract.addI32(
-            emitter.scale(block, shape.getBlockColumns(part.body)),
-            emitter.scale(emitter.remainder(chunk, across), kMatrix)));
-  };
+  Value block = emitter.divide(piece, across);
+  return contract.addI32(
+      firstColumn,
+      contract.addI32(emitter.scale(block, shape.getBlockColumns(part.body)),
+                      emitter.scale(emitter.remainder(piece, across), stored)));
+}
+
+void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
+  int64_t across = shape.getStagedColumns(part.body) / kMatrix;
   for (int64_t row = first; row < first + rows; row += Contract::kStagedRows) {
     int64_t staged = std::min(Contract::kStagedRows, first + rows - row);
     for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
       put(block, row / kMatrix, staged / kMatrix, block * across);
-    storeStaged(emitter.i32(row), staged, columnOf);
+    storeStaged(emitter.i32(row), staged,
+                [&](Value piece) { return getColumnOfPiece(piece); });
   }
 }
 
@@ -176,16 +131,14 @@ void Sm90Epilogue::emitColumns() {
   constexpr int64_t atOnce = 2;
   int64_t columns = shape.getStagedColumns(part.body);
   int64_t inBlock = shape.getBlockColumns(part.body);
-  Value firstRow =
-      emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
   for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
     for (int64_t first = 0; first < inBlock; first += columns) {
       for (int64_t column = 0; column < columns; column += atOnce * kMatrix)
         put(block, (first + column) / kMatrix, atOnce, column / kMatrix);
-      storeStaged(firstRow, Contract::kStagedRows, [&](Value chunk) {
+      storeStaged(getWarpRow(), Contract::kStagedRows, [&](Value piece) {
         return contract.addI32(
             tile.firstColumn,
-            emitter.scale(chunk, kMatrix, block * inBlock + first));
+            emitter.scale(piece, kMatrix, block * inBlock + first));
       });
     }
 }
@@ -238,33 +191,33 @@ void Sm90Epilogue::stage(int64_t chunk, Value results) {
                         /*isTransposed=*/!isOnM);
 }
 
-/// Stores what is in the warp's buffer, chunk by chunk.
 void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
                                ColumnOf columnOf) {
-  if (shape.resultBytes != 2)
+  if (shape.resultBytes > 2)
     return;
   emitter.warpBarrier();
-  int64_t chunks = shape.getStagedChunks(part.body);
-  auto type = VectorType::get(4, b.getI32Type());
-  for (int64_t start = 0; start < rows * chunks; start += kWarp) {
+  int64_t bytes = shape.getStoredColumns(part.body) * shape.resultBytes;
+  int64_t pieces = shape.getStagedRowBytes(part.body) / bytes;
+  auto type = VectorType::get(bytes / 4, b.getI32Type());
+  for (int64_t start = 0; start < rows * pieces; start += kWarp) {
     Value own = emitter.scale(fragments.getLane(), 1, start);
-    Value row = emitter.divide(own, chunks);
-    Value chunk = emitter.remainder(own, chunks);
+    Value row = emitter.divide(own, pieces);
+    Value piece = emitter.remainder(own, pieces);
     Value offset = contract.addI32(emitter.scale(row, shape.getStagedStride()),
-                                   emitter.scale(chunk, Contract::kChunkBytes));
-    Value column = columnOf(chunk);
+                                   emitter.scale(piece, bytes));
+    Value column = columnOf(piece);
     Value tileRow = contract.addI32(row, firstRow);
     Value isStored = isThere(tileRow, column);
-    if (rows * chunks - start < kWarp)
+    if (rows * pieces - start < kWarp)
       isStored = arith::AndIOp::create(b, isStored,
                                        emitter.isLess(row, emitter.i32(rows)));
+    Value from = emitter.advance(getBuffer(), offset);
+    Value position = emitter.toIndex(contract.addI32(tile.firstRow, tileRow));
+    Value to = emitter.address(result, {position, emitter.toIndex(column)});
+    if (shape.quantizes)
+      to = tieAddress(b, to);
     emitter.ifThen(isStored, [&] {
-      Value results = emitter.load(type, emitter.advance(getBuffer(), offset),
-                                   Contract::kChunkBytes);
-      Value position = emitter.toIndex(contract.addI32(tile.firstRow, tileRow));
-      emitter.store(
-          results, emitter.address(result, {position, emitter.toIndex(column)}),
-          Contract::kChunkBytes);
+      emitter.store(emitter.load(type, from, bytes), to, bytes);
     });
   }
   // The buffer is read before it is written again.
@@ -286,13 +239,14 @@ void Sm90Epilogue::storeSingly(int64_t block, int64_t first, Value results) {
   }
 }
 
-} // namespace
-
 LogicalResult moec::emitSm90Epilogue(Sm90Contract &contract,
                                      const ContractPart &part,
                                      const ContractOperands &operands,
                                      const ContractSums &sums) {
-  LogicalResult status = Sm90Epilogue(contract, part, operands, sums).emit();
+  LogicalResult status =
+      contract.shape.quantizes
+          ? emitSm90Quantized(contract, part, operands, sums)
+          : Sm90Epilogue(contract, part, operands, sums).emit();
   endApart(contract.b);
   return status;
 }

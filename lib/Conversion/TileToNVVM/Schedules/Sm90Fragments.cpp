@@ -18,7 +18,7 @@ Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
     : contract(contract), emitter(contract.emitter), b(contract.b),
       shape(contract.shape), part(part), isOnM(shape.hasRowsOnM(part.body)),
       // Of e4m3 the sums leave few registers, none for what can be read.
-      thread(isOnM ? readThread(b) : emitter.thread()) {
+      thread(isOnM || shape.quantizes ? readThread(b) : emitter.thread()) {
   // A warp has 16 of the 64: rows, or columns of one or two planes.
   int64_t perWarp =
       isOnM ? Contract::kStagedRows : shape.getStagedColumns(part.body);

@@ -28,8 +28,9 @@ class Sm90Fragments {
 public:
   Sm90Fragments(Sm90Contract &contract, const ContractPart &part);
 
-  /// The thread's lane, its warp, and its warp's number among the consumer's;
-  /// i32.
+  /// The thread's number, its lane, its warp, and its warp's number among the
+  /// consumer's; i32.
+  mlir::Value getThread() const { return thread; }
   mlir::Value getLane() { return emitter.remainder(thread, kWarp); }
   mlir::Value getWarp() { return emitter.divide(thread, kWarp); }
   mlir::Value getConsumerWarp();

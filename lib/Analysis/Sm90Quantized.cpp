@@ -1,0 +1,67 @@
+//===- Sm90Quantized.cpp - products that quantize their results -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA then has 128 columns, which may be more than suits few rows. What that
+// costs is compared with what a kernel for the quantization takes.
+
+#include "Sm90Quantized.h"
+
+#include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Device.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+/// What the kernel behind takes, in microseconds.
+static double predictQuantization(tile::QuantizeOp op, tile::LoadAttr load,
+                                  int64_t groups, int64_t tokens,
+                                  Routing routing, const DeviceRates &device) {
+  auto input = cast<MemRefType>(op.getInput().getType());
+  auto scale = cast<MemRefType>(op.getScale().getType());
+  double rows = RowCounts(load, groups, tokens, routing).rows * double(groups);
+  double elementBytes = double(input.getElementTypeBitWidth()) / 8;
+  constexpr double codeBytes = 1, scaleBytes = 4;
+  double rowBytes = double(input.getDimSize(1)) * (elementBytes + codeBytes) +
+                    double(scale.getDimSize(1)) * scaleBytes;
+  return device.getLaunchTime() + 1e6 * rows * rowBytes / device.copyBytes;
+}
+
+tile::ConfigAttr sm90::quantizeContract(tile::ContractOp product,
+                                        tile::QuantizeOp quantization,
+                                        tile::ContractOp quantized,
+                                        tile::LoadAttr load, bool isFixed,
+                                        const Target &target) {
+  tile::ConfigAttr own = product.getConfigAttr();
+  const Schedule &schedule = *findSchedule(target, own.getSchedule());
+  if (isFixed)
+    return schedule.whyIllegal(quantized, own, target).empty()
+               ? own
+               : tile::ConfigAttr();
+  const DeviceRates *device = getDeviceRates(target);
+  if (!device)
+    return {};
+  std::vector<Candidate> candidates =
+      enumerateCandidates(quantized, schedule, target, load);
+  if (candidates.empty() || !candidates.front().whyNot.empty())
+    return {};
+  tile::ConfigAttr config = candidates.front().config;
+  std::unique_ptr<CostModel> apart = schedule.costModel(product, load, target);
+  std::unique_ptr<CostModel> together =
+      schedule.costModel(quantized, load, target);
+  int64_t groups =
+      cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
+  SmallVector<int64_t> points =
+      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
+  double relative = 0;
+  for (int64_t tokens : points)
+    for (auto [routing, weight] : getWeightedRoutings())
+      relative += weight * together->predict(config, tokens, routing).us /
+                  (apart->predict(own, tokens, routing).us +
+                   predictQuantization(quantization, load, groups, tokens,
+                                       routing, *device));
+  return relative < double(points.size()) ? config : tile::ConfigAttr();
+}

@@ -1,0 +1,72 @@
+//===- Quantizer.cpp - e4m3 with a scale, on one thread ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Quantizer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace moec;
+
+Value Quantizer::makeF32(double value) {
+  return arith::ConstantOp::create(
+      b, b.getF32FloatAttr(static_cast<float>(value)));
+}
+
+Value Quantizer::larger(Value x, Value y) {
+  return arith::MaximumFOp::create(b, x, y);
+}
+
+/// A quotient, by a reciprocal that is rounded correctly, corrected by what is
+/// left over: twice, and it is rounded as a division rounds it (Markstein).
+/// Divisors are at least 2^-42, so that nothing that counts underflows. With
+/// these signs -0 stays -0.
+Value Quantizer::divide(Value value, Value divisor, Value reciprocal,
+                        int64_t corrections) {
+  Value quotient = arith::MulFOp::create(b, value, reciprocal);
+  Value back = arith::NegFOp::create(b, reciprocal);
+  for (int64_t i = 0; i < corrections; ++i) {
+    Value surplus = math::FmaOp::create(b, quotient, divisor,
+                                        arith::NegFOp::create(b, value));
+    quotient = math::FmaOp::create(b, surplus, back, quotient);
+  }
+  return quotient;
+}
+
+/// What a division rounds correctly is an approximation and its correction
+/// where nothing underflows; it has a branch for all else.
+Value Quantizer::invert(Value scale, Value factor) {
+  Value reciprocal = NVVM::RcpApproxFtzF32Op::create(b, b.getF32Type(), scale);
+  Value left = math::FmaOp::create(b, arith::NegFOp::create(b, factor),
+                                   reciprocal, makeF32(1));
+  return math::FmaOp::create(b, reciprocal, left, reciprocal);
+}
+
+Quantizer::Divisor Quantizer::getDivisor(Value largest) {
+  constexpr double least = 1e-10, greatestFloat8 = 448;
+  largest = larger(largest, makeF32(least));
+  Value infinity = makeF32(std::numeric_limits<double>::infinity());
+  Value isInfinite =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);
+  Value scale = divide(largest, makeF32(greatestFloat8),
+                       makeF32(1 / greatestFloat8), /*corrections=*/2);
+  scale = arith::SelectOp::create(b, isInfinite, infinity, scale);
+  // An infinite scale has the reciprocal 0; what is left over would be NaN.
+  Value factor = arith::SelectOp::create(b, isInfinite, makeF32(0), scale);
+  return {scale, factor, invert(scale, factor)};
+}
+
+Value Quantizer::divide(Value value, const Divisor &divisor) {
+  // Of 16-bit elements, quotients are too far from where e4m3 rounds the other
+  // way for a second correction to tell.
+  int64_t corrections = element.isF32() ? 2 : 1;
+  return divide(value, divisor.factor, divisor.reciprocal, corrections);
+}

@@ -1,0 +1,55 @@
+//===- Quantizer.h - e4m3 with a scale, on one thread -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// The arithmetic of `tile.quantize`, whatever lanes share a group.
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_QUANTIZER_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_QUANTIZER_H
+
+#include "Float8.h"
+
+namespace moec {
+
+class Quantizer {
+public:
+  /// `element` is the type that values had in memory before.
+  Quantizer(mlir::ImplicitLocOpBuilder &b, mlir::Type element,
+            bool hasInstructions)
+      : b(b), floats(b, hasInstructions), element(element) {}
+
+  /// The larger of two magnitudes, f32 or vectors of any float; NaN wins over
+  /// numbers.
+  mlir::Value larger(mlir::Value x, mlir::Value y);
+
+  /// What a group is divided by, f32: its scale, and by what quotients are
+  /// computed: the scale too unless that is infinite, and its reciprocal.
+  struct Divisor {
+    mlir::Value scale, factor, reciprocal;
+  };
+  /// From the largest magnitude (f32) of a group.
+  Divisor getDivisor(mlir::Value largest);
+  /// A value (f32) of the group, as it is rounded.
+  mlir::Value divide(mlir::Value value, const Divisor &divisor);
+  /// Up to four of them as codes, the first one in the low byte of an i32.
+  mlir::Value round(mlir::ValueRange quotients) {
+    return floats.round(quotients);
+  }
+
+private:
+  mlir::Value makeF32(double value);
+  /// The reciprocal of a scale, which is 0 as a `factor` if it is infinite.
+  mlir::Value invert(mlir::Value scale, mlir::Value factor);
+  mlir::Value divide(mlir::Value value, mlir::Value divisor,
+                     mlir::Value reciprocal, int64_t corrections);
+
+  mlir::ImplicitLocOpBuilder &b;
+  Float8 floats;
+  mlir::Type element;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_QUANTIZER_H

@@ -1,0 +1,105 @@
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+
+// Rows on M, 64 for each consumer: four lanes have a row, and warps wait for nobody.
+// CHECK-LABEL: func.func @rows_on_m
+// CHECK: nvvm.setmaxregister increase
+// CHECK-NOT: nvvm.barrier
+// CHECK: math.fma
+// CHECK: nvvm.vote.sync ballot
+// Results are rounded, two in a register.
+// CHECK: arith.truncf {{.*}} : vector<8xf32> to vector<8xbf16>
+// CHECK-NEXT: vector.bitcast {{.*}} : vector<8xbf16> to vector<4xi32>
+// CHECK: arith.maximumf {{.*}} : vector<2xbf16>
+// CHECK: nvvm.shfl.sync bfly
+// CHECK: nvvm.shfl.sync bfly
+// CHECK-NOT: nvvm.shfl.sync
+// The scale, by a constant, and its reciprocal.
+// CHECK: arith.cmpf oeq
+// CHECK: nvvm.rcp.approx.ftz.f
+// CHECK: nvvm.convert.f32x2.to.f8x2
+// Two codes of a row.
+// CHECK: llvm.store {{.*}} {alignment = 2 : i64} : i16, !llvm.ptr<3>
+// CHECK: nvvm.bar.warp.sync
+// 16 codes of a row.
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
+// CHECK-NEXT: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
+// CHECK: nvvm.bar.warp.sync
+// CHECK: llvm.store {{.*}} {alignment = 4 : i64} : f32, !llvm.ptr<1>
+// CHECK-NOT: nvvm.stmatrix
+tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
+    %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
+      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf8E4M3FN>) result_scale(%ys : memref<?x1xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %p = arith.mulf %g, %u : f32
+        tile.yield %p : f32
+      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
+         config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
+  tile.return
+}
+
+// -----
+
+// Both consumers have columns of all rows: magnitudes meet, one thread makes the divisor of a row, all read it.
+// CHECK-LABEL: func.func @halves
+// CHECK: nvvm.setmaxregister increase
+// CHECK: nvvm.shfl.sync bfly
+// CHECK: llvm.store {{.*}} {alignment = 2 : i64} : i16, !llvm.ptr<3>
+// CHECK: nvvm.barrier id
+// CHECK: nvvm.vote.sync ballot
+// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 2 : i64} : !llvm.ptr<3> -> f16
+// CHECK-NOT: -> f16
+// CHECK: nvvm.rcp.approx.ftz.f
+// CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<3>
+// CHECK: llvm.store {{.*}} {alignment = 4 : i64} : f32, !llvm.ptr<1>
+// CHECK: nvvm.barrier id
+// CHECK: nvvm.vote.sync ballot
+// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xf32>
+// CHECK: nvvm.convert.f32x2.to.f8x2
+// CHECK-NOT: nvvm.barrier id
+tile.kernel @halves(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
+    %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x256xf8E4M3FN>, %ys: memref<?x2xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
+      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x256xf8E4M3FN>) result_scale(%ys : memref<?x2xf32>)
+      {rounded_to = f16,
+       config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [64], map_rows = true, rows_on_m = true>}
+  tile.return
+}
+
+// -----
+
+// Weights on M: lanes share what they have of eight octets of rows, and eight warps have columns of a row.
+// CHECK-LABEL: func.func @weights_on_m
+// CHECK: nvvm.setmaxregister increase
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK-NOT: nvvm.shfl.sync
+// CHECK: llvm.store {{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<3>
+// CHECK: nvvm.barrier id
+// CHECK-COUNT-8: llvm.load {{.*}} {alignment = 2 : i64} : !llvm.ptr<3> -> bf16
+// CHECK-NOT: -> bf16
+// CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<3>
+// CHECK: nvvm.barrier id
+// Two rows' divisors.
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK-COUNT-2: nvvm.convert.f32x2.to.f8x2
+// A neighbour has the next column.
+// CHECK: nvvm.shfl.sync bfly
+// CHECK-COUNT-2: llvm.store {{.*}} {alignment = 2 : i64} : i16, !llvm.ptr<3>
+// 8 codes of a row.
+// CHECK: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
+// CHECK-NEXT: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>
+// CHECK-NOT: nvvm.barrier id
+tile.kernel @weights_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
+    %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
+      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf8E4M3FN>) result_scale(%ys : memref<?x1xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %p = arith.mulf %g, %u : f32
+        tile.yield %p : f32
+      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
+         config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16], map_rows = true>}
+  tile.return
+}
