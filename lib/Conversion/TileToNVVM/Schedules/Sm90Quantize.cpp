@@ -66,9 +66,9 @@ private:
   /// Rows on M: the largest magnitudes of the thread's two rows among the
   /// consumer's columns, as a pair.
   Value findLargestOfRows();
-  /// Weights on M: the same for two rows of some octets, in which lanes with
-  /// other columns take part. Of octet `i` of every `lanes / 4` of the padded
-  /// ones; null past the end.
+  /// Weights on M: the largest magnitudes of two rows of each octet among the
+  /// warp's columns. Lanes share the octets out: those with column `c` of the 8
+  /// have the `n` from `c * n` on, null past the end.
   SmallVector<Value> findLargestOfColumns();
   /// Lets all columns' magnitudes meet, and makes divisors of them.
   void shareLargest();
