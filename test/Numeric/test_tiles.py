@@ -42,9 +42,10 @@ class Tile:
         columns = self.rows // (2 if "layout =" in operation else 1)
         maps = ", map_rows = true" if "map_rows = true" in operation else ""
         depth = re.search(r"k = (\d+)", operation)[1]
+        queue = ", queue = true" if "queue = true" in operation else ""
         return (f'#tile.config<schedule = "sm90.contract", n = {columns}, k = {depth}, '
                 f"stages = {self.stages}, bodies = {list(self.bodies)}{maps}"
-                f"{', rows_on_m = true' if self.rows_on_m else ''}>")
+                f"{', rows_on_m = true' if self.rows_on_m else ''}{queue}>")
 
     def __str__(self) -> str:
         name = f"{self.rows}x{'_'.join(map(str, self.bodies))}x{self.stages}"

@@ -271,7 +271,7 @@ tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memre
 // who copies boxes waits for them; of the warps that copy rows one thread adds
 // to the counter behind the last copies of a tile, waits until all warps have
 // read what was there, tells the number, and who drew the last one takes all
-// back; consumers wait for it behind their stores.
+// back; consumers know it by the last stage of the tile.
 // CHECK-LABEL: func.func @queue
 // CHECK: nvvm.mbarrier.init %{{.*}}, %{{.*}} : !llvm.ptr<3>, i32
 // CHECK: nvvm.setmaxregister decrease
@@ -294,7 +294,7 @@ tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memre
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: nvvm.stmatrix
 // CHECK-NOT: llvm.atomicrmw
-// CHECK: nvvm.mbarrier.try_wait
+// CHECK-NOT: nvvm.mbarrier.try_wait
 // CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> i32
 tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {

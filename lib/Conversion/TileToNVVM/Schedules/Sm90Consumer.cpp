@@ -49,11 +49,13 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
     }
     return {branch.getResult(0), branch.getResult(1)};
   };
-  SmallVector<Value> last = contract.forTiles(
-      {first.stage, first.parity}, [&](ContractTile tile, ValueRange carried) {
-        RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
-        return SmallVector<Value>{end.stage, end.parity};
-      });
+  auto emitTile = [&](ContractTile tile, ValueRange carried) {
+    RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
+    return SmallVector<Value>{end.stage, end.parity};
+  };
+  SmallVector<Value> last =
+      contract.forTiles({first.stage, first.parity}, emitTile,
+                        /*draws=*/Value(), /*isConsumer=*/true);
   if (contract.op.getSignals())
     contract.signal();
   first = {last[0], last[1]};

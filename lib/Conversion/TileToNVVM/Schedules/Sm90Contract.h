@@ -74,7 +74,8 @@ public:
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       ContractTile, mlir::ValueRange)>;
   llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body,
-                                          mlir::Value draws = {});
+                                          mlir::Value draws = {},
+                                          bool isConsumer = false);
   /// The same of some of them, whose numbers are known ahead.
   llvm::SmallVector<mlir::Value> forTiles(const Items &items,
                                           mlir::ValueRange init, TileBody body);
@@ -83,7 +84,8 @@ public:
   using ItemBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::Value, mlir::ValueRange, llvm::function_ref<mlir::Value()>)>;
   llvm::SmallVector<mlir::Value> forItems(mlir::ValueRange init,
-                                          mlir::Value draws, ItemBody body);
+                                          mlir::Value draws, ItemBody body,
+                                          bool isConsumer = false);
 
   /// Of a place in the queue: its number is there, and all warps have read it.
   mlir::Value drawnBarrier(mlir::Value place);

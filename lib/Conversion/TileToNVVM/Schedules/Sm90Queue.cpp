@@ -40,8 +40,8 @@ public:
 
   /// The thread that `draws` (i1): the next number, which it tells all warps.
   void draw(Value draws, Value turn);
-  /// Whole warps, the one that announces too: the number that was announced.
-  Value take(Value turn);
+  /// Whole warps, the one that draws too: the number that it told.
+  Value take(Value turn, bool isKnown);
 
 private:
   Value place(Value turn) { return emitter.remainder(turn, Contract::kTaken); }
@@ -81,8 +81,9 @@ void TileQueue::draw(Value draws, Value turn) {
   });
 }
 
-Value TileQueue::take(Value turn) {
-  emitter.waitBarrier(contract.drawnBarrier(place(turn)), parity(turn));
+Value TileQueue::take(Value turn, bool isKnown) {
+  if (!isKnown)
+    emitter.waitBarrier(contract.drawnBarrier(place(turn)), parity(turn));
   Value taken = emitter.load(b.getI32Type(), number(turn), kNumberBytes);
   emitter.warpBarrier();
   emitter.ifThen(contract.isEqual(emitter.lane(), emitter.i32(0)),
@@ -116,7 +117,10 @@ void Sm90Contract::initQueue() {
 }
 
 SmallVector<Value> Sm90Contract::forItems(ValueRange init, Value draws,
-                                          ItemBody body) {
+                                          ItemBody body, bool isConsumer) {
+  // Who copies rows arrives for the last stage of a tile when it has drawn, and
+  // a consumer has waited for that stage.
+  bool isKnown = isConsumer && shape.hasRowThreads();
   Items items = getItems();
   if (!op.getTickets())
     return forItems(items, init, body);
@@ -137,7 +141,7 @@ SmallVector<Value> Sm90Contract::forItems(ValueRange init, Value draws,
   auto findNext = [&] {
     if (draws)
       queue.draw(draws, turn);
-    next = queue.take(turn);
+    next = queue.take(turn, isKnown);
     return next;
   };
   SmallVector<Value> carried = body(
@@ -170,12 +174,14 @@ static SmallVector<Value> emitTile(Sm90Contract &contract, Value item,
 }
 
 SmallVector<Value> Sm90Contract::forTiles(ValueRange init, TileBody body,
-                                          Value draws) {
-  return forItems(init, draws,
-                  [&](Value item, ValueRange carried,
-                      llvm::function_ref<Value()> findNext) {
-                    return emitTile(*this, item, carried, findNext, body);
-                  });
+                                          Value draws, bool isConsumer) {
+  return forItems(
+      init, draws,
+      [&](Value item, ValueRange carried,
+          llvm::function_ref<Value()> findNext) {
+        return emitTile(*this, item, carried, findNext, body);
+      },
+      isConsumer);
 }
 
 SmallVector<Value> Sm90Contract::forTiles(const Items &items, ValueRange init,
