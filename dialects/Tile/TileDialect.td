@@ -88,6 +88,10 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
   }]>];
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The same for tiles from a queue, or in a fixed order.
+    ConfigAttr withQueue(bool queue) const;
+  }];
 }
 
 def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {

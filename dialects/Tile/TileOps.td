@@ -208,9 +208,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
     name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
 
-    `tickets` is a counter too, of the tiles that CTAs have begun: each takes the next one there is, so that tiles
-    that are read together run at about the same time, however long each takes. It is 0 when the kernel begins,
-    and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
+    `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
+    is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
+    kernel begins, and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
 
     With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
     quantized as `tile.quantize` does it, with a scale per row and 128 columns, `result_scale`. The bits are those

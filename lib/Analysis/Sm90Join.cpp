@@ -146,12 +146,8 @@ std::optional<JoinedConfigs> Joiner::choose() {
 std::optional<JoinedConfigs>
 sm90::joinContracts(tile::ContractOp first, tile::ContractOp second,
                     tile::LoadAttr load, bool areFixed, const Target &target) {
-  JoinedConfigs given;
-  for (auto [op, config] :
-       {std::pair(first, &given.first), std::pair(second, &given.second)}) {
-    tile::ConfigAttr own = op.getConfigAttr();
-    *config = with(own, own.getN(), own.getStages(), own.getMapRows());
-  }
+  JoinedConfigs given{first.getConfigAttr().withQueue(false),
+                      second.getConfigAttr().withQueue(false)};
   if (!first.getOffsets() || !second.getOffsets() || !getDeviceRates(target))
     return std::nullopt;
   if (!areFixed)

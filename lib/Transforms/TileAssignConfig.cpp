@@ -179,13 +179,10 @@ struct TileAssignConfig
         Target::findFor(getOperation(), "tile-assign-config", target, lanes);
     if (!machine)
       return signalPassFailure();
-    llvm::Expected<std::vector<ForcedConfig>> forced =
-        parseForcedConfigs(configs);
-    if (!forced) {
-      getOperation().emitError("tile-assign-config: ")
-          << llvm::toString(forced.takeError());
+    FailureOr<std::vector<ForcedConfig>> forced =
+        parseForcedConfigsFor(getOperation(), "tile-assign-config", configs);
+    if (failed(forced))
       return signalPassFailure();
-    }
     SmallVector<bool> isUsed(forced->size(), false);
     for (auto kernel : getOperation().getOps<tile::KernelOp>()) {
       const ForcedConfig *last = nullptr;

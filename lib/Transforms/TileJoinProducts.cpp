@@ -47,12 +47,6 @@ private:
   void separate(Pair pair);
   void eraseKernels();
 
-  bool isForced(plan::LaunchOp launch) {
-    return llvm::any_of(forced, [&](const ForcedConfig &config) {
-      return config.isFor(getKernel(launch, symbols));
-    });
-  }
-
   plan::ProgramOp program;
   SymbolTable &symbols;
   const Target &target;
@@ -90,7 +84,8 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
   auto one = getPhase<tile::ContractOp>(pair.first, symbols);
   auto other = getPhase<tile::ContractOp>(pair.second, symbols);
   tile::LoadAttr load = getKernel(pair.first, symbols).getLoadAttr();
-  bool areFixed = isForced(pair.first) || isForced(pair.second);
+  bool areFixed = isForced(getKernel(pair.first, symbols), forced) ||
+                  isForced(getKernel(pair.second, symbols), forced);
   if (!load && !areFixed)
     return std::nullopt;
   if (load) {
@@ -214,13 +209,10 @@ struct TileJoinProducts
         Target::findFor(getOperation(), "tile-join-products", target);
     if (!machine)
       return signalPassFailure();
-    llvm::Expected<std::vector<ForcedConfig>> forced =
-        parseForcedConfigs(configs);
-    if (!forced) {
-      getOperation().emitError("tile-join-products: ")
-          << llvm::toString(forced.takeError());
+    FailureOr<std::vector<ForcedConfig>> forced =
+        parseForcedConfigsFor(getOperation(), "tile-join-products", configs);
+    if (failed(forced))
       return signalPassFailure();
-    }
     SymbolTable symbols(getOperation());
     for (auto program : getOperation().getOps<plan::ProgramOp>())
       ProductJoiner(program, symbols, *machine, *forced).run();

@@ -52,12 +52,6 @@ private:
   void replace(Pair pair);
   void eraseUnused();
 
-  bool isForced(tile::KernelOp kernel) {
-    return llvm::any_of(forced, [&](const ForcedConfig &config) {
-      return config.isFor(kernel);
-    });
-  }
-
   plan::ProgramOp program;
   SymbolTable &symbols;
   const Target &target;
@@ -76,7 +70,7 @@ std::optional<Pair> ResultQuantizer::findPair(plan::LaunchOp product) {
       getPassed(product, contract.getOffsets()) !=
           getPassed(next, quantize.getOffsets()) ||
       getPassed(next, quantize.getInput()) != result ||
-      isForced(getKernel(next, symbols)) ||
+      isForced(getKernel(next, symbols), forced) ||
       !isa<BFloat16Type, Float16Type>(
           getElementTypeOrSelf(contract.getResult().getType())))
     return std::nullopt;
@@ -140,7 +134,7 @@ tile::ConfigAttr ResultQuantizer::chooseConfig(tile::KernelOp kernel,
   const Schedule *schedule =
       findSchedule(target, product.getConfigAttr().getSchedule());
   tile::LoadAttr load = kernel.getLoadAttr();
-  bool isFixed = isForced(kernel);
+  bool isFixed = isForced(kernel, forced);
   if (!schedule || !schedule->quantizeResult || (!load && !isFixed))
     return {};
   return schedule->quantizeResult(
@@ -222,13 +216,10 @@ struct TileQuantizeResults
         Target::findFor(getOperation(), "tile-quantize-results", target);
     if (!machine)
       return signalPassFailure();
-    llvm::Expected<std::vector<ForcedConfig>> forced =
-        parseForcedConfigs(configs);
-    if (!forced) {
-      getOperation().emitError("tile-quantize-results: ")
-          << llvm::toString(forced.takeError());
+    FailureOr<std::vector<ForcedConfig>> forced =
+        parseForcedConfigsFor(getOperation(), "tile-quantize-results", configs);
+    if (failed(forced))
       return signalPassFailure();
-    }
     // What products read must not lie where they write now.
     OpPassManager slots(plan::ProgramOp::getOperationName());
     slots.addPass(createPlanAssignSlotsPass());

@@ -105,12 +105,7 @@ LogicalResult TileQueuer::run() {
     }
     // Nobody clears a counter: tiles in a fixed order, and of heights for that.
     tile::ContractOp product = getProduct(kernel);
-    tile::ConfigAttr config = product.getConfigAttr();
-    product.setConfigAttr(tile::ConfigAttr::get(
-        config.getContext(), config.getSchedule(), config.getM(), config.getN(),
-        config.getK(), config.getPanel(), config.getLanes(), config.getRows(),
-        config.getStages(), config.getBodies(), config.getMapRows(),
-        config.getRowsOnM(), /*queue=*/false));
+    product.setConfigAttr(product.getConfigAttr().withQueue(false));
     setLaunchShape(kernel, target);
   }
   return success();

@@ -350,13 +350,10 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
     if (!machine)
       return signalPassFailure();
     SymbolTable symbols(getOperation());
-    llvm::Expected<std::vector<ForcedConfig>> forced =
-        parseForcedConfigs(configs);
-    if (!forced) {
-      getOperation().emitError("tile-specialize: ")
-          << llvm::toString(forced.takeError());
+    FailureOr<std::vector<ForcedConfig>> forced =
+        parseForcedConfigsFor(getOperation(), "tile-specialize", configs);
+    if (failed(forced))
       return signalPassFailure();
-    }
     TileSpecializePassOptions options;
     options.maxRanges = maxRanges;
     options.maxKernels = maxKernels;

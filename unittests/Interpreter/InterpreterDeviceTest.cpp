@@ -58,13 +58,9 @@ const char *const kTileKernel = R"(
     tile.return
   })";
 
-/// The plan that stands in kProgram.
-moert::Plan permutePlan() {
-  moert::Plan plan;
-  plan.target = "cpu";
-  plan.maxTokens = 8;
-  moert::Expr tokens = moert::Expr::tokens();
-  auto add = [&](const char *name, moert::DType dtype,
+/// Adds a tensor to the plan.
+auto addTo(moert::Plan &plan) {
+  return [&plan](const char *name, moert::DType dtype,
                  std::vector<moert::Expr> shape, moert::TensorRole role) {
     moert::TensorDecl decl;
     decl.name = name;
@@ -73,6 +69,15 @@ moert::Plan permutePlan() {
     decl.role = role;
     plan.tensors.push_back(decl);
   };
+}
+
+/// The plan that stands in kProgram.
+moert::Plan permutePlan() {
+  moert::Plan plan;
+  plan.target = "cpu";
+  plan.maxTokens = 8;
+  moert::Expr tokens = moert::Expr::tokens();
+  auto add = addTo(plan);
   using moert::DType;
   using moert::TensorRole;
   add("topk_ids", DType::I32, {tokens, 2}, TensorRole::Input);
@@ -167,15 +172,7 @@ TEST(InterpreterDevice, QuantizesResults) {
   using moert::DType;
   using moert::TensorRole;
   moert::Expr tokens = moert::Expr::tokens();
-  auto add = [&](const char *name, DType dtype, std::vector<moert::Expr> shape,
-                 TensorRole role) {
-    moert::TensorDecl decl;
-    decl.name = name;
-    decl.dtype = dtype;
-    decl.shape = std::move(shape);
-    decl.role = role;
-    plan.tensors.push_back(decl);
-  };
+  auto add = addTo(plan);
   add("x", DType::F32, {tokens, 1}, TensorRole::Input);
   add("w", DType::F32, {1, 2, 1}, TensorRole::Input);
   add("o", DType::I32, {2}, TensorRole::Input);

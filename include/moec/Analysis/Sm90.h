@@ -89,9 +89,10 @@ struct Contract {
   /// A group's first row and first tile, its rows and those of a tile.
   static constexpr int64_t kTableBytes = 16;
   static constexpr int64_t kScaleElementBytes = 4;
+  static constexpr int64_t kBarrierBytes = 8, kNumberBytes = 4;
   /// Tiles of the queue that a CTA has taken and not all of its warps have
   /// begun; of each, two barriers and its number.
-  static constexpr int64_t kTaken = 2, kTakenBytes = 24;
+  static constexpr int64_t kTaken = 2;
   /// Columns of a result that share a scale.
   static constexpr int64_t kQuantizedColumns = 128;
   /// Warps of the consumers.
@@ -272,9 +273,17 @@ struct Contract {
   int64_t getBarrierOffset() const {
     return getDivisorOffset() + kDivisorBytes * getSharedRows();
   }
-  int64_t getQueueOffset() const { return getBarrierOffset() + 16 * stages; }
+  /// Pairs of barriers: of the ring, then of the queue, whose numbers follow.
+  int64_t getQueueOffset() const {
+    return getBarrierOffset() + stages * 2 * kBarrierBytes;
+  }
+  int64_t getNumberOffset() const {
+    return getQueueOffset() + kTaken * 2 * kBarrierBytes;
+  }
   int64_t getTableOffset() const {
-    return getQueueOffset() + (hasQueue ? kTaken * kTakenBytes : 0);
+    constexpr int64_t numbers = kTaken * kNumberBytes;
+    static_assert(numbers <= kTableBytes, "the table is aligned");
+    return hasQueue ? getNumberOffset() + kTableBytes : getQueueOffset();
   }
   int64_t getSharedBytes() const {
     return getTableOffset() + kTableBytes * (groups + 1);

@@ -257,10 +257,10 @@ constexpr llvm::StringLiteral kDeviceScope = "device";
 void ThreadEmitter::addReleasing(Value value, Value pointer) {
   // A fence, for LLVM's backend drops the order of the addition itself.
   LLVM::FenceOp::create(b, LLVM::AtomicOrdering::release, kDeviceScope);
-  addAndGet(value, pointer);
+  getAndAdd(value, pointer);
 }
 
-Value ThreadEmitter::addAndGet(Value value, Value pointer) {
+Value ThreadEmitter::getAndAdd(Value value, Value pointer) {
   return LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
                                    LLVM::AtomicOrdering::monotonic,
                                    kDeviceScope);

@@ -98,7 +98,7 @@ public:
   /// what the thread wrote before.
   void addReleasing(mlir::Value value, mlir::Value pointer);
   /// Adds to an i32 of global memory, without order; what was there before.
-  mlir::Value addAndGet(mlir::Value value, mlir::Value pointer);
+  mlir::Value getAndAdd(mlir::Value value, mlir::Value pointer);
   /// Asks for an i32 of global memory until it is at least `least`.
   void awaitAtLeast(mlir::Value least, mlir::Value pointer);
   /// One i32 of an argument that no launch of a run writes: this may come

@@ -44,6 +44,12 @@ void tile::printIntegerList(AsmPrinter &printer, ArrayRef<int64_t> values) {
 // Configuration
 //===----------------------------------------------------------------------===//
 
+ConfigAttr ConfigAttr::withQueue(bool queue) const {
+  return get(getContext(), getSchedule(), getM(), getN(), getK(), getPanel(),
+             getLanes(), getRows(), getStages(), getBodies(), getMapRows(),
+             getRowsOnM(), queue);
+}
+
 LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  StringRef schedule, int64_t m, int64_t n,
                                  int64_t k, int64_t panel, int64_t lanes,

@@ -57,18 +57,10 @@ Value Sm90Contract::stageAddress(Value stage, int64_t offset) {
                          emitter.scale(stage, shape.getStageBytes(), offset));
 }
 
-constexpr int64_t kBarrierBytes = 8;
-
-Value Sm90Contract::fullBarrier(Value stage) {
-  return emitter.advance(
-      shared, emitter.scale(stage, kBarrierBytes, shape.getBarrierOffset()));
-}
-
-Value Sm90Contract::emptyBarrier(Value stage) {
-  return emitter.advance(
-      shared,
-      emitter.scale(stage, kBarrierBytes,
-                    shape.getBarrierOffset() + shape.stages * kBarrierBytes));
+Value Sm90Contract::barrier(int64_t offset, int64_t before, Value number) {
+  constexpr int64_t bytes = sm90::Contract::kBarrierBytes;
+  return emitter.advance(shared,
+                         emitter.scale(number, bytes, offset + before * bytes));
 }
 
 //===----------------------------------------------------------------------===//

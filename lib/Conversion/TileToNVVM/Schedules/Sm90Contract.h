@@ -88,8 +88,12 @@ public:
                                           bool isConsumer = false);
 
   /// Of a place in the queue: its number is there, and all warps have read it.
-  mlir::Value drawnBarrier(mlir::Value place);
-  mlir::Value readBarrier(mlir::Value place);
+  mlir::Value drawnBarrier(mlir::Value place) {
+    return barrier(shape.getQueueOffset(), /*before=*/0, place);
+  }
+  mlir::Value readBarrier(mlir::Value place) {
+    return barrier(shape.getQueueOffset(), sm90::Contract::kTaken, place);
+  }
 
   //===--- The ring ---===//
 
@@ -103,8 +107,12 @@ public:
   /// Where the input rows of a stage begin in it.
   int64_t getInputOffset() const { return shape.getWeightBytes(); }
   /// Full: copies are there. Empty: products have read them.
-  mlir::Value fullBarrier(mlir::Value stage);
-  mlir::Value emptyBarrier(mlir::Value stage);
+  mlir::Value fullBarrier(mlir::Value stage) {
+    return barrier(shape.getBarrierOffset(), /*before=*/0, stage);
+  }
+  mlir::Value emptyBarrier(mlir::Value stage) {
+    return barrier(shape.getBarrierOffset(), shape.stages, stage);
+  }
   mlir::Value sharedAddress(int64_t offset) {
     return emitter.advance(shared, offset);
   }
@@ -122,6 +130,9 @@ public:
   }
 
 private:
+  /// The one with that number (i32) of some that begin at `offset`, behind
+  /// `before` others.
+  mlir::Value barrier(int64_t offset, int64_t before, mlir::Value number);
   /// Of a group: its first position, the number of tiles before it, its rows,
   /// and those of each of its tiles but the last; i32. Behind the last group,
   /// where they end.

@@ -13,8 +13,8 @@
 // so that at any time all CTAs are in one short stretch of the list. Its first
 // tile has the number of the CTA. One thread, of the warps that copy rows,
 // draws the next number when it has started the last copies of a tile (before,
-// tiles would not begin in the order in which they are drawn), and announces it
-// to all warps: in one of two places in shared memory, with a barrier for "is
+// tiles would not begin in the order in which they are drawn), and tells it to
+// all warps: in one of two places in shared memory, with a barrier for "is
 // there" and one for "has been read by all warps". Who draws the last number,
 // as many are drawn as there are tiles, sets the counter back.
 
@@ -26,12 +26,12 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-constexpr int64_t kWarp = 32, kBarrierBytes = 8, kNumberBytes = 4;
+constexpr int64_t kWarp = 32;
 
 namespace {
 
 /// The numbers of tiles in shared memory; `turn` (i32) counts those that were
-/// announced.
+/// told.
 class TileQueue {
 public:
   TileQueue(Sm90Contract &contract, const Sm90Contract::Items &items)
@@ -49,10 +49,9 @@ private:
     return emitter.remainder(emitter.divide(turn, Contract::kTaken), 2);
   }
   Value number(Value turn) {
-    constexpr int64_t barriers = 2 * Contract::kTaken * kBarrierBytes;
     return emitter.advance(
-        contract.sharedAddress(contract.shape.getQueueOffset()),
-        emitter.scale(place(turn), kNumberBytes, barriers));
+        contract.sharedAddress(contract.shape.getNumberOffset()),
+        emitter.scale(place(turn), Contract::kNumberBytes));
   }
   Value counter() {
     return emitter.address(emitter.operand(contract.op.getTickets()),
@@ -67,16 +66,16 @@ private:
 
 void TileQueue::draw(Value draws, Value turn) {
   emitter.ifThen(draws, [&] {
-    Value drawn = emitter.addAndGet(emitter.i32(1), counter());
+    Value drawn = emitter.getAndAdd(emitter.i32(1), counter());
     Value before = arith::XOrIOp::create(b, parity(turn), emitter.i32(1));
     emitter.waitBarrier(contract.readBarrier(place(turn)), before);
     emitter.store(contract.addI32(drawn, items.step), number(turn),
-                  kNumberBytes);
+                  Contract::kNumberBytes);
     emitter.arrive(contract.drawnBarrier(place(turn)));
     Value isLast = contract.isEqual(emitter.scale(drawn, 1, 1), items.end);
     emitter.ifThen(isLast, [&] {
       Value back = arith::SubIOp::create(b, emitter.i32(0), items.end);
-      emitter.addAndGet(back, counter());
+      emitter.getAndAdd(back, counter());
     });
   });
 }
@@ -84,7 +83,8 @@ void TileQueue::draw(Value draws, Value turn) {
 Value TileQueue::take(Value turn, bool isKnown) {
   if (!isKnown)
     emitter.waitBarrier(contract.drawnBarrier(place(turn)), parity(turn));
-  Value taken = emitter.load(b.getI32Type(), number(turn), kNumberBytes);
+  Value taken =
+      emitter.load(b.getI32Type(), number(turn), Contract::kNumberBytes);
   emitter.warpBarrier();
   emitter.ifThen(contract.isEqual(emitter.lane(), emitter.i32(0)),
                  [&] { emitter.arrive(contract.readBarrier(place(turn))); });
@@ -92,18 +92,6 @@ Value TileQueue::take(Value turn, bool isKnown) {
 }
 
 } // namespace
-
-Value Sm90Contract::drawnBarrier(Value place) {
-  return emitter.advance(
-      shared, emitter.scale(place, kBarrierBytes, shape.getQueueOffset()));
-}
-
-Value Sm90Contract::readBarrier(Value place) {
-  return emitter.advance(
-      shared,
-      emitter.scale(place, kBarrierBytes,
-                    shape.getQueueOffset() + Contract::kTaken * kBarrierBytes));
-}
 
 void Sm90Contract::initQueue() {
   // The consumers, the warp that copies boxes, those that copy rows.
