@@ -91,6 +91,8 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
   let extraClassDeclaration = [{
     /// The same for tiles from a queue, or in a fixed order.
     ConfigAttr withQueue(bool queue) const;
+    /// The same for rows that come by tensor maps, or not.
+    ConfigAttr withMapRows(bool mapRows) const;
   }];
 }
 

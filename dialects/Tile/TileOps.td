@@ -318,6 +318,32 @@ def Tile_QuantizeOp : Tile_Phase<"quantize"> {
   let hasVerifier = 1;
 }
 
+def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
+  let summary = "rows in the order of their experts";
+  let description = [{
+    Row p of each result becomes row `source[p]` of the input of the same number, for as many p as the last of
+    `offsets` says, at most `tokens * top_k`; the results' rows from there on are not touched. So a product can
+    read what it multiplies by tensor maps. `tile-permute-rows` adds it.
+
+    ```mlir
+    tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) offsets(%offsets : memref<9xi32>)
+        source(%source : memref<?xi32>) outs(%y : memref<?x4096xbf16>) {top_k = 2 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "read", [MemRead]>:$inputs,
+    Tile_I32In:$offsets, Tile_I32In:$source,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "written", [MemWrite]>:$results,
+    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $inputs `:` type($inputs) `)`
+    `offsets` `(` $offsets `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`
+    `outs` `(` $results `:` type($results) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]> {
   let summary = "the sum of each token's rows";
   let description = [{

@@ -32,6 +32,19 @@ ArrayRef<WeightedRouting> moec::getWeightedRoutings() {
   return all;
 }
 
+double
+moec::getRelativeTime(tile::LoadAttr load,
+                      llvm::function_ref<double(int64_t, Routing)> one,
+                      llvm::function_ref<double(int64_t, Routing)> other) {
+  SmallVector<int64_t> points =
+      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
+  double relative = 0;
+  for (int64_t tokens : points)
+    for (auto [routing, weight] : getWeightedRoutings())
+      relative += weight * one(tokens, routing) / other(tokens, routing);
+  return relative / double(points.size());
+}
+
 std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
                                                 const Schedule &schedule,
                                                 const Target &target,

@@ -166,6 +166,11 @@ std::string rowsIllegal(Operation *, tile::ConfigAttr config,
   return needsTargetLanes(config, target);
 }
 
+std::string gatherRowsIllegal(Operation *, tile::ConfigAttr config,
+                              const Target &) {
+  return needsPositive("rows", config.getRows());
+}
+
 std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr config,
                                 const Target &target) {
   std::string reason = rowsIllegal(op, config, target);
@@ -200,6 +205,10 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &target) {
   return chooseRows(op, "cpu.quantize", 0, target.lanes, 4);
 }
 
+tile::ConfigAttr chooseGatherRows(Operation *op, const Target &) {
+  return chooseRows(op, "cpu.gather_rows", 0, 0, 4);
+}
+
 /// Enough accumulators to hide the latency of an addition.
 tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &target) {
   return chooseRows(op, "cpu.gather_reduce", 4 * target.lanes, target.lanes, 4);
@@ -211,9 +220,14 @@ moert::Expr rowsGrid(Operation *, tile::ConfigAttr config, const Target &) {
 
 moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
                          const Target &) {
-  int64_t rowsPerToken = cast<tile::QuantizeOp>(op).getTopK().value_or(1);
-  return moert::Expr::ceilDiv(moert::Expr::tokens() * rowsPerToken,
-                              config.getRows());
+  return positionBlocks(cast<tile::QuantizeOp>(op).getTopK().value_or(1),
+                        config.getRows());
+}
+
+moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK(),
+                        config.getRows());
 }
 
 //===----------------------------------------------------------------------===//
@@ -240,6 +254,8 @@ constexpr Schedule kCpuSchedules[] = {
     {"cpu.row_map", "tile.row_map", rowsIllegal, chooseRowMap, rowsGrid},
     {"cpu.quantize", "tile.quantize", rowsIllegal, chooseQuantize,
      quantizeGrid},
+    {"cpu.gather_rows", "tile.gather_rows", gatherRowsIllegal, chooseGatherRows,
+     gatherRowsGrid},
     {"cpu.gather_reduce", "tile.gather_reduce", gatherReduceIllegal,
      chooseGatherReduce, rowsGrid},
 };

@@ -40,6 +40,11 @@ inline moert::Expr rowBlocks(int64_t rows) {
   return moert::Expr::ceilDiv(moert::Expr::tokens(), rows);
 }
 
+/// CTAs that own `rows` positions each, of `topK` per token.
+inline moert::Expr positionBlocks(int64_t topK, int64_t rows) {
+  return moert::Expr::ceilDiv(moert::Expr::tokens() * moert::Expr(topK), rows);
+}
+
 } // namespace moec
 
 #endif // MOEC_LIB_ANALYSIS_SCHEDULETABLES_H

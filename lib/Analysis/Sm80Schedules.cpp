@@ -423,6 +423,34 @@ int64_t quantizeBlock(Operation *, tile::ConfigAttr) {
   return Quantize::kThreads;
 }
 
+//===----------------------------------------------------------------------===//
+// sm80.gather_rows: `rows` warps, a row each
+//===----------------------------------------------------------------------===//
+
+std::string gatherRowsIllegal(Operation *, tile::ConfigAttr config,
+                              const Target &) {
+  constexpr int64_t mostWarps = 32;
+  if (config.getRows() > 0 && config.getRows() <= mostWarps)
+    return {};
+  return "rows = " + number(config.getRows()) + "; give 1 to " +
+         number(mostWarps) + " warps";
+}
+
+tile::ConfigAttr chooseGatherRows(Operation *op, const Target &) {
+  constexpr int64_t warps = 8;
+  return makeConfig(op, "sm80.gather_rows", 0, 0, 0, 0, 0, warps);
+}
+
+moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK(),
+                        config.getRows());
+}
+
+int64_t gatherRowsBlock(Operation *, tile::ConfigAttr config) {
+  return config.getRows() * kWarp;
+}
+
 constexpr Schedule kSm80Schedules[] = {
     {"sm80.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid, contractBlock, contractShared},
@@ -437,6 +465,8 @@ constexpr Schedule kSm80Schedules[] = {
      columnsBlock, noShared},
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,
      quantizeGrid, quantizeBlock, noShared},
+    {"sm80.gather_rows", "tile.gather_rows", gatherRowsIllegal,
+     chooseGatherRows, gatherRowsGrid, gatherRowsBlock, noShared},
     {"sm80.gather_reduce", "tile.gather_reduce", gatherReduceIllegal,
      chooseGatherReduce, gatherReduceGrid, columnsBlock, noShared},
 };

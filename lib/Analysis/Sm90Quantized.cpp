@@ -54,14 +54,15 @@ tile::ConfigAttr sm90::quantizeContract(tile::ContractOp product,
       schedule.costModel(quantized, load, target);
   int64_t groups =
       cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
-  SmallVector<int64_t> points =
-      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
-  double relative = 0;
-  for (int64_t tokens : points)
-    for (auto [routing, weight] : getWeightedRoutings())
-      relative += weight * together->predict(config, tokens, routing).us /
-                  (apart->predict(own, tokens, routing).us +
-                   predictQuantization(quantization, load, groups, tokens,
-                                       routing, *device));
-  return relative < double(points.size()) ? config : tile::ConfigAttr();
+  double relative = getRelativeTime(
+      load,
+      [&](int64_t tokens, Routing routing) {
+        return together->predict(config, tokens, routing).us;
+      },
+      [&](int64_t tokens, Routing routing) {
+        return apart->predict(own, tokens, routing).us +
+               predictQuantization(quantization, load, groups, tokens, routing,
+                                   *device);
+      });
+  return relative < 1 ? config : tile::ConfigAttr();
 }

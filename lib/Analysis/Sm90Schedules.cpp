@@ -10,6 +10,7 @@
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
 #include "Sm90Join.h"
+#include "Sm90Permuted.h"
 #include "Sm90Quantized.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
@@ -299,7 +300,8 @@ constexpr Schedule kContract = {
     contractShared,          contractMaps,        sm90::getContractCandidates,
     sm90::makeContractCost,
     /*isPreferred=*/nullptr,
-    /*countsIds=*/true,      sm90::joinContracts, sm90::quantizeContract};
+    /*countsIds=*/true,      sm90::joinContracts, sm90::quantizeContract,
+    sm90::permuteContract};
 
 } // namespace
 

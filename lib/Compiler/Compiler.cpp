@@ -123,6 +123,8 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
                         options.isGpu() ? 0 : getVectorLanes(options.cpu),
                         options.dependentLaunches, options.countIds,
                         options.quantizeResults && !options.keepAllBuffers,
+                        options.keepAllBuffers ? PermuteRows::Never
+                                               : options.permuteRows,
                         options.joinProducts, options.configs});
         })))
       return failure();

@@ -85,6 +85,13 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
     llvm::append_range(quantize.configs, options.configs);
     manager.addPass(createTileQuantizeResultsPass(quantize));
   }
+  if (options.permuteRows != PermuteRows::Never) {
+    TilePermuteRowsPassOptions permute;
+    permute.target = options.target;
+    permute.always = options.permuteRows == PermuteRows::Always;
+    llvm::append_range(permute.configs, options.configs);
+    manager.addPass(createTilePermuteRowsPass(permute));
+  }
   if (options.dependentLaunches && options.countIds) {
     TileCountIdsPassOptions count;
     count.target = options.target;
@@ -137,6 +144,10 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       llvm::cl::desc("let products quantize their results where that takes "
                      "less time"),
       llvm::cl::init(true)};
+  Option<PermuteRows> permuteRows{
+      *this, "permute-rows",
+      llvm::cl::desc("copy rows into order ahead of a product"),
+      llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues()};
   Option<bool> joinProducts{
       *this, "join-products",
       llvm::cl::desc("let two products be one kernel where that takes less "
@@ -158,13 +169,10 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
-        TileOptions tile{options.target.getValue(),
-                         options.lanes,
-                         options.dependentLaunches,
-                         options.countIds,
-                         options.quantizeResults,
-                         options.joinProducts,
-                         {}};
+        TileOptions tile{options.target.getValue(), options.lanes,
+                         options.dependentLaunches, options.countIds,
+                         options.quantizeResults,   options.permuteRows,
+                         options.joinProducts,      {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);
       });

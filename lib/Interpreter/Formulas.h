@@ -77,6 +77,14 @@ struct QuantizeArguments {
 };
 moert::Status quantize(const QuantizeArguments &arguments);
 
+/// tile.gather_rows, of one of its tensors.
+struct GatherRowsArguments {
+  /// Positions, at most.
+  int64_t positions = 0;
+  TensorRef input, offsets, source, result;
+};
+moert::Status gatherRows(const GatherRowsArguments &arguments);
+
 /// moe.unpermute and tile.gather_reduce.
 struct UnpermuteArguments {
   int64_t tokens = 0;

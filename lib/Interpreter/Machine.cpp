@@ -252,6 +252,20 @@ Status Machine::run(tile::ContractOp op) {
   return quantize(arguments);
 }
 
+Status Machine::run(tile::GatherRowsOp op) {
+  GatherRowsArguments arguments;
+  arguments.positions = tokens * static_cast<int64_t>(op.getTopK());
+  arguments.offsets = at(op.getOffsets());
+  arguments.source = at(op.getSource());
+  for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
+    arguments.input = at(input);
+    arguments.result = at(result);
+    if (Status status = gatherRows(arguments); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
 Status Machine::runOp(Operation &op) {
   auto onTile = [&](auto tileOp, auto &&evaluate) {
     if (Status status = checkTokens(tileOp.getTokens()); !status)
@@ -282,6 +296,9 @@ Status Machine::runOp(Operation &op) {
           int64_t rows = t.getTopK() ? tokens * *t.getTopK() : tokens;
           return runQuantize(t, rows, t.getQuantized(), t.getScale());
         });
+      })
+      .Case([&](tile::GatherRowsOp t) {
+        return onTile(t, [&] { return run(t); });
       })
       .Case([&](tile::GatherReduceOp t) {
         return onTile(t,

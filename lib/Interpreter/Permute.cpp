@@ -85,6 +85,32 @@ Status permute(const PermuteArguments &arguments) {
   return Status::ok();
 }
 
+Status gatherRows(const GatherRowsArguments &arguments) {
+  const TensorRef &input = arguments.input, &result = arguments.result;
+  const TensorRef &offsets = arguments.offsets;
+  int64_t rows = offsets.as<int32_t>()[offsets.numElements() - 1];
+  if (rows < 0 || rows > arguments.positions)
+    return invalidArgument("the last of offsets is " + std::to_string(rows) +
+                           ", but there are " +
+                           std::to_string(arguments.positions) + " positions");
+  for (auto [name, tensor] :
+       {std::pair("source", &arguments.source), std::pair("result", &result)})
+    if (Status status = checkRows(name, *tensor, rows); !status)
+      return status;
+  int64_t width = input.rowSize();
+  std::vector<float> row(width);
+  for (int64_t p = 0; p < rows; ++p) {
+    int64_t from = arguments.source.as<int32_t>()[p];
+    if (from < 0 || from >= input.shape[0])
+      return invalidArgument("source[" + std::to_string(p) + "] is " +
+                             std::to_string(from) + ", but there are " +
+                             std::to_string(input.shape[0]) + " rows");
+    load(input, from * width, llvm::MutableArrayRef<float>(row));
+    store(result, p * width, row);
+  }
+  return Status::ok();
+}
+
 static Status checkUnpermute(const UnpermuteArguments &arguments) {
   int64_t width = arguments.result.rowSize();
   for (auto [name, tensor] :

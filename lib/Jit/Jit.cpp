@@ -107,6 +107,9 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(request.compile.dependentLaunches ? "" : "no dependent launches");
   add(request.compile.countIds ? "" : "no counted ids");
   add(request.compile.quantizeResults ? "" : "no quantized results");
+  add(request.compile.permuteRows == PermuteRows::Auto    ? ""
+      : request.compile.permuteRows == PermuteRows::Never ? "rows as they are"
+                                                          : "rows in order");
   add(request.compile.joinProducts ? "" : "no joined products");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);

@@ -87,6 +87,10 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     work.bytes = (op.getOffsets() ? slots : double(tokens)) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getQuantized()) +
                   getRowBytes(op.getScale()));
+  } else if (auto op = dyn_cast<tile::GatherRowsOp>(phase)) {
+    for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
+      work.bytes += slots * getRowBytes(result) +
+                    std::min(slots, double(tokens)) * getRowBytes(input);
   } else if (isa<tile::RankOp>(phase)) {
     work.bytes = slots * 20;
   }

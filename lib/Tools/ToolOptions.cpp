@@ -96,6 +96,7 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.dependentLaunches = !noDependentLaunches;
   options.countIds = !noCountIds;
   options.quantizeResults = !noQuantizeResults;
+  options.permuteRows = permuteRows;
   options.joinProducts = !noJoinProducts;
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;

@@ -69,6 +69,13 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("On a GPU: let no product quantize its results: a kernel "
                      "behind it does"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<PermuteRows> permuteRows{
+      "permute-rows",
+      llvm::cl::desc(
+          "On a GPU: copy rows into the order of their experts ahead of a "
+          "product"),
+      llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues(),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> noJoinProducts{
       "no-join-products",
       llvm::cl::desc("On a GPU: let each product be a kernel of its "

@@ -75,6 +75,13 @@ struct Candidate {
 /// those of both together.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
+/// What one thing takes relative to another: the mean over the token points of
+/// the load and over routings, by weight.
+double getRelativeTime(
+    tile::LoadAttr load,
+    llvm::function_ref<double(int64_t tokens, Routing routing)> one,
+    llvm::function_ref<double(int64_t tokens, Routing routing)> other);
+
 /// Every candidate that `schedule` has for `phase`, also those of schedules
 /// that it is compared with, best first, of equals the one that comes first
 /// among the schedule's; those that cannot be are last. The schedule has

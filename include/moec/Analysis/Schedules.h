@@ -121,6 +121,17 @@ struct Schedule {
                                      tile::ContractOp quantized,
                                      tile::LoadAttr load, bool isFixed,
                                      const Target &target) = nullptr;
+  /// GPU: the config of `permuted`, which is a product with a config of this
+  /// schedule, but for its rows, which `gather` has brought into order; null if
+  /// it cannot, or if it is expected to take longer than `product` does, which
+  /// finds them by `source`. That is not asked for with `always`. With
+  /// `isFixed` the config that it has, by tensor maps, and only with `always`.
+  /// Null where no code does that.
+  tile::ConfigAttr (*permuteRows)(tile::ContractOp product,
+                                  tile::GatherRowsOp gather,
+                                  tile::ContractOp permuted,
+                                  tile::LoadAttr load, bool isFixed,
+                                  bool always, const Target &target) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -73,6 +73,9 @@ struct CompileOptions {
   /// For GPUs: lets products quantize their results where that takes less time.
   /// Not with `keepAllBuffers`: there would be fewer to look at.
   bool quantizeResults = true;
+  /// For GPUs: whether rows are copied into order ahead of a product. Never
+  /// with `keepAllBuffers`.
+  PermuteRows permuteRows = PermuteRows::Auto;
   /// For GPUs: lets two products be one kernel where that takes less time.
   bool joinProducts = true;
   /// Configs to take instead of those that would be chosen, as in

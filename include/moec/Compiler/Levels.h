@@ -32,6 +32,19 @@ mlir::FailureOr<Level> detectLevel(mlir::ModuleOp module);
 void buildMoeToPlanPipeline(mlir::OpPassManager &manager,
                             bool keepAllBuffers = false);
 
+/// Whether rows are copied into order ahead of a product: where that is
+/// expected to take less time, nowhere, or wherever it can be.
+enum class PermuteRows { Auto, Never, Always };
+
+/// For options of a command line.
+inline llvm::cl::ValuesClass getPermuteRowsValues() {
+  return llvm::cl::values(
+      clEnumValN(PermuteRows::Auto, "auto",
+                 "where that is expected to take less time"),
+      clEnumValN(PermuteRows::Never, "never", "nowhere"),
+      clEnumValN(PermuteRows::Always, "always", "wherever that can be"));
+}
+
 /// How kernels at level tile are made.
 struct TileOptions {
   std::string target = "cpu";
@@ -46,6 +59,7 @@ struct TileOptions {
   /// Lets products quantize their results, where the schedule can and that is
   /// expected to take less time.
   bool quantizeResults = true;
+  PermuteRows permuteRows = PermuteRows::Auto;
   /// Lets two products be one kernel, where the schedule can and that is
   /// expected to take less time.
   bool joinProducts = true;

@@ -106,6 +106,28 @@ def TileQuantizeResultsPass : Pass<"tile-quantize-results", "::mlir::ModuleOp"> 
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
+  let summary = "bring rows into order ahead of a product";
+  let description = [{
+    Where a grouped product reads its rows by `source`, each of its launches may get one of a `tile.gather_rows`
+    in front, which copies them (and their scales) into a buffer in the order of their groups; the product then
+    has no `source`, and its config `map_rows`. The product's schedule says whether it can, in which config, and
+    whether both together are expected to take less time: a copy of a row is little beside a wide product.
+    Kernels keep their names; slots are assigned anew (`plan-assign-slots`). Requires a `config` on each phase
+    and a `load` on the kernel; changes no number.
+
+    `configs` are those that were forced (`tile-assign-config`): a product that has one keeps it, and its
+    `source`; with `always` it gets `map_rows` if that is legal. With `always` all products that can have their
+    rows in order.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    Option<"always", "always", "bool", "false", "wherever it can be, whatever it takes">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
   let summary = "let products count ids instead of reading offsets";
   let description = [{

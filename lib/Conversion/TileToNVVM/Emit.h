@@ -34,6 +34,7 @@ mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Quantize(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80GatherRows(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
                                          KernelBody body);
 

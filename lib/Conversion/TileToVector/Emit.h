@@ -26,6 +26,8 @@ mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter);
+mlir::LogicalResult emitGatherRows(tile::GatherRowsOp op,
+                                   KernelEmitter &emitter);
 mlir::LogicalResult emitGatherReduce(tile::GatherReduceOp op,
                                      KernelEmitter &emitter);
 

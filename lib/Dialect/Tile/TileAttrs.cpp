@@ -50,6 +50,12 @@ ConfigAttr ConfigAttr::withQueue(bool queue) const {
              getRowsOnM(), queue);
 }
 
+ConfigAttr ConfigAttr::withMapRows(bool mapRows) const {
+  return get(getContext(), getSchedule(), getM(), getN(), getK(), getPanel(),
+             getLanes(), getRows(), getStages(), getBodies(), mapRows,
+             getRowsOnM(), getQueue());
+}
+
 LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  StringRef schedule, int64_t m, int64_t n,
                                  int64_t k, int64_t panel, int64_t lanes,

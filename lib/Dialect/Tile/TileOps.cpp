@@ -64,8 +64,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, RankOp, ContractOp, RowMapOp, QuantizeOp, GatherReduceOp>(
-          op))
+  if (!isa<TopKOp, RankOp, ContractOp, RowMapOp, QuantizeOp, GatherRowsOp,
+           GatherReduceOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -243,6 +243,34 @@ LogicalResult QuantizeOp::verify() {
   if (failed(moe::verifyQuantize(*this, moe::QuantizeOperands(*this))))
     return failure();
   return verifySeparate(*this, {getQuantized(), getScale()});
+}
+
+LogicalResult GatherRowsOp::verify() {
+  if (getInputs().empty() || getInputs().size() != getResults().size())
+    return emitOpError("has ")
+           << getInputs().size() << " ins and " << getResults().size()
+           << " outs; give one of outs for each of ins, at least one";
+  if (getTopK() < 1)
+    return emitOpError("'top_k' is ") << getTopK() << "; give at least 1";
+  moe::OperandChecker check(*this);
+  if (failed(check.checkShape("offsets", getOffsets(), {{"(groups + 1)"}})) ||
+      failed(check.checkShape("source", getSource(), {moe::positionsDim()})))
+    return failure();
+  if (moe::getDim(getOffsets(), 0) < 2)
+    return emitOpError("'offsets' must have at least 2 entries: the begin and "
+                       "the end of one group");
+  for (auto [input, result] : llvm::zip(getInputs(), getResults())) {
+    if (getElementTypeOrSelf(input) != getElementTypeOrSelf(result))
+      return emitOpError("copies ")
+             << input.getType() << " to " << result.getType()
+             << "; give both the same element type";
+    if (failed(check.checkShape("ins", input, {moe::tokensDim(), {"width"}})) ||
+        failed(check.checkShape(
+            "outs", result,
+            {moe::positionsDim(), {"width", moe::getDim(input, 1)}})))
+      return failure();
+  }
+  return verifySeparate(*this, getResults());
 }
 
 LogicalResult GatherReduceOp::verify() {

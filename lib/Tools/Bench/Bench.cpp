@@ -32,6 +32,7 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   jit.compile.dependentLaunches = !options.noDependentLaunches;
   jit.compile.countIds = !options.noCountIds;
   jit.compile.quantizeResults = !options.noQuantizeResults;
+  jit.compile.permuteRows = options.permuteRows;
   jit.compile.joinProducts = !options.noJoinProducts;
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;

@@ -136,6 +136,13 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Let no product quantize its results: a kernel behind it "
                      "does (docs/gpu.md)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<PermuteRows> permuteRows{
+      "permute-rows",
+      llvm::cl::desc(
+          "Copy rows into the order of their experts ahead of a product "
+          "(docs/gpu.md)"),
+      llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues(),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> noJoinProducts{
       "no-join-products",
       llvm::cl::desc("Let each product be a kernel of its own "

@@ -1,0 +1,41 @@
+//===- GatherRows.cpp - the schedule cpu.gather_rows ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA owns `rows` positions, which it copies element by element: LLVM makes
+// vectors of that.
+
+#include "Emit.h"
+
+using namespace mlir;
+using namespace moec;
+
+LogicalResult moec::emitGatherRows(tile::GatherRowsOp op,
+                                   KernelEmitter &emitter) {
+  auto config = requireConfig(op, op.getConfigAttr(), "cpu.gather_rows");
+  if (failed(config) || failed(requirePositive(op, "rows", config->getRows())))
+    return failure();
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value offsets = emitter.operand(op.getOffsets());
+  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+  Value begin = emitter.mul(emitter.cta(), config->getRows());
+  Value end = emitter.min(emitter.add(begin, config->getRows()),
+                          emitter.loadIndex(offsets, emitter.index(groups)));
+  emitter.forLoop(begin, end, 1, [&](Value row) {
+    Value source =
+        emitter.loadIndex(emitter.operand(op.getSource()), ValueRange{row});
+    for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
+      Value from = emitter.operand(input), to = emitter.operand(result);
+      int64_t columns = cast<MemRefType>(from.getType()).getDimSize(1);
+      emitter.forLoop(
+          emitter.index(0), emitter.index(columns), 1, [&](Value column) {
+            Value element =
+                memref::LoadOp::create(b, from, ValueRange{source, column});
+            memref::StoreOp::create(b, element, to, ValueRange{row, column});
+          });
+    }
+  });
+  return success();
+}

@@ -1,0 +1,285 @@
+//===- TilePermuteRows.cpp - rows in order before a product -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// The kernel with rows in order is made beside the one without, with launches
+// of its own, for its schedule looks at what is passed; then one of the two
+// goes.
+
+#include "LaunchShape.h"
+#include "Launches.h"
+#include "mlir/Pass/PassManager.h"
+#include "moec/Analysis/ConfigText.h"
+#include "moec/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace moec {
+#define GEN_PASS_DEF_TILEPERMUTEROWSPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class RowPermuter {
+public:
+  RowPermuter(plan::ProgramOp program, SymbolTable &symbols,
+              const Target &target, ArrayRef<ForcedConfig> forced, bool always)
+      : program(program), symbols(symbols), target(target), forced(forced),
+        always(always) {}
+
+  /// Whether something has changed.
+  bool run();
+
+private:
+  using Launches = SmallVector<plan::LaunchOp>;
+
+  bool permute(tile::KernelOp kernel, ArrayRef<plan::LaunchOp> launches);
+  tile::KernelOp makeProduct(tile::KernelOp kernel);
+  /// A launch of `permuted` instead of `product`, and before it one that copies
+  /// its rows.
+  plan::LaunchOp launch(plan::LaunchOp product, tile::KernelOp permuted);
+  /// The launch before `before` that copies rows: of `inputs`, to buffers.
+  plan::LaunchOp makeGather(plan::LaunchOp before, ArrayRef<Value> inputs,
+                            tile::ContractOp contract);
+  tile::KernelOp getGatherKernel(ArrayRef<Type> types, int64_t topK,
+                                 Location loc);
+  /// The buffer for the rows of `input`, of all variants.
+  Value getBuffer(Value input, int64_t topK);
+  tile::ConfigAttr chooseConfig(tile::ContractOp product, plan::LaunchOp gather,
+                                tile::KernelOp permuted);
+  void eraseUnused();
+
+  plan::ProgramOp program;
+  SymbolTable &symbols;
+  const Target &target;
+  ArrayRef<ForcedConfig> forced;
+  bool always;
+  llvm::MapVector<Value, Value> buffers;
+  SmallVector<tile::KernelOp> gathers;
+};
+
+tile::ContractOp getProduct(tile::KernelOp kernel) {
+  return cast<tile::ContractOp>(kernel.getBody().front().front());
+}
+
+/// What a product reads of each row.
+SmallVector<Value> getRows(tile::ContractOp product) {
+  SmallVector<Value> rows{product.getInput()};
+  if (Value scale = product.getInputScale())
+    rows.push_back(scale);
+  return rows;
+}
+
+tile::KernelOp RowPermuter::makeProduct(tile::KernelOp kernel) {
+  tile::KernelOp permuted = kernel.clone();
+  symbols.insert(permuted, std::next(kernel->getIterator()));
+  tile::ContractOp product = getProduct(permuted);
+  auto source = cast<BlockArgument>(product.getSource());
+  product.getSourceMutable().clear();
+  if (source.use_empty())
+    (void)permuted.eraseArgument(source.getArgNumber());
+  return permuted;
+}
+
+Value RowPermuter::getBuffer(Value input, int64_t topK) {
+  Value &buffer = buffers[input];
+  if (buffer)
+    return buffer;
+  // Behind the other buffers, or the tensors.
+  Operation *last = input.getDefiningOp();
+  for (auto other : program.getBody().getOps<plan::BufferOp>())
+    last = last->isBeforeInBlock(other) ? other : last;
+  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
+    last = last->isBeforeInBlock(tensor) ? tensor : last;
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointAfter(last);
+  auto name = input.getDefiningOp()->getAttrOfType<StringAttr>("name");
+  moert::Expr size = moert::Expr::tokens() * moert::Expr(topK);
+  auto rows = plan::ExprAttr::get(program.getContext(), size.str());
+  buffer = plan::BufferOp::create(builder, input.getLoc(), input.getType(),
+                                  (name.getValue() + "_in_order").str(), rows,
+                                  IntegerAttr());
+  return buffer;
+}
+
+tile::KernelOp RowPermuter::getGatherKernel(ArrayRef<Type> types, int64_t topK,
+                                            Location loc) {
+  for (tile::KernelOp kernel : gathers)
+    if (kernel.getFunctionType().getInputs() == types)
+      return kernel;
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointToEnd(
+      program->getParentOfType<ModuleOp>().getBody());
+  auto kernel = tile::KernelOp::create(builder, loc, "gather_rows",
+                                       builder.getFunctionType(types, {}));
+  symbols.insert(kernel);
+  auto arguments = kernel.getBody().getArguments().drop_back();
+  size_t numRows = (arguments.size() - 2) / 2;
+  SmallVector<Value> values(arguments.begin(), arguments.end());
+  ArrayRef<Value> all(values);
+  builder.setInsertionPointToStart(&kernel.getBody().front());
+  auto op = tile::GatherRowsOp::create(
+      builder, loc, kernel.getTokens(), all.take_front(numRows), all[numRows],
+      all[numRows + 1], all.take_back(numRows), builder.getI64IntegerAttr(topK),
+      tile::ConfigAttr());
+  tile::ReturnOp::create(builder, loc);
+  const Schedule *schedule = getSchedulesFor(target, op).front();
+  op.setConfigAttr(schedule->choose(op, target));
+  setLaunchShape(kernel, target);
+  gathers.push_back(kernel);
+  return kernel;
+}
+
+plan::LaunchOp RowPermuter::makeGather(plan::LaunchOp before,
+                                       ArrayRef<Value> inputs,
+                                       tile::ContractOp contract) {
+  auto kernel = cast<tile::KernelOp>(contract->getParentOp());
+  int64_t topK = kernel.getLoadAttr().getTopK();
+  SmallVector<Value> ins(inputs), outs;
+  ins.push_back(getPassed(before, contract.getOffsets()));
+  ins.push_back(getPassed(before, contract.getSource()));
+  for (Value input : inputs)
+    outs.push_back(getBuffer(input, topK));
+  SmallVector<Type> types(ValueRange(ins).getTypes());
+  llvm::append_range(types, ValueRange(outs).getTypes());
+  OpBuilder builder(before);
+  types.push_back(builder.getI64Type());
+  tile::KernelOp gather = getGatherKernel(types, topK, before.getLoc());
+  return plan::LaunchOp::create(builder, before.getLoc(), gather.getSymName(),
+                                before.getStream(), ins, outs,
+                                /*dependent=*/false);
+}
+
+plan::LaunchOp RowPermuter::launch(plan::LaunchOp product,
+                                   tile::KernelOp permuted) {
+  tile::ContractOp contract = getPhase<tile::ContractOp>(product, symbols);
+  SmallVector<Value> rows = getRows(contract), inputs;
+  for (Value row : rows)
+    inputs.push_back(getPassed(product, row));
+  plan::LaunchOp gather = makeGather(product, inputs, contract);
+  bool dropsSource = permuted.getBody().getNumArguments() !=
+                     contract->getBlock()->getNumArguments();
+  SmallVector<Value> ins;
+  for (auto [argument, value] :
+       llvm::zip(contract->getBlock()->getArguments(), product.getIns())) {
+    if (dropsSource && argument == contract.getSource())
+      continue;
+    auto row = llvm::find(rows, Value(argument));
+    ins.push_back(row == rows.end()
+                      ? Value(value)
+                      : gather.getOuts()[std::distance(rows.begin(), row)]);
+  }
+  OpBuilder builder(product);
+  plan::LaunchOp::create(builder, product.getLoc(), permuted.getSymName(),
+                         product.getStream(), ins, product.getOuts(),
+                         product.getDependent());
+  return gather;
+}
+
+tile::ConfigAttr RowPermuter::chooseConfig(tile::ContractOp product,
+                                           plan::LaunchOp gather,
+                                           tile::KernelOp permuted) {
+  const Schedule &schedule =
+      *findSchedule(target, product.getConfigAttr().getSchedule());
+  auto kernel = cast<tile::KernelOp>(product->getParentOp());
+  return schedule.permuteRows(product,
+                              getPhase<tile::GatherRowsOp>(gather, symbols),
+                              getProduct(permuted), kernel.getLoadAttr(),
+                              isForced(kernel, forced), always, target);
+}
+
+bool RowPermuter::permute(tile::KernelOp kernel,
+                          ArrayRef<plan::LaunchOp> launches) {
+  tile::KernelOp permuted = makeProduct(kernel);
+  SmallVector<plan::LaunchOp> added;
+  for (plan::LaunchOp product : launches) {
+    added.push_back(launch(product, permuted));
+    added.push_back(cast<plan::LaunchOp>(product->getPrevNode()));
+  }
+  tile::ConfigAttr config =
+      chooseConfig(getProduct(kernel), added.front(), permuted);
+  if (!config) {
+    for (plan::LaunchOp launch : added)
+      launch->erase();
+    symbols.erase(permuted);
+    return false;
+  }
+  getProduct(permuted).setConfigAttr(config);
+  setLaunchShape(permuted, target);
+  for (plan::LaunchOp product : launches)
+    product->erase();
+  StringAttr name = kernel.getSymNameAttr();
+  symbols.erase(kernel);
+  symbols.remove(permuted);
+  permuted.setSymNameAttr(name);
+  symbols.insert(permuted, permuted->getIterator());
+  for (plan::LaunchOp launch : added)
+    if (getPhase<tile::GatherRowsOp>(launch, symbols) == nullptr)
+      launch.setKernel(name);
+  return true;
+}
+
+/// What was made for products that keep their rows.
+void RowPermuter::eraseUnused() {
+  for (tile::KernelOp kernel : gathers) {
+    bool isLaunched = false;
+    program.walk([&](plan::LaunchOp launch) {
+      isLaunched |= launch.getKernel() == kernel.getSymName();
+    });
+    if (!isLaunched)
+      symbols.erase(kernel);
+  }
+  for (auto [input, buffer] : buffers)
+    if (buffer.use_empty())
+      buffer.getDefiningOp()->erase();
+}
+
+bool RowPermuter::run() {
+  llvm::MapVector<tile::KernelOp, Launches> products;
+  program.walk([&](plan::LaunchOp launch) {
+    auto product = getPhase<tile::ContractOp>(launch, symbols);
+    if (!product || !product.getConfig() || !product.getSource())
+      return;
+    const Schedule *schedule =
+        findSchedule(target, product.getConfigAttr().getSchedule());
+    tile::KernelOp kernel = getKernel(launch, symbols);
+    if (schedule && schedule->permuteRows && kernel.getLoadAttr())
+      products[kernel].push_back(launch);
+  });
+  bool hasChanged = false;
+  for (auto &[kernel, launches] : products)
+    hasChanged |= permute(kernel, launches);
+  eraseUnused();
+  return hasChanged;
+}
+
+struct TilePermuteRows : moec::impl::TilePermuteRowsPassBase<TilePermuteRows> {
+  using TilePermuteRowsPassBase::TilePermuteRowsPassBase;
+
+  void runOnOperation() override {
+    std::optional<Target> machine =
+        Target::findFor(getOperation(), "tile-permute-rows", target);
+    if (!machine)
+      return signalPassFailure();
+    FailureOr<std::vector<ForcedConfig>> forced =
+        parseForcedConfigsFor(getOperation(), "tile-permute-rows", configs);
+    if (failed(forced))
+      return signalPassFailure();
+    // The new buffers have none.
+    OpPassManager slots(plan::ProgramOp::getOperationName());
+    slots.addPass(createPlanAssignSlotsPass());
+    SymbolTable symbols(getOperation());
+    for (auto program : getOperation().getOps<plan::ProgramOp>())
+      if (RowPermuter(program, symbols, *machine, *forced, always).run() &&
+          failed(runPipeline(slots, program)))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
