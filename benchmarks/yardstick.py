@@ -141,9 +141,12 @@ def run(x, ids, route_weights):
     return sorted_back.view(*ids.shape, -1).sum(1)
 
 
-def draw_ids(tokens: int, exponent: float) -> torch.Tensor:
-    """Distinct experts of all, by popularity rank^-exponent; -1 for those of other ranks."""
+def draw_ids(tokens: int, exponent: float, one: bool) -> torch.Tensor:
+    """Distinct experts of all, by popularity rank^-exponent; -1 for those of other ranks. Or one
+    expert for all tokens, of layers whose top_k is 1."""
     experts = State.layer["num_experts"]
+    if one:
+        return torch.randint(State.layer["local_experts"], (1, 1), device="cuda").repeat(tokens, 1)
     rank = 1 + torch.randperm(experts, device="cuda")
     noise = -torch.log(-torch.log(torch.rand(tokens, experts, device="cuda").clamp(min=1e-20)))
     ids = (noise - exponent * rank.log()).topk(State.layer["top_k"], -1).indices
@@ -168,7 +171,7 @@ def row(request: dict) -> dict:
     tokens = request["tokens"]
     x = [torch.randn(tokens, State.layer["hidden"], device="cuda", dtype=torch.bfloat16)
          for _ in range(request["sets"])]
-    ids = [draw_ids(tokens, request["exponent"]) for _ in x]
+    ids = [draw_ids(tokens, request["exponent"], request["one"]) for _ in x]
     weights = torch.full_like(ids[0], 1 / ids[0].shape[1], dtype=torch.float32)
     State.sets = request["sets"]
     State.graph = capture(lambda: [run(one, route, weights) for one, route in zip(x, ids)])

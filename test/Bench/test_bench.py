@@ -30,6 +30,8 @@ TINY = {
          "intermediate_size": 64, "dtype": "bf16", "routing": SOFTMAX},
         {"name": "tiny_fp8", "num_experts": 4, "top_k": 2, "hidden_size": 128,
          "intermediate_size": 128, "dtype": "fp8_block128", "routing": SOFTMAX},
+        {"name": "tiny_single", "num_experts": 8, "top_k": 1, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "bf16", "routing": SOFTMAX},
         {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
          "intermediate_size": 64, "dtype": "bf16"},
     ],
@@ -39,6 +41,7 @@ TINY = {
         {"layer": "tiny", "tokens": [20], "zipf_exponent": 1.0},
         {"layer": "tiny_fp8", "tokens": [5]},
         {"layer": "impossible", "tokens": [1]},
+        {"layer": "tiny_single", "tokens": [20], "routing": "one", "on_demand": True},
     ],
 }
 
@@ -51,7 +54,8 @@ def moe_bench(*options: object, **more) -> subprocess.CompletedProcess:
 
 def rows_of_table() -> dict[str, tuple[dict, int]]:
     return {f"{entry['layer']}{'@zipf' if 'zipf_exponent' in entry else ''}:{tokens}":
-            (LAYERS[entry["layer"]], tokens) for entry in TABLE["rows"] for tokens in entry["tokens"]}
+            (LAYERS[entry["layer"]], tokens) for entry in TABLE["rows"] for tokens in entry["tokens"]
+            if not entry.get("on_demand")}
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +127,8 @@ def test_rows_are_chosen():
 
     assert listed("qwen3_30b:1,8") == ["qwen3_30b:1", "qwen3_30b:8"]
     assert len(listed("dsv3*")) == 16 and len(listed("*@zipf")) == 4
+    assert len(listed("llama4*")) == 7
+    assert listed("llama4*@one") == ["llama4_maverick@one:4096", "llama4_maverick@one:16384"]
     assert listed("*:16384", "dsv3:1")[0] == "dsv3:1" and len(listed("*:16384", "dsv3:1")) == 8
 
 
@@ -141,6 +147,7 @@ def test_rows_are_chosen():
     (["--row-limit=0"], "must be positive"),
     (["--seconds=0"], "must be positive"),
     (["--tune=x.json", "--profile"], "--tune goes with neither"),
+    (["--untimed"], "--untimed goes with --profile alone"),
 ])
 def test_bad_options(options, message):
     done = moe_bench(*options)
@@ -153,6 +160,9 @@ def test_bad_options(options, message):
     (lambda table: table["layers"][0].update(top_k=9), "1 <= top_k <= num_experts"),
     (lambda table: table["rows"][0].update(layer="other"), "there is no layer of that name"),
     (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),
+    (lambda table: table["rows"][0].update(routing="two"), "expected 'one'"),
+    (lambda table: table["rows"][0].update(routing="one"), "needs a layer whose top_k is 1"),
+    (lambda table: table["rows"][-1].update(zipf_exponent=1.0), "needs a layer whose top_k is 1"),
 ])
 def test_bad_tables(change, message, tmp_path):
     table = copy.deepcopy(TINY)
@@ -219,6 +229,28 @@ def test_profile_counts_what_kernels_have_to_do(data):
     megabytes = float(lines["experts_hidden"][4])
     assert megabytes == pytest.approx(8 * 2 * 128 * 128 * 2 / 1e6, rel=0.05)
     assert float(lines["experts_out"][4]) == pytest.approx(megabytes / 2, rel=0.1)
+
+
+def test_untimed_profiles_are_recorded(data, tmp_path):
+    path = tmp_path / "record.json"
+    done = run_tiny(data, "--rows=tiny:20", "--profile", "--untimed", "--no-join-products",
+                    f"--json={path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read(path)["rows"]
+    assert row["row"] == "tiny:20" and row["sets"] == 8 and row["tokens"] == 20
+    launches = {launch["kernel"]: launch for launch in row["launches"]}
+    assert list(launches)[0] == "permute" and list(launches)[-1] == "output"
+    assert launches["output"]["operations"] == 0 and launches["experts_hidden"]["operations"] > 0
+    assert all(launch["ctas"] > 0 and launch["bytes"] > 0 for launch in row["launches"])
+
+
+def test_one_expert_takes_all_tokens(data, tmp_path):
+    path = tmp_path / "record.json"
+    done = run_tiny(data, "--rows=tiny_single@one", f"--json={path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read(path)["rows"]
+    assert row["row"] == "tiny_single@one:20" and row["routing"] == "one"
+    assert row["rows"] == 20 and row["experts_touched"] == 1 and row["error"] < 0.05
 
 
 def test_configs_can_be_given(data):

@@ -84,6 +84,24 @@ TEST(BenchRouting, ZipfFollowsThePowerOfTheRank) {
                 60000 / (harmonic * rank), 60000 / (harmonic * rank) * 0.1);
 }
 
+TEST(BenchRouting, OneExpertTakesAllTokens) {
+  BenchLayer layer = makeLayer(64, 16, 1);
+  Row row = {0, 300, 0, "layer@one", true};
+  std::set<int32_t> experts;
+  for (int64_t i = 0; i < 8; ++i) {
+    Routing routing = drawRouting(layer, row, 1, i);
+    EXPECT_EQ(routing.experts, 1);
+    EXPECT_EQ(routing.rows, 300);
+    for (int32_t id : routing.ids)
+      EXPECT_EQ(id, routing.ids.front());
+    for (float weight : routing.weights)
+      EXPECT_EQ(weight, 1);
+    experts.insert(routing.ids.front());
+  }
+  // Of other runs another, so that its weights come from memory.
+  EXPECT_GT(experts.size(), 2u);
+}
+
 TEST(BenchRouting, ComesNearToWhatWasRecorded) {
   BenchLayer layer = makeLayer(256, 32, 8);
   Row row = {0, 1, 0, "layer"};

@@ -34,6 +34,8 @@ public:
       : TimedDevice(inner), inner(inner) {}
 
   int64_t tick = 0, numReplays = 0;
+  /// Launches that may begin within the one before, outside of graphs.
+  int64_t numDependent = 0;
 
   moert::Result<std::unique_ptr<moert::Buffer>>
   allocate(size_t bytes, size_t alignment) override {
@@ -46,6 +48,7 @@ public:
                        const moert::LaunchArgs &args) override {
     if (!graph) {
       ++tick;
+      numDependent += dims.dependent;
       return inner.launch(stream, kernel, dims, args);
     }
     std::vector<uint64_t> slots(args.slots, args.slots + args.numSlots);

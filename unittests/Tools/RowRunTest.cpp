@@ -120,3 +120,27 @@ TEST_F(RowRunTest, ProfilesEachLaunch) {
     EXPECT_NE(text.find(kernel.name), std::string::npos) << text;
   EXPECT_NE(text.find("sum of kernels"), std::string::npos) << text;
 }
+
+TEST_F(RowRunTest, RunsOnceMoreForAProfiler) {
+  ASSERT_TRUE(run->runAll());
+  EXPECT_GT(clocked->numDependent, 0);
+  int64_t ticks = clocked->tick, dependent = clocked->numDependent;
+  Result<RowProfile> profile = profileRow(*session, *loaded, *run, row, 0);
+  ASSERT_TRUE(profile) << profile.status().message();
+  EXPECT_EQ(clocked->tick - ticks, countLaunches());
+  EXPECT_EQ(clocked->numDependent, dependent);
+  EXPECT_EQ(clocked->numReplays, 0);
+  llvm::json::Array launches = describeLaunches(*profile);
+  ASSERT_EQ(static_cast<int64_t>(launches.size()), countLaunches());
+  for (const llvm::json::Value &value : launches) {
+    const llvm::json::Object &launch = *value.getAsObject();
+    EXPECT_FALSE(launch.getString("kernel")->empty());
+    EXPECT_GT(*launch.getNumber("bytes"), 0);
+    EXPECT_GT(*launch.getInteger("ctas"), 0);
+    EXPECT_FALSE(launch.get("us"));
+  }
+  // The next run is as it was.
+  ASSERT_TRUE(run->start(0));
+  EXPECT_GT(clocked->numDependent, dependent);
+  ASSERT_TRUE(timed->synchronize(run->getStream()));
+}

@@ -54,12 +54,17 @@ TEST(RowTable, RecordsTimes) {
   ASSERT_TRUE(options.parse(5, const_cast<char **>(arguments)));
 
   Table table;
-  BenchLayer &layer = table.layers.emplace_back();
+  BenchLayer layer;
   layer.name = "tiny";
   layer.numExperts = layer.localExperts = 4;
   layer.topK = 2;
   layer.hiddenSize = layer.intermediateSize = 64;
-  table.rows = {{0, 3, 0, "tiny"}};
+  table.layers.push_back(layer);
+  BenchLayer single = layer;
+  single.name = "single";
+  single.topK = 1;
+  table.layers.push_back(single);
+  table.rows = {{0, 3, 0, "tiny"}, {1, 4, 0, "single@one", true}};
   Peers peers;
   peers.ceilings = {1e12, 1e8, 1e9, "recorded"};
   Peer &peer = peers.rows["tiny:3"];
@@ -93,7 +98,7 @@ TEST(RowTable, RecordsTimes) {
   EXPECT_EQ(file.getString("commit"), "abc");
   EXPECT_EQ(file.getObject("ceilings")->getString("source"), "measured");
   EXPECT_EQ(file.getObject("yardstick")->getString("torch"), "none");
-  ASSERT_EQ(file.getArray("rows")->size(), 1u);
+  ASSERT_EQ(file.getArray("rows")->size(), 2u);
   const llvm::json::Object &row = *file.getArray("rows")->front().getAsObject();
   ASSERT_EQ(row.getString("status"), "measured")
       << row.getString("reason").value_or("").str();
@@ -117,5 +122,15 @@ TEST(RowTable, RecordsTimes) {
   EXPECT_NEAR(get("dense_us"), 30000, 1);
   EXPECT_NEAR(get("dense_fraction"), 30000 / us, 30000 / us * 1e-3);
   EXPECT_NEAR(get("sustained_fraction"), 30000 / us, 30000 / us * 1e-3);
+  EXPECT_FALSE(row.get("dense_ratio"));
+
+  const llvm::json::Object &one = *file.getArray("rows")->back().getAsObject();
+  ASSERT_EQ(one.getString("status"), "measured")
+      << one.getString("reason").value_or("").str();
+  EXPECT_EQ(one.getString("routing"), "one");
+  EXPECT_EQ(one.getNumber("rows"), 4);
+  EXPECT_EQ(one.getNumber("experts_touched"), 1);
+  double ratio = *one.getNumber("sustained_us") / 30000;
+  EXPECT_NEAR(one.getNumber("dense_ratio").value_or(-1), ratio, ratio * 1e-3);
   llvm::sys::fs::remove_directories(folder);
 }

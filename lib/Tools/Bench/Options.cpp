@@ -42,6 +42,8 @@ bool Options::parse(int argc, char **argv) {
     return complain("--seconds and --candidates must be positive");
   if (!tune.empty() && (profile || router))
     return complain("--tune goes with neither --profile nor --router");
+  if (untimed && !profile)
+    return complain("--untimed goes with --profile alone");
   if (resume && json.empty())
     return complain("--resume needs --json, the file to go on with");
   if (compare ? others.size() != 2 : !others.empty())

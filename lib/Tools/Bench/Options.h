@@ -52,6 +52,11 @@ struct Options : private ForeignOptionsRemoved {
   llvm::cl::opt<bool> profile{
       "profile", llvm::cl::desc("Times of each kernel of the rows, no table"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> untimed{
+      "untimed",
+      llvm::cl::desc("With --profile: one more run of each row and no times, "
+                     "for a profiler around it (benchmarks/counters.py)"),
+      llvm::cl::cat(category)};
   llvm::cl::list<std::string> config{
       "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
       llvm::cl::desc("Take this config for a kernel (docs/gpu.md), may be "

@@ -85,6 +85,10 @@ public:
 
   Result<RowProfile> profile(int64_t numSamples) {
     MOEC_TRY(describe());
+    if (numSamples == 0) {
+      MOEC_TRY(runApart());
+      return std::move(result);
+    }
     if (!session.hasClock)
       return std::move(result);
     MOEC_TRY_ASSIGN(busy, session.device.allocate(kBusyBytes, 256));
@@ -141,6 +145,15 @@ private:
         drawRoutings(layer.getLayer(), row, run.getNumSets(), nullptr));
   }
 
+  /// One run whose launches do not overlap.
+  Status runApart() {
+    session.device.startApart();
+    Status status = run.start(0);
+    session.device.stopApart();
+    MOEC_TRY(std::move(status));
+    return session.device.synchronize(run.getStream());
+  }
+
   /// Times each launch of one run.
   Status sample(int64_t set) {
     TimedDevice &device = session.device;
@@ -190,6 +203,21 @@ Result<RowProfile> moec::bench::profileRow(Session &session,
                                            LayerOnDevice &layer, RowRun &run,
                                            const Row &row, int64_t samples) {
   return Profiler(session, layer, run, row).profile(samples);
+}
+
+llvm::json::Array moec::bench::describeLaunches(const RowProfile &profile) {
+  llvm::json::Array launches;
+  for (const KernelProfile &kernel : profile.kernels) {
+    llvm::json::Object launch{{"kernel", kernel.name},
+                              {"ctas", kernel.ctas},
+                              {"threads", kernel.threads},
+                              {"bytes", kernel.bytes},
+                              {"operations", kernel.operations}};
+    if (kernel.seconds > 0)
+      launch["us"] = kernel.seconds * 1e6;
+    launches.push_back(std::move(launch));
+  }
+  return launches;
 }
 
 void moec::bench::printProfile(const RowProfile &profile,

@@ -35,10 +35,15 @@ constexpr int64_t kProfileSamples = 24;
 
 /// Puts each launch of so many runs between two events. The device is kept busy
 /// before, so that launches wait in the stream and not on the host, and a run
-/// of another set goes before, so that caches are as between runs.
+/// of another set goes before, so that caches are as between runs. With no
+/// samples the first set is run once more and nothing is timed: a profiler that
+/// skips the launches before sees each launch of a run whose weights are cold.
 moert::Result<RowProfile> profileRow(Session &session, LayerOnDevice &layer,
                                      RowRun &run, const Row &row,
                                      int64_t samples = kProfileSamples);
+
+/// An object per launch, for a record.
+llvm::json::Array describeLaunches(const RowProfile &profile);
 
 /// A line per kernel.
 void printProfile(const RowProfile &profile, const BenchLayer &layer,

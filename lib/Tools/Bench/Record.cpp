@@ -170,6 +170,10 @@ void moec::bench::printRow(const llvm::json::Object &row,
       print(row, "speedup", "{0:F3}"),
       print(row, "sustained_fraction", "{0:F3}"),
       print(row, "router_us", "{0:F1}"), print(row, "error", "{0:e1}"));
+  if (std::optional<double> ratio = row.getNumber("dense_ratio"))
+    os << llvm::formatv("  one expert takes all tokens: {0:F3} times the dense "
+                        "product of that size\n",
+                        *ratio);
 }
 
 void moec::bench::printSummary(

@@ -104,13 +104,18 @@ Routing moec::bench::drawRouting(const BenchLayer &layer, const Row &row,
     ranks = drawRanks(layer.numExperts, seed);
     sums = accumulate(layer.numExperts, row.exponent);
   }
+  int32_t one = 0;
+  if (row.toOne)
+    one = static_cast<int32_t>(draw.below(layer.localExperts));
   Routing routing;
   auto topK = static_cast<size_t>(layer.topK);
   routing.ids.resize(row.tokens * topK);
   routing.weights.resize(routing.ids.size());
   for (size_t first = 0; first < routing.ids.size(); first += topK) {
     llvm::MutableArrayRef<int32_t> ids(routing.ids.data() + first, topK);
-    if (row.exponent > 0)
+    if (row.toOne)
+      llvm::fill(ids, one);
+    else if (row.exponent > 0)
       drawZipf(draw, sums, ranks, ids);
     else
       drawUniform(draw, layer.numExperts, ids);

@@ -23,7 +23,8 @@ struct Routing {
 
 /// Each token goes to distinct experts of all that the layer has: all alike, or
 /// with a probability of rank^-exponent each, drawn without replacement; which
-/// expert has which rank depends on the seed alone.
+/// expert has which rank depends on the seed alone. Or all tokens go to one
+/// expert, which is drawn for each `index`.
 Routing drawRouting(const BenchLayer &layer, const Row &row, uint64_t seed,
                     int64_t index);
 

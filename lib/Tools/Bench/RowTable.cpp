@@ -174,7 +174,7 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
                  (options.tune.empty()
                       ? 0
                       : options.seconds / static_cast<double>(names.size())));
-  Status status = options.profile ? profileRow(layer, row)
+  Status status = options.profile ? profileRow(layer, row, result)
                   : !options.tune.empty()
                       ? tuneRow(layer, row)
                       : measureRow(layer, routed, row, result);
@@ -223,7 +223,7 @@ Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row) {
       session.hasClock ? best.chosenSeconds / best.bestSeconds : 1,
       best.numMeasured, best.numFailed);
   // Uneven routing has no plan of its own.
-  if (row.exponent == 0)
+  if (row.isUniform())
     tuned[layer.getLayer().name][row.tokens] = std::move(best);
   return Status::ok();
 }
@@ -256,7 +256,8 @@ int RowTable::finishTuning() {
                                                         : 0;
 }
 
-Status RowTable::profileRow(LayerOnDevice &layer, const Row &row) {
+Status RowTable::profileRow(LayerOnDevice &layer, const Row &row,
+                            llvm::json::Object &result) {
   int64_t sets = getNumSets(row);
   std::vector<Routing> routings =
       drawRoutings(layer.getLayer(), row, sets, peers.find(row));
@@ -267,8 +268,17 @@ Status RowTable::profileRow(LayerOnDevice &layer, const Row &row) {
   MOEC_TRY(run->runAll());
   MOEC_TRY(run->check().status());
   RowProfile profile;
-  MOEC_TRY_ASSIGN(profile, bench::profileRow(session, layer, *run, row));
+  MOEC_TRY_ASSIGN(profile,
+                  bench::profileRow(session, layer, *run, row,
+                                    options.untimed ? 0 : kProfileSamples));
   printProfile(profile, layer.getLayer(), row, work, ceilings, llvm::outs());
+  result["layer"] = layer.getLayer().name;
+  result["tokens"] = row.tokens;
+  result["sets"] = sets;
+  result["floor_us"] = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
+  result["launches"] = describeLaunches(profile);
+  if (profile.graphSeconds > 0)
+    result["graph_us"] = profile.graphSeconds * 1e6;
   return Status::ok();
 }
 
@@ -298,7 +308,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   const moert::Variant &variant = plan.variants[plan.findVariant(row.tokens)];
   result["layer"] = layer.getLayer().name;
   result["tokens"] = row.tokens;
-  result["routing"] = row.exponent > 0 ? "zipf" : "uniform";
+  result["routing"] = row.getRouting();
   result["sets"] = sets;
   result["experts_touched"] = work.experts;
   result["rows"] = work.rows;
@@ -340,7 +350,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   if (!routerReason.empty())
     result["router_reason"] = routerReason;
   // Its experts are chosen by the router, all alike.
-  if (routed && row.exponent == 0)
+  if (routed && row.isUniform())
     MOEC_TRY_ASSIGN(routedRun, checkRouted(*routed, row, sets, result));
   double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
   result["floor_us"] = floor;

@@ -106,8 +106,12 @@ static bool readRows(const llvm::json::Value &value, Table &table,
   std::string layer;
   std::vector<int64_t> tokens;
   double exponent = 0;
+  std::string routing;
+  bool isOnDemand = false;
   if (!fields || !fields.map("layer", layer) || !fields.map("tokens", tokens) ||
-      !fields.mapOptional("zipf_exponent", exponent))
+      !fields.mapOptional("zipf_exponent", exponent) ||
+      !fields.mapOptional("routing", routing) ||
+      !fields.mapOptional("on_demand", isOnDemand))
     return false;
   auto found = llvm::find_if(
       table.layers, [&](const BenchLayer &one) { return one.name == layer; });
@@ -115,14 +119,32 @@ static bool readRows(const llvm::json::Value &value, Table &table,
     path.field("layer").report("there is no layer of that name");
     return false;
   }
+  bool toOne = routing == "one";
+  if (!routing.empty() && !toOne) {
+    path.field("routing").report("expected 'one', or none and a zipf_exponent");
+    return false;
+  }
+  // With more, other experts have rows too: no dense product has that size.
+  if (toOne && (found->topK != 1 || exponent > 0)) {
+    path.field("routing").report("'one' needs a layer whose top_k is 1, and no "
+                                 "zipf_exponent");
+    return false;
+  }
+  Row row = {static_cast<size_t>(found - table.layers.begin()),
+             0,
+             exponent,
+             layer,
+             toOne,
+             isOnDemand};
+  if (!row.isUniform())
+    row.group += "@" + row.getRouting();
   for (int64_t count : tokens) {
     if (count < 1) {
       path.field("tokens").report("expected positive numbers");
       return false;
     }
-    table.rows.push_back({static_cast<size_t>(found - table.layers.begin()),
-                          count, exponent,
-                          exponent > 0 ? layer + "@zipf" : layer});
+    row.tokens = count;
+    table.rows.push_back(row);
   }
   return true;
 }
@@ -169,8 +191,10 @@ int64_t Table::getMaxTokens() const {
 }
 
 Status Table::select(const std::vector<std::string> &patterns) {
-  if (patterns.empty())
+  if (patterns.empty()) {
+    llvm::erase_if(rows, [](const Row &row) { return row.isOnDemand; });
     return Status::ok();
+  }
   std::vector<bool> chosen(rows.size());
   for (const std::string &text : patterns) {
     auto [name, list] = llvm::StringRef(text).split(':');
@@ -187,7 +211,7 @@ Status Table::select(const std::vector<std::string> &patterns) {
                                       "' is no number of tokens");
     bool found = false;
     for (auto [i, row] : llvm::enumerate(rows)) {
-      if (!glob->match(row.group) ||
+      if (!glob->match(row.group) || (row.isOnDemand && !name.contains('@')) ||
           (!counts.empty() && !llvm::is_contained(counts, row.tokens)))
         continue;
       chosen[i] = found = true;

@@ -45,9 +45,17 @@ struct Row {
   int64_t tokens = 0;
   /// Of the popularity of experts, rank^-exponent; 0: all are alike.
   double exponent = 0;
-  /// "qwen3_30b", "dsv3@zipf".
+  /// "qwen3_30b", "dsv3@zipf", "llama4_maverick@one".
   std::string group;
+  /// One expert takes all tokens; of layers whose top_k is 1.
+  bool toOne = false;
+  /// Measured only where --rows says its routing.
+  bool isOnDemand = false;
 
+  bool isUniform() const { return exponent == 0 && !toOne; }
+  std::string getRouting() const {
+    return toOne ? "one" : exponent > 0 ? "zipf" : "uniform";
+  }
   std::string getName() const { return group + ":" + std::to_string(tokens); }
 };
 
@@ -59,7 +67,8 @@ struct Table {
   const BenchLayer &getLayer(const Row &row) const { return layers[row.layer]; }
   int64_t getMaxTokens() const;
   /// Keeps the rows that one of the patterns names, NAME or NAME:TOKENS,...
-  /// with * and ? in the name. All if there is none.
+  /// with * and ? in the name. All if there is none, but those on demand: these
+  /// a pattern has to name with their routing, as in NAME@one.
   moert::Status select(const std::vector<std::string> &patterns);
 };
 

@@ -84,6 +84,7 @@ void RowTable::prepareYardstick(const Row &row, llvm::json::Object &result) {
       llvm::json::Object{{"do", "row"},
                          {"tokens", row.tokens},
                          {"exponent", row.exponent},
+                         {"one", row.toOne},
                          {"sets", result.getInteger("sets").value_or(1)}});
   canMeasureRow = static_cast<bool>(answer);
   if (!answer)
@@ -140,7 +141,13 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
     if (peer && peer->torchUs > 0)
       result["torch_drift"] = (floor / torch) / (peer->floorUs / peer->torchUs);
   }
-  return sustain(layer, run, work, result);
+  MOEC_TRY(sustain(layer, run, work, result));
+  // All rows are of one expert: what cuBLAS multiplies is the same.
+  if (std::optional<double> dense = result.getNumber("dense_us");
+      dense && row.toOne)
+    result["dense_ratio"] =
+        result.getNumber("sustained_us").value_or(median) / *dense;
+  return Status::ok();
 }
 
 /// What the driver says of clocks and power; empty where it says nothing.

@@ -16,16 +16,16 @@ using moert::Status;
 Status TimedDevice::launch(moert::Stream &stream, moert::Kernel &kernel,
                            const moert::LaunchDims &dims,
                            const moert::LaunchArgs &args) {
+  // By itself: a dependent launch would begin within the one before.
+  moert::LaunchDims alone = dims;
+  alone.dependent = dims.dependent && !isTiming && !isApart;
   if (!isTiming)
-    return device.launch(stream, kernel, dims, args);
+    return device.launch(stream, kernel, alone, args);
   Launch timed;
   timed.kernel = kernel.name();
   MOEC_TRY_ASSIGN(timed.begin, device.createTimedEvent());
   MOEC_TRY_ASSIGN(timed.end, device.createTimedEvent());
   MOEC_TRY(device.record(stream, *timed.begin));
-  // By itself: a dependent launch would begin within the one before.
-  moert::LaunchDims alone = dims;
-  alone.dependent = false;
   MOEC_TRY(device.launch(stream, kernel, alone, args));
   MOEC_TRY(device.record(stream, *timed.end));
   launches.push_back(std::move(timed));

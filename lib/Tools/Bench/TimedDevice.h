@@ -24,6 +24,9 @@ public:
   };
 
   void startTiming() { isTiming = true; }
+  /// In between no launch begins before the one before it has ended.
+  void startApart() { isApart = true; }
+  void stopApart() { isApart = false; }
   /// The launches since then, in their order; their events are not complete
   /// before their streams are.
   std::vector<Launch> stopTiming() {
@@ -109,7 +112,7 @@ public:
 
 private:
   moert::Device &device;
-  bool isTiming = false;
+  bool isTiming = false, isApart = false;
   std::vector<Launch> launches;
 };
 
