@@ -10,10 +10,12 @@
 #include "Gemv.h"
 #include "Sm90Bodies.h"
 #include "Sm90Cost.h"
+#include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -94,15 +96,15 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
 tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
                             ArrayRef<int64_t> bodies, bool mapRows,
                             int64_t mostStages, bool rowsOnM = false,
-                            bool queue = false) {
+                            bool queue = false, int64_t bandRows = 0) {
   constexpr int64_t leastStages = 3;
   int64_t elementBytes =
       cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
   for (int64_t stages = mostStages;; --stages) {
     auto config = tile::ConfigAttr::get(
         op->getContext(), "sm90.contract", /*m=*/0, n,
-        Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0,
-        /*rows=*/0, stages, bodies, mapRows, rowsOnM, queue);
+        Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0, bandRows,
+        stages, bodies, mapRows, rowsOnM, queue);
     if (stages == leastStages ||
         Contract(op, config).getSharedBytes() <= moert::kMaxShared)
       return config;
@@ -160,6 +162,7 @@ public:
       int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
       RowCounts counts(load, groups, points.back(), Routing::Uniform);
       constexpr double tileRows = 128;
+      mostRows = counts.rows;
       mostTiles =
           std::max(counts.active, counts.rows * double(groups) / tileRows);
     }
@@ -178,10 +181,13 @@ private:
     constexpr int64_t mostStages = 16;
     int64_t n = weightRows / (op.getLayout() ? 2 : 1);
     return makeConfig(op, n, bodies, mapRows, mostStages, rowsOnM,
-                      suitsQueue(n));
+                      suitsQueue(n), getBandRows(n));
   }
   /// Whether CTAs with `n` columns have so many tiles that they come apart.
   bool suitsQueue(int64_t n);
+  /// How many rows of a group CTAs with `n` columns go through all columns with
+  /// before they go on to others; 0: all.
+  int64_t getBandRows(int64_t n);
   std::string getWhyNot(tile::ConfigAttr config);
   double getTime(tile::ConfigAttr config, int64_t tokens);
 
@@ -194,6 +200,8 @@ private:
   /// About how many tiles of rows there are at the most tokens; 0 if there is
   /// no queue.
   double mostTiles = 0;
+  /// Rows of a group at the most tokens, on average.
+  double mostRows = 0;
   std::vector<Candidate> candidates;
 };
 
@@ -202,6 +210,27 @@ bool CandidateFinder::suitsQueue(int64_t n) {
   int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   return mostTiles * double(llvm::divideCeil(columns, n)) >=
          rounds * double(target.multiprocessors);
+}
+
+int64_t CandidateFinder::getBandRows(int64_t n) {
+  const DeviceRates *device = getDeviceRates(target);
+  if (!device || !suitsQueue(n))
+    return 0;
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  double rowBytes = double(weight.getShape().back()) *
+                    double(weight.getElementTypeBitWidth()) / 8;
+  double weightBytes = double(weight.getDimSize(1)) * rowBytes;
+  double bands = std::ceil(mostRows * rowBytes / device->bandBytes);
+  // A group's rows that do not stay in the second-level cache are read again
+  // for some of the panels; in bands, the weights are for each band.
+  double again = device->missShare * double(llvm::divideCeil(columns, n)) *
+                 mostRows * rowBytes;
+  constexpr double sure = 2;
+  if (bands <= 1 || again < sure * (bands - 1) * weightBytes)
+    return 0;
+  constexpr int64_t whole = 8;
+  return llvm::alignTo(static_cast<int64_t>(mostRows / bands), whole);
 }
 
 std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {

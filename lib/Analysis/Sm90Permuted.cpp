@@ -28,8 +28,11 @@ static double predictGather(tile::GatherRowsOp op, tile::LoadAttr load,
     rowBytes +=
         double(type.getDimSize(1)) * double(type.getElementTypeBitWidth()) / 8;
   }
-  // Each row that is there is read from memory once.
-  double bytes = rowBytes * (rows + std::min(rows, double(tokens)));
+  // What does not fit the second-level cache is read for each expert anew.
+  double inputRows = rowBytes * double(tokens) > device.l2KeptBytes
+                         ? rows
+                         : std::min(rows, double(tokens));
+  double bytes = rowBytes * (rows + inputRows);
   return device.getLaunchTime() + 1e6 * bytes / device.copyBytes;
 }
 

@@ -41,6 +41,7 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
   resultBytes = result.getElementTypeBitWidth() / 8;
   n = config.getN();
   k = config.getK();
+  bandRows = config.getRows();
   stages = config.getStages();
 }
 

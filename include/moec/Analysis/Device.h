@@ -82,6 +82,11 @@ struct DeviceRates {
   /// Share of the time of two products that their queues save, next to tiles in
   /// a fixed order.
   double queueShare;
+  /// Rows of a group that stay in the second-level cache while CTAs go through
+  /// its columns, in bytes; and of how many of the panels of more rows than that
+  /// they are read from memory again.
+  double bandBytes;
+  double missShare;
   /// How many standard deviations of the time of its items the multiprocessor
   /// with the longest ones is behind.
   double unevenDeviations;

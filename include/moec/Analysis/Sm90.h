@@ -106,6 +106,9 @@ struct Contract {
   int64_t planes;
   int64_t elementBytes, resultBytes;
   int64_t n, k, stages;
+  /// About so many rows of a group are multiplied by all weight rows before
+  /// others are, so that they stay in the second-level cache; 0: all.
+  int64_t bandRows;
   llvm::SmallVector<int64_t> bodies;
   /// Input rows come by tensor maps too, one per body.
   bool mapRows;
