@@ -40,10 +40,10 @@ moert::Result<RowProfile> profileRow(Session &session, LayerOnDevice &layer,
                                      RowRun &run, const Row &row,
                                      int64_t samples = kProfileSamples);
 
-/// A line per kernel.
-void printProfile(const RowProfile &profile, const BenchLayer &layer,
-                  const Row &row, const Work &work, const Ceilings &ceilings,
-                  llvm::raw_ostream &os);
+/// A line per kernel, under a title.
+void printProfile(const RowProfile &profile, llvm::StringRef title,
+                  const BenchLayer &layer, const Work &work,
+                  const Ceilings &ceilings, llvm::raw_ostream &os);
 
 } // namespace moec::bench
 

@@ -174,7 +174,7 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
                  (options.tune.empty()
                       ? 0
                       : options.seconds / static_cast<double>(names.size())));
-  Status status = options.profile ? profileRow(layer, row)
+  Status status = options.profile ? profileRow(layer, routed, row)
                   : !options.tune.empty()
                       ? tuneRow(layer, row)
                       : measureRow(layer, routed, row, result);
@@ -256,20 +256,30 @@ int RowTable::finishTuning() {
                                                         : 0;
 }
 
-Status RowTable::profileRow(LayerOnDevice &layer, const Row &row) {
+Status RowTable::profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
+                            const Row &row) {
   int64_t sets = getNumSets(row);
   std::vector<Routing> routings =
       drawRoutings(layer.getLayer(), row, sets, peers.find(row));
   Work work = getWork(layer.getLayer(), row, routings);
-  std::unique_ptr<RowRun> run;
-  MOEC_TRY_ASSIGN(
-      run, RowRun::create(session, layer, row, sets, std::move(routings)));
-  MOEC_TRY(run->runAll());
-  MOEC_TRY(run->check().status());
-  RowProfile profile;
-  MOEC_TRY_ASSIGN(profile, bench::profileRow(session, layer, *run, row));
-  printProfile(profile, layer.getLayer(), row, work, ceilings, llvm::outs());
-  return Status::ok();
+  auto profile = [&](LayerOnDevice &placed, std::vector<Routing> given,
+                     llvm::StringRef title) -> Status {
+    std::unique_ptr<RowRun> run;
+    MOEC_TRY_ASSIGN(
+        run, RowRun::create(session, placed, row, sets, std::move(given)));
+    MOEC_TRY(run->runAll());
+    MOEC_TRY(run->check().status());
+    RowProfile result;
+    MOEC_TRY_ASSIGN(result, bench::profileRow(session, placed, *run, row));
+    printProfile(result, title, placed.getLayer(), work, ceilings,
+                 llvm::outs());
+    return Status::ok();
+  };
+  std::string name = row.getName();
+  MOEC_TRY(profile(layer, std::move(routings), name));
+  if (!routed || row.exponent != 0)
+    return Status::ok();
+  return profile(*routed, {}, name + " with router");
 }
 
 Result<std::unique_ptr<RowRun>>
