@@ -22,7 +22,8 @@ using namespace moec;
 using namespace moec::sm80;
 
 Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr config)
-    : m(config.getM()), n(config.getN()), threads(config.getLanes()) {
+    : m(config.getM()), n(config.getN()), k(config.getK()),
+      threads(config.getLanes()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   depth = weight.getShape().back();
   columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
@@ -53,30 +54,61 @@ static std::string declineGemv(tile::ContractOp op) {
   return {};
 }
 
+/// Why FMAs cannot be; empty if they can.
+static std::string fmaIllegal(const Gemv &shape) {
+  for (auto [field, value] :
+       {std::pair<StringRef, int64_t>{"m", shape.m}, {"n", shape.n}})
+    if (value <= 0 || value > kMaxSums || !llvm::isPowerOf2_64(value))
+      return (field + " = " + Twine(value) + "; give a power of two up to " +
+              Twine(kMaxSums))
+          .str();
+  if (shape.m * shape.n > kMaxSums)
+    return "m = " + number(shape.m) + ", n = " + number(shape.n) + " needs " +
+           number(shape.m * shape.n) + " sums per thread; give at most " +
+           number(kMaxSums);
+  return {};
+}
+
+/// Why tensor cores cannot be used; empty if they can.
+static std::string tensorIllegal(const Gemv &shape) {
+  if (shape.k != Gemv::kTensorDepth)
+    return "k = " + number(shape.k) + "; give " + number(Gemv::kTensorDepth) +
+           " for tensor cores, or 0";
+  if (shape.elementBytes != 2)
+    return "k = " + number(shape.k) +
+           ", but tensor cores take elements of 16 bits; give 0";
+  if (shape.depth % Gemv::kTensorDepth)
+    return "k = " + number(shape.k) + ", but rows have " + number(shape.depth) +
+           " elements; give 0";
+  if (shape.m != 16 && shape.m != 32)
+    return "m = " + number(shape.m) +
+           "; give 16 or 32 with k = " + number(shape.k);
+  if (shape.n < 8 || shape.n > 64 || !llvm::isPowerOf2_64(shape.n))
+    return "n = " + number(shape.n) +
+           "; give 8, 16, 32 or 64 with k = " + number(shape.k);
+  if (shape.getSumBytes() > kStaticSharedBytes)
+    return "m = " + number(shape.m) + ", n = " + number(shape.n) +
+           ", lanes = " + number(shape.threads) + " needs " +
+           number(shape.getSumBytes()) + " bytes of shared memory; there are " +
+           number(kStaticSharedBytes);
+  return {};
+}
+
 std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
                               const Target &) {
   auto contract = cast<tile::ContractOp>(op);
   if (std::string reason = declineGemv(contract); !reason.empty())
     return reason;
-  for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
-                              {"n", config.getN()}})
-    if (value <= 0 || value > kMaxSums || !llvm::isPowerOf2_64(value))
-      return (field + " = " + Twine(value) + "; give a power of two up to " +
-              Twine(kMaxSums))
-          .str();
-  if (config.getM() * config.getN() > kMaxSums)
-    return "m = " + number(config.getM()) + ", n = " + number(config.getN()) +
-           " needs " + number(config.getM() * config.getN()) +
-           " sums per thread; give at most " + number(kMaxSums);
   constexpr int64_t mostThreads = 512;
   if (config.getLanes() <= 0 || config.getLanes() % kWarp ||
       config.getLanes() > mostThreads)
     return "lanes = " + number(config.getLanes()) +
            "; give a multiple of 32 up to " + number(mostThreads);
-  return {};
+  Gemv shape(contract, config);
+  return shape.usesTensorCores() ? tensorIllegal(shape) : fmaIllegal(shape);
 }
 
-/// Threads that have a piece each, if there are so many.
+/// Threads that have as many pieces each, if there are so many.
 static tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t m, int64_t n) {
   constexpr int64_t mostThreads = 256;
   auto make = [&](int64_t threads) {
@@ -84,8 +116,23 @@ static tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t m, int64_t n) {
                                  /*panel=*/0, threads, /*rows=*/0);
   };
   int64_t pieces = std::max<int64_t>(Gemv(op, make(kWarp)).getPieces(), 1);
-  return make(std::clamp<int64_t>(llvm::bit_floor(uint64_t(pieces)), kWarp,
-                                  mostThreads));
+  int64_t perThread = llvm::divideCeil(pieces, mostThreads);
+  return make(llvm::alignTo(llvm::divideCeil(pieces, perThread), kWarp));
+}
+
+/// With tensor cores: as many warps as there is memory for sums of.
+static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
+                                         int64_t n) {
+  constexpr int64_t mostThreads = 256;
+  for (int64_t threads = mostThreads;; threads /= 2) {
+    auto config =
+        tile::ConfigAttr::get(op->getContext(), kGemv, m, n, Gemv::kTensorDepth,
+                              /*panel=*/0, threads, /*rows=*/0);
+    Gemv shape(op, config);
+    if (threads == kWarp || (shape.getSumBytes() <= kStaticSharedBytes &&
+                             shape.getWarps() <= shape.getTensorSteps()))
+      return config;
+  }
 }
 
 tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
@@ -136,6 +183,9 @@ std::vector<Candidate> sm80::getGemvCandidates(tile::ContractOp op) {
     return candidates;
   for (auto [m, n] : shapes)
     candidates.emplace_back().config = makeConfig(op, m, n);
+  for (int64_t m : {16, 32})
+    for (int64_t n : {8, 16, 32, 64})
+      candidates.emplace_back().config = makeTensorConfig(op, m, n);
   return candidates;
 }
 
@@ -165,7 +215,10 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   double operations = 2 * double(tokens * shape.columns) * double(shape.depth);
   result.floorUs = 1e6 * std::max(bytes / device.readBytes,
                                   operations / device.bf16Operations);
-  result.streamUs = 1e6 * bytes / (device.readBytes * device.streamShare);
+  // Few CTAs do not fill the bus.
+  result.streamUs =
+      1e6 * std::max(bytes / (device.readBytes * device.streamShare),
+                     double(shape.n) * rowBytes / device.smReadBytes);
   double readRows = double(std::min(shape.m, std::max<int64_t>(tokens, 1)));
   double itemBytes = (readRows + double(shape.n)) * rowBytes;
   result.l2Us = 1e6 / device.tensorClock *
@@ -174,11 +227,20 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   // A single row is computed alone. Lines of a multiprocessor: products,
   // elements made f32, and the adding of sums over lanes.
   constexpr double perElement = 1.5, perSum = 4, inARow = 1.5;
-  int64_t rows = tokens == 1 ? 1 : shape.m;
+  int64_t rows = tokens == 1 && !shape.usesTensorCores() ? 1 : shape.m;
   double sums = double(rows * shape.n);
-  double lines =
-      double(shape.depth) * (sums + perElement * double(rows + shape.n)) +
-      perSum * sums * double(shape.threads);
+  double lines = perSum * sums;
+  if (shape.usesTensorCores()) {
+    // Half of what the tensor cores do with operands in shared memory.
+    constexpr double perInstruction = 16 * 8 * 16, share = 0.5;
+    lines *= double(shape.getWarps());
+    double instructions = sums * double(shape.depth) / perInstruction;
+    lines += instructions * 2 * perInstruction /
+             (share * device.operationsPerClk) * device.epilogueLinesPerClk;
+  } else {
+    lines *= double(shape.threads);
+    lines += double(shape.depth) * (sums + perElement * double(rows + shape.n));
+  }
   result.tensorUs = 1e6 * inARow * result.waves * lines /
                     device.epilogueLinesPerClk / device.tensorClock;
   // One more wait for memory than a launch: for the first bytes.

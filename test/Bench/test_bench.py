@@ -253,6 +253,22 @@ def test_one_expert_takes_all_tokens(data, tmp_path):
     assert row["rows"] == 20 and row["experts_touched"] == 1 and row["error"] < 0.05
 
 
+def test_profile_of_the_layer_with_its_router(data):
+    # Configs are for the layer that has the kernel.
+    done = run_tiny(data, "--rows=tiny:20", "--profile", "--router", "--no-join-products",
+                    "--config=router_logits:sm80.gemv m=16 n=8 k=32 lanes=64",
+                    "--config=permute:lanes=512", "--config=route_1:lanes=256")
+    assert done.returncode == 0, done.stdout + done.stderr
+    plain, routed = done.stdout.split("tiny:20 with router:")
+    assert "permute" in plain and "router_logits" not in plain
+    lines = {line.split()[0]: line.split() for line in routed.splitlines() if line.strip()}
+    assert {"router_logits", "route_0", "route_1"} <= set(lines) and "permute" not in lines
+    # One tile of 16 rows after the other; the gate, the hidden states and the logits.
+    assert lines["router_logits"][3] == "2"
+    megabytes = (8 * 128 * 2 + 20 * 128 * 2 + 20 * 8 * 4) / 1e6
+    assert float(lines["router_logits"][4]) == pytest.approx(megabytes, rel=0.2)
+
+
 def test_configs_can_be_given(data):
     good = run_tiny(data, "--rows=tiny:1", "--config=experts_hidden:n=32 stages=4")
     assert good.returncode == 0, good.stdout

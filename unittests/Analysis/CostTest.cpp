@@ -261,7 +261,13 @@ TEST_F(CostTest, RoutersOfFewTokensShareTheDepth) {
     }
     Prediction time = predict(op, p, enumerate(op, p, 1, 1).front().config, 1);
     EXPECT_GE(time.items, double(p.experts) / 2);
+    // One row is too few for tensor cores.
+    EXPECT_EQ(enumerate(op, p, 1, 1).front().config.getK(), 0);
   }
+  // Hundreds are too many for FMAs.
+  EXPECT_EQ(
+      enumerate(makeRouter(kQwen30), kQwen30, 256, 256).front().config.getK(),
+      32);
   // Products of groups, and those with many columns, are none of its.
   tile::ContractOp grouped = makeSecond(kQwen30);
   for (const Candidate &candidate : enumerate(grouped, kQwen30, 1, 1))

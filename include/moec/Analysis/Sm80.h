@@ -71,20 +71,32 @@ struct Contract {
 };
 
 /// sm80.gemv: a CTA of `threads` threads, which share the depth, multiplies up
-/// to `m` rows with `n` columns of a dense product.
+/// to `m` rows with `n` columns of a dense product: with FMAs, a sum of each
+/// row and column per thread, or with `k`, a step of the tensor cores per warp.
 struct Gemv {
   Gemv(tile::ContractOp op, tile::ConfigAttr config);
 
   /// What a thread reads of a row at once.
   static constexpr int64_t kPieceBytes = 16;
+  /// Elements of a row that a warp reads at once for the tensor cores.
+  static constexpr int64_t kTensorDepth = 32;
 
   int64_t depth, columns, elementBytes;
-  int64_t m, n, threads;
+  int64_t m, n, k, threads;
 
+  bool usesTensorCores() const { return k > 0; }
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getPieceElements() const { return kPieceBytes / elementBytes; }
   /// Pieces of a row.
   int64_t getPieces() const { return depth / getPieceElements(); }
+  int64_t getTensorSteps() const { return depth / kTensorDepth; }
+  int64_t getWarps() const { return threads / kWarp; }
+
+  // Shared memory has the sums of each warp. Those of the tensor cores are
+  // padded, so that the lanes of a warp meet all banks.
+  int64_t getSumStride() const { return usesTensorCores() ? n + 8 : n; }
+  int64_t getWarpSums() const { return m * getSumStride(); }
+  int64_t getSumBytes() const { return 4 * getWarps() * getWarpSums(); }
 };
 
 /// sm80.quantize: a CTA of `kThreads` takes `panel` elements of the list of all

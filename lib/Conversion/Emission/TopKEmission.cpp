@@ -118,3 +118,27 @@ Value TopKEmission::scaled(Value weight) {
                                   b.getF32FloatAttr(routing.getScaleValue()));
   return arith::MulFOp::create(b, weight, factor);
 }
+
+Value TopKEmission::weightsOf(Value values, Value scales, int64_t lanes) {
+  Value counts = countsOf(values);
+  Value result = choose(counts, weightOf(values), emitter.splat(0.0, lanes));
+  if (routing.getSoftmax() == moe::Softmax::Selected)
+    result = softmaxSelected(result, counts, lanes);
+  if (routing.getRenormalize())
+    result = arith::DivFOp::create(
+        b, result, emitter.splat(denominatorOf(sumOf(result)), lanes));
+  if (scales)
+    result = arith::MulFOp::create(b, result, scales);
+  return scaled(result);
+}
+
+Value TopKEmission::softmaxSelected(Value result, Value counts, int64_t lanes) {
+  Value none = emitter.splat(0.0, lanes);
+  Value left = choose(counts, result, emitter.splat(-kInfinity, lanes));
+  Value largest = emitter.splat(largestOf(left), lanes);
+  Value power = expOfDifference(result, largest);
+  power = choose(counts, power, none);
+  Value quotient =
+      arith::DivFOp::create(b, power, emitter.splat(sumOf(power), lanes));
+  return choose(counts, quotient, none);
+}

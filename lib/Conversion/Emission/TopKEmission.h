@@ -82,6 +82,10 @@ protected:
   mlir::Value weightOf(mlir::Value chosen);
   mlir::Value denominatorOf(mlir::Value sum);
   mlir::Value scaled(mlir::Value weight);
+  /// From the values of all slots of a token, NaN in lanes without a slot, and
+  /// the scales of their experts (null where there are none), in vectors of
+  /// `lanes`.
+  mlir::Value weightsOf(mlir::Value values, mlir::Value scales, int64_t lanes);
 
   mlir::Value splat(double value) { return emitter.splat(value, layout.lanes); }
   mlir::Value compare(Predicate predicate, mlir::Value x, mlir::Value y) {
@@ -123,6 +127,8 @@ protected:
   mlir::LogicalResult status = mlir::success();
 
 private:
+  mlir::Value softmaxSelected(mlir::Value weights, mlir::Value counts,
+                              int64_t lanes);
   void routeRow(mlir::Value token);
   void clearRow(mlir::Value token);
 };

@@ -233,39 +233,6 @@ Value KeyTable::argmaxIn(Value table, Value begin, Value end) {
   return arith::IndexCastOp::create(b, b.getIndexType(), first);
 }
 
-SmallVector<Value> KeyTable::hold() {
-  SmallVector<Value> held;
-  for (int64_t i = 0; i < layout.size(); i += layout.lanes)
-    held.push_back(emitter.loadI32Vector(keys, emitter.index(i), layout.lanes));
-  return held;
-}
-
-/// As argmaxIn, without a loop.
-Value KeyTable::argmaxOfHeld(ValueRange held) {
-  Value best = held.front(), start = splatKey(0);
-  for (auto [i, here] : llvm::enumerate(held.drop_front())) {
-    Value isLarger =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, here, best);
-    best = arith::SelectOp::create(b, isLarger, here, best);
-    start = arith::SelectOp::create(
-        b, isLarger, splatKey(static_cast<int64_t>(i + 1) * layout.lanes),
-        start);
-  }
-  Value places =
-      arith::AddIOp::create(b, start, emitter.laneNumbers(layout.lanes));
-  return reduceBest(emitter, layout.lanes, best, places).place;
-}
-
-void KeyTable::removeHeld(SmallVectorImpl<Value> &held, Value position) {
-  Value lane = emitter.laneNumbers(layout.lanes);
-  for (auto [i, keysOfIt] : llvm::enumerate(held)) {
-    Value first = emitter.i32(static_cast<int64_t>(i) * layout.lanes);
-    Value isIt = isEqualTo(emitter, layout.lanes, lane,
-                           arith::SubIOp::create(b, position, first));
-    keysOfIt = arith::SelectOp::create(b, isIt, splatKey(kOutKey), keysOfIt);
-  }
-}
-
 Value KeyTable::initialLargest() { return splatKey(kOutKey); }
 
 Value KeyTable::nextLargest(Value largest, Value vector, Value mask) {

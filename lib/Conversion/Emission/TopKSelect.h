@@ -85,13 +85,6 @@ public:
   /// Never to be selected again.
   void remove(mlir::Value position);
 
-  // The same with all keys of the row in registers, a vector of them each
-  // `lanes` positions. Positions are i32.
-  llvm::SmallVector<mlir::Value> hold();
-  mlir::Value argmaxOfHeld(mlir::ValueRange held);
-  void removeHeld(llvm::SmallVectorImpl<mlir::Value> &held,
-                  mlir::Value position);
-
   /// Removes all experts but those of the best groups.
   void keepBestGroups(moe::GroupScore score, int64_t count);
 

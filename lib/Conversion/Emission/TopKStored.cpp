@@ -13,10 +13,9 @@
 using namespace mlir;
 using namespace moec;
 
-TopKStored::TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes,
-                       int64_t mostHeld)
+TopKStored::TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes)
     : TopKEmission(op, emitter, lanes), keys(layout),
-      slotLanes(llvm::alignTo(topK, lanes)), mostHeld(mostHeld) {
+      slotLanes(llvm::alignTo(topK, lanes)) {
   values = emitter.scratch(layout.size(), b.getF32Type());
   chosen = emitter.scratch(slotLanes, b.getF32Type());
   scales = emitter.scratch(slotLanes, b.getF32Type());
@@ -102,8 +101,6 @@ void TopKStored::select(Value token) {
   case moe::Select::TopK:
     if (layout.numGroups > 1)
       keys.keepBestGroups(routing.getGroupScore(), routing.getTopkGroups());
-    if (layout.size() <= mostHeld * layout.lanes)
-      return selectHeld(token);
     return selectBest(
         token, zero, topK, zero,
         emitter.index(llvm::alignTo(layout.size(), layout.lanes)));
@@ -140,31 +137,6 @@ void TopKStored::selectBest(Value token, Value firstSlot, int64_t count,
     take(token, emitter.add(firstSlot, i), position,
          emitter.loadF32(values, position));
   });
-}
-
-void TopKStored::selectHeld(Value token) {
-  SmallVector<Value> held = keys.hold();
-  size_t numHeld = held.size();
-  Value slots = emitter.laneNumbers(slotLanes);
-  held.push_back(emitter.splat(kNaN, slotLanes));
-  auto body = [&](Value slot, ValueRange carried) {
-    SmallVector<Value> next(carried.take_front(numHeld));
-    Value place = keys.argmaxOfHeld(next);
-    keys.removeHeld(next, place);
-    Value position = toIndex(place), expert = layout.expertAt(position);
-    emitter.storeI32(toI32(expert), ids, {token, slot});
-    if (expertScale)
-      emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
-    Value isSlot = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, slots,
-                                         emitter.splat(toI32(slot), slotLanes));
-    Value value = emitter.splat(emitter.loadF32(values, position), slotLanes);
-    next.push_back(choose(isSlot, value, carried.back()));
-    return next;
-  };
-  Value all =
-      emitter.forLoop(emitter.index(0), emitter.index(topK), 1, held, body)
-          .back();
-  emitter.storeVector(all, chosen, emitter.index(0));
 }
 
 void TopKStored::selectByHash(Value token) {
@@ -222,31 +194,13 @@ void TopKStored::selectSparseMixer(Value token) {
 
 void TopKStored::weighRow(Value token) {
   Value zero = emitter.index(0);
-  Value value = emitter.loadVector(chosen, zero, slotLanes);
-  Value counts = countsOf(value);
-  Value weight = weightOf(value);
-  Value result = choose(counts, weight, emitter.splat(0.0, slotLanes));
-  if (routing.getSoftmax() == moe::Softmax::Selected)
-    result = softmaxSelected(result, counts);
-  if (routing.getRenormalize())
-    result = arith::DivFOp::create(
-        b, result, emitter.splat(denominatorOf(sumOf(result)), slotLanes));
+  Value scale;
   if (expertScale)
-    result = arith::MulFOp::create(b, result,
-                                   emitter.loadVector(scales, zero, slotLanes));
+    scale = emitter.loadVector(scales, zero, slotLanes);
+  Value result =
+      weightsOf(emitter.loadVector(chosen, zero, slotLanes), scale, slotLanes);
   Value mask;
   if (topK != slotLanes)
     mask = emitter.mask(emitter.index(topK), slotLanes);
-  emitter.storeVector(scaled(result), weights, {token, zero}, mask);
-}
-
-Value TopKStored::softmaxSelected(Value result, Value counts) {
-  Value none = emitter.splat(0.0, slotLanes);
-  Value left = choose(counts, result, emitter.splat(-kInfinity, slotLanes));
-  Value largest = emitter.splat(largestOf(left), slotLanes);
-  Value power = expOfDifference(result, largest);
-  power = choose(counts, power, none);
-  Value quotient =
-      arith::DivFOp::create(b, power, emitter.splat(sumOf(power), slotLanes));
-  return choose(counts, quotient, none);
+  emitter.storeVector(result, weights, {token, zero}, mask);
 }

@@ -15,9 +15,7 @@ namespace moec {
 /// Scratch memory holds the values of a row and their keys.
 class TopKStored : public TopKEmission {
 public:
-  /// Registers have room for `mostHeld` vectors of keys.
-  TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes,
-             int64_t mostHeld = 0);
+  TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
 
 private:
   mlir::Value readRow(mlir::Value token) override;
@@ -28,8 +26,6 @@ private:
   void select(mlir::Value token) override;
   void selectBest(mlir::Value token, mlir::Value firstSlot, int64_t count,
                   mlir::Value begin, mlir::Value end);
-  /// Of the whole row, with its keys in registers.
-  void selectHeld(mlir::Value token);
   void selectByHash(mlir::Value token);
   void selectSparseMixer(mlir::Value token);
   mlir::Value mixerSum(mlir::Value largest);
@@ -37,12 +33,10 @@ private:
             mlir::Value value);
 
   void weighRow(mlir::Value token) override;
-  mlir::Value softmaxSelected(mlir::Value weights, mlir::Value counts);
 
   KeyTable keys;
   /// Lanes of the vector that holds all slots of a token.
   int64_t slotLanes;
-  int64_t mostHeld;
   /// Scratch: f32 per position, and f32 per slot.
   mlir::Value values, chosen, scales;
 };

@@ -287,6 +287,14 @@ Value ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {
   return value;
 }
 
+Value ThreadEmitter::loadConstantF32(Value memref, ValueRange indices) {
+  Type element = getElementType(memref);
+  Value value = load(element, address(memref, indices),
+                     element.getIntOrFloatBitWidth() / 8);
+  markConstant(value.getDefiningOp());
+  return castFloat(b, value, b.getF32Type());
+}
+
 void ThreadEmitter::markConstant(Operation *op) {
   op->setAttr("moec.weights", b.getUnitAttr());
 }

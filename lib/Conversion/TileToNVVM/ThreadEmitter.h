@@ -104,6 +104,8 @@ public:
   /// One i32 of an argument that no launch of a run writes: this may come
   /// before the wait for the launch before.
   mlir::Value loadConstantI32(mlir::Value memref, mlir::ValueRange indices);
+  /// The same of one float element, as f32.
+  mlir::Value loadConstantF32(mlir::Value memref, mlir::ValueRange indices);
 
   /// Starts a copy of 16 bytes from global to shared memory; of them `bytes`
   /// (i32; all if null) are read and the others are zeros.

@@ -108,6 +108,7 @@ int measure(const Options &options) {
                      maxTokens,
                      options.threads,
                      llvm::StringRef(options.device).starts_with("cuda")};
+  session.hasBothLayers = options.router;
   if (!options.tuned.empty()) {
     auto tuned = readTuning(options.tuned, *table, target);
     if (!tuned)

@@ -43,11 +43,29 @@ static Result<moert::DType> getDType(const TensorInfo &info) {
   }
 }
 
+/// Whether a config is for a kernel that only the other one of the layers with
+/// and without a router has.
+static bool isForOther(llvm::StringRef config, bool withRouter) {
+  llvm::StringRef kernel =
+      config.take_until([](char c) { return c == '@' || c == ':'; });
+  bool isOfRouter = kernel == "router_logits" || kernel.starts_with("route_");
+  return withRouter ? kernel == "permute" : isOfRouter;
+}
+
+void Session::dropOthers(std::vector<std::string> &configs,
+                         bool withRouter) const {
+  if (hasBothLayers)
+    llvm::erase_if(configs, [&](const std::string &config) {
+      return isForOther(config, withRouter);
+    });
+}
+
 std::vector<std::string> Session::getConfigs(const BenchLayer &layer) const {
   std::vector<std::string> configs;
   if (auto found = tuned.find(layer.name); found != tuned.end())
     configs = found->second;
   llvm::append_range(configs, jit.compile.configs);
+  dropOthers(configs, /*withRouter=*/false);
   return configs;
 }
 
@@ -61,6 +79,7 @@ moec::bench::compileLayer(const Session &session, const BenchLayer &layer,
   if (auto tuned = session.tuned.find(layer.name); tuned != session.tuned.end())
     llvm::append_range(options.compile.configs, tuned->second);
   llvm::append_range(options.compile.configs, configs);
+  session.dropOthers(options.compile.configs, withRouter);
   Result<JitLayer> made =
       Jit(std::move(options)).compile(text, {}, session.device.architecture());
   if (!made)

@@ -30,9 +30,13 @@ struct Session {
   bool hasClock = false;
   /// Configs by layer, of --tuned.
   std::map<std::string, std::vector<std::string>> tuned = {};
+  /// Layers are compiled with and without their router: a config for a kernel
+  /// that only one of them has is for that one.
+  bool hasBothLayers = false;
 
   /// Those and then the ones of the compiler's options: the last counts.
   std::vector<std::string> getConfigs(const BenchLayer &layer) const;
+  void dropOthers(std::vector<std::string> &configs, bool withRouter) const;
 };
 
 /// What a layer became.

@@ -50,7 +50,9 @@ struct Options : private ForeignOptionsRemoved {
                      "alone"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> profile{
-      "profile", llvm::cl::desc("Times of each kernel of the rows, no table"),
+      "profile",
+      llvm::cl::desc("Times of each kernel of the rows, no table; with "
+                     "--router, of the layers with their routers too"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> untimed{
       "untimed",

@@ -220,15 +220,15 @@ llvm::json::Array moec::bench::describeLaunches(const RowProfile &profile) {
   return launches;
 }
 
-void moec::bench::printProfile(const RowProfile &profile,
-                               const BenchLayer &layer, const Row &row,
-                               const Work &work, const Ceilings &ceilings,
+void moec::bench::printProfile(const RowProfile &profile, llvm::StringRef title,
+                               const BenchLayer &layer, const Work &work,
+                               const Ceilings &ceilings,
                                llvm::raw_ostream &os) {
   double floor = work.getSeconds(layer, ceilings);
   double sum = 0;
   for (const KernelProfile &kernel : profile.kernels)
     sum += kernel.seconds;
-  os << llvm::formatv("{0}: floor {1:F1} us", row.getName(), floor * 1e6);
+  os << llvm::formatv("{0}: floor {1:F1} us", title, floor * 1e6);
   if (profile.graphSeconds > 0)
     os << llvm::formatv(", graph {0:F1} us ({1:F3} of the floor); sum of "
                         "kernels {2:F1} us, each with about {3:F1} us of its "

@@ -45,10 +45,10 @@ moert::Result<RowProfile> profileRow(Session &session, LayerOnDevice &layer,
 /// An object per launch, for a record.
 llvm::json::Array describeLaunches(const RowProfile &profile);
 
-/// A line per kernel.
-void printProfile(const RowProfile &profile, const BenchLayer &layer,
-                  const Row &row, const Work &work, const Ceilings &ceilings,
-                  llvm::raw_ostream &os);
+/// A line per kernel, under a title.
+void printProfile(const RowProfile &profile, llvm::StringRef title,
+                  const BenchLayer &layer, const Work &work,
+                  const Ceilings &ceilings, llvm::raw_ostream &os);
 
 } // namespace moec::bench
 

@@ -174,7 +174,7 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
                  (options.tune.empty()
                       ? 0
                       : options.seconds / static_cast<double>(names.size())));
-  Status status = options.profile ? profileRow(layer, row, result)
+  Status status = options.profile ? profileRow(layer, routed, row, result)
                   : !options.tune.empty()
                       ? tuneRow(layer, row)
                       : measureRow(layer, routed, row, result);
@@ -256,29 +256,42 @@ int RowTable::finishTuning() {
                                                         : 0;
 }
 
-Status RowTable::profileRow(LayerOnDevice &layer, const Row &row,
-                            llvm::json::Object &result) {
+Status RowTable::profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
+                            const Row &row, llvm::json::Object &result) {
   int64_t sets = getNumSets(row);
   std::vector<Routing> routings =
       drawRoutings(layer.getLayer(), row, sets, peers.find(row));
   Work work = getWork(layer.getLayer(), row, routings);
-  std::unique_ptr<RowRun> run;
-  MOEC_TRY_ASSIGN(
-      run, RowRun::create(session, layer, row, sets, std::move(routings)));
-  MOEC_TRY(run->runAll());
-  MOEC_TRY(run->check().status());
-  RowProfile profile;
-  MOEC_TRY_ASSIGN(profile,
-                  bench::profileRow(session, layer, *run, row,
-                                    options.untimed ? 0 : kProfileSamples));
-  printProfile(profile, layer.getLayer(), row, work, ceilings, llvm::outs());
+  auto profile = [&](LayerOnDevice &placed, std::vector<Routing> given,
+                     llvm::StringRef title) -> Result<RowProfile> {
+    std::unique_ptr<RowRun> run;
+    MOEC_TRY_ASSIGN(
+        run, RowRun::create(session, placed, row, sets, std::move(given)));
+    MOEC_TRY(run->runAll());
+    MOEC_TRY(run->check().status());
+    RowProfile profile;
+    MOEC_TRY_ASSIGN(profile,
+                    bench::profileRow(session, placed, *run, row,
+                                      options.untimed ? 0 : kProfileSamples));
+    printProfile(profile, title, placed.getLayer(), work, ceilings,
+                 llvm::outs());
+    return profile;
+  };
+  std::string name = row.getName();
+  RowProfile plain;
+  MOEC_TRY_ASSIGN(plain, profile(layer, std::move(routings), name));
   result["layer"] = layer.getLayer().name;
   result["tokens"] = row.tokens;
   result["sets"] = sets;
   result["floor_us"] = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
-  result["launches"] = describeLaunches(profile);
-  if (profile.graphSeconds > 0)
-    result["graph_us"] = profile.graphSeconds * 1e6;
+  result["launches"] = describeLaunches(plain);
+  if (plain.graphSeconds > 0)
+    result["graph_us"] = plain.graphSeconds * 1e6;
+  if (!routed || row.exponent != 0)
+    return Status::ok();
+  RowProfile withRouter;
+  MOEC_TRY_ASSIGN(withRouter, profile(*routed, {}, name + " with router"));
+  result["router_launches"] = describeLaunches(withRouter);
   return Status::ok();
 }
 

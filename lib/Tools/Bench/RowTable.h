@@ -39,8 +39,8 @@ private:
   void startYardstick();
   void prepareYardstick(const BenchLayer &layer);
   void prepareYardstick(const Row &row, llvm::json::Object &result);
-  moert::Status profileRow(LayerOnDevice &layer, const Row &row,
-                           llvm::json::Object &result);
+  moert::Status profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
+                           const Row &row, llvm::json::Object &result);
   moert::Status tuneRow(LayerOnDevice &layer, const Row &row);
   int finishTuning();
   moert::Result<std::unique_ptr<RowRun>>

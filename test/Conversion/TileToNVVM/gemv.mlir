@@ -3,6 +3,16 @@
 // RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=8 n=8"' 2>&1 | FileCheck %s --check-prefix=SUMS
 // RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv lanes=1024"' 2>&1 | FileCheck %s --check-prefix=LANES
 
+// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=16 n=8 k=32 lanes=96"' --convert-tile-to-nvvm --cse | FileCheck %s --check-prefix=TENSOR
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=8 n=8 k=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-ROWS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=16 n=4 k=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-COLUMNS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=16 n=8 k=64"' 2>&1 | FileCheck %s --check-prefix=STEP
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=32 n=64 k=32 lanes=256"' 2>&1 | FileCheck %s --check-prefix=MEMORY
+
+// TENSOR-ROWS: cannot run as {{.*}}: m = 8; give 16 or 32 with k = 32
+// TENSOR-COLUMNS: cannot run as {{.*}}: n = 4; give 8, 16, 32 or 64 with k = 32
+// STEP: cannot run as {{.*}}: k = 64; give 32 for tensor cores, or 0
+// MEMORY: cannot run as {{.*}}: m = 32, n = 64, lanes = 256 needs 73728 bytes of shared memory; there are 49152
 // ROWS: cannot run as {{.*}}: m = 3; give a power of two up to 32
 // SUMS: cannot run as {{.*}}: m = 8, n = 8 needs 64 sums per thread; give at most 32
 // LANES: cannot run as {{.*}}: lanes = 1024; give a multiple of 32 up to 512
@@ -45,6 +55,30 @@
 // CHECK: scf.if
 // CHECK: memref.store
 // CHECK: nvvm.barrier0
+// 20 steps for three warps: six each in turns of five, and one more for two of
+// them. A step is two pieces of rows and one of weights.
+// TENSOR: memref.global "private" @router_0 : memref<768xf32, 3 : i32>
+// TENSOR-LABEL: func.func @router
+// TENSOR-SAME: moec.block = 96
+// TENSOR-COUNT-15: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// The next ones are asked for before these are multiplied.
+// TENSOR: scf.for
+// TENSOR-COUNT-15: llvm.load {{.*}} -> vector<4xi32>
+// TENSOR-COUNT-10: nvvm.mma.sync
+// TENSOR: scf.yield
+// TENSOR-COUNT-10: nvvm.mma.sync
+// TENSOR-COUNT-3: llvm.load
+// TENSOR-COUNT-2: nvvm.mma.sync
+// TENSOR: %[[REST:.*]] = arith.constant 2 : i32
+// TENSOR: arith.cmpi slt, %{{.*}}, %[[REST]] : i32
+// TENSOR: scf.if
+// TENSOR-COUNT-2: nvvm.mma.sync
+// TENSOR-COUNT-2: vector.store {{.*}} {alignment = 8 : i64} : memref<768xf32, 3 : i32>, vector<2xf32>
+// TENSOR: nvvm.barrier0
+// TENSOR: scf.for
+// TENSOR-COUNT-3: memref.load {{.*}} : memref<768xf32, 3 : i32>
+// TENSOR: memref.load %arg2{{.*}} : memref<24xf32>
+// TENSOR: memref.store {{.*}} : memref<?x24xf32>
 tile.kernel @router(%x: memref<?x640xbf16>, %w: memref<24x640xbf16>, %b: memref<24xf32>,
     %y: memref<?x24xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x640xbf16>, memref<24x640xbf16>)

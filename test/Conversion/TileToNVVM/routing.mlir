@@ -1,22 +1,52 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 --convert-tile-to-nvvm --cse | FileCheck %s
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s --check-prefix=SM90
 
-// A warp routes a token. The row's values and keys lie in the warp's part of
-// shared memory, and what one lane writes there others read after a barrier.
+// A warp routes a token. Values and keys of the row are in registers, which are
+// asked for together; values go to the lanes of their slots through the warp's
+// part of shared memory, between barriers.
 // CHECK: memref.global "private" @top_k_0 : memref<2048xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
 // CHECK-LABEL: func.func @top_k
 // CHECK-SAME: moec.block = 128
-// CHECK: memref.view {{.*}} : memref<2048xi8, 3 : i32> to memref<128xi32, 3 : i32>
+// CHECK: %[[TABLE:.*]] = memref.view {{.*}} : memref<2048xi8, 3 : i32> to memref<128xf32, 3 : i32>
+// CHECK-COUNT-4: memref.load %arg0{{.*}} : memref<?x128xf32>
+// CHECK-NOT: memref.load
 // Softmax: the row's largest logit and the sum, in a fixed order of lanes.
-// CHECK: nvvm.shfl.sync bfly
+// CHECK-COUNT-10: nvvm.shfl.sync bfly
 // CHECK: nvvm.bar.warp.sync
-// Keys in registers: the largest, and the first expert that has it.
-// CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, f32)
+// CHECK-COUNT-4: memref.store %{{.*}}, %[[TABLE]]
+// CHECK: nvvm.bar.warp.sync
+// The largest key, and the first expert that has it, slot by slot.
+// CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32)
 // CHECK: nvvm.redux.sync max
 // CHECK: nvvm.redux.sync min
+// CHECK-NOT: memref.store
+// Lane s has slot s.
+// CHECK: memref.load %[[TABLE]]
 // CHECK: memref.store %{{.*}} : memref<?x8xi32>
 tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
       outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>
+  tile.return
+}
+
+// -----
+
+// A bias does not wait for the launch before; lanes without an expert read the
+// last one. Lane g counts the groups before group g, and a vote tells which are
+// kept.
+// SM90-LABEL: func.func @groups
+// SM90: arith.minsi
+// SM90-COUNT-4: llvm.load {{.*}} {alignment = 4 : i64, moec.weights}
+// SM90: nvvm.griddepcontrol wait
+// SM90: memref.load %arg0
+// SM90: nvvm.redux.sync max
+// SM90: nvvm.vote.sync ballot
+// CHECK-LABEL: func.func @groups
+// CHECK-NOT: griddepcontrol
+tile.kernel @groups(%l: memref<?x80xf32>, %s: memref<80xf32>, %i: memref<?x3xi32>, %w: memref<?x3xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x80xf32>) selection_bias(%s : memref<80xf32>)
+      outs(%i, %w : memref<?x3xi32>, memref<?x3xf32>)
+      <top_k = 3, num_groups = 4, topk_groups = 2, group_score = top2_sum>
   tile.return
 }
 

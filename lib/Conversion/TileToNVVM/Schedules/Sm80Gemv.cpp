@@ -12,6 +12,7 @@
 
 #include "../Emit.h"
 #include "../ThreadEmitter.h"
+#include "GemvTensor.h"
 #include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -40,6 +41,7 @@ private:
   /// Of up to so many rows. Columns or rows past the end repeat the last one;
   /// nobody reads their sums.
   void emitRows(int64_t count);
+  void emitTensor();
   void addProducts();
   /// Adds the products of some pieces, `shape.threads` of them apart.
   void addPieces(Value first, int64_t count, SmallVector<Value> &sums);
@@ -53,8 +55,8 @@ private:
   /// each has others, or the same as its neighbours.
   Value addLanes();
   void storeSums(Value firstSum);
-  /// The sum of all warps.
-  Value addWarps(Value number);
+  /// The sum of all warps, of which the first one's is there.
+  Value addWarps(Value place);
   void storeResult(Value number);
   Value emitEpilogue(Value sum, Value row, Value column);
 
@@ -73,6 +75,8 @@ private:
   Value firstRow, firstColumn, end;
   SmallVector<Value> columns, rows, sums;
   Value table;
+  /// Of a warp, in the table.
+  int64_t warpSums = 0;
   LogicalResult status = success();
 };
 
@@ -220,10 +224,10 @@ void Sm80Gemv::storeSums(Value firstSum) {
   });
 }
 
-Value Sm80Gemv::addWarps(Value number) {
-  Value sum = emitter.loadF32(table, number);
-  for (int64_t warp = 1; warp < shape.threads / kWarp; ++warp) {
-    Value at = emitter.add(number, warp * getNumSums());
+Value Sm80Gemv::addWarps(Value place) {
+  Value sum = emitter.loadF32(table, place);
+  for (int64_t warp = 1; warp < shape.getWarps(); ++warp) {
+    Value at = emitter.add(place, warp * warpSums);
     sum = arith::AddFOp::create(b, sum, emitter.loadF32(table, at));
   }
   return sum;
@@ -248,15 +252,17 @@ Value Sm80Gemv::emitEpilogue(Value sum, Value row, Value column) {
 
 void Sm80Gemv::storeResult(Value number) {
   Value columnsOfCta = emitter.index(shape.n);
-  Value row =
-      emitter.add(firstRow, arith::DivUIOp::create(b, number, columnsOfCta));
-  Value column =
-      emitter.add(firstColumn, arith::RemUIOp::create(b, number, columnsOfCta));
+  Value rowOfCta = arith::DivUIOp::create(b, number, columnsOfCta);
+  Value columnOfCta = arith::RemUIOp::create(b, number, columnsOfCta);
+  Value row = emitter.add(firstRow, rowOfCta);
+  Value column = emitter.add(firstColumn, columnOfCta);
+  Value place =
+      emitter.add(emitter.mul(rowOfCta, shape.getSumStride()), columnOfCta);
   Value exists = arith::AndIOp::create(
       b, isBelow(row, end), isBelow(column, emitter.index(shape.columns)));
   emitter.ifThen(exists, [&] {
     auto store = [&] {
-      if (Value value = emitEpilogue(addWarps(number), row, column))
+      if (Value value = emitEpilogue(addWarps(place), row, column))
         emitter.storeF32(value, result, {row, column});
     };
     if (!op.getNumValidTokens())
@@ -274,6 +280,7 @@ void Sm80Gemv::emitRows(int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     rows.push_back(i ? emitter.min(emitter.add(firstRow, i), last) : firstRow);
   addProducts();
+  warpSums = getNumSums();
   storeSums(addLanes());
   emitter.barrier();
   Value thread = emitter.toIndex(emitter.thread());
@@ -281,10 +288,24 @@ void Sm80Gemv::emitRows(int64_t count) {
                  [&] { storeResult(thread); });
 }
 
+void Sm80Gemv::emitTensor() {
+  Value last = arith::SubIOp::create(b, end, emitter.index(1));
+  GemvTensor(shape, emitter, input, weight)
+      .emit(firstRow, last, firstColumn, table);
+  warpSums = shape.getWarpSums();
+  emitter.barrier();
+  emitter.forThreads(emitter.index(0), emitter.index(shape.m * shape.n),
+                     [&](Value number) { storeResult(number); });
+}
+
 LogicalResult Sm80Gemv::emit() {
-  table = emitter.scratch(shape.m * shape.n * shape.threads / kWarp,
-                          b.getF32Type());
+  table =
+      emitter.scratch(shape.getWarps() * shape.getWarpSums(), b.getF32Type());
   findPlace();
+  if (shape.usesTensorCores()) {
+    emitTensor();
+    return status;
+  }
   if (shape.m == 1) {
     emitRows(1);
     return status;

@@ -8,8 +8,11 @@
 
 #include "../../Emission/TopKStored.h"
 #include "../Emit.h"
+#include "TopKHeld.h"
 #include "TopKStreamed.h"
+#include "moec/Analysis/Schedules.h"
 #include "moec/Analysis/Sm80.h"
+#include "moert/GpuTarget.h"
 
 using namespace mlir;
 using namespace moec;
@@ -17,9 +20,12 @@ using namespace moec;
 LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
   auto op = cast<tile::TopKOp>(phase);
   WarpEmitter emitter(body.func, body.kernel, body.threads);
-  // Vectors of keys: a register each.
-  constexpr int64_t mostHeld = 16;
+  if (TopKHeld::suits(op)) {
+    auto gpu = moert::GpuTarget::parse(body.target.name);
+    return TopKHeld(op, emitter, gpu && gpu->hasDependentLaunches())
+        .run(/*rows=*/1);
+  }
   if (sm80::keepsTopKRow(op))
-    return TopKStored(op, emitter, sm80::kWarp, mostHeld).run(/*rows=*/1);
+    return TopKStored(op, emitter, sm80::kWarp).run(/*rows=*/1);
   return TopKStreamed(op, emitter).run(/*rows=*/1);
 }
