@@ -50,7 +50,6 @@ static constexpr DeviceRates kH200 = {
     /*bodiesShare=*/0.024,        // fitted
     /*queueShare=*/0.03,          // measured: 0.017 to 0.044
     /*bandBytes=*/20e6,           // B, measured: 17e6 stay, 34e6 do not
-    /*missShare=*/0.25,           // measured: 0.24 and 0.34
     /*unevenDeviations=*/3.7,     // fitted
     /*promotionExposed=*/2.65,    // fitted, with loads of scales
     /*rowPromotionExposed=*/0.12, // fitted

@@ -15,7 +15,6 @@
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
-#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -162,7 +161,6 @@ public:
       int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
       RowCounts counts(load, groups, points.back(), Routing::Uniform);
       constexpr double tileRows = 128;
-      mostRows = counts.rows;
       mostTiles =
           std::max(counts.active, counts.rows * double(groups) / tileRows);
     }
@@ -200,8 +198,6 @@ private:
   /// About how many tiles of rows there are at the most tokens; 0 if there is
   /// no queue.
   double mostTiles = 0;
-  /// Rows of a group at the most tokens, on average.
-  double mostRows = 0;
   std::vector<Candidate> candidates;
 };
 
@@ -217,20 +213,16 @@ int64_t CandidateFinder::getBandRows(int64_t n) {
   if (!device || !suitsQueue(n))
     return 0;
   auto weight = cast<MemRefType>(op.getWeight().getType());
-  int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   double rowBytes = double(weight.getShape().back()) *
                     double(weight.getElementTypeBitWidth()) / 8;
-  double weightBytes = double(weight.getDimSize(1)) * rowBytes;
-  double bands = std::ceil(mostRows * rowBytes / device->bandBytes);
-  // A group's rows that do not stay in the second-level cache are read again
-  // for some of the panels; in bands, the weights are for each band.
-  double again = device->missShare * double(llvm::divideCeil(columns, n)) *
-                 mostRows * rowBytes;
-  constexpr double sure = 2;
-  if (bands <= 1 || again < sure * (bands - 1) * weightBytes)
+  // All tokens may go to one expert. Few rows more than stay in the cache are
+  // not worth that tiles are found by more arithmetic.
+  constexpr double several = 2;
+  if (double(points.back()) * rowBytes <= several * device->bandBytes)
     return 0;
   constexpr int64_t whole = 8;
-  return llvm::alignTo(static_cast<int64_t>(mostRows / bands), whole);
+  return llvm::alignDown(static_cast<int64_t>(device->bandBytes / rowBytes),
+                         whole);
 }
 
 std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {

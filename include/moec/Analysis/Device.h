@@ -83,10 +83,8 @@ struct DeviceRates {
   /// a fixed order.
   double queueShare;
   /// Rows of a group that stay in the second-level cache while CTAs go through
-  /// its columns, in bytes; and of how many of the panels of more rows than that
-  /// they are read from memory again.
+  /// its columns, in bytes.
   double bandBytes;
-  double missShare;
   /// How many standard deviations of the time of its items the multiprocessor
   /// with the longest ones is behind.
   double unevenDeviations;
