@@ -120,6 +120,10 @@ struct Contract {
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
   int64_t getMaxBody() const { return bodies.back(); }
+  /// Tiles of a band; 0: all of a group.
+  int64_t getBandTiles() const {
+    return bandRows ? std::max<int64_t>(bandRows / getMaxBody(), 1) : 0;
+  }
   /// About what a tile in that body costs, in the time that tensor cores take
   /// for one input row: fewer than 40 cost as much as 40, and what comes once
   /// per tile weighs the more the fewer steps there are. With rows on the side

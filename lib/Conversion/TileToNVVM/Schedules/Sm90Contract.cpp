@@ -323,22 +323,12 @@ ContractTile Sm90Contract::findTile(Value item) {
   Value inGroup =
       arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
   Value firstTile;
-  if (shape.bandRows) {
-    // As many bands as it takes, of about as many tiles each.
-    Value most = arith::MaxUIOp::create(
-        b, arith::DivUIOp::create(b, emitter.i32(shape.bandRows), begin.height),
-        emitter.i32(1));
-    auto divideUp = [&](Value x, Value y) {
-      return arith::DivUIOp::create(
-          b, arith::SubIOp::create(b, addI32(x, y), emitter.i32(1)), y);
-    };
-    Value perBand = divideUp(tiles, divideUp(tiles, most));
-    Value perBandItems = emitter.scale(perBand, panels);
-    Value band = arith::DivUIOp::create(b, inGroup, perBandItems);
-    inGroup = arith::RemUIOp::create(b, inGroup, perBandItems);
-    firstTile = arith::MulIOp::create(b, band, perBand,
-                                      arith::IntegerOverflowFlags::nsw);
-    tiles = minI32(perBand, arith::SubIOp::create(b, tiles, firstTile));
+  if (int64_t most = shape.getBandTiles()) {
+    Value band = emitter.divide(inGroup, most * panels);
+    inGroup = emitter.remainder(inGroup, most * panels);
+    firstTile = emitter.scale(band, most);
+    tiles = minI32(emitter.i32(most),
+                   arith::SubIOp::create(b, tiles, firstTile));
   }
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
