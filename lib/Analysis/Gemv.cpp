@@ -246,11 +246,19 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   }
   result.tensorUs = 1e6 * inARow * result.waves * lines /
                     device.epilogueLinesPerClk / device.tensorClock;
+  // With tensor cores a warp waits for its steps a few at a time.
+  double waitUs = 0;
+  if (shape.usesTensorCores())
+    waitUs =
+        device.latencyUs * result.waves *
+        double(llvm::divideCeil(shape.getTensorSteps(),
+                                shape.getWarps() * shape.getStepsAtOnce()));
   // One more wait for memory than a launch: for the first bytes.
   result.fixedUs = device.launchUs + device.firstBytesUs + device.drainUs;
   double order = device.overlapOrder;
   result.us = result.fixedUs + std::pow(std::pow(result.streamUs, order) +
                                             std::pow(result.tensorUs, order) +
+                                            std::pow(waitUs, order) +
                                             std::pow(result.l2Us, order),
                                         1 / order);
   return result;

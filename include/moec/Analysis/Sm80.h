@@ -14,6 +14,8 @@
 
 #include "moec/Dialect/Tile/Tile.h"
 
+#include <algorithm>
+
 namespace moec::sm80 {
 
 constexpr int64_t kWarp = 32;
@@ -91,6 +93,15 @@ struct Gemv {
   int64_t getPieces() const { return depth / getPieceElements(); }
   int64_t getTensorSteps() const { return depth / kTensorDepth; }
   int64_t getWarps() const { return threads / kWarp; }
+  /// What a lane has of the rows and of the columns of a step, where it has one
+  /// of 8.
+  int64_t getPiecesPerStep() const { return (m + n) / 8; }
+  /// Steps that a warp asks for at once, of those that all warps have.
+  int64_t getStepsAtOnce() const {
+    constexpr int64_t mostPieces = 16;
+    int64_t most = std::max<int64_t>(mostPieces / getPiecesPerStep(), 1);
+    return std::clamp<int64_t>(getTensorSteps() / getWarps(), 1, most);
+  }
 
   // Shared memory has the sums of each warp. Those of the tensor cores are
   // padded, so that the lanes of a warp meet all banks.

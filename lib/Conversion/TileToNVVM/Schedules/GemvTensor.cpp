@@ -10,8 +10,6 @@
 using namespace mlir;
 using namespace moec;
 
-/// Pieces of a thread that are on their way while others are multiplied.
-static constexpr int64_t kPieces = 16;
 /// Lanes that share a row, and sums of a lane in one of the tensor cores'
 /// tiles.
 static constexpr int64_t kRowLanes = 4, kTileSums = 4;
@@ -70,8 +68,8 @@ void GemvTensor::multiplyStep(ValueRange pieces, Values &sums) {
 }
 
 void GemvTensor::multiply(ValueRange pieces, Values &sums) {
-  for (; !pieces.empty(); pieces = pieces.drop_front(getPiecesPerStep()))
-    multiplyStep(pieces.take_front(getPiecesPerStep()), sums);
+  for (; !pieces.empty(); pieces = pieces.drop_front(shape.getPiecesPerStep()))
+    multiplyStep(pieces.take_front(shape.getPiecesPerStep()), sums);
 }
 
 void GemvTensor::multiplyRest(Values &sums) {
@@ -97,8 +95,7 @@ void GemvTensor::emit(Value firstRow, Value lastRow, Value firstColumn,
   findPlaces(firstRow, lastRow, firstColumn);
   Values sums(shape.m * shape.n / sm80::kWarp, emitter.f32(0.0));
   int64_t steps = shape.getTensorSteps() / shape.getWarps();
-  int64_t atOnce = std::clamp<int64_t>(kPieces / getPiecesPerStep(), 1,
-                                       std::max<int64_t>(steps, 1));
+  int64_t atOnce = shape.getStepsAtOnce();
   int64_t whole = steps - steps % atOnce;
   if (whole) {
     Values carried(sums);

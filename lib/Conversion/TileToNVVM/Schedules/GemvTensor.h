@@ -48,8 +48,6 @@ private:
   void multiplyRest(Values &sums);
   void store(mlir::ValueRange sums, mlir::Value table);
 
-  int64_t getPiecesPerStep() const { return (shape.m + shape.n) / kSide; }
-
   /// Rows and columns of which the lanes of a warp read at once.
   static constexpr int64_t kSide = 8;
 
