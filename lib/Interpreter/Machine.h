@@ -62,6 +62,7 @@ private:
   moert::Status runUnpermute(OpT op, int64_t count, mlir::Value result);
 
   moert::Status run(tile::ContractOp op);
+  moert::Status run(tile::CountSlotsOp op);
   moert::Status run(moe::RouteOp op);
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);

@@ -108,6 +108,10 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(request.compile.countIds ? "" : "no counted ids");
   add(request.compile.quantizeResults ? "" : "no quantized results");
   add(request.compile.joinProducts ? "" : "no joined products");
+  add(request.compile.splitRanking
+          ? "ranking split above " +
+                std::to_string(*request.compile.splitRanking)
+          : "");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));

@@ -87,6 +87,8 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     work.bytes = (op.getOffsets() ? slots : double(tokens)) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getQuantized()) +
                   getRowBytes(op.getScale()));
+  } else if (isa<tile::CountSlotsOp>(phase)) {
+    work.bytes = slots * 4;
   } else if (isa<tile::RankOp>(phase)) {
     work.bytes = slots * 20;
   }

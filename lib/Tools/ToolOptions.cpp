@@ -97,6 +97,8 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.countIds = !noCountIds;
   options.quantizeResults = !noQuantizeResults;
   options.joinProducts = !noJoinProducts;
+  if (splitRanking.getNumOccurrences())
+    options.splitRanking = splitRanking;
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;
