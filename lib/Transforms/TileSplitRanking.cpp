@@ -231,7 +231,7 @@ struct TileSplitRanking
       return signalPassFailure();
     if (most < 0) {
       getOperation().emitError("tile-split-ranking: most = ")
-          << most << "; give 0 or more slots";
+          << most.getValue() << "; give 0 or more slots";
       return signalPassFailure();
     }
     if (failed(RankingSplitter(getOperation(), *machine, most).run()))

@@ -75,10 +75,11 @@ private:
   /// Slots of other chunks, of which the thread has the ids of the first batch.
   void countOthers(ValueRange ids);
   void countBatch(Value begin, ValueRange ids);
-  /// The same by the counts of other chunks.
+  /// The same by the counts of other chunks; of a batch of them from `first`
+  /// (i32) on.
   void addCounts();
   void addCountsOf(Value first, Value counter);
-  SmallVector<Value> loadCounts(Value first, Value counter, bool areWhole);
+  Value loadCount(Value chunk, Value counter);
   void sumRows();
   void sumGroups();
   void writeOffsets();
@@ -155,8 +156,8 @@ private:
   /// All slots, those that count, the CTA's chunk of these, the warp's run.
   Value allSlots, numSlots;
   RowRange chunk, own;
-  /// Whether there are other chunks; the number of those with slots that count,
-  /// where these have been counted.
+  /// Whether there are other chunks; the number (i32) of those with slots that
+  /// count, where these have been counted.
   Value hasOthers, numChunks;
 };
 
@@ -235,7 +236,7 @@ void Rank::run() {
 Value Rank::countChunks() {
   Value size = emitter.toI32(chunkTokens);
   Value last = minus(addI32(emitter.toI32(numTokens), size), emitter.i32(1));
-  return emitter.toIndex(arith::DivUIOp::create(b, last, size));
+  return arith::DivUIOp::create(b, last, size);
 }
 
 void Rank::rankChunk() {
@@ -369,48 +370,38 @@ void Rank::countOthers(ValueRange ids) {
   emitter.forLoop(emitter.index(0), end, size, ids, body);
 }
 
-/// Of chunks from `first` on, all of which there are if they are whole; those
-/// that there are not repeat the CTA's own.
-SmallVector<Value> Rank::loadCounts(Value first, Value counter, bool areWhole) {
-  SmallVector<Value> loaded;
-  for (int64_t i = 0; i < kCountLoads; ++i) {
-    Value number = emitter.add(first, i);
-    if (!areWhole)
-      number = select(isBelow(number, numChunks), number, emitter.cta());
-    loaded.push_back(
-        emitter.loadI32(counts, {number, counters.localOf(counter)}));
-  }
-  return loaded;
+Value Rank::loadCount(Value chunk, Value counter) {
+  return emitter.loadI32(counts, {chunk, counters.localOf(counter)});
 }
 
-/// All of most such chunks come before the CTA's, or after it.
+/// All of most such chunks come before the CTA's, or after it. Those that there
+/// are not repeat the CTA's own.
 void Rank::addCountsOf(Value first, Value counter) {
-  SmallVector<Type> types(kCountLoads, b.getI32Type());
-  Value end = emitter.add(first, kCountLoads);
-  Value areWhole = isAtMost(end, numChunks);
-  SmallVector<Value> loaded = emitter.choose(
-      areWhole, types, [&] { return loadCounts(first, counter, true); },
-      [&] { return loadCounts(first, counter, false); });
-  Value areBefore = isAtMost(end, emitter.cta());
-  Value areAfter = both(areWhole, isBelow(emitter.cta(), first));
-  Value none = emitter.i32(0);
+  Value begin = emitter.toIndex(first);
+  Value untilOwn = minus(emitter.toI32(emitter.cta()), first);
+  Value untilEnd = minus(numChunks, first);
+  Value none = emitter.i32(0), all = emitter.i32(kCountLoads);
+  Value areBefore = isAtMost(all, untilOwn);
+  Value areAfter = both(isBelow(untilOwn, none), isAtMost(all, untilEnd));
   emitter.ifThen(
       arith::OrIOp::create(b, areBefore, areAfter),
       [&] {
-        Value sum = loaded.front();
-        for (Value number : ArrayRef(loaded).drop_front())
-          sum = addI32(sum, number);
+        Value sum = none;
+        for (int64_t i = 0; i < kCountLoads; ++i)
+          sum = addI32(sum, loadCount(emitter.add(begin, i), counter));
         addTo(select(areBefore, row(0), row(numRuns)), counter, sum);
       },
       [&] {
         Value before = none, after = none;
-        for (auto [i, number] : llvm::enumerate(loaded)) {
-          Value chunk = emitter.add(first, static_cast<int64_t>(i));
-          Value comesAfter =
-              both(isBelow(emitter.cta(), chunk), isBelow(chunk, numChunks));
-          before = addI32(before,
-                          select(isBelow(chunk, emitter.cta()), number, none));
-          after = addI32(after, select(comesAfter, number, none));
+        for (int64_t i = 0; i < kCountLoads; ++i) {
+          Value number = emitter.i32(i);
+          Value exists = isBelow(number, untilEnd);
+          Value count = loadCount(
+              select(exists, emitter.add(begin, i), emitter.cta()), counter);
+          Value comesAfter = both(exists, isBelow(untilOwn, number));
+          before =
+              addI32(before, select(isBelow(number, untilOwn), count, none));
+          after = addI32(after, select(comesAfter, count, none));
         }
         addTo(row(0), counter, before);
         addTo(row(numRuns), counter, after);
@@ -425,7 +416,7 @@ void Rank::addCounts() {
   Value part = emitter.divide(emitter.thread(), columns);
   Value column = emitter.toIndex(emitter.remainder(emitter.thread(), columns));
   auto add = [&] {
-    Value begin = emitter.mul(emitter.toIndex(part), kCountLoads);
+    Value begin = emitter.scale(part, kCountLoads);
     emitter.forLoop(
         column, counters.getNumCounters(), columns, [&](Value counter) {
           emitter.forLoop(begin, numChunks, parts * kCountLoads,
