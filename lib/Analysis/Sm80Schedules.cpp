@@ -345,8 +345,13 @@ int64_t chunkBlock(Operation *, tile::ConfigAttr config) {
   return config.getLanes();
 }
 
-TokenChunks rankChunks(tile::RankOp op, tile::ConfigAttr config) {
-  return Rank(op, config).chunks;
+/// Counts of a chunk should be no more than its slots: all CTAs read them.
+std::optional<TokenChunks> rankChunks(tile::RankOp op,
+                                      tile::ConfigAttr config) {
+  Rank shape(op, config);
+  if (shape.numLocal > Rank::kSlotsPerCta)
+    return std::nullopt;
+  return shape.chunks;
 }
 
 //===----------------------------------------------------------------------===//

@@ -35,7 +35,7 @@ private:
   tile::RankOp getRank(plan::LaunchOp launch);
   TokenChunks getChunks(tile::RankOp rank) {
     tile::ConfigAttr config = rank.getConfigAttr();
-    return findSchedule(target, config.getSchedule())->chunks(rank, config);
+    return *findSchedule(target, config.getSchedule())->chunks(rank, config);
   }
   /// Of how many tokens on there are too many slots for one launch.
   int64_t getFirstTokens(tile::RankOp rank) {
@@ -66,9 +66,11 @@ tile::RankOp RankingSplitter::getRank(plan::LaunchOp launch) {
   if (!rank || rank.getCounts() || !rank.getConfig() ||
       !isa<plan::VariantOp>(launch->getParentOp()))
     return nullptr;
-  const Schedule *schedule =
-      findSchedule(target, rank.getConfigAttr().getSchedule());
-  return schedule && schedule->chunks ? rank : nullptr;
+  tile::ConfigAttr config = rank.getConfigAttr();
+  const Schedule *schedule = findSchedule(target, config.getSchedule());
+  bool hasChunks =
+      schedule && schedule->chunks && schedule->chunks(rank, config);
+  return hasChunks ? rank : nullptr;
 }
 
 /// Splits the variant where a ranking begins to have many slots; whether there

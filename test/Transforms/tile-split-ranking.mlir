@@ -149,3 +149,28 @@ tile.kernel @later(%i: memref<?x4xi32>, %r: memref<?x4xf32>, %o: memref<9xi32>,
       {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 256>, num_experts = 8 : i64}
   tile.return
 }
+
+// -----
+
+// More counts than slots: one launch ranks any number.
+//  CHECK-LABEL: plan.program @many_experts
+//    CHECK-NOT: counts
+plan.program @many_experts max_tokens 16 {
+  %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
+  %r = plan.tensor input "topk_weights" rows <"tokens"> : memref<?x2xf32>
+  %p = plan.tensor output "position" rows <"tokens"> : memref<?x2xi32>
+  %o = plan.buffer "expert_offsets" slot 0 : memref<1026xi32>
+  %s = plan.buffer "source" slot 1 rows <"tokens * 2"> : memref<?xi32>
+  %w = plan.buffer "row_weight" slot 2 rows <"tokens * 2"> : memref<?x1xf32>
+  plan.variant tokens 0 to 16 {
+    plan.launch @rank ins(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+        outs(%o, %p, %s, %w : memref<1026xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+  }
+}
+tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<1026xi32>, %p: memref<?x2xi32>,
+    %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %w : memref<1026xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 1025, lanes = 1024, rows = 512>, num_experts = 1025 : i64}
+  tile.return
+}

@@ -128,8 +128,10 @@ struct Schedule {
                                      tile::LoadAttr load, bool isFixed,
                                      const Target &target) = nullptr;
   /// GPU: the chunks whose slots a `tile.count_slots` may count for a ranking,
-  /// which has a config of this schedule. Null where no code reads `counts`.
-  TokenChunks (*chunks)(tile::RankOp op, tile::ConfigAttr config) = nullptr;
+  /// which has a config of this schedule; nothing where that would not pay.
+  /// Null where no code reads `counts`.
+  std::optional<TokenChunks> (*chunks)(tile::RankOp op,
+                                       tile::ConfigAttr config) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -166,8 +166,9 @@ def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
     whose token counts lie on both sides is split in two; if the ranking's kernel is launched with fewer slots
     too, those with more have a copy (`@permute_by_counts`). The counts (`permute_counts`, as the kernel that
     makes them) are one more buffer, in a slot of its own, and one more of the launches' `ins`. The chunks are
-    those that the config of the ranking has. For targets whose schedule of the ranking reads counts. Requires a
-    `config` on each phase; changes no number. Runs after the passes that look for rankings.
+    those that the config of the ranking has. The ranking's schedule has to read counts, and says whether that
+    can pay (not of more experts than a chunk has slots). Requires a `config` on each phase; changes no number.
+    Runs after the passes that look for rankings.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
