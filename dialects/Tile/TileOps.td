@@ -156,6 +156,31 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
   let hasRegionVerifier = 1;
 }
 
+def Tile_CountSlotsOp : Tile_Phase<"count_slots"> {
+  let summary = "the slots of each expert in each chunk of tokens";
+  let description = [{
+    Tokens are cut into at most as many chunks as `counts` has rows, C, of equally many tokens but for the last
+    chunk: `max(chunk_tokens, ceildiv(tokens, C))`. Row c of `counts` has the number of slots of the tokens of
+    chunk c, per local expert (those of `tile.rank`, with the same attributes); tokens from `num_valid_tokens` on
+    have none. Rows of chunks without tokens are undefined. A `tile.rank` of the same ids takes the `counts`.
+
+    ```mlir
+    tile.count_slots tokens(%tokens) ids(%ids : memref<?x8xi32>) outs(%counts : memref<128x64xi32>)
+        {num_experts = 64 : i64, chunk_tokens = 128 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_I32In:$ids, Tile_OptI32In:$num_valid_tokens, Tile_I32Out:$counts,
+    I64Attr:$num_experts, OptionalAttr<DenseI64ArrayAttr>:$local_experts, I64Attr:$chunk_tokens,
+    OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ids` `(` $ids `:` type($ids) `)`
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    `outs` `(` $counts `:` type($counts) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
@@ -163,6 +188,9 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
     `T x k`, `source` `P`, `row_weight` `P x 1`. A stable counting sort, so bits are equal for every
     schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on. `counter` becomes
     0: by it one product of a later launch tells the other that it is done.
+
+    `counts` are those that `tile.count_slots` makes of the same ids, with the same `chunk_tokens`. A schedule
+    may add them up instead of counting the slots of other chunks. `tile-split-ranking` adds them.
 
     ```mlir
     tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
@@ -173,14 +201,16 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     I64:$tokens,
-    Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$num_valid_tokens,
+    Tile_I32In:$ids, Tile_F32In:$weights, Tile_OptI32In:$num_valid_tokens, Tile_OptI32In:$counts,
     Tile_I32Out:$offsets, Tile_I32Out:$position, Tile_I32Out:$source, Tile_F32Out:$row_weight,
     Tile_OptI32Out:$counter,
     I64Attr:$num_experts, DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
-    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
+    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<I64Attr>:$chunk_tokens,
+    OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ids` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    (`counts` `(` $counts^ `:` type($counts) `)`)?
     `outs` `(` $offsets `,` $position `,` $source `,` $row_weight `:`
     type($offsets) `,` type($position) `,` type($source) `,` type($row_weight) `)`
     (`counter` `(` $counter^ `:` type($counter) `)`)? attr-dict

@@ -74,9 +74,23 @@ int64_t sm80::getNumLocalExperts(tile::RankOp op) {
                               : op.getNumExperts();
 }
 
+int64_t sm80::getNumLocalExperts(tile::CountSlotsOp op) {
+  return cast<MemRefType>(op.getCounts().getType()).getDimSize(1);
+}
+
+CountSlots::CountSlots(tile::CountSlotsOp op, tile::ConfigAttr config)
+    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
+      panel(config.getPanel()),
+      chunks{cast<MemRefType>(op.getCounts().getType()).getDimSize(0),
+             static_cast<int64_t>(op.getChunkTokens())} {}
+
 Rank::Rank(tile::RankOp op, tile::ConfigAttr config)
     : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
-      panel(config.getPanel()), rows(config.getRows()) {}
+      panel(config.getPanel()), chunks{kMaxCtas, config.getRows()},
+      hasCounts(op.getCounts()) {
+  if (hasCounts)
+    chunks.most = cast<MemRefType>(op.getCounts().getType()).getDimSize(0);
+}
 
 int64_t Rank::getStride() const { return llvm::alignTo(panel, kWarp); }
 
@@ -91,7 +105,7 @@ int64_t Rank::getWords(int64_t runs) const {
 }
 
 int64_t Rank::getFewSlots() const {
-  if (hasPanels())
+  if (hasPanels() || hasCounts)
     return 0;
   return std::min<int64_t>(kFewSlots, llvm::bit_floor(uint64_t(threads)));
 }
@@ -251,20 +265,56 @@ int64_t topKBlock(Operation *, tile::ConfigAttr config) {
 int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
 
 //===----------------------------------------------------------------------===//
-// sm80.rank: CTAs of `lanes` threads, which place the slots of `rows` tokens or
-// more and count for `panel` local experts at a time
+// sm80.count_slots: CTAs of `lanes` threads, which count the slots of a chunk
+// for `panel` local experts at a time; sm80.rank: CTAs like that which place
+// the slots of a chunk, of `rows` tokens or more
 //===----------------------------------------------------------------------===//
 
-std::string rankIllegal(Operation *op, tile::ConfigAttr config,
-                        const Target &) {
-  constexpr int64_t mostThreads = 1024, mostRows = 1 << 20;
+std::string chunkIllegal(tile::ConfigAttr config, int64_t maxPanel) {
+  constexpr int64_t mostThreads = 1024;
   if (config.getLanes() <= 0 || config.getLanes() > mostThreads ||
       config.getLanes() % kWarp)
     return "lanes = " + number(config.getLanes()) +
            "; give a multiple of 32 up to " + number(mostThreads);
-  if (config.getPanel() <= 0 || config.getPanel() > Rank::kMaxPanel)
+  if (config.getPanel() <= 0 || config.getPanel() > maxPanel)
     return "panel = " + number(config.getPanel()) + "; give 1 to " +
-           number(Rank::kMaxPanel) + " local experts";
+           number(maxPanel) + " local experts";
+  return {};
+}
+
+std::string countSlotsIllegal(Operation *, tile::ConfigAttr config,
+                              const Target &) {
+  return chunkIllegal(config, CountSlots::kMaxPanel);
+}
+
+/// Threads have two slots of a chunk that is no larger than it has to be.
+tile::ConfigAttr chooseCountSlots(Operation *op, const Target &) {
+  constexpr int64_t threads = 512;
+  int64_t panel = std::min(getNumLocalExperts(cast<tile::CountSlotsOp>(op)),
+                           CountSlots::kMaxPanel);
+  return makeConfig(op, "sm80.count_slots", 0, 0, 0, panel, threads, 0);
+}
+
+/// A CTA per chunk.
+moert::Expr chunksGrid(TokenChunks chunks) {
+  return moert::Expr::min(rowBlocks(chunks.tokens), chunks.most);
+}
+
+moert::Expr countSlotsGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  return chunksGrid(CountSlots(cast<tile::CountSlotsOp>(op), config).chunks);
+}
+
+std::string rankIllegal(Operation *op, tile::ConfigAttr config,
+                        const Target &) {
+  constexpr int64_t mostRows = 1 << 20;
+  if (std::string reason = chunkIllegal(config, Rank::kMaxPanel);
+      !reason.empty())
+    return reason;
+  std::optional<int64_t> counted = cast<tile::RankOp>(op).getChunkTokens();
+  if (counted && config.getRows() != *counted)
+    return "rows = " + number(config.getRows()) + "; give the " +
+           number(*counted) + " tokens of the chunks that 'counts' are of";
   if (config.getRows() <= 0 || config.getRows() > mostRows)
     return "rows = " + number(config.getRows()) + "; give 1 to " +
            number(mostRows) + " tokens";
@@ -272,7 +322,7 @@ std::string rankIllegal(Operation *op, tile::ConfigAttr config,
 }
 
 /// All experts at a time if there can be counters for them, for every panel
-/// reads all slots again.
+/// reads all slots, or counts, again.
 tile::ConfigAttr chooseRank(Operation *op, const Target &) {
   constexpr int64_t fewExperts = 1024, threads = 1024;
   auto rank = cast<tile::RankOp>(op);
@@ -280,18 +330,28 @@ tile::ConfigAttr chooseRank(Operation *op, const Target &) {
   if (panel > Rank::kMaxPanel)
     panel = fewExperts;
   int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-  int64_t rows = std::max<int64_t>(Rank::kSlotsPerCta / topK, 1);
+  int64_t rows = rank.getChunkTokens().value_or(
+      std::max<int64_t>(Rank::kSlotsPerCta / topK, 1));
   return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
 }
 
 /// Without tokens there are offsets to be written.
-moert::Expr rankGrid(Operation *, tile::ConfigAttr config, const Target &) {
+moert::Expr rankGrid(Operation *op, tile::ConfigAttr config, const Target &) {
   return moert::Expr::max(
-      moert::Expr::min(rowBlocks(config.getRows()), Rank::kMaxCtas), 1);
+      chunksGrid(Rank(cast<tile::RankOp>(op), config).chunks), 1);
 }
 
-int64_t rankBlock(Operation *, tile::ConfigAttr config) {
+int64_t chunkBlock(Operation *, tile::ConfigAttr config) {
   return config.getLanes();
+}
+
+/// Counts of a chunk should be no more than its slots: all CTAs read them.
+std::optional<TokenChunks> rankChunks(tile::RankOp op,
+                                      tile::ConfigAttr config) {
+  Rank shape(op, config);
+  if (shape.numLocal > Rank::kSlotsPerCta)
+    return std::nullopt;
+  return shape.chunks;
 }
 
 //===----------------------------------------------------------------------===//
@@ -459,8 +519,12 @@ constexpr Schedule kSm80Schedules[] = {
      /*costModel=*/nullptr, isGemvPreferred},
     {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
      noShared},
-    {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, rankBlock,
-     noShared},
+    {"sm80.count_slots", "tile.count_slots", countSlotsIllegal,
+     chooseCountSlots, countSlotsGrid, chunkBlock, noShared},
+    {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, chunkBlock,
+     noShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
+     /*costModel=*/nullptr, /*isPreferred=*/nullptr, /*countsIds=*/false,
+     /*join=*/nullptr, /*quantizeResult=*/nullptr, rankChunks},
     {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
      columnsBlock, noShared},
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,

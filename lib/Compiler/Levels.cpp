@@ -106,6 +106,12 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   TileQueueTilesPassOptions queue;
   queue.target = options.target;
   manager.addPass(createTileQueueTilesPass(queue));
+  if (options.splitRanking.value_or(0) >= 0) {
+    TileSplitRankingPassOptions split;
+    split.target = options.target;
+    split.most = options.splitRanking.value_or(kSplitRankingSlots);
+    manager.addPass(createTileSplitRankingPass(split));
+  }
   if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;
@@ -153,6 +159,11 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       llvm::cl::desc("let two products be one kernel where that takes less "
                      "time"),
       llvm::cl::init(true)};
+  Option<int64_t> splitRanking{
+      *this, "split-ranking",
+      llvm::cl::desc("the most slots that one launch ranks; negative: any "
+                     "number"),
+      llvm::cl::init(kSplitRankingSlots)};
   ListOption<std::string> configs{
       *this, "configs",
       llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
@@ -169,10 +180,15 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
-        TileOptions tile{options.target.getValue(), options.lanes,
-                         options.dependentLaunches, options.countIds,
-                         options.quantizeResults,   options.permuteRows,
-                         options.joinProducts,      {}};
+        TileOptions tile{options.target.getValue(),
+                         options.lanes,
+                         options.dependentLaunches,
+                         options.countIds,
+                         options.quantizeResults,
+                         options.permuteRows,
+                         options.joinProducts,
+                         options.splitRanking.getValue(),
+                         {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);
       });

@@ -41,8 +41,23 @@ struct PermuteArguments {
   int64_t numExperts = 0;
   int64_t numZeroExperts = 0;
   std::optional<llvm::ArrayRef<int64_t>> localExperts;
+  /// Those of tile.count_slots, which are checked, and its `chunk_tokens`.
+  OptionalRef counts;
+  int64_t chunkTokens = 0;
 };
 moert::Status permute(const PermuteArguments &arguments);
+
+/// tile.count_slots.
+struct CountSlotsArguments {
+  int64_t tokens = 0;
+  TensorRef ids;
+  OptionalRef numValidTokens;
+  TensorRef counts;
+  int64_t numExperts = 0;
+  int64_t chunkTokens = 0;
+  std::optional<llvm::ArrayRef<int64_t>> localExperts;
+};
+moert::Status countSlots(const CountSlotsArguments &arguments);
 
 /// moe.grouped_matmul and tile.contract. Sums of products are made in double
 /// and rounded to f32 once; those of blocks with scales are scaled in double.

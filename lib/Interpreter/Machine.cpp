@@ -97,6 +97,10 @@ Status Machine::runPermute(OpT op, int64_t count, Value offsets, Value position,
   arguments.numExperts = op.getNumExperts();
   arguments.numZeroExperts = op.getNumZeroExperts();
   arguments.localExperts = op.getLocalExperts();
+  if constexpr (std::is_same_v<OpT, tile::RankOp>) {
+    arguments.counts = maybe(op.getCounts());
+    arguments.chunkTokens = op.getChunkTokens().value_or(0);
+  }
   return permute(arguments);
 }
 
@@ -266,6 +270,18 @@ Status Machine::run(tile::GatherRowsOp op) {
   return Status::ok();
 }
 
+Status Machine::run(tile::CountSlotsOp op) {
+  CountSlotsArguments arguments;
+  arguments.tokens = tokens;
+  arguments.ids = at(op.getIds());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.counts = at(op.getCounts());
+  arguments.numExperts = op.getNumExperts();
+  arguments.chunkTokens = op.getChunkTokens();
+  arguments.localExperts = op.getLocalExperts();
+  return countSlots(arguments);
+}
+
 Status Machine::runOp(Operation &op) {
   auto onTile = [&](auto tileOp, auto &&evaluate) {
     if (Status status = checkTokens(tileOp.getTokens()); !status)
@@ -279,6 +295,9 @@ Status Machine::runOp(Operation &op) {
       .Case([&](tile::TopKOp t) {
         return onTile(
             t, [&] { return runRoute(t, tokens, t.getIds(), t.getWeights()); });
+      })
+      .Case([&](tile::CountSlotsOp t) {
+        return onTile(t, [&] { return run(t); });
       })
       .Case([&](tile::RankOp t) {
         return onTile(t, [&] {

@@ -63,6 +63,7 @@ private:
 
   moert::Status run(tile::ContractOp op);
   moert::Status run(tile::GatherRowsOp op);
+  moert::Status run(tile::CountSlotsOp op);
   moert::Status run(moe::RouteOp op);
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);

@@ -9,6 +9,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <cstring>
+
 using namespace moert;
 
 namespace moec::interpreter {
@@ -26,7 +28,73 @@ Status checkRows(const char *name, const TensorRef &tensor, int64_t rows) {
                          ", but has to have " + std::to_string(rows) + " rows");
 }
 
+/// Per global id the local expert, -1 for those of other ranks.
+static Result<std::vector<int64_t>>
+findLocalExperts(int64_t numExperts,
+                 std::optional<llvm::ArrayRef<int64_t>> localExperts) {
+  std::vector<int64_t> localOf(numExperts, -1);
+  int64_t numLocal = localExperts ? localExperts->size() : numExperts;
+  for (int64_t g = 0; g < numLocal; ++g) {
+    int64_t expert = localExperts ? (*localExperts)[g] : g;
+    if (expert < 0 || expert >= numExperts)
+      return invalidArgument("local_experts[" + std::to_string(g) + "] is " +
+                             std::to_string(expert) +
+                             ", ids are 0 to num_experts - 1");
+    localOf[expert] = g;
+  }
+  return localOf;
+}
+
+Status countSlots(const CountSlotsArguments &arguments) {
+  int64_t tokens = arguments.tokens, topK = arguments.ids.shape[1];
+  if (Status status = checkRows("ids", arguments.ids, tokens); !status)
+    return status;
+  Result<std::vector<int64_t>> localOf =
+      findLocalExperts(arguments.numExperts, arguments.localExperts);
+  if (!localOf)
+    return localOf.status();
+  int64_t rows = arguments.counts.shape[0], columns = arguments.counts.shape[1];
+  int64_t chunk = std::max((tokens + rows - 1) / rows, arguments.chunkTokens);
+  int32_t *counts = arguments.counts.as<int32_t>();
+  for (int64_t row = 0; row * chunk < tokens; ++row)
+    std::fill_n(counts + row * columns, columns, 0);
+  int64_t valid = validTokens(arguments.numValidTokens, tokens);
+  const int32_t *ids = arguments.ids.as<int32_t>();
+  for (int64_t slot = 0; slot < valid * topK; ++slot) {
+    int64_t id = ids[slot];
+    if (id >= 0 && id < arguments.numExperts && (*localOf)[id] >= 0)
+      ++counts[slot / topK / chunk * columns + (*localOf)[id]];
+  }
+  return Status::ok();
+}
+
+/// Whether what an earlier launch has counted is what there is to count.
+static Status checkCounts(const PermuteArguments &arguments) {
+  if (!arguments.counts)
+    return Status::ok();
+  const TensorRef &found = *arguments.counts;
+  Tensor expected = Tensor::undefined(found.dtype, found.shape);
+  // What is undefined is as it is.
+  memcpy(expected.ref().data, found.data, expected.size());
+  CountSlotsArguments count;
+  count.tokens = arguments.tokens;
+  count.ids = arguments.ids;
+  count.numValidTokens = arguments.numValidTokens;
+  count.counts = expected.ref();
+  count.numExperts = arguments.numExperts;
+  count.chunkTokens = arguments.chunkTokens;
+  count.localExperts = arguments.localExperts;
+  if (Status status = countSlots(count); !status)
+    return status;
+  if (memcmp(expected.ref().data, found.data, expected.size()) != 0)
+    return invalidArgument("counts are not those that tile.count_slots makes "
+                           "of ids");
+  return Status::ok();
+}
+
 Status permute(const PermuteArguments &arguments) {
+  if (Status status = checkCounts(arguments); !status)
+    return status;
   int64_t tokens = arguments.tokens;
   int64_t topK = arguments.ids.shape[1];
   int64_t numExperts = arguments.numExperts;
@@ -40,17 +108,13 @@ Status permute(const PermuteArguments &arguments) {
     if (Status status = checkRows(name, tensor, rows); !status)
       return status;
 
-  std::vector<int64_t> localOf(numExperts, -1);
+  Result<std::vector<int64_t>> found =
+      findLocalExperts(numExperts, arguments.localExperts);
+  if (!found)
+    return found.status();
+  const std::vector<int64_t> &localOf = *found;
   int64_t numLocal =
       arguments.localExperts ? arguments.localExperts->size() : numExperts;
-  for (int64_t g = 0; g < numLocal; ++g) {
-    int64_t expert = arguments.localExperts ? (*arguments.localExperts)[g] : g;
-    if (expert < 0 || expert >= numExperts)
-      return invalidArgument("local_experts[" + std::to_string(g) + "] is " +
-                             std::to_string(expert) +
-                             ", ids are 0 to num_experts - 1");
-    localOf[expert] = g;
-  }
   if (Status status = checkRows("offsets", arguments.offsets, numLocal + 1);
       !status)
     return status;

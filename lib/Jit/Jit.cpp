@@ -111,6 +111,10 @@ std::string Jit::getKey(const Request &request, const Source &source,
       : request.compile.permuteRows == PermuteRows::Never ? "rows as they are"
                                                           : "rows in order");
   add(request.compile.joinProducts ? "" : "no joined products");
+  add(request.compile.splitRanking
+          ? "ranking split above " +
+                std::to_string(*request.compile.splitRanking)
+          : "");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));

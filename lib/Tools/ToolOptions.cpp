@@ -98,6 +98,8 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.quantizeResults = !noQuantizeResults;
   options.permuteRows = permuteRows;
   options.joinProducts = !noJoinProducts;
+  if (splitRanking.getNumOccurrences())
+    options.splitRanking = splitRanking;
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;

@@ -81,6 +81,12 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("On a GPU: let each product be a kernel of its "
                      "own"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> splitRanking{
+      "split-ranking", llvm::cl::value_desc("slots"),
+      llvm::cl::desc("On a GPU: the most slots that one launch ranks; a launch "
+                     "of its own counts more of them before (default: 16384; "
+                     "-1: any number)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> printIRAfterAll{
       "print-ir-after-all",
       llvm::cl::desc("Print the IR after each pass on the error stream"),

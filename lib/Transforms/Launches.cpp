@@ -42,6 +42,20 @@ int64_t moec::makeSlot(plan::ProgramOp program) {
   return next;
 }
 
+Value moec::addBuffer(plan::ProgramOp program, Location loc, Type type,
+                      StringRef name) {
+  plan::BufferOp last;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    last = buffer;
+  OpBuilder builder(program.getContext());
+  IntegerAttr slot;
+  if (last.getSlot())
+    slot = builder.getI64IntegerAttr(makeSlot(program));
+  builder.setInsertionPointAfter(last);
+  return plan::BufferOp::create(builder, loc, type, name, plan::ExprAttr(),
+                                slot);
+}
+
 Value moec::getCounter(plan::LaunchOp ranking, SymbolTable &symbols) {
   auto rank = getPhase<tile::RankOp>(ranking, symbols);
   if (rank.getCounter())
@@ -49,17 +63,8 @@ Value moec::getCounter(plan::LaunchOp ranking, SymbolTable &symbols) {
   auto kernel = cast<tile::KernelOp>(rank->getParentOp());
   auto program = ranking->getParentOfType<plan::ProgramOp>();
   auto type = MemRefType::get(1, IntegerType::get(rank.getContext(), 32));
-  // Behind the other buffers.
-  plan::BufferOp last;
-  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
-    last = buffer;
-  OpBuilder builder(program.getContext());
-  builder.setInsertionPointAfter(last);
-  Value counter = plan::BufferOp::create(
-      builder, ranking.getLoc(), type, (ranking.getKernel() + "_counter").str(),
-      plan::ExprAttr(),
-      last.getSlot() ? builder.getI64IntegerAttr(makeSlot(program))
-                     : IntegerAttr());
+  Value counter = addBuffer(program, ranking.getLoc(), type,
+                            (ranking.getKernel() + "_counter").str());
   unsigned number = kernel.getBody().getNumArguments() - 1;
   (void)kernel.insertArgument(number, type, DictionaryAttr(), rank.getLoc());
   program.walk([&](plan::LaunchOp launch) {

@@ -40,6 +40,11 @@ plan::LaunchOp findWriter(plan::LaunchOp launch, mlir::Value value);
 /// A slot that no buffer of the program has.
 int64_t makeSlot(plan::ProgramOp program);
 
+/// A buffer behind the others of the program, in a slot of its own if those
+/// have slots.
+mlir::Value addBuffer(plan::ProgramOp program, mlir::Location loc,
+                      mlir::Type type, llvm::StringRef name);
+
 /// The counter that a launch of a `tile.rank` sets to 0: as one more of what
 /// all launches of its kernel write, in a slot of its own. Products behind it
 /// that need one share it, for they leave 0 there or are the last that do.

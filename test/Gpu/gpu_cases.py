@@ -257,6 +257,16 @@ def sorting():
             (1, 4, 8, 11, 127, 128, 3333, 7317), (2, 6, 8), (1, 2, 4)):
         yield case(f"sorting/counts-m{tokens}-t{top_k}-ep{ranks}", tokens,
                    layer(*TINY, 64, top_k, "bf16", "ids", **local(64, ranks, 0)))
+    # Where the slots of a launch become too many, and more of them than 128 chunks of 1024.
+    for (tokens, top_k), experts, ranks in itertools.product(
+            ((2048, 8), (2049, 8), (2185, 8), (16384, 8), (20001, 8), (5461, 3), (5462, 3), (16384, 10),
+             (16385, 1)), (60, 512), (1, 4)):
+        yield case(f"sorting/counted-m{tokens}-e{experts}-t{top_k}-ep{ranks}", tokens,
+                   layer(*TINY, experts, top_k, "bf16", "ids", **local(experts, ranks, ranks // 2)),
+                   hard="minus_one_ids" if ranks > 1 else "")
+    for valid in ("logits", "gate"):
+        yield case(f"sorting/counted-{valid}-valid", 5000,
+                   layer(*TINY, 64, 8, "bf16", valid, num_valid_tokens=True), hard="padding")
     for experts, ranks in ((8, 2), (16, 2), (17, 2), (8, 4), (16, 4), (18, 4), (32, 4), (33, 4)):
         for rank in range(ranks):
             yield case(f"sorting/map-e{experts}-ep{ranks}-rank{rank}", 65,

@@ -444,6 +444,14 @@ case("count_ids_many", tokens=300, entry="ids", dtype="bf16", num_experts=700, t
      intermediate_size=32)
 case("count_ids_deep", tokens=3, entry="ids", dtype="bf16", hidden_size=640,
      intermediate_size=1280)
+# So many slots that a launch of its own counts them before they are ranked.
+for dtype, fields in (
+    ("f32", {"hard": "padding", "num_valid_tokens": True}),
+    ("bf16", {"entry": "gate", "num_zero_experts": 3}),
+    ("f16", {"entry": "ids", "hard": "minus_one_ids",
+             "placement": {"local_experts": [7, 0, 5, 11, 2]}}),
+):
+    case(f"many_slots_{dtype}", tokens=2100, dtype=dtype, num_experts=16, top_k=8, **TINY, **fields)
 
 # -- block fp8
 

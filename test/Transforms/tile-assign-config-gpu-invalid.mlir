@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.contract, sm80.gemv, sm80.top_k, sm80.rank, sm80.row_map, sm80.quantize, sm80.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.contract, sm80.gemv, sm80.top_k, sm80.count_slots, sm80.rank, sm80.row_map, sm80.quantize, sm80.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -96,6 +96,38 @@ tile.kernel @chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<5xi32>,
   tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %r : memref<5xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 4 : i64, config = #tile.config<schedule = "sm80.rank", panel = 4, lanes = 32>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @other_chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %c: memref<128x4xi32>, %o: memref<5xi32>,
+    %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  // expected-error@+1 {{rows = 64; give the 128 tokens of the chunks that 'counts' are of}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>) counts(%c : memref<128x4xi32>)
+      outs(%o, %p, %s, %r : memref<5xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 4 : i64, chunk_tokens = 128 : i64,
+       config = #tile.config<schedule = "sm80.rank", panel = 4, lanes = 32, rows = 64>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @counters(%i: memref<?x8xi32>, %c: memref<128x20000xi32>, %t: i64) {
+  // expected-error@+1 {{panel = 20000; give 1 to 8192 local experts}}
+  tile.count_slots tokens(%t) ids(%i : memref<?x8xi32>) outs(%c : memref<128x20000xi32>)
+      {num_experts = 20000 : i64, chunk_tokens = 128 : i64,
+       config = #tile.config<schedule = "sm80.count_slots", panel = 20000, lanes = 32>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @threads(%i: memref<?x8xi32>, %c: memref<128x4xi32>, %t: i64) {
+  // expected-error@+1 {{lanes = 48; give a multiple of 32 up to 1024}}
+  tile.count_slots tokens(%t) ids(%i : memref<?x8xi32>) outs(%c : memref<128x4xi32>)
+      {num_experts = 4 : i64, chunk_tokens = 128 : i64,
+       config = #tile.config<schedule = "sm80.count_slots", panel = 4, lanes = 48>}
   tile.return
 }
 

@@ -113,6 +113,61 @@ std::string gated(const std::string &order) {
 
 } // namespace
 
+/// Chunks are of two tokens, for three of them have to suffice.
+TEST(CountSlots, ByHand) {
+  TestModule test(R"(
+    tile.kernel @count(%i: memref<?x2xi32>, %v: memref<1xi32>,
+                       %c: memref<3x2xi32>, %t: i64) {
+      tile.count_slots tokens(%t) ids(%i : memref<?x2xi32>)
+        num_valid_tokens(%v : memref<1xi32>) outs(%c : memref<3x2xi32>)
+        {num_experts = 3 : i64, local_experts = array<i64: 2, 0>,
+         chunk_tokens = 1 : i64}
+      tile.return
+    })");
+  Ids ids = {2, 0, 0, 3, -1, 2, 2, 2, 1, 0}, valid = {4};
+  Ids counts(6, 77);
+  auto kernel = *test.module->getOps<tile::KernelOp>().begin();
+  moert::Status status = interpretKernel(
+      kernel, {view(ids, {5, 2}), view(valid, {1}), view(counts, {3, 2})}, 5);
+  ASSERT_TRUE(status.isOk()) << status.message();
+  EXPECT_EQ(counts, Ids({1, 2, 3, 0, 0, 0}));
+  // Of few tokens there are no more chunks.
+  counts.assign(6, 77);
+  ASSERT_TRUE(interpretKernel(
+      kernel, {view(ids, {1, 2}), view(valid, {1}), view(counts, {3, 2})}, 1));
+  EXPECT_EQ(counts, Ids({1, 1, 77, 77, 77, 77}));
+}
+
+TEST(CountSlots, WrongCountsAreRefused) {
+  TestModule test(R"(
+    tile.kernel @rank(%i: memref<?x1xi32>, %w: memref<?x1xf32>,
+                      %c: memref<2x2xi32>, %o: memref<3xi32>,
+                      %p: memref<?x1xi32>, %s: memref<?xi32>,
+                      %r: memref<?x1xf32>, %t: i64) {
+      tile.rank tokens(%t) ids(%i, %w : memref<?x1xi32>, memref<?x1xf32>)
+        counts(%c : memref<2x2xi32>) outs(%o, %p, %s, %r
+          : memref<3xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>)
+        {num_experts = 2 : i64, chunk_tokens = 2 : i64}
+      tile.return
+    })");
+  Ids ids = {1, 0, 1}, offsets(3), position(3), source(3);
+  Floats weights = {1, 2, 3}, rowWeights(3);
+  auto kernel = *test.module->getOps<tile::KernelOp>().begin();
+  auto run = [&](Ids counts) {
+    return interpretKernel(kernel,
+                           {view(ids, {3, 1}), view(weights, {3, 1}),
+                            view(counts, {2, 2}), view(offsets, {3}),
+                            view(position, {3, 1}), view(source, {3}),
+                            view(rowWeights, {3, 1})},
+                           3);
+  };
+  EXPECT_TRUE(run({1, 1, 0, 1}));
+  EXPECT_EQ(position, Ids({1, 0, 2}));
+  moert::Status status = run({1, 1, 1, 0});
+  EXPECT_FALSE(status);
+  EXPECT_NE(status.message().find("counts are not those"), std::string::npos);
+}
+
 TEST(GroupedMatmul, PairsRowsBySourceAndOrder) {
   Floats x = {1, 10, 2, 20};
   // Weight row n of group g gives (n + 1 + 10 g) times the input's sum.

@@ -23,6 +23,7 @@ RankTensors::RankTensors(const RankCase &test)
       positions(test.tokens * test.topK),
       ids(DType::I32, {test.tokens, test.topK}),
       weights(DType::F32, {test.tokens, test.topK}), valid(DType::I32, {1}),
+      counts(DType::I32, {test.numChunks, numLocal}),
       offsets(DType::I32, {numLocal + 1}),
       position(DType::I32, {test.tokens, test.topK}),
       source(DType::I32, {positions}), rowWeight(DType::F32, {positions, 1}) {
@@ -30,56 +31,105 @@ RankTensors::RankTensors(const RankCase &test)
   clear();
 }
 
+std::string RankTensors::attributes(const std::string &more,
+                                    const std::string &config) const {
+  std::string local;
+  for (int64_t expert : test.local)
+    local += (local.empty() ? " " : ", ") + std::to_string(expert);
+  return " {num_experts = " + std::to_string(test.numExperts) + " : i64" +
+         more +
+         (hasCounts() ? ", chunk_tokens = " + std::to_string(test.chunkTokens) +
+                            " : i64"
+                      : "") +
+         (local.empty() ? "" : ", local_experts = array<i64:" + local + ">") +
+         (config.empty() ? "" : ", config = #tile.config<" + config + ">") +
+         "}\n tile.return\n}\n";
+}
+
+std::string RankTensors::countText(const std::string &config) const {
+  bool hasValid = test.numValid >= 0;
+  std::string ids = this->ids.getType(true), counts = this->counts.getType();
+  return "tile.kernel @count(%i: " + ids +
+         (hasValid ? ", %v: memref<1xi32>" : "") + ", %c: " + counts +
+         ", %t: i64) {\n tile.count_slots tokens(%t) ids(%i : " + ids + ")" +
+         (hasValid ? " num_valid_tokens(%v : memref<1xi32>)" : "") +
+         " outs(%c : " + counts + ")" + attributes("", config);
+}
+
 std::string RankTensors::text(const std::string &config) const {
   std::string types[] = {ids.getType(true),    weights.getType(true),
                          offsets.getType(),    position.getType(true),
                          source.getType(true), rowWeight.getType(true)};
   bool hasValid = test.numValid >= 0;
-  std::string local;
-  for (int64_t expert : test.local)
-    local += (local.empty() ? " " : ", ") + std::to_string(expert);
   return "tile.kernel @rank(%i: " + types[0] + ", %w: " + types[1] +
-         (hasValid ? ", %v: memref<1xi32>" : "") + ", %o: " + types[2] +
-         ", %p: " + types[3] + ", %s: " + types[4] + ", %r: " + types[5] +
+         (hasValid ? ", %v: memref<1xi32>" : "") +
+         (hasCounts() ? ", %c: " + counts.getType() : "") +
+         ", %o: " + types[2] + ", %p: " + types[3] + ", %s: " + types[4] +
+         ", %r: " + types[5] +
          ", %t: i64) {\n tile.rank tokens(%t) ids(%i, %w : " + types[0] + ", " +
          types[1] + ")" +
          (hasValid ? " num_valid_tokens(%v : memref<1xi32>)" : "") +
+         (hasCounts() ? " counts(%c : " + counts.getType() + ")" : "") +
          " outs(%o, %p, %s, %r : " + types[2] + ", " + types[3] + ", " +
-         types[4] + ", " + types[5] +
-         ") {num_experts = " + std::to_string(test.numExperts) +
-         " : i64, num_zero_experts = " + std::to_string(test.numZeroExperts) +
-         " : i64" +
-         (local.empty() ? "" : ", local_experts = array<i64:" + local + ">") +
-         ", config = #tile.config<" + config +
-         ">}\n"
-         " tile.return\n}\n";
+         types[4] + ", " + types[5] + ")" +
+         attributes(", num_zero_experts = " +
+                        std::to_string(test.numZeroExperts) + " : i64",
+                    config);
 }
 
 std::vector<const Array *> RankTensors::arguments() const {
+  std::vector<const Array *> arrays{&ids, &weights};
   if (test.numValid >= 0)
-    return {&ids, &weights, &valid, &offsets, &position, &source, &rowWeight};
-  return {&ids, &weights, &offsets, &position, &source, &rowWeight};
+    arrays.push_back(&valid);
+  if (hasCounts())
+    arrays.push_back(&counts);
+  for (const Array *out : {&offsets, &position, &source, &rowWeight})
+    arrays.push_back(out);
+  return arrays;
+}
+
+std::vector<const Array *> RankTensors::countArguments() const {
+  if (test.numValid >= 0)
+    return {&ids, &valid, &counts};
+  return {&ids, &counts};
 }
 
 void RankTensors::clear() {
-  for (Array *array : {&offsets, &position, &source, &rowWeight})
+  for (Array *array : {&counts, &offsets, &position, &source, &rowWeight})
     array->fill(77);
 }
 
-static void interpret(const RankTensors &tensors) {
-  TestModule module(tensors.text("schedule = \"cpu.rank\""));
+static void interpret(const std::string &text,
+                      const std::vector<const Array *> &arguments,
+                      int64_t tokens) {
+  TestModule module(text);
   ASSERT_TRUE(module.module);
   llvm::SmallVector<TensorRef> refs;
-  for (const Array *array : tensors.arguments()) {
+  for (const Array *array : arguments) {
     TensorRef &ref = refs.emplace_back();
     ref.data = array->data();
     ref.dtype = array->getDType();
     ref.shape.assign(array->getShape().begin(), array->getShape().end());
   }
   auto kernel = *module.module->getOps<tile::KernelOp>().begin();
-  moert::Status status =
-      interpreter::interpretKernel(kernel, refs, tensors.test.tokens);
+  moert::Status status = interpreter::interpretKernel(kernel, refs, tokens);
   ASSERT_TRUE(status.isOk()) << status.message();
+}
+
+void RankTensors::count() const {
+  interpret(countText(""), countArguments(), test.tokens);
+}
+
+/// The rows that are defined.
+static void compareCounts(const RankTensors &found,
+                          const RankTensors &expected) {
+  const RankCase &test = found.test;
+  int64_t chunk = std::max((test.tokens + test.numChunks - 1) / test.numChunks,
+                           test.chunkTokens);
+  for (int64_t i = 0; i * chunk < test.tokens; ++i)
+    for (int64_t expert = 0; expert < found.numLocal; ++expert)
+      EXPECT_EQ(found.counts.get(i, expert), expected.counts.get(i, expert))
+          << "chunk " << i << ", expert " << expert;
 }
 
 static void expectEqual(const Array &found, const Array &expected,
@@ -107,7 +157,11 @@ void moec::test::compareWithInterpreter(
     }
   }
   run(compiled);
-  interpret(interpreted);
+  if (interpreted.hasCounts()) {
+    interpreted.count();
+    compareCounts(compiled, interpreted);
+  }
+  interpret(interpreted.text(""), interpreted.arguments(), test.tokens);
   expectEqual(compiled.offsets, interpreted.offsets, "offsets");
   expectEqual(compiled.position, interpreted.position, "position");
   expectEqual(compiled.source, interpreted.source, "source");

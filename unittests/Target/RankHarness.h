@@ -21,21 +21,35 @@ struct RankCase {
   int64_t numZeroExperts = 0;
   std::vector<int64_t> local;
   int64_t numValid = -1;
+  /// The tokens of a chunk at least, and the chunks at most, if a kernel counts
+  /// the slots of each before.
+  int64_t chunkTokens = 0, numChunks = 5;
 };
 
-/// What a tile.rank reads and writes.
+/// What a tile.rank reads and writes, and the tile.count_slots before it.
 struct RankTensors {
   explicit RankTensors(const RankCase &test);
 
+  bool hasCounts() const { return test.chunkTokens > 0; }
   /// The kernel `rank` with that config.
   std::string text(const std::string &config) const;
   std::vector<const Array *> arguments() const;
+  /// The kernel `count`, with that config or none.
+  std::string countText(const std::string &config) const;
+  std::vector<const Array *> countArguments() const;
+  /// Lets the interpreter fill `counts`.
+  void count() const;
   /// What no op writes is recognized.
   void clear();
 
   RankCase test;
   int64_t numLocal, positions;
-  Array ids, weights, valid, offsets, position, source, rowWeight;
+  Array ids, weights, valid, counts, offsets, position, source, rowWeight;
+
+private:
+  /// The end of an op whose attributes are these and those of experts.
+  std::string attributes(const std::string &more,
+                         const std::string &config) const;
 };
 
 /// Ids between the two, and what `run` computes from them. What the interpreter

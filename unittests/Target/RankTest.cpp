@@ -20,6 +20,8 @@ namespace {
 constexpr char kConfig[] = "schedule = \"cpu.rank\"";
 
 void run(const RankTensors &tensors) {
+  if (tensors.hasCounts())
+    tensors.count();
   CompiledKernels kernels(tensors.text(kConfig));
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("rank", 1, tensors.arguments(), tensors.test.tokens);
@@ -83,6 +85,13 @@ TEST(CpuRank, PaddingRows) {
     test.numZeroExperts = 1;
     compareWithInterpreter(test, -1, 9);
   }
+}
+
+/// The schedule counts all slots itself.
+TEST(CpuRank, NeedsNoCounts) {
+  RankCase test;
+  test.chunkTokens = 4;
+  compareWithInterpreter(test, 0, 7);
 }
 
 TEST(CpuRank, ByHand) {

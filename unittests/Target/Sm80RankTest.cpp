@@ -16,6 +16,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 using namespace mlir;
 using namespace moec;
 using namespace moec::test;
@@ -24,44 +26,56 @@ namespace {
 
 struct Config {
   int64_t panel = 8, threads = 64, rows = 4;
+  /// Of the kernel that counts, if there is one.
+  int64_t countPanel = 8, countThreads = 32;
 
   std::string text() const {
     return "schedule = \"sm80.rank\", panel = " + std::to_string(panel) +
            ", lanes = " + std::to_string(threads) +
            ", rows = " + std::to_string(rows);
   }
+  std::string countText() const {
+    return "schedule = \"sm80.count_slots\", panel = " +
+           std::to_string(countPanel) +
+           ", lanes = " + std::to_string(countThreads);
+  }
 };
 
-/// A kernel for a GPU, and how it is launched.
-struct GpuKernel {
+/// Kernels for a GPU, and how each is launched, in order.
+struct GpuKernels {
   std::string ptx;
-  moert::LaunchDims dims;
+  std::vector<std::pair<std::string, moert::LaunchDims>> launches;
 };
 
 void compile(const RankTensors &tensors, const Config &config,
-             GpuKernel &kernel) {
+             GpuKernels &kernels) {
   MLIRContext context;
   context.loadDialect<tile::TileDialect>();
   context.disableMultithreading();
-  auto module =
-      parseSourceString<ModuleOp>(tensors.text(config.text()), &context);
+  std::string text = tensors.text(config.text());
+  if (tensors.hasCounts())
+    text = tensors.countText(config.countText()) + text;
+  auto module = parseSourceString<ModuleOp>(text, &context);
   ASSERT_TRUE(module);
   PassManager assign(&context);
   TileAssignConfigPassOptions options;
   options.target = "sm_80";
   assign.addPass(createTileAssignConfigPass(options));
   ASSERT_TRUE(succeeded(assign.run(*module)));
-  auto tile = *module->getOps<tile::KernelOp>().begin();
-  auto grid = tile.getGrid()->getExpr().evaluate(tensors.test.tokens);
-  ASSERT_TRUE(grid);
-  kernel.dims.grid = *grid;
-  kernel.dims.block = tile.getBlockAttr().getInt();
+  for (auto tile : module->getOps<tile::KernelOp>()) {
+    auto grid = tile.getGrid()->getExpr().evaluate(tensors.test.tokens);
+    ASSERT_TRUE(grid);
+    moert::LaunchDims dims;
+    dims.grid = *grid;
+    dims.block = tile.getBlockAttr().getInt();
+    kernels.launches.emplace_back(tile.getSymName().str(), dims);
+  }
   PassManager lower(&context);
   buildTileToNVVMPipeline(lower, "sm_80");
   ASSERT_TRUE(succeeded(lower.run(*module)));
   auto ptx = emitPTX(*module, {"sm_80"});
   ASSERT_TRUE(succeeded(ptx));
-  kernel.ptx = *ptx;
+  kernels.ptx = *ptx;
 }
 
 size_t bytesOf(const Array &array) {
@@ -69,45 +83,72 @@ size_t bytesOf(const Array &array) {
                              8);
 }
 
-void simulate(const RankTensors &tensors, const GpuKernel &kernel,
+void simulate(const RankTensors &tensors, const GpuKernels &kernels,
               uint64_t seed) {
   ptx::SimulatorOptions options;
   options.seed = seed;
   ptx::Simulator simulator(options);
-  auto module = simulator.load(kernel.ptx, "rank.ptx");
+  auto module = simulator.load(kernels.ptx, "rank.ptx");
   ASSERT_TRUE(module) << module.status().message();
-  std::vector<uint64_t> slots;
-  for (const Array *array : tensors.arguments()) {
-    auto address = simulator.allocate(bytesOf(*array), 4, "an argument");
-    ASSERT_TRUE(address) << address.status().message();
-    ASSERT_TRUE(simulator.write(*address, array->data(), bytesOf(*array)));
-    slots.push_back(*address);
+  std::map<const Array *, uint64_t> addresses;
+  for (const auto &[name, dims] : kernels.launches) {
+    auto arguments =
+        name == "rank" ? tensors.arguments() : tensors.countArguments();
+    std::vector<uint64_t> slots;
+    for (const Array *array : arguments) {
+      auto [entry, isNew] = addresses.insert({array, 0});
+      if (isNew) {
+        auto address = simulator.allocate(bytesOf(*array), 4, "an argument");
+        ASSERT_TRUE(address) << address.status().message();
+        ASSERT_TRUE(simulator.write(*address, array->data(), bytesOf(*array)));
+        entry->second = *address;
+      }
+      slots.push_back(entry->second);
+    }
+    slots.push_back(static_cast<uint64_t>(tensors.test.tokens));
+    auto params = ptx::packParams(*(*module)->find(name), slots);
+    ASSERT_TRUE(params);
+    // As a device does.
+    if (dims.grid == 0)
+      continue;
+    moert::Status status = simulator.launch(**module, name, dims, *params);
+    ASSERT_TRUE(status) << status.message();
   }
-  slots.push_back(static_cast<uint64_t>(tensors.test.tokens));
-  auto params = ptx::packParams(*(*module)->find("rank"), slots);
-  ASSERT_TRUE(params);
-  moert::Status status =
-      simulator.launch(**module, "rank", kernel.dims, *params);
-  ASSERT_TRUE(status) << status.message();
-  for (auto [i, array] : llvm::enumerate(tensors.arguments()))
-    ASSERT_TRUE(simulator.read(array->data(), slots[i], bytesOf(*array)));
+  for (auto [array, address] : addresses)
+    ASSERT_TRUE(simulator.read(array->data(), address, bytesOf(*array)));
 }
 
 void compareWithInterpreter(const RankCase &test, const Config &config,
                             int64_t lowest, int64_t highest,
                             int64_t numCtas = 0) {
   for (uint64_t seed : {1, 2})
-    test::compareWithInterpreter(test, lowest, highest,
-                                 [&](const RankTensors &tensors) {
-                                   GpuKernel kernel;
-                                   compile(tensors, config, kernel);
-                                   if (numCtas) {
-                                     EXPECT_EQ(kernel.dims.grid, numCtas);
-                                   }
-                                   if (!testing::Test::HasFatalFailure())
-                                     simulate(tensors, kernel, seed);
-                                 });
+    test::compareWithInterpreter(
+        test, lowest, highest, [&](const RankTensors &tensors) {
+          GpuKernels kernels;
+          compile(tensors, config, kernels);
+          if (testing::Test::HasFatalFailure())
+            return;
+          if (numCtas) {
+            EXPECT_EQ(kernels.launches.back().second.grid, numCtas);
+          }
+          simulate(tensors, kernels, seed);
+        });
 }
+
+/// Tests of slots that are counted before.
+struct Counted {
+  RankCase test;
+  Config config;
+
+  /// Chunks of at least `tokens` tokens, `most` at most.
+  explicit Counted(int64_t tokens = 4, int64_t most = 128) {
+    test.chunkTokens = config.rows = tokens;
+    test.numChunks = most;
+  }
+  void compare(int64_t lowest, int64_t highest, int64_t numCtas = 0) const {
+    compareWithInterpreter(test, config, lowest, highest, numCtas);
+  }
+};
 
 } // namespace
 
@@ -212,4 +253,64 @@ TEST(Sm80Rank, ManyExperts) {
   config.threads = 1024;
   config.rows = 32;
   compareWithInterpreter(test, config, -1, 4096, 2);
+}
+
+TEST(Sm80Rank, Counted) {
+  Counted counted;
+  counted.compare(0, 7, 13);
+  counted.compare(7, 7);
+  counted.test.tokens = 1;
+  counted.compare(0, 7, 1);
+  counted.test.tokens = 0;
+  counted.compare(0, 7, 1);
+  counted.test.tokens = 50;
+  // Chunks of more slots than a kernel loads at once.
+  counted.test.chunkTokens = counted.config.rows = 40;
+  counted.test.topK = 7;
+  counted.compare(-1, 8, 2);
+}
+
+/// As many chunks as there may be, of more tokens; some CTAs have none. Sums of
+/// several batches of counts, whole ones and parts.
+TEST(Sm80Rank, CountedInLargestGrid) {
+  Counted counted(2, 35);
+  for (int64_t tokens : {63, 70, 71, 176}) {
+    counted.test.tokens = tokens;
+    counted.compare(0, 7, std::min<int64_t>((tokens + 1) / 2, 35));
+  }
+}
+
+TEST(Sm80Rank, CountedOutOfRange) {
+  Counted counted;
+  counted.test.numZeroExperts = 3;
+  counted.compare(-2, 13);
+  counted.compare(-1, -1);
+  counted.test.numExperts = 200;
+  counted.test.local = {199, 0, 64, 63, 100};
+  counted.config.panel = counted.config.countPanel = 5;
+  counted.compare(-1, 203, 13);
+}
+
+/// Chunks without a slot that counts, and one that has some.
+TEST(Sm80Rank, CountedPaddingRows) {
+  for (int64_t numValid : {0, 1, 21, 48, 90}) {
+    Counted counted;
+    counted.test.numValid = numValid;
+    counted.compare(-1, 9, 13);
+  }
+}
+
+/// Panels, other ones in either kernel; parts of warps without an expert, and
+/// threads without a part of the counts.
+TEST(Sm80Rank, CountedPanels) {
+  Counted counted;
+  counted.test.numExperts = 200;
+  counted.test.numValid = 45;
+  counted.config.threads = 160;
+  for (auto [panel, countPanel] :
+       {std::pair<int64_t, int64_t>{7, 200}, {32, 64}, {199, 7}, {200, 199}}) {
+    counted.config.panel = panel;
+    counted.config.countPanel = countPanel;
+    counted.compare(-1, 201, 13);
+  }
 }

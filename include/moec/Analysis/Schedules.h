@@ -71,6 +71,12 @@ struct JoinedConfigs {
   tile::ConfigAttr first, second;
 };
 
+/// How `tile.count_slots` cuts tokens into chunks: into `most` at most, of at
+/// least `tokens` each.
+struct TokenChunks {
+  int64_t most, tokens;
+};
+
 /// One row of the table of schedules.
 struct Schedule {
   /// As in `#tile.config<schedule = "cpu.contract">`.
@@ -132,6 +138,11 @@ struct Schedule {
                                   tile::ContractOp permuted,
                                   tile::LoadAttr load, bool isFixed,
                                   bool always, const Target &target) = nullptr;
+  /// GPU: the chunks whose slots a `tile.count_slots` may count for a ranking,
+  /// which has a config of this schedule; nothing where that would not pay.
+  /// Null where no code reads `counts`.
+  std::optional<TokenChunks> (*chunks)(tile::RankOp op,
+                                       tile::ConfigAttr config) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -12,7 +12,7 @@
 #ifndef MOEC_ANALYSIS_SM80_H
 #define MOEC_ANALYSIS_SM80_H
 
-#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Analysis/Schedules.h"
 
 #include <algorithm>
 
@@ -143,21 +143,39 @@ bool keepsTopKRow(tile::TopKOp op);
 
 /// Without a list of them, all.
 int64_t getNumLocalExperts(tile::RankOp op);
+int64_t getNumLocalExperts(tile::CountSlotsOp op);
 
-/// sm80.rank: a CTA of `threads` places the slots of at least `rows` tokens,
-/// and counts all others.
+/// sm80.count_slots: a CTA of `threads` counts the slots of a chunk, those of
+/// `panel` local experts at a time.
+struct CountSlots {
+  CountSlots(tile::CountSlotsOp op, tile::ConfigAttr config);
+
+  /// Shared memory has counters for more.
+  static constexpr int64_t kMaxPanel = 8192;
+
+  int64_t numLocal, threads, panel;
+  TokenChunks chunks;
+
+  /// i32 elements of shared memory: slots of no expert have a counter as well.
+  int64_t getWords() const { return panel + 1; }
+};
+
+/// sm80.rank: a CTA of `threads` places the slots of a chunk, which are those
+/// of at least `chunks.tokens` tokens, and counts all others, or has `counts`
+/// of them.
 ///
 /// Its own slots are cut into runs, one per warp while shared memory lasts.
 /// There are counters for `panel` local experts at a time: a row of them per
 /// run, and one more. The rows are padded to whole warps, which sum over 32
 /// experts, and then over these groups.
 ///
-/// Of few slots, the first CTA compares each with all.
+/// Of few slots, the first CTA compares each with all, unless they have been
+/// counted.
 struct Rank {
   Rank(tile::RankOp op, tile::ConfigAttr config);
 
   /// About as many CTAs as a GPU has multiprocessors: more would only read the
-  /// ids once more each.
+  /// ids, or counts, once more each.
   static constexpr int64_t kMaxCtas = 128;
   static constexpr int64_t kSlotsPerCta = 1024;
   /// Shared memory has counters of one run for as many.
@@ -165,7 +183,9 @@ struct Rank {
   /// Up to so many, counting takes longer than comparing each with all.
   static constexpr int64_t kFewSlots = 256;
 
-  int64_t numLocal, threads, panel, rows;
+  int64_t numLocal, threads, panel;
+  TokenChunks chunks;
+  bool hasCounts;
 
   bool hasPanels() const { return panel < numLocal; }
   /// i32 elements from one row of counters to the next.
@@ -177,7 +197,7 @@ struct Rank {
   /// i32 elements of shared memory.
   int64_t getWords(int64_t runs) const;
   /// How many slots are few: a power of two, no more than threads; 0 where
-  /// there are too many experts for it.
+  /// there are too many experts for it, or they have been counted.
   int64_t getFewSlots() const;
 };
 

@@ -78,6 +78,10 @@ struct CompileOptions {
   PermuteRows permuteRows = PermuteRows::Auto;
   /// For GPUs: lets two products be one kernel where that takes less time.
   bool joinProducts = true;
+  /// For GPUs: the most slots that one launch ranks; a launch of its own counts
+  /// more of them before. Negative: any number. Nothing: as tile-split-ranking
+  /// has it.
+  std::optional<int64_t> splitRanking;
   /// Configs to take instead of those that would be chosen, as in
   /// "experts_hidden@1-64:n=64 bodies=16" (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;

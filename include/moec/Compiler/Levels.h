@@ -12,6 +12,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/CommandLine.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,9 @@ struct TileOptions {
   /// Lets two products be one kernel, where the schedule can and that is
   /// expected to take less time.
   bool joinProducts = true;
+  /// The most slots that one launch ranks, where the schedule can do it in two;
+  /// negative: any number. Nothing: as tile-split-ranking has it.
+  std::optional<int64_t> splitRanking;
   /// Configs to take instead of those that would be chosen (ConfigText.h).
   std::vector<std::string> configs;
 };

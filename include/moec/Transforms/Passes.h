@@ -16,6 +16,11 @@
 #include "moec/Dialect/Tile/Tile.h"
 
 namespace moec {
+
+/// Above so many slots tile-split-ranking lets a launch of its own count them,
+/// unless an option says otherwise.
+inline constexpr int64_t kSplitRankingSlots = 16384;
+
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "moec/Transforms/Passes.h.inc"

@@ -180,6 +180,26 @@ def TileQueueTilesPass : Pass<"tile-queue-tiles", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
+  let summary = "let a launch count slots before they are ranked";
+  let description = [{
+    Puts a launch of a `tile.count_slots` in front of those of a `tile.rank` that have more than `most` slots, and
+    gives the ranking its `counts`: CTAs that rank many slots then need not count all of them each. A variant
+    whose token counts lie on both sides is split in two; if the ranking's kernel is launched with fewer slots
+    too, those with more have a copy (`@permute_by_counts`). The counts (`permute_counts`, as the kernel that
+    makes them) are one more buffer, in a slot of its own, and one more of the launches' `ins`. The chunks are
+    those that the config of the ranking has. The ranking's schedule has to read counts, and says whether that
+    can pay (not of more experts than a chunk has slots). Requires a `config` on each phase; changes no number.
+    Runs after the passes that look for rankings.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    Option<"most", "most", "int64_t", "::moec::kSplitRankingSlots",
+           "the most slots that one launch ranks">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
   let summary = "let launches begin before the launch before them has ended";
   let description = [{

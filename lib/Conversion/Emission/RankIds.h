@@ -17,6 +17,9 @@ struct RankExperts {
   RankExperts(tile::RankOp op)
       : numExperts(op.getNumExperts()), numZero(op.getNumZeroExperts()),
         local(op.getLocalExperts()) {}
+  RankExperts(tile::CountSlotsOp op)
+      : numExperts(op.getNumExperts()), numZero(0),
+        local(op.getLocalExperts()) {}
   /// A product with ids.
   RankExperts(tile::ContractOp op)
       : numExperts(*op.getNumExperts()), numZero(0),

@@ -140,10 +140,11 @@ private:
   Operation *create(moe::PermuteOp op) {
     return tile::RankOp::create(
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getWeights()),
-        get(op.getNumValidTokens()), get(op.getOffsets()),
+        get(op.getNumValidTokens()), /*counts=*/Value(), get(op.getOffsets()),
         get(op.getPosition()), get(op.getSource()), get(op.getRowWeight()),
         /*counter=*/Value(), op.getNumExpertsAttr(), op.getNumZeroExpertsAttr(),
-        op.getLocalExpertsAttr(), tile::ConfigAttr());
+        op.getLocalExpertsAttr(), /*chunk_tokens=*/IntegerAttr(),
+        tile::ConfigAttr());
   }
 
   Operation *create(moe::GroupedMatmulOp op) {

@@ -31,6 +31,7 @@ struct KernelBody {
 mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Gemv(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80CountSlots(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Quantize(mlir::Operation *phase, KernelBody body);

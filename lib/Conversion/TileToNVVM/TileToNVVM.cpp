@@ -36,6 +36,7 @@ constexpr Emission kEmissions[] = {
     {"sm80.contract", emitSm80Contract},
     {"sm80.gemv", emitSm80Gemv},
     {"sm80.top_k", emitSm80TopK},
+    {"sm80.count_slots", emitSm80CountSlots},
     {"sm80.rank", emitSm80Rank},
     {"sm80.row_map", emitSm80RowMap},
     {"sm80.quantize", emitSm80Quantize},

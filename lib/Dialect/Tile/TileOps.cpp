@@ -64,8 +64,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, RankOp, ContractOp, RowMapOp, QuantizeOp, GatherRowsOp,
-           GatherReduceOp>(op))
+  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RowMapOp, QuantizeOp,
+           GatherRowsOp, GatherReduceOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -117,8 +117,55 @@ LogicalResult TopKOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getWeight(), "weight");
 }
 
+/// The experts that ids name; how many of them are local.
+static FailureOr<int64_t>
+verifyExperts(Operation *op, int64_t numExperts,
+              std::optional<ArrayRef<int64_t>> local) {
+  auto emitError = [&] { return op->emitOpError(); };
+  if (failed(
+          moe::verifyNumExperts(emitError, numExperts, /*numZeroExperts=*/0)))
+    return failure();
+  if (!local)
+    return numExperts;
+  if (failed(moe::verifyLocalExperts(emitError, numExperts, *local)))
+    return failure();
+  return local->size();
+}
+
+/// The slots of chunks, as `tile.count_slots` writes them and a `tile.rank`
+/// reads them.
+static LogicalResult verifyCounts(Operation *op, Value counts,
+                                  int64_t chunkTokens, int64_t numLocal) {
+  if (chunkTokens < 1)
+    return op->emitOpError("'chunk_tokens' is ")
+           << chunkTokens << "; give 1 or more tokens";
+  moe::OperandChecker check(op);
+  return check.checkShape("counts", counts,
+                          {{"chunks"}, {"(local experts)", numLocal}});
+}
+
+LogicalResult CountSlotsOp::verify() {
+  FailureOr<int64_t> numLocal =
+      verifyExperts(*this, getNumExperts(), getLocalExperts());
+  moe::OperandChecker check(*this);
+  if (failed(numLocal) ||
+      failed(
+          check.checkShape("ids", getIds(), {moe::tokensDim(), {"top_k"}})) ||
+      failed(check.checkNumValidTokens(getNumValidTokens())) ||
+      failed(verifyCounts(*this, getCounts(), getChunkTokens(), *numLocal)))
+    return failure();
+  return verifySeparate(*this, getCounts());
+}
+
 LogicalResult RankOp::verify() {
   if (failed(moe::verifyPermute(*this, moe::PermuteOperands(*this))))
+    return failure();
+  if (static_cast<bool>(getCounts()) != getChunkTokens().has_value())
+    return emitOpError("has 'counts' or 'chunk_tokens' alone; give both, or "
+                       "neither");
+  int64_t numLocal = moe::getDim(getOffsets(), 0) - 1;
+  if (getCounts() &&
+      failed(verifyCounts(*this, getCounts(), *getChunkTokens(), numLocal)))
     return failure();
   SmallVector<Value> outs{getOffsets(), getPosition(), getSource(),
                           getRowWeight()};
@@ -166,21 +213,14 @@ static LogicalResult verifyIds(ContractOp op) {
   if (!op.getOffsets() || !op.getNumExperts())
     return op.emitOpError("has 'ids'; give 'offsets', which come from them, "
                           "and 'num_experts' too");
-  auto emitError = [&] { return op.emitOpError(); };
-  auto experts = static_cast<int64_t>(*op.getNumExperts());
-  int64_t local = experts;
-  if (failed(moe::verifyNumExperts(emitError, experts, /*numZeroExperts=*/0)))
+  FailureOr<int64_t> local =
+      verifyExperts(op, *op.getNumExperts(), op.getLocalExperts());
+  if (failed(local))
     return failure();
-  if (op.getLocalExperts()) {
-    if (failed(
-            moe::verifyLocalExperts(emitError, experts, *op.getLocalExperts())))
-      return failure();
-    local = op.getLocalExperts()->size();
-  }
   int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
-  if (local != groups)
+  if (*local != groups)
     return op.emitOpError("has 'ids' of ")
-           << local << " local experts, but " << groups << " groups";
+           << *local << " local experts, but " << groups << " groups";
   moe::OperandChecker check(op);
   return check.checkShape("ids", op.getIds(), {moe::tokensDim(), {"top_k"}});
 }

@@ -34,6 +34,8 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   jit.compile.quantizeResults = !options.noQuantizeResults;
   jit.compile.permuteRows = options.permuteRows;
   jit.compile.joinProducts = !options.noJoinProducts;
+  if (options.splitRanking.getNumOccurrences())
+    jit.compile.splitRanking = options.splitRanking;
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;
   jit.threads = static_cast<unsigned>(options.threads);

@@ -155,6 +155,13 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Let each product be a kernel of its own "
                      "(docs/gpu.md)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> splitRanking{
+      "split-ranking", llvm::cl::value_desc("slots"),
+      llvm::cl::desc(
+          "The most slots that one launch ranks; a launch of its own "
+          "counts more of them before (default: 16384; -1: any "
+          "number) (docs/gpu.md)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> compare{
       "compare",
       llvm::cl::desc("Measure nothing: compare the records OLD.json and "

@@ -148,3 +148,51 @@ tile.kernel @panels(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<20001xi
       {num_experts = 20000 : i64}
   tile.return
 }
+
+// -----
+
+// A CTA of 512 threads counts the slots of a chunk, and stores a row of counts.
+// CHECK: memref.global "private" @count_0 : memref<9xi32, 3 : i32>
+// CHECK-LABEL: func.func @count
+// CHECK-SAME: moec.block = 512
+// CHECK-COUNT-4: memref.load {{.*}} : memref<?xi32>
+// CHECK: nvvm.barrier0
+// CHECK-COUNT-4: llvm.atomicrmw add {{.*}} syncscope("block") monotonic : !llvm.ptr<3>, i32
+// CHECK: scf.for
+// CHECK-COUNT-4: memref.load {{.*}} : memref<?xi32>
+// CHECK-COUNT-4: llvm.atomicrmw add
+// CHECK: nvvm.barrier0
+// CHECK: memref.store {{.*}} : memref<128x8xi32>
+tile.kernel @count(%i: memref<?x2xi32>, %c: memref<128x8xi32>, %t: i64) {
+  tile.count_slots tokens(%t) ids(%i : memref<?x2xi32>) outs(%c : memref<128x8xi32>)
+      {num_experts = 8 : i64, chunk_tokens = 512 : i64}
+  tile.return
+}
+
+// -----
+
+// A ranking with counts reads no ids of other chunks: of 16 chunks before its own, or after it, the
+// sum; of others two sums. It compares no slots with each other, however few there are.
+// CHECK-LABEL: func.func @counted
+// CHECK-NOT: scf.if {{.*}} -> (i32, i32, i32, i32,
+// CHECK: arith.divui {{.*}} : i32
+// CHECK: nvvm.barrier0
+// CHECK-COUNT-16: memref.load %arg2{{.*}} : memref<128x8xi32>
+// CHECK: llvm.atomicrmw add
+// CHECK-NOT: atomicrmw
+// CHECK: } else {
+// CHECK-COUNT-16: memref.load %arg2{{.*}} : memref<128x8xi32>
+// CHECK-COUNT-2: llvm.atomicrmw add
+// Then its own: that of the lane, and others behind it.
+// CHECK: llvm.atomicrmw add
+// CHECK: scf.for
+// CHECK-COUNT-4: llvm.atomicrmw add
+// CHECK: nvvm.barrier0
+// CHECK: nvvm.match.sync any
+tile.kernel @counted(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %c: memref<128x8xi32>, %o: memref<9xi32>,
+    %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<128x8xi32>)
+      outs(%o, %p, %s, %r : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {num_experts = 8 : i64, chunk_tokens = 512 : i64}
+  tile.return
+}

@@ -360,3 +360,43 @@ tile.kernel @k(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: 
   tile.rank tokens(%tokens) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<9xi32>) {num_experts = 8 : i64}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %c: memref<16x8xi32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'counts' or 'chunk_tokens' alone; give both, or neither}}
+  tile.rank tokens(%tokens) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<16x8xi32>) outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %c: memref<16x9xi32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %tokens: i64) {
+  // expected-error@+1 {{'counts' must be of shape chunks x (local experts) = *x8, not 16x9 (* is any size above 0)}}
+  tile.rank tokens(%tokens) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<16x9xi32>) outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64, chunk_tokens = 4 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %c: memref<16x8xi32>, %tokens: i64) {
+  // expected-error@+1 {{'chunk_tokens' is 0; give 1 or more tokens}}
+  tile.count_slots tokens(%tokens) ids(%i : memref<?x2xi32>) outs(%c : memref<16x8xi32>) {num_experts = 8 : i64, chunk_tokens = 0 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %c: memref<?x8xi32>, %tokens: i64) {
+  // expected-error@+1 {{'counts' must be of shape chunks x (local experts) = *x2, not ?x8 (* is any size above 0)}}
+  tile.count_slots tokens(%tokens) ids(%i : memref<?x2xi32>) outs(%c : memref<?x8xi32>) {num_experts = 8 : i64, chunk_tokens = 4 : i64, local_experts = array<i64: 3, 1>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%i: memref<?x2xi32>, %c: memref<16x8xi32>, %tokens: i64) {
+  // expected-error@+1 {{local expert 8 is out of range; ids are 0 to 7}}
+  tile.count_slots tokens(%tokens) ids(%i : memref<?x2xi32>) outs(%c : memref<16x8xi32>) {num_experts = 8 : i64, chunk_tokens = 4 : i64, local_experts = array<i64: 3, 8>}
+  tile.return
+}

@@ -57,6 +57,25 @@ tile.kernel @route(%logits: memref<?x8xf32>, %bias: memref<8xf32>, %scale: memre
   tile.return
 }
 
+// CHECK-LABEL: tile.kernel @counted
+tile.kernel @counted(%ids: memref<?x2xi32>, %weights: memref<?x2xf32>, %valid: memref<1xi32>,
+    %counts: memref<16x2xi32>, %offsets: memref<3xi32>, %position: memref<?x2xi32>, %source: memref<?xi32>,
+    %row_weight: memref<?x1xf32>, %counter: memref<1xi32>, %tokens: i64) {
+  // CHECK: tile.count_slots tokens(%{{.*}}) ids(%{{.*}} : memref<?x2xi32>) num_valid_tokens(%{{.*}} : memref<1xi32>)
+  // CHECK-SAME: outs(%{{.*}} : memref<16x2xi32>) {chunk_tokens = 4 : i64, local_experts = array<i64: 5, 3>, num_experts = 8 : i64}
+  tile.count_slots tokens(%tokens) ids(%ids : memref<?x2xi32>) num_valid_tokens(%valid : memref<1xi32>)
+      outs(%counts : memref<16x2xi32>)
+      {num_experts = 8 : i64, local_experts = array<i64: 5, 3>, chunk_tokens = 4 : i64}
+  // CHECK-NEXT: tile.rank {{.*}} num_valid_tokens(%{{.*}} : memref<1xi32>) counts(%{{.*}} : memref<16x2xi32>) outs(
+  // CHECK-SAME: counter(%{{.*}} : memref<1xi32>) {chunk_tokens = 4 : i64,
+  tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+      num_valid_tokens(%valid : memref<1xi32>) counts(%counts : memref<16x2xi32>)
+      outs(%offsets, %position, %source, %row_weight
+           : memref<3xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%counter : memref<1xi32>)
+      {num_experts = 8 : i64, local_experts = array<i64: 5, 3>, chunk_tokens = 4 : i64}
+  tile.return
+}
+
 // CHECK-LABEL: tile.kernel @grouped
 // CHECK-SAME: attributes {grid = #plan.expr<"256">} {
 tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: memref<5xi32>,

@@ -6,18 +6,20 @@
 //===----------------------------------------------------------------------===//
 // The slots, in the order of (token, slot), are cut into a chunk per CTA, and a
 // chunk into runs, one per warp. A CTA places the slots of its chunk and learns
-// where they go by counting all others too, so that CTAs need not talk: row 0
-// of the counters has the slots before the chunk, row `r` those of run `r - 1`,
-// and the last row, with the last run, those after the chunk. Sums over rows
-// and experts tell where the slots of each run go; a warp deals these positions
-// out, 32 slots at a time: those of one expert find each other by a match and
-// are ranked by lane. Counters only grow by integers, so the order in which
-// threads add to them does not show. If there are counters for `panel` experts
-// only, all this is done for `panel` of them after the other. Few slots are
-// ranked another way, by the first CTA alone.
+// where they go by counting all others too, so that CTAs need not talk, or by
+// adding up the counts of their chunks, if an earlier launch has made these.
+// Row 0 of the counters has the slots before the chunk, row `r` those of run `r
+// - 1`, and the last row, with the last run, those after the chunk. Sums over
+// rows and experts tell where the slots of each run go; a warp deals these
+// positions out, 32 slots at a time: those of one expert find each other by a
+// match and are ranked by lane. Counters only grow by integers, so the order in
+// which threads add to them does not show. If there are counters for `panel`
+// experts only, all this is done for `panel` of them after the other. Few slots
+// are ranked another way, by the first CTA alone.
 
 #include "../Emit.h"
 #include "RankFew.h"
+#include "SlotCounters.h"
 #include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -34,14 +36,8 @@ constexpr int64_t kWarp = sm80::kWarp;
 constexpr int64_t kRunLoads = 4;
 constexpr int64_t kOtherLoads = 8;
 constexpr int64_t kPanelLoads = 4;
-
-/// What becomes of a slot. Numbers are i32.
-struct Choice {
-  /// The counter of its expert, and whether it has one now.
-  Value counter, isHere;
-  /// Whether no counter is its expert's, now or ever.
-  Value isElsewhere;
-};
+/// Counts of an expert that a thread adds up at once: those of so many chunks.
+constexpr int64_t kCountLoads = 16;
 
 /// A slot that a lane has, or the first one of its warp's if it has none.
 struct Slot {
@@ -60,23 +56,18 @@ public:
   void run();
 
 private:
-  static Value makeLocalTable(tile::RankOp op, ThreadEmitter &emitter) {
-    return op.getLocalExperts()
-               ? emitter.constantTable(RankIds::getLocalTable(op))
-               : Value();
-  }
-  /// A `T x k` argument as one row of slots.
-  Value flatten(Value memref);
   void findChunk();
   void findRun();
   void clearInvalid();
 
+  Value countChunks();
   void rankChunk();
   /// Ranks all experts, or those that have counters now.
   void rankExperts();
   void rankPanel();
   void clearCounters();
-  void countRun();
+  /// `first` is the lane's slot of the first 32.
+  void countRun(Slot first);
   /// The ids of the thread's slots, `threads` apart, of a batch that begins
   /// there. `isWhole` says that all of them exist.
   SmallVector<Value> loadBatch(Value begin, bool isWhole);
@@ -84,6 +75,11 @@ private:
   /// Slots of other chunks, of which the thread has the ids of the first batch.
   void countOthers(ValueRange ids);
   void countBatch(Value begin, ValueRange ids);
+  /// The same by the counts of other chunks; of a batch of them from `first`
+  /// (i32) on.
+  void addCounts();
+  void addCountsOf(Value first, Value counter);
+  Value loadCount(Value chunk, Value counter);
   void sumRows();
   void sumGroups();
   void writeOffsets();
@@ -92,11 +88,12 @@ private:
   Slot loadFirstSlot();
   void placeRun(Slot first);
 
-  /// Null means that the slot exists.
-  Choice choose(Value id, Value exists);
-  /// Adds one to the slot's counter of a row. Slots without one have their own,
-  /// which nobody reads: that is faster than a branch.
-  void count(const Choice &choice, Value row);
+  void count(const SlotChoice &choice, Value row) {
+    counters.count(choice, table, row, nowhereAt());
+  }
+  void addTo(Value row, Value counter, Value number) {
+    emitter.addAtomically(number, table, emitter.add(row, counter));
+  }
   Sums scanWarp(Value value);
   /// The expert's first position, for a counter of type index.
   Value firstOf(Value counter);
@@ -118,10 +115,6 @@ private:
   /// The counter of slots that are nowhere, and the slots of earlier panels.
   Value nowhereAt() { return groupAt(emitter.index(shape.getGroups())); }
   Value earlierAt() { return groupAt(emitter.index(shape.getGroups() + 1)); }
-  /// The local expert, of type index, whose counter that is.
-  Value localOf(Value counter) {
-    return firstLocal ? emitter.add(firstLocal, counter) : counter;
-  }
   Value addI32(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
   Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
   Value select(Value condition, Value x, Value y) {
@@ -151,46 +144,39 @@ private:
   int64_t topK, numRuns;
   /// Loads of slots of other chunks that are on their way at once.
   int64_t otherLoads;
-  RankIds experts;
-  Value ids, weights, offsets, position, source, rowWeight;
+  SlotCounters counters;
+  Value ids, weights, counts, offsets, position, source, rowWeight;
   /// Rows of counters, of which sums over rows become the positions of runs
   /// relative to their expert's first, and the last row the first position
   /// relative to the group's. Then the first positions of groups, and with
   /// several panels the slots of earlier ones.
   Value table;
-  /// The first expert of the panel and the number of them, of type index; null
-  /// for one panel, which has all.
-  Value firstLocal;
-  Value numCounters;
+  /// The tokens that count, and a chunk's.
+  Value numTokens, chunkTokens;
   /// All slots, those that count, the CTA's chunk of these, the warp's run.
   Value allSlots, numSlots;
   RowRange chunk, own;
-  /// Whether there are other chunks.
-  Value hasOthers;
+  /// Whether there are other chunks; the number (i32) of those with slots that
+  /// count, where these have been counted.
+  Value hasOthers, numChunks;
 };
 
 Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape)
     : op(op), emitter(emitter), b(emitter.b), shape(shape),
       topK(getColumns(op.getIds())), numRuns(shape.getRuns()),
       otherLoads(shape.hasPanels() ? kPanelLoads : kOtherLoads),
-      experts(op, emitter, makeLocalTable(op, emitter)),
-      ids(flatten(emitter.operand(op.getIds()))),
-      weights(flatten(emitter.operand(op.getWeights()))),
+      counters(emitter, op, shape.panel),
+      ids(flattenSlots(emitter, emitter.operand(op.getIds()))),
+      weights(flattenSlots(emitter, emitter.operand(op.getWeights()))),
+      counts(emitter.operand(op.getCounts())),
       offsets(emitter.operand(op.getOffsets())),
-      position(flatten(emitter.operand(op.getPosition()))),
+      position(flattenSlots(emitter, emitter.operand(op.getPosition()))),
       source(emitter.operand(op.getSource())),
       rowWeight(emitter.operand(op.getRowWeight())) {
   table = emitter.scratch(shape.getWords(numRuns), b.getI32Type());
   allSlots = emitter.mul(emitter.tokens(), topK);
-  numSlots = emitter.mul(emitter.validTokens(op.getNumValidTokens()), topK);
-}
-
-Value Rank::flatten(Value memref) {
-  auto type = MemRefType::get({ShapedType::kDynamic}, getElementType(memref));
-  Value size = emitter.mul(emitter.tokens(), topK);
-  return memref::ReinterpretCastOp::create(
-      b, type, memref, b.getIndexAttr(0), ArrayRef<OpFoldResult>{size},
-      ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+  numTokens = emitter.validTokens(op.getNumValidTokens());
+  numSlots = emitter.mul(numTokens, topK);
 }
 
 //===----------------------------------------------------------------------===//
@@ -199,10 +185,8 @@ Value Rank::flatten(Value memref) {
 
 /// Of every token count the grid has a CTA for each chunk.
 void Rank::findChunk() {
-  constexpr int64_t most = sm80::Rank::kMaxCtas;
-  Value share = arith::DivUIOp::create(
-      b, emitter.add(emitter.tokens(), most - 1), emitter.index(most));
-  Value size = emitter.mul(emitter.max(share, emitter.index(shape.rows)), topK);
+  chunkTokens = emitChunkTokens(emitter, shape.chunks);
+  Value size = emitter.mul(chunkTokens, topK);
   Value begin = emitter.mul(emitter.cta(), size);
   chunk = {begin, emitter.min(emitter.add(begin, size), allSlots)};
 }
@@ -240,7 +224,7 @@ void Rank::run() {
       isFew,
       [&] {
         emitter.ifThen(isFirstCta(), [&] {
-          emitRankFew(emitter, experts,
+          emitRankFew(emitter, counters.getExperts(),
                       {ids, weights, offsets, position, source, rowWeight},
                       numSlots, few, topK, shape.numLocal, table);
         });
@@ -248,7 +232,16 @@ void Rank::run() {
       [&] { rankChunk(); });
 }
 
+/// In i32, for a division of 64 bits takes long.
+Value Rank::countChunks() {
+  Value size = emitter.toI32(chunkTokens);
+  Value last = minus(addI32(emitter.toI32(numTokens), size), emitter.i32(1));
+  return arith::DivUIOp::create(b, last, size);
+}
+
 void Rank::rankChunk() {
+  if (counts)
+    numChunks = countChunks();
   chunk = {emitter.min(chunk.begin, numSlots),
            emitter.min(chunk.end, numSlots)};
   Value hasSlots = isBelow(chunk.begin, chunk.end);
@@ -260,30 +253,26 @@ void Rank::rankChunk() {
 }
 
 void Rank::rankExperts() {
-  Value all = emitter.index(shape.numLocal);
-  if (!shape.hasPanels()) {
-    numCounters = all;
-    return rankPanel();
-  }
-  emitter.ifThen(isFirst(emitter.thread()),
-                 [&] { emitter.storeI32(emitter.i32(0), table, earlierAt()); });
-  emitter.forLoop(emitter.index(0), all, shape.panel, [&](Value first) {
-    // The panel before reads its counters until here.
-    emitter.barrier();
-    firstLocal = first;
-    numCounters = emitter.min(minus(all, first), emitter.index(shape.panel));
-    rankPanel();
-  });
+  if (shape.hasPanels())
+    emitter.ifThen(isFirst(emitter.thread()), [&] {
+      emitter.storeI32(emitter.i32(0), table, earlierAt());
+    });
+  counters.forPanels([&] { rankPanel(); });
 }
 
 void Rank::rankPanel() {
   // All on their way at once.
   Slot first = loadFirstSlot();
-  SmallVector<Value> others = loadFirstBatch();
+  SmallVector<Value> others;
+  if (!counts)
+    others = loadFirstBatch();
   clearCounters();
   emitter.barrier();
-  countRun();
-  countOthers(others);
+  if (counts)
+    addCounts();
+  countRun(first);
+  if (!counts)
+    countOthers(others);
   emitter.barrier();
   sumRows();
   emitter.barrier();
@@ -303,36 +292,11 @@ void Rank::clearCounters() {
   });
 }
 
-Choice Rank::choose(Value id, Value exists) {
-  Value local = experts.localOf(id);
-  if (exists)
-    local = select(exists, local, emitter.i32(shape.numLocal));
-  Value isLocal = experts.isHere(local);
-  if (!firstLocal)
-    return {local, isLocal, exists};
-  // As an unsigned number, that of an expert before the panel is too large.
-  Value number = minus(local, emitter.toI32(firstLocal));
-  Value none = emitter.i32(shape.panel);
-  Value isInPanel =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, none);
-  Value isHere = both(isLocal, isInPanel);
-  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  Value isElsewhere = arith::XOrIOp::create(b, isLocal, yes);
-  if (exists)
-    isElsewhere = both(exists, isElsewhere);
-  return {select(isHere, number, none), isHere, isElsewhere};
-}
-
-void Rank::count(const Choice &choice, Value row) {
-  Value at = emitter.add(row, emitter.toIndex(choice.counter));
-  emitter.addAtomically(emitter.i32(1), table,
-                        select(choice.isHere, at, nowhereAt()));
-}
-
-void Rank::countRun() {
+void Rank::countRun(Slot firstSlot) {
   Value begin = emitter.add(own.begin, emitter.toIndex(emitter.lane()));
   Value row = this->row(emitter.add(numberOfWarp(), 1));
-  emitter.forLoop(begin, own.end, kRunLoads * kWarp, [&](Value first) {
+  count(counters.choose(firstSlot.id, isBelow(begin, own.end)), row);
+  auto body = [&](Value first) {
     SmallVector<Value> exist, loaded;
     for (int64_t i = 0; i < kRunLoads; ++i) {
       Value slot = emitter.add(first, i * kWarp);
@@ -340,8 +304,9 @@ void Rank::countRun() {
       loaded.push_back(emitter.loadI32(ids, select(exist[i], slot, first)));
     }
     for (auto [exists, id] : llvm::zip(exist, loaded))
-      count(choose(id, exists), row);
-  });
+      count(counters.choose(id, exists), row);
+  };
+  emitter.forLoop(emitter.add(begin, kWarp), own.end, kRunLoads * kWarp, body);
 }
 
 /// Slots past the last one repeat the first one of all.
@@ -374,7 +339,7 @@ void Rank::countBatch(Value begin, ValueRange ids) {
       [&] {
         Value row = select(isBefore, this->row(0), this->row(numRuns));
         for (Value id : ids)
-          count(choose(id, /*exists=*/Value()), row);
+          count(counters.choose(id, /*exists=*/Value()), row);
       },
       [&] {
         for (auto [i, id] : llvm::enumerate(ids)) {
@@ -382,7 +347,8 @@ void Rank::countBatch(Value begin, ValueRange ids) {
           Value comesBefore = isBelow(slot, chunk.begin);
           Value comesAfter =
               both(isAtMost(chunk.end, slot), isBelow(slot, numSlots));
-          count(choose(id, arith::OrIOp::create(b, comesBefore, comesAfter)),
+          count(counters.choose(
+                    id, arith::OrIOp::create(b, comesBefore, comesAfter)),
                 select(comesBefore, row(0), row(numRuns)));
         }
       });
@@ -402,6 +368,64 @@ void Rank::countOthers(ValueRange ids) {
     return nextIds;
   };
   emitter.forLoop(emitter.index(0), end, size, ids, body);
+}
+
+Value Rank::loadCount(Value chunk, Value counter) {
+  return emitter.loadI32(counts, {chunk, counters.localOf(counter)});
+}
+
+/// All of most such chunks come before the CTA's, or after it. Those that there
+/// are not repeat the CTA's own.
+void Rank::addCountsOf(Value first, Value counter) {
+  Value begin = emitter.toIndex(first);
+  Value untilOwn = minus(emitter.toI32(emitter.cta()), first);
+  Value untilEnd = minus(numChunks, first);
+  Value none = emitter.i32(0), all = emitter.i32(kCountLoads);
+  Value areBefore = isAtMost(all, untilOwn);
+  Value areAfter = both(isBelow(untilOwn, none), isAtMost(all, untilEnd));
+  emitter.ifThen(
+      arith::OrIOp::create(b, areBefore, areAfter),
+      [&] {
+        Value sum = none;
+        for (int64_t i = 0; i < kCountLoads; ++i)
+          sum = addI32(sum, loadCount(emitter.add(begin, i), counter));
+        addTo(select(areBefore, row(0), row(numRuns)), counter, sum);
+      },
+      [&] {
+        Value before = none, after = none;
+        for (int64_t i = 0; i < kCountLoads; ++i) {
+          Value number = emitter.i32(i);
+          Value exists = isBelow(number, untilEnd);
+          Value count = loadCount(
+              select(exists, emitter.add(begin, i), emitter.cta()), counter);
+          Value comesAfter = both(exists, isBelow(untilOwn, number));
+          before =
+              addI32(before, select(isBelow(number, untilOwn), count, none));
+          after = addI32(after, select(comesAfter, count, none));
+        }
+        addTo(row(0), counter, before);
+        addTo(row(numRuns), counter, after);
+      });
+}
+
+/// The threads of a warp add up the counts of neighbouring experts, of the same
+/// chunks.
+void Rank::addCounts() {
+  int64_t columns = std::min(shape.getStride(), shape.threads);
+  int64_t parts = shape.threads / columns;
+  Value part = emitter.divide(emitter.thread(), columns);
+  Value column = emitter.toIndex(emitter.remainder(emitter.thread(), columns));
+  auto add = [&] {
+    Value begin = emitter.scale(part, kCountLoads);
+    emitter.forLoop(
+        column, counters.getNumCounters(), columns, [&](Value counter) {
+          emitter.forLoop(begin, numChunks, parts * kCountLoads,
+                          [&](Value first) { addCountsOf(first, counter); });
+        });
+  };
+  if (parts * columns == shape.threads)
+    return add();
+  emitter.ifThen(emitter.isLess(part, emitter.i32(parts)), add);
 }
 
 //===----------------------------------------------------------------------===//
@@ -448,8 +472,8 @@ void Rank::sumRows() {
 /// The first warp sums over groups, 32 at a time.
 void Rank::sumGroups() {
   emitter.ifThen(isFirst(emitter.warp()), [&] {
-    Value earlier =
-        firstLocal ? emitter.loadI32(table, earlierAt()) : emitter.i32(0);
+    Value earlier = shape.hasPanels() ? emitter.loadI32(table, earlierAt())
+                                      : emitter.i32(0);
     SmallVector<Value> all = emitter.forLoop(
         emitter.index(0), emitter.index(shape.getGroups()), kWarp, earlier,
         [&](Value first, ValueRange carried) -> SmallVector<Value> {
@@ -460,13 +484,14 @@ void Rank::sumGroups() {
           return {addI32(carried[0], sums.total)};
         });
     // All lanes have read what the first one writes for the next panel.
-    if (firstLocal)
+    if (shape.hasPanels())
       emitter.warpBarrier();
     emitter.ifThen(isFirst(emitter.lane()), [&] {
       emitter.ifThen(isFirstCta(), [&] {
-        emitter.storeI32(all[0], offsets, localOf(numCounters));
+        emitter.storeI32(all[0], offsets,
+                         counters.localOf(counters.getNumCounters()));
       });
-      if (firstLocal)
+      if (shape.hasPanels())
         emitter.storeI32(all[0], table, earlierAt());
     });
   });
@@ -480,9 +505,11 @@ Value Rank::firstOf(Value counter) {
 
 void Rank::writeOffsets() {
   emitter.ifThen(isFirstCta(), [&] {
-    emitter.forThreads(emitter.index(0), numCounters, [&](Value counter) {
-      emitter.storeI32(firstOf(counter), offsets, localOf(counter));
-    });
+    emitter.forThreads(emitter.index(0), counters.getNumCounters(),
+                       [&](Value counter) {
+                         emitter.storeI32(firstOf(counter), offsets,
+                                          counters.localOf(counter));
+                       });
   });
 }
 
@@ -522,7 +549,7 @@ void Rank::placeRun(Slot firstSlot) {
     Value after = emitter.add(first, kWarp);
     Slot next = loadSlot(select(isBelow(after, own.end), after, first));
     // A lane without a slot repeats the first one, but it is nowhere.
-    Choice choice = choose(id, exists);
+    SlotChoice choice = counters.choose(id, exists);
 
     // Slots of the same expert: those of lower lanes, and all.
     Value same = emitter.matchAny(choice.counter);
@@ -552,7 +579,8 @@ void Rank::placeRun(Slot firstSlot) {
         },
         [&] {
           emitter.ifThen(choice.isElsewhere, [&] {
-            emitter.storeI32(experts.positionOfOther(id), position, slot);
+            emitter.storeI32(counters.getExperts().positionOfOther(id),
+                             position, slot);
           });
         });
     emitter.warpBarrier();

@@ -1,0 +1,71 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rankings in two launches, of few slots too, on the simulator: the bits are those of one launch."""
+
+import json
+import subprocess
+
+import pytest
+from cases import Case
+from runs import SEEDS, TIMEOUT, Run, binary
+from schedules import launched
+
+from moec.reference import LayerSpec, generate, write_tensors
+
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 16, "num_experts": 8,
+    "top_k": 2, "intermediate_size": 8, "routing": {}, "activation": {"kind": "silu"},
+}
+MANY = {"num_experts": 200, "top_k": 5}
+LOCAL = {"placement": {"local_experts": [199, 0, 64, 63, 100]}}
+ZEROS = {"entry": "logits", "num_zero_experts": 4, "routing": {"score": "softmax"}}
+VALID = {"entry": "logits", "num_valid_tokens": True, "routing": {"score": "softmax"}}
+FP8 = {"hidden_size": 128, "intermediate_size": 128, "quantization": {"weight": "fp8_block128"}}
+#: Target, tokens, what differs from SPEC, the ranking's config, kinds of inputs.
+CASES = [
+    ("sm_80", 0, {}, "rows=4", None),
+    ("sm_80", 1, {}, "rows=4", None),
+    ("sm_80", 50, {}, "rows=4 lanes=64", "minus_one_ids"),
+    # Chunks on no multiple of anything; more of them than there may be of that size.
+    ("sm_90a", 97, MANY, "rows=7", "out_of_range_ids"),
+    ("sm_90a", 300, {}, "rows=1", "one_expert"),
+    # Panels of experts, and threads that have no part of the counts.
+    ("sm_80", 60, MANY, "rows=5 panel=33 lanes=160", None),
+    ("sm_80", 60, MANY | LOCAL, "rows=5", "minus_one_ids"),
+    ("sm_90a", 40, ZEROS, "rows=3", None),
+    ("sm_90a", 60, VALID, "rows=3", "padding"),
+    # Hidden states are quantized beside both launches.
+    ("sm_90a", 40, FP8, "rows=3", "minus_one_ids"),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "tokens", "fields", "config", "hard"), CASES,
+    ids=[f"{target}-{tokens}-{config}-{hard}" for target, tokens, _, config, hard in CASES],
+)
+def test_same_bits(target, tokens, fields, config, hard, tmp_path):
+    spec = SPEC | fields
+    kernel = "permute" if spec["entry"] == "ids" else "route_1"
+    case = Case("ranking", spec, tokens)
+    model, inputs = tmp_path / "model.json", tmp_path / "in.safetensors"
+    model.write_text(json.dumps(spec))
+    write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, hard))
+    options = [f"--max-tokens={max(tokens, 1)}", f"--config={kernel}:{config}"]
+    if target == "sm_90a":
+        options.append("--no-join-products")
+    outputs = []
+    for most in (0, -1):
+        more = [*options, f"--split-ranking={most}"]
+        kernels = launched(case, target, *more)
+        # Without a slot there is nothing to count.
+        assert (f"{kernel}_counts" in kernels) == (most == 0 and tokens > 0)
+        outputs.append(tmp_path / f"out{most}.safetensors")
+        command = [
+            str(binary("moe-run")), str(model), f"--target={target}", f"--device=sim:0-{SEEDS - 1}",
+            f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs[-1]}", *more,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        run = Run(case, command, done.returncode, done.stdout + done.stderr, inputs, outputs[-1])
+        report = run.check()
+        assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
