@@ -53,7 +53,7 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     | `k` | contracted elements of the innermost tile |
     | `panel` | columns of weights that one CTA owns |
     | `lanes` | f32 elements of a vector |
-    | `rows` | rows that one CTA owns |
+    | `rows` | rows that one CTA owns; of a schedule with `bodies`, those of a group that meet all columns before others do, 0 for all |
     | `stages` | buffers of the pipeline between memory and tensor cores |
     | `bodies` | heights of a tile of rows, ascending; code exists for each |
     | `map_rows` | whether rows of the input come by tensor maps |
