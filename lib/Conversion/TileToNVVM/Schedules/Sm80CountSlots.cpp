@@ -25,8 +25,10 @@ public:
   CountSlots(tile::CountSlotsOp op, ThreadEmitter &emitter,
              const sm80::CountSlots &shape);
 
+  /// Without tokens there is no row of counts.
   void run() {
-    counters.forPanels([&] { countPanel(); });
+    emitter.ifThen(hasTokens,
+                   [&] { counters.forPanels([&] { countPanel(); }); });
   }
 
 private:
@@ -46,6 +48,8 @@ private:
   sm80::CountSlots shape;
   SlotCounters counters;
   Value ids, counts, table;
+  /// Whether the chunk has tokens, and its slots that count.
+  Value hasTokens;
   RowRange chunk;
 };
 
@@ -60,7 +64,10 @@ CountSlots::CountSlots(tile::CountSlotsOp op, ThreadEmitter &emitter,
   Value numSlots =
       emitter.mul(emitter.validTokens(op.getNumValidTokens()), topK);
   Value size = emitter.mul(emitChunkTokens(emitter, shape.chunks), topK);
-  Value begin = emitter.min(emitter.mul(emitter.cta(), size), numSlots);
+  Value first = emitter.mul(emitter.cta(), size);
+  hasTokens = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first,
+                                    emitter.mul(emitter.tokens(), topK));
+  Value begin = emitter.min(first, numSlots);
   chunk = {begin, emitter.min(emitter.add(begin, size), numSlots)};
 }
 
