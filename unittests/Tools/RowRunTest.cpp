@@ -114,7 +114,8 @@ TEST_F(RowRunTest, ProfilesEachLaunch) {
 
   std::string text;
   llvm::raw_string_ostream os(text);
-  printProfile(*profile, layer, row, getWork(layer, row, run->getRoutings()),
+  printProfile(*profile, row.getName(), layer,
+               getWork(layer, row, run->getRoutings()),
                {4e12, 8e14, 1.5e15, "assumed"}, os);
   for (const KernelProfile &kernel : profile->kernels)
     EXPECT_NE(text.find(kernel.name), std::string::npos) << text;
