@@ -284,8 +284,7 @@ struct GatherTest {
 TEST(InterpreterDevice, GathersRows) {
   GatherTest test;
   EXPECT_EQ(test.run(), "");
-  EXPECT_EQ(test.ordered,
-            Floats({5, 6, 1, 2, 5, 6, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(test.ordered, Floats({5, 6, 1, 2, 5, 6, -1, -1, -1, -1, -1, -1}));
   EXPECT_EQ(test.orderedCodes,
             std::vector<uint8_t>({0xFE, 0x7F, 0xFE, 9, 9, 9}));
   GatherTest none;
