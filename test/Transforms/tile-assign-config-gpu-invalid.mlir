@@ -107,3 +107,21 @@ tile.kernel @no_tokens_at_a_time(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: 
       {config = #tile.config<schedule = "sm80.gather_reduce", panel = 128, lanes = 4>}
   tile.return
 }
+
+// -----
+
+tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  // expected-error@+1 {{rows = 0; give 1 to 32 warps}}
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "sm80.gather_rows">}
+  tile.return
+}
+
+// -----
+
+tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  // expected-error@+1 {{rows = 33; give 1 to 32 warps}}
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "sm80.gather_rows", rows = 33>}
+  tile.return
+}

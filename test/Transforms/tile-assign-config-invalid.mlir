@@ -169,3 +169,12 @@ tile.kernel @quantized_result(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf
       {rounded_to = bf16, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 128, panel = 32, lanes = 8>}
   tile.return
 }
+
+// -----
+
+tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  // expected-error@+1 {{rows = 0; give at least 1}}
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "cpu.gather_rows">}
+  tile.return
+}

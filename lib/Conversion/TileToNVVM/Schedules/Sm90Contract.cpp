@@ -328,10 +328,6 @@ ContractTile Sm90Contract::findTile(Value item) {
     Value most = arith::MaxUIOp::create(
         b, arith::DivUIOp::create(b, emitter.i32(shape.bandRows), begin.height),
         emitter.i32(1));
-    auto divideUp = [&](Value x, Value y) {
-      return arith::DivUIOp::create(
-          b, arith::SubIOp::create(b, addI32(x, y), emitter.i32(1)), y);
-    };
     Value perBand = divideUp(tiles, divideUp(tiles, most));
     Value perBandItems = emitter.scale(perBand, panels);
     Value band = arith::DivUIOp::create(b, inGroup, perBandItems);
