@@ -49,13 +49,13 @@ private:
   SmallVector<int64_t> points;
 };
 
+/// Without a queue, and so without bands, whose rows are those of one product.
 tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
                       bool mapRows) {
-  return tile::ConfigAttr::get(base.getContext(), base.getSchedule(),
-                               base.getM(), n, base.getK(), base.getPanel(),
-                               base.getLanes(), base.getRows(), stages,
-                               base.getBodies(), mapRows, base.getRowsOnM(),
-                               /*queue=*/false);
+  return tile::ConfigAttr::get(
+      base.getContext(), base.getSchedule(), base.getM(), n, base.getK(),
+      base.getPanel(), base.getLanes(), /*rows=*/0, stages, base.getBodies(),
+      mapRows, base.getRowsOnM(), /*queue=*/false);
 }
 
 /// Whether two contracts can share a ring; else why not.

@@ -72,6 +72,11 @@ std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
       getPassed(first, one.getIds()) != getPassed(second, other.getIds()) ||
       getPassed(first, one.getResult()) != getPassed(second, other.getInput()))
     return std::nullopt;
+  // Rows are in order for maps, which the first product of a kernel has none
+  // of.
+  plan::LaunchOp before = findWriter(first, getPassed(first, one.getInput()));
+  if (before && getPhase<tile::GatherRowsOp>(before, symbols))
+    return std::nullopt;
   // It clears the counter, too.
   plan::LaunchOp ranking = findWriter(first, offsets);
   if (!ranking || ranking.getStream() != first.getStream() ||

@@ -14,7 +14,7 @@
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace moec {
 #define GEN_PASS_DEF_TILEPERMUTEROWSPASS
@@ -49,8 +49,10 @@ private:
                             tile::ContractOp contract);
   tile::KernelOp getGatherKernel(ArrayRef<Type> types, int64_t topK,
                                  Location loc);
-  /// The buffer for the rows of `input`, of all variants.
+  /// The buffer for `topK` rows of `input` per token, of all variants.
   Value getBuffer(Value input, int64_t topK);
+  /// One that nothing else in the program has.
+  std::string makeBufferName(Value input);
   tile::ConfigAttr chooseConfig(tile::ContractOp product, plan::LaunchOp gather,
                                 tile::KernelOp permuted);
   void eraseUnused();
@@ -60,7 +62,7 @@ private:
   const Target &target;
   ArrayRef<ForcedConfig> forced;
   bool always;
-  llvm::MapVector<Value, Value> buffers;
+  llvm::MapVector<std::pair<Value, int64_t>, Value> buffers;
   SmallVector<tile::KernelOp> gathers;
 };
 
@@ -80,15 +82,31 @@ tile::KernelOp RowPermuter::makeProduct(tile::KernelOp kernel) {
   tile::KernelOp permuted = kernel.clone();
   symbols.insert(permuted, std::next(kernel->getIterator()));
   tile::ContractOp product = getProduct(permuted);
-  auto source = cast<BlockArgument>(product.getSource());
+  unsigned source = cast<BlockArgument>(product.getSource()).getArgNumber();
   product.getSourceMutable().clear();
-  if (source.use_empty())
-    (void)permuted.eraseArgument(source.getArgNumber());
+  // No other operand of a product is of its type.
+  (void)permuted.eraseArgument(source);
   return permuted;
 }
 
+std::string RowPermuter::makeBufferName(Value input) {
+  auto getName = [](Operation *op) {
+    return op->getAttrOfType<StringAttr>("name").getValue();
+  };
+  llvm::StringSet<> names;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    names.insert(getName(buffer));
+  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
+    names.insert(getName(tensor));
+  std::string first = (getName(input.getDefiningOp()) + "_in_order").str();
+  std::string name = first;
+  for (int64_t number = 2; names.contains(name); ++number)
+    name = first + "_" + std::to_string(number);
+  return name;
+}
+
 Value RowPermuter::getBuffer(Value input, int64_t topK) {
-  Value &buffer = buffers[input];
+  Value &buffer = buffers[{input, topK}];
   if (buffer)
     return buffer;
   // Behind the other buffers, or the tensors.
@@ -99,19 +117,20 @@ Value RowPermuter::getBuffer(Value input, int64_t topK) {
     last = last->isBeforeInBlock(tensor) ? tensor : last;
   OpBuilder builder(program.getContext());
   builder.setInsertionPointAfter(last);
-  auto name = input.getDefiningOp()->getAttrOfType<StringAttr>("name");
   moert::Expr size = moert::Expr::tokens() * moert::Expr(topK);
   auto rows = plan::ExprAttr::get(program.getContext(), size.str());
   buffer = plan::BufferOp::create(builder, input.getLoc(), input.getType(),
-                                  (name.getValue() + "_in_order").str(), rows,
-                                  IntegerAttr());
+                                  makeBufferName(input), rows, IntegerAttr());
   return buffer;
 }
 
 tile::KernelOp RowPermuter::getGatherKernel(ArrayRef<Type> types, int64_t topK,
                                             Location loc) {
+  // Its grid has a place for each row that there can be.
   for (tile::KernelOp kernel : gathers)
-    if (kernel.getFunctionType().getInputs() == types)
+    if (kernel.getFunctionType().getInputs() == types &&
+        cast<tile::GatherRowsOp>(kernel.getBody().front().front()).getTopK() ==
+            static_cast<uint64_t>(topK))
       return kernel;
   OpBuilder builder(program.getContext());
   builder.setInsertionPointToEnd(
@@ -163,12 +182,10 @@ plan::LaunchOp RowPermuter::launch(plan::LaunchOp product,
   for (Value row : rows)
     inputs.push_back(getPassed(product, row));
   plan::LaunchOp gather = makeGather(product, inputs, contract);
-  bool dropsSource = permuted.getBody().getNumArguments() !=
-                     contract->getBlock()->getNumArguments();
   SmallVector<Value> ins;
   for (auto [argument, value] :
        llvm::zip(contract->getBlock()->getArguments(), product.getIns())) {
-    if (dropsSource && argument == contract.getSource())
+    if (argument == contract.getSource())
       continue;
     auto row = llvm::find(rows, Value(argument));
     ins.push_back(row == rows.end()
@@ -208,6 +225,7 @@ bool RowPermuter::permute(tile::KernelOp kernel,
     for (plan::LaunchOp launch : added)
       launch->erase();
     symbols.erase(permuted);
+    eraseUnused();
     return false;
   }
   getProduct(permuted).setConfigAttr(config);
@@ -227,17 +245,21 @@ bool RowPermuter::permute(tile::KernelOp kernel,
 
 /// What was made for products that keep their rows.
 void RowPermuter::eraseUnused() {
-  for (tile::KernelOp kernel : gathers) {
-    bool isLaunched = false;
-    program.walk([&](plan::LaunchOp launch) {
-      isLaunched |= launch.getKernel() == kernel.getSymName();
-    });
-    if (!isLaunched)
-      symbols.erase(kernel);
-  }
-  for (auto [input, buffer] : buffers)
-    if (buffer.use_empty())
-      buffer.getDefiningOp()->erase();
+  llvm::StringSet<> launched;
+  program.walk(
+      [&](plan::LaunchOp launch) { launched.insert(launch.getKernel()); });
+  llvm::erase_if(gathers, [&](tile::KernelOp kernel) {
+    if (launched.contains(kernel.getSymName()))
+      return false;
+    symbols.erase(kernel);
+    return true;
+  });
+  buffers.remove_if([](const auto &entry) {
+    if (!entry.second.use_empty())
+      return false;
+    entry.second.getDefiningOp()->erase();
+    return true;
+  });
 }
 
 bool RowPermuter::run() {
@@ -255,7 +277,6 @@ bool RowPermuter::run() {
   bool hasChanged = false;
   for (auto &[kernel, launches] : products)
     hasChanged |= permute(kernel, launches);
-  eraseUnused();
   return hasChanged;
 }
 

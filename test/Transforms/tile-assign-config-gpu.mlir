@@ -95,3 +95,24 @@ tile.kernel @gather_reduce(%x: memref<?x2048xf16>, %p: memref<?x2xi32>, %y: memr
       outs(%y : memref<?x2048xf16>)
   tile.return
 }
+
+// A warp for each position that there can be.
+// CHECK-LABEL: tile.kernel @gather_rows
+// CHECK-SAME: block = 256 : i64
+// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 8)">
+// CHECK-SAME: shared = 0 : i64
+// CHECK: #tile.config<schedule = "sm80.gather_rows", rows = 8>
+tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64}
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @gather_rows_by_hand
+// CHECK-SAME: block = 96 : i64
+// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 3)">
+tile.kernel @gather_rows_by_hand(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "sm80.gather_rows", rows = 3>}
+  tile.return
+}

@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics --tile-assign-config="lanes=16"
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{has the schedule "sm90.ws", which the target cpu does not have; there are cpu.contract, cpu.top_k, cpu.rank, cpu.row_map, cpu.quantize, cpu.gather_reduce}}
+  // expected-error @below {{has the schedule "sm90.ws", which the target cpu does not have; there are cpu.contract, cpu.top_k, cpu.rank, cpu.row_map, cpu.quantize, cpu.gather_rows, cpu.gather_reduce}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "sm90.ws", m = 4>}
   tile.return
 }
@@ -167,5 +167,14 @@ tile.kernel @quantized_result(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf
       scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
       {rounded_to = bf16, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 128, panel = 32, lanes = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  // expected-error@+1 {{rows = 0; give at least 1}}
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "cpu.gather_rows">}
   tile.return
 }

@@ -116,3 +116,12 @@ tile.kernel @experts_hidden_quantized(%x: memref<?x768xbf16>, %off: memref<129xi
   tile.quantize tokens(%t) ins(%x : memref<?x768xbf16>) offsets(%off : memref<129xi32>) outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
   tile.return
 }
+
+// CHECK-LABEL: tile.kernel @gather_rows
+// CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 4)">
+// CHECK: config = #tile.config<schedule = "cpu.gather_rows", rows = 4>
+tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64}
+  tile.return
+}

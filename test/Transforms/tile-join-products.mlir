@@ -6,6 +6,10 @@
 // RUN: moe-opt %t.bodies --split-input-file --tile-join-products="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=4 bodies=32}" | diff - %t.bodies
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=5 bodies=16}" -o %t.stages
 // RUN: moe-opt %t.stages --split-input-file --tile-join-products="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=5 bodies=16}" | diff - %t.stages
+// Nor of those whose rows were brought into order: the first one of a kernel has no maps of them.
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-permute-rows="target=sm_90a always" -o %t.permuted
+// RUN: moe-opt %t.permuted --split-input-file --tile-join-products=target=sm_90a | diff - %t.permuted
+// RUN: grep -c gather_rows %t.permuted
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
 // RUN: moe-opt %t.sm80 --split-input-file --tile-join-products=target=sm_80 | diff - %t.sm80
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=cpu -o %t.cpu

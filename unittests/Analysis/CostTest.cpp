@@ -8,6 +8,7 @@
 #include "moec/Analysis/Cost.h"
 
 #include "../Compiler/ParsedModule.h"
+#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/Sm90.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -45,6 +46,46 @@ protected:
          })",
         p.experts, p.experts + 1, p.hidden, p.intermediate,
         2 * p.intermediate));
+  }
+  /// The same behind a copy that brings its rows into order.
+  std::pair<tile::GatherRowsOp, tile::ContractOp> makeOrdered(Products p) {
+    auto product = parse(llvm::formatv(
+        R"(plan.program @p max_tokens 16384 {{
+             %x = plan.tensor input "x" rows <"tokens"> : memref<?x{2}xbf16>
+             %w = plan.tensor weight "w" : memref<{0}x{4}x{2}xbf16>
+             %o = plan.tensor input "o" : memref<{1}xi32>
+             %s = plan.tensor input "s" rows <"tokens * {5}"> : memref<?xi32>
+             %z = plan.buffer "z" slot 0 rows <"tokens * {5}"> : memref<?x{2}xbf16>
+             %y = plan.tensor output "y" rows <"tokens * {5}"> : memref<?x{3}xbf16>
+             plan.variant tokens 0 to 16384 {{
+               plan.launch @gather ins(%x, %o, %s : memref<?x{2}xbf16>, memref<{1}xi32>, memref<?xi32>)
+                 outs(%z : memref<?x{2}xbf16>)
+               plan.launch @k ins(%z, %w, %o : memref<?x{2}xbf16>, memref<{0}x{4}x{2}xbf16>, memref<{1}xi32>)
+                 outs(%y : memref<?x{3}xbf16>)
+             }
+           }
+           tile.kernel @gather(%x: memref<?x{2}xbf16>, %o: memref<{1}xi32>,
+             %s: memref<?xi32>, %z: memref<?x{2}xbf16>, %t: i64) {{
+           tile.gather_rows tokens(%t) ins(%x : memref<?x{2}xbf16>)
+             offsets(%o : memref<{1}xi32>) source(%s : memref<?xi32>)
+             outs(%z : memref<?x{2}xbf16>) {{top_k = {5} : i64}
+           tile.return
+         }
+         tile.kernel @k(%z: memref<?x{2}xbf16>, %w: memref<{0}x{4}x{2}xbf16>,
+             %o: memref<{1}xi32>, %y: memref<?x{3}xbf16>, %t: i64) {{
+           tile.contract tokens(%t) ins(%z, %w : memref<?x{2}xbf16>, memref<{0}x{4}x{2}xbf16>)
+             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{3}xbf16>) epilogue {{
+             ^bb0(%g: f32, %u: f32):
+               %1 = arith.mulf %g, %u : f32
+               tile.yield %1 : f32
+             } {{layout = #moe.weight_layout<order = gate_up>}
+           tile.return
+         })",
+        p.experts, p.experts + 1, p.hidden, p.intermediate, 2 * p.intermediate,
+        p.topK));
+    tile::GatherRowsOp gather;
+    parsed.back()->module->walk([&](tile::GatherRowsOp op) { gather = op; });
+    return {gather, product};
   }
   tile::ContractOp makeSecond(Products p) {
     return parse(llvm::formatv(
@@ -294,6 +335,64 @@ TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
     }
     EXPECT_TRUE(enumerate(op, kQwen30, tokens, tokens).front().whyNot.empty());
   }
+}
+
+/// A copy of rows is little beside a product with many columns.
+TEST_F(CostTest, RowsInOrderPayForWideProducts) {
+  auto permute = [&](Products p, int64_t minTokens, int64_t maxTokens,
+                     bool isFixed, bool always) {
+    tile::ContractOp product = makeFirst(p);
+    auto [gather, ordered] = makeOrdered(p);
+    product.setConfigAttr(
+        enumerate(product, p, minTokens, maxTokens).front().config);
+    ordered.setConfigAttr(product.getConfigAttr());
+    return schedule->permuteRows(product, gather, ordered,
+                                 makeLoad(product, p, minTokens, maxTokens),
+                                 isFixed, always, target);
+  };
+  tile::ConfigAttr wide = permute(kMixtral, 4097, 16384, false, false);
+  ASSERT_TRUE(wide);
+  EXPECT_TRUE(wide.getMapRows());
+  EXPECT_FALSE(permute(kQwen30, 4097, 16384, false, false));
+  // Few tokens take little longer than one more launch.
+  EXPECT_FALSE(permute(kMixtral, 0, 8, false, false));
+  for (Products p : {kMixtral, kQwen30})
+    for (int64_t tokens : {8, 16384}) {
+      // Whatever it takes.
+      tile::ConfigAttr best = permute(p, tokens, tokens, false, true);
+      ASSERT_TRUE(best);
+      EXPECT_TRUE(best.getMapRows());
+      // A config that was given stays, but for the maps.
+      EXPECT_FALSE(permute(p, tokens, tokens, true, false));
+      tile::ConfigAttr given =
+          enumerate(makeFirst(p), p, tokens, tokens).front().config;
+      tile::ConfigAttr mapped = permute(p, tokens, tokens, true, true);
+      ASSERT_TRUE(mapped);
+      EXPECT_EQ(printConfig(mapped), printConfig(given.withMapRows(true)));
+    }
+}
+
+/// About 20 MB of rows are multiplied by all weights before others are, if all
+/// tokens could be more than twice that.
+TEST_F(CostTest, ManyWideRowsHaveBands) {
+  struct Bands {
+    tile::ContractOp op;
+    Products products;
+    int64_t tokens, rows;
+  };
+  for (Bands bands : {Bands{makeFirst(kMixtral), kMixtral, 16384, 2440},
+                      Bands{makeFirst(kMixtral), kMixtral, 4096, 0},
+                      Bands{makeSecond(kMixtral), kMixtral, 16384, 696},
+                      Bands{makeSecond(kMixtral), kMixtral, 4096, 696},
+                      // So few that there is no queue.
+                      Bands{makeSecond(kMixtral), kMixtral, 64, 0},
+                      Bands{makeFirst(kQwen30), kQwen30, 16384, 4880},
+                      Bands{makeFirst(kQwen30), kQwen30, 4096, 0},
+                      Bands{makeSecond(kQwen30), kQwen30, 16384, 0}})
+    for (const Candidate &candidate :
+         enumerate(bands.op, bands.products, bands.tokens, bands.tokens))
+      EXPECT_EQ(candidate.config.getRows(), bands.rows)
+          << bands.tokens << " tokens, n = " << candidate.config.getN();
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

@@ -203,6 +203,116 @@ TEST(InterpreterDevice, QuantizesResults) {
   EXPECT_EQ(scales, Floats({2, 0}));
 }
 
+namespace {
+
+/// Rows of f32 and codes of e4m3, brought into the order of two groups.
+struct GatherTest {
+  Ids offsets = {0, 1, 3}, source = {2, 0, 2, 1, 7, 7};
+  Floats rows = {1, 2, 3, 4, 5, 6}, ordered = Floats(12, -1);
+  std::vector<uint8_t> codes = {0x7F, 0x01, 0xFE},
+                       orderedCodes = std::vector<uint8_t>(6, 9);
+
+  /// The message of the failure; empty if there is none.
+  std::string run() {
+    TestModule test(R"(
+      plan.program @layer max_tokens 8 {
+        %x = plan.tensor input "x" rows <"tokens"> : memref<?x2xf32>
+        %c = plan.tensor input "c" rows <"tokens"> : memref<?x1xf8E4M3FN>
+        %o = plan.tensor input "o" : memref<3xi32>
+        %s = plan.tensor input "s" rows <"tokens * 2"> : memref<?xi32>
+        %y = plan.tensor output "y" rows <"tokens * 2"> : memref<?x2xf32>
+        %d = plan.tensor output "d" rows <"tokens * 2"> : memref<?x1xf8E4M3FN>
+        plan.variant tokens 0 to 8 {
+          plan.launch @gather ins(%x, %c, %o, %s : memref<?x2xf32>,
+              memref<?x1xf8E4M3FN>, memref<3xi32>, memref<?xi32>)
+            outs(%y, %d : memref<?x2xf32>, memref<?x1xf8E4M3FN>)
+        }
+      }
+      tile.kernel @gather(%x: memref<?x2xf32>, %c: memref<?x1xf8E4M3FN>,
+          %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x2xf32>,
+          %d: memref<?x1xf8E4M3FN>, %t: i64) {
+        tile.gather_rows tokens(%t)
+          ins(%x, %c : memref<?x2xf32>, memref<?x1xf8E4M3FN>)
+          offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+          outs(%y, %d : memref<?x2xf32>, memref<?x1xf8E4M3FN>) {top_k = 2 : i64}
+        tile.return
+      })");
+    auto device = createInterpreterDevice(*test.module);
+    EXPECT_TRUE(device.isOk()) << device.status().message();
+    using moert::DType;
+    using moert::TensorRole;
+    moert::Plan plan;
+    plan.target = "cpu";
+    plan.maxTokens = 8;
+    moert::Expr tokens = moert::Expr::tokens();
+    auto add = addTo(plan);
+    add("x", DType::F32, {tokens, 2}, TensorRole::Input);
+    add("c", DType::F8E4M3, {tokens, 1}, TensorRole::Input);
+    add("o", DType::I32, {3}, TensorRole::Input);
+    add("s", DType::I32, {tokens * 2}, TensorRole::Input);
+    add("y", DType::F32, {tokens * 2, 2}, TensorRole::Output);
+    add("d", DType::F8E4M3, {tokens * 2, 1}, TensorRole::Output);
+    plan.kernels.push_back({"gather", 1});
+    std::vector<moert::Argument> args;
+    for (int64_t i = 0; i < 6; ++i)
+      args.push_back(moert::Argument::ofTensor(i));
+    args.push_back(moert::Argument::ofTokens());
+    plan.variants.push_back({0, 8, {moert::Step::launch(0, args)}});
+    auto executor =
+        moert::Executor::create(plan, **device, moert::ModuleImage());
+    EXPECT_TRUE(executor.isOk()) << executor.status().message();
+    moert::Executor &run = **executor;
+    for (moert::Status status :
+         {run.bind("x", executorView(rows, {3, 2})),
+          run.bind("c", {codes.data(), DType::F8E4M3, {3, 1}, {}}),
+          run.bind("o", executorView(offsets, {3})),
+          run.bind("s", executorView(source, {6})),
+          run.bind("y", executorView(ordered, {6, 2})),
+          run.bind("d", {orderedCodes.data(), DType::F8E4M3, {6, 1}, {}})})
+      EXPECT_TRUE(status.isOk()) << status.message();
+    for (moert::Status status : {run.run(3), run.synchronize()})
+      if (!status.isOk())
+        return status.message();
+    return {};
+  }
+};
+
+} // namespace
+
+/// As many as the last offset says; what the sources behind it are does not
+/// matter.
+TEST(InterpreterDevice, GathersRows) {
+  GatherTest test;
+  EXPECT_EQ(test.run(), "");
+  EXPECT_EQ(test.ordered, Floats({5, 6, 1, 2, 5, 6, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(test.orderedCodes,
+            std::vector<uint8_t>({0xFE, 0x7F, 0xFE, 9, 9, 9}));
+  GatherTest none;
+  none.offsets = {0, 0, 0};
+  none.source = {7, 7, 7, 7, 7, 7};
+  EXPECT_EQ(none.run(), "");
+  EXPECT_EQ(none.ordered, Floats(12, -1));
+}
+
+TEST(InterpreterDevice, GathersNoRowsThatAreNotThere) {
+  auto failureWith = [](Ids offsets, Ids source) {
+    GatherTest test;
+    test.offsets = std::move(offsets);
+    test.source = std::move(source);
+    return test.run();
+  };
+  for (auto [last, text] : {std::pair(7, "7"), std::pair(-1, "-1")})
+    EXPECT_NE(failureWith({0, 1, last}, {0, 0, 0, 0, 0, 0})
+                  .find("the last of offsets is " + std::string(text) +
+                        ", but there are 6 positions"),
+              std::string::npos);
+  for (auto [source, text] : {std::pair(3, "3"), std::pair(-1, "-1")})
+    EXPECT_NE(failureWith({0, 1, 3}, {0, source, 0, 0, 0, 0})
+                  .find("source[1] is " + std::string(text) +
+                        ", but there are 3 rows"),
+              std::string::npos);
+}
+
 TEST(InterpreterDevice, NamesWhatIsMissing) {
   auto failureWith = [](const std::string &text) {
     TestModule test(text);

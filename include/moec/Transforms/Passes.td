@@ -154,7 +154,8 @@ def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
     says whether that is expected to take less time than two launches do. The first `signals` and the second
     `awaits`, by a counter that the `tile.rank` before them sets to 0 (one more of its launches' `outs`, in a
     slot of its own). What the first reads gets a slot of its own too, if the second would write there.
-    Requires a `config` on each phase; changes no number.
+    Where `tile-permute-rows` has brought the first one's rows into order, both stay apart: such rows are for tensor
+    maps, which the first one of a kernel has none of. Requires a `config` on each phase; changes no number.
 
     `configs` are those that were forced (`tile-assign-config`): products that have one keep it, and are
     joined if they can be.

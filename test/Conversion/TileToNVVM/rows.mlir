@@ -116,3 +116,57 @@ tile.kernel @identity(%x: memref<?x64xf16>, %p: memref<?x1xi32>, %w: memref<?x1x
       identity(%h, %w : memref<?x64xf16>, memref<?x1xf32>) outs(%y : memref<?x64xf16>)
   tile.return
 }
+
+// -----
+
+// A warp copies a row of each tensor, if there is one for it: 8 pieces of 8 bytes per lane, 3 more, and 9 lanes have
+// one more. Of the other tensor 3 lanes have 4 bytes.
+// CHECK-LABEL: func.func @gather_rows
+// CHECK-SAME: %[[O:arg2]]: memref<5xi32>, %[[S:arg3]]: memref<?xi32>
+// CHECK-SAME: moec.block = 256
+// CHECK: %[[LANE:.*]] = arith.remui
+// CHECK: %[[LAST:.*]] = arith.constant 4 : index
+// CHECK: %[[END:.*]] = memref.load %[[O]][%[[LAST]]]
+// CHECK: %[[COUNT:.*]] = arith.index_cast %[[END]]
+// CHECK: %[[IS_THERE:.*]] = arith.cmpi slt, %[[ROW:.*]], %[[COUNT]]
+// CHECK: scf.if %[[IS_THERE]]
+// CHECK: memref.load %[[S]][%[[ROW]]]
+// CHECK: scf.for
+// CHECK-COUNT-8: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xi32>
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-8: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>
+// CHECK: }
+// CHECK-COUNT-3: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xi32>
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-3: llvm.store
+// CHECK: %[[HAS_ONE:.*]] = arith.cmpi slt, %[[LANE]], %c9_i32
+// CHECK: scf.if %[[HAS_ONE]]
+// CHECK: llvm.load
+// CHECK-NOT: llvm.load
+// CHECK: llvm.store
+// CHECK: arith.cmpi slt, %[[LANE]], %c3_i32
+// CHECK: scf.if
+// CHECK: %[[SCALE:.*]] = llvm.load {{.*}} {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+// CHECK: llvm.store %[[SCALE]], {{.*}} {alignment = 4 : i64}
+// CHECK-NOT: llvm.load
+tile.kernel @gather_rows(%x: memref<?x1444xbf16>, %f: memref<?x3xf32>, %o: memref<5xi32>, %s: memref<?xi32>,
+    %y: memref<?x1444xbf16>, %z: memref<?x3xf32>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x, %f : memref<?x1444xbf16>, memref<?x3xf32>) offsets(%o : memref<5xi32>)
+      source(%s : memref<?xi32>) outs(%y, %z : memref<?x1444xbf16>, memref<?x3xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+// Codes in pieces of 16 bytes, or one by one.
+// CHECK-LABEL: func.func @codes
+// CHECK-NOT: scf.for
+// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK-NOT: scf.if
+// CHECK: llvm.load {{.*}} {alignment = 1 : i64} : !llvm.ptr<1> -> i8
+tile.kernel @codes(%x: memref<?x1024xf8E4M3FN>, %f: memref<?x33xf8E4M3FN>, %o: memref<5xi32>, %s: memref<?xi32>,
+    %y: memref<?x1024xf8E4M3FN>, %z: memref<?x33xf8E4M3FN>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x, %f : memref<?x1024xf8E4M3FN>, memref<?x33xf8E4M3FN>) offsets(%o : memref<5xi32>)
+      source(%s : memref<?xi32>) outs(%y, %z : memref<?x1024xf8E4M3FN>, memref<?x33xf8E4M3FN>) {top_k = 2 : i64}
+  tile.return
+}

@@ -66,3 +66,29 @@ tile.kernel @math(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}
   tile.return
 }
+
+// -----
+
+// Rows of both tensors, as many as there are up to the last offset.
+// CHECK-LABEL: func.func @gather_rows(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x16xbf16>, %[[F:[^:]*]]: memref<?x3xf32>, %[[O:[^:]*]]: memref<5xi32>, %[[S:[^:]*]]: memref<?xi32>, %[[Y:[^:]*]]: memref<?x16xbf16>, %[[Z:[^:]*]]: memref<?x3xf32>
+// CHECK: %[[FIRST:.*]] = arith.muli
+// CHECK: %[[LAST:.*]] = memref.load %[[O]][%c4]
+// CHECK: %[[ROWS:.*]] = arith.index_cast %[[LAST]]
+// CHECK: %[[END:.*]] = arith.minsi %{{.*}}, %[[ROWS]]
+// CHECK: scf.for %[[ROW:.*]] = %[[FIRST]] to %[[END]]
+// CHECK: %[[SOURCE:.*]] = memref.load %[[S]][%[[ROW]]]
+// CHECK: %[[FROM:.*]] = arith.index_cast %[[SOURCE]]
+// CHECK: scf.for %[[C:.*]] = %c0 to %c16
+// CHECK: %[[E:.*]] = memref.load %[[X]][%[[FROM]], %[[C]]]
+// CHECK: memref.store %[[E]], %[[Y]][%[[ROW]], %[[C]]]
+// CHECK: scf.for %[[C:.*]] = %c0 to %c3
+// CHECK: %[[E:.*]] = memref.load %[[F]][%[[FROM]], %[[C]]]
+// CHECK: memref.store %[[E]], %[[Z]][%[[ROW]], %[[C]]]
+tile.kernel @gather_rows(%x: memref<?x16xbf16>, %f: memref<?x3xf32>, %o: memref<5xi32>, %s: memref<?xi32>,
+    %y: memref<?x16xbf16>, %z: memref<?x3xf32>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x, %f : memref<?x16xbf16>, memref<?x3xf32>) offsets(%o : memref<5xi32>)
+      source(%s : memref<?xi32>) outs(%y, %z : memref<?x16xbf16>, memref<?x3xf32>)
+      {top_k = 2 : i64, config = #tile.config<schedule = "cpu.gather_rows", rows = 4>}
+  tile.return
+}

@@ -400,3 +400,102 @@ tile.kernel @k(%i: memref<?x2xi32>, %c: memref<16x8xi32>, %tokens: i64) {
   tile.count_slots tokens(%tokens) ids(%i : memref<?x2xi32>) outs(%c : memref<16x8xi32>) {num_experts = 8 : i64, chunk_tokens = 4 : i64, local_experts = array<i64: 3, 8>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 0 ins and 0 outs; give one of outs for each of ins, at least one}}
+  "tile.gather_rows"(%tokens, %o, %s) <{operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>, top_k = 2 : i64}>
+      : (i64, memref<3xi32>, memref<?xi32>) -> ()
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %z: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 1 ins and 2 outs; give one of outs for each of ins, at least one}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y, %z : memref<?x16xf32>, memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'top_k' is 0; give at least 1}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xf32>) {top_k = 0 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3x1xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'offsets' must be of shape (groups + 1) = *, not 3x1 (* is any size above 0)}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3x1xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<?xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'offsets' must be of shape (groups + 1) = *, not ? (* is any size above 0)}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<?xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<1xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'offsets' must have at least 2 entries: the begin and the end of one group}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<1xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<8xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'source' must be of shape positions = ?, not 8}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<8xi32>)
+      outs(%y : memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xbf16>, %tokens: i64) {
+  // expected-error@+1 {{copies 'memref<?x16xf32>' to 'memref<?x16xbf16>'; give both the same element type}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xbf16>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<8x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{'ins' must be of shape tokens x width = ?x*, not 8x16}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<8x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'outs' must be of shape positions x width = ?x16, not ?x8}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x8xf32>) {top_k = 2 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has outs[0] among its other operands too; a phase must not read or write one memref twice}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%x : memref<?x16xf32>) {top_k = 2 : i64}
+  tile.return
+}

@@ -164,6 +164,23 @@ tile.kernel private @reduce(%rows: memref<?x16xbf16>, %position: memref<?x2xi32>
   tile.return
 }
 
+// CHECK-LABEL: tile.kernel @ordered
+tile.kernel @ordered(%x: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %offsets: memref<5xi32>,
+    %source: memref<?xi32>, %y: memref<?x200xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
+  // CHECK-NEXT: tile.gather_rows tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
+  // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>) source(%{{[a-z0-9]+}} : memref<?xi32>)
+  // CHECK-SAME: outs(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
+  tile.gather_rows tokens(%tokens) ins(%x, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
+      outs(%y, %z : memref<?x200xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
+  // CHECK-NEXT: tile.gather_rows tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xf32>)
+  // CHECK-SAME: {config = #tile.config<schedule = "cpu.gather_rows", rows = 4>, top_k = 1 : i64}
+  tile.gather_rows tokens(%tokens) ins(%s : memref<?x2xf32>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
+      outs(%z : memref<?x2xf32>) {top_k = 1 : i64, config = #tile.config<schedule = "cpu.gather_rows", rows = 4>}
+  tile.return
+}
+
 // CHECK-LABEL: tile.kernel @empty(%{{[a-z0-9]+}}: i64) {
 // CHECK-NEXT: tile.return
 tile.kernel @empty(%tokens: i64) {

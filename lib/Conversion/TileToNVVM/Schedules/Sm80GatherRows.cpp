@@ -58,20 +58,21 @@ void Sm80GatherRows::copyRow(Value from, Value to, int64_t rowBytes) {
   int64_t bytes = std::min(mostBytes, rowBytes & -rowBytes);
   int64_t pieces = rowBytes / bytes;
   int64_t rounds = pieces / sm80::kWarp, rest = pieces % sm80::kWarp;
-  int64_t atOnce = std::min(rounds, mostAtOnce);
-  while (atOnce > 1 && rounds % atOnce)
-    --atOnce;
-  if (rounds)
-    emitter.forLoop(emitter.index(0), emitter.index(rounds * sm80::kWarp),
-                    atOnce * sm80::kWarp, [&](Value first) {
-                      Value own = arith::AddIOp::create(b, emitter.toI32(first),
-                                                        emitter.lane());
-                      copyPieces(from, to, own, atOnce, bytes);
-                    });
+  int64_t last = rounds % mostAtOnce;
+  Value lane = emitter.lane();
+  if (rounds > last)
+    emitter.forLoop(
+        emitter.index(0), emitter.index((rounds - last) * sm80::kWarp),
+        mostAtOnce * sm80::kWarp, [&](Value first) {
+          Value own = arith::AddIOp::create(b, emitter.toI32(first), lane);
+          copyPieces(from, to, own, mostAtOnce, bytes);
+        });
+  if (last)
+    copyPieces(from, to, emitter.scale(lane, 1, (rounds - last) * sm80::kWarp),
+               last, bytes);
   if (rest)
-    emitter.ifThen(emitter.isLess(emitter.lane(), emitter.i32(rest)), [&] {
-      copyPieces(from, to,
-                 emitter.scale(emitter.lane(), 1, rounds * sm80::kWarp), 1,
+    emitter.ifThen(emitter.isLess(lane, emitter.i32(rest)), [&] {
+      copyPieces(from, to, emitter.scale(lane, 1, rounds * sm80::kWarp), 1,
                  bytes);
     });
 }

@@ -1,0 +1,53 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products whose groups are gone through in bands of rows, on the simulator.
+
+Groups have up to some hundred rows, in tiles of 16 to 128 of them; bands are as high as one tile, as some, as all.
+"""
+
+import pytest
+from cases import Case
+from runs import SEEDS
+from schedules import launched
+
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 64, "num_experts": 4,
+    "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
+}
+#: Of few columns some CTAs have none; of many each has several tiles.
+WIDE_HIDDEN = {"intermediate_size": 520}
+WIDE_OUT = {"hidden_size": 1032}
+FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
+#: Fields that differ, tokens, configs of the two products, more options.
+APART = "--no-join-products"
+BANDS = {
+    "hidden": (WIDE_HIDDEN, 90, "n=32 bodies=16 rows=32", "n=64 bodies=16", APART),
+    "out": (WIDE_OUT, 90, "n=32 bodies=16", "n=64 bodies=16 rows=32", APART),
+    "two_heights": (WIDE_HIDDEN, 90, "n=32 bodies=16+48 rows=96", "n=128 bodies=8+24 rows=24", APART),
+    "a_tile_each": ({}, 60, "n=32 bodies=16 rows=8", "n=128 bodies=24 rows=1", APART),
+    "one_band": ({}, 60, "n=32 bodies=16 rows=200", "n=64 bodies=16 rows=1000000", APART),
+    "fp8": (FP8, 110, "n=64 bodies=16+64 rows_on_m rows=64", "n=128 bodies=24+40 rows=48", APART),
+    "in_order": ({}, 90, "n=32 bodies=16 rows=32", "n=64 bodies=16 rows=16", APART,
+                 "--permute-rows=always"),
+    "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "n=32 bodies=16 rows=48",
+                   "n=64 bodies=16 rows=32", APART),
+    "joined": ({}, 60, "n=32 bodies=16 rows=32", "n=64 bodies=16 rows=16"),
+}
+#: Without a queue each round of the CTAs begins at another tile of a band.
+CASES = [(bands, queue) for bands in BANDS for queue in (False, True)
+         if (bands, queue) != ("joined", True)]
+
+
+@pytest.mark.parametrize(("bands", "queue"), CASES)
+def test_bands(bands, queue, runs):
+    fields, tokens, first, second, *more = BANDS[bands]
+    case = Case(f"bands_{bands}_{queue}", SPEC | fields, tokens=tokens)
+    flag = f"stages=4 queue={str(queue).lower()}"
+    options = (f"--max-tokens={tokens}", f"--config=experts_hidden:{flag} {first}",
+               f"--config=experts_out:{flag} {second}", *more)
+    kernels = launched(case, "sm_90a", *options)
+    assert ("experts_hidden_experts_out" in kernels) == (bands == "joined")
+    run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    runs.forget(run)

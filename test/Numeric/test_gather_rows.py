@@ -1,0 +1,127 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows in order: tile.gather_rows by itself, of every width and type, and layers that begin with it.
+
+By itself it is a plan by hand, on the CPU, in the interpreter and on the simulator.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cases import Case
+from runs import SEEDS, TIMEOUT, binary
+from schedules import launched
+
+from moec.reference import write_tensors
+
+TOKENS, TOP_K = 21, 3
+#: Rows of 37 positions in 4 groups, one of them empty; what is behind them is no row.
+OFFSETS = np.array([0, 5, 5, 20, 37], np.int32)
+
+PLAN = """
+plan.program @layer max_tokens 64 {{
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x{row}>
+  %o = plan.tensor input "o" : memref<5xi32>
+  %s = plan.tensor input "s" rows <"tokens * {top_k}"> : memref<?xi32>
+  %y = plan.tensor output "output" rows <"tokens * {top_k}"> : memref<?x{row}>
+  plan.variant tokens 0 to 64 {{
+    plan.launch @gather ins(%x, %o, %s : memref<?x{row}>, memref<5xi32>, memref<?xi32>) outs(%y : memref<?x{row}>)
+  }}
+}}
+tile.kernel @gather(%x: memref<?x{row}>, %o: memref<5xi32>, %s: memref<?xi32>, %y: memref<?x{row}>, %t: i64) {{
+  tile.gather_rows tokens(%t) ins(%x : memref<?x{row}>) offsets(%o : memref<5xi32>) source(%s : memref<?xi32>)
+    outs(%y : memref<?x{row}>) {{top_k = {top_k} : i64}}
+  tile.return
+}}
+"""
+
+DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16,
+          "f8E4M3FN": ml_dtypes.float8_e4m3fn}
+#: Columns: pieces of 1 to 16 bytes; a round of a warp and a rest, 8 rounds and some, less than either.
+ROWS = [("f32", 1), ("f32", 130), ("bf16", 1), ("bf16", 37), ("bf16", 1444), ("bf16", 2880),
+        ("f16", 6), ("f16", 4096), ("f8E4M3FN", 5), ("f8E4M3FN", 33), ("f8E4M3FN", 272)]
+DEVICES = {
+    "cpu": ("--target=cpu",),
+    "interpreter": ("--target=cpu", "--level=tile"),
+    "sm_80": ("--target=sm_80", f"--device=sim:0-{SEEDS - 1}"),
+    "sm_90a": ("--target=sm_90a", f"--device=sim:0-{SEEDS - 1}"),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "columns"), ROWS)
+def test_copies(dtype, columns, device, tmp_path):
+    random = np.random.default_rng(1)
+    source = np.full(TOKENS * TOP_K, -1, np.int32)
+    source[: OFFSETS[-1]] = random.integers(0, TOKENS, OFFSETS[-1])
+    rows = random.normal(size=(TOKENS, columns)).astype(DTYPES[dtype])
+    plan, inputs, outputs = (tmp_path / name for name in ("plan.mlir", "in.st", "out.st"))
+    plan.write_text(PLAN.format(row=f"{columns}x{dtype}", top_k=TOP_K))
+    write_tensors(inputs, {"x": rows, "o": OFFSETS, "s": source})
+    command = [binary("moe-run"), plan, f"--tokens={TOKENS}", f"--inputs={inputs}",
+               f"--outputs={outputs}", *DEVICES[device]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    # The output is the only tensor, behind a header of the size that the file begins with.
+    found = outputs.read_bytes()
+    expected = rows[source[: OFFSETS[-1]]].tobytes()
+    assert found[8 + int.from_bytes(found[:8], "little"):][: len(expected)] == expected
+
+
+#: Neither sizes nor depths are multiples of a tile.
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 200, "num_experts": 5,
+    "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
+}
+#: Scales of 12 bytes per row.
+FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
+#: Most tokens have no row.
+FEW_LOCAL = {"num_experts": 24, "placement": {"local_experts": [20, 3]}}
+#: Fields that differ, tokens, more options.
+APART = "--no-join-products"
+LAYERS = {
+    "one_token": ({}, 1, APART),
+    "bf16": ({}, 19, APART),
+    "more": ({}, 90, APART),
+    "f16": ({"dtype": "f16", "entry": "gate", "expert_bias": True}, 19, APART),
+    "fp8": (FP8, 19, APART),
+    "fp8_rows_on_m": (FP8, 70, APART,
+                      "--config=experts_hidden:n=64 stages=4 bodies=16+64 rows_on_m"),
+    "local": (FEW_LOCAL, 45, APART),
+    "nothing_local": (FEW_LOCAL, 1, APART),
+    "queue": ({"intermediate_size": 520}, 60, APART,
+              "--config=experts_hidden:n=32 stages=4 bodies=16+32 queue"),
+    "in_order": ({}, 19, APART, "--no-dependent-launches"),
+    "offsets": ({}, 19, APART, "--no-count-ids"),
+    "padding": ({"entry": "logits", "num_valid_tokens": True}, 19, APART),
+    # Which would be joined otherwise.
+    "join": ({}, 19, "--config=experts_hidden:n=64 stages=4 bodies=16",
+             "--config=experts_out:n=128 stages=4 bodies=16"),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers(layer, runs):
+    """The first product's rows come by maps from what the kernel before it has copied."""
+    fields, tokens, *options = LAYERS[layer]
+    case = Case(f"in_order_{layer}", SPEC | fields, tokens=tokens,
+                hard="padding" if layer == "padding" else None)
+    options += ["--permute-rows=always", f"--max-tokens={tokens}"]
+    kernels = launched(case, "sm_90a", *options)
+    assert kernels >= {"gather_rows", "experts_hidden", "experts_out"}
+    run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    runs.forget(run)
+
+
+@pytest.mark.parametrize("option", ["never", "auto"])
+def test_option(option):
+    """Of layers as small as these a copy takes longer than it saves; other targets have no maps."""
+    case = Case("in_order_option", SPEC, tokens=19)
+    assert "gather_rows" not in launched(case, "sm_90a", f"--permute-rows={option}")
+    assert "gather_rows" not in launched(case, "sm_80", "--permute-rows=always")
