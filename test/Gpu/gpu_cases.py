@@ -12,6 +12,9 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     sorting/     the same for permutation, alignment and counts: exactly
     spread/      how tokens spread over experts, at sizes of several tiles
     spread-fp8/  the same of block fp8
+    ordered/     the same with rows that are copied into order, and such layers of other sizes;
+                 ordered-fp8/ of block fp8
+    bands/       the same with groups in bands of rows: with a queue (bf16) and without (f16)
     models/      layers of real models, from one token to 4096, with times
 """
 
@@ -103,13 +106,14 @@ def hardness(rule) -> dict:
 
 
 def spreads(group: str, tokens: int, hidden: int, size: int, experts: int, top_k: int,
-            repeats: int, dtypes: tuple[str, ...] = DTYPES, quantization: dict | None = None):
+            repeats: int, dtypes: tuple[str, ...] = DTYPES, quantization: dict | None = None,
+            **kernels):
     for (name, entry, rule, more), dtype in itertools.product(SPREADS, dtypes):
         spec = layer(hidden, size, experts, more.get("top_k", top_k), dtype, entry)
         spec |= quantization or {}
         shared = {"shared_experts": {"intermediate_size": size}}
         yield case(f"{group}/{name}/{dtype}", tokens, spec | shared | more, repeats=repeats,
-                   isolation=True, permutation=True, **hardness(rule))
+                   isolation=True, permutation=True, **hardness(rule), **kernels)
 
 
 # -- public tests of layers
@@ -162,6 +166,29 @@ def published_fp8():
         if top_k <= experts and 3 * m * n * k * top_k <= MOST:
             yield case(f"published/fp8-m{m}-n{n}-k{k}-e{experts}-t{top_k}", m,
                        layer(k, n, experts, top_k, "bf16", "ids", **BLOCK_FP8), seed=7)
+
+
+#: Of a few tiles each, so that groups of the spreads have up to eight.
+BANDS = ("experts_hidden:n=32 stages=4 bodies=16+48 rows=96",
+         "experts_out:n=64 stages=4 bodies=16+32 rows=64")
+
+
+def ordered():
+    """What the compiler chooses for many tokens of wide products alone."""
+    yield from spreads("ordered", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
+                       permute_rows=True)
+    yield from spreads("ordered-fp8", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
+                       quantization=BLOCK_FP8, permute_rows=True)
+    for dtype, queue in (("bf16", "true"), ("f16", "false")):
+        yield from spreads("bands", 700, 512, 320, 64, 6, repeats=20, dtypes=(dtype,),
+                           configs=[f"{config} queue={queue}" for config in BANDS])
+    # Rows of scales are 12 bytes each.
+    kinds = {"bf16": ("bf16", {}), "f16": ("f16", {}), "fp8": ("bf16", BLOCK_FP8)}
+    for tokens, (kind, (dtype, more)), ranks in itertools.product(
+            (1, 19, 3000), kinds.items(), (1, 8)):
+        yield case(f"ordered/m{tokens}-{kind}" + (f"-ep{ranks}" if ranks > 1 else ""), tokens,
+                   layer(272, 144, 16, 4, dtype, "ids", **more, **local(16, ranks, ranks // 2)),
+                   repeats=3, permute_rows=True)
 
 
 def fused(m, n, k, experts, top_k, ranks, pitch, dtype):
@@ -302,6 +329,7 @@ def everything():
     yield from spreads("spread", 700, 512, 320, 64, 6, repeats=100)
     yield from spreads("spread-fp8", 700, 512, 320, 64, 6, repeats=100, dtypes=("bf16",),
                        quantization=BLOCK_FP8)
+    yield from ordered()
     yield from models(ROOT / "test" / "models")
 
 

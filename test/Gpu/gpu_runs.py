@@ -14,11 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
 
 
+def binary(name: str) -> str:
+    """A tool of the build that is tested."""
+    return str(Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin")) / name)
+
+
 def gpu_test(*options: str) -> subprocess.CompletedProcess:
-    """The gpu-test of the build that is tested."""
-    folder = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
+    """Runs its gpu-test."""
     return subprocess.run(
-        [str(folder / "gpu-test"), *options], capture_output=True, text=True, timeout=TIMEOUT
+        [binary("gpu-test"), *options], capture_output=True, text=True, timeout=TIMEOUT
     )
 
 

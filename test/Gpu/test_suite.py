@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 from gpu_cases import TOKENS, everything
-from gpu_runs import ROOT, gpu_test
+from gpu_runs import ROOT, binary, gpu_test
 
 ENTRIES = list(everything())
 
@@ -38,6 +38,22 @@ def test_spreads_are_checked_in_full():
     assert len({entry["name"].split("/")[1] for entry in spreads}) >= 20
     for entry in spreads:
         assert entry["repeats"] == 100 and entry["isolation"] and entry["permutation"]
+
+
+def test_kernels_are_what_is_asked_for(tmp_path):
+    """Options that are for sm_90a alone, which no host shows."""
+    special = {json.dumps([entry["spec"], entry.get("configs", [])])
+               for entry in ENTRIES if entry.get("permute_rows") or "configs" in entry}
+    assert len(special) >= 30
+    model = tmp_path / "model.json"
+    for text in sorted(special):
+        spec, configs = json.loads(text)
+        model.write_text(json.dumps(spec))
+        options = [f"--config={config}" for config in configs] or ["--permute-rows=always"]
+        kernels = subprocess.run([binary("moe-compile"), model, "--target=sm_90a", *options],
+                                 capture_output=True, text=True, check=True).stdout
+        wanted = {"rows = 96, stages", "rows = 64, stages"} if configs else {"tile.gather_rows"}
+        assert all(part in kernels for part in wanted), text
 
 
 def test_list_filter_shard():

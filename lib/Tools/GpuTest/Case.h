@@ -39,12 +39,21 @@ struct Outcome {
   }
 };
 
+/// How the kernels of a layer are made, on sm_90a; on other targets as ever.
+struct KernelOptions {
+  /// Rows are copied into order wherever they can be, not where that pays.
+  bool permuteRows = false;
+  /// Configs to take, as `CompileOptions` has them.
+  std::vector<std::string> configs;
+};
+
 /// A layer, its inputs, and what is to be shown of it beside its output: one
 /// entry of cases.json.
 struct LayerCase {
   std::string name;
   /// A spec or a model's configuration, as JSON, and where it is from.
   std::string description, origin;
+  KernelOptions kernels;
   /// Largest number of tokens of a call; 0: what the description says.
   int64_t maxTokens = 0;
   int64_t tokens = 0;

@@ -17,8 +17,13 @@ using namespace moec;
 using namespace moec::gputest;
 using moert::Result;
 
-CompiledLayers::Ptr CompiledLayers::get(const LayerSpec &spec) {
+CompiledLayers::Ptr CompiledLayers::get(const LayerSpec &spec,
+                                        const KernelOptions &kernels) {
   std::string key = printLayerSpec(spec);
+  if (kernels.permuteRows)
+    key += "\nrows in order";
+  for (const std::string &config : kernels.configs)
+    key += "\n" + config;
   std::promise<Ptr> mine;
   std::shared_future<Ptr> future;
   bool isFirst = false;
@@ -32,11 +37,13 @@ CompiledLayers::Ptr CompiledLayers::get(const LayerSpec &spec) {
   }
   if (isFirst)
     mine.set_value(
-        std::make_shared<const Result<LoadableLayer>>(compile(spec)));
+        std::make_shared<const Result<LoadableLayer>>(compile(spec, kernels)));
   return future.get();
 }
 
-Result<LoadableLayer> CompiledLayers::compile(const LayerSpec &spec) const {
+Result<LoadableLayer>
+CompiledLayers::compile(const LayerSpec &spec,
+                        const KernelOptions &kernels) const {
   mlir::DialectRegistry registry;
   registerDialects(registry);
   // Cases are compiled side by side; each takes one thread.
@@ -56,6 +63,11 @@ Result<LoadableLayer> CompiledLayers::compile(const LayerSpec &spec) const {
     return fail();
   CompileOptions options;
   options.target = target;
+  if (target == "sm_90a") {
+    if (kernels.permuteRows)
+      options.permuteRows = PermuteRows::Always;
+    options.configs = kernels.configs;
+  }
   if (!options.isGpu()) {
     mlir::FailureOr<CompiledLayer> compiled = compileForHost(*module, options);
     if (mlir::failed(compiled))

@@ -8,6 +8,7 @@
 #ifndef MOEC_LIB_TOOLS_GPUTEST_COMPILEDLAYERS_H
 #define MOEC_LIB_TOOLS_GPUTEST_COMPILEDLAYERS_H
 
+#include "Case.h"
 #include "moec/Compiler/Compiler.h"
 
 #include <future>
@@ -35,10 +36,11 @@ public:
 
   const std::string &getTarget() const { return target; }
   /// Compiles, or waits for another thread to do it.
-  Ptr get(const LayerSpec &spec);
+  Ptr get(const LayerSpec &spec, const KernelOptions &kernels);
 
 private:
-  moert::Result<LoadableLayer> compile(const LayerSpec &spec) const;
+  moert::Result<LoadableLayer> compile(const LayerSpec &spec,
+                                       const KernelOptions &kernels) const;
 
   const moert::Device &device;
   std::string target;

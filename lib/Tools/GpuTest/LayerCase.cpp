@@ -44,7 +44,7 @@ public:
     Result<LayerSpec> spec = importSpec(layerCase);
     if (!outcome.expect(spec.status()))
       return;
-    CompiledLayers::Ptr layer = context.layers.get(*spec);
+    CompiledLayers::Ptr layer = context.layers.get(*spec, layerCase.kernels);
     if (!outcome.expect(layer->status()))
       return;
     outcome.figures["compile_seconds"] = (**layer).compileSeconds;

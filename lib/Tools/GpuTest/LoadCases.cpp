@@ -31,6 +31,8 @@ static bool readFields(const llvm::json::Value &entry, LayerCase &result,
   if (!fields || !fields.map("name", result.name) ||
       !fields.mapOptional("model", model) ||
       !fields.map("tokens", result.tokens) ||
+      !fields.mapOptional("permute_rows", result.kernels.permuteRows) ||
+      !fields.mapOptional("configs", result.kernels.configs) ||
       !fields.mapOptional("max_tokens", result.maxTokens) ||
       !fields.mapOptional("seed", seed) ||
       !fields.mapOptional("deviation", result.deviation) ||

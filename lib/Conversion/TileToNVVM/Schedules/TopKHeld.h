@@ -27,7 +27,7 @@ public:
 private:
   /// Experts of a row that a lane has at most: values and keys of each are
   /// registers.
-  static constexpr int64_t kMostHeld = 8;
+  static constexpr int64_t kMostHeld = 16;
 
   /// 32 neighbours of a row.
   struct Part {
