@@ -306,35 +306,29 @@ tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<
 
 // -----
 
-// With `rows` a group's tiles are gone through in bands: as many as it takes, of equally many tiles but for the last
-// one, in each all panels. All roles find tiles so.
+// With `rows` a group's tiles are gone through in bands of as many as fit (40 rows are two of 16), in each all five
+// panels. All roles find tiles so.
 // CHECK-LABEL: func.func @bands
 // CHECK: nvvm.setmaxregister decrease
 // CHECK: %[[TILES:.*]] = arith.subi
 // CHECK: %[[IN_GROUP:.*]] = arith.subi %{{.*}}, %{{.*}} : i32
-// CHECK: %[[FIT:.*]] = arith.divui %c40_i32, %[[HEIGHT:.*]] : i32
-// CHECK: %[[MOST:.*]] = arith.maxui %[[FIT]], %c1_i32
-// CHECK: %[[BANDS:.*]] = arith.divui %{{.*}}, %[[MOST]]
-// CHECK: arith.addi %[[TILES]], %[[BANDS]]
-// CHECK: %[[PER_BAND:.*]] = arith.divui %{{.*}}, %[[BANDS]]
-// CHECK: %[[ITEMS:.*]] = arith.muli %[[PER_BAND]], %c4_i32
-// CHECK: %[[BAND:.*]] = arith.divui %[[IN_GROUP]], %[[ITEMS]]
-// CHECK: %[[IN_BAND:.*]] = arith.remui %[[IN_GROUP]], %[[ITEMS]]
-// CHECK: %[[FIRST:.*]] = arith.muli %[[BAND]], %[[PER_BAND]]
+// CHECK: %[[BAND:.*]] = arith.divui %[[IN_GROUP]], %c10_i32
+// CHECK: %[[IN_BAND:.*]] = arith.remui %[[IN_GROUP]], %c10_i32
+// CHECK: %[[FIRST:.*]] = arith.muli %[[BAND]], %c2_i32
 // CHECK: %[[LEFT:.*]] = arith.subi %[[TILES]], %[[FIRST]]
-// CHECK: %[[OWN:.*]] = arith.minsi %[[PER_BAND]], %[[LEFT]]
+// CHECK: %[[OWN:.*]] = arith.minsi %[[LEFT]], %c2_i32
 // CHECK: arith.divui %[[IN_BAND]], %[[OWN]]
 // CHECK: arith.remui %[[IN_BAND]], %[[OWN]]
 // Rounds of the CTAs begin at another tile of the band.
 // CHECK: %[[TILE:.*]] = arith.remui %{{.*}}, %[[OWN]]
 // CHECK: %[[IN_ALL:.*]] = arith.addi %[[FIRST]], %[[TILE]]
-// CHECK: arith.muli %[[IN_ALL]], %[[HEIGHT]]
-// CHECK: arith.divui %c40_i32
+// CHECK: arith.muli %[[IN_ALL]], %
+// CHECK: arith.divui %{{.*}}, %c10_i32
 // CHECK: nvvm.setmaxregister increase
-// CHECK: arith.divui %c40_i32
-tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x256x64xbf16>, %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x256x64xbf16>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xbf16>)
+// CHECK: arith.divui %{{.*}}, %c10_i32
+tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x320x64xbf16>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x320xbf16>)
       {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, rows = 40, stages = 4, bodies = [16]>}
   tile.return
 }
@@ -343,10 +337,10 @@ tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x256x64xbf16>, %o: memref<
 
 // CHECK-LABEL: func.func @one_band
 // CHECK: nvvm.setmaxregister decrease
-// CHECK-NOT: arith.maxui
-tile.kernel @one_band(%x: memref<?x64xbf16>, %w: memref<4x256x64xbf16>, %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x256x64xbf16>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xbf16>)
+// CHECK-NOT: %c10_i32
+tile.kernel @one_band(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x320x64xbf16>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x320xbf16>)
       {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
   tile.return
 }
