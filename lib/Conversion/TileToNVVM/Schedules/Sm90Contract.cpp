@@ -327,8 +327,8 @@ ContractTile Sm90Contract::findTile(Value item) {
     Value band = emitter.divide(inGroup, most * panels);
     inGroup = emitter.remainder(inGroup, most * panels);
     firstTile = emitter.scale(band, most);
-    tiles = minI32(emitter.i32(most),
-                   arith::SubIOp::create(b, tiles, firstTile));
+    tiles =
+        minI32(emitter.i32(most), arith::SubIOp::create(b, tiles, firstTile));
   }
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
