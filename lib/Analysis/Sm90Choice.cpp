@@ -99,15 +99,20 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
   constexpr int64_t leastStages = 3;
   int64_t elementBytes =
       cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
-  for (int64_t stages = mostStages;; --stages) {
-    auto config = tile::ConfigAttr::get(
-        op->getContext(), "sm90.contract", /*m=*/0, n,
-        Contract::kStepBytes / elementBytes, /*panel=*/0, /*lanes=*/0, bandRows,
-        stages, bodies, mapRows, rowsOnM, queue);
-    if (stages == leastStages ||
-        Contract(op, config).getSharedBytes() <= moert::kMaxShared)
-      return config;
-  }
+  auto make = [&](int64_t stages) {
+    return tile::ConfigAttr::get(op->getContext(), "sm90.contract", /*m=*/0, n,
+                                 Contract::kStepBytes / elementBytes,
+                                 /*panel=*/0, /*lanes=*/0, bandRows, stages,
+                                 bodies, mapRows, rowsOnM, queue);
+  };
+  auto getBytes = [&](int64_t stages) {
+    return Contract(op, make(stages)).getSharedBytes();
+  };
+  // Each stage takes as much as the others.
+  int64_t least = getBytes(leastStages);
+  int64_t perStage = getBytes(leastStages + 1) - least;
+  int64_t more = std::max<int64_t>((moert::kMaxShared - least) / perStage, 0);
+  return make(std::min(leastStages + more, mostStages));
 }
 
 /// Where the number of rows is not known: columns of a CTA, and its bodies, the
