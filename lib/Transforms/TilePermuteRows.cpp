@@ -187,7 +187,7 @@ plan::LaunchOp RowPermuter::launch(plan::LaunchOp product,
        llvm::zip(contract->getBlock()->getArguments(), product.getIns())) {
     if (argument == contract.getSource())
       continue;
-    auto row = llvm::find(rows, Value(argument));
+    auto *row = llvm::find(rows, Value(argument));
     ins.push_back(row == rows.end()
                       ? Value(value)
                       : gather.getOuts()[std::distance(rows.begin(), row)]);
