@@ -203,17 +203,6 @@ moec::parseForcedConfigs(ArrayRef<std::string> entries) {
   return configs;
 }
 
-FailureOr<std::vector<ForcedConfig>>
-moec::parseForcedConfigsFor(Operation *op, StringRef pass,
-                            ArrayRef<std::string> entries) {
-  llvm::Expected<std::vector<ForcedConfig>> forced =
-      parseForcedConfigs(entries);
-  if (forced)
-    return std::move(*forced);
-  op->emitError(pass) << ": " << llvm::toString(forced.takeError());
-  return failure();
-}
-
 bool moec::isForced(tile::KernelOp kernel, ArrayRef<ForcedConfig> forced) {
   return llvm::any_of(
       forced, [&](const ForcedConfig &config) { return config.isFor(kernel); });

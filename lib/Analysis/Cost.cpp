@@ -32,16 +32,26 @@ ArrayRef<WeightedRouting> moec::getWeightedRoutings() {
   return all;
 }
 
-double
-moec::getRelativeTime(tile::LoadAttr load,
-                      llvm::function_ref<double(int64_t, Routing)> one,
-                      llvm::function_ref<double(int64_t, Routing)> other) {
+double moec::getRelativeTime(tile::LoadAttr load, const Target &target,
+                             const PhaseForm &one, const PhaseForm &other) {
+  auto getModel = [&](const PhaseForm &form) {
+    return findSchedule(target, form.config.getSchedule())
+        ->costModel(form.phase, load, target);
+  };
+  auto getTime = [](const PhaseForm &form, CostModel &model, int64_t tokens,
+                    Routing routing) {
+    double us = model.predict(form.config, tokens, routing).us;
+    return form.beside ? us + form.beside(tokens, routing) : us;
+  };
+  std::unique_ptr<CostModel> oneModel = getModel(one),
+                             otherModel = getModel(other);
   SmallVector<int64_t> points =
       getTokenPoints(load.getMinTokens(), load.getMaxTokens());
   double relative = 0;
   for (int64_t tokens : points)
     for (auto [routing, weight] : getWeightedRoutings())
-      relative += weight * one(tokens, routing) / other(tokens, routing);
+      relative += weight * getTime(one, *oneModel, tokens, routing) /
+                  getTime(other, *otherModel, tokens, routing);
   return relative / double(points.size());
 }
 
@@ -110,7 +120,12 @@ std::vector<Candidate> moec::enumerateCandidates(Operation *phase,
 }
 
 tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target) {
-  tile::LoadAttr load = phase->getParentOfType<tile::KernelOp>().getLoadAttr();
+  return chooseForLoad(phase, target,
+                       phase->getParentOfType<tile::KernelOp>().getLoadAttr());
+}
+
+tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target,
+                                     tile::LoadAttr load) {
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
   if (!load || schedules.empty() || !schedules.front()->costModel)
     return {};

@@ -38,10 +38,11 @@ static double predictGather(tile::GatherRowsOp op, tile::LoadAttr load,
 
 /// The product's own config, with maps.
 static tile::ConfigAttr withMaps(tile::ContractOp permuted,
-                                 const Schedule &schedule,
                                  const Target &target) {
   tile::ConfigAttr config = permuted.getConfigAttr().withMapRows(true);
-  return schedule.whyIllegal(permuted, config, target).empty()
+  return findSchedule(target, config.getSchedule())
+                 ->whyIllegal(permuted, config, target)
+                 .empty()
              ? config
              : tile::ConfigAttr();
 }
@@ -52,35 +53,21 @@ tile::ConfigAttr sm90::permuteContract(tile::ContractOp product,
                                        tile::LoadAttr load, bool isFixed,
                                        bool always, const Target &target) {
   tile::ConfigAttr own = product.getConfigAttr();
-  const Schedule &schedule = *findSchedule(target, own.getSchedule());
   if (isFixed)
-    return always ? withMaps(permuted, schedule, target) : tile::ConfigAttr();
+    return always ? withMaps(permuted, target) : tile::ConfigAttr();
   const DeviceRates *device = getDeviceRates(target);
-  if (!device)
-    return {};
-  std::vector<Candidate> candidates =
-      enumerateCandidates(permuted, schedule, target, load);
-  if (candidates.empty() || !candidates.front().whyNot.empty())
-    return {};
-  tile::ConfigAttr config = candidates.front().config;
-  if (!config.getMapRows())
+  tile::ConfigAttr config =
+      device ? chooseForLoad(permuted, target, load) : tile::ConfigAttr();
+  if (!config || !config.getMapRows())
     return {};
   if (always)
     return config;
-  std::unique_ptr<CostModel> gathering =
-      schedule.costModel(product, load, target);
-  std::unique_ptr<CostModel> mapping =
-      schedule.costModel(permuted, load, target);
   int64_t groups =
       cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
+  auto getGatherTime = [&](int64_t tokens, Routing routing) {
+    return predictGather(gather, load, groups, tokens, routing, *device);
+  };
   double relative = getRelativeTime(
-      load,
-      [&](int64_t tokens, Routing routing) {
-        return mapping->predict(config, tokens, routing).us +
-               predictGather(gather, load, groups, tokens, routing, *device);
-      },
-      [&](int64_t tokens, Routing routing) {
-        return gathering->predict(own, tokens, routing).us;
-      });
+      load, target, {permuted, config, getGatherTime}, {product, own});
   return relative < 1 ? config : tile::ConfigAttr();
 }

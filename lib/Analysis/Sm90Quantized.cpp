@@ -36,33 +36,24 @@ tile::ConfigAttr sm90::quantizeContract(tile::ContractOp product,
                                         tile::LoadAttr load, bool isFixed,
                                         const Target &target) {
   tile::ConfigAttr own = product.getConfigAttr();
-  const Schedule &schedule = *findSchedule(target, own.getSchedule());
   if (isFixed)
-    return schedule.whyIllegal(quantized, own, target).empty()
+    return findSchedule(target, own.getSchedule())
+                   ->whyIllegal(quantized, own, target)
+                   .empty()
                ? own
                : tile::ConfigAttr();
   const DeviceRates *device = getDeviceRates(target);
-  if (!device)
+  tile::ConfigAttr config =
+      device ? chooseForLoad(quantized, target, load) : tile::ConfigAttr();
+  if (!config)
     return {};
-  std::vector<Candidate> candidates =
-      enumerateCandidates(quantized, schedule, target, load);
-  if (candidates.empty() || !candidates.front().whyNot.empty())
-    return {};
-  tile::ConfigAttr config = candidates.front().config;
-  std::unique_ptr<CostModel> apart = schedule.costModel(product, load, target);
-  std::unique_ptr<CostModel> together =
-      schedule.costModel(quantized, load, target);
   int64_t groups =
       cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
-  double relative = getRelativeTime(
-      load,
-      [&](int64_t tokens, Routing routing) {
-        return together->predict(config, tokens, routing).us;
-      },
-      [&](int64_t tokens, Routing routing) {
-        return apart->predict(own, tokens, routing).us +
-               predictQuantization(quantization, load, groups, tokens, routing,
-                                   *device);
-      });
+  auto getQuantizationTime = [&](int64_t tokens, Routing routing) {
+    return predictQuantization(quantization, load, groups, tokens, routing,
+                               *device);
+  };
+  double relative = getRelativeTime(load, target, {quantized, config},
+                                    {product, own, getQuantizationTime});
   return relative < 1 ? config : tile::ConfigAttr();
 }

@@ -89,10 +89,7 @@ SpecOverrides ToolOptions::getOverrides() const {
   return overrides;
 }
 
-CompileOptions ToolOptions::getCompileOptions() const {
-  CompileOptions options;
-  options.target = target;
-  options.cpu.cpu = cpu;
+void KernelOptions::apply(CompileOptions &options) const {
   options.dependentLaunches = !noDependentLaunches;
   options.countIds = !noCountIds;
   options.quantizeResults = !noQuantizeResults;
@@ -100,6 +97,13 @@ CompileOptions ToolOptions::getCompileOptions() const {
   options.joinProducts = !noJoinProducts;
   if (splitRanking.getNumOccurrences())
     options.splitRanking = splitRanking;
+}
+
+CompileOptions ToolOptions::getCompileOptions() const {
+  CompileOptions options;
+  options.target = target;
+  options.cpu.cpu = cpu;
+  kernels.apply(options);
   options.configs = configs;
   options.printIRAfterAll = printIRAfterAll;
   options.dumpDir = dumpDir;

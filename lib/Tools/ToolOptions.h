@@ -23,37 +23,14 @@ struct ForeignOptionsRemoved {
   ForeignOptionsRemoved();
 };
 
-/// Options of moe-compile and moe-run. One object per process: command line
-/// options register themselves.
-struct ToolOptions : private ForeignOptionsRemoved {
-  llvm::cl::OptionCategory category{"Options"};
-  llvm::cl::opt<std::string> input{
-      llvm::cl::Positional, llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> target{
-      "target", llvm::cl::value_desc("cpu|sm_80|sm_90a|sm_100a"),
-      llvm::cl::desc("What to compile for (default: cpu)"),
-      llvm::cl::init("cpu"), llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> cpu{
-      "cpu", llvm::cl::value_desc("name"),
-      llvm::cl::desc("Instruction set of target cpu: host (default), or a name "
-                     "such as x86-64-v3 to cap it"),
-      llvm::cl::init("host"), llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> maxTokens{
-      "max-tokens", llvm::cl::value_desc("N"),
-      llvm::cl::desc("Largest number of tokens of a call (default: what the "
-                     "spec says, or 16384)"),
-      llvm::cl::init(0), llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> numExperts{
-      "num-experts", llvm::cl::value_desc("E"),
-      llvm::cl::desc("Keep only so many experts (groups stay), to try a large "
-                     "model on a small machine"),
-      llvm::cl::init(0), llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> entry{
-      "entry", llvm::cl::value_desc("gate|logits|ids"),
-      llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
-                     "router logits, or expert ids and weights"),
-      llvm::cl::cat(category)};
+/// How kernels for GPUs are made: options of all commands that compile.
+struct KernelOptions {
+  explicit KernelOptions(llvm::cl::OptionCategory &category)
+      : category(category) {}
+
+  void apply(CompileOptions &options) const;
+
+  llvm::cl::OptionCategory &category;
   llvm::cl::opt<bool> noDependentLaunches{
       "no-dependent-launches",
       llvm::cl::desc("On a GPU: let each launch begin when the one before it "
@@ -87,6 +64,40 @@ struct ToolOptions : private ForeignOptionsRemoved {
                      "of its own counts more of them before (default: 16384; "
                      "-1: any number)"),
       llvm::cl::cat(category)};
+};
+
+/// Options of moe-compile and moe-run. One object per process: command line
+/// options register themselves.
+struct ToolOptions : private ForeignOptionsRemoved {
+  llvm::cl::OptionCategory category{"Options"};
+  llvm::cl::opt<std::string> input{
+      llvm::cl::Positional, llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> target{
+      "target", llvm::cl::value_desc("cpu|sm_80|sm_90a|sm_100a"),
+      llvm::cl::desc("What to compile for (default: cpu)"),
+      llvm::cl::init("cpu"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> cpu{
+      "cpu", llvm::cl::value_desc("name"),
+      llvm::cl::desc("Instruction set of target cpu: host (default), or a name "
+                     "such as x86-64-v3 to cap it"),
+      llvm::cl::init("host"), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> maxTokens{
+      "max-tokens", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Largest number of tokens of a call (default: what the "
+                     "spec says, or 16384)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> numExperts{
+      "num-experts", llvm::cl::value_desc("E"),
+      llvm::cl::desc("Keep only so many experts (groups stay), to try a large "
+                     "model on a small machine"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> entry{
+      "entry", llvm::cl::value_desc("gate|logits|ids"),
+      llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
+                     "router logits, or expert ids and weights"),
+      llvm::cl::cat(category)};
+  KernelOptions kernels{category};
   llvm::cl::opt<bool> printIRAfterAll{
       "print-ir-after-all",
       llvm::cl::desc("Print the IR after each pass on the error stream"),

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchShape.h"
+#include "ProductPass.h"
 #include "mlir/IR/Remarks.h"
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
@@ -175,26 +175,22 @@ struct TileAssignConfig
           << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
       return signalPassFailure();
     }
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-assign-config", target, lanes);
-    if (!machine)
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-assign-config", target, configs, lanes);
+    if (!inputs)
       return signalPassFailure();
-    FailureOr<std::vector<ForcedConfig>> forced =
-        parseForcedConfigsFor(getOperation(), "tile-assign-config", configs);
-    if (failed(forced))
-      return signalPassFailure();
-    SmallVector<bool> isUsed(forced->size(), false);
+    SmallVector<bool> isUsed(inputs->forced.size(), false);
     for (auto kernel : getOperation().getOps<tile::KernelOp>()) {
       const ForcedConfig *last = nullptr;
-      for (auto [config, used] : llvm::zip(*forced, isUsed))
+      for (auto [config, used] : llvm::zip(inputs->forced, isUsed))
         if (config.isFor(kernel)) {
           last = &config;
           used = true;
         }
-      if (failed(KernelConfigurator(kernel, *machine, last).run()))
+      if (failed(KernelConfigurator(kernel, inputs->target, last).run()))
         return signalPassFailure();
     }
-    for (auto [config, used] : llvm::zip(*forced, isUsed))
+    for (auto [config, used] : llvm::zip(inputs->forced, isUsed))
       if (!used && failed(checkUnused(config)))
         return signalPassFailure();
   }

@@ -7,8 +7,8 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
+#include "ProductPass.h"
 #include "mlir/IR/IRMapping.h"
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -210,17 +210,13 @@ struct TileJoinProducts
   using TileJoinProductsPassBase::TileJoinProductsPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-join-products", target);
-    if (!machine)
-      return signalPassFailure();
-    FailureOr<std::vector<ForcedConfig>> forced =
-        parseForcedConfigsFor(getOperation(), "tile-join-products", configs);
-    if (failed(forced))
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-join-products", target, configs);
+    if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());
     for (auto program : getOperation().getOps<plan::ProgramOp>())
-      ProductJoiner(program, symbols, *machine, *forced).run();
+      ProductJoiner(program, symbols, inputs->target, inputs->forced).run();
   }
 };
 

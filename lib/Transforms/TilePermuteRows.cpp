@@ -10,8 +10,7 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
-#include "mlir/Pass/PassManager.h"
-#include "moec/Analysis/ConfigText.h"
+#include "ProductPass.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -284,22 +283,22 @@ struct TilePermuteRows : moec::impl::TilePermuteRowsPassBase<TilePermuteRows> {
   using TilePermuteRowsPassBase::TilePermuteRowsPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-permute-rows", target);
-    if (!machine)
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-permute-rows", target, configs);
+    if (!inputs)
       return signalPassFailure();
-    FailureOr<std::vector<ForcedConfig>> forced =
-        parseForcedConfigsFor(getOperation(), "tile-permute-rows", configs);
-    if (failed(forced))
-      return signalPassFailure();
-    // The new buffers have none.
-    OpPassManager slots(plan::ProgramOp::getOperationName());
-    slots.addPass(createPlanAssignSlotsPass());
     SymbolTable symbols(getOperation());
-    for (auto program : getOperation().getOps<plan::ProgramOp>())
-      if (RowPermuter(program, symbols, *machine, *forced, always).run() &&
-          failed(runPipeline(slots, program)))
-        return signalPassFailure();
+    auto change = [&](plan::ProgramOp program) {
+      return RowPermuter(program, symbols, inputs->target, inputs->forced,
+                         always)
+          .run();
+    };
+    auto assignSlots = [&](OpPassManager &pipeline, Operation *op) {
+      return runPipeline(pipeline, op);
+    };
+    // The new buffers have no slots.
+    if (failed(changePrograms(getOperation(), change, assignSlots)))
+      signalPassFailure();
   }
 };
 

@@ -9,9 +9,8 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
+#include "ProductPass.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/Pass/PassManager.h"
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -212,22 +211,21 @@ struct TileQuantizeResults
   using TileQuantizeResultsPassBase::TileQuantizeResultsPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-quantize-results", target);
-    if (!machine)
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-quantize-results", target, configs);
+    if (!inputs)
       return signalPassFailure();
-    FailureOr<std::vector<ForcedConfig>> forced =
-        parseForcedConfigsFor(getOperation(), "tile-quantize-results", configs);
-    if (failed(forced))
-      return signalPassFailure();
-    // What products read must not lie where they write now.
-    OpPassManager slots(plan::ProgramOp::getOperationName());
-    slots.addPass(createPlanAssignSlotsPass());
     SymbolTable symbols(getOperation());
-    for (auto program : getOperation().getOps<plan::ProgramOp>())
-      if (ResultQuantizer(program, symbols, *machine, *forced).run() &&
-          failed(runPipeline(slots, program)))
-        return signalPassFailure();
+    auto change = [&](plan::ProgramOp program) {
+      return ResultQuantizer(program, symbols, inputs->target, inputs->forced)
+          .run();
+    };
+    auto assignSlots = [&](OpPassManager &pipeline, Operation *op) {
+      return runPipeline(pipeline, op);
+    };
+    // What products read must not lie where they write now.
+    if (failed(changePrograms(getOperation(), change, assignSlots)))
+      signalPassFailure();
   }
 };
 

@@ -10,8 +10,8 @@
 // each further range has to pay for its kernels.
 
 #include "Launches.h"
+#include "ProductPass.h"
 #include "mlir/IR/SymbolTable.h"
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SmallSet.h"
@@ -345,15 +345,11 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
   using TileSpecializePassBase::TileSpecializePassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-specialize", target);
-    if (!machine)
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-specialize", target, configs);
+    if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());
-    FailureOr<std::vector<ForcedConfig>> forced =
-        parseForcedConfigsFor(getOperation(), "tile-specialize", configs);
-    if (failed(forced))
-      return signalPassFailure();
     TileSpecializePassOptions options;
     options.maxRanges = maxRanges;
     options.maxKernels = maxKernels;
@@ -362,7 +358,8 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
       auto variants =
           llvm::to_vector(program.getBody().getOps<plan::VariantOp>());
       if (variants.size() == 1)
-        Specializer(variants.front(), symbols, *machine, options, *forced)
+        Specializer(variants.front(), symbols, inputs->target, options,
+                    inputs->forced)
             .run();
     }
   }

@@ -28,6 +28,13 @@ struct Products {
 constexpr Products kQwen30 = {128, 8, 2048, 768};
 constexpr Products kMixtral = {8, 2, 4096, 14336};
 
+/// Of gate and up.
+const char *const kGatedEpilogue = R"(epilogue {
+             ^bb0(%g: f32, %u: f32):
+               %1 = arith.mulf %g, %u : f32
+               tile.yield %1 : f32
+             } {layout = #moe.weight_layout<order = gate_up>})";
+
 class CostTest : public testing::Test {
 protected:
   /// Gate and up of gathered rows.
@@ -37,15 +44,11 @@ protected:
              %o: memref<{1}xi32>, %s: memref<?xi32>, %y: memref<?x{3}xbf16>, %t: i64) {{
            tile.contract tokens(%t) ins(%x, %w : memref<?x{2}xbf16>, memref<{0}x{4}x{2}xbf16>)
              offsets(%o : memref<{1}xi32>) source(%s : memref<?xi32>)
-             outs(%y : memref<?x{3}xbf16>) epilogue {{
-             ^bb0(%g: f32, %u: f32):
-               %1 = arith.mulf %g, %u : f32
-               tile.yield %1 : f32
-             } {{layout = #moe.weight_layout<order = gate_up>}
+             outs(%y : memref<?x{3}xbf16>) {5}
            tile.return
          })",
-        p.experts, p.experts + 1, p.hidden, p.intermediate,
-        2 * p.intermediate));
+        p.experts, p.experts + 1, p.hidden, p.intermediate, 2 * p.intermediate,
+        kGatedEpilogue));
   }
   /// The same behind a copy that brings its rows into order.
   std::pair<tile::GatherRowsOp, tile::ContractOp> makeOrdered(Products p) {
@@ -74,15 +77,11 @@ protected:
          tile.kernel @k(%z: memref<?x{2}xbf16>, %w: memref<{0}x{4}x{2}xbf16>,
              %o: memref<{1}xi32>, %y: memref<?x{3}xbf16>, %t: i64) {{
            tile.contract tokens(%t) ins(%z, %w : memref<?x{2}xbf16>, memref<{0}x{4}x{2}xbf16>)
-             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{3}xbf16>) epilogue {{
-             ^bb0(%g: f32, %u: f32):
-               %1 = arith.mulf %g, %u : f32
-               tile.yield %1 : f32
-             } {{layout = #moe.weight_layout<order = gate_up>}
+             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{3}xbf16>) {6}
            tile.return
          })",
         p.experts, p.experts + 1, p.hidden, p.intermediate, 2 * p.intermediate,
-        p.topK));
+        p.topK, kGatedEpilogue));
     tile::GatherRowsOp gather;
     parsed.back()->module->walk([&](tile::GatherRowsOp op) { gather = op; });
     return {gather, product};

@@ -50,10 +50,6 @@ struct ForcedConfig {
 /// All of them, or what is wrong with the first that is none.
 llvm::Expected<std::vector<ForcedConfig>>
 parseForcedConfigs(llvm::ArrayRef<std::string> entries);
-/// The same for a pass over `op`, which reports one that is none.
-mlir::FailureOr<std::vector<ForcedConfig>>
-parseForcedConfigsFor(mlir::Operation *op, llvm::StringRef pass,
-                      llvm::ArrayRef<std::string> entries);
 
 /// Whether one of them is for the kernel.
 bool isForced(tile::KernelOp kernel, llvm::ArrayRef<ForcedConfig> forced);

@@ -75,12 +75,18 @@ struct Candidate {
 /// those of both together.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
-/// What one thing takes relative to another: the mean over the token points of
-/// the load and over routings, by weight.
-double getRelativeTime(
-    tile::LoadAttr load,
-    llvm::function_ref<double(int64_t tokens, Routing routing)> one,
-    llvm::function_ref<double(int64_t tokens, Routing routing)> other);
+/// A phase with a config, and what a launch that it needs beside it takes, in
+/// microseconds; null for none.
+struct PhaseForm {
+  mlir::Operation *phase;
+  tile::ConfigAttr config;
+  llvm::function_ref<double(int64_t tokens, Routing routing)> beside = nullptr;
+};
+
+/// What one form takes relative to the other: the mean over the token points of
+/// the load and over routings, by weight. Their schedules have a cost model.
+double getRelativeTime(tile::LoadAttr load, const Target &target,
+                       const PhaseForm &one, const PhaseForm &other);
 
 /// Every candidate that `schedule` has for `phase`, also those of schedules
 /// that it is compared with, best first, of equals the one that comes first
@@ -101,6 +107,9 @@ std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
 /// The best candidate for the load of the phase's kernel; null where nothing is
 /// known of the load, or of time.
 tile::ConfigAttr chooseForLoad(mlir::Operation *phase, const Target &target);
+/// The same for a load that the kernel does not have.
+tile::ConfigAttr chooseForLoad(mlir::Operation *phase, const Target &target,
+                               tile::LoadAttr load);
 
 } // namespace moec
 

@@ -29,13 +29,7 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   JitOptions jit;
   jit.compile.target = target;
   jit.compile.configs = options.getConfigs();
-  jit.compile.dependentLaunches = !options.noDependentLaunches;
-  jit.compile.countIds = !options.noCountIds;
-  jit.compile.quantizeResults = !options.noQuantizeResults;
-  jit.compile.permuteRows = options.permuteRows;
-  jit.compile.joinProducts = !options.noJoinProducts;
-  if (options.splitRanking.getNumOccurrences())
-    jit.compile.splitRanking = options.splitRanking;
+  options.kernels.apply(jit.compile);
   jit.useCache = !options.noCache;
   jit.cache.directory = options.cacheDir;
   jit.threads = static_cast<unsigned>(options.threads);

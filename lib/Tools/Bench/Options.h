@@ -128,40 +128,7 @@ struct Options : private ForeignOptionsRemoved {
   llvm::cl::opt<bool> noCache{"no-cache",
                               llvm::cl::desc("Compile each layer anew"),
                               llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noDependentLaunches{
-      "no-dependent-launches",
-      llvm::cl::desc("Let each launch begin when the one before it has ended, "
-                     "not earlier (docs/gpu.md)"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noCountIds{
-      "no-count-ids",
-      llvm::cl::desc("Let no product count ids: each waits for the launch "
-                     "before it ahead of its first copy (docs/gpu.md)"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noQuantizeResults{
-      "no-quantize-results",
-      llvm::cl::desc("Let no product quantize its results: a kernel behind it "
-                     "does (docs/gpu.md)"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<PermuteRows> permuteRows{
-      "permute-rows",
-      llvm::cl::desc(
-          "Copy rows into the order of their experts ahead of a product "
-          "(docs/gpu.md)"),
-      llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues(),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noJoinProducts{
-      "no-join-products",
-      llvm::cl::desc("Let each product be a kernel of its own "
-                     "(docs/gpu.md)"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> splitRanking{
-      "split-ranking", llvm::cl::value_desc("slots"),
-      llvm::cl::desc(
-          "The most slots that one launch ranks; a launch of its own "
-          "counts more of them before (default: 16384; -1: any "
-          "number) (docs/gpu.md)"),
-      llvm::cl::cat(category)};
+  KernelOptions kernels{category};
   llvm::cl::opt<bool> compare{
       "compare",
       llvm::cl::desc("Measure nothing: compare the records OLD.json and "
