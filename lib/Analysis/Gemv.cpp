@@ -109,7 +109,8 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
 }
 
 /// Threads that have as many pieces each, if there are so many.
-static tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t m, int64_t n) {
+static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
+                                       int64_t n) {
   constexpr int64_t mostThreads = 256;
   auto make = [&](int64_t threads) {
     return tile::ConfigAttr::get(op->getContext(), kGemv, m, n, /*k=*/0,
@@ -147,7 +148,7 @@ tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
   }
   int64_t all = cast<MemRefType>(contract.getResult().getType()).getDimSize(1);
   columns = std::min<int64_t>(columns, llvm::bit_ceil(uint64_t(all)));
-  return makeConfig(contract, rows, columns);
+  return makeGemvConfig(contract, rows, columns);
 }
 
 moert::Expr sm80::gemvGrid(Operation *op, tile::ConfigAttr config,
@@ -182,7 +183,7 @@ std::vector<Candidate> sm80::getGemvCandidates(tile::ContractOp op) {
   if (op.getOffsets() || result.getDimSize(1) > mostColumns)
     return candidates;
   for (auto [m, n] : shapes)
-    candidates.emplace_back().config = makeConfig(op, m, n);
+    candidates.emplace_back().config = makeGemvConfig(op, m, n);
   for (int64_t m : {16, 32})
     for (int64_t n : {8, 16, 32, 64})
       candidates.emplace_back().config = makeTensorConfig(op, m, n);

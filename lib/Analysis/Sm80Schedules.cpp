@@ -7,6 +7,7 @@
 
 #include "Gemv.h"
 #include "ScheduleTables.h"
+#include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 
@@ -53,76 +54,7 @@ Quantize::Quantize(tile::QuantizeOp op, tile::ConfigAttr config)
     : columns(cast<MemRefType>(op.getInput().getType()).getDimSize(1)),
       lanes(config.getLanes()), panel(config.getPanel()) {}
 
-int64_t sm80::getTopKWarpBytes(tile::TopKOp op) {
-  moe::RoutingAttr routing = op.getRouting();
-  int64_t routes = cast<MemRefType>(op.getLogits().getType()).getDimSize(1);
-  int64_t groups = routing.getNumGroups();
-  int64_t positions = groups * llvm::alignTo(routes / groups, kWarp);
-  int64_t slots = llvm::alignTo(routing.getTopK(), kWarp);
-  int64_t groupKeys = groups > 1 ? llvm::alignTo(groups, kWarp) : 0;
-  return 4 * (2 * positions + groupKeys + 2 * slots);
-}
-
-bool sm80::keepsTopKRow(tile::TopKOp op) {
-  constexpr int64_t mostSlots = 1024;
-  return op.getRouting().getTopK() <= mostSlots &&
-         getTopKWarpBytes(op) <= kStaticSharedBytes;
-}
-
-int64_t sm80::getNumLocalExperts(tile::RankOp op) {
-  return op.getLocalExperts() ? op.getLocalExperts()->size()
-                              : op.getNumExperts();
-}
-
-int64_t sm80::getNumLocalExperts(tile::CountSlotsOp op) {
-  return cast<MemRefType>(op.getCounts().getType()).getDimSize(1);
-}
-
-CountSlots::CountSlots(tile::CountSlotsOp op, tile::ConfigAttr config)
-    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
-      panel(config.getPanel()),
-      chunks{cast<MemRefType>(op.getCounts().getType()).getDimSize(0),
-             static_cast<int64_t>(op.getChunkTokens())} {}
-
-Rank::Rank(tile::RankOp op, tile::ConfigAttr config)
-    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
-      panel(config.getPanel()), chunks{kMaxCtas, config.getRows()},
-      hasCounts(op.getCounts()) {
-  if (hasCounts)
-    chunks.most = cast<MemRefType>(op.getCounts().getType()).getDimSize(0);
-}
-
-int64_t Rank::getStride() const { return llvm::alignTo(panel, kWarp); }
-
-int64_t Rank::getGroups() const {
-  return llvm::alignTo(getStride() / kWarp, kWarp);
-}
-
-int64_t Rank::getWords(int64_t runs) const {
-  // Slots of no expert have a counter as well; panels add what experts of
-  // earlier ones had.
-  return (runs + 1) * getStride() + getGroups() + 1 + hasPanels();
-}
-
-int64_t Rank::getFewSlots() const {
-  if (hasPanels() || hasCounts)
-    return 0;
-  return std::min<int64_t>(kFewSlots, llvm::bit_floor(uint64_t(threads)));
-}
-
-int64_t Rank::getRuns() const {
-  int64_t left = kStaticSharedBytes / 4 - getWords(/*runs=*/0);
-  return std::min(left / getStride(), threads / kWarp);
-}
-
 namespace {
-
-tile::ConfigAttr makeConfig(Operation *op, StringRef schedule, int64_t m,
-                            int64_t n, int64_t k, int64_t panel, int64_t lanes,
-                            int64_t rows) {
-  return tile::ConfigAttr::get(op->getContext(), schedule, m, n, k, panel,
-                               lanes, rows);
-}
 
 //===----------------------------------------------------------------------===//
 // sm80.contract
@@ -223,136 +155,7 @@ int64_t contractShared(Operation *op, tile::ConfigAttr config) {
   return Contract(cast<tile::ContractOp>(op), config).getSharedBytes();
 }
 
-//===----------------------------------------------------------------------===//
-// sm80.top_k: a CTA of `rows` warps, one token each
-//===----------------------------------------------------------------------===//
-
-std::string topKIllegal(Operation *op, tile::ConfigAttr config,
-                        const Target &) {
-  constexpr int64_t most = 32;
-  if (config.getRows() <= 0 || config.getRows() > most)
-    return "rows = " + number(config.getRows()) + "; give 1 to " +
-           number(most) + " warps";
-  if (config.getLanes() != kWarp)
-    return "lanes = " + number(config.getLanes()) + "; a warp has 32";
-  auto topK = cast<tile::TopKOp>(op);
-  int64_t bytes = keepsTopKRow(topK) ? getTopKWarpBytes(topK) : 0;
-  if (config.getRows() * bytes > kStaticSharedBytes)
-    return "rows = " + number(config.getRows()) + " needs " +
-           number(config.getRows() * bytes) +
-           " bytes of shared memory; there are " + number(kStaticSharedBytes);
-  return {};
-}
-
-tile::ConfigAttr chooseTopK(Operation *op, const Target &) {
-  constexpr int64_t mostWarps = 4;
-  auto topK = cast<tile::TopKOp>(op);
-  int64_t warps = mostWarps;
-  if (keepsTopKRow(topK))
-    warps = std::clamp<int64_t>(kStaticSharedBytes / getTopKWarpBytes(topK), 1,
-                                mostWarps);
-  return makeConfig(op, "sm80.top_k", 0, 0, 0, 0, kWarp, warps);
-}
-
-moert::Expr topKGrid(Operation *, tile::ConfigAttr config, const Target &) {
-  return rowBlocks(config.getRows());
-}
-
-int64_t topKBlock(Operation *, tile::ConfigAttr config) {
-  return config.getRows() * kWarp;
-}
-
 int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
-
-//===----------------------------------------------------------------------===//
-// sm80.count_slots: CTAs of `lanes` threads, which count the slots of a chunk
-// for `panel` local experts at a time; sm80.rank: CTAs like that which place
-// the slots of a chunk, of `rows` tokens or more
-//===----------------------------------------------------------------------===//
-
-std::string chunkIllegal(tile::ConfigAttr config, int64_t maxPanel) {
-  constexpr int64_t mostThreads = 1024;
-  if (config.getLanes() <= 0 || config.getLanes() > mostThreads ||
-      config.getLanes() % kWarp)
-    return "lanes = " + number(config.getLanes()) +
-           "; give a multiple of 32 up to " + number(mostThreads);
-  if (config.getPanel() <= 0 || config.getPanel() > maxPanel)
-    return "panel = " + number(config.getPanel()) + "; give 1 to " +
-           number(maxPanel) + " local experts";
-  return {};
-}
-
-std::string countSlotsIllegal(Operation *, tile::ConfigAttr config,
-                              const Target &) {
-  return chunkIllegal(config, CountSlots::kMaxPanel);
-}
-
-/// Threads have two slots of a chunk that is no larger than it has to be.
-tile::ConfigAttr chooseCountSlots(Operation *op, const Target &) {
-  constexpr int64_t threads = 512;
-  int64_t panel = std::min(getNumLocalExperts(cast<tile::CountSlotsOp>(op)),
-                           CountSlots::kMaxPanel);
-  return makeConfig(op, "sm80.count_slots", 0, 0, 0, panel, threads, 0);
-}
-
-/// A CTA per chunk.
-moert::Expr chunksGrid(TokenChunks chunks) {
-  return moert::Expr::min(rowBlocks(chunks.tokens), chunks.most);
-}
-
-moert::Expr countSlotsGrid(Operation *op, tile::ConfigAttr config,
-                           const Target &) {
-  return chunksGrid(CountSlots(cast<tile::CountSlotsOp>(op), config).chunks);
-}
-
-std::string rankIllegal(Operation *op, tile::ConfigAttr config,
-                        const Target &) {
-  constexpr int64_t mostRows = 1 << 20;
-  if (std::string reason = chunkIllegal(config, Rank::kMaxPanel);
-      !reason.empty())
-    return reason;
-  std::optional<int64_t> counted = cast<tile::RankOp>(op).getChunkTokens();
-  if (counted && config.getRows() != *counted)
-    return "rows = " + number(config.getRows()) + "; give the " +
-           number(*counted) + " tokens of the chunks that 'counts' are of";
-  if (config.getRows() <= 0 || config.getRows() > mostRows)
-    return "rows = " + number(config.getRows()) + "; give 1 to " +
-           number(mostRows) + " tokens";
-  return {};
-}
-
-/// All experts at a time if there can be counters for them, for every panel
-/// reads all slots, or counts, again.
-tile::ConfigAttr chooseRank(Operation *op, const Target &) {
-  constexpr int64_t fewExperts = 1024, threads = 1024;
-  auto rank = cast<tile::RankOp>(op);
-  int64_t panel = getNumLocalExperts(rank);
-  if (panel > Rank::kMaxPanel)
-    panel = fewExperts;
-  int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-  int64_t rows = rank.getChunkTokens().value_or(
-      std::max<int64_t>(Rank::kSlotsPerCta / topK, 1));
-  return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
-}
-
-/// Without tokens there are offsets to be written.
-moert::Expr rankGrid(Operation *op, tile::ConfigAttr config, const Target &) {
-  return moert::Expr::max(
-      chunksGrid(Rank(cast<tile::RankOp>(op), config).chunks), 1);
-}
-
-int64_t chunkBlock(Operation *, tile::ConfigAttr config) {
-  return config.getLanes();
-}
-
-/// Counts of a chunk should be no more than its slots: all CTAs read them.
-std::optional<TokenChunks> rankChunks(tile::RankOp op,
-                                      tile::ConfigAttr config) {
-  Rank shape(op, config);
-  if (shape.numLocal > Rank::kSlotsPerCta)
-    return std::nullopt;
-  return shape.chunks;
-}
 
 //===----------------------------------------------------------------------===//
 // sm80.row_map, sm80.gather_reduce: a CTA owns `panel` columns of a token, or
@@ -517,15 +320,19 @@ constexpr Schedule kSm80Schedules[] = {
     {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
      gemvShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
      /*costModel=*/nullptr, isGemvPreferred},
-    {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, topKBlock,
+    {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, chunkBlock,
      noShared},
     {"sm80.count_slots", "tile.count_slots", countSlotsIllegal,
-     chooseCountSlots, countSlotsGrid, chunkBlock, noShared},
+     chooseCountSlots, countSlotsGrid, chunkBlock, noShared,
+     /*tensorMaps=*/nullptr, /*candidates=*/nullptr, /*costModel=*/nullptr,
+     /*isPreferred=*/nullptr, /*countsIds=*/false, /*join=*/nullptr,
+     /*quantizeResult=*/nullptr, /*permuteRows=*/nullptr, /*chunks=*/nullptr,
+     countRouted, whyNotCounted},
     {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, chunkBlock,
      noShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
      /*costModel=*/nullptr, /*isPreferred=*/nullptr, /*countsIds=*/false,
      /*join=*/nullptr, /*quantizeResult=*/nullptr, /*permuteRows=*/nullptr,
-     rankChunks},
+     rankChunks, rankRouted, whyNotRanked},
     {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
      columnsBlock, noShared},
     {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,

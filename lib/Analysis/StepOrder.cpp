@@ -16,6 +16,7 @@ using namespace moec;
 StepOrder::StepOrder(plan::VariantOp variant) {
   Block &block = variant.getBody().front();
   unsigned numSteps = llvm::range_size(block);
+  readsInputs.resize(numSteps);
   // What is over when the stream's next step begins, and when the event is
   // complete.
   DenseMap<int64_t, llvm::BitVector> streams, events;
@@ -37,6 +38,11 @@ StepOrder::StepOrder(plan::VariantOp variant) {
       at(events, record.getEvent()) = past;
     for (Value operand : op.getOperands())
       uses[operand].push_back(index);
+    auto launch = dyn_cast<plan::LaunchOp>(op);
+    if (launch && llvm::none_of(launch.getIns(), [](Value in) {
+          return in.getDefiningOp<plan::BufferOp>();
+        }))
+      readsInputs.set(index);
   }
 }
 
@@ -49,4 +55,9 @@ bool StepOrder::endsBefore(Value first, Value second) const {
       return predecessors[later].test(earlier);
     });
   });
+}
+
+bool StepOrder::isMadeFromInputs(Value buffer) const {
+  auto found = uses.find(buffer);
+  return found != uses.end() && readsInputs.test(found->second.front());
 }

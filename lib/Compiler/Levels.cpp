@@ -109,8 +109,17 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   if (options.splitRanking.value_or(0) >= 0) {
     TileSplitRankingPassOptions split;
     split.target = options.target;
+    llvm::append_range(split.configs, options.configs);
     split.most = options.splitRanking.value_or(kSplitRankingSlots);
+    split.mostRouted = options.splitRanking.value_or(
+        options.fuseRouting ? kSplitRoutedSlots : kSplitRankingSlots);
     manager.addPass(createTileSplitRankingPass(split));
+  }
+  if (options.fuseRouting) {
+    TileFuseRoutingPassOptions fuse;
+    fuse.target = options.target;
+    llvm::append_range(fuse.configs, options.configs);
+    manager.addPass(createTileFuseRoutingPass(fuse));
   }
   if (!options.dependentLaunches)
     return;
@@ -164,6 +173,11 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       llvm::cl::desc("the most slots that one launch ranks; negative: any "
                      "number"),
       llvm::cl::init(kSplitRankingSlots)};
+  Option<bool> fuseRouting{
+      *this, "fuse-routing",
+      llvm::cl::desc("let the launch that routes tokens count or rank their "
+                     "slots"),
+      llvm::cl::init(true)};
   ListOption<std::string> configs{
       *this, "configs",
       llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
@@ -187,7 +201,10 @@ void moec::registerLevelPipelines() {
                          options.quantizeResults,
                          options.permuteRows,
                          options.joinProducts,
-                         options.splitRanking.getValue(),
+                         options.splitRanking == kSplitRankingSlots
+                             ? std::nullopt
+                             : std::optional(options.splitRanking.getValue()),
+                         options.fuseRouting,
                          {}};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);

@@ -115,6 +115,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
           ? "ranking split above " +
                 std::to_string(*request.compile.splitRanking)
           : "");
+  add(request.compile.fuseRouting ? "" : "no fused routing");
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));

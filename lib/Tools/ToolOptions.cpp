@@ -97,6 +97,7 @@ void KernelOptions::apply(CompileOptions &options) const {
   options.joinProducts = !noJoinProducts;
   if (splitRanking.getNumOccurrences())
     options.splitRanking = splitRanking;
+  options.fuseRouting = !noFuseRouting;
 }
 
 CompileOptions ToolOptions::getCompileOptions() const {

@@ -64,6 +64,11 @@ struct KernelOptions {
                      "of its own counts more of them before (default: 16384; "
                      "-1: any number)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noFuseRouting{
+      "no-fuse-routing",
+      llvm::cl::desc("On a GPU: let no launch that routes tokens count or rank "
+                     "their slots"),
+      llvm::cl::cat(category)};
 };
 
 /// Options of moe-compile and moe-run. One object per process: command line

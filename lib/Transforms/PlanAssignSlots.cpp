@@ -44,6 +44,13 @@ FailureOr<int64_t> largestSize(plan::BufferOp buffer, int64_t maxTokens) {
   return *bytes;
 }
 
+/// Whether `second` may have the slot of `first`. A launch that needs nothing
+/// of those before it should not have to wait for a slot of theirs
+/// (tile-find-independent).
+bool isFreeFor(const StepOrder &order, Value first, Value second) {
+  return order.endsBefore(first, second) && !order.isMadeFromInputs(second);
+}
+
 struct PlanAssignSlots : moec::impl::PlanAssignSlotsPassBase<PlanAssignSlots> {
   using PlanAssignSlotsPassBase::PlanAssignSlotsPassBase;
 
@@ -72,8 +79,8 @@ struct PlanAssignSlots : moec::impl::PlanAssignSlotsPassBase<PlanAssignSlots> {
       auto isFree = [&](ArrayRef<Value> members) {
         return !keepAll && llvm::all_of(members, [&](Value member) {
           return llvm::all_of(orders, [&](const StepOrder &order) {
-            return order.endsBefore(member, value) ||
-                   order.endsBefore(value, member);
+            return isFreeFor(order, member, value) ||
+                   isFreeFor(order, value, member);
           });
         });
       };

@@ -98,8 +98,18 @@ private:
     llvm::Expected<tile::ConfigAttr> config = forced->apply(base);
     if (!config)
       return op.emitOpError() << llvm::toString(config.takeError());
-    op.setAttr(kConfigAttr, *config);
+    op.setAttr(kConfigAttr, withoutMaps(op, *config));
     return success();
+  }
+
+  /// `config` without maps of rows that are not in order yet, where
+  /// tile-permute-rows can bring them there.
+  tile::ConfigAttr withoutMaps(Operation &op, tile::ConfigAttr config) {
+    auto product = dyn_cast<tile::ContractOp>(op);
+    const Schedule *schedule = findSchedule(target, config.getSchedule());
+    bool mayComeInOrder = product && product.getSource() && schedule &&
+                          schedule->permuteRows && kernel.getLoadAttr();
+    return mayComeInOrder ? config.withMapRows(false) : config;
   }
 
   /// Sets the config of least time, or that of the first schedule that can run

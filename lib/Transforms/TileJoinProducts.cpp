@@ -6,11 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchShape.h"
-#include "Launches.h"
+#include "MergedLaunch.h"
 #include "ProductPass.h"
-#include "mlir/IR/IRMapping.h"
 #include "moec/Transforms/Passes.h"
-#include "llvm/ADT/MapVector.h"
 
 namespace moec {
 #define GEN_PASS_DEF_TILEJOINPRODUCTSPASS
@@ -41,18 +39,12 @@ private:
   std::optional<Pair> findPair(plan::LaunchOp second);
   std::optional<JoinedConfigs> chooseConfigs(Pair pair);
   void join(Pair pair, const JoinedConfigs &configs);
-  tile::KernelOp makeKernel(Pair pair, ValueRange ins, ValueRange outs,
-                            Value counter, const JoinedConfigs &configs);
-  /// The second product's results must not lie where the first reads.
-  void separate(Pair pair);
-  void eraseKernels();
 
   plan::ProgramOp program;
   SymbolTable &symbols;
   const Target &target;
   ArrayRef<ForcedConfig> forced;
-  /// By the kernels that they are made of.
-  llvm::MapVector<std::pair<StringAttr, StringAttr>, tile::KernelOp> kernels;
+  MergedKernels kernels;
 };
 
 std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
@@ -105,93 +97,28 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
   return schedule.join(one, other, load, areFixed, target);
 }
 
-void ProductJoiner::separate(Pair pair) {
-  for (Value in : pair.first.getIns()) {
-    auto buffer = in.getDefiningOp<plan::BufferOp>();
-    if (!buffer || !buffer.getSlot())
-      continue;
-    for (Value out : pair.second.getOuts())
-      if (auto other = out.getDefiningOp<plan::BufferOp>();
-          other && other.getSlot() == buffer.getSlot())
-        buffer.setSlot(makeSlot(program));
-  }
-}
-
-tile::KernelOp ProductJoiner::makeKernel(Pair pair, ValueRange ins,
-                                         ValueRange outs, Value counter,
-                                         const JoinedConfigs &configs) {
+void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
+  Value counter = getCounter(pair.ranking, symbols);
+  MergedLaunch merged(pair.first, pair.second, counter);
   tile::KernelOp one = getKernel(pair.first, symbols),
                  other = getKernel(pair.second, symbols);
   tile::KernelOp &kernel =
       kernels[{one.getSymNameAttr(), other.getSymNameAttr()}];
-  if (kernel)
-    return kernel;
-  OpBuilder builder(one);
-  SmallVector<Type> types(ins.getTypes());
-  llvm::append_range(types, outs.getTypes());
-  types.push_back(builder.getI64Type());
-  kernel = tile::KernelOp::create(
-      builder, one.getLoc(),
-      (one.getSymName() + "_" + other.getSymName()).str(),
-      builder.getFunctionType(types, {}));
-  symbols.insert(kernel, one->getIterator());
-  kernel.setLoadAttr(one.getLoadAttr());
-  kernel.setResident(true);
-  SmallVector<Value> passed(ins);
-  llvm::append_range(passed, outs);
-  auto getArgument = [&](Value value) -> Value {
-    return kernel.getArgument(llvm::find(passed, value) - passed.begin());
-  };
-  builder.setInsertionPointToStart(&kernel.getBody().front());
-  for (auto [launch, config] : {std::pair(pair.first, configs.first),
-                                std::pair(pair.second, configs.second)}) {
-    auto product = getPhase<tile::ContractOp>(launch, symbols);
-    IRMapping mapping;
-    mapping.map(getKernel(launch, symbols).getTokens(), kernel.getTokens());
-    for (auto [argument, operand] :
-         llvm::zip(getKernel(launch, symbols).getBody().getArguments(),
-                   getOperands(launch)))
-      mapping.map(argument, getArgument(operand));
-    auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
-    copy.setConfigAttr(config);
-    MutableOperandRange role = launch == pair.first ? copy.getSignalsMutable()
-                                                    : copy.getAwaitsMutable();
-    role.assign(getArgument(counter));
+  if (!kernel) {
+    kernel = merged.makeKernel(symbols);
+    kernel.setLoadAttr(one.getLoadAttr());
+    kernel.setResident(true);
+    auto products = kernel.getBody().front().getOps<tile::ContractOp>();
+    tile::ContractOp first = *products.begin(),
+                     second = *std::next(products.begin());
+    Value argument = merged.getArgument(kernel, counter);
+    first.setConfigAttr(configs.first);
+    first.getSignalsMutable().assign(argument);
+    second.setConfigAttr(configs.second);
+    second.getAwaitsMutable().assign(argument);
+    setLaunchShape(kernel, target);
   }
-  tile::ReturnOp::create(builder, kernel.getLoc());
-  setLaunchShape(kernel, target);
-  return kernel;
-}
-
-void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
-  Value counter = getCounter(pair.ranking, symbols);
-  separate(pair);
-  SmallVector<Value> ins(pair.first.getIns()), outs(pair.first.getOuts());
-  llvm::append_range(outs, pair.second.getOuts());
-  outs.push_back(counter);
-  for (Value in : pair.second.getIns())
-    if (!llvm::is_contained(ins, in) && !llvm::is_contained(outs, in))
-      ins.push_back(in);
-  tile::KernelOp kernel = makeKernel(pair, ins, outs, counter, configs);
-  OpBuilder builder(pair.first);
-  plan::LaunchOp::create(builder, pair.first.getLoc(), kernel.getSymName(),
-                         pair.first.getStream(), ins, outs,
-                         pair.first.getDependent());
-  pair.first->erase();
-  pair.second->erase();
-}
-
-/// Those that nobody launches any more.
-void ProductJoiner::eraseKernels() {
-  for (auto &[names, kernel] : kernels)
-    for (StringAttr name : {names.first, names.second}) {
-      bool isLaunched = false;
-      program.walk([&](plan::LaunchOp launch) {
-        isLaunched |= launch.getKernelAttr().getAttr() == name;
-      });
-      if (Operation *old = isLaunched ? nullptr : symbols.lookup(name))
-        symbols.erase(old);
-    }
+  merged.replaceBy(kernel);
 }
 
 void ProductJoiner::run() {
@@ -202,7 +129,7 @@ void ProductJoiner::run() {
     if (std::optional<Pair> pair = findPair(second))
       if (std::optional<JoinedConfigs> configs = chooseConfigs(*pair))
         join(*pair, *configs);
-  eraseKernels();
+  eraseMerged(program->getParentOfType<ModuleOp>(), kernels, symbols);
 }
 
 struct TileJoinProducts

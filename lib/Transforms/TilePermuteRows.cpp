@@ -52,6 +52,7 @@ private:
   Value getBuffer(Value input, int64_t topK);
   /// One that nothing else in the program has.
   std::string makeBufferName(Value input);
+  bool wantsMaps(tile::KernelOp kernel);
   tile::ConfigAttr chooseConfig(tile::ContractOp product, plan::LaunchOp gather,
                                 tile::KernelOp permuted);
   void eraseUnused();
@@ -204,10 +205,23 @@ tile::ConfigAttr RowPermuter::chooseConfig(tile::ContractOp product,
   const Schedule &schedule =
       *findSchedule(target, product.getConfigAttr().getSchedule());
   auto kernel = cast<tile::KernelOp>(product->getParentOp());
-  return schedule.permuteRows(product,
-                              getPhase<tile::GatherRowsOp>(gather, symbols),
-                              getProduct(permuted), kernel.getLoadAttr(),
-                              isForced(kernel, forced), always, target);
+  return schedule.permuteRows(
+      product, getPhase<tile::GatherRowsOp>(gather, symbols),
+      getProduct(permuted), kernel.getLoadAttr(), isForced(kernel, forced),
+      always || wantsMaps(kernel), target);
+}
+
+/// Whether the config that is forced for a kernel is one by tensor maps.
+bool RowPermuter::wantsMaps(tile::KernelOp kernel) {
+  bool wants = false;
+  for (const ForcedConfig &config : forced)
+    if (config.isFor(kernel)) {
+      llvm::Expected<tile::ConfigAttr> whole =
+          config.apply(getProduct(kernel).getConfigAttr());
+      wants = whole && whole->getMapRows();
+      llvm::consumeError(whole.takeError());
+    }
+  return wants;
 }
 
 bool RowPermuter::permute(tile::KernelOp kernel,

@@ -10,6 +10,8 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
+#include "ProductPass.h"
+#include "Variants.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -25,36 +27,42 @@ namespace {
 
 class RankingSplitter {
 public:
-  RankingSplitter(ModuleOp module, const Target &target, int64_t most)
-      : module(module), symbols(module), target(target), most(most) {}
+  RankingSplitter(ModuleOp module, const ProductPassInputs &inputs,
+                  int64_t most, int64_t mostRouted)
+      : module(module), symbols(module), target(inputs.target),
+        forced(inputs.forced), most(most), mostRouted(mostRouted) {}
 
   LogicalResult run();
 
 private:
   /// The launch's ranking, if slots can be counted before it; or null.
   tile::RankOp getRank(plan::LaunchOp launch);
-  TokenChunks getChunks(tile::RankOp rank) {
+  /// Whether the launch right before routes the tokens whose slots the launch
+  /// ranks, so that it can count them. A forced config has chunks of its own.
+  bool isRouted(plan::LaunchOp launch, tile::RankOp rank);
+  TokenChunks getChunks(tile::RankOp rank, bool isRouted) {
     tile::ConfigAttr config = rank.getConfigAttr();
-    return *findSchedule(target, config.getSchedule())->chunks(rank, config);
+    return *findSchedule(target, config.getSchedule())
+                ->chunks(rank, config, isRouted);
   }
   /// Of how many tokens on there are too many slots for one launch.
-  int64_t getFirstTokens(tile::RankOp rank) {
+  int64_t getFirstTokens(plan::LaunchOp launch, tile::RankOp rank) {
     int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-    return most / topK + 1;
+    return (isRouted(launch, rank) ? mostRouted : most) / topK + 1;
   }
-  void splitVariants();
-  bool splitVariant(plan::VariantOp variant);
   LogicalResult split(tile::KernelOp kernel, ArrayRef<plan::LaunchOp> launches);
   bool areAll(tile::KernelOp kernel, ArrayRef<plan::LaunchOp> launches);
-  tile::KernelOp makeCounting(tile::KernelOp kernel, MemRefType counts);
+  tile::KernelOp makeCounting(tile::KernelOp kernel, MemRefType counts,
+                              int64_t chunkTokens);
   LogicalResult takeCounts(tile::KernelOp kernel, unsigned number,
-                           MemRefType counts);
+                           MemRefType counts, int64_t chunkTokens);
   Value getCounts(plan::LaunchOp launch, tile::KernelOp counting);
 
   ModuleOp module;
   SymbolTable symbols;
   const Target &target;
-  int64_t most;
+  ArrayRef<ForcedConfig> forced;
+  int64_t most, mostRouted;
   /// The counts of a kernel's launches on a stream, which follow each other.
   llvm::MapVector<std::pair<Operation *, std::pair<Operation *, int64_t>>,
                   Value>
@@ -68,40 +76,18 @@ tile::RankOp RankingSplitter::getRank(plan::LaunchOp launch) {
     return nullptr;
   tile::ConfigAttr config = rank.getConfigAttr();
   const Schedule *schedule = findSchedule(target, config.getSchedule());
-  bool hasChunks =
-      schedule && schedule->chunks && schedule->chunks(rank, config);
+  bool hasChunks = schedule && schedule->chunks &&
+                   schedule->chunks(rank, config, /*isRouted=*/false);
   return hasChunks ? rank : nullptr;
 }
 
-/// Splits the variant where a ranking begins to have many slots; whether there
-/// is such a place.
-bool RankingSplitter::splitVariant(plan::VariantOp variant) {
-  for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
-    tile::RankOp rank = getRank(launch);
-    if (!rank)
-      continue;
-    int64_t first = getFirstTokens(rank);
-    if (first <= static_cast<int64_t>(variant.getMinTokens()) ||
-        first > static_cast<int64_t>(variant.getMaxTokens()))
-      continue;
-    OpBuilder builder(variant->getContext());
-    builder.setInsertionPointAfter(variant);
-    cast<plan::VariantOp>(builder.clone(*variant)).setMinTokens(first);
-    variant.setMaxTokens(first - 1);
-    return true;
-  }
-  return false;
-}
-
-void RankingSplitter::splitVariants() {
-  SmallVector<plan::VariantOp> variants;
-  module.walk([&](plan::VariantOp variant) { variants.push_back(variant); });
-  // Both parts may be split again, by other rankings.
-  while (!variants.empty()) {
-    plan::VariantOp variant = variants.pop_back_val();
-    if (splitVariant(variant))
-      variants.append({variant, cast<plan::VariantOp>(variant->getNextNode())});
-  }
+bool RankingSplitter::isRouted(plan::LaunchOp launch, tile::RankOp rank) {
+  auto before = dyn_cast_or_null<plan::LaunchOp>(launch->getPrevNode());
+  auto routing = before ? getPhase<tile::TopKOp>(before, symbols) : nullptr;
+  return routing && before.getStream() == launch.getStream() &&
+         !isForced(getKernel(launch, symbols), forced) &&
+         getPassed(before, routing.getIds()) ==
+             getPassed(launch, rank.getIds());
 }
 
 bool RankingSplitter::areAll(tile::KernelOp kernel,
@@ -115,7 +101,8 @@ bool RankingSplitter::areAll(tile::KernelOp kernel,
 
 /// The kernel that counts what another one ranks.
 tile::KernelOp RankingSplitter::makeCounting(tile::KernelOp kernel,
-                                             MemRefType counts) {
+                                             MemRefType counts,
+                                             int64_t chunkTokens) {
   auto rank = cast<tile::RankOp>(kernel.getBody().front().front());
   OpBuilder builder(kernel);
   SmallVector<Type> types{rank.getIds().getType()};
@@ -133,8 +120,8 @@ tile::KernelOp RankingSplitter::makeCounting(tile::KernelOp kernel,
       builder, rank.getLoc(), counting.getTokens(), arguments.front(),
       rank.getNumValidTokens() ? arguments[1] : Value(),
       arguments.drop_back().back(), rank.getNumExpertsAttr(),
-      rank.getLocalExpertsAttr(),
-      builder.getI64IntegerAttr(getChunks(rank).tokens), tile::ConfigAttr());
+      rank.getLocalExpertsAttr(), builder.getI64IntegerAttr(chunkTokens),
+      tile::ConfigAttr());
   tile::ReturnOp::create(builder, rank.getLoc());
   const Schedule *schedule = getSchedulesFor(target, count).front();
   count.setConfigAttr(schedule->choose(count, target));
@@ -144,14 +131,19 @@ tile::KernelOp RankingSplitter::makeCounting(tile::KernelOp kernel,
 
 /// Lets the ranking of a kernel take counts as argument `number`.
 LogicalResult RankingSplitter::takeCounts(tile::KernelOp kernel,
-                                          unsigned number, MemRefType counts) {
+                                          unsigned number, MemRefType counts,
+                                          int64_t chunkTokens) {
   auto rank = cast<tile::RankOp>(kernel.getBody().front().front());
-  int64_t chunkTokens = getChunks(rank).tokens;
   if (failed(kernel.insertArgument(number, counts, DictionaryAttr(),
                                    rank.getLoc())))
     return kernel.emitOpError("cannot take counts of its slots");
   rank.getCountsMutable().assign(kernel.getArgument(number));
   rank.setChunkTokens(chunkTokens);
+  // Other chunks than it had.
+  tile::ConfigAttr config = rank.getConfigAttr();
+  if (config.getRows() != chunkTokens)
+    rank.setConfigAttr(
+        findSchedule(target, config.getSchedule())->choose(rank, target));
   setLaunchShape(kernel, target);
   return success();
 }
@@ -175,10 +167,12 @@ LogicalResult RankingSplitter::split(tile::KernelOp kernel,
                                      ArrayRef<plan::LaunchOp> launches) {
   auto rank = cast<tile::RankOp>(kernel.getBody().front().front());
   auto offsets = cast<MemRefType>(rank.getOffsets().getType());
-  auto counts =
-      MemRefType::get({getChunks(rank).most, offsets.getDimSize(0) - 1},
-                      offsets.getElementType());
-  tile::KernelOp counting = makeCounting(kernel, counts);
+  bool areRouted = llvm::all_of(
+      launches, [&](plan::LaunchOp launch) { return isRouted(launch, rank); });
+  TokenChunks chunks = getChunks(rank, areRouted);
+  auto counts = MemRefType::get({chunks.most, offsets.getDimSize(0) - 1},
+                                offsets.getElementType());
+  tile::KernelOp counting = makeCounting(kernel, counts, chunks.tokens);
   tile::KernelOp own = kernel;
   if (!areAll(kernel, launches)) {
     own = kernel.clone();
@@ -202,16 +196,20 @@ LogicalResult RankingSplitter::split(tile::KernelOp kernel,
     launch.getInsMutable().append(getCounts(launch, counting));
     launch.setKernel(own.getSymName());
   }
-  return takeCounts(own, number, counts);
+  return takeCounts(own, number, counts, chunks.tokens);
 }
 
 LogicalResult RankingSplitter::run() {
-  splitVariants();
+  splitVariants(module, [&](plan::LaunchOp launch) -> std::optional<int64_t> {
+    if (tile::RankOp rank = getRank(launch))
+      return getFirstTokens(launch, rank);
+    return std::nullopt;
+  });
   llvm::MapVector<tile::KernelOp, SmallVector<plan::LaunchOp>> kernels;
   module.walk([&](plan::LaunchOp launch) {
     tile::RankOp rank = getRank(launch);
     if (rank &&
-        getFirstTokens(rank) <=
+        getFirstTokens(launch, rank) <=
             static_cast<int64_t>(
                 cast<plan::VariantOp>(launch->getParentOp()).getMinTokens()))
       kernels[getKernel(launch, symbols)].push_back(launch);
@@ -227,16 +225,19 @@ struct TileSplitRanking
   using TileSplitRankingPassBase::TileSplitRankingPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-split-ranking", target);
-    if (!machine)
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-split-ranking", target, configs);
+    if (!inputs)
       return signalPassFailure();
-    if (most < 0) {
-      getOperation().emitError("tile-split-ranking: most = ")
-          << most.getValue() << "; give 0 or more slots";
-      return signalPassFailure();
-    }
-    if (failed(RankingSplitter(getOperation(), *machine, most).run()))
+    for (auto [name, slots] : {std::pair("most", most.getValue()),
+                               std::pair("most-routed", mostRouted.getValue())})
+      if (slots < 0) {
+        getOperation().emitError("tile-split-ranking: ")
+            << name << " = " << slots << "; give 0 or more slots";
+        return signalPassFailure();
+      }
+    if (failed(
+            RankingSplitter(getOperation(), *inputs, most, mostRouted).run()))
       signalPassFailure();
   }
 };

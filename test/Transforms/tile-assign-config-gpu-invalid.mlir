@@ -70,9 +70,27 @@ tile.kernel @shared(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x
 // -----
 
 tile.kernel @warps(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{rows = 33; give 1 to 32 warps}}
+  // expected-error@+1 {{lanes = 48; give a multiple of 32 up to 1024}}
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
-      <top_k = 8> {config = #tile.config<schedule = "sm80.top_k", lanes = 32, rows = 33>}
+      <top_k = 8> {config = #tile.config<schedule = "sm80.top_k", lanes = 48, rows = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @no_tokens(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  // expected-error@+1 {{rows = 0; give 1 to 1048576 tokens}}
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      <top_k = 8> {config = #tile.config<schedule = "sm80.top_k", lanes = 32>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @rows_of_warps(%l: memref<?x4096xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
+  // expected-error@+1 {{lanes = 64 needs 66048 bytes of shared memory; there are 49152}}
+  tile.top_k tokens(%t) logits(%l : memref<?x4096xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+      <top_k = 8> {config = #tile.config<schedule = "sm80.top_k", lanes = 64, rows = 4>}
   tile.return
 }
 

@@ -33,7 +33,7 @@ tile.kernel @experts(%x: memref<?x64xf32>, %w: memref<6x256x64xf32>, %o: memref<
 // CHECK-SAME: block = 128 : i64
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 4)">
 // CHECK-SAME: shared = 0 : i64
-// CHECK: #tile.config<schedule = "sm80.top_k", lanes = 32, rows = 4>
+// CHECK: #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>
 tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
       outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>
@@ -66,7 +66,7 @@ tile.kernel @rank_panels(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20
 
 // A row that does not fit into shared memory needs none of it.
 // CHECK-LABEL: tile.kernel @top_k_long
-// CHECK: #tile.config<schedule = "sm80.top_k", lanes = 32, rows = 4>
+// CHECK: #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>
 tile.kernel @top_k_long(%l: memref<?x100000xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x100000xf32>)
       outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>

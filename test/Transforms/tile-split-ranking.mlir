@@ -11,6 +11,8 @@
 // TARGET: tile-split-ranking: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 // RUN: not moe-opt %s --split-input-file --tile-split-ranking="target=sm_80 most=-1" 2>&1 | FileCheck %s --check-prefix=MOST
 // MOST: tile-split-ranking: most = -1; give 0 or more slots
+// RUN: not moe-opt %s --split-input-file --tile-split-ranking="target=sm_80 most-routed=-1" 2>&1 | FileCheck %s --check-prefix=ROUTED
+// ROUTED: tile-split-ranking: most-routed = -1; give 0 or more slots
 
 // Of two slots per token, more than 8 tokens: a range ends there, and those behind it have kernels of
 // their own, and one buffer.
@@ -172,5 +174,52 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<1026xi32>
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<1026xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {config = #tile.config<schedule = "sm80.rank", panel = 1025, lanes = 1024, rows = 512>, num_experts = 1025 : i64}
+  tile.return
+}
+
+// -----
+
+// Slots whose tokens the launch before routes, which can count them: fewer are many, and chunks are small.
+// RUN: moe-opt %s --split-input-file --tile-split-ranking="target=sm_90a most=1000 most-routed=16" | FileCheck %s --check-prefix=FUSABLE
+// A config that is forced keeps its chunks.
+// RUN: moe-opt %s --split-input-file --tile-split-ranking="target=sm_90a most=16 most-routed=0 configs=rank:rows=512" | FileCheck %s --check-prefix=FORCED
+//   FORCED-LABEL: plan.program @routed
+//         FORCED: plan.variant tokens 9 to 16 {
+//         FORCED: chunk_tokens = 512 : i64, config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 512>
+//  FUSABLE-LABEL: plan.program @routed
+//        FUSABLE: plan.variant tokens 0 to 8 {
+//        FUSABLE: plan.launch @rank ins(
+//        FUSABLE: plan.variant tokens 9 to 16 {
+//   FUSABLE-NEXT: plan.launch @route ins(
+//   FUSABLE-NEXT: plan.launch @rank_counts ins(
+//   FUSABLE-NEXT: plan.launch @rank_by_counts ins(
+//        FUSABLE: tile.kernel @rank_counts(
+//        FUSABLE: chunk_tokens = 16 : i64
+//        FUSABLE: tile.kernel @rank_by_counts(
+//        FUSABLE: chunk_tokens = 16 : i64, config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>
+plan.program @routed max_tokens 16 {
+  %l = plan.tensor input "router_logits" rows <"tokens"> : memref<?x8xf32>
+  %p = plan.tensor output "position" rows <"tokens"> : memref<?x2xi32>
+  %i = plan.buffer "topk_ids" slot 0 rows <"tokens"> : memref<?x2xi32>
+  %r = plan.buffer "topk_weights" slot 1 rows <"tokens"> : memref<?x2xf32>
+  %o = plan.buffer "expert_offsets" slot 2 : memref<9xi32>
+  %s = plan.buffer "source" slot 3 rows <"tokens * 2"> : memref<?xi32>
+  %w = plan.buffer "row_weight" slot 4 rows <"tokens * 2"> : memref<?x1xf32>
+  plan.variant tokens 0 to 16 {
+    plan.launch @route ins(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+    plan.launch @rank ins(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+        outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+  }
+}
+tile.kernel @route(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+  tile.return
+}
+tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>,
+    %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 512>, num_experts = 8 : i64}
   tile.return
 }

@@ -65,8 +65,8 @@ struct Target {
                                        llvm::StringRef name, int64_t lanes = 0);
 };
 
-/// Those of two products that run in one kernel, the second one on the results
-/// of the first.
+/// Those of two phases that run in one kernel, the second one on the results of
+/// the first.
 struct JoinedConfigs {
   tile::ConfigAttr first, second;
 };
@@ -140,9 +140,20 @@ struct Schedule {
                                   bool always, const Target &target) = nullptr;
   /// GPU: the chunks whose slots a `tile.count_slots` may count for a ranking,
   /// which has a config of this schedule; nothing where that would not pay.
-  /// Null where no code reads `counts`.
-  std::optional<TokenChunks> (*chunks)(tile::RankOp op,
-                                       tile::ConfigAttr config) = nullptr;
+  /// `isRouted`: in the kernel that routes these tokens. Null where no code
+  /// reads `counts`.
+  std::optional<TokenChunks> (*chunks)(tile::RankOp op, tile::ConfigAttr config,
+                                       bool isRouted) = nullptr;
+  /// GPU: the configs with which a CTA needs, of all that the `tile.top_k`
+  /// `first` makes, just its own share when it goes on to `second`, which has a
+  /// config of this schedule, so that both are phases of one kernel for `load`;
+  /// nothing where there are none. Null where no CTA can do that.
+  std::optional<JoinedConfigs> (*follow)(mlir::Operation *first,
+                                         mlir::Operation *second,
+                                         tile::LoadAttr load) = nullptr;
+  /// GPU: empty if the configs that both have are such, else why not.
+  std::string (*whyApart)(mlir::Operation *first, mlir::Operation *second,
+                          tile::LoadAttr load) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

@@ -132,14 +132,35 @@ struct Quantize {
   int64_t getGroupsAtOnce() const { return kThreads / getLanes(); }
 };
 
-/// sm80.top_k: a warp routes a token. Bytes of shared memory per warp: values
-/// and keys of the row (padded by group), of groups and of slots.
-int64_t getTopKWarpBytes(tile::TopKOp op);
 /// The most static shared memory of a CTA.
 constexpr int64_t kStaticSharedBytes = 48 * 1024;
-/// Whether a row fits there, and the slots of a token in the registers of a
-/// warp. Else values and keys are computed again wherever they are needed.
-bool keepsTopKRow(tile::TopKOp op);
+
+/// Warps of a CTA that does not only route tokens: with more, a thread has too
+/// few registers for rows that are held.
+constexpr int64_t kRoutingWarps = 16;
+
+/// sm80.top_k: a CTA of `threads` routes the tokens of a chunk, a warp one at a
+/// time.
+struct TopK {
+  TopK(tile::TopKOp op, tile::ConfigAttr config);
+
+  /// What a warp has of a row: values and keys in registers; or both in shared
+  /// memory; or neither, so that they are computed again wherever they are
+  /// needed.
+  enum class Row { Held, Stored, Streamed };
+  /// Experts of a row that a lane has at most, where the row is held.
+  static constexpr int64_t kMostHeld = 16;
+
+  Row row;
+  int64_t threads;
+  /// `most` is 0 where there may be any number.
+  TokenChunks chunks;
+
+  int64_t getWarps() const { return threads / kWarp; }
+  static Row getRow(tile::TopKOp op);
+  /// Bytes of shared memory of a warp.
+  static int64_t getWarpBytes(tile::TopKOp op);
+};
 
 /// Without a list of them, all.
 int64_t getNumLocalExperts(tile::RankOp op);
@@ -170,7 +191,8 @@ struct CountSlots {
 /// experts, and then over these groups.
 ///
 /// Of few slots, the first CTA compares each with all, unless they have been
-/// counted.
+/// counted. Where a kernel's `load` says that there never are more, there are
+/// no counters.
 struct Rank {
   Rank(tile::RankOp op, tile::ConfigAttr config);
 
@@ -186,6 +208,8 @@ struct Rank {
   int64_t numLocal, threads, panel;
   TokenChunks chunks;
   bool hasCounts;
+  /// The most slots that there are, where that is known.
+  std::optional<int64_t> mostSlots;
 
   bool hasPanels() const { return panel < numLocal; }
   /// i32 elements from one row of counters to the next.
@@ -199,6 +223,7 @@ struct Rank {
   /// How many slots are few: a power of two, no more than threads; 0 where
   /// there are too many experts for it, or they have been counted.
   int64_t getFewSlots() const;
+  bool isAlwaysFew() const { return mostSlots && *mostSlots <= getFewSlots(); }
 };
 
 } // namespace moec::sm80

@@ -25,11 +25,17 @@ public:
   /// touches `second` begins. True if one of them is not touched at all.
   bool endsBefore(mlir::Value first, mlir::Value second) const;
 
+  /// Whether the first step that touches it is a launch that needs nothing of
+  /// the launches before it: it reads no buffer.
+  bool isMadeFromInputs(mlir::Value buffer) const;
+
 private:
   /// For each step the steps that are over when it begins.
   llvm::SmallVector<llvm::BitVector> predecessors;
   /// For each buffer or tensor the steps that touch it.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<unsigned>> uses;
+  /// Launches that read no buffer.
+  llvm::BitVector readsInputs;
 };
 
 } // namespace moec

@@ -82,6 +82,8 @@ struct CompileOptions {
   /// more of them before. Negative: any number. Nothing: as tile-split-ranking
   /// has it.
   std::optional<int64_t> splitRanking;
+  /// For GPUs: lets the launch that routes tokens count or rank their slots.
+  bool fuseRouting = true;
   /// Configs to take instead of those that would be chosen, as in
   /// "experts_hidden@1-64:n=64 bodies=16" (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;

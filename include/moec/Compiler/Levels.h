@@ -68,6 +68,8 @@ struct TileOptions {
   /// The most slots that one launch ranks, where the schedule can do it in two;
   /// negative: any number. Nothing: as tile-split-ranking has it.
   std::optional<int64_t> splitRanking;
+  /// Lets the launch that routes tokens count or rank their slots.
+  bool fuseRouting = true;
   /// Configs to take instead of those that would be chosen (ConfigText.h).
   std::vector<std::string> configs;
 };

@@ -28,7 +28,8 @@ def PlanAssignSlotsPass : Pass<"plan-assign-slots", "::moec::plan::ProgramOp"> {
   let description = [{
     Two buffers share a slot if their lives do not overlap in any variant; a life reaches from the
     first to the last step that touches the buffer, and steps on streams that may run at the same
-    time count as simultaneous. Buffers are placed largest first into the first slot that is free.
+    time count as simultaneous. Buffers are placed largest first into the first slot that is free. What a launch
+    makes that reads no buffer gets no slot that a launch before it touches: it may run beside that one.
     Ensures that each `plan.buffer` has a `slot`. The option `keep-all` gives each its own.
   }];
   let options = [Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">];
@@ -76,7 +77,8 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     `configs` has configs to take instead, the last one that is for a kernel: `KERNEL:TEXT`, or
     `KERNEL@MIN-MAX:TEXT` for kernels whose `load` is within these token counts. KERNEL is a name with
     or without the range (`experts_hidden` for `experts_hidden_t8` and all others). TEXT has the fields
-    that differ from the choice, as in `n=64 stages=12 bodies=16+32`, maybe after a schedule's name.
+    that differ from the choice, as in `n=64 stages=12 bodies=16+32`, maybe after a schedule's name. `map_rows` of
+    a product that reads its rows by `source` is left to `tile-permute-rows`, which brings them into order.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
@@ -117,7 +119,7 @@ def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
     and a `load` on the kernel; changes no number.
 
     `configs` are those that were forced (`tile-assign-config`): a product that has one keeps it, and its
-    `source`; with `always` it gets `map_rows` if that is legal. With `always` all products that can have their
+    `source` unless the config says `map_rows`; with `always` it gets `map_rows` if that is legal. With `always` all products that can have their
     rows in order.
   }];
   let options = [
@@ -189,7 +191,8 @@ def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
     whose token counts lie on both sides is split in two; if the ranking's kernel is launched with fewer slots
     too, those with more have a copy (`@permute_by_counts`). The counts (`permute_counts`, as the kernel that
     makes them) are one more buffer, in a slot of its own, and one more of the launches' `ins`. The chunks are
-    those that the config of the ranking has. The ranking's schedule has to read counts, and says whether that
+    those that the config of the ranking has; fewer tokens each where the launch before routes them, which can
+    count them too (`tile-fuse-routing`), unless the config is among the `configs` that were forced. The ranking's schedule has to read counts, and says whether that
     can pay (not of more experts than a chunk has slots). Requires a `config` on each phase; changes no number.
     Runs after the passes that look for rankings.
   }];
@@ -197,7 +200,30 @@ def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     Option<"most", "most", "int64_t", "::moec::kSplitRankingSlots",
-           "the most slots that one launch ranks">];
+           "the most slots that one launch ranks">,
+    Option<"mostRouted", "most-routed", "int64_t", "::moec::kSplitRoutedSlots",
+           "the same where the launch before routes their tokens">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
+def TileFuseRoutingPass : Pass<"tile-fuse-routing", "::mlir::ModuleOp"> {
+  let summary = "let the launch that routes tokens count or rank their slots";
+  let description = [{
+    Makes a launch of a `tile.top_k` and the one behind it one launch, of a kernel with both phases
+    (`@route_0_route_1`), if a CTA needs just its own share of the first for its share of the second: where
+    that is a `tile.count_slots`, each CTA counts the slots of the tokens that it routes; where it is a
+    `tile.rank` of up to `most` slots, and of 32 tokens, one CTA does both. A variant whose token counts lie on
+    both sides of that is split in two; such a kernel has a `load` that says so. The phases get configs that
+    agree (docs/gpu.md). `configs` are those that were forced (`tile-assign-config`): a phase that has one stays alone.
+    Requires a `config` on each phase; changes no number. Runs after `tile-split-ranking`.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    Option<"most", "most", "int64_t", "::moec::kFusedRankingSlots",
+           "the most slots that a CTA ranks whose tokens it routes">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 

@@ -23,14 +23,19 @@ TopKEmission::TopKEmission(tile::TopKOp op, KernelEmitter &emitter,
       ids(emitter.operand(op.getIds())),
       weights(emitter.operand(op.getWeights())) {}
 
-LogicalResult TopKEmission::run(int64_t rows) {
+LogicalResult TopKEmission::run(RowRange range, int64_t step) {
+  auto route = [&](Value token) { routeRow(token); };
+  if (!op.getNumValidTokens()) {
+    emitter.forLoop(range.begin, range.end, step, route);
+    return status;
+  }
   Value valid = emitter.validTokens(op.getNumValidTokens());
-  RowRange range = emitter.rowsOfCta(rows);
-  Value end = emitter.min(range.end, valid);
-  emitter.forLoop(range.begin, end, 1, [&](Value token) { routeRow(token); });
-  if (op.getNumValidTokens())
-    emitter.forLoop(emitter.max(range.begin, valid), range.end, 1,
-                    [&](Value token) { clearRow(token); });
+  emitter.forLoop(range.begin, range.end, step, [&](Value token) {
+    Value isValid =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token, valid);
+    emitter.ifThen(
+        isValid, [&] { routeRow(token); }, [&] { clearRow(token); });
+  });
   return status;
 }
 

@@ -25,7 +25,8 @@ class TopKEmission {
 public:
   virtual ~TopKEmission() = default;
 
-  mlir::LogicalResult run(int64_t rows);
+  /// Routes every `step`-th token of the range.
+  mlir::LogicalResult run(RowRange range, int64_t step = 1);
 
 protected:
   TopKEmission(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);

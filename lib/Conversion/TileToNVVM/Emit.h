@@ -26,6 +26,10 @@ struct KernelBody {
   const Target &target;
 };
 
+/// On a barrier between two phases of a kernel, behind which threads read what
+/// others of their CTA have written to global memory.
+inline constexpr llvm::StringLiteral kBetweenPhasesAttr = "moec.between_phases";
+
 // The schedules that every GPU from sm_80 on can run. Each fails, with the
 // reason as a diagnostic, on what it cannot obey.
 mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);

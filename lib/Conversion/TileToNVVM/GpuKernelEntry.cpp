@@ -14,9 +14,11 @@
 // has room for them has begun all CTAs of this kernel.
 
 #include "../Emission/EntryMemRefs.h"
+#include "Emit.h"
 #include "InlinePtx.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
@@ -50,6 +52,19 @@ void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
 /// On a kernel that waits for the launch before at its end alone.
 constexpr llvm::StringLiteral kIndependentAttr = "moec.independent";
 
+/// LLVM takes memory that only one argument leads to as unchanged by barriers
+/// and waits. What other threads write, it has to read anew.
+void renewMemoryBehind(Operation *op, LLVM::LLVMFuncOp kernel) {
+  SmallVector<Value> addresses;
+  for (Value argument : kernel.getBody().front().getArguments())
+    if (auto pointer = dyn_cast<LLVM::LLVMPointerType>(argument.getType());
+        pointer && pointer.getAddressSpace() == kGlobalSpace)
+      addresses.push_back(argument);
+  ImplicitLocOpBuilder b(op->getLoc(), op->getContext());
+  b.setInsertionPointAfter(op);
+  renewMemory(b, addresses);
+}
+
 /// Lets the next launch begin, and waits for the one before unless emission has
 /// chosen where to.
 void orderLaunches(LLVM::LLVMFuncOp kernel) {
@@ -67,15 +82,8 @@ void orderLaunches(LLVM::LLVMFuncOp kernel) {
     waits.push_back(
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait));
   }
-  SmallVector<Value> addresses;
-  for (Value argument : entry.getArguments())
-    if (auto pointer = dyn_cast<LLVM::LLVMPointerType>(argument.getType());
-        pointer && pointer.getAddressSpace() == kGlobalSpace)
-      addresses.push_back(argument);
-  for (NVVM::GriddepcontrolOp wait : waits) {
-    b.setInsertionPointAfter(wait);
-    renewMemory(b, addresses);
-  }
+  for (NVVM::GriddepcontrolOp wait : waits)
+    renewMemoryBehind(wait, kernel);
 }
 
 void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
@@ -113,6 +121,10 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
     kernel->setAttr(kIndependentAttr, b.getUnitAttr());
   if (hasDependentLaunches)
     orderLaunches(kernel);
+  kernel.walk([&](NVVM::Barrier0Op barrier) {
+    if (barrier->removeAttr(kBetweenPhasesAttr))
+      renewMemoryBehind(barrier, kernel);
+  });
 }
 
 struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {

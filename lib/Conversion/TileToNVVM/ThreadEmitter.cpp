@@ -143,7 +143,11 @@ llvm::MaybeAlign ThreadEmitter::alignmentOf(VectorType type) const {
 Value ThreadEmitter::makeGlobal(MemRefType type, Attribute value,
                                 int64_t alignment) {
   auto func = getFunction();
-  std::string name = (func.getName() + "_" + Twine(numGlobals++)).str();
+  // Each phase of a kernel has an emitter.
+  std::string name;
+  do
+    name = (func.getName() + "_" + Twine(numGlobals++)).str();
+  while (SymbolTable::lookupSymbolIn(func->getParentOp(), name));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(func);

@@ -53,21 +53,31 @@ public:
     FailureOr<SmallVector<Operation *>> phases = getPhases();
     if (failed(phases))
       return failure();
-    // A schedule emits the product that awaits its phase with it.
-    const Emission *emission = nullptr;
-    for (Operation *phase : llvm::reverse(*phases)) {
-      emission = check(phase);
-      if (!emission)
+    SmallVector<const Emission *> emissions;
+    for (Operation *phase : *phases) {
+      emissions.push_back(check(phase));
+      if (!emissions.back())
         return failure();
       relaxEpilogue(phase);
     }
+    // A schedule emits the product that awaits its phase with it.
+    if (isa<tile::ContractOp>(phases->front()))
+      phases->resize(1);
+    else if (failed(checkFollowing(*phases)))
+      return failure();
     if (failed(checkLaunch()))
       return failure();
     func::FuncOp func = makeFunction();
-    KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
-    if (failed(emission->emit(phases->front(), body)))
-      return failure();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
+    KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
+    for (auto [phase, emission] : llvm::zip(*phases, emissions)) {
+      if (phase != phases->front())
+        NVVM::Barrier0Op::create(end, phase->getLoc())
+            ->setAttr(kBetweenPhasesAttr, end.getUnitAttr());
+      if (failed(emission->emit(phase, body)))
+        return failure();
+      end.setInsertionPointToEnd(&func.getBody().front());
+    }
     func::ReturnOp::create(end, kernel.getLoc());
     if (failed(expandMath(func, /*onGpu=*/true)))
       return failure();
@@ -76,15 +86,21 @@ public:
   }
 
 private:
-  /// The phase of the kernel, or a product and the one that awaits it.
+  /// The phase of the kernel; or a product and the one that awaits it; or a
+  /// routing and what follows it.
   FailureOr<SmallVector<Operation *>> getPhases() {
     SmallVector<Operation *> phases;
-    for (auto product : kernel.getBody().front().getOps<tile::ContractOp>())
-      if (product.getSignals() || product.getAwaits())
-        phases.push_back(product);
-    if (phases.size() == 2 &&
-        llvm::range_size(kernel.getBody().front().without_terminator()) == 2)
-      return phases;
+    for (Operation &phase : kernel.getBody().front().without_terminator())
+      phases.push_back(&phase);
+    if (phases.size() == 2) {
+      auto one = dyn_cast<tile::ContractOp>(phases.front());
+      auto other = dyn_cast<tile::ContractOp>(phases.back());
+      if (one && other && one.getSignals() && other.getAwaits())
+        return phases;
+      if (isa<tile::TopKOp>(phases.front()) &&
+          isa<tile::CountSlotsOp, tile::RankOp>(phases.back()))
+        return phases;
+    }
     FailureOr<Operation *> phase = getOnlyPhase(kernel);
     if (failed(phase))
       return failure();
@@ -131,6 +147,20 @@ private:
       if (emission.schedule == config.getSchedule())
         return &emission;
     llvm_unreachable("every schedule of GPUs has an emission");
+  }
+
+  /// Whether each CTA may go on from phase to phase by itself.
+  LogicalResult checkFollowing(ArrayRef<Operation *> phases) {
+    if (phases.size() == 1)
+      return success();
+    auto config = phases.back()->getAttrOfType<tile::ConfigAttr>("config");
+    const Schedule *schedule = findSchedule(target, config.getSchedule());
+    std::string reason =
+        schedule->whyApart(phases.front(), phases.back(), kernel.getLoadAttr());
+    if (reason.empty())
+      return success();
+    return phases.back()->emitOpError("cannot follow in one kernel: ")
+           << reason << "; or run tile-split-phases";
   }
 
   /// Whether the kernel's launch is as the configs say.

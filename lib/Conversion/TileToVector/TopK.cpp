@@ -18,5 +18,6 @@ LogicalResult moec::emitTopK(tile::TopKOp op, KernelEmitter &emitter) {
       failed(requirePositive(op, "rows", config->getRows())) ||
       failed(requireLanes(op, config->getLanes())))
     return failure();
-  return TopKStored(op, emitter, config->getLanes()).run(config->getRows());
+  return TopKStored(op, emitter, config->getLanes())
+      .run(emitter.rowsOfCta(config->getRows()));
 }

@@ -27,6 +27,20 @@ func.func @kernel(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.bl
   return
 }
 
+// What threads of a CTA have written before the barrier between two phases is read anew.
+// CHECK-LABEL: llvm.func @phases
+// CHECK: nvvm.barrier0{{$}}
+// CHECK-NEXT: llvm.inline_asm has_side_effects "", "l,~{memory}"
+func.func @phases(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.block = 96 : i64} {
+  %i = arith.index_cast %t : i64 to index
+  %0 = memref.load %x[%i, %i] : memref<?x8xf32>
+  memref.store %0, %x[%i, %i] : memref<?x8xf32>
+  nvvm.barrier0 {moec.between_phases}
+  %1 = memref.load %x[%i, %i] : memref<?x8xf32>
+  memref.store %1, %x[%i, %i] : memref<?x8xf32>
+  return
+}
+
 // Strides that are not constant follow the address.
 // CHECK-LABEL: llvm.func @gaps
 // CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1> {llvm.noalias}, %[[S0:[a-z0-9]+]]: i64, %[[S1:[a-z0-9]+]]: i64, %{{[a-z0-9]+}}: i64)

@@ -43,3 +43,51 @@ tile.kernel @launch(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) attribute
     } {config = #tile.config<schedule = "sm80.row_map", panel = 128, lanes = 4>}
   tile.return
 }
+
+// -----
+
+tile.kernel @rank_of_many(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+  // expected-error@+1 {{cannot follow in one kernel: a CTA ranks what all CTAs have routed; give the kernel a 'load' of at most the 8 tokens that one of them takes; or run tile-split-phases}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 8>, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @rank_by_others(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 8>} {
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 256, rows = 8>}
+  // expected-error@+1 {{cannot follow in one kernel: lanes = 256 and 512; give both the same threads}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 8>, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @other_chunks(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x32xi32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+  // expected-error@+1 {{cannot follow in one kernel: a CTA routes rows = 16 tokens, panel = 0 CTAs at most, and counts those of chunks of 16, 128 at most; give both the same}}
+  tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
+      {config = #tile.config<schedule = "sm80.count_slots", panel = 32, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @no_room(%l: memref<?x512xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x8192xi32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x512xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 16>}
+  // expected-error@+1 {{cannot follow in one kernel: both need 65540 bytes of shared memory; there are 49152}}
+  tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x8192xi32>)
+      {config = #tile.config<schedule = "sm80.count_slots", panel = 8192, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 8192 : i64}
+  tile.return
+}

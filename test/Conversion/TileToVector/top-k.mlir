@@ -59,13 +59,14 @@ tile.kernel @softmax(%l: memref<?x128xf32>, %ids: memref<?x8xi32>, %w: memref<?x
 // CHECK-DAG: %[[NOTHING:.*]] = arith.constant -1 : i32
 // CHECK: memref.alloca() {{.*}} : memref<16xi32>
 // CHECK: memref.load %[[VALID]]
-// CHECK: scf.for
+// CHECK: scf.for %[[T:.*]] =
 // CHECK: %[[TAIL:.*]] = vector.constant_mask [4] : vector<8xi1>
 // CHECK: vector.maskedload %[[LOGITS]][%{{.*}}, %{{.*}}], %[[TAIL]]
 // CHECK: arith.select %[[TAIL]], %{{.*}}, %{{.*}} : vector<8xi1>, vector<8xi32>
 // CHECK: %[[SLOTS:.*]] = vector.constant_mask [3] : vector<8xi1>
 // CHECK: vector.maskedstore %[[W]][%{{.*}}, %{{.*}}], %[[SLOTS]]
-// CHECK: scf.for %[[T:.*]] =
+// CHECK: } else {
+// CHECK: scf.for
 // CHECK: memref.store %[[NOTHING]], %[[IDS]][%[[T]], %{{.*}}]
 tile.kernel @tails(%l: memref<?x12xf32>, %v: memref<1xi32>, %ids: memref<?x3xi32>, %w: memref<?x3xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x12xf32>) num_valid_tokens(%v : memref<1xi32>)

@@ -39,7 +39,7 @@ private:
     Value mine = emitter.add(first, emitter.toIndex(emitter.thread()));
     return emitter.add(mine, i * shape.threads);
   }
-  SmallVector<Value> loadBatch(Value first);
+  SmallVector<Value> loadBatch(Value begin);
   void countBatch(Value first, ValueRange loaded);
   void countPanel();
 
@@ -48,7 +48,8 @@ private:
   sm80::CountSlots shape;
   SlotCounters counters;
   Value ids, counts, table;
-  /// Whether the chunk has tokens, and its slots that count.
+  /// Whether the chunk has tokens, and its slots that count: none if it ends
+  /// before it begins.
   Value hasTokens;
   RowRange chunk;
 };
@@ -67,17 +68,18 @@ CountSlots::CountSlots(tile::CountSlotsOp op, ThreadEmitter &emitter,
   Value first = emitter.mul(emitter.cta(), size);
   hasTokens = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first,
                                     emitter.mul(emitter.tokens(), topK));
-  Value begin = emitter.min(first, numSlots);
-  chunk = {begin, emitter.min(emitter.add(begin, size), numSlots)};
+  chunk = {first, emitter.min(emitter.add(first, size), numSlots)};
 }
 
-/// Slots behind the chunk repeat its last one.
-SmallVector<Value> CountSlots::loadBatch(Value first) {
-  Value last = emitter.max(emitter.add(chunk.end, -1), emitter.index(0));
+/// Slots behind the chunk repeat its last one; or the CTA's first one if none
+/// of them counts. Those of other CTAs may not be there yet: the CTA may have
+/// routed its own itself.
+SmallVector<Value> CountSlots::loadBatch(Value begin) {
+  Value last = emitter.max(emitter.add(chunk.end, -1), chunk.begin);
   SmallVector<Value> loaded;
   for (int64_t i = 0; i < kLoads; ++i)
     loaded.push_back(
-        emitter.loadI32(ids, emitter.min(slotOfBatch(first, i), last)));
+        emitter.loadI32(ids, emitter.min(slotOfBatch(begin, i), last)));
   return loaded;
 }
 

@@ -60,6 +60,8 @@ private:
   void findRun();
   void clearInvalid();
 
+  /// By the first CTA.
+  void rankFew();
   Value countChunks();
   void rankChunk();
   /// Ranks all experts, or those that have counters now.
@@ -218,18 +220,19 @@ void Rank::run() {
   int64_t few = shape.getFewSlots();
   if (!few)
     return rankChunk();
+  if (shape.isAlwaysFew())
+    return rankFew();
   Value isFew = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, numSlots,
                                       emitter.index(few));
   emitter.ifThen(
-      isFew,
-      [&] {
-        emitter.ifThen(isFirstCta(), [&] {
-          emitRankFew(emitter, counters.getExperts(),
-                      {ids, weights, offsets, position, source, rowWeight},
-                      numSlots, few, topK, shape.numLocal, table);
-        });
-      },
+      isFew, [&] { emitter.ifThen(isFirstCta(), [&] { rankFew(); }); },
       [&] { rankChunk(); });
+}
+
+void Rank::rankFew() {
+  emitRankFew(emitter, counters.getExperts(),
+              {ids, weights, offsets, position, source, rowWeight}, numSlots,
+              shape.getFewSlots(), topK, shape.numLocal, table);
 }
 
 /// In i32, for a division of 64 bits takes long.

@@ -15,15 +15,6 @@ using namespace moec;
 
 static constexpr int64_t kWarp = sm80::kWarp;
 
-bool TopKHeld::suits(tile::TopKOp op) {
-  moe::RoutingAttr routing = op.getRouting();
-  int64_t routes = getColumns(op.getLogits());
-  int64_t groups = routing.getNumGroups();
-  return routing.getSelect() == moe::Select::TopK &&
-         routing.getTopK() <= kWarp &&
-         groups * llvm::alignTo(routes / groups, kWarp) <= kMostHeld * kWarp;
-}
-
 TopKHeld::TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait)
     : TopKEmission(op, emitter, kWarp), warp(emitter) {
   table = emitter.scratch(layout.size(), b.getF32Type());

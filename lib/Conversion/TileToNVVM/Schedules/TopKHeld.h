@@ -19,16 +19,10 @@ namespace moec {
 /// carries values from the lanes that have them to those of their slots.
 class TopKHeld : public TopKEmission {
 public:
-  /// Whether it can route rows of the op.
-  static bool suits(tile::TopKOp op);
   /// `mayWait`: the kernel waits for the launch before it where this says.
   TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait);
 
 private:
-  /// Experts of a row that a lane has at most: values and keys of each are
-  /// registers.
-  static constexpr int64_t kMostHeld = 16;
-
   /// 32 neighbours of a row.
   struct Part {
     mlir::Value firstExpert;

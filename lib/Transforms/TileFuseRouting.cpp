@@ -1,0 +1,159 @@
+//===- TileFuseRouting.cpp - routing and what follows it --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchShape.h"
+#include "MergedLaunch.h"
+#include "ProductPass.h"
+#include "Variants.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_TILEFUSEROUTINGPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class RoutingFuser {
+public:
+  RoutingFuser(ModuleOp module, const ProductPassInputs &inputs, int64_t most)
+      : module(module), symbols(module), target(inputs.target),
+        forced(inputs.forced), most(most) {}
+
+  void run();
+
+private:
+  /// The launch right before that routes what this one counts or ranks.
+  plan::LaunchOp getRouting(plan::LaunchOp second);
+  /// The schedule of the launch's phase, if it can follow a routing.
+  const Schedule *getSchedule(plan::LaunchOp second);
+  /// Of how many tokens at most a CTA routes and ranks all.
+  int64_t getMostTokens(tile::RankOp rank) {
+    constexpr int64_t mostTokens = 32;
+    int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
+    return std::min(most / topK, mostTokens);
+  }
+  void fuse(plan::LaunchOp first, plan::LaunchOp second, tile::LoadAttr load);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  const Target &target;
+  ArrayRef<ForcedConfig> forced;
+  int64_t most;
+  MergedKernels kernels;
+};
+
+const Schedule *RoutingFuser::getSchedule(plan::LaunchOp second) {
+  tile::KernelOp kernel = getKernel(second, symbols);
+  if (!kernel ||
+      !llvm::hasSingleElement(kernel.getBody().front().without_terminator()))
+    return nullptr;
+  auto config =
+      kernel.getBody().front().front().getAttrOfType<tile::ConfigAttr>(
+          "config");
+  const Schedule *schedule =
+      config ? findSchedule(target, config.getSchedule()) : nullptr;
+  return schedule && schedule->follow ? schedule : nullptr;
+}
+
+plan::LaunchOp RoutingFuser::getRouting(plan::LaunchOp second) {
+  auto first = dyn_cast_or_null<plan::LaunchOp>(second->getPrevNode());
+  if (!first || first.getStream() != second.getStream() || !getSchedule(second))
+    return nullptr;
+  auto routing = getPhase<tile::TopKOp>(first, symbols);
+  if (!routing || !routing.getConfig() ||
+      isForced(getKernel(first, symbols), forced) ||
+      isForced(getKernel(second, symbols), forced))
+    return nullptr;
+  Value ids;
+  if (auto rank = getPhase<tile::RankOp>(second, symbols)) {
+    if (!rank.getCounts())
+      ids = rank.getIds();
+  } else if (auto count = getPhase<tile::CountSlotsOp>(second, symbols)) {
+    ids = count.getIds();
+  }
+  return ids && getPassed(second, ids) == getPassed(first, routing.getIds())
+             ? first
+             : nullptr;
+}
+
+void RoutingFuser::fuse(plan::LaunchOp first, plan::LaunchOp second,
+                        tile::LoadAttr load) {
+  tile::KernelOp one = getKernel(first, symbols),
+                 other = getKernel(second, symbols);
+  auto configs = getSchedule(second)->follow(
+      &one.getBody().front().front(), &other.getBody().front().front(), load);
+  if (!configs)
+    return;
+  MergedLaunch merged(first, second);
+  tile::KernelOp &kernel =
+      kernels[{one.getSymNameAttr(), other.getSymNameAttr()}];
+  if (!kernel) {
+    kernel = merged.makeKernel(symbols);
+    if (load)
+      kernel.setLoadAttr(load);
+    Block &body = kernel.getBody().front();
+    body.front().setAttr("config", configs->first);
+    body.getTerminator()->getPrevNode()->setAttr("config", configs->second);
+    setLaunchShape(kernel, target);
+  }
+  merged.replaceBy(kernel);
+}
+
+void RoutingFuser::run() {
+  splitVariants(module, [&](plan::LaunchOp launch) -> std::optional<int64_t> {
+    auto rank = getPhase<tile::RankOp>(launch, symbols);
+    if (!rank || !getRouting(launch))
+      return std::nullopt;
+    return getMostTokens(rank) + 1;
+  });
+  SmallVector<plan::LaunchOp> launches;
+  module.walk([&](plan::LaunchOp launch) {
+    if (isa<plan::VariantOp>(launch->getParentOp()))
+      launches.push_back(launch);
+  });
+  for (plan::LaunchOp second : launches) {
+    plan::LaunchOp first = getRouting(second);
+    if (!first)
+      continue;
+    tile::LoadAttr load;
+    if (auto rank = getPhase<tile::RankOp>(second, symbols)) {
+      auto variant = cast<plan::VariantOp>(second->getParentOp());
+      int64_t mostTokens = getMostTokens(rank);
+      if (static_cast<int64_t>(variant.getMaxTokens()) > mostTokens)
+        continue;
+      load = tile::LoadAttr::get(
+          module.getContext(), 0, mostTokens,
+          cast<MemRefType>(rank.getIds().getType()).getDimSize(1),
+          rank.getNumExperts());
+    }
+    fuse(first, second, load);
+  }
+  eraseMerged(module, kernels, symbols);
+}
+
+struct TileFuseRouting : moec::impl::TileFuseRoutingPassBase<TileFuseRouting> {
+  using TileFuseRoutingPassBase::TileFuseRoutingPassBase;
+
+  void runOnOperation() override {
+    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+        getOperation(), "tile-fuse-routing", target, configs);
+    if (!inputs)
+      return signalPassFailure();
+    if (most < 0) {
+      getOperation().emitError("tile-fuse-routing: most = ")
+          << most.getValue() << "; give 0 or more slots";
+      return signalPassFailure();
+    }
+    RoutingFuser(getOperation(), *inputs, most).run();
+  }
+};
+
+} // namespace

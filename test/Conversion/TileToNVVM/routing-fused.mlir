@@ -1,0 +1,43 @@
+// RUN: moe-opt %s --split-input-file --convert-tile-to-nvvm=target=sm_90a --canonicalize --cse | FileCheck %s
+
+// One CTA routes 16 tokens, a warp each, and ranks their slots without counters: there are never more.
+// CHECK: memref.global "private" @ranked_1 : memref<256xi32, 3 : i32>
+// CHECK-LABEL: func.func @ranked
+// CHECK: scf.for
+// CHECK: nvvm.redux.sync max
+// CHECK: }
+// CHECK: nvvm.barrier0 {moec.between_phases}
+// CHECK-NOT: arith.constant 256 : index
+// CHECK: memref.load
+// CHECK: nvvm.barrier0
+// CHECK: vector.load {{.*}} vector<4xi32>
+// CHECK-NOT: llvm.atomicrmw
+// CHECK: return
+tile.kernel @ranked(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
+    attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"1">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 16>, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+// A warp routes every 16th token of the chunk; then the CTA counts the chunk's slots.
+// CHECK-LABEL: func.func @counted
+// CHECK: %[[C16:.*]] = arith.constant 16 : index
+// CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %[[C16]]
+// CHECK: nvvm.barrier0 {moec.between_phases}
+// CHECK: llvm.atomicrmw add
+// CHECK: memref.store %{{.*}} : memref<128x32xi32>
+tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x32xi32>, %t: i64)
+    attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"min(ceildiv(tokens, 16), 128)">} {
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 16>}
+  tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
+      {config = #tile.config<schedule = "sm80.count_slots", panel = 32, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+  tile.return
+}

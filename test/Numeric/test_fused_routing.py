@@ -1,0 +1,80 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Launches that route tokens and count or rank their slots, on the simulator: the bits are those of
+launches of their own."""
+
+import json
+import subprocess
+
+import pytest
+from cases import HASH, Case
+from runs import SEEDS, TIMEOUT, Run, binary
+from schedules import launched
+
+from moec.reference import LayerSpec, generate, write_tensors
+
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "logits", "hidden_size": 16, "num_experts": 8,
+    "top_k": 2, "intermediate_size": 8, "routing": {"score": "softmax"}, "activation": {"kind": "silu"},
+}
+MANY = {"num_experts": 200, "top_k": 5}
+GROUPS = {"num_experts": 64, "top_k": 4,
+          "routing": {"score": "sigmoid", "num_groups": 8, "topk_groups": 2, "selection_bias": True}}
+LOCAL = {"placement": {"local_experts": [199, 0, 64, 63, 100]}}
+ZEROS = {"num_zero_experts": 4}
+VALID = {"num_valid_tokens": True}
+GATE = {"entry": "gate"}
+#: So many that warps have no room for rows, and that a CTA has room for the rows of eight warps.
+STORED = {"num_experts": 1000, "top_k": 3}
+#: Target, tokens, what differs from SPEC, the slots that one launch ranks, kinds of inputs.
+CASES = [
+    # Ranked by the CTA that routes: one token, as many as it has warps, more than these.
+    ("sm_80", 1, {}, None, None),
+    ("sm_90a", 16, GATE | MANY, None, None),
+    ("sm_90a", 32, {}, None, "ties"),
+    ("sm_90a", 9, GROUPS, None, None),
+    ("sm_80", 20, MANY | LOCAL, None, None),
+    ("sm_90a", 7, ZEROS, None, None),
+    ("sm_80", 30, VALID, None, "padding"),
+    ("sm_90a", 12, STORED, None, None),
+    ("sm_80", 21, {"routing": HASH}, None, None),
+    # Counted by them: chunks that end within the tokens, one, more of them than there may be of that size.
+    ("sm_90a", 45, {}, 0, None),
+    ("sm_80", 5, MANY, 0, None),
+    ("sm_90a", 60, VALID, 0, "padding"),
+    ("sm_80", 40, GROUPS | GATE, 0, None),
+    ("sm_90a", 37, ZEROS, 0, None),
+    ("sm_90a", 2101, {}, 0, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "tokens", "fields", "most", "hard"), CASES,
+    ids=[f"{target}-{tokens}-{'counted' if most == 0 else 'ranked'}-{number}"
+         for number, (target, tokens, _, most, _) in enumerate(CASES)],
+)
+def test_same_bits(target, tokens, fields, most, hard, tmp_path):
+    spec = SPEC | fields
+    case = Case("fused_routing", spec, tokens)
+    model, inputs = tmp_path / "model.json", tmp_path / "in.safetensors"
+    model.write_text(json.dumps(spec))
+    write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, hard))
+    options = [f"--max-tokens={tokens}"]
+    if most is not None:
+        options.append(f"--split-ranking={most}")
+    fused = "route_0_route_1" + ("" if most is None else "_counts")
+    outputs = []
+    for more in ([], ["--no-fuse-routing"]):
+        kernels = launched(case, target, *options, *more)
+        assert (fused in kernels) == (not more)
+        assert ("route_0" in kernels) == bool(more)
+        outputs.append(tmp_path / f"out{len(outputs)}.safetensors")
+        command = [
+            str(binary("moe-run")), str(model), f"--target={target}", f"--device=sim:0-{SEEDS - 1}",
+            f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs[-1]}", *options, *more,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        run = Run(case, command, done.returncode, done.stdout + done.stderr, inputs, outputs[-1])
+        report = run.check()
+        assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
