@@ -33,8 +33,7 @@ LogicalResult TopKEmission::run(RowRange range, int64_t step) {
   emitter.forLoop(range.begin, range.end, step, [&](Value token) {
     Value isValid =
         arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token, valid);
-    emitter.ifThen(
-        isValid, [&] { routeRow(token); }, [&] { clearRow(token); });
+    emitter.ifThen(isValid, [&] { routeRow(token); }, [&] { clearRow(token); });
   });
   return status;
 }
