@@ -34,13 +34,16 @@ private:
   plan::LaunchOp getRouting(plan::LaunchOp second);
   /// The schedule of the launch's phase, if it can follow a routing.
   const Schedule *getSchedule(plan::LaunchOp second);
-  /// Of how many tokens at most a CTA routes and ranks all.
-  int64_t getMostTokens(tile::RankOp rank) {
-    constexpr int64_t mostTokens = 32;
-    int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-    return std::min(most / topK, mostTokens);
-  }
-  void fuse(plan::LaunchOp first, plan::LaunchOp second, tile::LoadAttr load);
+  /// What a kernel is for in which one CTA routes and ranks all; null if there
+  /// is none of that phase.
+  tile::LoadAttr getLoad(tile::RankOp rank);
+  std::optional<JoinedConfigs> chooseConfigs(plan::LaunchOp first,
+                                             plan::LaunchOp second,
+                                             tile::LoadAttr load);
+  /// From how many tokens on a launch has too many slots for one CTA; nothing
+  /// for any number, or if it is no such launch.
+  std::optional<int64_t> getFirstTokens(plan::LaunchOp launch);
+  void fuse(plan::LaunchOp second);
 
   ModuleOp module;
   SymbolTable symbols;
@@ -84,17 +87,51 @@ plan::LaunchOp RoutingFuser::getRouting(plan::LaunchOp second) {
              : nullptr;
 }
 
-void RoutingFuser::fuse(plan::LaunchOp first, plan::LaunchOp second,
-                        tile::LoadAttr load) {
-  tile::KernelOp one = getKernel(first, symbols),
-                 other = getKernel(second, symbols);
-  auto configs = getSchedule(second)->follow(
-      &one.getBody().front().front(), &other.getBody().front().front(), load);
+tile::LoadAttr RoutingFuser::getLoad(tile::RankOp rank) {
+  constexpr int64_t mostTokens = 32;
+  int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
+  int64_t tokens = std::min(most / topK, mostTokens);
+  return tokens ? tile::LoadAttr::get(module.getContext(), 0, tokens, topK,
+                                      rank.getNumExperts())
+                : tile::LoadAttr();
+}
+
+std::optional<JoinedConfigs> RoutingFuser::chooseConfigs(plan::LaunchOp first,
+                                                         plan::LaunchOp second,
+                                                         tile::LoadAttr load) {
+  auto getFirstPhase = [&](plan::LaunchOp launch) {
+    return &getKernel(launch, symbols).getBody().front().front();
+  };
+  return getSchedule(second)->follow(getFirstPhase(first),
+                                     getFirstPhase(second), load);
+}
+
+std::optional<int64_t> RoutingFuser::getFirstTokens(plan::LaunchOp launch) {
+  auto rank = getPhase<tile::RankOp>(launch, symbols);
+  plan::LaunchOp first = rank ? getRouting(launch) : nullptr;
+  tile::LoadAttr load = first ? getLoad(rank) : nullptr;
+  if (!load || !chooseConfigs(first, launch, load))
+    return std::nullopt;
+  return load.getMaxTokens() + 1;
+}
+
+void RoutingFuser::fuse(plan::LaunchOp second) {
+  plan::LaunchOp first = getRouting(second);
+  if (!first)
+    return;
+  tile::LoadAttr load;
+  if (auto rank = getPhase<tile::RankOp>(second, symbols)) {
+    load = getLoad(rank);
+    auto variant = cast<plan::VariantOp>(second->getParentOp());
+    if (!load || variant.getMaxTokens() > load.getMaxTokens())
+      return;
+  }
+  std::optional<JoinedConfigs> configs = chooseConfigs(first, second, load);
   if (!configs)
     return;
   MergedLaunch merged(first, second);
-  tile::KernelOp &kernel =
-      kernels[{one.getSymNameAttr(), other.getSymNameAttr()}];
+  tile::KernelOp &kernel = kernels[{first.getKernelAttr().getAttr(),
+                                    second.getKernelAttr().getAttr()}];
   if (!kernel) {
     kernel = merged.makeKernel(symbols);
     if (load)
@@ -108,34 +145,15 @@ void RoutingFuser::fuse(plan::LaunchOp first, plan::LaunchOp second,
 }
 
 void RoutingFuser::run() {
-  splitVariants(module, [&](plan::LaunchOp launch) -> std::optional<int64_t> {
-    auto rank = getPhase<tile::RankOp>(launch, symbols);
-    if (!rank || !getRouting(launch))
-      return std::nullopt;
-    return getMostTokens(rank) + 1;
-  });
+  splitVariants(module,
+                [&](plan::LaunchOp launch) { return getFirstTokens(launch); });
   SmallVector<plan::LaunchOp> launches;
   module.walk([&](plan::LaunchOp launch) {
     if (isa<plan::VariantOp>(launch->getParentOp()))
       launches.push_back(launch);
   });
-  for (plan::LaunchOp second : launches) {
-    plan::LaunchOp first = getRouting(second);
-    if (!first)
-      continue;
-    tile::LoadAttr load;
-    if (auto rank = getPhase<tile::RankOp>(second, symbols)) {
-      auto variant = cast<plan::VariantOp>(second->getParentOp());
-      int64_t mostTokens = getMostTokens(rank);
-      if (static_cast<int64_t>(variant.getMaxTokens()) > mostTokens)
-        continue;
-      load = tile::LoadAttr::get(
-          module.getContext(), 0, mostTokens,
-          cast<MemRefType>(rank.getIds().getType()).getDimSize(1),
-          rank.getNumExperts());
-    }
-    fuse(first, second, load);
-  }
+  for (plan::LaunchOp second : launches)
+    fuse(second);
   eraseMerged(module, kernels, symbols);
 }
 

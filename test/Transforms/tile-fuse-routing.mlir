@@ -156,3 +156,40 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
       {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 8>, num_experts = 8 : i64}
   tile.return
 }
+
+// -----
+
+// More slots of one token than a CTA ranks: no range is cut off for them.
+//  CHECK-LABEL: plan.program @wide
+//        CHECK: plan.variant tokens 0 to 4 {
+//   CHECK-NEXT: plan.launch @route_0 ins(
+//   CHECK-NEXT: plan.launch @rank ins(
+//   CHECK-NEXT: }
+//   CHECK-NEXT: }
+plan.program @wide max_tokens 4 {
+  %l = plan.tensor input "router_logits" rows <"tokens"> : memref<?x64xf32>
+  %p = plan.tensor output "position" rows <"tokens"> : memref<?x40xi32>
+  %i = plan.buffer "ids" slot 0 rows <"tokens"> : memref<?x40xi32>
+  %r = plan.buffer "weights" slot 1 rows <"tokens"> : memref<?x40xf32>
+  %o = plan.buffer "expert_offsets" slot 2 : memref<65xi32>
+  %s = plan.buffer "source" slot 3 rows <"tokens * 40"> : memref<?xi32>
+  %w = plan.buffer "row_weight" slot 4 rows <"tokens * 40"> : memref<?x1xf32>
+  plan.variant tokens 0 to 4 {
+    plan.launch @route_0 ins(%l : memref<?x64xf32>) outs(%i, %r : memref<?x40xi32>, memref<?x40xf32>)
+    plan.launch @rank ins(%i, %r : memref<?x40xi32>, memref<?x40xf32>)
+        outs(%o, %p, %s, %w : memref<65xi32>, memref<?x40xi32>, memref<?xi32>, memref<?x1xf32>)
+  }
+}
+tile.kernel @route_0(%l: memref<?x64xf32>, %i: memref<?x40xi32>, %r: memref<?x40xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x64xf32>)
+      outs(%i, %r : memref<?x40xi32>, memref<?x40xf32>) <top_k = 40>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+  tile.return
+}
+tile.kernel @rank(%i: memref<?x40xi32>, %r: memref<?x40xf32>, %o: memref<65xi32>,
+    %p: memref<?x40xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %r : memref<?x40xi32>, memref<?x40xf32>)
+      outs(%o, %p, %s, %w : memref<65xi32>, memref<?x40xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 64, lanes = 1024, rows = 25>, num_experts = 64 : i64}
+  tile.return
+}
