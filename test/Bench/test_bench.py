@@ -364,6 +364,19 @@ def test_table_of_the_readme():
     assert f"| qwen3_30b | {best['best_us'] / 1.1:.0f} (" in text
 
 
+def test_tables_of_the_router_and_of_one_expert():
+    """A record of rows with routers, or of rows that are held against dense products, has its own."""
+    tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
+    record = measured_record()
+    assert "over 52 rows" in "\n".join(tables(record))
+    row = {"row": "mixtral8x7b:1", "tokens": 1, "status": "measured", "us": 160.0}
+    text = "\n".join(tables(record | {"rows": [row | {"router_us": 168.0}]}))
+    assert "| mixtral8x7b:1 | 160.0 | 168.0 | +8.0 us, +5.0 % |" in text and "floor" not in text
+    row |= {"row": "mixtral8x7b@one:1", "dense_ratio": 1.25}
+    text = "\n".join(tables(record | {"rows": [row]}))
+    assert "takes 1.25 times (mixtral8x7b, 1 tokens: 160 us) what the dense product" in text
+
+
 def test_plot(tmp_path):
     (tmp_path / "record.json").write_text(json.dumps(measured_record()))
     plot = [sys.executable, BENCHMARKS / "plot.py", tmp_path / "record.json", tmp_path / "plot.svg"]
