@@ -239,6 +239,9 @@ int RowTable::finishTuning() {
         !status)
       return options.complain(status.message()), 1;
     for (const auto &[tokens, row] : rows) {
+      // Nothing is known of rows that time did not suffice for.
+      if (row.numMeasured == 0)
+        continue;
       double gain =
           row.bestSeconds > 0 ? row.chosenSeconds / row.bestSeconds : 1;
       sum += std::log(gain);

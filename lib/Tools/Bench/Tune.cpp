@@ -188,11 +188,26 @@ private:
   using Configs = std::vector<std::pair<std::string, std::string>>;
 
   bool isOver() const { return getSeconds() > end; }
+  static size_t getNumThreads() {
+    return std::max(1u, std::thread::hardware_concurrency());
+  }
 
-  /// Fails where nothing works any more.
+  /// Compiles and measures as many at a time as are compiled side by side, so
+  /// that a short time suffices for some. Fails where nothing works any more.
   Status tune(size_t index, const TunableKernel &kernel) {
+    llvm::ArrayRef<std::string> left = kernel.candidates;
+    while (!left.empty() && !isOver()) {
+      llvm::ArrayRef<std::string> some = left.take_front(getNumThreads());
+      MOEC_TRY(tune(index, kernel.name, some));
+      left = left.drop_front(some.size());
+    }
+    return Status::ok();
+  }
+
+  Status tune(size_t index, const std::string &name,
+              llvm::ArrayRef<std::string> candidates) {
     std::vector<Configs> all;
-    for (const std::string &text : kernel.candidates) {
+    for (const std::string &text : candidates) {
       all.push_back(result.configs);
       all.back()[index].second = text;
     }
@@ -204,7 +219,7 @@ private:
       const std::string &text = configs[index].second;
       if (!seconds) {
         ++result.numFailed;
-        os << "    " << kernel.name << ": " << text << ": "
+        os << "    " << name << ": " << text << ": "
            << llvm::StringRef(seconds.status().message()).split('\n').first
            << "\n";
         if (!session.device.allocate(256, 256))
@@ -214,7 +229,7 @@ private:
       ++result.numMeasured;
       bool isBest = *seconds < result.bestSeconds * (1 - kMinGain);
       os << llvm::formatv("    {0,9:F2} us {1} {2}: {3}\n", *seconds * 1e6,
-                          isBest ? "*" : " ", kernel.name, text);
+                          isBest ? "*" : " ", name, text);
       if (!isBest)
         continue;
       result.bestSeconds = *seconds;
@@ -240,10 +255,7 @@ private:
       }
     };
     std::vector<std::thread> others;
-    for (size_t i = 1;
-         i < std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()),
-                              all.size());
-         ++i)
+    for (size_t i = 1; i < std::min(getNumThreads(), all.size()); ++i)
       others.emplace_back(work);
     work();
     for (std::thread &other : others)
