@@ -123,7 +123,8 @@ void RoutingFuser::fuse(plan::LaunchOp second) {
   if (auto rank = getPhase<tile::RankOp>(second, symbols)) {
     load = getLoad(rank);
     auto variant = cast<plan::VariantOp>(second->getParentOp());
-    if (!load || variant.getMaxTokens() > load.getMaxTokens())
+    if (!load ||
+        static_cast<int64_t>(variant.getMaxTokens()) > load.getMaxTokens())
       return;
   }
   std::optional<JoinedConfigs> configs = chooseConfigs(first, second, load);

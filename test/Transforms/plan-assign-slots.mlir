@@ -115,3 +115,44 @@ plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   } -> tensor<?x8xf32>
   plan.return %0 : tensor<?x8xf32>
 }
+
+// -----
+
+// A launch that reads no buffer may run beside those before it, so it writes to no slot of theirs; one that
+// needs what they make waits for them anyway.
+// CHECK-LABEL: plan.program @from_inputs
+// CHECK: plan.buffer "logits" slot 1
+// CHECK: plan.buffer "ids" slot 2
+// CHECK: plan.buffer "quantized" slot 0
+// CHECK: plan.buffer "hidden" slot 1
+plan.program @from_inputs max_tokens 16 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xf32>
+  %w = plan.tensor weight "w" : memref<8x64xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x64xf32>
+  %l = plan.buffer "logits" rows <"tokens"> : memref<?x8xf32>
+  %i = plan.buffer "ids" rows <"tokens"> : memref<?x1xi32>
+  %q = plan.buffer "quantized" rows <"tokens"> : memref<?x64xf32>
+  %h = plan.buffer "hidden" rows <"tokens"> : memref<?x16xf32>
+  plan.variant tokens 0 to 16 {
+    plan.launch @router ins(%x, %w : memref<?x64xf32>, memref<8x64xf32>) outs(%l : memref<?x8xf32>)
+    plan.launch @route ins(%l : memref<?x8xf32>) outs(%i : memref<?x1xi32>)
+    plan.launch @quantize ins(%x : memref<?x64xf32>) outs(%q : memref<?x64xf32>)
+    plan.launch @first ins(%q, %i : memref<?x64xf32>, memref<?x1xi32>) outs(%h : memref<?x16xf32>)
+    plan.launch @second ins(%h : memref<?x16xf32>) outs(%y : memref<?x64xf32>)
+  }
+}
+tile.kernel @router(%x: memref<?x64xf32>, %w: memref<8x64xf32>, %l: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @route(%l: memref<?x8xf32>, %i: memref<?x1xi32>, %t: i64) {
+  tile.return
+}
+tile.kernel @quantize(%x: memref<?x64xf32>, %q: memref<?x64xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @first(%q: memref<?x64xf32>, %i: memref<?x1xi32>, %h: memref<?x16xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @second(%h: memref<?x16xf32>, %y: memref<?x64xf32>, %t: i64) {
+  tile.return
+}
