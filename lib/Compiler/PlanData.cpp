@@ -184,7 +184,7 @@ private:
       moert::Step step;
       if (auto launch = dyn_cast<plan::LaunchOp>(op)) {
         FailureOr<int64_t> kernel = getKernel(launch);
-        if (failed(kernel))
+        if (failed(kernel) || failed(checkLoad(launch)))
           return failure();
         std::vector<moert::Argument> args;
         for (OperandRange values : {launch.getIns(), launch.getOuts()})
@@ -208,6 +208,23 @@ private:
       steps.push_back(std::move(step));
     }
     return success();
+  }
+
+  /// A kernel's code may rely on there never being more tokens than its `load`
+  /// says.
+  LogicalResult checkLoad(plan::LaunchOp launch) {
+    auto kernel = dyn_cast<tile::KernelOp>(symbols.lookupNearestSymbolFrom(
+        module, launch.getKernelAttr().getAttr()));
+    auto variant = dyn_cast<plan::VariantOp>(launch->getParentOp());
+    tile::LoadAttr load = kernel ? kernel.getLoadAttr() : nullptr;
+    if (!load || !variant ||
+        static_cast<int64_t>(variant.getMaxTokens()) <= load.getMaxTokens())
+      return success();
+    return launch.emitOpError("launches @")
+           << launch.getKernel() << " for up to " << variant.getMaxTokens()
+           << " tokens, and the kernel's 'load' has at most "
+           << load.getMaxTokens()
+           << "; launch another kernel, or make this one for more";
   }
 
   FailureOr<int64_t> getKernel(plan::LaunchOp launch) {

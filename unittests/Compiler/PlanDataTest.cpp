@@ -266,6 +266,31 @@ TEST(PlanDataTest, ConfiguredKernelNeedsAGrid) {
   expectFailure(text, "has phases with a 'config' but no 'grid'");
 }
 
+TEST(PlanDataTest, KernelsServeNoMoreTokensThanTheirLoadHas) {
+  auto launched = [](int64_t tokens) {
+    return "plan.program @p max_tokens 8 {\n"
+           "  %x = plan.tensor input \"x\" rows <\"tokens\"> : "
+           "memref<?x8xf32>\n"
+           "  %y = plan.tensor output \"y\" rows <\"tokens\"> : "
+           "memref<?x8xf32>\n"
+           "  plan.variant tokens 0 to 8 {\n"
+           "    plan.launch @copy ins(%x : memref<?x8xf32>)"
+           " outs(%y : memref<?x8xf32>)\n"
+           "  }\n"
+           "}\n"
+           "tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: "
+           "i64)"
+           " attributes {load = #tile.load<min_tokens = 0, max_tokens = " +
+           std::to_string(tokens) + ">} {\n  tile.return\n}\n";
+  };
+  ParsedModule parsed(launched(8));
+  ASSERT_TRUE(parsed.module);
+  EXPECT_TRUE(succeeded(translatePlan(*parsed.module, "cpu")))
+      << parsed.messages;
+  expectFailure(launched(7), "launches @copy for up to 8 tokens, and the "
+                             "kernel's 'load' has at most 7");
+}
+
 TEST(PlanDataTest, GpusGetThreadsSharedMemoryAndAlignment) {
   std::string text = withProgram(kTileKernels);
   std::string grid = "attributes {grid";
