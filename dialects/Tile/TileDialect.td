@@ -51,8 +51,8 @@ def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
     | `m` | rows of the innermost tile (registers on a CPU) |
     | `n` | columns of the innermost tile |
     | `k` | contracted elements of the innermost tile |
-    | `panel` | columns of weights that one CTA owns |
-    | `lanes` | f32 elements of a vector |
+    | `panel` | columns of weights that one CTA owns; of `sm80.top_k` the most CTAs, 0 for any number |
+    | `lanes` | f32 elements of a vector; of `sm80.top_k` and what ranks, threads of a CTA |
     | `rows` | rows that one CTA owns; of a schedule with `bodies`, those of a group that meet all columns before others do, 0 for all |
     | `stages` | buffers of the pipeline between memory and tensor cores |
     | `bodies` | heights of a tile of rows, ascending; code exists for each |

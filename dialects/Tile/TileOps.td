@@ -48,8 +48,9 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     no results. Each op of the body is a phase, which takes the token count and memrefs of the kernel;
     a phase starts when the one before is complete on all CTAs. The exception is a product that `awaits` what
     another one `signals` (`tile.contract`): each CTA goes on to it as soon as its own share of the other is
-    done, copies weights at once, and rows when all CTAs have signaled. The body is one block and ends in
-    `tile.return`. `tile-split-phases` cuts kernels into one launch per phase where the target cannot
+    done, copies weights at once, and rows when all CTAs have signaled. On a GPU a CTA also goes on from a
+    `tile.top_k` to what counts or ranks its slots, where it needs just its own share of what was routed. The
+    body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per phase where the target cannot
     order phases inside one. `grid` is the number of CTAs; `tile-assign-config` sets it, together with a
     `config` on each phase, from which it follows; for a GPU also `block`, the threads of a CTA,
     `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after

@@ -21,8 +21,9 @@ using namespace moec::sm80;
 //===----------------------------------------------------------------------===//
 
 TopK::TopK(tile::TopKOp op, tile::ConfigAttr config)
-    : row(getRow(op)), threads(config.getLanes()),
-      chunks{config.getPanel(), config.getRows()} {}
+    : row(getRow(op)), threads(config.getLanes()) {
+  chunks = {config.getPanel(), config.getRows()};
+}
 
 /// Of a row's values: padded by group.
 static int64_t getPositions(tile::TopKOp op) {

@@ -201,9 +201,9 @@ void moec::registerLevelPipelines() {
                          options.quantizeResults,
                          options.permuteRows,
                          options.joinProducts,
-                         options.splitRanking == kSplitRankingSlots
-                             ? std::nullopt
-                             : std::optional(options.splitRanking.getValue()),
+                         options.splitRanking.hasValue()
+                             ? std::optional(options.splitRanking.getValue())
+                             : std::nullopt,
                          options.fuseRouting,
                          {}};
         llvm::append_range(tile.configs, options.configs);

@@ -61,8 +61,9 @@ struct KernelOptions {
   llvm::cl::opt<int64_t> splitRanking{
       "split-ranking", llvm::cl::value_desc("slots"),
       llvm::cl::desc("On a GPU: the most slots that one launch ranks; a launch "
-                     "of its own counts more of them before (default: 16384; "
-                     "-1: any number)"),
+                     "of its own counts more of them before (default: 16384, "
+                     "or 2048 where the launch that routes tokens can count "
+                     "their slots; -1: any number)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> noFuseRouting{
       "no-fuse-routing",

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchShape.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "mlir/IR/Remarks.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Schedules.h"
@@ -185,7 +185,7 @@ struct TileAssignConfig
           << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
       return signalPassFailure();
     }
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+    std::optional<PassInputs> inputs = PassInputs::read(
         getOperation(), "tile-assign-config", target, configs, lanes);
     if (!inputs)
       return signalPassFailure();

@@ -7,7 +7,7 @@
 
 #include "LaunchShape.h"
 #include "MergedLaunch.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "Variants.h"
 #include "moec/Transforms/Passes.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 class RoutingFuser {
 public:
-  RoutingFuser(ModuleOp module, const ProductPassInputs &inputs, int64_t most)
+  RoutingFuser(ModuleOp module, const PassInputs &inputs, int64_t most)
       : module(module), symbols(module), target(inputs.target),
         forced(inputs.forced), most(most) {}
 
@@ -162,8 +162,8 @@ struct TileFuseRouting : moec::impl::TileFuseRoutingPassBase<TileFuseRouting> {
   using TileFuseRoutingPassBase::TileFuseRoutingPassBase;
 
   void runOnOperation() override {
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
-        getOperation(), "tile-fuse-routing", target, configs);
+    std::optional<PassInputs> inputs =
+        PassInputs::read(getOperation(), "tile-fuse-routing", target, configs);
     if (!inputs)
       return signalPassFailure();
     if (most < 0) {

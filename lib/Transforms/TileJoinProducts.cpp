@@ -7,7 +7,7 @@
 
 #include "LaunchShape.h"
 #include "MergedLaunch.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -137,8 +137,8 @@ struct TileJoinProducts
   using TileJoinProductsPassBase::TileJoinProductsPassBase;
 
   void runOnOperation() override {
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
-        getOperation(), "tile-join-products", target, configs);
+    std::optional<PassInputs> inputs =
+        PassInputs::read(getOperation(), "tile-join-products", target, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

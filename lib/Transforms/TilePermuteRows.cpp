@@ -10,7 +10,7 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -297,8 +297,8 @@ struct TilePermuteRows : moec::impl::TilePermuteRowsPassBase<TilePermuteRows> {
   using TilePermuteRowsPassBase::TilePermuteRowsPassBase;
 
   void runOnOperation() override {
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
-        getOperation(), "tile-permute-rows", target, configs);
+    std::optional<PassInputs> inputs =
+        PassInputs::read(getOperation(), "tile-permute-rows", target, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

@@ -9,7 +9,7 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "mlir/IR/IRMapping.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
@@ -211,7 +211,7 @@ struct TileQuantizeResults
   using TileQuantizeResultsPassBase::TileQuantizeResultsPassBase;
 
   void runOnOperation() override {
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
+    std::optional<PassInputs> inputs = PassInputs::read(
         getOperation(), "tile-quantize-results", target, configs);
     if (!inputs)
       return signalPassFailure();

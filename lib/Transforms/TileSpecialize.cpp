@@ -10,7 +10,7 @@
 // each further range has to pay for its kernels.
 
 #include "Launches.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "mlir/IR/SymbolTable.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Transforms/Passes.h"
@@ -345,8 +345,8 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
   using TileSpecializePassBase::TileSpecializePassBase;
 
   void runOnOperation() override {
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
-        getOperation(), "tile-specialize", target, configs);
+    std::optional<PassInputs> inputs =
+        PassInputs::read(getOperation(), "tile-specialize", target, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

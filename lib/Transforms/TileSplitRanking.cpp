@@ -10,7 +10,7 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
-#include "ProductPass.h"
+#include "PassInputs.h"
 #include "Variants.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
@@ -27,8 +27,8 @@ namespace {
 
 class RankingSplitter {
 public:
-  RankingSplitter(ModuleOp module, const ProductPassInputs &inputs,
-                  int64_t most, int64_t mostRouted)
+  RankingSplitter(ModuleOp module, const PassInputs &inputs, int64_t most,
+                  int64_t mostRouted)
       : module(module), symbols(module), target(inputs.target),
         forced(inputs.forced), most(most), mostRouted(mostRouted) {}
 
@@ -225,8 +225,8 @@ struct TileSplitRanking
   using TileSplitRankingPassBase::TileSplitRankingPassBase;
 
   void runOnOperation() override {
-    std::optional<ProductPassInputs> inputs = ProductPassInputs::read(
-        getOperation(), "tile-split-ranking", target, configs);
+    std::optional<PassInputs> inputs =
+        PassInputs::read(getOperation(), "tile-split-ranking", target, configs);
     if (!inputs)
       return signalPassFailure();
     for (auto [name, slots] : {std::pair("most", most.getValue()),

@@ -28,9 +28,9 @@ def PlanAssignSlotsPass : Pass<"plan-assign-slots", "::moec::plan::ProgramOp"> {
   let description = [{
     Two buffers share a slot if their lives do not overlap in any variant; a life reaches from the
     first to the last step that touches the buffer, and steps on streams that may run at the same
-    time count as simultaneous. Buffers are placed largest first into the first slot that is free. What a launch
-    makes that reads no buffer gets no slot that a launch before it touches: it may run beside that one.
-    Ensures that each `plan.buffer` has a `slot`. The option `keep-all` gives each its own.
+    time count as simultaneous. Buffers are placed largest first into the first slot that is free. What
+    a launch makes that reads no buffer gets no slot that a launch before it touches: it may run beside
+    that one. Ensures that each `plan.buffer` has a `slot`. The option `keep-all` gives each its own.
   }];
   let options = [Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">];
 }
@@ -119,8 +119,8 @@ def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
     and a `load` on the kernel; changes no number.
 
     `configs` are those that were forced (`tile-assign-config`): a product that has one keeps it, and its
-    `source` unless the config says `map_rows`; with `always` it gets `map_rows` if that is legal. With `always` all products that can have their
-    rows in order.
+    `source` unless the config says `map_rows`; with `always` it gets `map_rows` if that is legal. With
+    `always` all products that can have their rows in order.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
@@ -192,9 +192,9 @@ def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
     too, those with more have a copy (`@permute_by_counts`). The counts (`permute_counts`, as the kernel that
     makes them) are one more buffer, in a slot of its own, and one more of the launches' `ins`. The chunks are
     those that the config of the ranking has; fewer tokens each where the launch before routes them, which can
-    count them too (`tile-fuse-routing`), unless the config is among the `configs` that were forced. The ranking's schedule has to read counts, and says whether that
-    can pay (not of more experts than a chunk has slots). Requires a `config` on each phase; changes no number.
-    Runs after the passes that look for rankings.
+    count them too (`tile-fuse-routing`), unless the config is among the `configs` that were forced. The
+    ranking's schedule has to read counts, and says whether that can pay (not of more experts than a chunk has
+    slots). Requires a `config` on each phase; changes no number. Runs after the passes that look for rankings.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",

@@ -24,16 +24,17 @@ TopKEmission::TopKEmission(tile::TopKOp op, KernelEmitter &emitter,
       weights(emitter.operand(op.getWeights())) {}
 
 LogicalResult TopKEmission::run(RowRange range, int64_t step) {
-  auto route = [&](Value token) { routeRow(token); };
-  if (!op.getNumValidTokens()) {
-    emitter.forLoop(range.begin, range.end, step, route);
-    return status;
-  }
-  Value valid = emitter.validTokens(op.getNumValidTokens());
+  Value valid;
+  if (op.getNumValidTokens())
+    valid = emitter.validTokens(op.getNumValidTokens());
   emitter.forLoop(range.begin, range.end, step, [&](Value token) {
+    auto route = [&] { routeRow(token); };
+    auto clear = [&] { clearRow(token); };
+    if (!valid)
+      return route();
     Value isValid =
         arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token, valid);
-    emitter.ifThen(isValid, [&] { routeRow(token); }, [&] { clearRow(token); });
+    emitter.ifThen(isValid, route, clear);
   });
   return status;
 }

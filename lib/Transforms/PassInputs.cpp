@@ -1,27 +1,28 @@
-//===- ProductPass.cpp - what passes over products begin with ---*- C++ -*-===//
+//===- PassInputs.cpp - what passes over kernels begin with -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "ProductPass.h"
+#include "PassInputs.h"
 
 #include "moec/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace moec;
 
-std::optional<ProductPassInputs>
-ProductPassInputs::read(Operation *op, StringRef pass, StringRef target,
-                        ArrayRef<std::string> configs, int64_t lanes) {
+std::optional<PassInputs> PassInputs::read(Operation *op, StringRef pass,
+                                           StringRef target,
+                                           ArrayRef<std::string> configs,
+                                           int64_t lanes) {
   std::optional<Target> found = Target::findFor(op, pass, target, lanes);
   if (!found)
     return std::nullopt;
   llvm::Expected<std::vector<ForcedConfig>> forced =
       parseForcedConfigs(configs);
   if (forced)
-    return ProductPassInputs{*found, std::move(*forced)};
+    return PassInputs{*found, std::move(*forced)};
   op->emitError(pass) << ": " << llvm::toString(forced.takeError());
   return std::nullopt;
 }

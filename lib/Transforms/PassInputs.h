@@ -1,12 +1,12 @@
-//===- ProductPass.h - what passes over products begin with -----*- C++ -*-===//
+//===- PassInputs.h - what passes over kernels begin with -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_TRANSFORMS_PRODUCTPASS_H
-#define MOEC_LIB_TRANSFORMS_PRODUCTPASS_H
+#ifndef MOEC_LIB_TRANSFORMS_PASSINPUTS_H
+#define MOEC_LIB_TRANSFORMS_PASSINPUTS_H
 
 #include "mlir/Pass/PassManager.h"
 #include "moec/Analysis/ConfigText.h"
@@ -16,12 +16,12 @@
 namespace moec {
 
 /// The target of a pass, and the configs that were forced.
-struct ProductPassInputs {
+struct PassInputs {
   Target target;
   std::vector<ForcedConfig> forced;
 
   /// From the options of a pass over `op`; reports what is wrong with them.
-  static std::optional<ProductPassInputs>
+  static std::optional<PassInputs>
   read(mlir::Operation *op, llvm::StringRef pass, llvm::StringRef target,
        llvm::ArrayRef<std::string> configs, int64_t lanes = 0);
 };
@@ -37,4 +37,4 @@ changePrograms(mlir::ModuleOp module,
 
 } // namespace moec
 
-#endif // MOEC_LIB_TRANSFORMS_PRODUCTPASS_H
+#endif // MOEC_LIB_TRANSFORMS_PASSINPUTS_H
