@@ -223,9 +223,7 @@ struct Rank {
   /// How many slots are few: a power of two, no more than threads; 0 where
   /// there are too many experts for it, or they have been counted.
   int64_t getFewSlots() const;
-  bool isAlwaysFew() const {
-    return mostSlots && getFewSlots() && *mostSlots <= getFewSlots();
-  }
+  bool isAlwaysFew() const { return mostSlots && *mostSlots <= getFewSlots(); }
 };
 
 } // namespace moec::sm80
