@@ -20,6 +20,7 @@
 #include "../../Emission/RankIds.h"
 #include "../Emit.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "moec/Analysis/CtaOrder.h"
 
 using namespace mlir;
 using namespace moec;
@@ -351,10 +352,30 @@ ContractTile Sm90Contract::findTile(Value item) {
           minI32(left, begin.height)};
 }
 
+Value Sm90Contract::getPlace() {
+  Value cta = emitter.toI32(emitter.cta());
+  // Of a product alone the first CTAs have a tile more: those of the launch
+  // behind it then find room on the multiprocessors of the others first.
+  plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
+  if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
+    return cta;
+  int64_t ctas = grid.getExpr().constantValue();
+  return emitter.remainder(emitter.scale(cta, getCtaFactor(ctas)), ctas);
+}
+
 Sm90Contract::Items Sm90Contract::getItems() {
   Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
-  return {emitter.toI32(emitter.cta()), emitter.scale(tiles, shape.getPanels()),
-          NVVM::GridDimXOp::create(b, b.getI32Type())};
+  Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+  Value place = getPlace();
+  if (before) {
+    // The CTAs go on in turn: who has one tile less of the first product
+    // begins with the second, whose weights wait for nobody.
+    Value last = arith::RemUIOp::create(
+        b, emitter.scale(tiles, before->shape.getPanels()), ctas);
+    Value turned = arith::SubIOp::create(b, addI32(place, ctas), last);
+    place = arith::RemUIOp::create(b, turned, ctas);
+  }
+  return {place, emitter.scale(tiles, shape.getPanels()), ctas};
 }
 
 //===----------------------------------------------------------------------===//

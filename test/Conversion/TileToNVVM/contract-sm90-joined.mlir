@@ -1,0 +1,24 @@
+// RUN: moe-opt %S/../../Transforms/tile-join-products.mlir --split-input-file --tile-assign-config=target=sm_90a --tile-join-products=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+// RUN: moe-opt %S/../../Transforms/tile-join-products.mlir --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s --check-prefix=APART
+
+// CTAs take tiles in an order that spreads those which have one more.
+// CHECK-LABEL: func.func @hidden_out
+// CHECK: %[[ID:.*]] = nvvm.read.ptx.sreg.ctaid.x : i32
+// CHECK: %[[CTA:.*]] = arith.index_castui %[[ID]] : i32 to index
+// CHECK: nvvm.barrier
+// CHECK: %[[CTAS:.*]] = nvvm.read.ptx.sreg.nctaid.x : i32
+// CHECK: %[[NUMBER:.*]] = arith.index_cast %[[CTA]] : index to i32
+// CHECK: %[[SCALED:.*]] = arith.muli %[[NUMBER]], %c59_i32 : i32
+// CHECK: %[[PLACE:.*]] = arith.remui %[[SCALED]], %c132_i32 : i32
+// CHECK: %[[END:.*]] = arith.muli %{{.*}}, %c2_i32 : i32
+// CHECK: scf.for %{{.*}} = %[[PLACE]] to %[[END]] step %[[CTAS]]
+// The tiles of the second product go on where those of the first one end.
+// CHECK: %[[LAST:.*]] = arith.remui %{{.*}}, %[[CTAS]] : i32
+// CHECK: %[[BEHIND:.*]] = arith.addi %[[PLACE]], %[[CTAS]] : i32
+// CHECK: %[[TURNED:.*]] = arith.subi %[[BEHIND]], %[[LAST]] : i32
+// CHECK: %[[NEXT:.*]] = arith.remui %[[TURNED]], %[[CTAS]] : i32
+// CHECK: scf.for %{{.*}} = %[[NEXT]] to %{{.*}} step %[[CTAS]]
+
+// Of a product alone the first CTAs have the first tiles.
+// APART-LABEL: func.func @hidden(
+// APART-NOT: %c59_i32
