@@ -189,7 +189,7 @@ def test_tiny_rows_are_right_on_the_simulated_device(data, tmp_path):
         assert row["rows_compared"] == 2 * row["tokens"] and row["kernels"]
         assert set(row["configs"]) == {"experts_hidden", "experts_out"}
         assert all(config.startswith("sm90.contract n=") for config in row["configs"].values())
-        assert ("router_error" in row) == ("zipf" not in name)
+        assert ("router_error" in row) == ("router_rows" in row) == ("zipf" not in name)
         # No clock, no times.
         assert "us" not in row and row["floor_us"] > 0 and row["sets"] == 8
     assert rows["tiny:1"]["experts_touched"] == rows["tiny:1"]["rows"] == 2
@@ -370,8 +370,8 @@ def test_tables_of_the_router_and_of_one_expert():
     record = measured_record()
     assert "over 52 rows" in "\n".join(tables(record))
     row = {"row": "mixtral8x7b:1", "tokens": 1, "status": "measured", "us": 160.0}
-    text = "\n".join(tables(record | {"rows": [row | {"router_us": 168.0}]}))
-    assert "| mixtral8x7b:1 | 160.0 | 168.0 | +8.0 us, +5.0 % |" in text and "floor" not in text
+    text = "\n".join(tables(record | {"rows": [row | {"router_us": 168.0, "router_ids_us": 161.0}]}))
+    assert "| mixtral8x7b:1 | 161.0 | 168.0 | +7.0 us, +4.3 % |" in text and "floor" not in text
     row |= {"row": "mixtral8x7b@one:1", "dense_ratio": 1.25}
     text = "\n".join(tables(record | {"rows": [row]}))
     assert "takes 1.25 times (mixtral8x7b, 1 tokens: 160 us) what the dense product" in text

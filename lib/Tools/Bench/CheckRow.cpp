@@ -98,6 +98,17 @@ static Decision decide(const Call &call, std::vector<int64_t> &tokens) {
   return decision;
 }
 
+std::vector<Routing> RowRun::chooseRoutings() const {
+  std::vector<Routing> chosen;
+  for (const Set &set : sets) {
+    Call call = makeCall(session, layer, row, set.random, nullptr);
+    Decision decision = reference::decide(call, reference::getLogits(call));
+    chosen.push_back(
+        makeRouting(layer.getLayer(), decision.ids, decision.weights));
+  }
+  return chosen;
+}
+
 Result<std::vector<uint8_t>>
 RowRun::readRows(int64_t set, const std::vector<int64_t> &tokens) {
   auto bytes = static_cast<size_t>(2 * layer.getSpec().hiddenSize);

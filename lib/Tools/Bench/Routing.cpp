@@ -95,6 +95,19 @@ void moec::bench::countTouched(const BenchLayer &layer, Routing &routing) {
   routing.experts = llvm::count(touched, true);
 }
 
+Routing moec::bench::makeRouting(const BenchLayer &layer,
+                                 llvm::ArrayRef<int64_t> ids,
+                                 llvm::ArrayRef<double> weights) {
+  Routing routing;
+  for (int64_t id : ids)
+    routing.ids.push_back(id < layer.localExperts ? static_cast<int32_t>(id)
+                                                  : -1);
+  for (double weight : weights)
+    routing.weights.push_back(static_cast<float>(weight));
+  countTouched(layer, routing);
+  return routing;
+}
+
 Routing moec::bench::drawRouting(const BenchLayer &layer, const Row &row,
                                  uint64_t seed, int64_t index) {
   Draw draw(seed, "routing " + std::to_string(index));

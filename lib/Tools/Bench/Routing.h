@@ -36,6 +36,10 @@ std::vector<Routing> drawRoutings(const BenchLayer &layer, const Row &row,
 /// Counts what the ids touch.
 void countTouched(const BenchLayer &layer, Routing &routing);
 
+/// Of experts that somebody chose, -1 in the place of those that are not here.
+Routing makeRouting(const BenchLayer &layer, llvm::ArrayRef<int64_t> ids,
+                    llvm::ArrayRef<double> weights);
+
 /// Means over routings.
 Work getWork(const BenchLayer &layer, const Row &row,
              const std::vector<Routing> &routings);

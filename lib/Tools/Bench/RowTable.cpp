@@ -298,17 +298,25 @@ Status RowTable::profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
   return Status::ok();
 }
 
-Result<std::unique_ptr<RowRun>>
-RowTable::checkRouted(LayerOnDevice &layer, const Row &row, int64_t sets,
-                      llvm::json::Object &result) {
-  std::unique_ptr<RowRun> run;
-  MOEC_TRY_ASSIGN(run, RowRun::create(session, layer, row, sets, {}));
-  MOEC_TRY(run->runAll());
+Result<RowTable::RouterRuns> RowTable::checkRouter(LayerOnDevice &plain,
+                                                   LayerOnDevice &routed,
+                                                   const Row &row, int64_t sets,
+                                                   llvm::json::Object &result) {
+  RouterRuns runs;
+  MOEC_TRY_ASSIGN(runs.routed, RowRun::create(session, routed, row, sets, {}));
+  MOEC_TRY(runs.routed->runAll());
   RowCheck check;
-  MOEC_TRY_ASSIGN(check, run->check());
+  MOEC_TRY_ASSIGN(check, runs.routed->check());
   result["router_error"] = check.error;
   result["router_rows_compared"] = check.rows;
-  return run;
+  std::vector<Routing> chosen = runs.routed->chooseRoutings();
+  Work work = getWork(plain.getLayer(), row, chosen);
+  result["router_experts_touched"] = work.experts;
+  result["router_rows"] = work.rows;
+  MOEC_TRY_ASSIGN(runs.chosen,
+                  RowRun::create(session, plain, row, sets, std::move(chosen)));
+  MOEC_TRY(runs.chosen->runAll());
+  return runs;
 }
 
 Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
@@ -354,7 +362,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   result["prepare_seconds"] = layer.getPrepareReport().seconds;
   result["prepared_bytes"] = layer.getPrepareReport().bytes;
 
-  std::unique_ptr<RowRun> run, routedRun;
+  std::unique_ptr<RowRun> run;
   MOEC_TRY_ASSIGN(
       run, RowRun::create(session, layer, row, sets, std::move(routings)));
   MOEC_TRY(run->runAll());
@@ -366,8 +374,9 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   if (!routerReason.empty())
     result["router_reason"] = routerReason;
   // Its experts are chosen by the router, all alike.
+  RouterRuns router;
   if (routed && row.isUniform())
-    MOEC_TRY_ASSIGN(routedRun, checkRouted(*routed, row, sets, result));
+    MOEC_TRY_ASSIGN(router, checkRouter(layer, *routed, row, sets, result));
   double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
   result["floor_us"] = floor;
   if (peer) {
@@ -378,10 +387,10 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   if (!session.hasClock)
     return Status::ok();
   prepareYardstick(row, result);
-  MOEC_TRY(timeRow(layer, *run, routedRun.get(), row, work, result));
+  MOEC_TRY(timeRow(layer, *run, router, row, work, result));
   if (peer)
     result["speedup"] =
         *result.getNumber("fraction") * peer->bestUs / peer->floorUs;
   MOEC_TRY(run->checkAgain());
-  return routedRun ? routedRun->checkAgain() : Status::ok();
+  return router.routed ? router.routed->checkAgain() : Status::ok();
 }

@@ -31,7 +31,12 @@ private:
   void runRow(LayerOnDevice &layer, LayerOnDevice *routed, const Row &row);
   moert::Status measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
                            const Row &row, llvm::json::Object &result);
-  moert::Status timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
+  /// The column with the router: the layer that has it, and the one without it
+  /// with the ids and weights that the router chooses. Both null: no column.
+  struct RouterRuns {
+    std::unique_ptr<RowRun> routed, chosen;
+  };
+  moert::Status timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
                         const Row &row, const Work &work,
                         llvm::json::Object &result);
   moert::Status sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
@@ -43,9 +48,10 @@ private:
                            const Row &row, llvm::json::Object &result);
   moert::Status tuneRow(LayerOnDevice &layer, const Row &row);
   int finishTuning();
-  moert::Result<std::unique_ptr<RowRun>>
-  checkRouted(LayerOnDevice &layer, const Row &row, int64_t sets,
-              llvm::json::Object &result);
+  moert::Result<RouterRuns> checkRouter(LayerOnDevice &plain,
+                                        LayerOnDevice &routed, const Row &row,
+                                        int64_t sets,
+                                        llvm::json::Object &result);
   /// Whether rows are measured for the record.
   bool makesTable() const { return !options.profile && options.tune.empty(); }
   /// Records that the row at hand hangs, and ends the process.

@@ -103,21 +103,31 @@ static double summarize(std::vector<double> values, llvm::json::Object &result,
   return median;
 }
 
-Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
+Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
                          const Row &row, const Work &work,
                          llvm::json::Object &result) {
-  MOEC_TRY(run.capture());
-  if (routed)
-    MOEC_TRY(routed->capture());
-  std::vector<double> plainUs, routedUs, torchUs;
+  /// A run, where its field of the record begins, and what was observed.
+  struct Timed {
+    RowRun *run;
+    std::string prefix;
+    std::vector<double> us;
+  };
+  Timed plain = {&run, "", {}};
+  std::vector<Timed *> all = {&plain};
+  Timed routed = {router.routed.get(), "router_", {}},
+        chosen = {router.chosen.get(), "router_ids_", {}};
+  if (router.routed)
+    all.insert(all.end(), {&routed, &chosen});
+  for (Timed *timed : all)
+    MOEC_TRY(timed->run->capture());
+  std::vector<double> torchUs;
   Observation observation;
   for (int i = 0; i < options.observations; ++i) {
-    MOEC_TRY_ASSIGN(observation, run.observe(kObservationSeconds));
-    plainUs.push_back(observation.seconds * 1e6);
-    result["replays"] = observation.replays;
-    if (routed) {
-      MOEC_TRY_ASSIGN(observation, routed->observe(kObservationSeconds));
-      routedUs.push_back(observation.seconds * 1e6);
+    for (Timed *timed : all) {
+      MOEC_TRY_ASSIGN(observation, timed->run->observe(kObservationSeconds));
+      timed->us.push_back(observation.seconds * 1e6);
+      if (timed == &plain)
+        result["replays"] = observation.replays;
     }
     if (!canMeasureRow)
       continue;
@@ -130,11 +140,11 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RowRun *routed,
     else
       result["torch_error"] = us.status().message();
   }
-  double median = summarize(plainUs, result, "");
+  for (Timed *timed : all)
+    summarize(timed->us, result, timed->prefix);
+  double median = *result.getNumber("us");
   double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
   result["fraction"] = floor / median;
-  if (routed)
-    summarize(routedUs, result, "router_");
   if (!torchUs.empty()) {
     double torch = summarize(torchUs, result, "torch_");
     const Peer *peer = peers.find(row);
