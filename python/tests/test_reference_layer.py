@@ -163,7 +163,7 @@ def test_activation_in_layer(activation):
 
 
 HARD = {
-    "ids": ["one_expert", "empty_experts", "minus_one_ids", "out_of_range_ids",
+    "ids": ["one_expert", "empty_experts", "duplicate_ids", "minus_one_ids", "out_of_range_ids",
             "nan_weights", "padding"],
     "logits": ["one_expert", "empty_experts", "ties", "nan_logits", "inf_logits", "padding"],
     "gate": ["one_expert", "empty_experts", "ties", "nan_logits", "inf_logits", "padding"],

@@ -59,6 +59,23 @@ def test_rows_without_maps(tokens, runs):
     check(runs.get(case, *simulated(case, "sm_90a"), *UNMAPPED), runs)
 
 
+@pytest.mark.parametrize("join", [True, False], ids=["joined", "apart"])
+@pytest.mark.parametrize("hard", ["duplicate_ids", "one_expert", None])
+@pytest.mark.parametrize(("tokens", "top_k", "bodies"),
+                         [(1, 10, "8"), (3, 10, "8"), (3, 10, "8+16"), (4, 8, "16+32")])
+def test_few_ids(tokens, top_k, bodies, hard, join, runs):
+    """Tables of at most 32 ids, of which one expert may have more than a tile holds."""
+    case = next(case for case in JOINED if case.name == "join_ids_5")
+    case = replace(case, name=f"few_ids_{tokens}_{top_k}_{bodies}_{hard}_{join}", tokens=tokens,
+                   hard=hard, model=case.model | {"top_k": top_k, "num_experts": 16})
+    options = (f"--config=experts_hidden:n=64 stages=4 bodies={bodies}",
+               f"--config=experts_out:n=128 stages=4 bodies={bodies}",
+               *(() if join else ("--no-join-products",)))
+    names = launched(case, "sm_90a", *for_tokens(case), *options)
+    assert ("experts_hidden_experts_out" in names) == join
+    check(runs.get(case, *simulated(case, "sm_90a"), *options), runs)
+
+
 @pytest.mark.parametrize("case", JOINED, ids=lambda case: case.name)
 def test_products_are_joined(case):
     products = [name for name in launched(case, "sm_90a", *for_tokens(case))

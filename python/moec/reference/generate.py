@@ -215,6 +215,14 @@ def _replace_ids(ids: np.ndarray, rng, values) -> np.ndarray:
     return where
 
 
+def _duplicate_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Tokens that have one expert several times: even ones in all slots, odd ones in pairs."""
+    _needs_ids(spec, "duplicate_ids")
+    token, slot = np.indices(tensors["topk_ids"].shape)
+    ids = np.where(token % 2 == 0, token, token + slot // 2)
+    tensors["topk_ids"][:] = ids % spec.num_routes
+
+
 def _minus_one_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Slots with the id -1, and a row of nothing else."""
     _needs_ids(spec, "minus_one_ids")
@@ -296,6 +304,7 @@ HARD_INPUTS: dict[str, Callable[..., None]] = {
     "inf_logits": _inf_logits,
     "wide_logits": _wide_logits,
     "wide_hidden": _wide_hidden,
+    "duplicate_ids": _duplicate_ids,
     "minus_one_ids": _minus_one_ids,
     "out_of_range_ids": _out_of_range_ids,
     "nan_weights": _nan_weights,

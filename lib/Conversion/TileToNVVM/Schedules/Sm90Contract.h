@@ -154,7 +154,10 @@ private:
                                           mlir::ValueRange init, ItemBody body);
   /// Whether `emitTableOfFew` is right for so many ids (index); i1.
   mlir::Value areFewIds(mlir::Value slots);
-  mlir::Value loadOwnKey(RankIds &experts, mlir::Value slots);
+  mlir::Value loadOwnKey(RankIds &experts, mlir::Value slots,
+                         mlir::Value height);
+  /// Rows of the tiles of all groups there, but of last ones; i32.
+  mlir::Value getHeightOfFew();
   /// All threads: the table of at most one id per lane (Sm90FewIds.cpp).
   void emitTableOfFew(RankIds &experts, mlir::Value slots);
   /// All threads: counts ids, into the entries' rows.

@@ -6,13 +6,15 @@
 //===----------------------------------------------------------------------===//
 // With few tokens a kernel takes little longer than the time until its first
 // copy, and counters in shared memory and sums over all groups take several
-// waits of the whole CTA. If each lane of a warp has one id, and all of them
-// together, which may be one group's, fit one tile, each thread finds the
-// entries of its groups by a look at all ids: rows and tiles before it are
-// lower ids, and lower ids that are the first of their kind.
+// waits of the whole CTA. If each lane of a warp has one id, each thread finds
+// the entries of its groups by a look at all ids: rows and tiles before it are
+// lower ids, and lower ids that are the first of a tile. All groups have tiles
+// of the same height, one that holds all tokens if there is such a body: a
+// token has a row in a group, or by ids that say so several.
 
 #include "../../Emission/RankIds.h"
 #include "Sm90Contract.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 #include <limits>
 
@@ -22,14 +24,25 @@ using namespace moec;
 constexpr int64_t kWarp = 32;
 
 Value Sm90Contract::areFewIds(Value slots) {
-  return arith::CmpIOp::create(
-      b, arith::CmpIPredicate::sle, slots,
-      emitter.index(std::min(kWarp, shape.bodies.front())));
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::sle, slots,
+                               emitter.index(kWarp));
 }
 
-/// The lane's slot: twice its local expert, and one more if no lower lane has
-/// that too; a number above all others if there is none.
-Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots) {
+Value Sm90Contract::getHeightOfFew() {
+  Value tokens = emitter.toI32(emitter.tokens());
+  Value height = emitter.i32(shape.bodies.back());
+  for (int64_t body : llvm::reverse(ArrayRef(shape.bodies).drop_back()))
+    height = arith::SelectOp::create(
+        b,
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, tokens,
+                              emitter.i32(body)),
+        emitter.i32(body), height);
+  return height;
+}
+
+/// The lane's slot: twice its local expert, and one more if a tile of that
+/// begins with it; a number above all others if there is none.
+Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots, Value height) {
   constexpr int32_t none = std::numeric_limits<int32_t>::max();
   Value ids = emitter.operand(op.getIds());
   Value slot = emitter.toIndex(emitter.lane());
@@ -48,20 +61,23 @@ Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots) {
   Value same = emitter.matchAny(key);
   Value bit = arith::ShLIOp::create(b, emitter.i32(1), emitter.lane());
   Value lower = arith::AndIOp::create(b, same, emitter.scale(bit, 1, -1));
-  Value isFirst = arith::AndIOp::create(b, isEqual(lower, emitter.i32(0)),
+  // Rows before it in the group's last tile.
+  Value inTile =
+      arith::RemUIOp::create(b, math::CtPopOp::create(b, lower), height);
+  Value isFirst = arith::AndIOp::create(b, isEqual(inTile, emitter.i32(0)),
                                         emitter.isLess(key, emitter.i32(none)));
   return addI32(key, arith::ExtUIOp::create(b, i32, isFirst));
 }
 
 void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
-  Value key = loadOwnKey(experts, slots);
+  Value height = getHeightOfFew();
+  Value key = loadOwnKey(experts, slots, height);
   Type i32 = b.getI32Type();
   auto add = [&](Value sum, Value flag) {
     return addI32(sum, arith::ExtUIOp::create(b, i32, flag));
   };
   // Whole warps, for lanes ask each other.
   Value zero = emitter.i32(0), groups = emitter.i32(shape.groups);
-  Value height = emitter.i32(shape.bodies.front());
   emitter.forLoop(
       emitter.index(0), emitter.index(shape.groups + 1),
       emitter.getNumThreads(), [&](Value first) {
