@@ -15,11 +15,8 @@
 // CHECK: nvvm.bar.warp.sync
 // CHECK-COUNT-4: memref.store %{{.*}}, %[[TABLE]]
 // CHECK: nvvm.bar.warp.sync
-// Slot by slot: lanes that have no key at hand, if there are any, find their
-// next two; then the largest of all, and the first expert that has it.
-// CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32, i32, i32, i32)
-// CHECK: nvvm.vote.sync ballot
-// CHECK: scf.if {{.*}} -> (i32, i32, i32, i32, i32, i32, i32)
+// The largest key, and the first expert that has it, slot by slot.
+// CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32)
 // CHECK: nvvm.redux.sync max
 // CHECK: nvvm.redux.sync min
 // CHECK-NOT: memref.store

@@ -10,8 +10,6 @@
 #include "moec/Analysis/Sm80.h"
 #include "llvm/Support/MathExtras.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace moec;
 
@@ -116,102 +114,30 @@ void TopKHeld::storeValues() {
 
 Value TopKHeld::isSlot() { return warp.isLess(warp.lane(), emitter.i32(topK)); }
 
-/// A lane has its two best keys at hand, and takes the place of one in the row
-/// by part; most lanes need no third. What comes next follows from what was
-/// taken last, for keys are taken in their order, and equal ones by place.
-struct TopKHeld::Bests {
-  Value key, place, nextKey, nextPlace;
-  /// How many of the two are at hand.
-  Value count;
-  Value lastKey, lastPlace;
-
-  SmallVector<Value> pack() const {
-    return {key, place, nextKey, nextPlace, count, lastKey, lastPlace};
-  }
-  static Bests unpack(ValueRange values) {
-    return {values[0], values[1], values[2], values[3],
-            values[4], values[5], values[6]};
-  }
-};
-
-Value TopKHeld::isEqual(Value x, Value y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
-}
-
-TopKHeld::Bests TopKHeld::findBests(const Bests &before) {
-  Value out = emitter.i32(KeyTable::kOutKey), zero = emitter.i32(0);
-  Value key = out, place = zero, nextKey = out, nextPlace = zero;
-  for (auto [i, all] : llvm::enumerate(keys)) {
-    Value here = emitter.i32(static_cast<int64_t>(i) * kWarp);
-    Value isLater = arith::AndIOp::create(b, isEqual(all, before.lastKey),
-                                          warp.isLess(before.lastPlace, here));
-    Value isLeft =
-        arith::OrIOp::create(b, warp.isLess(all, before.lastKey), isLater);
-    Value left = choose(isLeft, all, out);
-    Value isBest = warp.isLess(key, left), isNext = warp.isLess(nextKey, left);
-    nextKey = choose(isBest, key, choose(isNext, left, nextKey));
-    nextPlace = choose(isBest, place, choose(isNext, here, nextPlace));
-    key = choose(isBest, left, key);
-    place = choose(isBest, here, place);
-  }
-  return {key,
-          place,
-          nextKey,
-          nextPlace,
-          emitter.i32(2),
-          before.lastKey,
-          before.lastPlace};
-}
-
-/// Lanes without a key at hand find their next two.
-TopKHeld::Bests TopKHeld::refill(const Bests &bests) {
-  Value isEmpty = isEqual(bests.count, emitter.i32(0));
-  Value isAny = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                      warp.ballot(isEmpty), emitter.i32(0));
-  SmallVector<Value> kept = bests.pack();
-  return Bests::unpack(emitter.choose(
-      isAny, ValueRange(kept).getTypes(),
-      [&] {
-        SmallVector<Value> found = findBests(bests).pack();
-        for (auto [now, before] : llvm::zip(found, kept))
-          now = choose(isEmpty, now, before);
-        return found;
-      },
-      [&] { return kept; }));
-}
-
 void TopKHeld::select(Value token) {
   if (layout.numGroups > 1)
     keepBestGroups();
   storeValues();
-  Value zero = emitter.i32(0);
-  // Before the first one: a key above all.
-  Bests none = {zero, zero, zero,
-                zero, zero, emitter.i32(std::numeric_limits<int32_t>::max()),
-                zero};
   // Last, the place that the lane's slot takes.
-  SmallVector<Value> init = none.pack();
-  init.push_back(zero);
+  SmallVector<Value> held(keys);
+  held.push_back(emitter.i32(0));
   auto body = [&](Value slot, ValueRange carried) {
-    Bests bests = refill(Bests::unpack(carried));
-    Value own = arith::AddIOp::create(b, bests.place, warp.lane());
-    Value place = KeyTable::reduceBest(emitter, kWarp, bests.key, own).place;
-    Value isIt = isEqual(place, own);
-    Value left = arith::SubIOp::create(b, bests.count, emitter.i32(1));
-    Bests next = {choose(isIt, bests.nextKey, bests.key),
-                  choose(isIt, bests.nextPlace, bests.place),
-                  bests.nextKey,
-                  bests.nextPlace,
-                  choose(isIt, left, bests.count),
-                  choose(isIt, bests.key, bests.lastKey),
-                  choose(isIt, bests.place, bests.lastPlace)};
-    SmallVector<Value> all = next.pack();
-    Value isMine = isEqual(warp.lane(), toI32(slot));
-    all.push_back(choose(isMine, place, carried.back()));
-    return all;
+    SmallVector<Value> next(carried);
+    Value place = findBest(carried.drop_back());
+    Value distance = arith::SubIOp::create(b, place, warp.lane());
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Value first = emitter.i32(static_cast<int64_t>(i) * kWarp);
+      Value isIt =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, distance, first);
+      next[i] = choose(isIt, emitter.i32(KeyTable::kOutKey), next[i]);
+    }
+    Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                         warp.lane(), toI32(slot));
+    next.back() = choose(isMine, place, next.back());
+    return next;
   };
   Value place = toIndex(
-      emitter.forLoop(emitter.index(0), emitter.index(topK), 1, init, body)
+      emitter.forLoop(emitter.index(0), emitter.index(topK), 1, held, body)
           .back());
   chosen = choose(isSlot(), emitter.loadF32(table, place), splat(kNaN));
   Value expert = layout.expertAt(place);
@@ -221,6 +147,27 @@ void TopKHeld::select(Value token) {
     emitter.KernelEmitter::storeI32(toI32(expert), ids,
                                     {token, toIndex(warp.lane())});
   });
+}
+
+Value TopKHeld::findBest(ValueRange held) {
+  // In pairs, so that few of them wait for each other.
+  SmallVector<Value> largest(held);
+  for (; largest.size() > 1;
+       largest.resize(llvm::divideCeil(largest.size(), 2)))
+    for (size_t i = 0, half = largest.size() / 2; i < half; ++i)
+      largest[i] = arith::MaxSIOp::create(b, largest[i],
+                                          largest[largest.size() - 1 - i]);
+  auto isEqual = [&](Value x, Value y) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
+  };
+  // The lane's first part that has its largest key; the last one has it if no
+  // other has.
+  auto number = static_cast<int64_t>(held.size()) - 1;
+  Value first = emitter.i32(number * kWarp);
+  for (int64_t i = number - 1; i >= 0; --i)
+    first = choose(isEqual(held[i], largest[0]), emitter.i32(i * kWarp), first);
+  Value place = arith::AddIOp::create(b, first, warp.lane());
+  return KeyTable::reduceBest(emitter, kWarp, largest[0], place).place;
 }
 
 /// The largest key of a group, or that of the sum of its two largest.
@@ -239,16 +186,18 @@ void TopKHeld::keepBestGroups() {
   SmallVector<Value> all;
   for (int64_t group = 0; group < layout.numGroups; ++group) {
     all.push_back(groupKey(group));
-    Value isMine = isEqual(warp.lane(), emitter.i32(group));
+    Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                         warp.lane(), emitter.i32(group));
     mine = choose(isMine, all.back(), mine);
   }
   Value before = emitter.i32(0);
   for (auto [group, key] : llvm::enumerate(all)) {
     Value isLower =
         warp.isLess(emitter.i32(static_cast<int64_t>(group)), warp.lane());
+    Value isEqual =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, key, mine);
     Value isBefore = arith::OrIOp::create(
-        b, warp.isLess(mine, key),
-        arith::AndIOp::create(b, isEqual(key, mine), isLower));
+        b, warp.isLess(mine, key), arith::AndIOp::create(b, isEqual, isLower));
     before = arith::AddIOp::create(
         b, before, arith::ExtUIOp::create(b, b.getI32Type(), isBefore));
   }

@@ -41,12 +41,8 @@ private:
   void select(mlir::Value token) override;
   void keepBestGroups();
   mlir::Value groupKey(int64_t group);
-  /// What a lane knows of its keys, as slots are filled.
-  struct Bests;
-  /// The two best ones behind the last that was taken.
-  Bests findBests(const Bests &before);
-  Bests refill(const Bests &bests);
-  mlir::Value isEqual(mlir::Value x, mlir::Value y);
+  /// The place of the largest key, the first of equals.
+  mlir::Value findBest(mlir::ValueRange held);
   void storeValues();
 
   void weighRow(mlir::Value token) override;
