@@ -531,6 +531,8 @@ for name, tokens, hard, fields in (
     ("ids_0", 0, None, {"entry": "ids"}),
     ("ids_5", 5, None, {"entry": "ids", "top_k": 8}),
     ("ids_40_f16", 40, None, {"entry": "ids", "dtype": "f16", "top_k": 1}),
+    ("few_ids_1", 1, "duplicate_ids", {"entry": "ids", "top_k": 10, "num_experts": 16}),
+    ("few_ids_3", 3, "duplicate_ids", {"entry": "ids", "top_k": 10, "num_experts": 16}),
     ("local_1", 1, None, JOIN_LOCAL | {"top_k": 4}),
     ("local_40", 40, "minus_one_ids", JOIN_LOCAL),
     ("local_300_f16", 300, "minus_one_ids", JOIN_LOCAL | {"dtype": "f16", "top_k": 4}),
