@@ -352,21 +352,21 @@ ContractTile Sm90Contract::findTile(Value item) {
           minI32(left, begin.height)};
 }
 
-Value Sm90Contract::getPlace() {
+Value Sm90Contract::getPlace(Value ctas) {
   Value cta = emitter.toI32(emitter.cta());
   // Of a product alone the first CTAs have a tile more: those of the launch
   // behind it then find room on the multiprocessors of the others first.
   plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
   if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
     return cta;
-  int64_t ctas = grid.getExpr().constantValue();
-  return emitter.remainder(emitter.scale(cta, getCtaFactor(ctas)), ctas);
+  int64_t factor = getCtaFactor(grid.getExpr().constantValue());
+  return arith::RemUIOp::create(b, emitter.scale(cta, factor), ctas);
 }
 
 Sm90Contract::Items Sm90Contract::getItems() {
   Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
   Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
-  Value place = getPlace();
+  Value place = getPlace(ctas);
   if (before) {
     // The CTAs go on in turn: who has one tile less of the first product
     // begins with the second, whose weights wait for nobody.

@@ -146,8 +146,8 @@ private:
   mlir::Value rowsAddress(mlir::Value group);
   /// The first position of a group from memory; of type i32.
   mlir::Value loadOffset(mlir::Value group);
-  /// The CTA's place among those that take tiles in turn; i32.
-  mlir::Value getPlace();
+  /// The CTA's place among the `ctas` that take tiles in turn; i32.
+  mlir::Value getPlace(mlir::Value ctas);
   void initBarriers();
   void initQueue();
   llvm::SmallVector<mlir::Value> forItems(const Items &items,
