@@ -359,6 +359,7 @@ Value Sm90Contract::getPlace(Value ctas) {
   plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
   if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
     return cta;
+  // Prime to the number of CTAs, so that each has a place of its own.
   int64_t factor = getCtaFactor(grid.getExpr().constantValue());
   return arith::RemUIOp::create(b, emitter.scale(cta, factor), ctas);
 }
