@@ -279,15 +279,28 @@ def test_configs_can_be_given(data):
 
 
 def test_tune_writes_what_tuned_takes(data, tmp_path):
-    path = tmp_path / "tuned"
-    done = run_tiny(data, "--rows=tiny:1", f"--tune={path}", "--candidates=1", "--seconds=200")
+    path, record = tmp_path / "tuned", tmp_path / "record.json"
+    tune = (f"--tune={path}", "--candidates=1", "--seconds=200", f"--json={record}")
+    done = run_tiny(data, "--rows=tiny:1", *tune)
     assert done.returncode == 0, done.stdout + done.stderr
-    # One other config of each product; without a clock none is better.
-    assert "of 2 measured, 0 failed" in done.stdout, done.stdout
-    tuned = read(path / "tiny.json")
-    assert tuned["target"] == "sm_90a"
-    assert [config["kernel"] for config in tuned["configs"]] == ["experts_hidden", "experts_out"]
-    assert all(config["tokens"] == [1, 20] for config in tuned["configs"])
+    # One other config of each product; without a clock none is better, and none is forced.
+    assert "of 2 measured, 0 failed" in done.stdout and "of 1 rows" in done.stdout, done.stdout
+    assert read(path / "tiny.json") == {"target": "sm_90a", "configs": []}
+    row = by_name(read(record))["tiny:1"]
+    assert row["tune_measured"] == 2 and row["tune_failed"] == 0
+    assert [config["kernel"] for config in row["tune_configs"]] == ["experts_hidden", "experts_out"]
+    again = run_tiny(data, "--rows=tiny:1", f"--tuned={path}")
+    assert again.returncode == 0, again.stdout
+
+    # What was measured is kept, and counts; so does what is found to be better.
+    row |= {"tune_chosen_us": 12.0, "tune_found_us": 10.0}
+    record.write_text(json.dumps(read(record) | {"rows": [row]}))
+    done = run_tiny(data, "--rows=tiny:1", *tune, "--resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1.200 times what the best takes (geometric mean of 1 rows), at most 1.200 (tiny:1)" in done.stdout
+    tuned = read(path / "tiny.json")["configs"]
+    assert [config["kernel"] for config in tuned] == ["experts_hidden", "experts_out"]
+    assert all(config["tokens"] == [1, 20] for config in tuned)
     again = run_tiny(data, "--rows=tiny:1", f"--tuned={path}")
     assert again.returncode == 0, again.stdout
 
@@ -375,6 +388,16 @@ def test_tables_of_the_router_and_of_one_expert():
     row |= {"row": "mixtral8x7b@one:1", "dense_ratio": 1.25}
     text = "\n".join(tables(record | {"rows": [row]}))
     assert "takes 1.25 times (mixtral8x7b, 1 tokens: 160 us) what the dense product" in text
+
+
+def test_line_of_tuning():
+    tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
+    names = {"mixtral8x7b:1": (110.0, 100.0, 7), "mixtral8x7b:8": (100.0, 130.0, 5), "dsv3:1": (100.0, 90.0, 0)}
+    rows = [{"row": name, "status": "measured", "tune_chosen_us": chosen, "tune_found_us": found,
+             "tune_measured": count} for name, (chosen, found, count) in names.items()]
+    text = "\n".join(tables(measured_record() | {"rows": rows}))
+    # Of the last nothing was measured; the geometric mean of 1.1 and 1.
+    assert "takes 1.049 times" in text and "over 2 rows and 12 configs, at most 1.100 times (mixtral8x7b:1;" in text
 
 
 def test_plot(tmp_path):

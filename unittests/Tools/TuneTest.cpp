@@ -13,6 +13,8 @@ using namespace moec::bench;
 
 static TunedRow makeRow(const char *text) {
   TunedRow row;
+  row.chosenSeconds = 2e-6;
+  row.foundSeconds = 1e-6;
   row.configs = {{"first", text}, {"second", "n=8"}};
   return row;
 }
@@ -43,6 +45,30 @@ TEST(Tune, OneRowIsForAllTokens) {
   std::vector<std::string> expected = {"first@1-16384:n=1",
                                        "second@1-16384:n=8"};
   EXPECT_EQ(print({{64, makeRow("n=1")}}, 16384), expected);
+}
+
+TEST(Tune, RowsWithoutABetterConfigHaveNone) {
+  // What is forced has to be better by more than measurements differ.
+  TunedRow chosen = makeRow("n=2");
+  chosen.foundSeconds = 1.995e-6;
+  EXPECT_FALSE(chosen.isBetter());
+  std::vector<std::string> expected = {"first@1-2:n=1", "second@1-2:n=8"};
+  EXPECT_EQ(print({{1, makeRow("n=1")}, {8, chosen}}, 16), expected);
+}
+
+TEST(Tune, RowsOfARecordAreReadAsTheyWereWritten) {
+  TunedRow row = makeRow("n=1");
+  row.numMeasured = 5;
+  row.numFailed = 1;
+  llvm::json::Object fields;
+  writeTunedRow(row, fields);
+  TunedRow read = readTunedRow(fields);
+  EXPECT_DOUBLE_EQ(read.chosenSeconds, row.chosenSeconds);
+  EXPECT_DOUBLE_EQ(read.foundSeconds, row.foundSeconds);
+  EXPECT_EQ(read.configs, row.configs);
+  EXPECT_EQ(read.numMeasured, 5);
+  EXPECT_EQ(read.numFailed, 1);
+  EXPECT_EQ(readTunedRow({}).numMeasured, 0);
 }
 
 TEST(Tune, RowsBetweenPowersOfTwoHaveRangesOfTheirOwn) {

@@ -72,7 +72,8 @@ struct Options : private ForeignOptionsRemoved {
   llvm::cl::opt<std::string> tune{
       "tune", llvm::cl::value_desc("folder"),
       llvm::cl::desc("Measure other configs of the rows' products and write "
-                     "the best to LAYER.json (for --tuned), no table"),
+                     "those that are better to LAYER.json (for --tuned), no "
+                     "table"),
       llvm::cl::cat(category)};
   llvm::cl::opt<int> candidates{
       "candidates", llvm::cl::value_desc("N"),

@@ -10,6 +10,7 @@
 #include "../Run/PlanRun.h"
 #include "Profile.h"
 #include "TryStatus.h"
+#include "Tune.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -26,9 +27,7 @@ using moert::Status;
 /// the second-level cache of any GPU.
 static constexpr double kColdBytes = 300e6;
 
-/// Routings and hidden states that take turns: as many as the recorded
-/// measurement had, fewer where each run is long and reads everything anyway.
-static int64_t getNumSets(const Row &row) {
+int64_t RowTable::getNumSets(const Row &row) {
   return row.tokens <= 1024 ? 8 : row.tokens <= 4096 ? 4 : 2;
 }
 
@@ -57,6 +56,10 @@ int RowTable::run() {
   if (options.resume)
     if (Status status = record.resume(options.json); !status)
       return options.complain(status.message()), 1;
+  auto numLeft = llvm::count_if(
+      names, [&](const std::string &name) { return !record.isMeasured(name); });
+  tuneSeconds =
+      options.seconds / static_cast<double>(std::max<int64_t>(numLeft, 1));
   startYardstick();
   record.setCeilings(ceilings);
   llvm::outs() << llvm::formatv(
@@ -111,7 +114,7 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
   for (const Row &row : rows) {
     if (!record.isMeasured(row.getName()))
       left.push_back(row);
-    else
+    else if (makesTable())
       printRow(*record.find(row.getName()), llvm::outs());
   }
   if (left.empty() || isOver())
@@ -170,13 +173,10 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   running = &row;
   // The simulator ends what hangs itself.
   if (session.hasClock)
-    watchdog.arm(options.rowLimit +
-                 (options.tune.empty()
-                      ? 0
-                      : options.seconds / static_cast<double>(names.size())));
+    watchdog.arm(options.rowLimit + (options.tune.empty() ? 0 : tuneSeconds));
   Status status = options.profile ? profileRow(layer, routed, row, result)
                   : !options.tune.empty()
-                      ? tuneRow(layer, row)
+                      ? tuneRow(layer, row, result)
                       : measureRow(layer, routed, row, result);
   watchdog.disarm();
   if (!status) {
@@ -202,61 +202,6 @@ void RowTable::endHanging() {
                                     options.rowLimit.getValue())
                           .str()}});
   std::_Exit(1);
-}
-
-Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row) {
-  int64_t sets = getNumSets(row);
-  std::unique_ptr<RowRun> run;
-  MOEC_TRY_ASSIGN(run, RowRun::create(session, layer, row, sets,
-                                      drawRoutings(layer.getLayer(), row, sets,
-                                                   peers.find(row))));
-  TunedRow best;
-  MOEC_TRY_ASSIGN(
-      best, bench::tuneRow(session, layer, *run, row,
-                           {options.seconds / static_cast<double>(names.size()),
-                            static_cast<size_t>(options.candidates)},
-                           llvm::outs()));
-  llvm::outs() << llvm::formatv(
-      "{0}: chosen {1:F2} us, best {2:F2} us ({3:F3}x) of {4} measured, {5} "
-      "failed\n",
-      row.getName(), best.chosenSeconds * 1e6, best.bestSeconds * 1e6,
-      session.hasClock ? best.chosenSeconds / best.bestSeconds : 1,
-      best.numMeasured, best.numFailed);
-  // Uneven routing has no plan of its own.
-  if (row.isUniform())
-    tuned[layer.getLayer().name][row.tokens] = std::move(best);
-  return Status::ok();
-}
-
-/// Writes what was found; the exit code.
-int RowTable::finishTuning() {
-  double sum = 0, most = 1;
-  int64_t count = 0;
-  for (const auto &[layer, rows] : tuned) {
-    if (Status status =
-            writeTuning(options.tune, layer, session.jit.compile.target,
-                        getRanges(rows, session.maxTokens));
-        !status)
-      return options.complain(status.message()), 1;
-    for (const auto &[tokens, row] : rows) {
-      // Nothing is known of rows that time did not suffice for.
-      if (row.numMeasured == 0)
-        continue;
-      double gain =
-          row.bestSeconds > 0 ? row.chosenSeconds / row.bestSeconds : 1;
-      sum += std::log(gain);
-      most = std::max(most, gain);
-      ++count;
-    }
-  }
-  if (count > 0)
-    llvm::outs() << llvm::formatv(
-        "what is chosen takes {0:F3} times what the best takes (geometric mean "
-        "of {1} rows), at most {2:F3}\n",
-        std::exp(sum / static_cast<double>(count)), count, most);
-  return numFailed > 0                                  ? 1
-         : numDone < static_cast<int64_t>(names.size()) ? 2
-                                                        : 0;
 }
 
 Status RowTable::profileRow(LayerOnDevice &layer, LayerOnDevice *routed,

@@ -11,7 +11,6 @@
 #include "Options.h"
 #include "Record.h"
 #include "RowRun.h"
-#include "Tune.h"
 #include "Watchdog.h"
 #include "Yardstick.h"
 
@@ -46,8 +45,12 @@ private:
   void prepareYardstick(const Row &row, llvm::json::Object &result);
   moert::Status profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
                            const Row &row, llvm::json::Object &result);
-  moert::Status tuneRow(LayerOnDevice &layer, const Row &row);
+  moert::Status tuneRow(LayerOnDevice &layer, const Row &row,
+                        llvm::json::Object &result);
   int finishTuning();
+  /// Routings and hidden states that take turns: as many as the recorded
+  /// measurement had, fewer where each run is long and reads everything anyway.
+  static int64_t getNumSets(const Row &row);
   moert::Result<RouterRuns> checkRouter(LayerOnDevice &plain,
                                         LayerOnDevice &routed, const Row &row,
                                         int64_t sets,
@@ -71,8 +74,8 @@ private:
   /// has the layer and the row at hand.
   std::unique_ptr<Yardstick> yardstick;
   bool canMeasureLayer = false, canMeasureRow = false;
-  /// By layer and tokens.
-  std::map<std::string, std::map<int64_t, TunedRow>> tuned;
+  /// For one of the rows that are left.
+  double tuneSeconds = 0;
   double begin;
   int64_t numFailed = 0, numDone = 0;
   bool isLost = false;

@@ -167,14 +167,17 @@ public:
                                                 limits.candidates));
     if (kernels.empty())
       return moert::invalidArgument("no kernel has other configs");
+    // Of the row before, the layer has the configs that were measured last.
+    MOEC_TRY_ASSIGN(result.chosenSeconds,
+                    measure(compileLayer(session, layer.getLayer(),
+                                         /*withRouter=*/false)));
     for (const TunableKernel &kernel : kernels)
       result.configs.emplace_back(kernel.name, kernel.chosen);
     std::vector<std::optional<Result<ReadyLayer>>> base =
         compile({result.configs});
     if (!base.front())
       return moert::invalidArgument("no time is left; give more --seconds");
-    MOEC_TRY_ASSIGN(result.chosenSeconds, measure(std::move(*base.front())));
-    result.bestSeconds = result.chosenSeconds;
+    MOEC_TRY_ASSIGN(result.foundSeconds, measure(std::move(*base.front())));
     for (size_t i = 0; i < kernels.size(); ++i) {
       // As much time for each.
       end = begin + limits.seconds * static_cast<double>(i + 1) /
@@ -227,12 +230,12 @@ private:
         continue;
       }
       ++result.numMeasured;
-      bool isBest = *seconds < result.bestSeconds * (1 - kMinGain);
+      bool isBest = *seconds < result.foundSeconds * (1 - kMinGain);
       os << llvm::formatv("    {0,9:F2} us {1} {2}: {3}\n", *seconds * 1e6,
                           isBest ? "*" : " ", name, text);
       if (!isBest)
         continue;
-      result.bestSeconds = *seconds;
+      result.foundSeconds = *seconds;
       result.configs[index].second = text;
     }
     return Status::ok();
@@ -249,7 +252,7 @@ private:
           return;
         std::vector<std::string> configs;
         for (const auto &[kernel, text] : all[i])
-          configs.push_back(kernel + ":" + text);
+          configs.push_back((llvm::Twine(kernel) + ":" + text).str());
         compiled[i].emplace(compileLayer(small, layer.getLayer(),
                                          /*withRouter=*/false, configs));
       }
@@ -297,6 +300,10 @@ private:
 };
 
 } // namespace
+
+bool TunedRow::isBetter() const {
+  return foundSeconds < chosenSeconds * (1 - kMinGain);
+}
 
 Result<TunedRow> moec::bench::tuneRow(Session &session, LayerOnDevice &layer,
                                       RowRun &run, const Row &row,

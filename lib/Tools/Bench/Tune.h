@@ -11,6 +11,8 @@
 #include "RowRun.h"
 #include "moec/Analysis/ConfigText.h"
 
+#include <algorithm>
+
 namespace moec::bench {
 
 /// A kernel of a layer whose config can be another.
@@ -30,11 +32,18 @@ findTunableKernels(const Session &session, const BenchLayer &layer,
 
 /// The result for one row.
 struct TunedRow {
-  /// Of the configs that are chosen, and of the best that were measured.
-  double chosenSeconds = 0, bestSeconds = 0;
-  /// By kernel.
+  /// Of the layer as it is chosen, and of the best of the configs that were
+  /// measured, all of products apart.
+  double chosenSeconds = 0, foundSeconds = 0;
+  /// Those, by kernel.
   std::vector<std::pair<std::string, std::string>> configs;
   int64_t numMeasured = 0, numFailed = 0;
+
+  /// Whether they are worth to be forced.
+  bool isBetter() const;
+  double getBestSeconds() const {
+    return std::min(chosenSeconds, foundSeconds);
+  }
 };
 
 /// Of the measurements of one row.
@@ -45,18 +54,24 @@ struct TuneLimits {
   size_t candidates = 0;
 };
 
-/// Measures the candidates of each kernel in turn, cold and in a graph as in
-/// the table, those of the second with the best of the first; numbers are
-/// checked.
+/// Measures the layer as it is chosen, then the candidates of each kernel in
+/// turn, cold and in a graph as in the table, those of the second with the best
+/// of the first; numbers are checked.
 moert::Result<TunedRow> tuneRow(Session &session, LayerOnDevice &layer,
                                 RowRun &run, const Row &row,
                                 const TuneLimits &limits,
                                 llvm::raw_ostream &os);
 
 /// The rows of a layer as configs with ranges: each row's are for the tokens
-/// around its own, up to powers of two in between.
+/// around its own, up to powers of two in between. Where nothing better was
+/// found there are none.
 std::vector<ForcedConfig> getRanges(const std::map<int64_t, TunedRow> &rows,
                                     int64_t maxTokens);
+
+/// As fields of a row of a record, whose names begin with tune_; times in us.
+void writeTunedRow(const TunedRow &row, llvm::json::Object &result);
+/// What it wrote; zeros where it did not.
+TunedRow readTunedRow(const llvm::json::Object &result);
 
 /// The file of a layer in a folder of configs.
 std::string getTuningFile(const std::string &folder, const std::string &layer);

@@ -34,11 +34,41 @@ moec::bench::getRanges(const std::map<int64_t, TunedRow> &rows,
         if (power >= it->first && power < next->first)
           last = power;
     }
-    for (const auto &[kernel, text] : it->second.configs)
-      configs.push_back({kernel, ForcedConfig::Tokens{first, last}, text});
+    if (it->second.isBetter())
+      for (const auto &[kernel, text] : it->second.configs)
+        configs.push_back({kernel, ForcedConfig::Tokens{first, last}, text});
     first = last + 1;
   }
   return configs;
+}
+
+void moec::bench::writeTunedRow(const TunedRow &row,
+                                llvm::json::Object &result) {
+  llvm::json::Array configs;
+  for (const auto &[kernel, text] : row.configs)
+    configs.push_back(llvm::json::Object{{"kernel", kernel}, {"config", text}});
+  result["tune_chosen_us"] = row.chosenSeconds * 1e6;
+  result["tune_found_us"] = row.foundSeconds * 1e6;
+  result["tune_measured"] = row.numMeasured;
+  result["tune_failed"] = row.numFailed;
+  result["tune_configs"] = std::move(configs);
+}
+
+TunedRow moec::bench::readTunedRow(const llvm::json::Object &result) {
+  auto getSeconds = [&](llvm::StringRef key) {
+    return result.getNumber(key).value_or(0) * 1e-6;
+  };
+  TunedRow row;
+  row.chosenSeconds = getSeconds("tune_chosen_us");
+  row.foundSeconds = getSeconds("tune_found_us");
+  row.numMeasured = result.getInteger("tune_measured").value_or(0);
+  row.numFailed = result.getInteger("tune_failed").value_or(0);
+  if (const llvm::json::Array *configs = result.getArray("tune_configs"))
+    for (const llvm::json::Value &value : *configs)
+      if (const llvm::json::Object *config = value.getAsObject())
+        row.configs.emplace_back(config->getString("kernel").value_or(""),
+                                 config->getString("config").value_or(""));
+  return row;
 }
 
 std::string moec::bench::getTuningFile(const std::string &folder,
