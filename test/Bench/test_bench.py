@@ -292,6 +292,12 @@ def test_tune_writes_what_tuned_takes(data, tmp_path):
     again = run_tiny(data, "--rows=tiny:1", f"--tuned={path}")
     assert again.returncode == 0, again.stdout
 
+    # A table has other fields, so that its row is measured.
+    table = tmp_path / "table.json"
+    table.write_bytes(record.read_bytes())
+    done = run_tiny(data, "--rows=tiny:1", f"--json={table}", "--resume")
+    assert done.returncode == 0 and "floor_us" in by_name(read(table))["tiny:1"], done.stdout
+
     # What was measured is kept, and counts; so does what is found to be better.
     row |= {"tune_chosen_us": 12.0, "tune_found_us": 10.0}
     record.write_text(json.dumps(read(record) | {"rows": [row]}))

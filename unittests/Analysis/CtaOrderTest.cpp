@@ -7,9 +7,9 @@
 
 #include "moec/Analysis/CtaOrder.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 
-#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -50,7 +50,7 @@ TEST(CtaOrderTest, PlacesInARowAreOfAllGpcs) {
       for (int64_t i = 0; i < count; ++i)
         ++shares[order[(first + i) % ctas] / gpc];
       int64_t even = (count * gpc + ctas - 1) / ctas;
-      EXPECT_LE(*std::max_element(shares.begin(), shares.end()), even + 2)
+      EXPECT_LE(*llvm::max_element(shares), even + 2)
           << count << " from " << first;
     }
 }

@@ -43,7 +43,7 @@ bool Record::isMeasured(const std::string &name) const {
   return row && row->getString("status") == llvm::StringRef("measured");
 }
 
-Status Record::resume(const std::string &path) {
+Status Record::resume(const std::string &path, llvm::StringRef field) {
   moert::Result<llvm::json::Value> document = readJson(path);
   if (!document)
     return document.status();
@@ -56,7 +56,8 @@ Status Record::resume(const std::string &path) {
                                   " is no record of this build on this device");
   for (const llvm::json::Value &value : *kept) {
     const llvm::json::Object *row = value.getAsObject();
-    if (row && row->getString("status") == llvm::StringRef("measured"))
+    if (row && row->getString("status") == llvm::StringRef("measured") &&
+        row->get(field))
       rows[row->getString("row").value_or("").str()] = *row;
   }
   return Status::ok();

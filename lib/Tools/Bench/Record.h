@@ -19,8 +19,9 @@ class Record {
 public:
   Record(std::string commit, const moert::Device &device, std::string target);
 
-  /// Keeps the measured rows of a record of the same build on the same device.
-  moert::Status resume(const std::string &path);
+  /// Keeps the measured rows of a record of the same build on the same device,
+  /// those with a field: a table, tuning and profiles have others.
+  moert::Status resume(const std::string &path, llvm::StringRef field);
   void setCeilings(const Ceilings &ceilings) { this->ceilings = ceilings; }
   /// Of the file, e.g. what the yardstick says of itself.
   void setNote(llvm::StringRef key, llvm::json::Value value);

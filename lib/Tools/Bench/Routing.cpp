@@ -84,14 +84,18 @@ void drawZipf(Draw &draw, llvm::ArrayRef<double> sums,
 
 } // namespace
 
-void moec::bench::countTouched(const BenchLayer &layer, Routing &routing) {
+/// -1 in the place of experts that are not here; counts what the others touch.
+static void keepLocal(const BenchLayer &layer, Routing &routing) {
   std::vector<bool> touched(layer.localExperts);
   routing.rows = 0;
-  for (int32_t id : routing.ids)
-    if (id >= 0 && id < layer.localExperts) {
-      touched[id] = true;
-      ++routing.rows;
+  for (int32_t &id : routing.ids) {
+    if (id < 0 || id >= layer.localExperts) {
+      id = -1;
+      continue;
     }
+    touched[id] = true;
+    ++routing.rows;
+  }
   routing.experts = llvm::count(touched, true);
 }
 
@@ -100,11 +104,10 @@ Routing moec::bench::makeRouting(const BenchLayer &layer,
                                  llvm::ArrayRef<double> weights) {
   Routing routing;
   for (int64_t id : ids)
-    routing.ids.push_back(id < layer.localExperts ? static_cast<int32_t>(id)
-                                                  : -1);
+    routing.ids.push_back(static_cast<int32_t>(id));
   for (double weight : weights)
     routing.weights.push_back(static_cast<float>(weight));
-  countTouched(layer, routing);
+  keepLocal(layer, routing);
   return routing;
 }
 
@@ -137,17 +140,15 @@ Routing moec::bench::drawRouting(const BenchLayer &layer, const Row &row,
       total += routing.weights[j] = static_cast<float>(0.1 + draw.uniform());
     for (size_t j = first; j < first + topK; ++j)
       routing.weights[j] /= total;
-    for (int32_t &id : ids)
-      if (id >= layer.localExperts)
-        id = -1;
   }
-  countTouched(layer, routing);
+  keepLocal(layer, routing);
   return routing;
 }
 
 static std::vector<Routing> drawAll(const BenchLayer &layer, const Row &row,
                                     int64_t count, uint64_t seed) {
   std::vector<Routing> routings;
+  routings.reserve(count);
   for (int64_t i = 0; i < count; ++i)
     routings.push_back(drawRouting(layer, row, seed, i));
   return routings;

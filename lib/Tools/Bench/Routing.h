@@ -33,9 +33,6 @@ Routing drawRouting(const BenchLayer &layer, const Row &row, uint64_t seed,
 std::vector<Routing> drawRoutings(const BenchLayer &layer, const Row &row,
                                   int64_t count, const Peer *peer);
 
-/// Counts what the ids touch.
-void countTouched(const BenchLayer &layer, Routing &routing);
-
 /// Of experts that somebody chose, -1 in the place of those that are not here.
 Routing makeRouting(const BenchLayer &layer, llvm::ArrayRef<int64_t> ids,
                     llvm::ArrayRef<double> weights);

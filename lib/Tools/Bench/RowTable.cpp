@@ -45,6 +45,12 @@ bool RowTable::isOver() const {
   return isLost || getSeconds() - begin > options.timeLimit;
 }
 
+llvm::StringRef RowTable::getField() const {
+  if (options.profile)
+    return "launches";
+  return options.tune.empty() ? "floor_us" : kTunedField;
+}
+
 void RowTable::save() {
   if (options.json.empty())
     return;
@@ -54,7 +60,7 @@ void RowTable::save() {
 
 int RowTable::run() {
   if (options.resume)
-    if (Status status = record.resume(options.json); !status)
+    if (Status status = record.resume(options.json, getField()); !status)
       return options.complain(status.message()), 1;
   auto numLeft = llvm::count_if(
       names, [&](const std::string &name) { return !record.isMeasured(name); });
@@ -261,6 +267,7 @@ Result<RowTable::RouterRuns> RowTable::checkRouter(LayerOnDevice &plain,
   MOEC_TRY_ASSIGN(runs.chosen,
                   RowRun::create(session, plain, row, sets, std::move(chosen)));
   MOEC_TRY(runs.chosen->runAll());
+  MOEC_TRY(runs.chosen->check().status());
   return runs;
 }
 
@@ -337,5 +344,8 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
     result["speedup"] =
         *result.getNumber("fraction") * peer->bestUs / peer->floorUs;
   MOEC_TRY(run->checkAgain());
-  return router.routed ? router.routed->checkAgain() : Status::ok();
+  for (RowRun *other : {router.routed.get(), router.chosen.get()})
+    if (other)
+      MOEC_TRY(other->checkAgain());
+  return Status::ok();
 }

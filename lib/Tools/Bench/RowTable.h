@@ -55,6 +55,8 @@ private:
                                         LayerOnDevice &routed, const Row &row,
                                         int64_t sets,
                                         llvm::json::Object &result);
+  /// What all rows have that were measured as they are this time.
+  llvm::StringRef getField() const;
   /// Whether rows are measured for the record.
   bool makesTable() const { return !options.profile && options.tune.empty(); }
   /// Records that the row at hand hangs, and ends the process.

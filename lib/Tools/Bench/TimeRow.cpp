@@ -112,21 +112,20 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
     std::string prefix;
     std::vector<double> us;
   };
-  Timed plain = {&run, "", {}};
-  std::vector<Timed *> all = {&plain};
-  Timed routed = {router.routed.get(), "router_", {}},
-        chosen = {router.chosen.get(), "router_ids_", {}};
-  if (router.routed)
-    all.insert(all.end(), {&routed, &chosen});
-  for (Timed *timed : all)
-    MOEC_TRY(timed->run->capture());
+  std::vector<Timed> all = {{&run, "", {}}};
+  if (router.routed) {
+    all.push_back({router.routed.get(), "router_", {}});
+    all.push_back({router.chosen.get(), "router_ids_", {}});
+  }
+  for (Timed &timed : all)
+    MOEC_TRY(timed.run->capture());
   std::vector<double> torchUs;
   Observation observation;
   for (int i = 0; i < options.observations; ++i) {
-    for (Timed *timed : all) {
-      MOEC_TRY_ASSIGN(observation, timed->run->observe(kObservationSeconds));
-      timed->us.push_back(observation.seconds * 1e6);
-      if (timed == &plain)
+    for (Timed &timed : all) {
+      MOEC_TRY_ASSIGN(observation, timed.run->observe(kObservationSeconds));
+      timed.us.push_back(observation.seconds * 1e6);
+      if (timed.run == &run)
         result["replays"] = observation.replays;
     }
     if (!canMeasureRow)
@@ -140,8 +139,8 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
     else
       result["torch_error"] = us.status().message();
   }
-  for (Timed *timed : all)
-    summarize(timed->us, result, timed->prefix);
+  for (Timed &timed : all)
+    summarize(std::move(timed.us), result, timed.prefix);
   double median = *result.getNumber("us");
   double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
   result["fraction"] = floor / median;

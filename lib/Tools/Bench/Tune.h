@@ -44,6 +44,10 @@ struct TunedRow {
   double getBestSeconds() const {
     return std::min(chosenSeconds, foundSeconds);
   }
+  /// How many times the best the chosen takes; 1 without a clock.
+  double getRatio() const {
+    return getBestSeconds() > 0 ? chosenSeconds / getBestSeconds() : 1;
+  }
 };
 
 /// Of the measurements of one row.
@@ -68,6 +72,8 @@ moert::Result<TunedRow> tuneRow(Session &session, LayerOnDevice &layer,
 std::vector<ForcedConfig> getRanges(const std::map<int64_t, TunedRow> &rows,
                                     int64_t maxTokens);
 
+/// A field that all such rows of a record have.
+inline constexpr char kTunedField[] = "tune_chosen_us";
 /// As fields of a row of a record, whose names begin with tune_; times in us.
 void writeTunedRow(const TunedRow &row, llvm::json::Object &result);
 /// What it wrote; zeros where it did not.

@@ -47,7 +47,7 @@ void moec::bench::writeTunedRow(const TunedRow &row,
   llvm::json::Array configs;
   for (const auto &[kernel, text] : row.configs)
     configs.push_back(llvm::json::Object{{"kernel", kernel}, {"config", text}});
-  result["tune_chosen_us"] = row.chosenSeconds * 1e6;
+  result[kTunedField] = row.chosenSeconds * 1e6;
   result["tune_found_us"] = row.foundSeconds * 1e6;
   result["tune_measured"] = row.numMeasured;
   result["tune_failed"] = row.numFailed;
@@ -59,7 +59,7 @@ TunedRow moec::bench::readTunedRow(const llvm::json::Object &result) {
     return result.getNumber(key).value_or(0) * 1e-6;
   };
   TunedRow row;
-  row.chosenSeconds = getSeconds("tune_chosen_us");
+  row.chosenSeconds = getSeconds(kTunedField);
   row.foundSeconds = getSeconds("tune_found_us");
   row.numMeasured = result.getInteger("tune_measured").value_or(0);
   row.numFailed = result.getInteger("tune_failed").value_or(0);

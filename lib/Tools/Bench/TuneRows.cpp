@@ -35,8 +35,7 @@ Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row,
       "{0}: chosen {1:F2} us, best {2:F2} us ({3:F3}x) of {4} measured, {5} "
       "failed\n",
       row.getName(), best.chosenSeconds * 1e6, best.getBestSeconds() * 1e6,
-      session.hasClock ? best.chosenSeconds / best.getBestSeconds() : 1,
-      best.numMeasured, best.numFailed);
+      best.getRatio(), best.numMeasured, best.numFailed);
   return Status::ok();
 }
 
@@ -53,13 +52,11 @@ int RowTable::finishTuning() {
     TunedRow found = readTunedRow(*record.find(row.getName()));
     // Nothing is known of rows that time did not suffice for.
     if (found.numMeasured > 0) {
-      double gain = found.getBestSeconds() > 0
-                        ? found.chosenSeconds / found.getBestSeconds()
-                        : 1;
-      sum += std::log(gain);
+      double ratio = found.getRatio();
+      sum += std::log(ratio);
       ++count;
-      if (gain > most) {
-        most = gain;
+      if (ratio > most) {
+        most = ratio;
         worst = " (" + row.getName() + ")";
       }
     }
