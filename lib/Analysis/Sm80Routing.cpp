@@ -53,10 +53,17 @@ TopK::Row TopK::getRow(tile::TopKOp op) {
              : Row::Streamed;
 }
 
+bool TopK::isRanked(tile::TopKOp op) {
+  constexpr int64_t fewSlots = 2;
+  return getPositions(op) > kWarp && op.getRouting().getTopK() > fewSlots;
+}
+
 int64_t TopK::getWarpBytes(tile::TopKOp op) {
+  // A key and a place per lane.
+  constexpr int64_t tableBytes = 2 * 4 * kWarp;
   switch (getRow(op)) {
   case Row::Held:
-    return 4 * getPositions(op);
+    return isRanked(op) ? tableBytes : 0;
   case Row::Stored:
     return getStoredBytes(op);
   case Row::Streamed:
@@ -251,7 +258,7 @@ sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
   if (shape.numLocal > Rank::kSlotsPerCta)
     return std::nullopt;
   if (isRouted)
-    shape.chunks.tokens = kRoutingWarps;
+    shape.chunks.tokens = kRoutingWarps / 2;
   return shape.chunks;
 }
 

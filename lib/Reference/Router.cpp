@@ -10,6 +10,7 @@
 #include "Activation.h"
 #include "Selection.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 #include <limits>
@@ -77,7 +78,7 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
   const RoutingSpec &routing = spec.routing;
   value = getScores(routing.score, logits);
   isBad.resize(value.size());
-  std::vector<float> keys(value.size());
+  std::vector<double> keys(value.size());
   for (size_t i = 0; i < value.size(); ++i) {
     double bias = router.selectionBias[i];
     bool bad = !isFinite(value[i]);
@@ -87,7 +88,7 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
       if (bad)
         key = routing.nonfinite == NonFinite::NegInf ? -kInfinity : -1e30;
     }
-    keys[i] = static_cast<float>(key);
+    keys[i] = key;
     isBad[i] = bad;
     // Scores are f32: what underflows there weighs nothing.
     if (bad || static_cast<float>(value[i]) == 0)
@@ -102,9 +103,7 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
     return;
   }
   isDead = routing.nonfinite == NonFinite::NegInf &&
-           llvm::all_of(keys, [](float key) {
-             return key == -std::numeric_limits<float>::infinity();
-           });
+           llvm::all_of(keys, [](double key) { return key == -kInfinity; });
   llvm::transform(keys, std::back_inserter(order), getKeyOrder);
   groupOrder = getGroupOrder(spec, keys);
   if (isDead) {
@@ -127,7 +126,9 @@ bool RoutedRow::accepts(llvm::ArrayRef<int64_t> other) const {
 }
 
 int64_t RoutedRow::getKeyDistance(int64_t a, int64_t b) const {
-  return order.empty() ? 0 : std::abs(order[a] - order[b]);
+  return order.empty()
+             ? 0
+             : llvm::divideCeil(std::abs(order[a] - order[b]), kPartsOfUlp);
 }
 
 /// Whether an id has a score that is not taken as 0.

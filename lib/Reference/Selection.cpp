@@ -21,12 +21,12 @@ using namespace moec::reference;
 namespace {
 
 /// Largest distance of two keys whose order is left open.
-constexpr int64_t kNearTie = 4;
+constexpr int64_t kNearTie = 4 * kPartsOfUlp;
 // These lie farther from every finite key than near ties reach.
-constexpr int64_t kInfinite = int64_t(1) << 33;
-constexpr int64_t kNaN = -(int64_t(1) << 34);
+constexpr int64_t kInfinite = int64_t(1) << 43;
+constexpr int64_t kNaN = -(int64_t(1) << 44);
 /// An expert of a group that is out.
-constexpr int64_t kExcluded = -(int64_t(1) << 40);
+constexpr int64_t kExcluded = -(int64_t(1) << 50);
 /// Sets of groups that are looked at.
 constexpr int kMaxGroupSets = 4096;
 
@@ -122,26 +122,33 @@ bool anyGroupSet(
 
 } // namespace
 
-int64_t moec::reference::getKeyOrder(float key) {
-  if (std::isnan(key))
+int64_t moec::reference::getKeyOrder(double key) {
+  auto rounded = static_cast<float>(key);
+  if (std::isnan(rounded))
     return kNaN;
-  if (std::isinf(key))
-    return key > 0 ? kInfinite : -kInfinite;
+  if (std::isinf(rounded))
+    return rounded > 0 ? kInfinite : -kInfinite;
   int32_t bits;
-  std::memcpy(&bits, &key, sizeof(bits));
-  return bits < 0 ? -static_cast<int64_t>(bits & 0x7FFFFFFF) : bits;
+  std::memcpy(&bits, &rounded, sizeof(bits));
+  int64_t ulps = bits < 0 ? -static_cast<int64_t>(bits & 0x7FFFFFFF) : bits;
+  float size = std::fabs(rounded);
+  double ulp =
+      double(std::nextafter(size, std::numeric_limits<float>::infinity())) -
+      double(size);
+  return ulps * kPartsOfUlp +
+         std::llround((key - double(rounded)) / ulp * double(kPartsOfUlp));
 }
 
 std::vector<int64_t>
 moec::reference::getGroupOrder(const LayerSpec &spec,
-                               const std::vector<float> &keys) {
+                               const std::vector<double> &keys) {
   const RoutingSpec &routing = spec.routing;
   if (routing.numGroups <= 1 || routing.select != Select::TopK)
     return {};
   int64_t size = getGroupSize(spec);
   std::vector<int64_t> order;
   for (int64_t group = 0; group < routing.numGroups; ++group) {
-    float first = -std::numeric_limits<float>::infinity(), second = first;
+    double first = -std::numeric_limits<double>::infinity(), second = first;
     for (int64_t i = group * size; i < (group + 1) * size; ++i) {
       if (keys[i] > first) {
         second = first;
@@ -150,10 +157,8 @@ moec::reference::getGroupOrder(const LayerSpec &spec,
         second = keys[i];
       }
     }
-    order.push_back(
-        getKeyOrder(routing.groupScore == GroupScore::Max
-                        ? first
-                        : static_cast<float>(double(first) + double(second))));
+    order.push_back(getKeyOrder(
+        routing.groupScore == GroupScore::Max ? first : first + second));
   }
   return order;
 }

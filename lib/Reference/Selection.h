@@ -21,12 +21,16 @@
 
 namespace moec::reference {
 
-/// The order of a key, one apart per unit in the last place.
-int64_t getKeyOrder(float key);
+/// Orders of keys count these parts of an f32 unit in the last place, for keys
+/// may differ that f32 does not tell apart.
+constexpr int64_t kPartsOfUlp = 256;
+
+/// The order of a key, kPartsOfUlp apart per unit in the last place.
+int64_t getKeyOrder(double key);
 
 /// The orders of the groups' keys; empty where groups are not selected.
 std::vector<int64_t> getGroupOrder(const LayerSpec &spec,
-                                   const std::vector<float> &keys);
+                                   const std::vector<double> &keys);
 
 /// The ids, in their order.
 std::vector<int64_t> choose(const LayerSpec &spec,

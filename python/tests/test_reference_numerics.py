@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 import scalar_layer
 
-from moec.reference.numerics import ORDER_EXCLUDED, is_near, key_order, round_to
+from moec.reference.numerics import (
+    ORDER_EXCLUDED,
+    PARTS_OF_ULP,
+    is_near,
+    key_order,
+    round_to,
+)
 
 
 def test_bf16_is_rounded_once():
@@ -42,19 +48,33 @@ def test_key_order():
     one = np.float32(1)
     keys = [one, np.nextafter(one, np.float32(2)), -one, -0.0, 0.0, 1e-45, -1e-45]
     order = key_order(np.array(keys, np.float32))
-    assert order[1] - order[0] == 1
+    assert order[1] - order[0] == PARTS_OF_ULP
     assert order[3] == order[4] == 0
-    assert order[5] == 1 and order[6] == -1
+    assert order[5] == PARTS_OF_ULP and order[6] == -PARTS_OF_ULP
     assert order[2] == -order[0]
+
+
+def test_key_order_tells_keys_apart_that_f32_does_not():
+    ulp = 2.0**-23
+    keys = np.array([1.0, 1 + ulp / 4, 1 + ulp * 3 / 4, 1 + ulp, -1 - ulp / 4])
+    parts = [0, 1 / 4, 3 / 4, 1]
+    order = key_order(keys)
+    assert (order[:4] - order[0]).tolist() == [PARTS_OF_ULP * p for p in parts]
+    assert order[4] == -order[1]
+    assert key_order(np.array([0.0, 1e-50])).tolist() == [0, 0]
 
 
 def test_key_order_of_nonfinite_keys():
     largest = np.finfo(np.float32).max
-    keys = np.array([np.nan, -np.inf, -largest, largest, np.inf], np.float32)
+    keys = np.array([np.nan, -np.inf, -largest, largest, np.inf, 1e39], np.float64)
     order = key_order(keys)
-    assert (np.diff(order) > 4).all() and order[0] > ORDER_EXCLUDED
+    assert order[5] == order[4]
+    assert (np.diff(order[:5]) > 4 * PARTS_OF_ULP).all()
+    assert order[0] > ORDER_EXCLUDED
 
 
-def test_near_is_one_to_four():
-    assert [bool(is_near(0, d)) for d in range(7)] == [False] + [True] * 4 + [False] * 2
+def test_near_is_up_to_four_ulps():
+    ulps = [0, 1 / PARTS_OF_ULP, 1, 4, 4 + 1 / PARTS_OF_ULP, 5]
+    near = [bool(is_near(0, int(d * PARTS_OF_ULP))) for d in ulps]
+    assert near == [False, True, True, True, False, False]
     assert is_near(3, 0) and is_near(-1, 1)

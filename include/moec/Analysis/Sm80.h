@@ -137,14 +137,14 @@ constexpr int64_t kStaticSharedBytes = 48 * 1024;
 
 /// Warps of a CTA that does not only route tokens: with more, a thread has too
 /// few registers for rows that are held.
-constexpr int64_t kRoutingWarps = 16;
+constexpr int64_t kRoutingWarps = 32;
 
 /// sm80.top_k: a CTA of `threads` routes the tokens of a chunk, a warp one at a
 /// time.
 struct TopK {
   TopK(tile::TopKOp op, tile::ConfigAttr config);
 
-  /// What a warp has of a row: values and keys in registers; or both in shared
+  /// What a warp has of a row: keys in registers; or values and keys in shared
   /// memory; or neither, so that they are computed again wherever they are
   /// needed.
   enum class Row { Held, Stored, Streamed };
@@ -158,6 +158,9 @@ struct TopK {
 
   int64_t getWarps() const { return threads / kWarp; }
   static Row getRow(tile::TopKOp op);
+  /// Whether the slots of a held row are found by counting what comes before
+  /// each of the few keys that can be selected.
+  static bool isRanked(tile::TopKOp op);
   /// Bytes of shared memory of a warp.
   static int64_t getWarpBytes(tile::TopKOp op);
 };

@@ -44,12 +44,13 @@ public:
 
   llvm::ArrayRef<int64_t> getIds() const { return ids; }
   /// Whether these ids, in this order, are right: those of getIds(), or others
-  /// that an order of keys 1 to 4 units in the last place of f32 apart allows.
+  /// that an order of keys up to 4 units in the last place of f32 apart allows.
   bool accepts(llvm::ArrayRef<int64_t> other) const;
   /// Formula 5 for the ids, rounded to f32.
   void weigh(llvm::ArrayRef<int64_t> which,
              llvm::MutableArrayRef<double> weights) const;
-  /// Distance of two experts' keys in units of the last place of f32.
+  /// Distance of two experts' keys in whole units of the last place of f32,
+  /// rounded up.
   int64_t getKeyDistance(int64_t a, int64_t b) const;
 
 private:

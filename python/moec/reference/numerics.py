@@ -16,15 +16,18 @@ NUMPY_DTYPES = {
     "i32": np.dtype(np.int32),
 }
 
-#: Largest distance of two f32 keys whose order is left open.
+#: Orders of keys count these parts of an ulp of f32, for keys may differ that
+#: f32 does not tell apart.
+PARTS_OF_ULP = 256
+#: Largest distance of two keys whose order is left open.
 NEAR_TIE_ULPS = 4
 
 # Orders of keys that take part in no near tie: they lie farther from every
 # finite key, and from each other, than NEAR_TIE_ULPS.
-_ORDER_INF = 1 << 33
-_ORDER_NAN = -(1 << 34)
+_ORDER_INF = 1 << 43
+_ORDER_NAN = -(1 << 44)
 #: Below every key: an expert that is not a candidate.
-ORDER_EXCLUDED = -(1 << 40)
+ORDER_EXCLUDED = -(1 << 50)
 
 
 def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
@@ -70,15 +73,21 @@ def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def key_order(keys: np.ndarray) -> np.ndarray:
-    """Integers ordered as the f32 `keys`, one apart per ulp (-0 equals +0)."""
-    keys = np.ascontiguousarray(keys, np.float32)
-    bits = keys.view(np.int32).astype(np.int64)
-    order = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    order = np.where(np.isinf(keys), np.where(keys > 0, _ORDER_INF, -_ORDER_INF), order)
+    """Integers ordered as the float64 `keys`, PARTS_OF_ULP apart per ulp of f32."""
+    keys = np.asarray(keys, np.float64)
+    with np.errstate(all="ignore"):
+        single = np.ascontiguousarray(keys.astype(np.float32))
+        bits = single.view(np.int32).astype(np.int64)
+        order = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits) * PARTS_OF_ULP
+        ulp = np.spacing(np.abs(single)).astype(np.float64)
+        parts = np.rint((keys - single.astype(np.float64)) / ulp * PARTS_OF_ULP)
+    parts = np.where(np.isfinite(parts), parts, 0).astype(np.int64)
+    infinite = np.where(keys > 0, _ORDER_INF, -_ORDER_INF)
+    order = np.where(np.isinf(single), infinite, order + parts)
     return np.where(np.isnan(keys), _ORDER_NAN, order)
 
 
 def is_near(a, b):
-    """Whether two orders are 1 to NEAR_TIE_ULPS apart."""
+    """Whether two orders differ, by at most NEAR_TIE_ULPS."""
     distance = np.abs(a - b)
-    return (distance >= 1) & (distance <= NEAR_TIE_ULPS)
+    return (distance >= 1) & (distance <= NEAR_TIE_ULPS * PARTS_OF_ULP)

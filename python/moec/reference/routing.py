@@ -9,6 +9,7 @@ from typing import Mapping
 import numpy as np
 
 from .activations import sigmoid
+from .numerics import PARTS_OF_ULP
 from .selection import Selection
 from .spec import LayerSpec
 
@@ -68,7 +69,6 @@ class Routing:
                 bad |= ~_is_finite(keys)
                 floor = -np.inf if routing.nonfinite == "neg_inf" else _LOWEST
                 keys = np.where(bad, floor, keys)
-            keys = keys.astype(np.float32)
             # Scores are f32: what underflows there weighs nothing.
             value = np.where(value.astype(np.float32) == 0.0, 0.0, value)
         self.value = np.where(bad, 0.0, value)
@@ -114,9 +114,9 @@ class Routing:
         return self._selection is not None
 
     def key_distance(self, row: int, a: int, b: int) -> int:
-        """Distance of two experts' keys in f32 ulps."""
+        """Distance of two experts' keys in whole f32 ulps, rounded up."""
         order = self._selection.order[row]
-        return int(abs(order[a] - order[b]))
+        return -(-int(abs(order[a] - order[b])) // PARTS_OF_ULP)
 
     def weights(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Formula 5 for the given ids of the given rows, rounded to f32."""

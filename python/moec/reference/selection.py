@@ -1,11 +1,11 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which experts a row takes, given its f32 keys, and which near ties allow.
+"""Which experts a row takes, given its keys, and which near ties allow.
 
 Keys come as the integer orders of numerics.key_order. All orders are total: by
-key descending, then by lowest index. Where two keys that decide the outcome are
-1 to 4 f32 ulps apart an implementation that works in f32 may see either order,
-so both are accepted.
+key descending, then by lowest index. Where two keys that decide the outcome
+differ by at most 4 f32 ulps an implementation that works in f32 may see either
+order, or equal keys, so both are accepted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .numerics import NEAR_TIE_ULPS, ORDER_EXCLUDED, is_near, key_order
+from .numerics import (
+    NEAR_TIE_ULPS,
+    ORDER_EXCLUDED,
+    PARTS_OF_ULP,
+    is_near,
+    key_order,
+)
 from .spec import Routing
 
 #: Bound on what alternatives() lists and on the group sets that it looks at.
@@ -66,7 +72,7 @@ class Stage:
                 yield prefix
                 return
             for i, expert in enumerate(rest):
-                if order[rest[0]] - order[expert] > NEAR_TIE_ULPS:
+                if order[rest[0]] - order[expert] > NEAR_TIE_ULPS * PARTS_OF_ULP:
                     return
                 others = rest[:i] + rest[i + 1 :]
                 after = np.array(others, np.int64)
@@ -97,7 +103,7 @@ class Selection:
             return grouped.max(axis=2)
         with np.errstate(invalid="ignore"):
             top2 = np.partition(grouped, self._group_size - 2, axis=2)[:, :, -2:]
-            return top2.astype(np.float64).sum(axis=2).astype(np.float32)
+            return top2.sum(axis=2)
 
     def choose(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of every row (T x k), and the rows with a near tie."""

@@ -83,11 +83,11 @@ tile.kernel @other_chunks(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<
 
 // -----
 
-tile.kernel @no_room(%l: memref<?x512xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x8192xi32>, %t: i64) {
-  tile.top_k tokens(%t) logits(%l : memref<?x512xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+tile.kernel @no_room(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x40xf32>, %c: memref<128x8192xi32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x40xi32>, memref<?x40xf32>) <top_k = 40>
       {config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 16>}
-  // expected-error@+1 {{cannot follow in one kernel: both need 65540 bytes of shared memory; there are 49152}}
-  tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x8192xi32>)
+  // expected-error@+1 {{cannot follow in one kernel: both need 57348 bytes of shared memory; there are 49152}}
+  tile.count_slots tokens(%t) ids(%i : memref<?x40xi32>) outs(%c : memref<128x8192xi32>)
       {config = #tile.config<schedule = "sm80.count_slots", panel = 8192, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 8192 : i64}
   tile.return
 }

@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --split-input-file --convert-tile-to-nvvm=target=sm_90a --canonicalize --cse | FileCheck %s
 
 // One CTA routes 16 tokens, a warp each, and ranks their slots without counters: there are never more.
-// CHECK: memref.global "private" @ranked_1 : memref<256xi32, 3 : i32>
+// CHECK: memref.global "private" @ranked_0 : memref<256xi32, 3 : i32>
 // CHECK-LABEL: func.func @ranked
 // CHECK: scf.for
 // CHECK: nvvm.redux.sync max

@@ -1,31 +1,60 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 --convert-tile-to-nvvm --cse | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s --check-prefix=SM90
 
-// A warp routes a token. Values and keys of the row are in registers, which are
-// asked for together; values go to the lanes of their slots through the warp's
-// part of shared memory, between barriers.
-// CHECK: memref.global "private" @top_k_0 : memref<2048xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
+// A warp routes a token. Keys of the row are in registers; scores are asked for
+// together. The order of scores is that of the softmax, so that its sum is all
+// that is needed of the row.
+// CHECK: memref.global "private" @top_k_0 : memref<512xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
+// CHECK: memref.global "private" @top_k_1 : memref<512xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
 // CHECK-LABEL: func.func @top_k
 // CHECK-SAME: moec.block = 128
-// CHECK: %[[TABLE:.*]] = memref.view {{.*}} : memref<2048xi8, 3 : i32> to memref<128xf32, 3 : i32>
+// CHECK: %[[KEYS:.*]] = memref.view {{.*}} : memref<512xi8, 3 : i32> to memref<32xi32, 3 : i32>
+// CHECK: %[[PLACES:.*]] = memref.view {{.*}} : memref<512xi8, 3 : i32> to memref<32xi32, 3 : i32>
 // CHECK-COUNT-4: memref.load %arg0{{.*}} : memref<?x128xf32>
 // CHECK-NOT: memref.load
-// Softmax: the row's largest logit and the sum, in a fixed order of lanes.
-// CHECK-COUNT-10: nvvm.shfl.sync bfly
+// CHECK: nvvm.redux.sync max
+// CHECK-NOT: arith.divf
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// A key that eight are not below.
+// CHECK: scf.for {{.*}} -> (i32, i32)
+// CHECK: nvvm.redux.sync max
+// What is not below it goes to the table, in order.
 // CHECK: nvvm.bar.warp.sync
-// CHECK-COUNT-4: memref.store %{{.*}}, %[[TABLE]]
+// CHECK-COUNT-4: nvvm.vote.sync ballot
 // CHECK: nvvm.bar.warp.sync
-// The largest key, and the first expert that has it, slot by slot.
+// Each lane counts what comes before its own.
+// CHECK: scf.if {{.*}} -> (i32, i32)
+// CHECK: memref.load %[[KEYS]]
+// CHECK: memref.load %[[PLACES]]
+// CHECK: scf.for
+// CHECK: vector.load %[[KEYS]]{{.*}} vector<4xi32>
+// Where too many are equal, slot by slot: the largest key, and the first expert that has it.
 // CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32)
 // CHECK: nvvm.redux.sync max
 // CHECK: nvvm.redux.sync min
-// CHECK-NOT: memref.store
-// Lane s has slot s.
-// CHECK: memref.load %[[TABLE]]
+// Of the selected the share is computed.
 // CHECK: memref.store %{{.*}} : memref<?x8xi32>
+// CHECK: memref.load %arg0
+// CHECK: arith.divf
+// CHECK: memref.store %{{.*}} : memref<?x8xf32>
 tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
       outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all>
+  tile.return
+}
+
+// -----
+
+// Of two slots, or of 32 experts, one by one.
+// CHECK-NOT: memref.global
+// CHECK-LABEL: func.func @few
+// CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32)
+// CHECK: nvvm.redux.sync max
+// CHECK: nvvm.redux.sync min
+// CHECK-NOT: nvvm.vote.sync
+tile.kernel @few(%l: memref<?x128xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>, %t: i64) {
+  tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
+      outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2, softmax = all>
   tile.return
 }
 
