@@ -250,15 +250,16 @@ int64_t sm80::chunkBlock(Operation *, tile::ConfigAttr config) {
 }
 
 /// Counts of a chunk should be no more than its slots: all CTAs read them.
-/// Where CTAs count what they route, there are as many as have a token for each
-/// warp.
+/// Where CTAs count what they route, a CTA takes fewer, for routing takes
+/// longer.
 std::optional<TokenChunks>
 sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
+  constexpr int64_t routedTokens = 16;
   Rank shape(op, config);
   if (shape.numLocal > Rank::kSlotsPerCta)
     return std::nullopt;
   if (isRouted)
-    shape.chunks.tokens = kRoutingWarps / 2;
+    shape.chunks.tokens = routedTokens;
   return shape.chunks;
 }
 
@@ -267,10 +268,10 @@ sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
 //===----------------------------------------------------------------------===//
 
 /// As many as shared memory has room for, next to `words` of i32.
-static int64_t getRoutingThreads(tile::TopKOp op, int64_t words) {
+static int64_t getRoutingThreads(tile::TopKOp op, int64_t words,
+                                 int64_t mostWarps) {
   int64_t bytes = std::max<int64_t>(TopK::getWarpBytes(op), 1);
-  int64_t most =
-      std::min((kStaticSharedBytes - 4 * words) / bytes, kRoutingWarps);
+  int64_t most = std::min((kStaticSharedBytes - 4 * words) / bytes, mostWarps);
   return most > 0 ? kWarp * llvm::bit_floor(uint64_t(most)) : 0;
 }
 
@@ -295,7 +296,7 @@ sm80::countRouted(Operation *first, Operation *second, tile::LoadAttr) {
   auto topK = cast<tile::TopKOp>(first);
   auto count = cast<tile::CountSlotsOp>(second);
   CountSlots shape(count, count.getConfigAttr());
-  int64_t threads = getRoutingThreads(topK, shape.getWords());
+  int64_t threads = getRoutingThreads(topK, shape.getWords(), kCountingWarps);
   if (!threads)
     return std::nullopt;
   return JoinedConfigs{
@@ -327,7 +328,7 @@ std::optional<JoinedConfigs>
 sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
   auto topK = cast<tile::TopKOp>(first);
   auto rank = cast<tile::RankOp>(second);
-  int64_t threads = getRoutingThreads(topK, Rank::kFewSlots);
+  int64_t threads = getRoutingThreads(topK, Rank::kFewSlots, kRankingWarps);
   int64_t tokens = std::max<int64_t>(load.getMaxTokens(), 1);
   if (!threads)
     return std::nullopt;

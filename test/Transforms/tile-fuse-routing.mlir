@@ -46,9 +46,9 @@
 //   CHECK-NEXT: tile.return
 // The chunks of both are the same.
 //        CHECK: tile.kernel @route_0_rank_counts(
-//   CHECK-SAME: block = 512 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">
-//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 4>
-//   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.config<schedule = "sm80.count_slots", panel = 8, lanes = 512>
+//   CHECK-SAME: block = 1024 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">
+//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 1024, rows = 4>
+//   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.config<schedule = "sm80.count_slots", panel = 8, lanes = 1024>
 // Whom nobody launches any more is gone.
 //        CHECK: tile.kernel @route_0(
 //    CHECK-NOT: tile.kernel @rank_counts(

@@ -135,9 +135,9 @@ struct Quantize {
 /// The most static shared memory of a CTA.
 constexpr int64_t kStaticSharedBytes = 48 * 1024;
 
-/// Warps of a CTA that does not only route tokens: with more, a thread has too
-/// few registers for rows that are held.
-constexpr int64_t kRoutingWarps = 32;
+/// Warps of a CTA that routes tokens and counts their slots, and of the one that
+/// ranks all: it routes few, and more warps start later.
+constexpr int64_t kCountingWarps = 32, kRankingWarps = 16;
 
 /// sm80.top_k: a CTA of `threads` routes the tokens of a chunk, a warp one at a
 /// time.

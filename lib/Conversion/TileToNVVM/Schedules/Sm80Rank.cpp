@@ -81,7 +81,9 @@ private:
   /// (i32) on.
   void addCounts();
   void addCountsOf(Value first, Value counter);
-  Value loadCount(Value chunk, Value counter);
+  int64_t getCountWidth() const;
+  Value loadCounts(Value chunk, Value counter);
+  void addCountsTo(Value row, Value counter, Value numbers);
   void sumRows();
   void sumGroups();
   void writeOffsets();
@@ -373,8 +375,30 @@ void Rank::countOthers(ValueRange ids) {
   emitter.forLoop(emitter.index(0), end, size, ids, body);
 }
 
-Value Rank::loadCount(Value chunk, Value counter) {
-  return emitter.loadI32(counts, {chunk, counters.localOf(counter)});
+/// How many neighbouring experts' counts are loaded at once: of fewer experts
+/// than threads one each, so that all threads have some.
+int64_t Rank::getCountWidth() const {
+  constexpr int64_t width = 4;
+  bool isAligned = shape.numLocal % width == 0 && shape.panel % width == 0;
+  return isAligned && shape.getStride() >= shape.threads ? width : 1;
+}
+
+Value Rank::loadCounts(Value chunk, Value counter) {
+  SmallVector<Value> at{chunk, counters.localOf(counter)};
+  int64_t width = getCountWidth();
+  if (width == 1)
+    return emitter.loadI32(counts, at);
+  return vector::LoadOp::create(b, VectorType::get(width, b.getI32Type()),
+                                counts, at, /*nontemporal=*/false,
+                                llvm::MaybeAlign(4 * width));
+}
+
+void Rank::addCountsTo(Value row, Value counter, Value numbers) {
+  if (!isa<VectorType>(numbers.getType()))
+    return addTo(row, counter, numbers);
+  for (int64_t i = 0, width = getCountWidth(); i < width; ++i)
+    addTo(row, emitter.add(counter, i),
+          vector::ExtractOp::create(b, numbers, i));
 }
 
 /// All of most such chunks come before the CTA's, or after it. Those that there
@@ -384,44 +408,48 @@ void Rank::addCountsOf(Value first, Value counter) {
   Value untilOwn = minus(emitter.toI32(emitter.cta()), first);
   Value untilEnd = minus(numChunks, first);
   Value none = emitter.i32(0), all = emitter.i32(kCountLoads);
+  Value noCounts =
+      getCountWidth() == 1 ? none : emitter.splatI32(0, getCountWidth());
   Value areBefore = isAtMost(all, untilOwn);
   Value areAfter = both(isBelow(untilOwn, none), isAtMost(all, untilEnd));
   emitter.ifThen(
       arith::OrIOp::create(b, areBefore, areAfter),
       [&] {
-        Value sum = none;
+        Value sum = noCounts;
         for (int64_t i = 0; i < kCountLoads; ++i)
-          sum = addI32(sum, loadCount(emitter.add(begin, i), counter));
-        addTo(select(areBefore, row(0), row(numRuns)), counter, sum);
+          sum = addI32(sum, loadCounts(emitter.add(begin, i), counter));
+        addCountsTo(select(areBefore, row(0), row(numRuns)), counter, sum);
       },
       [&] {
-        Value before = none, after = none;
+        Value before = noCounts, after = noCounts;
         for (int64_t i = 0; i < kCountLoads; ++i) {
           Value number = emitter.i32(i);
           Value exists = isBelow(number, untilEnd);
-          Value count = loadCount(
+          Value found = loadCounts(
               select(exists, emitter.add(begin, i), emitter.cta()), counter);
           Value comesAfter = both(exists, isBelow(untilOwn, number));
-          before =
-              addI32(before, select(isBelow(number, untilOwn), count, none));
-          after = addI32(after, select(comesAfter, count, none));
+          before = addI32(before,
+                          select(isBelow(number, untilOwn), found, noCounts));
+          after = addI32(after, select(comesAfter, found, noCounts));
         }
-        addTo(row(0), counter, before);
-        addTo(row(numRuns), counter, after);
+        addCountsTo(row(0), counter, before);
+        addCountsTo(row(numRuns), counter, after);
       });
 }
 
 /// The threads of a warp add up the counts of neighbouring experts, of the same
 /// chunks.
 void Rank::addCounts() {
-  int64_t columns = std::min(shape.getStride(), shape.threads);
+  int64_t width = getCountWidth();
+  int64_t columns = std::min(shape.getStride() / width, shape.threads);
   int64_t parts = shape.threads / columns;
   Value part = emitter.divide(emitter.thread(), columns);
-  Value column = emitter.toIndex(emitter.remainder(emitter.thread(), columns));
+  Value column = emitter.toIndex(
+      emitter.scale(emitter.remainder(emitter.thread(), columns), width));
   auto add = [&] {
     Value begin = emitter.scale(part, kCountLoads);
     emitter.forLoop(
-        column, counters.getNumCounters(), columns, [&](Value counter) {
+        column, counters.getNumCounters(), columns * width, [&](Value counter) {
           emitter.forLoop(begin, numChunks, parts * kCountLoads,
                           [&](Value first) { addCountsOf(first, counter); });
         });
