@@ -45,6 +45,9 @@ CASES = [
     ("sm_80", 40, GROUPS | GATE, 0, None),
     ("sm_90a", 37, ZEROS, 0, None),
     ("sm_90a", 2101, {}, 0, None),
+    # With as many experts as threads, whose counts are loaded four at once: of chunks before, after, and between.
+    ("sm_90a", 530, {"num_experts": 512}, 0, None),
+    ("sm_90a", 17, {"num_experts": 512, "top_k": 10}, 0, "ties"),
 ]
 
 
