@@ -5,6 +5,7 @@
 
     benchmarks/counters.py --bin=bin --record=benchmarks/results/moe_bench_h200.json --json=counters.json
     benchmarks/counters.py --bin=bin --record=... --rows=qwen3_30b:1,8 --rows='dsv3*:4096'
+    benchmarks/counters.py --bin=bin --record=... --rows=dsv3:1 --router    the kernels that a router adds
     benchmarks/counters.py --record=... --list      rows below their lines; measures nothing
     benchmarks/counters.py --table counters.json    the table of a record
 
@@ -79,8 +80,9 @@ def select(record: dict, patterns: list[str], lines: dict) -> list[dict]:
 
 
 class Counters:
-    def __init__(self, program: str, profiler: str, cache_control: str, folder: pathlib.Path):
+    def __init__(self, program: str, profiler: str, cache_control: str, folder: pathlib.Path, router: bool):
         self.program, self.profiler, self.cache_control, self.folder = program, profiler, cache_control, folder
+        self.router = router
         self.metrics = ncu.choose(ncu.query(profiler))
         self.passes = 0
         # What moe-bench says of itself, once it has run.
@@ -89,7 +91,14 @@ class Counters:
     def moe_bench(self, name: str) -> list[str]:
         (self.folder / "row.json").unlink(missing_ok=True)
         return [self.program, "--profile", "--untimed", "--yardstick=none", f"--rows={name}",
-                f"--json={self.folder / 'row.json'}"]
+                f"--json={self.folder / 'row.json'}"] + ["--router"] * self.router
+
+    def launches(self, row: dict) -> list[dict]:
+        """What is measured of a run: all, or what only the layer with its router has."""
+        if not self.router:
+            return row["launches"]
+        others = {launch["kernel"] for launch in row["launches"]}
+        return [launch for launch in row.get("router_launches", []) if launch["kernel"] not in others]
 
     def read_row(self, name: str, text: str) -> dict:
         """What moe-bench recorded of the row."""
@@ -139,16 +148,18 @@ class Counters:
         """The kernels of a row in the order of their launches, with what they have to do."""
         name = row["row"]
         kernels, sets = row.get("kernels"), row.get("sets")
-        if not kernels or not sets:
+        if self.router or not kernels or not sets:
             described = self.describe(name)
-            kernels, sets = [launch["kernel"] for launch in described["launches"]], described["sets"]
+            kernels, sets = [launch["kernel"] for launch in self.launches(described)], described["sets"]
+            if not kernels:
+                raise RowError("moe-bench has no kernels of a router in it")
             row.setdefault("tokens", described.get("tokens"))
             row.setdefault("layer", described.get("layer"))
         for _ in range(2):
             launches, described, why = self.run(name, kernels, sets)
-            expected = [launch["kernel"] for launch in described["launches"]]
+            expected = [launch["kernel"] for launch in self.launches(described)]
             if sorted(expected) == sorted(launch["kernel"] for launch in launches):
-                return merge(described["launches"], launches)
+                return merge(self.launches(described), launches)
             # Of another build than the record: as this one has them.
             if (kernels, sets) == (expected, described["sets"]):
                 break
@@ -195,7 +206,8 @@ def measure(options: argparse.Namespace, record: dict, rows: list[dict], lines: 
                "bandwidth": (record.get("ceilings") or {}).get("bandwidth"), "rows": []}
     failed = left = 0
     with tempfile.TemporaryDirectory() as folder:
-        counters = Counters(str(program.resolve()), profiler, options.cache_control, pathlib.Path(folder))
+        counters = Counters(str(program.resolve()), profiler, options.cache_control, pathlib.Path(folder),
+                            options.router)
         print(f"ncu {results['ncu']}, {len(rows)} rows, {len(counters.metrics)} metrics", flush=True)
         for row in rows:
             started = time.monotonic()
@@ -203,11 +215,12 @@ def measure(options: argparse.Namespace, record: dict, rows: list[dict], lines: 
                 left += 1
                 results["rows"].append({"row": row["row"], "status": "left", "reason": "no time left"})
                 continue
-            result = {"row": row["row"], "status": "measured"}
+            result = {"row": row["row"] + " with router" * options.router, "status": "measured"}
             try:
                 kernels = counters.measure(row)
-                result |= {key: row[key] for key in KEPT if row.get(key) is not None}
-                result |= {"lines": find_lines(row, lines), "kernels": kernels}
+                kept = ("layer", "tokens") if options.router else KEPT
+                result |= {key: row[key] for key in kept if row.get(key) is not None}
+                result |= {"lines": {} if options.router else find_lines(row, lines), "kernels": kernels}
                 said = ", ".join(f"{kernel['kernel']} {kernel.get('us', 0):.1f} us" for kernel in kernels)
             except RowError as error:
                 failed += 1
@@ -221,7 +234,7 @@ def measure(options: argparse.Namespace, record: dict, rows: list[dict], lines: 
                             key in kernel for one in results["rows"] for kernel in one.get("kernels", []))],
                         "passes": counters.passes, "seconds": round(time.monotonic() - begin, 1)}
             write(results, options.json)
-            print(f"{row['row']}: {said} ({result['seconds']:.1f} s)", flush=True)
+            print(f"{result['row']}: {said} ({result['seconds']:.1f} s)", flush=True)
     write(results, options.json)
     print("\n".join(["", *counters_table.table(results)]))
     if results.get("missing"):
@@ -245,6 +258,9 @@ def parse_options() -> argparse.Namespace:
                         help="of moe-bench: the rows, their clocks and kernels")
     parser.add_argument("--rows", action="append", default=[], metavar="NAME[:TOKENS,...]",
                         help="these rows, as moe-bench takes them; may be given several times")
+    parser.add_argument("--router", action="store_true",
+                        help="measure the kernels that the layer with its router has and the layer from ids "
+                             "has not")
     parser.add_argument("--json", type=pathlib.Path, help="where to record; written after each row")
     parser.add_argument("--ncu", help="Nsight Compute's program (default: that of PATH or of CUDA)")
     parser.add_argument("--cache-control", choices=("all", "none"), default="all",

@@ -196,6 +196,21 @@ def test_measures_a_row(programs):
     assert again.returncode == 1 and "counters.py: error:" in again.stderr
 
 
+def test_measures_what_a_router_adds(programs):
+    row = programs.data["rows"]["qwen3_30b:1"]
+    row["launches"], row["router_launches"] = launches(KERNELS[-1]), launches(*KERNELS)
+    done, record = programs.run("--rows=qwen3_30b:1", "--router")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert record["rows"][0]["row"] == "qwen3_30b:1 with router" and record["rows"][0]["lines"] == {}
+    assert [kernel["kernel"] for kernel in record["rows"][0]["kernels"]] == KERNELS[:-1]
+    call = programs.calls()[0]
+    assert call[call.index("--launch-skip") + 1] == "16" and call[call.index("--launch-count") + 1] == "2"
+    assert "--router" in call
+    row["router_launches"] = []
+    done, record = programs.run("--rows=qwen3_30b:1", "--router")
+    assert done.returncode == 1 and "no kernels of a router" in record["rows"][0]["reason"]
+
+
 def test_asks_moe_bench_where_the_record_is_of_other_kernels(programs):
     old = {"ceilings": RECORD["ceilings"], "rows": [
         {"row": "qwen3_30b:1", "status": "measured", "tokens": 1, "sets": 8, "kernels": ["permute", "output"]}]}
