@@ -98,7 +98,10 @@ void simulate(const RankTensors &tensors, const GpuKernels &kernels,
     for (const Array *array : arguments) {
       auto [entry, isNew] = addresses.insert({array, 0});
       if (isNew) {
-        auto address = simulator.allocate(bytesOf(*array), 4, "an argument");
+        // Rows of counts are read in pieces of 16 bytes; they are a buffer's.
+        int64_t alignment = array == &tensors.counts ? 16 : 4;
+        auto address =
+            simulator.allocate(bytesOf(*array), alignment, "an argument");
         ASSERT_TRUE(address) << address.status().message();
         ASSERT_TRUE(simulator.write(*address, array->data(), bytesOf(*array)));
         entry->second = *address;

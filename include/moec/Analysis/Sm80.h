@@ -135,8 +135,8 @@ struct Quantize {
 /// The most static shared memory of a CTA.
 constexpr int64_t kStaticSharedBytes = 48 * 1024;
 
-/// Warps of a CTA that routes tokens and counts their slots, and of the one that
-/// ranks all: it routes few, and more warps start later.
+/// Warps of a CTA that routes tokens and counts their slots, and of the one
+/// that ranks all: it routes few, and more warps start later.
 constexpr int64_t kCountingWarps = 32, kRankingWarps = 16;
 
 /// sm80.top_k: a CTA of `threads` routes the tokens of a chunk, a warp one at a

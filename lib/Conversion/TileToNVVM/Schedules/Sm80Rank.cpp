@@ -36,8 +36,10 @@ constexpr int64_t kWarp = sm80::kWarp;
 constexpr int64_t kRunLoads = 4;
 constexpr int64_t kOtherLoads = 8;
 constexpr int64_t kPanelLoads = 4;
-/// Counts of an expert that a thread adds up at once: those of so many chunks.
-constexpr int64_t kCountLoads = 16;
+/// Counts of an expert that a thread adds up at once: those of so many chunks,
+/// of fewer if it has those of several experts, for there are registers for
+/// no more.
+constexpr int64_t kCountLoads = 16, kWideCountLoads = 12;
 
 /// A slot that a lane has, or the first one of its warp's if it has none.
 struct Slot {
@@ -82,6 +84,9 @@ private:
   void addCounts();
   void addCountsOf(Value first, Value counter);
   int64_t getCountWidth() const;
+  int64_t getCountLoads() const {
+    return getCountWidth() == 1 ? kCountLoads : kWideCountLoads;
+  }
   Value loadCounts(Value chunk, Value counter);
   void addCountsTo(Value row, Value counter, Value numbers);
   void sumRows();
@@ -407,7 +412,7 @@ void Rank::addCountsOf(Value first, Value counter) {
   Value begin = emitter.toIndex(first);
   Value untilOwn = minus(emitter.toI32(emitter.cta()), first);
   Value untilEnd = minus(numChunks, first);
-  Value none = emitter.i32(0), all = emitter.i32(kCountLoads);
+  Value none = emitter.i32(0), all = emitter.i32(getCountLoads());
   Value noCounts =
       getCountWidth() == 1 ? none : emitter.splatI32(0, getCountWidth());
   Value areBefore = isAtMost(all, untilOwn);
@@ -416,13 +421,13 @@ void Rank::addCountsOf(Value first, Value counter) {
       arith::OrIOp::create(b, areBefore, areAfter),
       [&] {
         Value sum = noCounts;
-        for (int64_t i = 0; i < kCountLoads; ++i)
+        for (int64_t i = 0; i < getCountLoads(); ++i)
           sum = addI32(sum, loadCounts(emitter.add(begin, i), counter));
         addCountsTo(select(areBefore, row(0), row(numRuns)), counter, sum);
       },
       [&] {
         Value before = noCounts, after = noCounts;
-        for (int64_t i = 0; i < kCountLoads; ++i) {
+        for (int64_t i = 0; i < getCountLoads(); ++i) {
           Value number = emitter.i32(i);
           Value exists = isBelow(number, untilEnd);
           Value found = loadCounts(
@@ -447,10 +452,10 @@ void Rank::addCounts() {
   Value column = emitter.toIndex(
       emitter.scale(emitter.remainder(emitter.thread(), columns), width));
   auto add = [&] {
-    Value begin = emitter.scale(part, kCountLoads);
+    Value begin = emitter.scale(part, getCountLoads());
     emitter.forLoop(
         column, counters.getNumCounters(), columns * width, [&](Value counter) {
-          emitter.forLoop(begin, numChunks, parts * kCountLoads,
+          emitter.forLoop(begin, numChunks, parts * getCountLoads(),
                           [&](Value first) { addCountsOf(first, counter); });
         });
   };
