@@ -95,9 +95,6 @@ Value TopKHeld::readRow(Value token) {
 Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   // exp of less is 0 in f32.
   constexpr double leastPower = -104;
-  auto maxOf = [&](Value x, Value y) -> Value {
-    return arith::MaxSIOp::create(b, x, y);
-  };
   for (Value score : scores)
     keys.push_back(KeyTable::fromFloat(emitter, score));
   rowLargest = KeyTable::toFloat(emitter, warp.warpMax(largestHeld(keys)));
@@ -114,7 +111,7 @@ Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   least = choose(isNumber, KeyTable::fromFloat(emitter, least),
                  emitter.i32(std::numeric_limits<int32_t>::max()));
   for (auto [part, key] : llvm::zip(parts, keys)) {
-    key = maxOf(key, least);
+    key = arith::MaxSIOp::create(b, key, least);
     if (part.mask)
       key = choose(part.mask, key, emitter.i32(KeyTable::kOutKey));
   }

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A slot after the other takes what is largest: of many keys and many slots
-// that is most of what a kernel computes. So first come keys that cannot be
-// selected: those that are below the largest of each of topK lanes. What is
-// left is about as many as there are slots, and those are ranked by counting.
+// Where one slot after the other takes what is largest, a look at all keys per
+// slot is most of what a kernel computes. So keys that cannot be selected go
+// first: those that are below the largest of each of topK lanes. About as many
+// are left as there are slots, and those are ranked by counting.
 
 #include "TopKHeld.h"
 
