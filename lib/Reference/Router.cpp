@@ -54,6 +54,13 @@ std::vector<double> getScores(Score kind, llvm::ArrayRef<double> logits) {
   llvm_unreachable("every score is listed");
 }
 
+/// A softmax without a bias has the order of its logits, which may be compared
+/// in its place; all other keys are f32.
+bool hasUnroundedKeys(const RoutingSpec &routing) {
+  return routing.score == Score::Softmax && !routing.selectionBias &&
+         (routing.numGroups == 1 || routing.groupScore == GroupScore::Max);
+}
+
 double orOne(double denominator) { return denominator == 0 ? 1 : denominator; }
 
 } // namespace
@@ -88,7 +95,7 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
       if (bad)
         key = routing.nonfinite == NonFinite::NegInf ? -kInfinity : -1e30;
     }
-    keys[i] = key;
+    keys[i] = hasUnroundedKeys(routing) ? key : static_cast<float>(key);
     isBad[i] = bad;
     // Scores are f32: what underflows there weighs nothing.
     if (bad || static_cast<float>(value[i]) == 0)

@@ -157,8 +157,9 @@ moec::reference::getGroupOrder(const LayerSpec &spec,
         second = keys[i];
       }
     }
-    order.push_back(getKeyOrder(
-        routing.groupScore == GroupScore::Max ? first : first + second));
+    order.push_back(getKeyOrder(routing.groupScore == GroupScore::Max
+                                    ? first
+                                    : static_cast<float>(first + second)));
   }
   return order;
 }

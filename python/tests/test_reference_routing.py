@@ -107,13 +107,23 @@ def test_ties_go_to_the_lowest_index():
     assert first([0.5] * 512, 9)[0] == list(range(9))
 
 
-def test_keys_that_f32_does_not_tell_apart_may_come_in_either_order():
+def test_keys_are_rounded_to_f32_before_the_tie():
     # The second key is larger in float64 and equal in f32.
     got, _ = route([1.0, 1.0 + 1e-9], 1, score="identity")
+    assert got.ids[0].tolist() == [0] and not got.accepts(0, np.array([1]))
+    assert first([1.0, 1.0 + 1e-6], 1, score="identity")[0] == [1]
+    # A bias, too, makes keys that have no other order.
+    bias = {"gate.selection_bias": np.zeros(2, F32)}
+    got, _ = route([1.0, 1.0 + 1e-9], 1, score="softmax", tensors=bias, selection_bias=True)
+    assert got.ids[0].tolist() == [0] and not got.accepts(0, np.array([1]))
+
+
+def test_shares_that_f32_does_not_tell_apart_may_come_in_either_order():
+    got, _ = route([1.0, 1.0 + 1e-9], 1, score="softmax")
     assert got.accepts(0, np.array([0])) and got.accepts(0, np.array([1]))
-    got, _ = route([1.0, 1.0 + 1e-6], 1, score="identity")
+    got, _ = route([1.0, 1.0 + 1e-5], 1, score="softmax")
     assert not got.accepts(0, np.array([0])) and got.accepts(0, np.array([1]))
-    got, _ = route([1.0, 1.0], 1, score="identity")
+    got, _ = route([1.0, 1.0], 1, score="softmax")
     assert got.accepts(0, np.array([0])) and not got.accepts(0, np.array([1]))
 
 

@@ -40,7 +40,7 @@ TEST(RoutedRow, NearKeysMayComeInEitherOrder) {
   Call call = makeCall(2, 1);
   Router router(call);
   double ulp = std::ldexp(1.0, -23);
-  for (double more : {1e-9, ulp, 4 * ulp}) {
+  for (double more : {ulp, 4 * ulp}) {
     RoutedRow row(router, {1.0, 1.0 + more}, 0);
     EXPECT_TRUE(row.accepts({0})) << more;
     EXPECT_TRUE(row.accepts({1})) << more;
@@ -48,13 +48,30 @@ TEST(RoutedRow, NearKeysMayComeInEitherOrder) {
   RoutedRow row(router, {1.0, 1.0 + 5 * ulp}, 0);
   EXPECT_FALSE(row.accepts({0}));
   EXPECT_TRUE(row.accepts({1}));
+  RoutedRow equal(router, {1.0, 1.0 + 1e-9}, 0);
+  EXPECT_TRUE(equal.accepts({0}));
+  EXPECT_FALSE(equal.accepts({1}));
+}
+
+/// Whose order is that of the logits; with a bias it is not.
+TEST(RoutedRow, SharesMayComeInTheOrderOfLogits) {
+  Call call = makeCall(2, 1);
+  call.spec.routing.score = Score::Softmax;
+  Router router(call);
+  RoutedRow near(router, {1.0, 1.0 + 1e-9}, 0);
+  EXPECT_TRUE(near.accepts({0}));
+  EXPECT_TRUE(near.accepts({1}));
+  RoutedRow equal(router, {1.0, 1.0}, 0);
+  EXPECT_FALSE(equal.accepts({1}));
+  RoutedRow far(router, {1.0, 1.0 + 1e-5}, 0);
+  EXPECT_FALSE(far.accepts({0}));
 }
 
 TEST(RoutedRow, DistancesAreWholeUlps) {
   Call call = makeCall(4, 1);
   Router router(call);
   double ulp = std::ldexp(1.0, -23);
-  RoutedRow row(router, {1.0, 1.0 + ulp / 4, 1.0 + 3 * ulp, -1.0}, 0);
+  RoutedRow row(router, {1.0, 1.0 + ulp, 1.0 + 3 * ulp, -1.0}, 0);
   EXPECT_EQ(row.getKeyDistance(0, 0), 0);
   EXPECT_EQ(row.getKeyDistance(0, 1), 1);
   EXPECT_EQ(row.getKeyDistance(2, 0), 3);

@@ -64,6 +64,11 @@ protected:
   /// exp(x - largest).
   mlir::Value expOfDifference(mlir::Value x, mlir::Value largest);
   Scored finishScore(mlir::Value score, mlir::Value bias, mlir::Value mask);
+  /// The score of a logit, with the row's largest score and its sum of powers
+  /// where it is a softmax over all experts.
+  mlir::Value softmaxOf(mlir::Value logit);
+  /// The value of one expert, made from its logit, of rows that are not kept.
+  mlir::Value valueAt(mlir::Value token, mlir::Value expert);
   /// What a vector of values adds to the denominator of sparsemixer.
   mlir::Value mixerTerm(mlir::Value value, mlir::Value largest);
 
@@ -125,6 +130,8 @@ protected:
   int64_t topK;
   RowLayout layout;
   mlir::Value logits, selectionBias, expertScale, ids, weights;
+  /// Of the row's softmax over all experts, where one is computed.
+  mlir::Value rowLargest, rowSum;
   mlir::LogicalResult status = mlir::success();
 
 private:

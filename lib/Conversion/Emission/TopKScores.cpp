@@ -78,6 +78,19 @@ TopKEmission::Scored TopKEmission::finishScore(Value score, Value bias,
   return {value, KeyTable::fromFloat(emitter, key)};
 }
 
+Value TopKEmission::softmaxOf(Value logit) {
+  Value score = scoreOf(logit);
+  if (routing.getSoftmax() != moe::Softmax::All)
+    return score;
+  return arith::DivFOp::create(b, expOfDifference(score, rowLargest), rowSum);
+}
+
+Value TopKEmission::valueAt(Value token, Value expert) {
+  Value bias = selectionBias ? emitter.loadF32(selectionBias, expert) : Value();
+  Value logit = emitter.loadF32(logits, {token, expert});
+  return finishScore(softmaxOf(logit), bias, /*mask=*/{}).value;
+}
+
 /// exp(value - largest) where the value is near the largest.
 Value TopKEmission::mixerTerm(Value value, Value top) {
   Value difference = arith::SubFOp::create(b, top, value);

@@ -47,7 +47,7 @@ Value TopKStored::softmaxRow(Value token) {
                         emitter.storeVector(score, values, position);
                       return {largerOf(score, carried[0])};
                     });
-  Value rowLargest = emitter.splat(largestOf(largest[0]), lanes);
+  rowLargest = emitter.splat(largestOf(largest[0]), lanes);
   SmallVector<Value> sum =
       layout.forRow(splat(0.0),
                     [&](Value expert, Value position, Value mask,
@@ -66,7 +66,6 @@ Value TopKStored::readRow(Value token) {
   SmallVector<Value> init;
   if (hasDeadRows())
     init.push_back(keys.initialLargest());
-  Value rowSum;
   if (routing.getSoftmax() == moe::Softmax::All)
     rowSum = softmaxRow(token);
   SmallVector<Value> largest = layout.forRow(

@@ -35,6 +35,13 @@ def scores(kind: str, logits: np.ndarray) -> np.ndarray:
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
+def _has_unrounded_keys(routing) -> bool:
+    """A softmax without a bias has the order of its logits, which may be compared in
+    its place; all other keys are f32."""
+    grouped = routing.num_groups > 1 and routing.group_score != "max"
+    return routing.score == "softmax" and not routing.selection_bias and not grouped
+
+
 def _is_finite(x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return np.isfinite(x.astype(np.float32))
@@ -69,6 +76,8 @@ class Routing:
                 bad |= ~_is_finite(keys)
                 floor = -np.inf if routing.nonfinite == "neg_inf" else _LOWEST
                 keys = np.where(bad, floor, keys)
+            if not _has_unrounded_keys(routing):
+                keys = keys.astype(np.float32)
             # Scores are f32: what underflows there weighs nothing.
             value = np.where(value.astype(np.float32) == 0.0, 0.0, value)
         self.value = np.where(bad, 0.0, value)

@@ -103,7 +103,7 @@ class Selection:
             return grouped.max(axis=2)
         with np.errstate(invalid="ignore"):
             top2 = np.partition(grouped, self._group_size - 2, axis=2)[:, :, -2:]
-            return top2.sum(axis=2)
+            return top2.astype(np.float64).sum(axis=2).astype(np.float32)
 
     def choose(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of every row (T x k), and the rows with a near tie."""

@@ -134,15 +134,6 @@ void TopKHeld::divideBySum(MutableArrayRef<Value> scores) {
     score = arith::DivFOp::create(b, score, rowSum);
 }
 
-Value TopKHeld::valueAt(Value token, Value expert) {
-  Value score = scoreOf(emitter.loadF32(logits, {token, expert}));
-  if (routing.getSoftmax() == moe::Softmax::All)
-    score =
-        arith::DivFOp::create(b, expOfDifference(score, rowLargest), rowSum);
-  Value bias = selectionBias ? emitter.loadF32(selectionBias, expert) : Value();
-  return finishScore(score, bias, /*mask=*/{}).value;
-}
-
 //===----------------------------------------------------------------------===//
 // Weights
 //===----------------------------------------------------------------------===//

@@ -47,7 +47,6 @@ private:
   bool isOrderedByScore() const;
   mlir::Value keysOfScores(llvm::ArrayRef<mlir::Value> scores);
   void divideBySum(llvm::MutableArrayRef<mlir::Value> scores);
-  mlir::Value valueAt(mlir::Value token, mlir::Value expert);
 
   // Selection (TopKHeldSelect.cpp).
   void select(mlir::Value token) override;
@@ -75,8 +74,6 @@ private:
   llvm::SmallVector<Part> parts;
   /// Of each part.
   llvm::SmallVector<mlir::Value> keys;
-  /// Of the row's softmax over all experts.
-  mlir::Value rowLargest, rowSum;
   Found found;
   /// The lane's expert, an index.
   mlir::Value expert;

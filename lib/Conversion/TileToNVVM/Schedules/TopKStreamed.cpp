@@ -55,23 +55,10 @@ void TopKStreamed::readSoftmax(Value token) {
   rowSum = sumOf(sum[0]);
 }
 
-Value TopKStreamed::softmaxOf(Value logit) {
-  Value score = scoreOf(logit);
-  if (routing.getSoftmax() != moe::Softmax::All)
-    return score;
-  return arith::DivFOp::create(b, expOfDifference(score, rowLargest), rowSum);
-}
-
 TopKEmission::Scored TopKStreamed::scoresAt(Value token, Value expert,
                                             Value mask) {
   Value logit = emitter.loadVector(logits, {token, expert}, kWarp, mask);
   return finishScore(softmaxOf(logit), loadBias(expert, mask), mask);
-}
-
-Value TopKStreamed::valueAt(Value token, Value expert) {
-  Value bias = selectionBias ? emitter.loadF32(selectionBias, expert) : Value();
-  Value logit = emitter.loadF32(logits, {token, expert});
-  return finishScore(softmaxOf(logit), bias, /*mask=*/{}).value;
 }
 
 Value TopKStreamed::readRow(Value token) {

@@ -39,9 +39,6 @@ private:
   void readSoftmax(mlir::Value token);
   /// 32 experts from `expert` on.
   Scored scoresAt(mlir::Value token, mlir::Value expert, mlir::Value mask);
-  /// One expert, which may differ between lanes.
-  mlir::Value valueAt(mlir::Value token, mlir::Value expert);
-  mlir::Value softmaxOf(mlir::Value logit);
 
   void select(mlir::Value token) override;
   /// The best expert after `last`: of all groups that stay if `group` is
@@ -74,8 +71,6 @@ private:
   }
 
   WarpEmitter &warp;
-  /// Of the row, with softmax over all experts.
-  mlir::Value rowLargest, rowSum;
   /// Null where all groups stay.
   Place floor;
 };
