@@ -58,6 +58,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     An `independent` kernel touches nothing that launches touch which it may overlap, so that it waits for
     them at its end alone (docs/gpu.md); `tile-find-independent` says so. The CTAs of a `resident` kernel
     wait for each other, so that all of them have to run at once: a device that cannot is refused.
+    In a kernel that quantizes and then routes, whose CTAs quantize `ahead`, that first phase alone is
+    independent, and the wait comes behind it; what a later phase reads it does not write.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -77,7 +79,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
                        OptionalAttr<Tile_LoadAttr>:$load, UnitAttr:$independent,
-                       UnitAttr:$resident,
+                       UnitAttr:$resident, UnitAttr:$ahead,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

@@ -324,11 +324,19 @@ std::string sm80::whyNotCounted(Operation *first, Operation *second,
   return whyNoRoom(topK, routing, shape.getWords());
 }
 
+int64_t sm80::getCopiedSlots(tile::TopKOp routing, tile::RankOp rank) {
+  Rank shape(rank, rank.getConfigAttr());
+  return TopK::getRow(routing) == TopK::Row::Held && shape.isAlwaysFew()
+             ? *shape.mostSlots
+             : 0;
+}
+
 std::optional<JoinedConfigs>
 sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
   auto topK = cast<tile::TopKOp>(first);
   auto rank = cast<tile::RankOp>(second);
-  int64_t threads = getRoutingThreads(topK, Rank::kFewSlots, kRankingWarps);
+  // Keys, and copies of ids and weights.
+  int64_t threads = getRoutingThreads(topK, 3 * Rank::kFewSlots, kRankingWarps);
   int64_t tokens = std::max<int64_t>(load.getMaxTokens(), 1);
   if (!threads)
     return std::nullopt;
@@ -357,5 +365,42 @@ std::string sm80::whyNotRanked(Operation *first, Operation *second,
   if (std::string reason = whyOtherThreads(routing, shape.threads);
       !reason.empty())
     return reason;
-  return whyNoRoom(topK, routing, shape.getWords(shape.getRuns()));
+  return whyNoRoom(topK, routing,
+                   shape.getWords(shape.getRuns()) +
+                       2 * getCopiedSlots(topK, rank));
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.quantize ahead of both in one kernel
+//===----------------------------------------------------------------------===//
+
+/// CTAs beyond those that route find no token to do so.
+std::optional<JoinedConfigs>
+sm80::quantizeAhead(Operation *first, Operation *second, tile::LoadAttr load) {
+  auto quantize = dyn_cast<tile::QuantizeOp>(first);
+  auto topK = cast<tile::TopKOp>(second);
+  if (!quantize || !whyNotAhead(first, second, load).empty())
+    return std::nullopt;
+  return JoinedConfigs{quantize.getConfigAttr(), topK.getConfigAttr()};
+}
+
+std::string sm80::whyNotAhead(Operation *first, Operation *second,
+                              tile::LoadAttr) {
+  auto quantize = dyn_cast<tile::QuantizeOp>(first);
+  auto topK = cast<tile::TopKOp>(second);
+  if (!quantize)
+    return "a routing comes first, or behind a 'tile.quantize'";
+  TopK routing(topK, topK.getConfigAttr());
+  if (routing.row != TopK::Row::Held)
+    return "of so many experts, or slots, the kernel waits for the launch "
+           "before it at its entry";
+  if (routing.threads < Quantize::kThreads)
+    return "lanes = " + number(routing.threads) + "; give at least the " +
+           number(Quantize::kThreads) + " threads that quantize";
+  // Nobody waits for what other CTAs quantize.
+  for (Operation &phase : *second->getBlock())
+    for (Value memref : quantize->getOperands().drop_front())
+      if (&phase != first && llvm::is_contained(phase.getOperands(), memref))
+        return "a phase of the same kernel touches what is quantized";
+  return {};
 }

@@ -45,6 +45,12 @@ std::optional<JoinedConfigs> rankRouted(mlir::Operation *first,
 std::string whyNotRanked(mlir::Operation *first, mlir::Operation *second,
                          tile::LoadAttr load);
 
+std::optional<JoinedConfigs> quantizeAhead(mlir::Operation *first,
+                                           mlir::Operation *second,
+                                           tile::LoadAttr load);
+std::string whyNotAhead(mlir::Operation *first, mlir::Operation *second,
+                        tile::LoadAttr load);
+
 /// Threads of a CTA of each.
 int64_t chunkBlock(mlir::Operation *op, tile::ConfigAttr config);
 

@@ -120,6 +120,10 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
     fuse.target = options.target;
     llvm::append_range(fuse.configs, options.configs);
     manager.addPass(createTileFuseRoutingPass(fuse));
+    TileQuantizeAheadPassOptions ahead;
+    ahead.target = options.target;
+    llvm::append_range(ahead.configs, options.configs);
+    manager.addPass(createTileQuantizeAheadPass(ahead));
   }
   if (!options.dependentLaunches)
     return;

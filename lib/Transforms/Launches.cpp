@@ -34,6 +34,31 @@ plan::LaunchOp moec::findWriter(plan::LaunchOp launch, Value value) {
   return nullptr;
 }
 
+/// Whether two tensors of a plan may have memory in common.
+static bool mayOverlap(Value a, Value b) {
+  if (a == b)
+    return true;
+  auto buffer = a.getDefiningOp<plan::BufferOp>();
+  auto other = b.getDefiningOp<plan::BufferOp>();
+  if (buffer && other)
+    return !buffer.getSlot() || !other.getSlot() ||
+           *buffer.getSlot() == *other.getSlot();
+  return !buffer && !other;
+}
+
+static bool mayOverlap(ValueRange some, ValueRange others) {
+  return llvm::any_of(some, [&](Value a) {
+    return llvm::any_of(others, [&](Value b) { return mayOverlap(a, b); });
+  });
+}
+
+bool moec::isIndependent(ValueRange ins, ValueRange outs,
+                         plan::LaunchOp other) {
+  return !mayOverlap(ins, other.getOuts()) &&
+         !mayOverlap(outs, other.getIns()) &&
+         !mayOverlap(outs, other.getOuts());
+}
+
 int64_t moec::makeSlot(plan::ProgramOp program) {
   int64_t next = 0;
   for (auto buffer : program.getBody().getOps<plan::BufferOp>())

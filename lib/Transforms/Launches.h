@@ -37,6 +37,11 @@ mlir::Value getPassed(plan::LaunchOp launch, mlir::Value argument);
 /// none.
 plan::LaunchOp findWriter(plan::LaunchOp launch, mlir::Value value);
 
+/// Whether a launch that reads `ins` and writes `outs` may run beside another
+/// one. Tensors of the caller's may lie anywhere.
+bool isIndependent(mlir::ValueRange ins, mlir::ValueRange outs,
+                   plan::LaunchOp other);
+
 /// A slot that no buffer of the program has.
 int64_t makeSlot(plan::ProgramOp program);
 

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 // A dependent launch begins when the one before it has begun. That one may have
 // begun early as well, and so on, back to a launch that is not dependent: what
-// is before that has ended.
+// is before that has ended. Of a kernel with several phases the first one may
+// be independent alone, where the next one waits.
 
 #include "Launches.h"
 #include "moec/Transforms/Passes.h"
@@ -20,45 +21,35 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-/// Whether two tensors of a plan may have memory in common. Those of the caller
-/// may.
-static bool mayOverlap(Value a, Value b) {
-  if (a == b)
-    return true;
-  auto buffer = a.getDefiningOp<plan::BufferOp>();
-  auto other = b.getDefiningOp<plan::BufferOp>();
-  if (buffer && other)
-    return !buffer.getSlot() || !other.getSlot() ||
-           *buffer.getSlot() == *other.getSlot();
-  return !buffer && !other;
-}
-
-static bool mayOverlap(ValueRange some, ValueRange others) {
-  return llvm::any_of(some, [&](Value a) {
-    return llvm::any_of(others, [&](Value b) { return mayOverlap(a, b); });
-  });
-}
-
-/// Whether `launch` may run beside `before`.
-static bool isIndependent(plan::LaunchOp launch, plan::LaunchOp before) {
-  return !mayOverlap(launch.getIns(), before.getOuts()) &&
-         !mayOverlap(launch.getOuts(), before.getIns()) &&
-         !mayOverlap(launch.getOuts(), before.getOuts());
-}
-
-/// Whether a dependent launch may run beside all that may still run when it
-/// begins.
-static bool isIndependent(plan::LaunchOp launch) {
+/// Whether what a dependent launch reads and writes is nothing to all that may
+/// still run when it begins.
+static bool isIndependent(plan::LaunchOp launch, ValueRange ins,
+                          ValueRange outs) {
   for (Operation *op = launch->getPrevNode(); op; op = op->getPrevNode()) {
     auto before = dyn_cast<plan::LaunchOp>(op);
     if (!before || before.getStream() != launch.getStream())
       continue;
-    if (!isIndependent(launch, before))
+    if (!isIndependent(ins, outs, before))
       return false;
     if (!before.getDependent())
       return true;
   }
   return false;
+}
+
+/// The same of a first phase that quantizes for others than the phases behind.
+static bool isAhead(plan::LaunchOp launch, tile::KernelOp kernel) {
+  Operation &phase = kernel.getBody().front().front();
+  if (!isa<tile::QuantizeOp>(phase) ||
+      phase.getNextNode() == kernel.getBody().front().getTerminator())
+    return false;
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  cast<MemoryEffectOpInterface>(phase).getEffects(effects);
+  SmallVector<Value> ins, outs;
+  for (const MemoryEffects::EffectInstance &effect : effects)
+    (isa<MemoryEffects::Write>(effect.getEffect()) ? outs : ins)
+        .push_back(getPassed(launch, effect.getValue()));
+  return isIndependent(launch, ins, outs);
 }
 
 namespace {
@@ -68,17 +59,24 @@ struct TileFindIndependent
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     // Kernels with dependent launches, and whether all of these are
-    // independent.
-    llvm::MapVector<tile::KernelOp, bool> kernels;
+    // independent, or begin with a phase that is.
+    struct Found {
+      bool isIndependent = true, isAhead = true;
+    };
+    llvm::MapVector<tile::KernelOp, Found> kernels;
     getOperation().walk([&](plan::LaunchOp launch) {
       tile::KernelOp kernel = getKernel(launch, symbols);
       if (!kernel || !launch.getDependent())
         return;
-      auto [entry, isNew] = kernels.insert({kernel, true});
-      entry->second = entry->second && isIndependent(launch);
+      Found &found = kernels[kernel];
+      found.isIndependent &=
+          isIndependent(launch, launch.getIns(), launch.getOuts());
+      found.isAhead &= isAhead(launch, kernel);
     });
-    for (auto [kernel, isIndependent] : kernels)
-      kernel.setIndependent(isIndependent);
+    for (auto [kernel, found] : kernels) {
+      kernel.setIndependent(found.isIndependent);
+      kernel.setAhead(found.isAhead);
+    }
   }
 };
 

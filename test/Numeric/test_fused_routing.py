@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Launches that route tokens and count or rank their slots, on the simulator: the bits are those of
-launches of their own."""
+"""Launches that route tokens and count or rank their slots, and those that quantize ahead of that, on the simulator:
+the bits are those of launches of their own."""
 
 import json
 import subprocess
@@ -26,6 +26,9 @@ VALID = {"num_valid_tokens": True}
 GATE = {"entry": "gate"}
 #: So many that warps have no room for rows, and that a CTA has room for the rows of eight warps.
 STORED = {"num_experts": 1000, "top_k": 3}
+#: Hidden states are quantized: a group and the rest of another per token, or so many that some CTAs do nothing else.
+FP8 = {"entry": "gate", "hidden_size": 144, "quantization": {"weight": "fp8_block128"}}
+WIDE = FP8 | {"hidden_size": 1680}
 #: Target, tokens, what differs from SPEC, the slots that one launch ranks, kinds of inputs.
 CASES = [
     # Ranked by the CTA that routes: one token, as many as it has warps, more than these.
@@ -38,6 +41,11 @@ CASES = [
     ("sm_80", 30, VALID, None, "padding"),
     ("sm_90a", 12, STORED, None, None),
     ("sm_80", 21, {"routing": HASH}, None, None),
+    # Quantized ahead of it, by one CTA, and by several; not where rows are not in registers.
+    ("sm_90a", 5, FP8, None, None),
+    ("sm_90a", 3, WIDE | VALID, None, "padding"),
+    ("sm_80", 4, WIDE | GROUPS, None, None),
+    ("sm_90a", 2, FP8 | STORED, None, None),
     # Counted by them: chunks that end within the tokens, one, more of them than there may be of that size.
     ("sm_90a", 45, {}, 0, None),
     ("sm_80", 5, MANY, 0, None),
@@ -66,6 +74,8 @@ def test_same_bits(target, tokens, fields, most, hard, tmp_path):
     if most is not None:
         options.append(f"--split-ranking={most}")
     fused = "route_0_route_1" + ("" if most is None else "_counts")
+    if "quantization" in spec and spec["num_experts"] != STORED["num_experts"]:
+        fused = f"hidden_quantized_{fused}"
     outputs = []
     for more in ([], ["--no-fuse-routing"]):
         kernels = launched(case, target, *options, *more)

@@ -211,3 +211,43 @@ llvm.func @variable(%v: i32) attributes {nvvm.kernel} {
   nvvm.griddepcontrol wait
   llvm.return
 }
+
+// -----
+
+// What comes before the barrier touches nothing that another launch does.
+llvm.func @ahead(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.ahead} {
+  llvm.cond_br %p, ^bb1, ^bb2
+^bb1:
+  llvm.store %v, %x : f32, !llvm.ptr<1>
+  llvm.br ^bb2
+^bb2:
+  nvvm.barrier0 {moec.ends_ahead}
+  nvvm.griddepcontrol wait
+  %0 = llvm.load %x : !llvm.ptr<1> -> f32
+  llvm.return
+}
+
+// -----
+
+llvm.func @behind(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.ahead} {
+  llvm.cond_br %p, ^bb1, ^bb2
+^bb1:
+  nvvm.barrier0 {moec.ends_ahead}
+  llvm.br ^bb2
+^bb2:
+  // expected-error@+1 {{accesses global memory}}
+  %0 = llvm.load %x : !llvm.ptr<1> -> f32
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+
+// -----
+
+// The barrier alone says nothing.
+llvm.func @alone(%x: !llvm.ptr<1>, %v: f32) attributes {nvvm.kernel} {
+  // expected-error@+1 {{accesses global memory}}
+  llvm.store %v, %x : f32, !llvm.ptr<1>
+  nvvm.barrier0 {moec.ends_ahead}
+  nvvm.griddepcontrol wait
+  llvm.return
+}

@@ -144,8 +144,8 @@ struct Schedule {
   /// reads `counts`.
   std::optional<TokenChunks> (*chunks)(tile::RankOp op, tile::ConfigAttr config,
                                        bool isRouted) = nullptr;
-  /// GPU: the configs with which a CTA needs, of all that the `tile.top_k`
-  /// `first` makes, just its own share when it goes on to `second`, which has a
+  /// GPU: the configs with which a CTA needs, of all that the phase `first`
+  /// makes, at most its own share when it goes on to `second`, which has a
   /// config of this schedule, so that both are phases of one kernel for `load`;
   /// nothing where there are none. Null where no CTA can do that.
   std::optional<JoinedConfigs> (*follow)(mlir::Operation *first,

@@ -13,6 +13,7 @@
 #define MOEC_ANALYSIS_SM80_H
 
 #include "moec/Analysis/Schedules.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 
@@ -107,7 +108,10 @@ struct Gemv {
   // padded, so that the lanes of a warp meet all banks.
   int64_t getSumStride() const { return usesTensorCores() ? n + 8 : n; }
   int64_t getWarpSums() const { return m * getSumStride(); }
-  int64_t getSumBytes() const { return 4 * getWarps() * getWarpSums(); }
+  /// In whole vectors of 16 bytes.
+  int64_t getSumBytes() const {
+    return llvm::alignTo(4 * getWarps() * getWarpSums(), 16);
+  }
 };
 
 /// sm80.quantize: a CTA of `kThreads` takes `panel` elements of the list of all
@@ -228,6 +232,10 @@ struct Rank {
   int64_t getFewSlots() const;
   bool isAlwaysFew() const { return mostSlots && *mostSlots <= getFewSlots(); }
 };
+
+/// Slots whose ids and weights the one CTA that routes and ranks them keeps in
+/// shared memory, 4 bytes each; 0 where it does not.
+int64_t getCopiedSlots(tile::TopKOp routing, tile::RankOp rank);
 
 } // namespace moec::sm80
 

@@ -227,6 +227,23 @@ def TileFuseRoutingPass : Pass<"tile-fuse-routing", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileQuantizeAheadPass : Pass<"tile-quantize-ahead", "::mlir::ModuleOp"> {
+  let summary = "let the launch that routes few tokens quantize them while it waits";
+  let description = [{
+    Makes a launch that quantizes what no launch before it touches, such as hidden states, and the one right
+    before it, which routes and ranks in one CTA (`tile-fuse-routing`), one launch, of a kernel that quantizes
+    first (`@hidden_quantized_route_0_route_1`): CTAs do that while others still make logits, the first one then
+    waits for these, and the product behind waits for one launch less. Only where the schedule that routes waits by itself, not at
+    the kernel's entry (docs/gpu.md). `configs` are those that were forced (`tile-assign-config`): what has one
+    stays alone. Requires a `config` on each phase; changes no number. Runs after `tile-fuse-routing`.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
   let summary = "let launches begin before the launch before them has ended";
   let description = [{
@@ -246,7 +263,8 @@ def TileFindIndependentPass : Pass<"tile-find-independent", "::mlir::ModuleOp"> 
     those that may still run when it begins: the launches before it on its stream, back to the last one
     that is not dependent. It reads nothing that they write, and writes nothing that they touch, nor a
     slot of the workspace that they use, nor a tensor of the caller's. Such a kernel waits at its end:
-    who waits for it relies on all before it to have ended. Runs after `plan-overlap-launches`.
+    who waits for it relies on all before it to have ended. A kernel that quantizes and then routes does the
+    first `ahead` if that much is independent. Runs after `plan-overlap-launches`.
   }];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -292,7 +310,8 @@ def VerifyGpuDependentsPass : Pass<"verify-gpu-dependents", "::mlir::LLVM::LLVMF
     An access is an op with a memory effect and a pointer that may lead into global memory; a pointer of
     unknown origin may. Constants of the module, tensor maps that are prefetched, and ops with the
     attribute `moec.weights` pass: who sets that says that no launch of a run writes what the op reads.
-    In a kernel with the attribute `moec.independent` every access passes.
+    In a kernel with the attribute `moec.independent` every access passes; in one with `moec.ahead` those do
+    that come before the barrier with `moec.ends_ahead`.
   }];
 }
 

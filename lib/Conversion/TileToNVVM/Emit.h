@@ -10,6 +10,7 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
 
+#include "../Emission/TopKEmission.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Dialect/Tile/Tile.h"
 
@@ -24,11 +25,18 @@ struct KernelBody {
   tile::KernelOp kernel;
   int64_t threads;
   const Target &target;
+  /// Of slots that a CTA routes and then ranks.
+  SlotCopies copies;
 };
 
 /// On a barrier between two phases of a kernel, behind which threads read what
 /// others of their CTA have written to global memory.
 inline constexpr llvm::StringLiteral kBetweenPhasesAttr = "moec.between_phases";
+
+/// On a kernel whose accesses before a barrier with the other attribute touch
+/// nothing that a launch touches which may still run (`tile.kernel`'s `ahead`).
+inline constexpr llvm::StringLiteral kAheadAttr = "moec.ahead";
+inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
 // The schedules that every GPU from sm_80 on can run. Each fails, with the
 // reason as a diagnostic, on what it cannot obey.

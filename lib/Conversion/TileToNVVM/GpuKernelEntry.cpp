@@ -117,8 +117,9 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   b.setInsertionPoint(end);
   LLVM::ReturnOp::create(b, ValueRange());
   end->erase();
-  if (func->hasAttr(kIndependentAttr))
-    kernel->setAttr(kIndependentAttr, b.getUnitAttr());
+  for (StringRef attr : {StringRef(kIndependentAttr), StringRef(kAheadAttr)})
+    if (func->hasAttr(attr))
+      kernel->setAttr(attr, b.getUnitAttr());
   if (hasDependentLaunches)
     orderLaunches(kernel);
   kernel.walk([&](NVVM::Barrier0Op barrier) {

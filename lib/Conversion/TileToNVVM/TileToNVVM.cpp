@@ -8,12 +8,15 @@
 #include "../Emission/KernelEmitter.h"
 #include "../Emission/Phase.h"
 #include "Emit.h"
+#include "ThreadEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Analysis/LaunchShape.h"
+#include "moec/Analysis/Sm80.h"
 #include "moec/Conversion/Passes.h"
+#include "moert/GpuTarget.h"
 
 namespace moec {
 #define GEN_PASS_DEF_CONVERTTILETONVVMPASS
@@ -70,10 +73,12 @@ public:
     func::FuncOp func = makeFunction();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
+    body.copies = makeCopies(*phases, body);
+    if (waitsFirst(*phases))
+      ThreadEmitter(func, kernel, body.threads).waitForLaunchBefore();
     for (auto [phase, emission] : llvm::zip(*phases, emissions)) {
       if (phase != phases->front())
-        NVVM::Barrier0Op::create(end, phase->getLoc())
-            ->setAttr(kBetweenPhasesAttr, end.getUnitAttr());
+        separate(end, phase);
       if (failed(emission->emit(phase, body)))
         return failure();
       end.setInsertionPointToEnd(&func.getBody().front());
@@ -87,7 +92,7 @@ public:
 
 private:
   /// The phase of the kernel; or a product and the one that awaits it; or a
-  /// routing and what follows it.
+  /// routing and what follows it, which may have what quantizes before it.
   FailureOr<SmallVector<Operation *>> getPhases() {
     SmallVector<Operation *> phases;
     for (Operation &phase : kernel.getBody().front().without_terminator())
@@ -101,6 +106,9 @@ private:
           isa<tile::CountSlotsOp, tile::RankOp>(phases.back()))
         return phases;
     }
+    if (phases.size() == 3 && isa<tile::QuantizeOp>(phases[0]) &&
+        isa<tile::TopKOp>(phases[1]) && isa<tile::RankOp>(phases[2]))
+      return phases;
     FailureOr<Operation *> phase = getOnlyPhase(kernel);
     if (failed(phase))
       return failure();
@@ -151,16 +159,48 @@ private:
 
   /// Whether each CTA may go on from phase to phase by itself.
   LogicalResult checkFollowing(ArrayRef<Operation *> phases) {
-    if (phases.size() == 1)
-      return success();
-    auto config = phases.back()->getAttrOfType<tile::ConfigAttr>("config");
-    const Schedule *schedule = findSchedule(target, config.getSchedule());
-    std::string reason =
-        schedule->whyApart(phases.front(), phases.back(), kernel.getLoadAttr());
-    if (reason.empty())
-      return success();
-    return phases.back()->emitOpError("cannot follow in one kernel: ")
-           << reason << "; or run tile-split-phases";
+    for (auto [first, second] :
+         llvm::zip(phases.drop_back(), phases.drop_front())) {
+      auto config = second->getAttrOfType<tile::ConfigAttr>("config");
+      const Schedule *schedule = findSchedule(target, config.getSchedule());
+      std::string reason =
+          schedule->whyApart(first, second, kernel.getLoadAttr());
+      if (!reason.empty())
+        return second->emitOpError("cannot follow in one kernel: ")
+               << reason << "; or run tile-split-phases";
+    }
+    return success();
+  }
+
+  /// In shared memory, where the CTA that ranks has routed all slots: what it
+  /// has written to global memory comes back from the second-level cache.
+  SlotCopies makeCopies(ArrayRef<Operation *> phases, const KernelBody &body) {
+    auto rank = dyn_cast<tile::RankOp>(phases.back());
+    auto routing =
+        rank ? dyn_cast_or_null<tile::TopKOp>(rank->getPrevNode()) : nullptr;
+    int64_t slots = routing ? sm80::getCopiedSlots(routing, rank) : 0;
+    if (!slots)
+      return {};
+    ThreadEmitter emitter(body.func, kernel, body.threads);
+    return {emitter.scratch(slots, emitter.b.getI32Type()),
+            emitter.scratch(slots, emitter.b.getF32Type())};
+  }
+
+  /// Whether phases behind the first one wait for the launch before, but the
+  /// first one has to as well.
+  bool waitsFirst(ArrayRef<Operation *> phases) {
+    auto gpu = moert::GpuTarget::parse(target.name);
+    return gpu && gpu->hasDependentLaunches() && phases.size() > 1 &&
+           isa<tile::QuantizeOp>(phases.front()) && !kernel.getAhead();
+  }
+
+  /// What a phase begins with behind another one. Of what was quantized it
+  /// reads nothing.
+  void separate(OpBuilder &b, Operation *phase) {
+    bool isAhead = isa<tile::QuantizeOp>(phase->getPrevNode());
+    NVVM::Barrier0Op::create(b, phase->getLoc())
+        ->setAttr(isAhead ? kEndsAheadAttr : kBetweenPhasesAttr,
+                  b.getUnitAttr());
   }
 
   /// Whether the kernel's launch is as the configs say.
@@ -199,6 +239,8 @@ private:
     func->setAttr("moec.block", kernel.getBlockAttr());
     if (kernel.getIndependent())
       func->setAttr("moec.independent", builder.getUnitAttr());
+    if (kernel.getAhead())
+      func->setAttr(kAheadAttr, builder.getUnitAttr());
     func.addEntryBlock();
     return func;
   }

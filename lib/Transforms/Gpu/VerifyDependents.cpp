@@ -4,12 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A forward walk over the blocks that some path reaches with no wait before.
+// A forward walk over the blocks that some path reaches with no wait before. In
+// a kernel that begins with accesses to what nobody else touches, those pass up
+// to the barrier that ends them.
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "moec/Transforms/Passes.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/PointerIntPair.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace moec {
@@ -26,6 +30,9 @@ namespace {
 constexpr llvm::StringLiteral kWeightsAttr = "moec.weights";
 /// On a kernel that touches nothing that launches touch which it may overlap.
 constexpr llvm::StringLiteral kIndependentAttr = "moec.independent";
+/// On a kernel that does so up to a barrier, and on that.
+constexpr llvm::StringLiteral kAheadAttr = "moec.ahead";
+constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
 /// Whether a pointer may lead to memory that another kernel uses.
 class GlobalPointers {
@@ -91,24 +98,32 @@ public:
   explicit DependentVerifier(LLVM::LLVMFuncOp func) : func(func) {}
 
   LogicalResult run() {
-    SmallVector<Block *> worklist{&func.getBody().front()};
-    llvm::SmallPtrSet<Block *, 16> reached{worklist.front()};
+    SmallVector<State> worklist{
+        {&func.getBody().front(), func->hasAttr(kAheadAttr)}};
+    DenseSet<State> reached{worklist.front()};
     while (!worklist.empty()) {
-      Block *block = worklist.pop_back_val();
-      if (waitsOrLacks(*block))
+      State state = worklist.pop_back_val();
+      bool isAhead = state.getInt();
+      if (waitsOrLacks(*state.getPointer(), isAhead))
         continue;
-      for (Block *next : block->getSuccessors())
-        if (reached.insert(next).second)
-          worklist.push_back(next);
+      for (Block *next : state.getPointer()->getSuccessors())
+        if (State entered(next, isAhead); reached.insert(entered).second)
+          worklist.push_back(entered);
     }
     return failure(hasFailed);
   }
 
 private:
+  /// A block, and whether accesses pass at its start.
+  using State = llvm::PointerIntPair<Block *, 1, bool>;
+
   /// Whether nothing after the block has to be looked at: it waits, or should
-  /// have, which is reported once.
-  bool waitsOrLacks(Block &block) {
+  /// have, which is reported once. `isAhead` says whether accesses pass, at
+  /// first at the block's start, then at its end.
+  bool waitsOrLacks(Block &block, bool &isAhead) {
     for (Operation &op : block) {
+      if (op.hasAttr(kEndsAheadAttr))
+        isAhead = false;
       if (auto control = dyn_cast<NVVM::GriddepcontrolOp>(op)) {
         if (control.getKind() == NVVM::GridDepActionKind::wait)
           return true;
@@ -116,7 +131,7 @@ private:
       }
       if (isa<LLVM::ReturnOp>(op))
         return report(op, "ends the kernel");
-      if (!func->hasAttr(kIndependentAttr) && isAccess(op))
+      if (!isAhead && !func->hasAttr(kIndependentAttr) && isAccess(op))
         return report(op, "accesses global memory");
     }
     return false;

@@ -1,14 +1,24 @@
 // RUN: moe-opt %s --split-input-file --convert-tile-to-nvvm=target=sm_90a --canonicalize --cse | FileCheck %s
 
-// One CTA routes 16 tokens, a warp each, and ranks their slots without counters: there are never more.
-// CHECK: memref.global "private" @ranked_0 : memref<256xi32, 3 : i32>
+// One CTA routes 16 tokens, a warp each, and ranks their slots without counters: there are never more. Ids and weights
+// it reads where it has put them as well.
+// CHECK: memref.global "private" @ranked_0 : memref<64xi32, 3 : i32>
+// CHECK: memref.global "private" @ranked_1 : memref<64xf32, 3 : i32>
+// CHECK: memref.global "private" @ranked_2 : memref<256xi32, 3 : i32>
 // CHECK-LABEL: func.func @ranked
+// CHECK-DAG: %[[IDS:.*]] = memref.get_global @ranked_0
+// CHECK-DAG: %[[WEIGHTS:.*]] = memref.get_global @ranked_1
 // CHECK: scf.for
 // CHECK: nvvm.redux.sync max
+// CHECK: memref.store %[[ID:.*]], %arg1[
+// CHECK: memref.store %[[ID]], %[[IDS]][
+// CHECK: memref.store %[[WEIGHT:.*]], %arg2[
+// CHECK: memref.store %[[WEIGHT]], %[[WEIGHTS]][
 // CHECK: }
 // CHECK: nvvm.barrier0 {moec.between_phases}
 // CHECK-NOT: arith.constant 256 : index
-// CHECK: memref.load
+// CHECK: memref.load %[[IDS]][
+// CHECK: memref.load %[[WEIGHTS]][
 // CHECK: nvvm.barrier0
 // CHECK: vector.load {{.*}} vector<4xi32>
 // CHECK-NOT: llvm.atomicrmw
@@ -39,5 +49,48 @@ tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf
       {config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 16>}
   tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
       {config = #tile.config<schedule = "sm80.count_slots", panel = 32, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+// Of its 512 threads 128 quantize before that, ahead of the wait; the first CTA ranks.
+// CHECK-LABEL: func.func @quantized(
+// CHECK-SAME: moec.ahead
+// CHECK: %[[C128:.*]] = arith.constant 128 : i32
+// CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
+// CHECK: arith.cmpi slt, %[[THREAD]], %[[C128]]
+// CHECK: nvvm.barrier0 {moec.ends_ahead}
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: nvvm.barrier0 {moec.between_phases}
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %{{.*}}, %c0
+// CHECK: scf.if %[[FIRST]]
+// Where what is quantized may be in use, it waits first.
+// CHECK-LABEL: func.func @behind(
+// CHECK-NOT: memref.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: nvvm.barrier0 {moec.ends_ahead}
+tile.kernel @quantized(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
+    %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
+    attributes {ahead, block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
+  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 16>, num_experts = 32 : i64}
+  tile.return
+}
+tile.kernel @behind(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
+    %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
+    attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
+  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 16>, num_experts = 32 : i64}
   tile.return
 }

@@ -222,6 +222,15 @@ void Sm80Gemv::storeSums(Value firstSum) {
     for (auto [i, sum] : llvm::enumerate(sums))
       emitter.storeF32(sum, table, emitter.add(at, static_cast<int64_t>(i)));
   });
+  // LLVM loads three of four neighbours as four, which all have to be there.
+  constexpr int64_t atOnce = 4;
+  int64_t used = shape.getWarps() * number;
+  int64_t pads = llvm::alignTo(used, atOnce) - used;
+  if (number == 1 && pads)
+    emitter.ifThen(emitter.isLess(emitter.thread(), emitter.i32(pads)), [&] {
+      Value pad = emitter.add(emitter.toIndex(emitter.thread()), used);
+      emitter.storeF32(emitter.f32(0.0), table, pad);
+    });
 }
 
 Value Sm80Gemv::addWarps(Value place) {
@@ -299,8 +308,7 @@ void Sm80Gemv::emitTensor() {
 }
 
 LogicalResult Sm80Gemv::emit() {
-  table =
-      emitter.scratch(shape.getWarps() * shape.getWarpSums(), b.getF32Type());
+  table = emitter.scratch(shape.getSumBytes() / 4, b.getF32Type());
   findPlace();
   if (shape.usesTensorCores()) {
     emitTensor();

@@ -7,7 +7,8 @@
 // The groups of all rows make one list, of which a CTA takes stretches, as many
 // apart as there are CTAs. Some lanes of a warp share a group: each has vectors
 // of it, all of which are loaded before the first one is needed; the lanes'
-// largest magnitudes meet by shuffles.
+// largest magnitudes meet by shuffles. Threads that only another phase of the
+// kernel has take no part.
 
 #include "../Emit.h"
 #include "../Quantizer.h"
@@ -182,8 +183,13 @@ void Sm80Quantize::store(const Share &share, const Quantizer::Divisor &divisor,
 
 LogicalResult moec::emitSm80Quantize(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  Sm80Quantize(cast<tile::QuantizeOp>(phase), emitter,
-               body.target.convertsFloat8())
-      .emit();
+  Sm80Quantize quantize(cast<tile::QuantizeOp>(phase), emitter,
+                        body.target.convertsFloat8());
+  constexpr int64_t threads = sm80::Quantize::kThreads;
+  if (body.threads == threads)
+    quantize.emit();
+  else
+    emitter.ifThen(emitter.isLess(emitter.thread(), emitter.i32(threads)),
+                   [&] { quantize.emit(); });
   return success();
 }

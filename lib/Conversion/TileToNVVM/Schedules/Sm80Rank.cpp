@@ -53,7 +53,8 @@ struct Sums {
 
 class Rank {
 public:
-  Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape);
+  Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape,
+       SlotCopies copies);
 
   void run();
 
@@ -170,13 +171,17 @@ private:
   Value hasOthers, numChunks;
 };
 
-Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape)
+Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape,
+           SlotCopies copies)
     : op(op), emitter(emitter), b(emitter.b), shape(shape),
       topK(getColumns(op.getIds())), numRuns(shape.getRuns()),
       otherLoads(shape.hasPanels() ? kPanelLoads : kOtherLoads),
       counters(emitter, op, shape.panel),
-      ids(flattenSlots(emitter, emitter.operand(op.getIds()))),
-      weights(flattenSlots(emitter, emitter.operand(op.getWeights()))),
+      ids(copies.ids ? copies.ids
+                     : flattenSlots(emitter, emitter.operand(op.getIds()))),
+      weights(copies.weights
+                  ? copies.weights
+                  : flattenSlots(emitter, emitter.operand(op.getWeights()))),
       counts(emitter.operand(op.getCounts())),
       offsets(emitter.operand(op.getOffsets())),
       position(flattenSlots(emitter, emitter.operand(op.getPosition()))),
@@ -231,15 +236,15 @@ void Rank::run() {
     return rankFew();
   Value isFew = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, numSlots,
                                       emitter.index(few));
-  emitter.ifThen(
-      isFew, [&] { emitter.ifThen(isFirstCta(), [&] { rankFew(); }); },
-      [&] { rankChunk(); });
+  emitter.ifThen(isFew, [&] { rankFew(); }, [&] { rankChunk(); });
 }
 
 void Rank::rankFew() {
-  emitRankFew(emitter, counters.getExperts(),
-              {ids, weights, offsets, position, source, rowWeight}, numSlots,
-              shape.getFewSlots(), topK, shape.numLocal, table);
+  emitter.ifThen(isFirstCta(), [&] {
+    emitRankFew(emitter, counters.getExperts(),
+                {ids, weights, offsets, position, source, rowWeight}, numSlots,
+                shape.getFewSlots(), topK, shape.numLocal, table);
+  });
 }
 
 /// In i32, for a division of 64 bits takes long.
@@ -640,6 +645,6 @@ LogicalResult moec::emitSm80Rank(Operation *phase, KernelBody body) {
       emitter.storeI32(emitter.i32(0), counter, emitter.index(0));
     });
   }
-  Rank(op, emitter, sm80::Rank(op, op.getConfigAttr())).run();
+  Rank(op, emitter, sm80::Rank(op, op.getConfigAttr()), body.copies).run();
   return success();
 }

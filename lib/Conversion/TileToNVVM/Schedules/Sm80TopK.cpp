@@ -37,7 +37,8 @@ LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
   switch (shape.row) {
   case sm80::TopK::Row::Held: {
     auto gpu = moert::GpuTarget::parse(body.target.name);
-    return TopKHeld(op, emitter, gpu && gpu->hasDependentLaunches())
+    return TopKHeld(op, emitter, gpu && gpu->hasDependentLaunches(),
+                    body.copies)
         .run(tokens, step);
   }
   case sm80::TopK::Row::Stored:

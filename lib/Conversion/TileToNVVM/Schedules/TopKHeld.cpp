@@ -15,8 +15,10 @@ using namespace moec;
 
 static constexpr int64_t kWarp = sm80::kWarp;
 
-TopKHeld::TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait)
+TopKHeld::TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait,
+                   SlotCopies copies)
     : TopKEmission(op, emitter, kWarp), warp(emitter) {
+  this->copies = copies;
   makeParts();
   if (sm80::TopK::isRanked(op)) {
     leftKeys = emitter.scratch(kWarp, b.getI32Type());
@@ -144,7 +146,10 @@ void TopKHeld::weighRow(Value token) {
   Value scale = expertScale ? emitter.loadF32(expertScale, expert) : Value();
   Value weight = weightsOf(chosen, scale, kWarp);
   emitter.ifThen(isSlot(), [&] {
-    emitter.KernelEmitter::storeF32(weight, weights,
-                                    {token, toIndex(found.slot)});
+    Value slot = toIndex(found.slot);
+    emitter.KernelEmitter::storeF32(weight, weights, {token, slot});
+    if (copies.weights)
+      emitter.KernelEmitter::storeF32(weight, copies.weights,
+                                      copyAt(token, slot));
   });
 }

@@ -20,7 +20,8 @@ namespace moec {
 class TopKHeld : public TopKEmission {
 public:
   /// `mayWait`: the kernel waits for the launch before it where this says.
-  TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait);
+  TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait,
+           SlotCopies copies);
 
 private:
   /// 32 neighbours of a row.
