@@ -7,15 +7,9 @@
 // Bits of tile.quantize, and of e4m3 that products read. llvm::APFloat rounds
 // and decodes for the tests.
 
-#include "moec/PtxSim/Simulator.h"
-#include "moec/Target/NVPTX.h"
-#include "moec/Transforms/Passes.h"
+#include "GpuKernel.h"
 
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "moec/Dialect/Tile/Tile.h"
-
-#include <gtest/gtest.h>
+#include "llvm/ADT/APFloat.h"
 
 #include <cmath>
 #include <cstring>
@@ -23,76 +17,9 @@
 
 using namespace mlir;
 using namespace moec;
+using namespace moec::test;
 
 namespace {
-
-/// One kernel of level tile for a GPU; `run` simulates it.
-class GpuKernel {
-public:
-  GpuKernel(const std::string &text, const std::string &target) {
-    context.loadDialect<tile::TileDialect>();
-    context.disableMultithreading();
-    module = parseSourceString<ModuleOp>(text, &context);
-    if (!module)
-      return;
-    TileAssignConfigPassOptions options;
-    options.target = target;
-    PassManager assign(&context);
-    assign.addPass(createTileAssignConfigPass(options));
-    if (failed(assign.run(*module)))
-      return;
-    auto kernel = *module->getOps<tile::KernelOp>().begin();
-    grid = kernel.getGrid()->getExpr();
-    dims.block = kernel.getBlockAttr().getInt();
-    dims.shared = kernel.getSharedAttr().getInt();
-    PassManager lower(&context);
-    buildTileToNVVMPipeline(lower, target);
-    if (failed(lower.run(*module)))
-      return;
-    if (auto text = emitPTX(*module, {target}); succeeded(text))
-      ptx = *text;
-  }
-
-  /// A buffer that holds the values, or is not written before the kernel.
-  template <typename T>
-  void input(const std::vector<T> &values) {
-    output(values.size() * sizeof(T));
-    EXPECT_TRUE(simulator.write(slots.back(), values.data(),
-                                values.size() * sizeof(T)));
-  }
-  void output(size_t bytes) {
-    auto address = simulator.allocate(bytes, 256, "an argument");
-    ASSERT_TRUE(address);
-    slots.push_back(*address);
-  }
-  void run(int64_t tokens) {
-    ASSERT_FALSE(ptx.empty());
-    auto loaded = simulator.load(ptx, "kernel.ptx");
-    ASSERT_TRUE(loaded) << loaded.status().message();
-    slots.push_back(static_cast<uint64_t>(tokens));
-    auto params = moec::ptx::packParams(*(*loaded)->find("kernel"), slots);
-    ASSERT_TRUE(params) << params.status().message();
-    dims.grid = *grid->evaluate(tokens);
-    moert::Status status = simulator.launch(**loaded, "kernel", dims, *params);
-    ASSERT_TRUE(status) << status.message();
-  }
-  template <typename T>
-  std::vector<T> read(size_t argument, size_t count) {
-    std::vector<T> values(count);
-    EXPECT_TRUE(
-        simulator.read(values.data(), slots[argument], count * sizeof(T)));
-    return values;
-  }
-
-private:
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
-  std::optional<moert::Expr> grid;
-  moert::LaunchDims dims;
-  std::string ptx;
-  moec::ptx::Simulator simulator;
-  std::vector<uint64_t> slots;
-};
 
 const llvm::fltSemantics &e4m3() { return llvm::APFloat::Float8E4M3FN(); }
 

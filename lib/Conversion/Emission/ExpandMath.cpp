@@ -15,7 +15,9 @@
 // and one instruction (within 2 ulp of the power of 2), and a division a
 // product with a reciprocal (within 1 ulp). Both take numbers below the normal
 // range for 0 and give 0 for them: instructions that keep them need half a
-// dozen more.
+// dozen more. Other reciprocals, such as a sigmoid's, are within 0.6 ulp: the
+// machine's division has a branch for numbers near the ends of the range, so
+// that of several none begins before the one before it has ended.
 
 #include "KernelEmitter.h"
 
@@ -62,6 +64,11 @@ bool isApproximate(Operation *op) {
   return arith::bitEnumContainsAll(
       cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr().getValue(),
       arith::FastMathFlags::afn);
+}
+
+bool isOne(Value x) {
+  auto broadcast = x.getDefiningOp<vector::BroadcastOp>();
+  return matchPattern(broadcast ? broadcast.getSource() : x, m_OneFloat());
 }
 
 /// Arithmetic on values of one type: f32 or a vector of f32.
@@ -132,6 +139,7 @@ private:
   Value forEachElement(Value x, function_ref<Value(Value)> make);
   Value approximatePowerOfTwo(Value x);
   Value approximateReciprocal(Value x);
+  Value reciprocal(Value x);
 
   static constexpr double kInf = std::numeric_limits<double>::infinity();
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -171,9 +179,25 @@ Value Expansion::approximateReciprocal(Value x) {
   });
 }
 
+/// Where the number or what is to become of it is below the normal range, both
+/// are in it after scaling. Infinities and zeros give each other at once: there
+/// the correction is NaN.
+Value Expansion::reciprocal(Value x) {
+  constexpr double large = 0x1p+64, small = 0x1p-64;
+  Value magnitude = abs(x);
+  Value scale = select(less(magnitude, large), constant(1.0), constant(small));
+  scale = select(less(magnitude, small), constant(large), scale);
+  Value scaled = mul(x, scale);
+  Value near = approximateReciprocal(scaled);
+  Value error = fma(arith::NegFOp::create(b, scaled), near, constant(1.0));
+  return mul(select(isNaN(error), near, fma(near, error, near)), scale);
+}
+
 Value Expansion::div(Value x, Value y) {
   if (approximate)
     return mul(x, approximateReciprocal(y));
+  if (isOne(x))
+    return reciprocal(y);
   return arith::DivFOp::create(b, x, y);
 }
 
@@ -277,7 +301,7 @@ LogicalResult moec::expandMath(func::FuncOp func, bool onGpu) {
   SmallVector<Operation *> ops;
   func.walk([&](Operation *op) {
     if (isa<arith::DivFOp>(op)
-            ? onGpu && isApproximate(op) &&
+            ? onGpu && (isApproximate(op) || isOne(op->getOperand(0))) &&
                   getElementTypeOrSelf(op->getResult(0)).isF32()
             : isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
                   !isCheap(op))

@@ -61,9 +61,33 @@ tile.kernel @exact(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64x
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
       outs(%y : memref<?x64xf32>) epilogue {
   ^bb0(%v: f32):
-    %one = arith.constant 1.0 : f32
+    %two = arith.constant 2.0 : f32
     %e = math.exp %v : f32
-    %z = arith.divf %one, %e : f32
+    %z = arith.divf %two, %e : f32
+    tile.yield %z : f32
+  }
+  tile.return
+}
+
+// But for reciprocals, which have no branch: the machine's, and what it is off by.
+// CHECK-LABEL: func.func @reciprocal
+// CHECK-NOT: arith.divf
+// CHECK: %[[SCALED:.*]] = arith.mulf %[[X:.*]], %[[SCALE:.*]] : vector
+// CHECK: nvvm.rcp.approx.ftz.f
+// CHECK: %[[NEAR:.*]] = vector.from_elements
+// CHECK: %[[MINUS:.*]] = arith.negf %[[SCALED]]
+// CHECK: %[[ERROR:.*]] = math.fma %[[MINUS]], %[[NEAR]], %{{.*}}
+// CHECK: %[[CORRECTED:.*]] = math.fma %[[NEAR]], %[[ERROR]], %[[NEAR]]
+// CHECK: %[[R:.*]] = arith.select %{{.*}}, %[[NEAR]], %[[CORRECTED]]
+// CHECK: arith.mulf %[[R]], %[[SCALE]]
+// CHECK-NOT: arith.divf
+// CHECK: return
+tile.kernel @reciprocal(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
+      outs(%y : memref<?x64xf32>) epilogue {
+  ^bb0(%v: f32):
+    %one = arith.constant 1.0 : f32
+    %z = arith.divf %one, %v : f32
     tile.yield %z : f32
   }
   tile.return
