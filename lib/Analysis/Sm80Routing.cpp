@@ -324,13 +324,6 @@ std::string sm80::whyNotCounted(Operation *first, Operation *second,
   return whyNoRoom(topK, routing, shape.getWords());
 }
 
-int64_t sm80::getCopiedSlots(tile::TopKOp routing, tile::RankOp rank) {
-  Rank shape(rank, rank.getConfigAttr());
-  return TopK::getRow(routing) == TopK::Row::Held && shape.isAlwaysFew()
-             ? *shape.mostSlots
-             : 0;
-}
-
 std::optional<JoinedConfigs>
 sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
   auto topK = cast<tile::TopKOp>(first);
@@ -365,9 +358,7 @@ std::string sm80::whyNotRanked(Operation *first, Operation *second,
   if (std::string reason = whyOtherThreads(routing, shape.threads);
       !reason.empty())
     return reason;
-  return whyNoRoom(topK, routing,
-                   shape.getWords(shape.getRuns()) +
-                       2 * getCopiedSlots(topK, rank));
+  return whyNoRoom(topK, routing, shape.getWords(shape.getRuns()));
 }
 
 //===----------------------------------------------------------------------===//

@@ -233,10 +233,6 @@ struct Rank {
   bool isAlwaysFew() const { return mostSlots && *mostSlots <= getFewSlots(); }
 };
 
-/// Slots whose ids and weights the one CTA that routes and ranks them keeps in
-/// shared memory, 4 bytes each; 0 where it does not.
-int64_t getCopiedSlots(tile::TopKOp routing, tile::RankOp rank);
-
 } // namespace moec::sm80
 
 #endif // MOEC_ANALYSIS_SM80_H

@@ -39,18 +39,10 @@ LogicalResult TopKEmission::run(RowRange range, int64_t step) {
   return status;
 }
 
-void TopKEmission::storeSlot(Value id, Value weight, Value token, Value slot) {
-  emitter.storeI32(id, ids, {token, slot});
-  emitter.storeF32(weight, weights, {token, slot});
-  if (!copies.ids)
-    return;
-  emitter.storeI32(id, copies.ids, copyAt(token, slot));
-  emitter.storeF32(weight, copies.weights, copyAt(token, slot));
-}
-
 void TopKEmission::clearRow(Value token) {
   emitter.forLoop(emitter.index(0), emitter.index(topK), 1, [&](Value slot) {
-    storeSlot(emitter.i32(-1), emitter.f32(0.0), token, slot);
+    emitter.storeI32(emitter.i32(-1), ids, {token, slot});
+    emitter.storeF32(emitter.f32(0.0), weights, {token, slot});
   });
 }
 
@@ -69,9 +61,11 @@ void TopKEmission::routeRow(Value token) {
       },
       [&] {
         Value weight = emitter.f32(1.0 / topK);
-        emitter.forLoop(
-            emitter.index(0), emitter.index(topK), 1,
-            [&](Value slot) { storeSlot(toI32(slot), weight, token, slot); });
+        emitter.forLoop(emitter.index(0), emitter.index(topK), 1,
+                        [&](Value slot) {
+                          emitter.storeI32(toI32(slot), ids, {token, slot});
+                          emitter.storeF32(weight, weights, {token, slot});
+                        });
       });
 }
 

@@ -16,12 +16,6 @@
 
 namespace moec {
 
-/// Where ids and weights of all tokens are written as well, one slot after the
-/// other: memory of a CTA that ranks them next. Null where nobody does.
-struct SlotCopies {
-  mlir::Value ids, weights;
-};
-
 /// Writes what a CTA of a schedule of top_k does: it routes `rows` tokens, one
 /// after the other, with a row's experts in vectors of `lanes`. The order of
 /// selection is total, so only the rounding of scores and weights depends on
@@ -55,14 +49,6 @@ protected:
   virtual void select(mlir::Value token) = 0;
   /// From the values of the selected to weights.
   virtual void weighRow(mlir::Value token) = 0;
-
-  /// A slot's place in the copies.
-  mlir::Value copyAt(mlir::Value token, mlir::Value slot) {
-    return emitter.add(emitter.mul(token, topK), slot);
-  }
-  /// The id, i32, and the weight of a slot.
-  void storeSlot(mlir::Value id, mlir::Value weight, mlir::Value token,
-                 mlir::Value slot);
 
   bool isHash() const { return routing.getSelect() == moe::Select::Hash; }
   bool hasDeadRows() const {
@@ -144,7 +130,6 @@ protected:
   int64_t topK;
   RowLayout layout;
   mlir::Value logits, selectionBias, expertScale, ids, weights;
-  SlotCopies copies;
   /// Of the row's softmax over all experts, where one is computed.
   mlir::Value rowLargest, rowSum;
   mlir::LogicalResult status = mlir::success();

@@ -10,7 +10,6 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
 
-#include "../Emission/TopKEmission.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Dialect/Tile/Tile.h"
 
@@ -25,8 +24,6 @@ struct KernelBody {
   tile::KernelOp kernel;
   int64_t threads;
   const Target &target;
-  /// Of slots that a CTA routes and then ranks.
-  SlotCopies copies;
 };
 
 /// On a barrier between two phases of a kernel, behind which threads read what

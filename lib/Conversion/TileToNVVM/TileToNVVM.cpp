@@ -14,7 +14,6 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Analysis/LaunchShape.h"
-#include "moec/Analysis/Sm80.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
 
@@ -73,7 +72,6 @@ public:
     func::FuncOp func = makeFunction();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
-    body.copies = makeCopies(*phases, body);
     if (waitsFirst(*phases))
       ThreadEmitter(func, kernel, body.threads).waitForLaunchBefore();
     for (auto [phase, emission] : llvm::zip(*phases, emissions)) {
@@ -170,20 +168,6 @@ private:
                << reason << "; or run tile-split-phases";
     }
     return success();
-  }
-
-  /// In shared memory, where the CTA that ranks has routed all slots: what it
-  /// has written to global memory comes back from the second-level cache.
-  SlotCopies makeCopies(ArrayRef<Operation *> phases, const KernelBody &body) {
-    auto rank = dyn_cast<tile::RankOp>(phases.back());
-    auto routing =
-        rank ? dyn_cast_or_null<tile::TopKOp>(rank->getPrevNode()) : nullptr;
-    int64_t slots = routing ? sm80::getCopiedSlots(routing, rank) : 0;
-    if (!slots)
-      return {};
-    ThreadEmitter emitter(body.func, kernel, body.threads);
-    return {emitter.scratch(slots, emitter.b.getI32Type()),
-            emitter.scratch(slots, emitter.b.getF32Type())};
   }
 
   /// Whether phases behind the first one wait for the launch before, but the

@@ -53,8 +53,7 @@ struct Sums {
 
 class Rank {
 public:
-  Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape,
-       SlotCopies copies);
+  Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape);
 
   void run();
 
@@ -171,17 +170,13 @@ private:
   Value hasOthers, numChunks;
 };
 
-Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape,
-           SlotCopies copies)
+Rank::Rank(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape)
     : op(op), emitter(emitter), b(emitter.b), shape(shape),
       topK(getColumns(op.getIds())), numRuns(shape.getRuns()),
       otherLoads(shape.hasPanels() ? kPanelLoads : kOtherLoads),
       counters(emitter, op, shape.panel),
-      ids(copies.ids ? copies.ids
-                     : flattenSlots(emitter, emitter.operand(op.getIds()))),
-      weights(copies.weights
-                  ? copies.weights
-                  : flattenSlots(emitter, emitter.operand(op.getWeights()))),
+      ids(flattenSlots(emitter, emitter.operand(op.getIds()))),
+      weights(flattenSlots(emitter, emitter.operand(op.getWeights()))),
       counts(emitter.operand(op.getCounts())),
       offsets(emitter.operand(op.getOffsets())),
       position(flattenSlots(emitter, emitter.operand(op.getPosition()))),
@@ -645,6 +640,6 @@ LogicalResult moec::emitSm80Rank(Operation *phase, KernelBody body) {
       emitter.storeI32(emitter.i32(0), counter, emitter.index(0));
     });
   }
-  Rank(op, emitter, sm80::Rank(op, op.getConfigAttr()), body.copies).run();
+  Rank(op, emitter, sm80::Rank(op, op.getConfigAttr())).run();
   return success();
 }

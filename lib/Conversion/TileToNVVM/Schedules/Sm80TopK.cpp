@@ -37,8 +37,7 @@ LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
   switch (shape.row) {
   case sm80::TopK::Row::Held: {
     auto gpu = moert::GpuTarget::parse(body.target.name);
-    return TopKHeld(op, emitter, gpu && gpu->hasDependentLaunches(),
-                    body.copies)
+    return TopKHeld(op, emitter, gpu && gpu->hasDependentLaunches())
         .run(tokens, step);
   }
   case sm80::TopK::Row::Stored:

@@ -15,10 +15,8 @@ using namespace moec;
 
 static constexpr int64_t kWarp = sm80::kWarp;
 
-TopKHeld::TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait,
-                   SlotCopies copies)
+TopKHeld::TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait)
     : TopKEmission(op, emitter, kWarp), warp(emitter) {
-  this->copies = copies;
   makeParts();
   if (sm80::TopK::isRanked(op)) {
     leftKeys = emitter.scratch(kWarp, b.getI32Type());
@@ -146,10 +144,7 @@ void TopKHeld::weighRow(Value token) {
   Value scale = expertScale ? emitter.loadF32(expertScale, expert) : Value();
   Value weight = weightsOf(chosen, scale, kWarp);
   emitter.ifThen(isSlot(), [&] {
-    Value slot = toIndex(found.slot);
-    emitter.KernelEmitter::storeF32(weight, weights, {token, slot});
-    if (copies.weights)
-      emitter.KernelEmitter::storeF32(weight, copies.weights,
-                                      copyAt(token, slot));
+    emitter.KernelEmitter::storeF32(weight, weights,
+                                    {token, toIndex(found.slot)});
   });
 }

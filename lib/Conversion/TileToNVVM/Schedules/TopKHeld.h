@@ -20,8 +20,7 @@ namespace moec {
 class TopKHeld : public TopKEmission {
 public:
   /// `mayWait`: the kernel waits for the launch before it where this says.
-  TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait,
-           SlotCopies copies);
+  TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait);
 
 private:
   /// 32 neighbours of a row.

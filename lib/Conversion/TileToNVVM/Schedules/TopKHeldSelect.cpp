@@ -25,10 +25,8 @@ void TopKHeld::select(Value token) {
   found = sm80::TopK::isRanked(op) ? selectByRank() : selectOneByOne();
   expert = layout.expertAt(toIndex(found.place));
   emitter.ifThen(isSlot(), [&] {
-    Value slot = toIndex(found.slot), id = toI32(expert);
-    emitter.KernelEmitter::storeI32(id, ids, {token, slot});
-    if (copies.ids)
-      emitter.KernelEmitter::storeI32(id, copies.ids, copyAt(token, slot));
+    emitter.KernelEmitter::storeI32(toI32(expert), ids,
+                                    {token, toIndex(found.slot)});
   });
 }
 
