@@ -89,7 +89,9 @@ void RankChunk::run() {
     return rankFew();
   Value isFew = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, numSlots,
                                       emitter.index(few));
-  emitter.ifThen(isFew, [&] { rankFew(); }, [&] { rankChunk(); });
+  auto rankOnce = [&] { rankFew(); };
+  auto rankShare = [&] { rankChunk(); };
+  emitter.ifThen(isFew, rankOnce, rankShare);
 }
 
 void RankChunk::rankFew() {
