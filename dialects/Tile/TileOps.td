@@ -249,6 +249,10 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     quantized as `tile.quantize` does it, with a scale per row and 128 columns, `result_scale`. The bits are those
     of the two phases one after the other. `tile-quantize-results` makes such products.
 
+    With `min_group_rows` or `max_group_rows` the product is one of the groups with at least, or at most, so many
+    rows: of others it reads nothing, and leaves their rows of the result as they are. Two launches then share the
+    groups, and one result, each with a config for its own. `tile-split-heavy` makes such products.
+
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
@@ -273,8 +277,19 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
     OptionalAttr<I64Attr>:$num_experts,
-    OptionalAttr<DenseI64ArrayAttr>:$local_experts, OptionalAttr<Tile_ConfigAttr>:$config);
+    OptionalAttr<DenseI64ArrayAttr>:$local_experts,
+    OptionalAttr<I64Attr>:$min_group_rows, OptionalAttr<I64Attr>:$max_group_rows,
+    OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
+  let extraClassDeclaration = [{
+    /// Whether groups of any number of rows are the product's.
+    bool takesAllGroups() { return !getMinGroupRows() && !getMaxGroupRows(); }
+    /// Whether a group with so many rows is, if it has any.
+    bool takesGroup(int64_t rows) {
+      return rows >= int64_t(getMinGroupRows().value_or(0)) &&
+             (!getMaxGroupRows() || rows <= int64_t(*getMaxGroupRows()));
+    }
+  }];
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
     oilist(

@@ -62,10 +62,12 @@ struct ContractShape {
 /// of one weight row at a time.
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &target) {
-  if (std::string reason = declineQuantized(cast<tile::ContractOp>(op));
-      !reason.empty())
+  auto contract = cast<tile::ContractOp>(op);
+  if (std::string reason = declineQuantized(contract); !reason.empty())
     return reason;
-  ContractShape shape(cast<tile::ContractOp>(op));
+  if (std::string reason = declineSomeGroups(contract); !reason.empty())
+    return reason;
+  ContractShape shape(contract);
   for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
                               {"n", config.getN()},
                               {"k", config.getK()},

@@ -35,6 +35,14 @@ inline std::string declineQuantized(tile::ContractOp op) {
                              : std::string();
 }
 
+/// What a schedule whose code takes all groups says; empty if it may.
+inline std::string declineSomeGroups(tile::ContractOp op) {
+  return op.takesAllGroups()
+             ? std::string()
+             : "groups are told apart by their rows in sm90.contract alone; "
+               "give neither 'min_group_rows' nor 'max_group_rows'";
+}
+
 inline tile::ConfigAttr makeConfig(mlir::Operation *op,
                                    llvm::StringRef schedule, int64_t m,
                                    int64_t n, int64_t k, int64_t panel,

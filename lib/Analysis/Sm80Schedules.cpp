@@ -94,6 +94,8 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   auto contract = cast<tile::ContractOp>(op);
   if (std::string reason = declineQuantized(contract); !reason.empty())
     return reason;
+  if (std::string reason = declineSomeGroups(contract); !reason.empty())
+    return reason;
   Contract shape(contract, config);
   auto result = cast<MemRefType>(contract.getResult().getType());
   for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},

@@ -31,7 +31,8 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
       quantizes(static_cast<bool>(op.getResultScale())),
       planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
       mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()),
-      hasQueue(config.getQueue()) {
+      hasQueue(config.getQueue()), minGroupRows(op.getMinGroupRows()),
+      maxGroupRows(op.getMaxGroupRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   groups = isGrouped ? weight.getDimSize(0) : 1;
@@ -71,7 +72,8 @@ std::string Contract::whyApart(const Contract &other) const {
            std::to_string(other.stages) + " of one ring";
   if (bodies != other.bodies || rowsOnM != other.rowsOnM)
     return "their bodies differ, and the table of tiles is one";
-  if (groups != other.groups || !isGrouped || !other.isGrouped)
+  if (groups != other.groups || !isGrouped || !other.isGrouped ||
+      minGroupRows != other.minGroupRows || maxGroupRows != other.maxGroupRows)
     return "their groups differ";
   return {};
 }

@@ -16,11 +16,19 @@
 #include "moec/Interpreter/RegionEvaluator.h"
 #include "moec/Interpreter/Tensor.h"
 
+#include <limits>
 #include <optional>
 
 namespace moec::interpreter {
 
 using OptionalRef = std::optional<TensorRef>;
+
+/// The groups of an op, by their rows: of others nothing is read or written.
+struct GroupRows {
+  int64_t min = 0, max = std::numeric_limits<int64_t>::max();
+
+  bool contains(int64_t rows) const { return rows >= min && rows <= max; }
+};
 
 /// moe.route and tile.top_k.
 struct RouteArguments {
@@ -69,6 +77,7 @@ struct MatmulArguments {
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
   TensorRef result;
   std::optional<moe::GateUpOrder> order;
+  GroupRows groupRows;
 };
 moert::Status groupedMatmul(const MatmulArguments &arguments,
                             RegionEvaluator &epilogue);
@@ -89,6 +98,7 @@ struct QuantizeArguments {
   TensorRef input;
   OptionalRef offsets;
   TensorRef quantized, scale;
+  GroupRows groupRows;
 };
 moert::Status quantize(const QuantizeArguments &arguments);
 

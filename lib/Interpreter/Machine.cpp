@@ -104,6 +104,13 @@ Status Machine::runPermute(OpT op, int64_t count, Value offsets, Value position,
   return permute(arguments);
 }
 
+static GroupRows getGroupRows(tile::ContractOp op) {
+  GroupRows rows;
+  rows.min = op.getMinGroupRows().value_or(rows.min);
+  rows.max = op.getMaxGroupRows().value_or(rows.max);
+  return rows;
+}
+
 template <typename OpT>
 Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   Result<RegionEvaluator> epilogue = RegionEvaluator::compile(op.getEpilogue());
@@ -124,6 +131,8 @@ Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   arguments.result = result;
   if (std::optional<moe::WeightLayoutAttr> layout = op.getLayout())
     arguments.order = layout->getOrder();
+  if constexpr (std::is_same_v<OpT, tile::ContractOp>)
+    arguments.groupRows = getGroupRows(op);
   return groupedMatmul(arguments, *epilogue);
 }
 
@@ -253,6 +262,7 @@ Status Machine::run(tile::ContractOp op) {
   arguments.offsets = maybe(op.getOffsets());
   arguments.quantized = result;
   arguments.scale = at(op.getResultScale());
+  arguments.groupRows = getGroupRows(op);
   return quantize(arguments);
 }
 

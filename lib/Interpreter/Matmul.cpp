@@ -223,6 +223,8 @@ Status Matmul::run() {
                              std::to_string(offsets[g]) + " and " +
                              std::to_string(offsets[g + 1]) + ", but there " +
                              "are " + std::to_string(limit) + " positions");
+    if (!arguments.groupRows.contains(offsets[g + 1] - offsets[g]))
+      continue;
     if (Status status = runGroup(g, offsets[g], offsets[g + 1]); !status)
       return status;
   }

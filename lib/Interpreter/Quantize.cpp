@@ -48,7 +48,14 @@ Status quantize(const QuantizeArguments &arguments) {
   int64_t width = arguments.input.rowSize();
   int64_t groups = arguments.scale.rowSize();
   std::vector<float> row(width), scales(groups);
+  const int32_t *offset =
+      arguments.offsets ? arguments.offsets->as<int32_t>() : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
+    // The last offset is behind all rows.
+    while (offset && r >= offset[1])
+      ++offset;
+    if (offset && !arguments.groupRows.contains(offset[1] - offset[0]))
+      continue;
     load(arguments.input, r * width, MutableArrayRef<float>(row));
     for (int64_t g = 0; g < groups; ++g) {
       int64_t first = g * moe::kScaleBlock;

@@ -157,3 +157,12 @@ tile.kernel @no_tokens_at_a_time(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: 
       {config = #tile.config<schedule = "sm80.gather_reduce", panel = 128, lanes = 4>}
   tile.return
 }
+
+// -----
+
+tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give neither 'min_group_rows' nor 'max_group_rows'}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
+      {max_group_rows = 64 : i64, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 64, lanes = 8>}
+  tile.return
+}

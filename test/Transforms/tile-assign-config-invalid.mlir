@@ -178,3 +178,12 @@ tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memre
       source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "cpu.gather_rows">}
   tile.return
 }
+
+// -----
+
+tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give neither 'min_group_rows' nor 'max_group_rows'}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
+      {min_group_rows = 64 : i64, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 32, panel = 32, lanes = 8>}
+  tile.return
+}

@@ -211,6 +211,17 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{of two products of a kernel their groups differ}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>, max_group_rows = 64 : i64}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel stages = 4 and 5 of one ring}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
       outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}

@@ -140,28 +140,39 @@ TEST(InterpreterDevice, RunsPlanKernels) { runProgram(kPlanKernel); }
 
 TEST(InterpreterDevice, RunsTileKernels) { runProgram(kTileKernel); }
 
-/// What is quantized has been rounded to bf16 before: 34.1 to 34, whose half is
-/// in the middle of two codes.
-TEST(InterpreterDevice, QuantizesResults) {
+namespace {
+
+/// Codes and scales of three rows, of which `offsets` share out some to two
+/// groups with the same weights, written over what they hold.
+struct QuantizedRows {
+  std::vector<uint8_t> codes = {1, 2, 3, 4, 5, 6};
+  Floats scales = {0, 0, 0};
+
+  /// With a product with these attributes, of rows 1, 2 and 4.
+  void run(const std::string &attributes, Ids offsets);
+};
+
+void QuantizedRows::run(const std::string &attributes, Ids offsets) {
   TestModule test(R"(
     plan.program @layer max_tokens 8 {
       %x = plan.tensor input "x" rows <"tokens"> : memref<?x1xf32>
-      %w = plan.tensor input "w" : memref<1x2x1xf32>
-      %o = plan.tensor input "o" : memref<2xi32>
+      %w = plan.tensor input "w" : memref<2x2x1xf32>
+      %o = plan.tensor input "o" : memref<3xi32>
       %q = plan.tensor output "q" rows <"tokens"> : memref<?x2xf8E4M3FN>
       %s = plan.tensor output "s" rows <"tokens"> : memref<?x1xf32>
       plan.variant tokens 0 to 8 {
         plan.launch @product ins(%x, %w, %o : memref<?x1xf32>,
-            memref<1x2x1xf32>, memref<2xi32>)
+            memref<2x2x1xf32>, memref<3xi32>)
           outs(%q, %s : memref<?x2xf8E4M3FN>, memref<?x1xf32>)
       }
     }
-    tile.kernel @product(%x: memref<?x1xf32>, %w: memref<1x2x1xf32>,
-        %o: memref<2xi32>, %q: memref<?x2xf8E4M3FN>, %s: memref<?x1xf32>,
+    tile.kernel @product(%x: memref<?x1xf32>, %w: memref<2x2x1xf32>,
+        %o: memref<3xi32>, %q: memref<?x2xf8E4M3FN>, %s: memref<?x1xf32>,
         %t: i64) {
-      tile.contract tokens(%t) ins(%x, %w : memref<?x1xf32>, memref<1x2x1xf32>)
-        offsets(%o : memref<2xi32>) outs(%q : memref<?x2xf8E4M3FN>)
-        result_scale(%s : memref<?x1xf32>) {rounded_to = bf16}
+      tile.contract tokens(%t) ins(%x, %w : memref<?x1xf32>, memref<2x2x1xf32>)
+        offsets(%o : memref<3xi32>) outs(%q : memref<?x2xf8E4M3FN>)
+        result_scale(%s : memref<?x1xf32>) {rounded_to = bf16)" +
+                  attributes + R"(}
       tile.return
     })");
   auto device = createInterpreterDevice(*test.module);
@@ -174,8 +185,8 @@ TEST(InterpreterDevice, QuantizesResults) {
   moert::Expr tokens = moert::Expr::tokens();
   auto add = addTo(plan);
   add("x", DType::F32, {tokens, 1}, TensorRole::Input);
-  add("w", DType::F32, {1, 2, 1}, TensorRole::Input);
-  add("o", DType::I32, {2}, TensorRole::Input);
+  add("w", DType::F32, {2, 2, 1}, TensorRole::Input);
+  add("o", DType::I32, {3}, TensorRole::Input);
   add("q", DType::F8E4M3, {tokens, 2}, TensorRole::Output);
   add("s", DType::F32, {tokens, 1}, TensorRole::Output);
   plan.kernels.push_back({"product", 1});
@@ -186,21 +197,43 @@ TEST(InterpreterDevice, QuantizesResults) {
   plan.variants.push_back({0, 8, {moert::Step::launch(0, args)}});
   auto executor = moert::Executor::create(plan, **device, moert::ModuleImage());
   ASSERT_TRUE(executor.isOk()) << executor.status().message();
-  Floats x = {1, 2}, w = {-896, 34.1f}, scales = {0, 0};
-  Ids offsets = {0, 1};
-  std::vector<uint8_t> codes = {1, 2, 3, 4};
+  Floats x = {1, 2, 4}, w = {-896, 34.1f, -896, 34.1f};
   moert::Executor &run = **executor;
   for (moert::Status status :
-       {run.bind("x", executorView(x, {2, 1})),
-        run.bind("w", executorView(w, {1, 2, 1})),
-        run.bind("o", executorView(offsets, {2})),
-        run.bind("q", {codes.data(), DType::F8E4M3, {2, 2}, {}}),
-        run.bind("s", executorView(scales, {2, 1})), run.run(2),
+       {run.bind("x", executorView(x, {3, 1})),
+        run.bind("w", executorView(w, {2, 2, 1})),
+        run.bind("o", executorView(offsets, {3})),
+        run.bind("q", {codes.data(), DType::F8E4M3, {3, 2}, {}}),
+        run.bind("s", executorView(scales, {3, 1})), run.run(3),
         run.synchronize()})
     ASSERT_TRUE(status.isOk()) << status.message();
+}
+
+} // namespace
+
+/// What is quantized has been rounded to bf16 before: 34.1 to 34, whose half is
+/// in the middle of two codes.
+TEST(InterpreterDevice, QuantizesResults) {
+  QuantizedRows rows;
+  rows.run("", {0, 1, 1});
   // Nothing is written behind the last offset.
-  EXPECT_EQ(codes, std::vector<uint8_t>({0xFE, 0x58, 3, 4}));
-  EXPECT_EQ(scales, Floats({2, 0}));
+  EXPECT_EQ(rows.codes, std::vector<uint8_t>({0xFE, 0x58, 3, 4, 5, 6}));
+  EXPECT_EQ(rows.scales, Floats({2, 0, 0}));
+}
+
+/// What one product leaves as it is the other one writes.
+TEST(InterpreterDevice, TakesGroupsByTheirRows) {
+  QuantizedRows rows;
+  rows.run(", min_group_rows = 2", {0, 1, 3});
+  EXPECT_EQ(rows.codes, std::vector<uint8_t>({1, 2, 0xFE, 0x58, 0xFE, 0x58}));
+  EXPECT_EQ(rows.scales, Floats({0, 4, 8}));
+  rows.run(", max_group_rows = 1", {0, 1, 3});
+  EXPECT_EQ(rows.codes,
+            std::vector<uint8_t>({0xFE, 0x58, 0xFE, 0x58, 0xFE, 0x58}));
+  EXPECT_EQ(rows.scales, Floats({2, 4, 8}));
+  QuantizedRows others;
+  others.run(", min_group_rows = 3", {0, 1, 3});
+  EXPECT_EQ(others.codes, std::vector<uint8_t>({1, 2, 3, 4, 5, 6}));
 }
 
 namespace {

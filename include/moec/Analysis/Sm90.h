@@ -15,6 +15,7 @@
 #include "moec/Dialect/Tile/Tile.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 namespace moec::sm90 {
@@ -116,6 +117,8 @@ struct Contract {
   bool rowsOnM;
   /// CTAs take tiles from a queue.
   bool hasQueue;
+  /// The rows of groups that have tiles; nothing for any number.
+  std::optional<uint64_t> minGroupRows, maxGroupRows;
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }

@@ -157,7 +157,8 @@ private:
         get(op.getElementwiseOperands()), get(op.getResult()),
         /*result_scale=*/Value(), op.getLayoutAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
-        /*local_experts=*/DenseI64ArrayAttr(), tile::ConfigAttr());
+        /*local_experts=*/DenseI64ArrayAttr(), /*min_group_rows=*/IntegerAttr(),
+        /*max_group_rows=*/IntegerAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }

@@ -256,10 +256,31 @@ static LogicalResult verifyQuantized(ContractOp op) {
                           {moe::positionsDim(), groups});
 }
 
+/// Which groups are the product's.
+static LogicalResult verifyGroups(ContractOp op) {
+  if (op.takesAllGroups())
+    return success();
+  if (!op.getOffsets())
+    return op.emitOpError("has 'min_group_rows' or 'max_group_rows', but no "
+                          "groups; give 'offsets' too");
+  for (auto [name, rows] : {std::pair<StringRef, IntegerAttr>{
+                                "min_group_rows", op.getMinGroupRowsAttr()},
+                            {"max_group_rows", op.getMaxGroupRowsAttr()}})
+    if (rows && rows.getInt() < 1)
+      return op.emitOpError("has ") << name << " = " << rows.getInt()
+                                    << "; give 1 row or more, or drop it";
+  IntegerAttr least = op.getMinGroupRowsAttr(), most = op.getMaxGroupRowsAttr();
+  if (least && most && least.getInt() > most.getInt())
+    return op.emitOpError("has min_group_rows = ")
+           << least.getInt() << " and max_group_rows = " << most.getInt()
+           << ", which no group is between; give as many or more as the last";
+  return success();
+}
+
 LogicalResult ContractOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
       failed(verifyIds(*this)) || failed(verifyCounters(*this)) ||
-      failed(verifyQuantized(*this)))
+      failed(verifyQuantized(*this)) || failed(verifyGroups(*this)))
     return failure();
   SmallVector<Value> outs{getResult()};
   if (getResultScale())

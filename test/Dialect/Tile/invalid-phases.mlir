@@ -355,6 +355,38 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %d
 
 // -----
 
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'min_group_rows' or 'max_group_rows', but no groups; give 'offsets' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x8xf32>) {max_group_rows = 8 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has min_group_rows = -3; give 1 row or more, or drop it}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {min_group_rows = -3 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has max_group_rows = 0; give 1 row or more, or drop it}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {max_group_rows = 0 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has min_group_rows = 9 and max_group_rows = 8, which no group is between; give as many or more as the last}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {min_group_rows = 9 : i64, max_group_rows = 8 : i64}
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %c: memref<9xi32>, %tokens: i64) {
   // expected-error@+1 {{'counter' must be of shape 1}}
   tile.rank tokens(%tokens) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<9xi32>) {num_experts = 8 : i64}

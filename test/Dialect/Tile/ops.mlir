@@ -89,7 +89,7 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
   // CHECK-SAME: rows(%{{[a-z0-9]+}} : memref<?x1xf32>)
   // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<4x24xbf16>)
   // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x12xbf16>) epilogue {
-  // CHECK: } {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, num_experts = 6 : i64}
+  // CHECK: } {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, max_group_rows = 64 : i64, min_group_rows = 3 : i64, num_experts = 6 : i64}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
       offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) ids(%ids : memref<?x2xi32>)
       tickets(%counter : memref<1xi32>) rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
@@ -100,7 +100,7 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
         %c = arith.mulf %a, %b : f32
         tile.yield %c : f32
       } {layout = #moe.weight_layout<order = interleaved>, num_experts = 6 : i64,
-         local_experts = array<i64: 4, 0, 2, 5>,
+         local_experts = array<i64: 4, 0, 2, 5>, min_group_rows = 3 : i64, max_group_rows = 64 : i64,
          config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>}
   tile.return
 }

@@ -9,7 +9,8 @@
 // tiles of rows, so that weights are read from memory once. A CTA takes every
 // gridDim-th entry, or the next one in a queue (Sm90Queue.cpp). Which group an
 // entry belongs to is found in a table of first tiles, which each CTA makes at
-// its start; empty groups have no entries.
+// its start; empty groups have no entries, nor have those with too few or too
+// many rows for the product.
 //
 // The table is made of offsets, which a launch before writes, or of ids, which
 // the caller brings: each CTA counts them all, and then copies weights while
@@ -242,7 +243,7 @@ void Sm90Contract::emitTable() {
       Value group = emitter.lane();
       storeEntry(group, {zero, zero, rows, height});
       storeEntry(emitter.scale(group, 1, 1),
-                 {zero, divideUp(rows, height), zero, zero});
+                 {zero, countTiles(rows, height), zero, zero});
     });
   constexpr int64_t mostAtOnce = 16;
   int64_t share =
@@ -271,7 +272,7 @@ void Sm90Contract::emitTable() {
     }
     for (Value count : counts) {
       heights.push_back(chooseHeight(count));
-      tiles.push_back(divideUp(count, heights.back()));
+      tiles.push_back(countTiles(count, heights.back()));
     }
     SmallVector<Value> firstTiles = addUp(tiles, before[0]);
     for (int64_t i = 0; i < share; ++i) {

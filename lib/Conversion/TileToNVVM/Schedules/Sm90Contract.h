@@ -171,6 +171,11 @@ private:
   /// Rows of the tiles of a group with `count` rows, the last of which may have
   /// fewer: a multiple of 8.
   mlir::Value chooseHeight(mlir::Value count);
+  /// How many such tiles it has; none if it is not one of the product's groups.
+  mlir::Value countTiles(mlir::Value count, mlir::Value height);
+  /// Whether a group with `count` rows is one of the product's (i1); null where
+  /// all are.
+  mlir::Value takesGroup(mlir::Value count);
   mlir::Value divideUp(mlir::Value x, mlir::Value y);
   /// All lanes of a warp together.
   mlir::Value findGroup(mlir::Value tile);

@@ -66,6 +66,8 @@ Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots, Value height) {
       arith::RemUIOp::create(b, math::CtPopOp::create(b, lower), height);
   Value isFirst = arith::AndIOp::create(b, isEqual(inTile, emitter.i32(0)),
                                         emitter.isLess(key, emitter.i32(none)));
+  if (Value takes = takesGroup(math::CtPopOp::create(b, same)))
+    isFirst = arith::AndIOp::create(b, isFirst, takes);
   return addI32(key, arith::ExtUIOp::create(b, i32, isFirst));
 }
 

@@ -19,6 +19,7 @@
 #include "Sm90Contract.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace mlir;
 using namespace moec;
@@ -124,4 +125,27 @@ Value TileHeights::choose() {
 
 Value Sm90Contract::chooseHeight(Value count) {
   return TileHeights(*this, count).choose();
+}
+
+Value Sm90Contract::takesGroup(Value count) {
+  Value takes;
+  auto add = [&](arith::CmpIPredicate predicate, std::optional<uint64_t> rows) {
+    if (!rows)
+      return;
+    // No group has more.
+    constexpr uint64_t most = std::numeric_limits<int32_t>::max();
+    Value bound = emitter.i32(int64_t(std::min(*rows, most)));
+    Value isInside = arith::CmpIOp::create(b, predicate, count, bound);
+    takes = takes ? arith::AndIOp::create(b, takes, isInside) : isInside;
+  };
+  add(arith::CmpIPredicate::sge, op.getMinGroupRows());
+  add(arith::CmpIPredicate::sle, op.getMaxGroupRows());
+  return takes;
+}
+
+Value Sm90Contract::countTiles(Value count, Value height) {
+  Value tiles = divideUp(count, height);
+  Value takes = takesGroup(count);
+  return takes ? arith::SelectOp::create(b, takes, tiles, emitter.i32(0))
+               : tiles;
 }

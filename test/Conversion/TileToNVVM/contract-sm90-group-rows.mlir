@@ -1,0 +1,62 @@
+// Groups with too few or too many rows for a product have no tiles.
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+
+// The number of tiles is 0 where there are more rows; offsets and rows in the table are as they are.
+// CHECK-LABEL: func.func @up_to
+//       CHECK: %[[ROWS:.*]] = arith.subi
+//       CHECK: %[[HEIGHT:.*]] = arith.maxui %{{.*}}, %c8_i32
+//       CHECK: %[[ALL:.*]] = arith.divui %{{.*}}, %[[HEIGHT]]
+//       CHECK: %[[TAKES:.*]] = arith.cmpi sle, %[[ROWS]], %c64_i32
+//  CHECK-NEXT: %[[TILES:.*]] = arith.select %[[TAKES]], %[[ALL]], %c0_i32
+//  CHECK-NEXT: nvvm.shfl.sync up %{{.*}}, %[[TILES]], %c1_i32
+//       CHECK: vector.from_elements %{{.*}}, %{{.*}}, %[[ROWS]], %[[HEIGHT]] : vector<4xi32>
+tile.kernel @up_to(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
+    %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
+       max_group_rows = 64 : i64}
+  tile.return
+}
+
+// -----
+
+// With few ids no slot of such a group begins a tile; with more they are counted. No group has more rows than an i32 says.
+// CHECK-LABEL: func.func @between
+//       CHECK: %[[SAME:.*]] = nvvm.match.sync any
+//       CHECK: %[[BEGINS:.*]] = arith.andi %{{.*}} : i1
+//  CHECK-NEXT: %[[ROWS:.*]] = math.ctpop %[[SAME]]
+//       CHECK: %[[LEAST:.*]] = arith.cmpi sge, %[[ROWS]], %c3_i32
+//  CHECK-NEXT: %[[MOST:.*]] = arith.cmpi sle, %[[ROWS]], %c2147483647_i32
+//  CHECK-NEXT: %[[TAKES:.*]] = arith.andi %[[LEAST]], %[[MOST]]
+//  CHECK-NEXT: arith.andi %[[BEGINS]], %[[TAKES]]
+//       CHECK: llvm.atomicrmw add
+//       CHECK: %[[ALL:.*]] = arith.divui
+//       CHECK: arith.cmpi sge, %{{.*}}, %c3_i32
+//       CHECK: %[[TAKES2:.*]] = arith.andi
+//  CHECK-NEXT: arith.select %[[TAKES2]], %{{.*}}, %c0_i32
+//       CHECK: nvvm.shfl.sync up
+tile.kernel @between(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
+    %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
+      source(%s : memref<?xi32>) ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
+       num_experts = 6 : i64, min_group_rows = 3 : i64, max_group_rows = 9000000000 : i64}
+  tile.return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @single
+//       CHECK: %[[ROWS:.*]] = memref.load %{{.*}}[%{{.*}}] : memref<2xi32>
+//       CHECK: %[[TAKES:.*]] = arith.cmpi sge, %[[ROWS]], %c65_i32
+//  CHECK-NEXT: %[[TILES:.*]] = arith.select %[[TAKES]], %{{.*}}, %c0_i32
+//       CHECK: vector.from_elements %{{.*}}, %[[TILES]], %{{.*}} : vector<4xi32>
+tile.kernel @single(%x: memref<?x64xbf16>, %w: memref<1x128x64xbf16>, %o: memref<2xi32>, %s: memref<?xi32>,
+    %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<1x128x64xbf16>) offsets(%o : memref<2xi32>)
+      source(%s : memref<?xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
+       min_group_rows = 65 : i64}
+  tile.return
+}
