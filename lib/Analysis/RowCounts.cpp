@@ -7,6 +7,8 @@
 
 #include "moec/Analysis/RowCounts.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <cmath>
 
 using namespace moec;
@@ -115,4 +117,20 @@ RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
                             picks);
   activeVariance = std::max(0.0, all * none + all * (all - 1) * neither -
                                      all * all * none * none);
+}
+
+void RowCounts::keep(int64_t groups,
+                     llvm::function_ref<bool(int64_t rows)> takes) {
+  auto isOther = [&](Entry entry) { return !takes(entry.eighths * kEighth); };
+  if (llvm::none_of(entries, isOther))
+    return;
+  llvm::erase_if(entries, isOther);
+  double before = active, roundedRows = 0;
+  active = 0;
+  for (auto [eighths, probability] : entries) {
+    active += double(groups) * probability;
+    roundedRows += probability * double(eighths * kEighth);
+  }
+  rows = std::min(rows, roundedRows);
+  activeVariance *= active / before;
 }

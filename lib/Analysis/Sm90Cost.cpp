@@ -129,6 +129,8 @@ private:
                 Work &work) const;
   double getFloor(const Contract &shape, const RowCounts &counts,
                   int64_t tokens) const;
+  /// Of no tiles.
+  Prediction predictIdle() const;
   /// Of input, result and weights that go over the bus of the memory.
   double getMemoryBytes(const Contract &shape, const RowCounts &counts,
                         int64_t tokens) const;
@@ -144,8 +146,11 @@ private:
 const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
                                          Routing routing) {
   std::unique_ptr<RowCounts> &entry = counts[{tokens, int64_t(routing)}];
-  if (!entry)
+  if (!entry) {
     entry = std::make_unique<RowCounts>(load, shape.groups, tokens, routing);
+    entry->keep(shape.groups,
+                [&](int64_t rows) { return op.takesGroup(rows); });
+  }
   return *entry;
 }
 
@@ -291,6 +296,12 @@ double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
                   getMemoryBytes(shape, counts, tokens) / device.readBytes);
 }
 
+Prediction ContractCost::predictIdle() const {
+  Prediction result;
+  result.us = result.fixedUs = device.getIdleTime();
+  return result;
+}
+
 Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
                                  Routing routing) {
   if (config.getSchedule() == sm80::kGemv)
@@ -298,6 +309,8 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   Contract shape(op, config);
   const RowCounts &rows = getCounts(shape, tokens, routing);
   Work work = getWork(shape, rows);
+  if (work.tiles == 0)
+    return predictIdle();
   double panels = double(shape.getPanels());
   double sms = double(device.multiprocessors);
 

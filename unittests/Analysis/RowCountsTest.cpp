@@ -43,6 +43,36 @@ TEST_F(RowCountsTest, DenseHasOneRowPerToken) {
   EXPECT_EQ(counts.activeVariance, 0);
 }
 
+/// Two shares of all groups are all of them.
+TEST_F(RowCountsTest, SomeGroupsAndTheOthers) {
+  auto make = [&] {
+    return RowCounts(tile::LoadAttr::get(&context, 0, 1 << 20, 1, 16), 16, 1024,
+                     Routing::Zipf);
+  };
+  RowCounts all = make(), few = make(), many = make(), same = make();
+  few.keep(16, [](int64_t rows) { return rows <= 64; });
+  many.keep(16, [](int64_t rows) { return rows > 64; });
+  same.keep(16, [](int64_t) { return true; });
+  EXPECT_EQ(same.entries.size(), all.entries.size());
+  EXPECT_EQ(same.rows, all.rows);
+  EXPECT_EQ(same.activeVariance, all.activeVariance);
+  ASSERT_FALSE(few.entries.empty());
+  ASSERT_FALSE(many.entries.empty());
+  EXPECT_EQ(few.entries.size() + many.entries.size(), all.entries.size());
+  for (RowCounts::Entry entry : few.entries)
+    EXPECT_LE(entry.eighths, 8);
+  EXPECT_NEAR(few.active + many.active, all.active, 1e-9);
+  EXPECT_LT(few.rows, many.rows);
+  // Of each group, up to 7 rows too many.
+  EXPECT_NEAR(few.rows + many.rows, all.rows, 7);
+  RowCounts none = make();
+  none.keep(16, [](int64_t) { return false; });
+  EXPECT_TRUE(none.entries.empty());
+  EXPECT_EQ(none.rows, 0);
+  EXPECT_EQ(none.active, 0);
+  EXPECT_EQ(none.activeVariance, 0);
+}
+
 TEST_F(RowCountsTest, OneTokenReachesExactlyItsExperts) {
   RowCounts counts = count(8, 128, 128, 1);
   EXPECT_NEAR(counts.active, 8, 1e-9);

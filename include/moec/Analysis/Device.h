@@ -99,6 +99,8 @@ struct DeviceRates {
   double getLaunchTime() const {
     return launchUs + prologueUs + firstBytesUs + drainUs;
   }
+  /// What one takes that finds no work: it copies nothing and stores nothing.
+  double getIdleTime() const { return launchUs + prologueUs; }
 
   /// How well streams and products overlap: times add up as the root of this
   /// order of the sum of their powers.

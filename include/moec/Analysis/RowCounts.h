@@ -39,6 +39,9 @@ struct RowCounts {
   double rows;
   /// Groups that have rows: their number on average, and its variance.
   double active = 0, activeVariance = 0;
+
+  /// Leaves the groups, of so many, whose number of rows `takes` says yes to.
+  void keep(int64_t groups, llvm::function_ref<bool(int64_t rows)> takes);
 };
 
 } // namespace moec
