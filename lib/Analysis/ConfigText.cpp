@@ -157,11 +157,17 @@ std::string ForcedConfig::str() const {
   return entry + ":" + text;
 }
 
+/// What the name of a kernel for a range of token counts ends with.
+static std::string getRangeSuffix(tile::LoadAttr load) {
+  return "_t" + std::to_string(load.getMaxTokens());
+}
+
 bool ForcedConfig::isFor(tile::KernelOp op) const {
-  tile::LoadAttr load = op.getLoadAttr();
-  StringRef name = op.getSymName();
-  if (name != kernel &&
-      (!load || name != (kernel + "_t" + Twine(load.getMaxTokens())).str()))
+  return isFor(op.getSymName(), op.getLoadAttr());
+}
+
+bool ForcedConfig::isFor(StringRef name, tile::LoadAttr load) const {
+  if (name != kernel && (!load || name != kernel + getRangeSuffix(load)))
     return false;
   if (!tokens)
     return true;
@@ -201,6 +207,15 @@ moec::parseForcedConfigs(ArrayRef<std::string> entries) {
     configs.push_back(std::move(*config));
   }
   return configs;
+}
+
+std::string moec::getHeavyName(tile::KernelOp kernel) {
+  StringRef name = kernel.getSymName();
+  std::string range;
+  if (tile::LoadAttr load = kernel.getLoadAttr())
+    range = getRangeSuffix(load);
+  bool hasRange = name.consume_back(range);
+  return (name + "_heavy").str() + (hasRange ? range : "");
 }
 
 bool moec::isForced(tile::KernelOp kernel, ArrayRef<ForcedConfig> forced) {

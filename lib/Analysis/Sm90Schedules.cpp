@@ -9,6 +9,7 @@
 #include "ScheduleTables.h"
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
+#include "Sm90Heavy.h"
 #include "Sm90Join.h"
 #include "Sm90Permuted.h"
 #include "Sm90Quantized.h"
@@ -304,7 +305,11 @@ constexpr Schedule kContract = {
     sm90::makeContractCost,
     /*isPreferred=*/nullptr,
     /*countsIds=*/true,      sm90::joinContracts, sm90::quantizeContract,
-    sm90::permuteContract};
+    sm90::permuteContract,
+    /*chunks=*/nullptr,
+    /*follow=*/nullptr,
+    /*whyApart=*/nullptr,    sm90::getHeavyRows,  sm90::splitHeavyContract,
+};
 
 } // namespace
 

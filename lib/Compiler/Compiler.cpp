@@ -119,14 +119,15 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
       return failure();
     if (failed(runPasses(module, options, [&](OpPassManager &manager) {
           buildPlanToTilePipeline(
-              manager, {options.target,
-                        options.isGpu() ? 0 : getVectorLanes(options.cpu),
-                        options.dependentLaunches, options.countIds,
-                        options.quantizeResults && !options.keepAllBuffers,
-                        options.keepAllBuffers ? PermuteRows::Never
-                                               : options.permuteRows,
-                        options.joinProducts, options.splitRanking,
-                        options.fuseRouting, options.configs});
+              manager,
+              {options.target,
+               options.isGpu() ? 0 : getVectorLanes(options.cpu),
+               options.dependentLaunches, options.countIds,
+               options.quantizeResults && !options.keepAllBuffers,
+               options.keepAllBuffers ? PermuteRows::Never
+                                      : options.permuteRows,
+               options.splitHeavy, options.joinProducts, options.splitRanking,
+               options.fuseRouting, options.configs});
         })))
       return failure();
     return dumpLevel(module, Level::Tile, options);

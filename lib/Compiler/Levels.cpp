@@ -92,6 +92,12 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
     llvm::append_range(permute.configs, options.configs);
     manager.addPass(createTilePermuteRowsPass(permute));
   }
+  if (options.splitHeavy) {
+    TileSplitHeavyPassOptions split;
+    split.target = options.target;
+    llvm::append_range(split.configs, options.configs);
+    manager.addPass(createTileSplitHeavyPass(split));
+  }
   if (options.dependentLaunches && options.countIds) {
     TileCountIdsPassOptions count;
     count.target = options.target;
@@ -167,6 +173,11 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "permute-rows",
       llvm::cl::desc("copy rows into order ahead of a product"),
       llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues()};
+  Option<bool> splitHeavy{
+      *this, "split-heavy",
+      llvm::cl::desc("let groups with many rows have launches of their own "
+                     "where those take less time"),
+      llvm::cl::init(true)};
   Option<bool> joinProducts{
       *this, "join-products",
       llvm::cl::desc("let two products be one kernel where that takes less "
@@ -204,6 +215,7 @@ void moec::registerLevelPipelines() {
                          options.countIds,
                          options.quantizeResults,
                          options.permuteRows,
+                         options.splitHeavy,
                          options.joinProducts,
                          options.splitRanking.hasValue()
                              ? std::optional(options.splitRanking.getValue())

@@ -110,6 +110,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(request.compile.permuteRows == PermuteRows::Auto    ? ""
       : request.compile.permuteRows == PermuteRows::Never ? "rows as they are"
                                                           : "rows in order");
+  add(request.compile.splitHeavy ? "" : "no heavy groups apart");
   add(request.compile.joinProducts ? "" : "no joined products");
   add(request.compile.splitRanking
           ? "ranking split above " +

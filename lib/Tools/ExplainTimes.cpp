@@ -55,7 +55,10 @@ public:
     for (const LaunchedPhase &phase : phases) {
       if (const LaunchedPhase *second = findSecond(phase))
         printJoined(phase, *second);
-      printOthers(phase);
+      if (const LaunchedPhase *others = findOthers(phase))
+        printHeavy(phase, *others);
+      else
+        printOthers(phase);
     }
   }
 
@@ -67,9 +70,13 @@ private:
   }
   /// The product that awaits this one; null where there is none.
   const LaunchedPhase *findSecond(const LaunchedPhase &first) const;
+  /// The launch of the groups that have fewer rows than those of this one; null
+  /// where there is none.
+  const LaunchedPhase *findOthers(const LaunchedPhase &heavy) const;
   Prediction predict(const LaunchedPhase &phase, int64_t tokens);
   void printTimes();
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
+  void printHeavy(const LaunchedPhase &heavy, const LaunchedPhase &others);
   void printOthers(const LaunchedPhase &phase);
   /// The schedule that has a model of the phase, or null.
   const Schedule *findModelled(const LaunchedPhase &phase) const;
@@ -99,6 +106,20 @@ const LaunchedPhase *TimeTable::findSecond(const LaunchedPhase &first) const {
     auto other = dyn_cast<tile::ContractOp>(phase.op);
     return phase.launch == first.launch && other &&
            other.getAwaits() == product.getSignals();
+  });
+  return found == phases.end() ? nullptr : found;
+}
+
+const LaunchedPhase *TimeTable::findOthers(const LaunchedPhase &heavy) const {
+  auto product = dyn_cast<tile::ContractOp>(heavy.op);
+  if (!product || !product.getMinGroupRows() || !findModelled(heavy))
+    return nullptr;
+  plan::LaunchOp launch = heavy.launch;
+  const auto *found = llvm::find_if(phases, [&](const LaunchedPhase &phase) {
+    auto other = dyn_cast<tile::ContractOp>(phase.op);
+    plan::LaunchOp before = phase.launch;
+    return other && other.getMaxGroupRows() && findModelled(phase) &&
+           before.getOuts().front() == launch.getOuts().front();
   });
   return found == phases.end() ? nullptr : found;
 }
@@ -166,6 +187,29 @@ void TimeTable::printJoined(const LaunchedPhase &first,
      << " are one kernel: one ring of stages and one table of tiles serve\n"
         "both, so that their configs differ in n and map_rows alone; "
         "--no-join-products tells of each apart\n";
+}
+
+/// What a launch is for that has nothing to do while experts are equally
+/// likely.
+void TimeTable::printHeavy(const LaunchedPhase &heavy,
+                           const LaunchedPhase &others) {
+  auto product = cast<tile::ContractOp>(heavy.op);
+  tile::KernelOp kernel = heavy.kernel;
+  std::unique_ptr<CostModel> model =
+      findModelled(heavy)->costModel(product, kernel.getLoadAttr(), target);
+  auto getTime = [&](Operation *phase) {
+    return model
+        ->predict(phase->getAttrOfType<tile::ConfigAttr>("config"),
+                  counts.back(), Routing::Same)
+        .us;
+  };
+  os << "\n"
+     << heavy.name << " takes the groups with " << *product.getMinGroupRows()
+     << " rows or more, " << others.name << " all others;\n"
+     << llvm::formatv("with all tokens at the same experts it takes {0:f1} us "
+                      "at T={1}, in the other's config {2:f1} us; "
+                      "--no-split-heavy\nlets one launch take all\n",
+                      getTime(heavy.op), counts.back(), getTime(others.op));
 }
 
 /// Width and greatest height.

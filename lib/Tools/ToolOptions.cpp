@@ -94,6 +94,7 @@ void KernelOptions::apply(CompileOptions &options) const {
   options.countIds = !noCountIds;
   options.quantizeResults = !noQuantizeResults;
   options.permuteRows = permuteRows;
+  options.splitHeavy = !noSplitHeavy;
   options.joinProducts = !noJoinProducts;
   if (splitRanking.getNumOccurrences())
     options.splitRanking = splitRanking;

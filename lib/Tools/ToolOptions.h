@@ -53,6 +53,11 @@ struct KernelOptions {
           "product"),
       llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues(),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noSplitHeavy{
+      "no-split-heavy",
+      llvm::cl::desc("On a GPU: let no groups with many rows have a launch of "
+                     "their own: one takes all groups"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> noJoinProducts{
       "no-join-products",
       llvm::cl::desc("On a GPU: let each product be a kernel of its "

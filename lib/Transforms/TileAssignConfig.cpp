@@ -201,17 +201,29 @@ struct TileAssignConfig
         return signalPassFailure();
     }
     for (auto [config, used] : llvm::zip(inputs->forced, isUsed))
-      if (!used && failed(checkUnused(config)))
+      if (!used && failed(checkUnused(config, inputs->target)))
         return signalPassFailure();
   }
 
+  /// Whether tile-split-heavy may make a kernel for some groups of this one.
+  static bool mayBeHeavy(tile::KernelOp kernel, const Target &machine) {
+    auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
+    return product && product.getOffsets() && kernel.getLoadAttr() &&
+           findSchedule(machine, product.getConfigAttr().getSchedule())
+               ->splitHeavy;
+  }
+
   /// A config that no kernel has: right if it is for more tokens than there can
-  /// be.
-  LogicalResult checkUnused(const ForcedConfig &config) {
+  /// be, or for a kernel that is still to be made.
+  LogicalResult checkUnused(const ForcedConfig &config, const Target &machine) {
     if (config.tokens)
       for (auto program : getOperation().getOps<plan::ProgramOp>())
         if (config.tokens->min > int64_t(program.getMaxTokens()))
           return success();
+    for (auto kernel : getOperation().getOps<tile::KernelOp>())
+      if (config.isFor(getHeavyName(kernel), kernel.getLoadAttr()) &&
+          mayBeHeavy(kernel, machine))
+        return success();
     InFlightDiagnostic diagnostic =
         getOperation().emitError("tile-assign-config: config '")
         << config.str() << "' is for no kernel; there are ";

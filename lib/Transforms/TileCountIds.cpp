@@ -103,7 +103,9 @@ Ranking IdCounter::findRanking(plan::LaunchOp launch, Value offsets) {
 
 void IdCounter::collect(plan::LaunchOp launch) {
   auto product = getPhase<tile::ContractOp>(launch, symbols);
-  if (!product || !product.getOffsets() || product.getIds())
+  // Groups with many rows are rare: mostly there are no weights to copy early.
+  if (!product || !product.getOffsets() || product.getIds() ||
+      product.getMinGroupRows())
     return;
   const Schedule *schedule = getSchedule(product);
   if (!schedule || !schedule->countsIds)

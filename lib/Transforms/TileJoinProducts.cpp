@@ -56,6 +56,9 @@ std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
   if (!one || !other || !one.getConfig() || !other.getConfig() ||
       one.getConfigAttr().getSchedule() != other.getConfigAttr().getSchedule())
     return std::nullopt;
+  // The second would await some rows of the first one's result alone.
+  if (!one.takesAllGroups() || !other.takesAllGroups())
+    return std::nullopt;
   const Schedule *schedule =
       findSchedule(target, one.getConfigAttr().getSchedule());
   Value offsets = getPassed(first, one.getOffsets());

@@ -145,6 +145,19 @@ TEST_F(ConfigTextTest, EntriesAreForKernels) {
   EXPECT_EQ(match("k@2-64:n=64"), "");
   EXPECT_EQ(match("k@65-98:n=64"), "");
   EXPECT_EQ(match("theory:n=64"), "");
+  // And for those that are made of them for groups with many rows.
+  std::string heavy;
+  for (tile::KernelOp kernel : kernels)
+    heavy += getHeavyName(kernel) + " ";
+  EXPECT_EQ(heavy, "k_heavy k_heavy_t64 k_heavy_t99 k_theory_heavy ");
+  auto isForHeavy = [&](StringRef entry, tile::KernelOp kernel) {
+    return parse(entry).isFor(getHeavyName(kernel), kernel.getLoadAttr());
+  };
+  EXPECT_TRUE(isForHeavy("k_heavy:n=64", kernels[1]));
+  EXPECT_TRUE(isForHeavy("k_heavy_t64:n=64", kernels[1]));
+  EXPECT_TRUE(isForHeavy("k_heavy@65-99:n=64", kernels[2]));
+  EXPECT_FALSE(isForHeavy("k_heavy@65-99:n=64", kernels[1]));
+  EXPECT_FALSE(isForHeavy("k:n=64", kernels[1]));
 }
 
 } // namespace

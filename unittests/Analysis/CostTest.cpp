@@ -27,6 +27,7 @@ struct Products {
 
 constexpr Products kQwen30 = {128, 8, 2048, 768};
 constexpr Products kMixtral = {8, 2, 4096, 14336};
+constexpr Products kLlama4 = {128, 1, 5120, 8192};
 
 /// Of gate and up.
 const char *const kGatedEpilogue = R"(epilogue {
@@ -153,9 +154,9 @@ protected:
                                makeLoad(op, p, minTokens, maxTokens));
   }
   Prediction predict(tile::ContractOp op, Products p, tile::ConfigAttr config,
-                     int64_t tokens) {
+                     int64_t tokens, Routing routing = Routing::Uniform) {
     return schedule->costModel(op, makeLoad(op, p, 0, 1 << 20), target)
-        ->predict(config, tokens);
+        ->predict(config, tokens, routing);
   }
 
   const Target target = *Target::find("sm_90a");
@@ -392,6 +393,64 @@ TEST_F(CostTest, ManyWideRowsHaveBands) {
          enumerate(bands.op, bands.products, bands.tokens, bands.tokens))
       EXPECT_EQ(candidate.config.getRows(), bands.rows)
           << bands.tokens << " tokens, n = " << candidate.config.getN();
+}
+
+/// What is for groups with many rows finds none where experts are equally
+/// likely, and has all work where tokens are at the same ones.
+TEST_F(CostTest, GroupsShareTheWork) {
+  tile::ContractOp all = makeFirst(kLlama4), few = makeFirst(kLlama4),
+                   many = makeFirst(kLlama4);
+  few.setMaxGroupRows(352);
+  many.setMinGroupRows(353);
+  tile::ConfigAttr config = enumerate(all, kLlama4, 513, 8192).front().config;
+  const DeviceRates &device = *getDeviceRates(target);
+  auto getTime = [&](tile::ContractOp op, int64_t tokens, Routing routing) {
+    return predict(op, kLlama4, config, tokens, routing).us;
+  };
+  for (int64_t tokens : {513, 4096, 8192}) {
+    EXPECT_EQ(getTime(few, tokens, Routing::Uniform),
+              getTime(all, tokens, Routing::Uniform));
+    EXPECT_EQ(getTime(many, tokens, Routing::Uniform), device.getIdleTime());
+    EXPECT_EQ(getTime(few, tokens, Routing::Same), device.getIdleTime());
+    EXPECT_EQ(getTime(many, tokens, Routing::Same),
+              getTime(all, tokens, Routing::Same));
+  }
+  EXPECT_LT(getTime(few, 8192, Routing::Zipf),
+            getTime(all, 8192, Routing::Zipf));
+  EXPECT_LT(getTime(many, 8192, Routing::Zipf),
+            getTime(all, 8192, Routing::Zipf));
+  EXPECT_LT(device.getIdleTime(), device.getLaunchTime());
+}
+
+/// They get a launch where high tiles save time that low ones take, and one
+/// launch more takes none to speak of.
+TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
+  auto split = [&](Products p, int64_t minTokens, int64_t maxTokens,
+                   bool always = false) {
+    tile::ContractOp product = makeFirst(p), heavy = makeFirst(p);
+    product.setConfigAttr(
+        enumerate(product, p, minTokens, maxTokens).front().config);
+    heavy.setMinGroupRows(schedule->getHeavyRows(product));
+    tile::ConfigAttr config = schedule->splitHeavy(
+        product, heavy, makeLoad(product, p, minTokens, maxTokens), always,
+        target);
+    if (config) {
+      EXPECT_EQ(schedule->whyIllegal(heavy, config, target), "");
+    }
+    return std::pair(product.getConfigAttr(), config);
+  };
+  auto [own, config] = split(kLlama4, 513, 8192);
+  ASSERT_TRUE(config);
+  EXPECT_GT(config.getBodies().back(), own.getBodies().back());
+  // Tiles are high for all; a launch takes longer than it may; no group has so
+  // many rows that it matters.
+  EXPECT_FALSE(split(kLlama4, 8193, 16384).second);
+  EXPECT_FALSE(split(kLlama4, 1, 8192).second);
+  for (Products p : {kQwen30, kMixtral})
+    EXPECT_FALSE(split(p, 513, 8192).second);
+  // Whatever it takes.
+  for (Products p : {kQwen30, kMixtral, kLlama4})
+    EXPECT_TRUE(split(p, 1, 8192, /*always=*/true).second);
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

@@ -41,6 +41,8 @@ struct ForcedConfig {
 
   /// Whether the kernel is one that it names, for tokens that it is for.
   bool isFor(tile::KernelOp kernel) const;
+  /// The same of a kernel that would have this name and load.
+  bool isFor(llvm::StringRef name, tile::LoadAttr load) const;
   /// The schedule that the text begins with, or "".
   llvm::StringRef getSchedule() const;
   /// `base` with what the text says, or what is wrong with the text.
@@ -50,6 +52,10 @@ struct ForcedConfig {
 /// All of them, or what is wrong with the first that is none.
 llvm::Expected<std::vector<ForcedConfig>>
 parseForcedConfigs(llvm::ArrayRef<std::string> entries);
+
+/// The name of the kernel that takes the groups with many rows from a kernel:
+/// "experts_hidden_heavy_t64" from "experts_hidden_t64".
+std::string getHeavyName(tile::KernelOp kernel);
 
 /// Whether one of them is for the kernel.
 bool isForced(tile::KernelOp kernel, llvm::ArrayRef<ForcedConfig> forced);

@@ -154,6 +154,17 @@ struct Schedule {
   /// GPU: empty if the configs that both have are such, else why not.
   std::string (*whyApart)(mlir::Operation *first, mlir::Operation *second,
                           tile::LoadAttr load) = nullptr;
+  /// GPU: from how many rows on a group has a launch of its own, behind that of
+  /// a product with a config of this schedule, if `splitHeavy` says so. Null
+  /// where no code tells groups apart by their rows.
+  int64_t (*getHeavyRows)(tile::ContractOp product) = nullptr;
+  /// GPU: the config of `heavy`, which is `product` for groups with
+  /// `min_group_rows` or more alone; null if it is not expected to take less
+  /// time for such groups, or if one more launch is expected to take too much
+  /// where there are none. That is not asked for with `always`.
+  tile::ConfigAttr (*splitHeavy)(tile::ContractOp product,
+                                 tile::ContractOp heavy, tile::LoadAttr load,
+                                 bool always, const Target &target) = nullptr;
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of

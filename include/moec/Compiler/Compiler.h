@@ -76,6 +76,9 @@ struct CompileOptions {
   /// For GPUs: whether rows are copied into order ahead of a product. Never
   /// with `keepAllBuffers`.
   PermuteRows permuteRows = PermuteRows::Auto;
+  /// For GPUs: lets groups with many rows have launches of their own where
+  /// those take less time.
+  bool splitHeavy = true;
   /// For GPUs: lets two products be one kernel where that takes less time.
   bool joinProducts = true;
   /// For GPUs: the most slots that one launch ranks; a launch of its own counts

@@ -62,6 +62,9 @@ struct TileOptions {
   /// expected to take less time.
   bool quantizeResults = true;
   PermuteRows permuteRows = PermuteRows::Auto;
+  /// Lets groups with many rows have launches of their own, where the schedule
+  /// can tell groups apart and that is expected to take less time.
+  bool splitHeavy = true;
   /// Lets two products be one kernel, where the schedule can and that is
   /// expected to take less time.
   bool joinProducts = true;

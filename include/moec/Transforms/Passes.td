@@ -130,6 +130,27 @@ def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileSplitHeavyPass : Pass<"tile-split-heavy", "::mlir::ModuleOp"> {
+  let summary = "a launch of their own for groups with many rows";
+  let description = [{
+    A config that suits experts which are about equally likely may have low tiles; where most tokens go to a few
+    experts, those want high ones. Each launch of such a grouped product gets one behind it, of a copy of its
+    kernel (`@experts_hidden_heavy_t8192`), for the groups with `min_group_rows` or more, and keeps the others
+    (`max_group_rows`). The product's schedule says from how many rows on, in which config, and whether that pays:
+    whether the model expects such groups to take less time, and a launch that finds none little beside the
+    product at the fewest tokens of its `load`. Both launches write rows of one result. Requires a `config` on
+    each phase and a `load` on the kernel; changes no number.
+
+    `configs` are those that were forced (`tile-assign-config`): a product that has one keeps all groups, unless
+    one is forced under the name of the copy, with the range or without; then it is split in any case.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
   let summary = "let products count ids instead of reading offsets";
   let description = [{
@@ -137,8 +158,9 @@ def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
     before them have ended: a product's schedule has to emit that, and in all of its launches its offsets
     come from a `tile.rank` over the same ids, which are an input of the caller's that no launch writes,
     without `num_valid_tokens`. Each CTA reads all ids, so there may be `most` of them, at the highest
-    token count of a variant. The launches get the ids as one more of their `ins`. Requires a `config` on
-    each phase; changes no number.
+    token count of a variant. The launches get the ids as one more of their `ins`. A product of groups with
+    `min_group_rows` alone gets none: mostly it has nothing to copy early. Requires a `config` on each phase;
+    changes no number.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
@@ -157,7 +179,8 @@ def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
     `awaits`, by a counter that the `tile.rank` before them sets to 0 (one more of its launches' `outs`, in a
     slot of its own). What the first reads gets a slot of its own too, if the second would write there.
     Where `tile-permute-rows` has brought the first one's rows into order, both stay apart: such rows are for tensor
-    maps, which the first one of a kernel has none of. Requires a `config` on each phase; changes no number.
+    maps, which the first one of a kernel has none of; so do products of some groups alone (`tile-split-heavy`).
+    Requires a `config` on each phase; changes no number.
 
     `configs` are those that were forced (`tile-assign-config`): products that have one keep it, and are
     joined if they can be.

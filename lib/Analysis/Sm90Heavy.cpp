@@ -1,0 +1,94 @@
+//===- Sm90Heavy.cpp - groups with many rows by themselves ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A config that suits experts which are about equally likely may have low
+// bodies and many stages. When most tokens go to a few experts, each tile of
+// those reads as many weights as a high one would. Such groups get a launch
+// with a config of their own, behind that of all others: in most runs it finds
+// no group, and costs little beside a product that takes long.
+
+#include "Sm90Heavy.h"
+
+#include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Device.h"
+#include "moec/Analysis/Sm90.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+int64_t sm90::getHeavyRows(tile::ContractOp product) {
+  // More rows than these many tiles are cut into high ones without much
+  // padding. Where high tiles are first worth it is not looked for: groups that
+  // are a little less heavy take little time.
+  constexpr int64_t tiles = 4;
+  return tiles * Contract(product, product.getConfigAttr()).getMaxBody() + 1;
+}
+
+namespace {
+
+/// What groups with many rows take, with one config or another.
+class HeavyTimes {
+public:
+  HeavyTimes(const Schedule &schedule, tile::ContractOp heavy,
+             tile::LoadAttr load, const Target &target)
+      : model(schedule.costModel(heavy, load, target)) {
+    // All numbers of rows count alike, and no height divides all of them.
+    constexpr int64_t parts = 13;
+    auto least = static_cast<int64_t>(*heavy.getMinGroupRows());
+    for (int64_t i = 1; i <= parts; ++i)
+      if (int64_t tokens = i * load.getMaxTokens() / parts; tokens >= least)
+        counts.push_back(tokens);
+  }
+
+  /// The sum over numbers of tokens, all of them at the same experts. What
+  /// takes long counts most: of few rows a launch is short in any config.
+  double get(tile::ConfigAttr config) {
+    double us = 0;
+    for (int64_t tokens : counts)
+      us += model->predict(config, tokens, Routing::Same).us;
+    return us;
+  }
+
+private:
+  std::unique_ptr<CostModel> model;
+  SmallVector<int64_t> counts;
+};
+
+} // namespace
+
+tile::ConfigAttr sm90::splitHeavyContract(tile::ContractOp product,
+                                          tile::ContractOp heavy,
+                                          tile::LoadAttr load, bool always,
+                                          const Target &target) {
+  tile::ConfigAttr own = product.getConfigAttr();
+  const Schedule &schedule = *findSchedule(target, own.getSchedule());
+  // An eighth of a percent: what a launch without work may take of the time of
+  // the product, at the fewest tokens.
+  constexpr double mostShare = 0.00125;
+  int64_t fewest = std::max<int64_t>(load.getMinTokens(), 1);
+  double all =
+      schedule.costModel(product, load, target)->predict(own, fewest).us;
+  if (!always && getDeviceRates(target)->getIdleTime() > mostShare * all)
+    return {};
+  HeavyTimes times(schedule, heavy, load, target);
+  // What it has to save of that time to be worth a kernel.
+  constexpr double worth = 0.05;
+  tile::ConfigAttr best = own;
+  double least = times.get(own) * (always ? 1 : 1 - worth);
+  for (const Candidate &candidate : schedule.candidates(heavy, load, target)) {
+    if (!candidate.whyNot.empty() ||
+        candidate.config.getSchedule() != schedule.name ||
+        !schedule.whyIllegal(heavy, candidate.config, target).empty())
+      continue;
+    double us = times.get(candidate.config) * (1 + candidate.price);
+    if (us >= least)
+      continue;
+    least = us;
+    best = candidate.config;
+  }
+  return always || best != own ? best : tile::ConfigAttr();
+}

@@ -1,0 +1,191 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products whose groups with many rows have a launch of their own, on the simulator.
+
+The simulator complains of rows that are read and that neither launch has written.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cases import Case
+from runs import SEEDS, TIMEOUT, Run, binary
+from schedules import launched
+
+from moec.reference import LayerSpec, generate, write_tensors
+
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 64, "num_experts": 6,
+    "top_k": 1, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
+}
+#: Expert by expert, rows; four tiles of 8 are many, from 33 rows on.
+SOME = [33, 0, 32, 60, 7, 1]
+ROUTINGS = {
+    "some": SOME,
+    "none": [32, 30, 0, 31, 9, 32],
+    "all": [33, 40, 35, 34, 33, 41],
+    "one": [0, 0, 0, 0, 120, 0],
+    "nothing": [0, 0, 0, 0, 0, 0],
+    "few": [0, 3, 0, 5, 0, 1],
+}
+#: What differs, the routing, configs of the two products and of their groups with many rows, more options. Tiles
+#: of the first product have 8 rows, or as the second one's 16: many are 33, or 65.
+LOW = ("n=64 stages=4 bodies=8", "n=128 stages=4 bodies=8")
+HIGH = ("n=32 stages=5 bodies=16+48", "n=64 stages=6 bodies=32")
+WIDE = {"intermediate_size": 520, "hidden_size": 136}
+FP8 = {"hidden_size": 272, "intermediate_size": 256, "quantization": {"weight": "fp8_block128"}}
+LAYERS = {
+    **{routing: ({}, rows, LOW, HIGH) for routing, rows in ROUTINGS.items()},
+    # By offsets; of many groups a lane has several.
+    "offsets": ({}, SOME, LOW, HIGH, "--no-count-ids"),
+    "many_groups": ({"num_experts": 70}, [0] * 31 + SOME + [2] * 33, LOW, HIGH, "--no-count-ids"),
+    "one_group": ({"num_experts": 1}, [50], LOW, HIGH, "--no-count-ids"),
+    "one_low_group": ({"num_experts": 1}, [32], LOW, HIGH, "--no-count-ids"),
+    # One counter after the other is set back by its last tile, and by none where there are none.
+    "queue": (WIDE, SOME, [f"{config} queue" for config in LOW], [f"{config} queue" for config in HIGH]),
+    "queue_one": (WIDE, ROUTINGS["one"], [f"{config} queue" for config in LOW],
+                  [f"{config} queue" for config in HIGH]),
+    "queue_none": (WIDE, ROUTINGS["none"], [f"{config} queue" for config in LOW],
+                   [f"{config} queue" for config in HIGH]),
+    "in_order": ({}, SOME, LOW, HIGH, "--permute-rows=always"),
+    "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} rows=48" for config in HIGH]),
+    "not_dependent": ({}, SOME, LOW, HIGH, "--no-dependent-launches"),
+    "bias": ({"dtype": "f16", "expert_bias": True}, SOME, LOW, HIGH),
+    # The first one quantizes its results.
+    "quantized": (FP8, SOME, ("n=128 stages=3 bodies=8 rows_on_m=false", "n=128 stages=4 bodies=8 rows_on_m=false"),
+                  ("n=128 stages=3 bodies=16+64 rows_on_m", "n=128 stages=4 bodies=40 rows_on_m=false")),
+    "apart": (FP8, SOME, ("n=64 stages=4 bodies=8 rows_on_m=false", "n=128 stages=4 bodies=8 rows_on_m=false"),
+              ("n=64 stages=4 bodies=64 rows_on_m", "n=128 stages=4 bodies=40 rows_on_m=false")),
+}
+KERNELS = ("experts_hidden", "experts_out", "experts_hidden_heavy", "experts_out_heavy")
+
+
+def make_ids(rows, tokens):
+    """Ids of one slot per token, in no order; tokens past the last row have none."""
+    ids = np.full(tokens, -1, np.int32)
+    ids[: sum(rows)] = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
+    return np.random.default_rng(3).permutation(ids)[:, None]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers(layer, tmp_path):
+    fields, rows, low, high, *options = LAYERS[layer]
+    spec = SPEC | fields
+    tokens = max(sum(rows), 40) + 2
+    model, inputs, outputs = (tmp_path / name for name in ("model.json", "in.st", "out.st"))
+    model.write_text(json.dumps(spec))
+    tensors = generate(LayerSpec.from_json(spec), tokens, 1, None)
+    tensors["topk_ids"][:] = make_ids(rows, tokens)
+    write_tensors(inputs, tensors)
+    options += [f"--config={kernel}:{config}" for kernel, config in zip(KERNELS, (*low, *high))]
+    options.append(f"--max-tokens={tokens}")
+    case = Case(f"heavy_{layer}", spec, tokens)
+    kernels = launched(case, "sm_90a", *options)
+    assert kernels >= set(KERNELS)
+    assert ("gather_rows" in kernels) == (layer == "in_order")
+    command = [
+        str(binary("moe-run")), str(model), "--target=sm_90a", f"--device=sim:0-{SEEDS - 1}",
+        f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs}", *options,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    run = Run(case, command, done.returncode, done.stdout + done.stderr, inputs, outputs)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+def test_option():
+    """Of layers as small as these a launch takes longer than it saves; who asks for none gets none."""
+    case = Case("heavy_option", SPEC, tokens=80)
+    forced = (f"--config=experts_hidden:{LOW[0]}", f"--config=experts_hidden_heavy:{HIGH[0]}")
+    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80")
+    assert "experts_hidden_heavy" in launched(case, "sm_90a", "--max-tokens=80", *forced)
+    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80", "--no-split-heavy", *forced)
+    # Such products are one kernel, but for that.
+    low = [f"--config={kernel}:{config}" for kernel, config in zip(KERNELS, LOW)]
+    assert "experts_hidden_experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low)
+    assert "experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low, forced[1])
+    # No group can have so many.
+    case = Case("heavy_option", SPEC, tokens=32)
+    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=32", *forced)
+
+
+#: Groups with up to 3 rows have another launch than those with 4 or more: fewer than a kernel's own choice would be,
+#: for ids that the lanes of a warp have.
+PLAN = """
+plan.program @layer max_tokens 64 {{
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xbf16>
+  %i = plan.tensor input "i" rows <"tokens"> : memref<?x2xi32>
+  %r = plan.tensor input "r" rows <"tokens"> : memref<?x2xf32>
+  %w = plan.tensor weight "w" : memref<5x64x64xbf16>
+  %y = plan.tensor output "output" rows <"tokens"> : memref<?x64xbf16>
+  %o = plan.buffer "o" slot 0 : memref<6xi32>
+  %p = plan.buffer "p" slot 1 rows <"tokens"> : memref<?x2xi32>
+  %s = plan.buffer "s" slot 2 rows <"tokens * 2"> : memref<?xi32>
+  %v = plan.buffer "v" slot 3 rows <"tokens * 2"> : memref<?x1xf32>
+  %h = plan.buffer "h" slot 4 rows <"tokens * 2"> : memref<?x64xbf16>
+  plan.variant tokens 0 to 64 {{
+    plan.launch @rank ins(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %v : memref<6xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+    {launches}
+    plan.launch @output ins(%h, %p : memref<?x64xbf16>, memref<?x2xi32>) outs(%y : memref<?x64xbf16>)
+  }}
+}}
+tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<6xi32>, %p: memref<?x2xi32>,
+    %s: memref<?xi32>, %v: memref<?x1xf32>, %t: i64) {{
+  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+    outs(%o, %p, %s, %v : memref<6xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {{num_experts = 5 : i64}}
+  tile.return
+}}
+{kernels}
+tile.kernel @output(%h: memref<?x64xbf16>, %p: memref<?x2xi32>, %y: memref<?x64xbf16>, %t: i64) {{
+  tile.gather_reduce tokens(%t) ins(%h, %p : memref<?x64xbf16>, memref<?x2xi32>) outs(%y : memref<?x64xbf16>)
+  tile.return
+}}
+"""
+LAUNCH = """
+    plan.launch @{name} ins(%x, %w, %o, %s, %i : memref<?x64xbf16>, memref<5x64x64xbf16>, memref<6xi32>,
+      memref<?xi32>, memref<?x2xi32>) outs(%h : memref<?x64xbf16>)"""
+KERNEL = """
+tile.kernel @{name}(%x: memref<?x64xbf16>, %w: memref<5x64x64xbf16>, %o: memref<6xi32>, %s: memref<?xi32>,
+    %i: memref<?x2xi32>, %h: memref<?x64xbf16>, %t: i64) {{
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<5x64x64xbf16>) offsets(%o : memref<6xi32>)
+    source(%s : memref<?xi32>) ids(%i : memref<?x2xi32>) outs(%h : memref<?x64xbf16>) epilogue {{
+    ^bb0(%a: f32):
+      tile.yield %a : f32
+    }} {{num_experts = 5 : i64{attributes}}}
+  tile.return
+}}"""
+ALL = {"all": ""}
+SHARED = {"low": ", max_group_rows = 3 : i64", "middle": ", min_group_rows = 4 : i64, max_group_rows = 9 : i64",
+          "high": ", min_group_rows = 10 : i64"}
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 16, 17, 60])
+def test_plans(tokens, tmp_path):
+    """Three launches that share groups have the bits of one that takes all."""
+    random = np.random.default_rng(tokens)
+    inputs = tmp_path / "in.st"
+    write_tensors(inputs, {
+        "x": random.normal(size=(tokens, 64)).astype(ml_dtypes.bfloat16),
+        "w": random.normal(size=(5, 64, 64)).astype(ml_dtypes.bfloat16),
+        # Some twice in a token, some without an expert.
+        "i": random.choice(np.array([0, 1, 1, 1, 3, 4, 4, -1], np.int32), (tokens, 2)),
+        "r": np.ones((tokens, 2), np.float32),
+    })
+    found = []
+    for products in (ALL, SHARED):
+        plan, outputs = tmp_path / f"plan{len(found)}.mlir", tmp_path / f"out{len(found)}.st"
+        plan.write_text(PLAN.format(
+            launches="".join(LAUNCH.format(name=name) for name in products),
+            kernels="".join(KERNEL.format(name=name, attributes=text) for name, text in products.items())))
+        command = [binary("moe-run"), plan, f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs}",
+                   "--target=sm_90a", f"--device=sim:0-{SEEDS - 1}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        assert done.returncode == 0, done.stderr
+        found.append(outputs.read_bytes())
+    assert found[0] == found[1]
