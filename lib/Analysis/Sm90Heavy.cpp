@@ -20,12 +20,15 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::sm90;
 
-int64_t sm90::getHeavyRows(tile::ContractOp product) {
-  // More rows than these many tiles are cut into high ones without much
-  // padding. Where high tiles are first worth it is not looked for: groups that
-  // are a little less heavy take little time.
-  constexpr int64_t tiles = 4;
-  return tiles * Contract(product, product.getConfigAttr()).getMaxBody() + 1;
+int64_t sm90::getHeavyRows(tile::ContractOp product, tile::LoadAttr load) {
+  // A quarter of the most tokens: while most of them are at other experts,
+  // reading the weights of those takes longer than all products do, and tiles
+  // that run meanwhile cost nothing, however low they are; in a launch of their
+  // own they would. And more than four tiles: of fewer, high ones would be
+  // padded.
+  constexpr int64_t share = 4, tiles = 4;
+  int64_t highest = Contract(product, product.getConfigAttr()).getMaxBody();
+  return std::max<int64_t>(load.getMaxTokens() / share, tiles * highest + 1);
 }
 
 namespace {
@@ -36,11 +39,10 @@ public:
   HeavyTimes(const Schedule &schedule, tile::ContractOp heavy,
              tile::LoadAttr load, const Target &target)
       : model(schedule.costModel(heavy, load, target)) {
-    // All numbers of rows count alike, and no height divides all of them.
-    constexpr int64_t parts = 13;
     auto least = static_cast<int64_t>(*heavy.getMinGroupRows());
-    for (int64_t i = 1; i <= parts; ++i)
-      if (int64_t tokens = i * load.getMaxTokens() / parts; tokens >= least)
+    for (int64_t tokens :
+         getTokenPoints(load.getMinTokens(), load.getMaxTokens()))
+      if (tokens >= least)
         counts.push_back(tokens);
   }
 

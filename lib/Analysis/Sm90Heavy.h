@@ -13,7 +13,7 @@
 namespace moec::sm90 {
 
 /// `Schedule::getHeavyRows` of sm90.contract.
-int64_t getHeavyRows(tile::ContractOp product);
+int64_t getHeavyRows(tile::ContractOp product, tile::LoadAttr load);
 
 /// `Schedule::splitHeavy` of sm90.contract.
 tile::ConfigAttr splitHeavyContract(tile::ContractOp product,

@@ -107,9 +107,10 @@ LogicalResult HeavySplitter::split(tile::KernelOp kernel,
                                    const Schedule &schedule,
                                    ArrayRef<plan::LaunchOp> launches) {
   tile::ContractOp product = getProduct(kernel);
-  int64_t heavyRows = schedule.getHeavyRows(product);
+  tile::LoadAttr load = kernel.getLoadAttr();
+  int64_t heavyRows = schedule.getHeavyRows(product, load);
   // A token has one row of a group at most.
-  if (int64_t(kernel.getLoadAttr().getMaxTokens()) < heavyRows)
+  if (load.getMaxTokens() < heavyRows)
     return success();
   tile::KernelOp heavy = kernel.clone();
   heavy.setSymName(getHeavyName(kernel));

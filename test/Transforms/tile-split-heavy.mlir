@@ -73,16 +73,16 @@
 //        CHECK: tile.kernel @out_heavy_t8192(
 //        CHECK: min_group_rows = [[#ROWS+1]] : i64}
 //    CHECK-NOT: group_rows
-// Four tiles of 16 rows are many, and 512 tokens may have more.
+// Of up to 512 tokens a quarter are many rows.
 // FORCED-LABEL: plan.program @layer
 //       FORCED: plan.launch @hidden_t512
 //  FORCED-NEXT: plan.launch @hidden_heavy_t512
 //       FORCED: plan.launch @hidden_t16384
 //  FORCED-NEXT: plan.launch @hidden_heavy_t16384
 //       FORCED: tile.kernel @hidden_t512(
-//       FORCED: stages = 4, bodies = [16], queue = true>, layout = {{.*}}, max_group_rows = 64 : i64}
+//       FORCED: stages = 4, bodies = [16], queue = true>, layout = {{.*}}, max_group_rows = 127 : i64}
 //       FORCED: tile.kernel @hidden_heavy_t512(
-//       FORCED: n = 128, k = 64, stages = 4, bodies = [64, 96], queue = true>, layout = {{.*}}, min_group_rows = 65 : i64}
+//       FORCED: n = 128, k = 64, stages = 4, bodies = [64, 96], queue = true>, layout = {{.*}}, min_group_rows = 128 : i64}
 // BEHIND-LABEL: plan.program @layer
 //       BEHIND: plan.variant tokens 513 to 4096 {
 //       BEHIND: plan.launch @hidden_t8192 ins({{.*}}, %topk_ids : {{.*}}) outs(%experts_hidden, %[[COUNTER:[a-z_]+]] :

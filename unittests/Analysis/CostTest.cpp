@@ -430,10 +430,11 @@ TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
     tile::ContractOp product = makeFirst(p), heavy = makeFirst(p);
     product.setConfigAttr(
         enumerate(product, p, minTokens, maxTokens).front().config);
-    heavy.setMinGroupRows(schedule->getHeavyRows(product));
-    tile::ConfigAttr config = schedule->splitHeavy(
-        product, heavy, makeLoad(product, p, minTokens, maxTokens), always,
-        target);
+    tile::LoadAttr load = makeLoad(product, p, minTokens, maxTokens);
+    heavy.setMinGroupRows(schedule->getHeavyRows(product, load));
+    EXPECT_GE(*heavy.getMinGroupRows(), uint64_t(maxTokens / 4));
+    tile::ConfigAttr config =
+        schedule->splitHeavy(product, heavy, load, always, target);
     if (config) {
       EXPECT_EQ(schedule->whyIllegal(heavy, config, target), "");
     }
@@ -442,8 +443,12 @@ TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
   auto [own, config] = split(kLlama4, 513, 8192);
   ASSERT_TRUE(config);
   EXPECT_GT(config.getBodies().back(), own.getBodies().back());
-  // Tiles are high for all; a launch takes longer than it may; no group has so
-  // many rows that it matters.
+  // Of uneven groups none has so many rows.
+  tile::ContractOp heavy = makeFirst(kLlama4);
+  heavy.setMinGroupRows(8192 / 4);
+  EXPECT_EQ(predict(heavy, kLlama4, config, 8192, Routing::Zipf).us,
+            getDeviceRates(target)->getIdleTime());
+  // Tiles are high for all; a launch takes longer than it may.
   EXPECT_FALSE(split(kLlama4, 8193, 16384).second);
   EXPECT_FALSE(split(kLlama4, 1, 8192).second);
   for (Products p : {kQwen30, kMixtral})

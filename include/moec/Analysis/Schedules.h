@@ -157,7 +157,8 @@ struct Schedule {
   /// GPU: from how many rows on a group has a launch of its own, behind that of
   /// a product with a config of this schedule, if `splitHeavy` says so. Null
   /// where no code tells groups apart by their rows.
-  int64_t (*getHeavyRows)(tile::ContractOp product) = nullptr;
+  int64_t (*getHeavyRows)(tile::ContractOp product,
+                          tile::LoadAttr load) = nullptr;
   /// GPU: the config of `heavy`, which is `product` for groups with
   /// `min_group_rows` or more alone; null if it is not expected to take less
   /// time for such groups, or if one more launch is expected to take too much
