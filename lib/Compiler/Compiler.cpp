@@ -11,6 +11,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/PlanData.h"
+#include "moec/Dialect/Tile/Tile.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -83,6 +84,49 @@ LogicalResult moec::decomposeLayers(ModuleOp module,
   });
 }
 
+/// From level plan, with so many kernels before some are split and others
+/// joined.
+static LogicalResult lowerToTile(ModuleOp module, int64_t maxKernels,
+                                 const CompileOptions &options) {
+  TileOptions tile;
+  tile.target = options.target;
+  tile.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
+  tile.dependentLaunches = options.dependentLaunches;
+  tile.countIds = options.countIds;
+  tile.quantizeResults = options.quantizeResults && !options.keepAllBuffers;
+  tile.permuteRows =
+      options.keepAllBuffers ? PermuteRows::Never : options.permuteRows;
+  tile.splitHeavy = options.splitHeavy;
+  tile.joinProducts = options.joinProducts;
+  tile.splitRanking = options.splitRanking;
+  tile.fuseRouting = options.fuseRouting;
+  tile.configs = options.configs;
+  tile.maxKernels = maxKernels;
+  return runPasses(module, options, [&](OpPassManager &manager) {
+    buildPlanToTilePipeline(manager, tile);
+  });
+}
+
+/// Where passes have added more kernels than others have joined, all of them
+/// run again, with fewer to begin with.
+static LogicalResult lowerToTile(ModuleOp module,
+                                 const CompileOptions &options) {
+  OwningOpRef<ModuleOp> before;
+  if (options.isGpu())
+    before = module.clone();
+  for (int64_t most = kMaxKernels, last = 0;;) {
+    if (failed(lowerToTile(module, most, options)))
+      return failure();
+    int64_t count = llvm::range_size(module.getOps<tile::KernelOp>());
+    if (!before || count <= kMaxKernels || count == last || most == 1)
+      return success();
+    most = std::max<int64_t>(most - (count - kMaxKernels), 1);
+    last = count;
+    module.getBodyRegion().takeBody(
+        OwningOpRef<ModuleOp>(before->clone())->getBodyRegion());
+  }
+}
+
 LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
                                  const CompileOptions &options) {
   FailureOr<Level> current = detectLevel(module);
@@ -117,18 +161,7 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
   if (*current == Level::Plan && level > Level::Plan) {
     if (!options.isGpu() && failed(checkCpu(module, options.cpu)))
       return failure();
-    if (failed(runPasses(module, options, [&](OpPassManager &manager) {
-          buildPlanToTilePipeline(
-              manager,
-              {options.target,
-               options.isGpu() ? 0 : getVectorLanes(options.cpu),
-               options.dependentLaunches, options.countIds,
-               options.quantizeResults && !options.keepAllBuffers,
-               options.keepAllBuffers ? PermuteRows::Never
-                                      : options.permuteRows,
-               options.splitHeavy, options.joinProducts, options.splitRanking,
-               options.fuseRouting, options.configs});
-        })))
+    if (failed(lowerToTile(module, options)))
       return failure();
     return dumpLevel(module, Level::Tile, options);
   }

@@ -72,6 +72,7 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   manager.addPass(createTileSplitPhasesPass());
   TileSpecializePassOptions ranges;
   ranges.target = options.target;
+  ranges.maxKernels = options.maxKernels.value_or(kMaxKernels);
   llvm::append_range(ranges.configs, options.configs);
   manager.addPass(createTileSpecializePass(ranges));
   TileAssignConfigPassOptions config;
@@ -221,7 +222,8 @@ void moec::registerLevelPipelines() {
                              ? std::optional(options.splitRanking.getValue())
                              : std::nullopt,
                          options.fuseRouting,
-                         {}};
+                         {},
+                         std::nullopt};
         llvm::append_range(tile.configs, options.configs);
         buildPlanToTilePipeline(manager, tile);
       });

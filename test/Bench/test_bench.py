@@ -52,6 +52,12 @@ def moe_bench(*options: object, **more) -> subprocess.CompletedProcess:
                           text=True, timeout=300, **more)
 
 
+def moe_compile(*options: object) -> str:
+    folder = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
+    return subprocess.run([str(folder / "moe-compile"), *map(str, options)], capture_output=True,
+                          text=True, timeout=300, check=True).stdout
+
+
 def rows_of_table() -> dict[str, tuple[dict, int]]:
     return {f"{entry['layer']}{'@zipf' if 'zipf_exponent' in entry else ''}:{tokens}":
             (LAYERS[entry["layer"]], tokens) for entry in TABLE["rows"] for tokens in entry["tokens"]
@@ -428,3 +434,13 @@ def test_the_yardstick_answers_what_is_asked():
     assert len(asked) == 5
     for name in asked:
         assert name in functions and re.search(rf"\b{name}\b", main)
+
+
+@pytest.mark.parametrize("router", [[], ["--router"]], ids=["ids", "router"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_have_few_kernels(layer, router, tmp_path):
+    """What ptxas compiles, and what is loaded: at most 24 kernels per layer, however many ranges of tokens."""
+    spec = tmp_path / "layer.json"
+    spec.write_text(moe_bench(f"--rows={layer}", *router, "--spec", check=True).stdout)
+    explained = moe_compile(spec, "--target=sm_90a", "--explain")
+    assert 1 <= int(re.search(r"^(\d+) kernels", explained, re.MULTILINE).group(1)) <= 24

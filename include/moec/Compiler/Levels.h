@@ -75,6 +75,9 @@ struct TileOptions {
   bool fuseRouting = true;
   /// Configs to take instead of those that would be chosen (ConfigText.h).
   std::vector<std::string> configs;
+  /// Kernels at most, before those that tile-specialize has not seen. Nothing:
+  /// as that has it.
+  std::optional<int64_t> maxKernels;
 };
 
 /// From level plan to configured kernels at level tile.

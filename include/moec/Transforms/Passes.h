@@ -17,6 +17,8 @@
 
 namespace moec {
 
+/// Kernels of a program at most, unless an option says otherwise.
+inline constexpr int64_t kMaxKernels = 24;
 /// Above so many slots tile-split-ranking lets a launch of its own count them,
 /// unless an option says otherwise.
 inline constexpr int64_t kSplitRankingSlots = 16384;

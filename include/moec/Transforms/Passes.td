@@ -60,7 +60,8 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     Option<"maxRanges", "max-ranges", "int64_t", "7", "ranges at most; 1 for none but the whole">,
-    Option<"maxKernels", "max-kernels", "int64_t", "24", "kernels of a program at most">,
+    Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels",
+           "kernels of a program at most, with those of other passes that are there already">,
     ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
