@@ -7,7 +7,8 @@
 // Ranges end at powers of two. For each kernel whose schedule has a model of
 // its time, the best config of every possible range is known; ranges are then
 // those that lose the least against a config of its own for every count, where
-// each further range has to pay for its kernels.
+// each further range has to pay for its kernels. Of too many kernels,
+// neighbours become one where that loses least.
 
 #include "Launches.h"
 #include "PassInputs.h"
@@ -73,8 +74,15 @@ public:
                               });
   }
 
+  /// Time over that of the best configs at a point.
+  double getLoss(Span span, size_t point) const {
+    return choose(span).us[point] - best[point];
+  }
+
   tile::KernelOp kernel;
   tile::LoadAttr load;
+  /// Where it has one config.
+  SmallVector<Span> spans;
 
 private:
   std::vector<Candidate> candidates;
@@ -98,8 +106,12 @@ public:
     if (kernels.empty())
       return;
     SmallVector<Span> spans = chooseSpans();
-    for (size_t i = 0; i < kernels.size(); ++i)
-      specialize(kernels[i], spans);
+    for (ModelledKernel &kernel : kernels)
+      kernel.spans = shareKernels(kernel, spans);
+    mergeKernels();
+    dropCuts(spans);
+    for (ModelledKernel &kernel : kernels)
+      specialize(kernel, spans);
     splitVariant(spans);
   }
 
@@ -109,12 +121,21 @@ private:
   void addKernel(plan::LaunchOp launch);
   tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
   SmallVector<Span> chooseSpans();
+  /// The time of all kernels at a point with their best configs.
+  double getBest(size_t point) const;
   double getLoss(Span span) const;
   /// What makes a kernel one of its own: the config that is forced, or that is
   /// chosen.
   using Key = std::pair<const ForcedConfig *, tile::ConfigAttr>;
   Key getKey(const ModelledKernel &kernel, Span span);
-  size_t countKernels(ArrayRef<Span> spans);
+  /// Neighbours with the same config as one.
+  SmallVector<Span> shareKernels(const ModelledKernel &kernel,
+                                 ArrayRef<Span> spans);
+  /// What is lost if the span and the next one have a kernel together.
+  double getMergeLoss(const ModelledKernel &kernel, const Span *span);
+  void mergeKernels();
+  /// Those at which no kernel ends any more.
+  void dropCuts(SmallVectorImpl<Span> &spans);
   void specialize(ModelledKernel &kernel, ArrayRef<Span> spans);
   void splitVariant(ArrayRef<Span> spans);
   /// The token counts of a span.
@@ -213,42 +234,26 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
                              variant.getMaxTokens(), topK, experts);
 }
 
+double Specializer::getBest(size_t point) const {
+  // Those that no model is about take about nothing but their launch.
+  constexpr double launchUs = 2.5;
+  double us = launchUs * double(seen.size() - kernels.size());
+  for (const ModelledKernel &kernel : kernels)
+    us += kernel.getBest(point);
+  return us;
+}
+
 /// Time over that of the best configs, summed over the points of the span, and
-/// relative to the time of all kernels there, where those that no model is
-/// about take about nothing but their launch.
+/// relative to the time of all kernels there.
 double Specializer::getLoss(Span span) const {
   for (size_t i = span.first; i < span.last; ++i)
     if (cuts.contains(i))
       return infinity;
   double loss = 0;
-  SmallVector<const Candidate *> chosen;
-  for (const ModelledKernel &kernel : kernels)
-    chosen.push_back(&kernel.choose(span));
-  for (size_t i = span.first; i <= span.last; ++i) {
-    constexpr double launchUs = 2.5;
-    double others = launchUs * double(seen.size() - kernels.size());
-    double us = others, best = others;
-    for (auto [kernel, candidate] : llvm::zip(kernels, chosen)) {
-      us += candidate->us[i];
-      best += kernel.getBest(i);
-    }
-    loss += us / best - 1;
-  }
+  for (size_t i = span.first; i <= span.last; ++i)
+    for (const ModelledKernel &kernel : kernels)
+      loss += kernel.getLoss(span, i) / getBest(i);
   return loss;
-}
-
-/// Kernels that all the spans need, other than those that no model is about.
-size_t Specializer::countKernels(ArrayRef<Span> spans) {
-  size_t count = 0;
-  for (const ModelledKernel &kernel : kernels) {
-    Key last;
-    for (Span span : spans) {
-      Key key = getKey(kernel, span);
-      count += key != last;
-      last = key;
-    }
-  }
-  return count;
 }
 
 /// The cuts that lose least, by the best ways to cut what comes before.
@@ -262,68 +267,122 @@ SmallVector<Span> Specializer::chooseSpans() {
     for (size_t last = first; last < number; ++last)
       losses[first][last] = getLoss({first, last});
 
-  size_t others = seen.size() - kernels.size();
-  size_t least = cuts.size() + 1;
-  for (size_t most =
-           std::max(size_t(std::max<int64_t>(options.maxRanges, 1)), least);
-       most >= least; --most) {
-    // Of the first `end` points in at most so many spans: the loss, and where
-    // the last span begins.
-    using Best = std::pair<double, size_t>;
-    SmallVector<SmallVector<Best>> table(
-        most + 1, SmallVector<Best>(number + 1, {infinity, 0}));
-    table[0][0].first = 0;
-    for (size_t count = 1; count <= most; ++count)
-      for (size_t end = 1; end <= number; ++end)
-        for (size_t first = 0; first < end; ++first) {
-          double loss =
-              table[count - 1][first].first + losses[first][end - 1] + price;
-          if (loss < table[count][end].first)
-            table[count][end] = {loss, first};
-        }
-    size_t count = 1;
-    for (size_t i = 2; i <= most; ++i)
-      if (table[i][number].first < table[count][number].first)
-        count = i;
-    SmallVector<Span> spans;
-    for (size_t end = number; count > 0; --count) {
-      size_t first = table[count][end].second;
-      spans.insert(spans.begin(), {first, end - 1});
-      end = first;
-    }
-    if (most == least ||
-        others + countKernels(spans) <= size_t(options.maxKernels))
-      return spans;
+  // Of the first `end` points in at most so many spans: the loss, and where the
+  // last span begins.
+  size_t most = std::max(size_t(std::max<int64_t>(options.maxRanges, 1)),
+                         cuts.size() + 1);
+  using Best = std::pair<double, size_t>;
+  SmallVector<SmallVector<Best>> table(
+      most + 1, SmallVector<Best>(number + 1, {infinity, 0}));
+  table[0][0].first = 0;
+  for (size_t count = 1; count <= most; ++count)
+    for (size_t end = 1; end <= number; ++end)
+      for (size_t first = 0; first < end; ++first) {
+        double loss =
+            table[count - 1][first].first + losses[first][end - 1] + price;
+        if (loss < table[count][end].first)
+          table[count][end] = {loss, first};
+      }
+  size_t count = 1;
+  for (size_t i = 2; i <= most; ++i)
+    if (table[i][number].first < table[count][number].first)
+      count = i;
+  SmallVector<Span> spans;
+  for (size_t end = number; count > 0; --count) {
+    size_t first = table[count][end].second;
+    spans.insert(spans.begin(), {first, end - 1});
+    end = first;
   }
-  llvm_unreachable("the fewest spans are always taken");
+  return spans;
+}
+
+SmallVector<Span> Specializer::shareKernels(const ModelledKernel &kernel,
+                                            ArrayRef<Span> spans) {
+  SmallVector<Span> shared;
+  for (Span span : spans) {
+    if (!shared.empty() &&
+        getKey(kernel, shared.back()) == getKey(kernel, span))
+      shared.back().last = span.last;
+    else
+      shared.push_back(span);
+  }
+  return shared;
+}
+
+double Specializer::getMergeLoss(const ModelledKernel &kernel,
+                                 const Span *span) {
+  Span next = span[1], both{span->first, next.last};
+  for (Span part : {*span, next, both})
+    if (getKey(kernel, part).first)
+      return infinity;
+  double loss = 0;
+  for (size_t i = both.first; i <= both.last; ++i)
+    loss += (kernel.getLoss(both, i) -
+             kernel.getLoss(i <= span->last ? *span : next, i)) /
+            getBest(i);
+  return loss;
+}
+
+void Specializer::mergeKernels() {
+  while (true) {
+    size_t count = seen.size() - kernels.size();
+    for (const ModelledKernel &kernel : kernels)
+      count += kernel.spans.size();
+    if (count <= size_t(options.maxKernels))
+      return;
+    double least = infinity;
+    ModelledKernel *from = nullptr;
+    Span *cheapest = nullptr;
+    for (ModelledKernel &kernel : kernels)
+      for (Span &span : MutableArrayRef(kernel.spans).drop_back())
+        if (double loss = getMergeLoss(kernel, &span); loss < least) {
+          least = loss;
+          from = &kernel;
+          cheapest = &span;
+        }
+    if (!from)
+      return;
+    cheapest->last = cheapest[1].last;
+    from->spans.erase(cheapest + 1);
+  }
+}
+
+void Specializer::dropCuts(SmallVectorImpl<Span> &spans) {
+  SmallVector<Span> left;
+  for (Span span : spans) {
+    bool isCut = left.empty() || llvm::any_of(kernels, [&](auto &kernel) {
+                   return llvm::any_of(kernel.spans, [&](Span own) {
+                     return own.first == span.first;
+                   });
+                 });
+    if (isCut)
+      left.push_back(span);
+    else
+      left.back().last = span.last;
+  }
+  spans.assign(left.begin(), left.end());
 }
 
 /// A copy of the kernel per config, in place of it.
 void Specializer::specialize(ModelledKernel &kernel, ArrayRef<Span> spans) {
   SmallVector<FlatSymbolRefAttr> &inSpans = names[kernel.kernel.getSymName()];
-  for (size_t i = 0; i < spans.size();) {
-    // Neighbours with the same config share a kernel.
-    Span span = spans[i];
-    size_t end = i + 1;
-    for (; end < spans.size() &&
-           getKey(kernel, spans[end]) == getKey(kernel, spans[i]);
-         ++end)
-      span.last = spans[end].last;
-    auto [minTokens, maxTokens] = getTokens(span);
-    tile::KernelOp own = kernel.kernel;
-    if (span.last - span.first + 1 < points.size()) {
-      own = kernel.kernel.clone();
-      own.setSymName(
+  for (Span own : kernel.spans) {
+    auto [minTokens, maxTokens] = getTokens(own);
+    tile::KernelOp copy = kernel.kernel;
+    if (kernel.spans.size() > 1) {
+      copy = kernel.kernel.clone();
+      copy.setSymName(
           (kernel.kernel.getSymName() + "_t" + Twine(maxTokens)).str());
-      symbols.insert(own, kernel.kernel->getIterator());
+      symbols.insert(copy, kernel.kernel->getIterator());
     }
-    own.setLoadAttr(tile::LoadAttr::get(variant.getContext(), minTokens,
-                                        maxTokens, kernel.load.getTopK(),
-                                        kernel.load.getExperts()));
-    inSpans.append(end - i, FlatSymbolRefAttr::get(own.getSymNameAttr()));
-    i = end;
+    copy.setLoadAttr(tile::LoadAttr::get(variant.getContext(), minTokens,
+                                         maxTokens, kernel.load.getTopK(),
+                                         kernel.load.getExperts()));
+    for (Span span : spans)
+      if (own.first <= span.first && span.last <= own.last)
+        inSpans.push_back(FlatSymbolRefAttr::get(copy.getSymNameAttr()));
   }
-  if (inSpans.front().getAttr() != kernel.kernel.getSymNameAttr())
+  if (kernel.spans.size() > 1)
     symbols.erase(kernel.kernel);
 }
 

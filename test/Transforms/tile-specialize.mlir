@@ -51,10 +51,15 @@
 //          ONE: tile.kernel @hidden(
 //     ONE-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16384, top_k = 8, experts = 128>
 
-// Two ranges would take six kernels.
-//          FEW: plan.variant tokens 0 to 16384
-//          FEW: tile.kernel @hidden(
-//          FEW: tile.kernel @out(
+// Of five kernels there is one more than without ranges: the product that loses most without gets it.
+//          FEW: plan.variant tokens 0 to [[#FIRST:]] {
+//          FEW: plan.launch @hidden_t[[#FIRST]] ins
+//          FEW: plan.launch @out ins
+//          FEW: plan.variant tokens [[#FIRST+1]] to 16384 {
+//          FEW: plan.launch @hidden_t16384 ins
+//          FEW: plan.launch @out ins
+//      FEW-NOT: plan.variant
+//          FEW: tile.kernel @out({{.*}}load = #tile.load<min_tokens = 0, max_tokens = 16384,
 // A config for a range makes it one, wherever it ends; one for any number of
 // tokens leaves the kernel whole.
 //       FORCED: plan.variant tokens {{[0-9]+}} to 16 {
