@@ -19,7 +19,7 @@ static constexpr int64_t kRunLoads = 4;
 /// Counts of an expert that a thread adds up at once: those of so many chunks,
 /// of fewer if it has those of several experts, for there are registers for
 /// no more.
-static constexpr int64_t kCountLoads = 16, kWideCountLoads = 12;
+static constexpr int64_t kCountLoads = 16, kWideCountLoads = 15;
 
 void RankChunk::clearCounters() {
   emitter.forThreads(emitter.index(0), earlierAt(), [&](Value i) {
