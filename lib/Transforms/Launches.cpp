@@ -14,6 +14,15 @@ tile::KernelOp moec::getKernel(plan::LaunchOp launch, SymbolTable &symbols) {
   return symbols.lookup<tile::KernelOp>(launch.getKernel());
 }
 
+SmallVector<plan::LaunchOp> moec::getVariantLaunches(ModuleOp module) {
+  SmallVector<plan::LaunchOp> launches;
+  module.walk([&](plan::LaunchOp launch) {
+    if (isa<plan::VariantOp>(launch->getParentOp()))
+      launches.push_back(launch);
+  });
+  return launches;
+}
+
 SmallVector<Value> moec::getOperands(plan::LaunchOp launch) {
   SmallVector<Value> operands(launch.getIns());
   llvm::append_range(operands, launch.getOuts());

@@ -27,6 +27,9 @@ OpTy getPhase(plan::LaunchOp launch, mlir::SymbolTable &symbols) {
                                         : nullptr;
 }
 
+/// The launches of all variants.
+llvm::SmallVector<plan::LaunchOp> getVariantLaunches(mlir::ModuleOp module);
+
 /// What a launch passes, in the order of its kernel's arguments.
 llvm::SmallVector<mlir::Value> getOperands(plan::LaunchOp launch);
 

@@ -148,12 +148,7 @@ void RoutingFuser::fuse(plan::LaunchOp second) {
 void RoutingFuser::run() {
   splitVariants(module,
                 [&](plan::LaunchOp launch) { return getFirstTokens(launch); });
-  SmallVector<plan::LaunchOp> launches;
-  module.walk([&](plan::LaunchOp launch) {
-    if (isa<plan::VariantOp>(launch->getParentOp()))
-      launches.push_back(launch);
-  });
-  for (plan::LaunchOp second : launches)
+  for (plan::LaunchOp second : getVariantLaunches(module))
     fuse(second);
   eraseMerged(module, kernels, symbols);
 }

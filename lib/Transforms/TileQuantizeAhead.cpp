@@ -87,12 +87,7 @@ void AheadQuantizer::merge(plan::LaunchOp quantization) {
 }
 
 void AheadQuantizer::run() {
-  SmallVector<plan::LaunchOp> launches;
-  module.walk([&](plan::LaunchOp launch) {
-    if (isa<plan::VariantOp>(launch->getParentOp()))
-      launches.push_back(launch);
-  });
-  for (plan::LaunchOp launch : launches)
+  for (plan::LaunchOp launch : getVariantLaunches(module))
     merge(launch);
   eraseMerged(module, kernels, symbols);
 }

@@ -89,6 +89,11 @@ LogicalResult KernelOp::verifyRegions() {
   for (Operation &op : getBody().front())
     if (!isa<ReturnOp>(op) && failed(verifyPhase(*this, op)))
       return failure();
+  Operation &first = getBody().front().front();
+  if (getAhead() &&
+      (!isa<QuantizeOp>(first) || isa<ReturnOp>(first.getNextNode())))
+    return emitOpError("is 'ahead', which is for a 'tile.quantize' with other "
+                       "phases behind it; drop it");
   return success();
 }
 

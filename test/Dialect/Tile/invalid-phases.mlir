@@ -531,3 +531,18 @@ tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: m
       outs(%x : memref<?x16xf32>) {top_k = 2 : i64}
   tile.return
 }
+
+// -----
+
+// expected-error@+1 {{is 'ahead', which is for a 'tile.quantize' with other phases behind it; drop it}}
+tile.kernel @ahead_alone(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) attributes {ahead} {
+  tile.quantize tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{is 'ahead', which is for a 'tile.quantize' with other phases behind it; drop it}}
+tile.kernel @ahead_of_nothing(%t: i64) attributes {ahead} {
+  tile.return
+}
