@@ -10,11 +10,13 @@
 #include "Gemv.h"
 #include "Sm90Bodies.h"
 #include "Sm90Cost.h"
+#include "mlir/IR/Threading.h"
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Sm90.h"
 #include "moert/Plan.h"
 
+#include <array>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -51,13 +53,13 @@ ArrayRef<int64_t> getHeights() {
   return all;
 }
 
-/// Why ptxas would take over a second for the bodies; empty if it does not.
+/// Why ptxas would take too long for the bodies; empty if it does not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
   int64_t lines = estimateBodies(op, shape);
   if (lines <= kMostLines)
     return {};
   return "bodies have epilogues of about " + std::to_string(lines) +
-         " lines together, which take ptxas over a second; at most " +
+         " lines together, which take ptxas too long; at most " +
          std::to_string(kMostLines) + " are tried";
 }
 
@@ -151,7 +153,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
 
 namespace {
 
-/// The configs of one product for a load.
+/// The configs of one product for a load, with so many weight rows per CTA.
 class CandidateFinder {
 public:
   /// `mayQueue`: CTAs may take tiles from a queue, where there are many.
@@ -171,7 +173,7 @@ public:
     }
   }
 
-  std::vector<Candidate> run();
+  std::vector<Candidate> run(int64_t weightRows);
 
 private:
   void findFor(int64_t weightRows);
@@ -295,14 +297,28 @@ void CandidateFinder::addRowsOnM(int64_t weightRows) {
     }
 }
 
-std::vector<Candidate> CandidateFinder::run() {
-  for (int64_t weightRows : {64, 128, 256})
-    findFor(weightRows);
+std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
+  findFor(weightRows);
   // Of many rows with scales, each thread then has those of two.
-  if (op.getInputScale())
-    for (int64_t weightRows : {128, 256})
-      addRowsOnM(weightRows);
+  constexpr int64_t fewest = 128;
+  if (op.getInputScale() && weightRows >= fewest)
+    addRowsOnM(weightRows);
   return std::move(candidates);
+}
+
+/// Of all numbers of weight rows, which are searched side by side: most of the
+/// time that a layer takes to be lowered goes by here.
+std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
+                                      const Target &target, bool mayQueue) {
+  constexpr std::array<int64_t, 3> weightRows{64, 128, 256};
+  std::array<std::vector<Candidate>, weightRows.size()> found;
+  parallelFor(op.getContext(), 0, weightRows.size(), [&](size_t i) {
+    found[i] = CandidateFinder(op, load, target, mayQueue).run(weightRows[i]);
+  });
+  std::vector<Candidate> all;
+  for (std::vector<Candidate> &some : found)
+    llvm::append_range(all, some);
+  return all;
 }
 
 } // namespace
@@ -310,7 +326,7 @@ std::vector<Candidate> CandidateFinder::run() {
 int64_t sm90::estimateBodies(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t perColumns = 128;
   // Of high ones registers are short, and ptxas takes longer over each line.
-  constexpr int64_t high = 160, slower = 3;
+  constexpr int64_t high = 160, slower = 4;
   int64_t rows = 0;
   for (int64_t body : shape.bodies)
     rows += body > high ? slower * body : body;
@@ -328,7 +344,7 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
   // Products of one kernel have none.
   bool mayQueue = !contract.getSignals() && !contract.getAwaits();
   std::vector<Candidate> candidates =
-      CandidateFinder(contract, load, target, mayQueue).run();
+      findCandidates(contract, load, target, mayQueue);
   llvm::append_range(candidates, sm80::getGemvCandidates(contract));
   return candidates;
 }
@@ -336,9 +352,8 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
 std::vector<Candidate> sm90::getOrderedCandidates(Operation *op,
                                                   tile::LoadAttr load,
                                                   const Target &target) {
-  return CandidateFinder(cast<tile::ContractOp>(op), load, target,
-                         /*mayQueue=*/false)
-      .run();
+  return findCandidates(cast<tile::ContractOp>(op), load, target,
+                        /*mayQueue=*/false);
 }
 
 tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {

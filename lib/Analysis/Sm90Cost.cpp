@@ -92,11 +92,11 @@ struct Work {
   SmallVector<std::pair<double, double>> kinds;
 
   /// Clocks of so many tiles one after the other, on the multiprocessor that
-  /// has the longest ones.
-  double getLongest(double count, double deviations) const;
+  /// has the longest ones; from a queue, just its last one may be long.
+  double getLongest(double count, double deviations, bool hasQueue) const;
 };
 
-double Work::getLongest(double count, double deviations) const {
+double Work::getLongest(double count, double deviations, bool hasQueue) const {
   if (tiles == 0)
     return 0;
   // Too rare to meet.
@@ -107,7 +107,8 @@ double Work::getLongest(double count, double deviations) const {
     if (times > rare * tiles)
       most = std::max(most, clk);
   }
-  return std::min(count * mean + deviations * std::sqrt(variance * count),
+  double uneven = hasQueue ? 1 : count;
+  return std::min(count * mean + deviations * std::sqrt(variance * uneven),
                   count * most);
 }
 
@@ -356,8 +357,9 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
                                std::min(1.0, fewWaves / result.waves);
   // The multiprocessor with the most and the longest items.
   double share = result.items > 0 ? result.waves / result.items : 0;
-  double busyUs = 1e6 * work.getLongest(result.waves, device.unevenDeviations) /
-                  device.tensorClock;
+  double deviations = device.unevenDeviations;
+  double busyClk = work.getLongest(result.waves, deviations, shape.hasQueue);
+  double busyUs = 1e6 * busyClk / device.tensorClock;
   result.epilogueUs =
       1e6 * work.epilogueClk * panels * share / device.tensorClock;
   result.tensorUs = busyUs - result.epilogueUs;

@@ -259,7 +259,7 @@ double Specializer::getLoss(Span span) const {
 /// The cuts that lose least, by the best ways to cut what comes before.
 SmallVector<Span> Specializer::chooseSpans() {
   // A range has to win so much, summed over its points, to be worth kernels.
-  constexpr double price = 0.01;
+  constexpr double price = 0.0105;
   size_t number = points.size();
   SmallVector<SmallVector<double>> losses(number,
                                           SmallVector<double>(number, 0));

@@ -146,7 +146,12 @@ tile.kernel @hidden_t512(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf16
   tile.contract tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x8192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
-        %y = arith.mulf %g, %u : f32
+        %one = arith.constant 1.0 : f32
+        %n = arith.negf %g : f32
+        %e = math.exp %n : f32
+        %d = arith.addf %one, %e : f32
+        %q = arith.divf %g, %d : f32
+        %y = arith.mulf %q, %u : f32
         tile.yield %y : f32
       } {layout = #moe.weight_layout<order = gate_up>}
   tile.return
@@ -156,7 +161,12 @@ tile.kernel @hidden_t8192(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf1
   tile.contract tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x8192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
-        %y = arith.mulf %g, %u : f32
+        %one = arith.constant 1.0 : f32
+        %n = arith.negf %g : f32
+        %e = math.exp %n : f32
+        %d = arith.addf %one, %e : f32
+        %q = arith.divf %g, %d : f32
+        %y = arith.mulf %q, %u : f32
         tile.yield %y : f32
       } {layout = #moe.weight_layout<order = gate_up>}
   tile.return
@@ -166,7 +176,12 @@ tile.kernel @hidden_t16384(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf
   tile.contract tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x8192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
-        %y = arith.mulf %g, %u : f32
+        %one = arith.constant 1.0 : f32
+        %n = arith.negf %g : f32
+        %e = math.exp %n : f32
+        %d = arith.addf %one, %e : f32
+        %q = arith.divf %g, %d : f32
+        %y = arith.mulf %q, %u : f32
         tile.yield %y : f32
       } {layout = #moe.weight_layout<order = gate_up>}
   tile.return

@@ -26,13 +26,19 @@ struct Products {
 };
 
 constexpr Products kQwen30 = {128, 8, 2048, 768};
+constexpr Products kQwen235 = {128, 8, 4096, 1536};
 constexpr Products kMixtral = {8, 2, 4096, 14336};
 constexpr Products kLlama4 = {128, 1, 5120, 8192};
 
-/// Of gate and up.
+/// SiLU of gate, times up.
 const char *const kGatedEpilogue = R"(epilogue {
              ^bb0(%g: f32, %u: f32):
-               %1 = arith.mulf %g, %u : f32
+               %one = arith.constant 1.0 : f32
+               %n = arith.negf %g : f32
+               %e = math.exp %n : f32
+               %d = arith.addf %one, %e : f32
+               %q = arith.divf %g, %d : f32
+               %1 = arith.mulf %q, %u : f32
                tile.yield %1 : f32
              } {layout = #moe.weight_layout<order = gate_up>})";
 
@@ -283,6 +289,34 @@ TEST_F(CostTest, CandidatesAreSortedAndExplained) {
     }
   }
   EXPECT_FALSE(isLegal);
+}
+
+/// Where CTAs take the next tile there is, none is late for having had high
+/// ones.
+TEST_F(CostTest, QueuesEvenOutTiles) {
+  tile::ContractOp op = makeFirst(kQwen235);
+  auto getTensorUs = [&](ArrayRef<int64_t> bodies, bool queue) {
+    auto config = tile::ConfigAttr::get(
+        op.getContext(), "sm90.contract", /*m=*/0, /*n=*/128, /*k=*/64,
+        /*panel=*/0, /*lanes=*/0, /*rows=*/0, /*stages=*/4, bodies,
+        /*mapRows=*/false, /*rowsOnM=*/false, queue);
+    return predict(op, kQwen235, config, 4096, Routing::Zipf).tensorUs;
+  };
+  // Of one height, and of several.
+  EXPECT_EQ(getTensorUs({152}, true), getTensorUs({152}, false));
+  EXPECT_LT(getTensorUs({88, 152}, true), 0.95 * getTensorUs({88, 152}, false));
+}
+
+/// Each tile copies all weights: three low ones of 264 rows are no better than
+/// two of 136, which H200s took 1.6 % less for, of the layer.
+TEST_F(CostTest, MoreTilesCopyMoreWeights) {
+  tile::ContractOp op = makeFirst(kQwen235);
+  for (const Candidate &candidate : enumerate(op, kQwen235, 4096, 4096)) {
+    sm90::Contract shape(op, candidate.config);
+    EXPECT_GT(3 * shape.getTileCost(88), 2 * shape.getTileCost(136));
+    // Of rests, low ones cost less.
+    EXPECT_LT(shape.getTileCost(88), shape.getTileCost(136));
+  }
 }
 
 /// Few rows of a router: all multiprocessors share it. Of many, tiles read

@@ -128,14 +128,14 @@ struct Contract {
     return bandRows ? std::max<int64_t>(bandRows / getMaxBody(), 1) : 0;
   }
   /// About what a tile in that body costs, in the time that tensor cores take
-  /// for one input row: fewer than 40 cost as much as 40, and what comes once
-  /// per tile weighs the more the fewer steps there are. With rows on the side
-  /// of 64, half of the rows take the weights' whole copies, as do lower
-  /// bodies.
+  /// for one input row: fewer than 40 cost as much as 40, each has weights to
+  /// copy, and what comes once per tile weighs the more the fewer steps there
+  /// are. With rows on the side of 64, half of the rows take the weights' whole
+  /// copies, as do lower bodies.
   int64_t getTileCost(int64_t body) const {
     constexpr int64_t once = 500;
-    int64_t fewest = rowsOnM ? 72 : 40;
-    return std::max(body, fewest) + once / getSteps();
+    int64_t fewest = rowsOnM ? 72 : 40, weights = rowsOnM ? 0 : 14;
+    return std::max(body, fewest) + weights + once / getSteps();
   }
   int64_t getWeightRows() const { return planes * n; }
 
