@@ -20,7 +20,7 @@ using namespace moec::sm90;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class BodyGrower {
 public:
@@ -28,7 +28,7 @@ public:
              const BodiesTime &time)
       : heights(heights), points(points), least(least), time(time) {
     for (size_t point = 0; point < points; ++point) {
-      double best = infinity;
+      double best = kInfinity;
       for (int64_t height : heights)
         best = std::min(best, getTime({height}, point));
       bestSingle.push_back(best);
@@ -56,8 +56,8 @@ private:
   double getCost(const Bodies &bodies, size_t begin, size_t end) {
     double sum = 0;
     for (size_t point = begin; point < end; ++point) {
-      if (bestSingle[point] == infinity)
-        return infinity;
+      if (bestSingle[point] == kInfinity)
+        return kInfinity;
       sum += getTime(bodies, point) / bestSingle[point];
     }
     return sum / double(end - begin);
@@ -78,10 +78,10 @@ private:
 void BodyGrower::grow(size_t begin, size_t end) {
   constexpr size_t fromSingles = 4, fromSets = 2;
   Bodies best;
-  double bestCost = infinity;
+  double bestCost = kInfinity;
   while (true) {
     SmallVector<std::pair<double, Bodies>> larger;
-    double most = best.empty() ? infinity : bestCost * (1 - least);
+    double most = best.empty() ? kInfinity : bestCost * (1 - least);
     for (int64_t height : heights) {
       Bodies bodies = best;
       auto *place = llvm::lower_bound(bodies, height);

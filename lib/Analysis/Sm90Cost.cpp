@@ -66,10 +66,10 @@ double meanCeil(double mean, double variance, double width) {
   if (deviation < 0.5)
     return std::ceil(std::round(mean) / width);
   double reach = 6 * deviation + 1;
-  double n = std::max(0.0, std::floor((mean - reach) / width));
-  double result = n;
-  for (; n * width < mean + reach; ++n)
-    result += 0.5 * std::erfc((n * width + 0.5 - mean) /
+  auto n = int64_t(std::max(0.0, std::floor((mean - reach) / width)));
+  auto result = double(n);
+  for (; double(n) * width < mean + reach; ++n)
+    result += 0.5 * std::erfc((double(n) * width + 0.5 - mean) /
                               (deviation * std::sqrt(2.0)));
   return result;
 }
@@ -275,9 +275,10 @@ double ContractCost::getMemoryBytes(const Contract &shape,
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
   double input = inputRows * double(shape.depth * shape.elementBytes);
   double result = rows * double(shape.columns * shape.resultBytes);
-  if (shape.quantizes)
-    result += rows * double(shape.columns / Contract::kQuantizedColumns *
-                            Contract::kScaleElementBytes);
+  if (shape.quantizes) {
+    int64_t scales = shape.columns / Contract::kQuantizedColumns;
+    result += rows * double(scales * Contract::kScaleElementBytes);
+  }
   double bytes = weights;
   for (double tensor : {input, result})
     if (tensor > device.l2KeptBytes)

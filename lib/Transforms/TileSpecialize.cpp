@@ -31,7 +31,7 @@ using namespace moec;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Points `first` to `last` of the token counts.
 struct Span {
@@ -248,7 +248,7 @@ double Specializer::getBest(size_t point) const {
 double Specializer::getLoss(Span span) const {
   for (size_t i = span.first; i < span.last; ++i)
     if (cuts.contains(i))
-      return infinity;
+      return kInfinity;
   double loss = 0;
   for (size_t i = span.first; i <= span.last; ++i)
     for (const ModelledKernel &kernel : kernels)
@@ -273,7 +273,7 @@ SmallVector<Span> Specializer::chooseSpans() {
                          cuts.size() + 1);
   using Best = std::pair<double, size_t>;
   SmallVector<SmallVector<Best>> table(
-      most + 1, SmallVector<Best>(number + 1, {infinity, 0}));
+      most + 1, SmallVector<Best>(number + 1, {kInfinity, 0}));
   table[0][0].first = 0;
   for (size_t count = 1; count <= most; ++count)
     for (size_t end = 1; end <= number; ++end)
@@ -314,7 +314,7 @@ double Specializer::getMergeLoss(const ModelledKernel &kernel,
   Span next = span[1], both{span->first, next.last};
   for (Span part : {*span, next, both})
     if (getKey(kernel, part).first)
-      return infinity;
+      return kInfinity;
   double loss = 0;
   for (size_t i = both.first; i <= both.last; ++i)
     loss += (kernel.getLoss(both, i) -
@@ -330,7 +330,7 @@ void Specializer::mergeKernels() {
       count += kernel.spans.size();
     if (count <= size_t(options.maxKernels))
       return;
-    double least = infinity;
+    double least = kInfinity;
     ModelledKernel *from = nullptr;
     Span *cheapest = nullptr;
     for (ModelledKernel &kernel : kernels)

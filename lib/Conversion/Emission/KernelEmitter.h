@@ -166,7 +166,7 @@ public:
 
 protected:
   /// What is known of the address of a vector that lies in memory whole.
-  virtual llvm::MaybeAlign alignmentOf(mlir::VectorType type) const {
+  virtual llvm::MaybeAlign alignmentOf(mlir::VectorType /*type*/) const {
     return {};
   }
   mlir::func::FuncOp getFunction() const { return func; }
