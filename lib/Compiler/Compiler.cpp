@@ -114,13 +114,15 @@ static LogicalResult lowerToTile(ModuleOp module,
   OwningOpRef<ModuleOp> before;
   if (options.isGpu())
     before = module.clone();
-  for (int64_t most = kMaxKernels, last = 0;;) {
+  for (int64_t most = kMaxKernels, last = 0, stalled = 0;;) {
     if (failed(lowerToTile(module, most, options)))
       return failure();
     int64_t count = llvm::range_size(module.getOps<tile::KernelOp>());
-    if (!before || count <= kMaxKernels || count == last || most == 1)
+    if (!before || count <= kMaxKernels || most == 1)
       return success();
-    most = std::max<int64_t>(most - (count - kMaxKernels), 1);
+    // What is merged may have been joined, so that there are no fewer.
+    stalled = count == last ? stalled + 1 : 0;
+    most = std::max<int64_t>(most - (count - kMaxKernels) - stalled, 1);
     last = count;
     module.getBodyRegion().takeBody(
         OwningOpRef<ModuleOp>(before->clone())->getBodyRegion());
