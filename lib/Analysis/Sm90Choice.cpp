@@ -250,7 +250,7 @@ double CandidateFinder::getTime(tile::ConfigAttr config, int64_t tokens) {
 
 void CandidateFinder::add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
                           std::string whyNot) {
-  constexpr double pricePerBody = 0.002;
+  constexpr double pricePerBody = 0.0019;
   Candidate &candidate = candidates.emplace_back();
   candidate.config = config;
   candidate.price = pricePerBody * double(bodies.size());
