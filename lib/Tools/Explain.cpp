@@ -49,6 +49,7 @@ public:
        << llvm::range_size(module.getOps<tile::KernelOp>()) << " kernels, "
        << variants.size() << (variants.size() == 1 ? " range" : " ranges")
        << " of tokens\n";
+    ToldKernels told;
     for (plan::VariantOp variant : variants) {
       phases = getLaunchedPhases(variant);
       if (variants.size() > 1)
@@ -56,7 +57,7 @@ public:
            << variant.getMaxTokens() << "\n";
       printLaunches();
       printWork(getTokenCounts(variant.getMinTokens(), variant.getMaxTokens()));
-      explainTimes(phases, variant, topK, target, os);
+      explainTimes(phases, variant, topK, target, told, os);
     }
     printWorkspace();
   }

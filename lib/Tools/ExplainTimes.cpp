@@ -43,16 +43,21 @@ public:
   TimeTable(ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
             int64_t topK, const Target &target, const DeviceRates &device,
             raw_ostream &os)
-      : phases(phases), topK(topK), target(target), device(device), os(os) {
-    int64_t least = std::max<int64_t>(variant.getMinTokens(), 1);
-    counts.push_back(least);
-    if (int64_t most = variant.getMaxTokens(); most > least)
-      counts.push_back(most);
-  }
+      : phases(phases), topK(topK), target(target), device(device), os(os),
+        counts(getEnds(variant.getMinTokens(), variant.getMaxTokens())) {}
 
-  void print() {
+  /// Choices of kernels that were told of are not told of again.
+  void print(ToldKernels &told) {
     printTimes();
+    ToldKernels here;
+    std::string before;
     for (const LaunchedPhase &phase : phases) {
+      if (told.contains(phase.kernel)) {
+        if (findModelled(phase))
+          before += (before.empty() ? "" : ", ") + phase.name;
+        continue;
+      }
+      here.insert(phase.kernel);
       if (const LaunchedPhase *second = findSecond(phase))
         printJoined(phase, *second);
       if (const LaunchedPhase *others = findOthers(phase))
@@ -60,9 +65,19 @@ public:
       else
         printOthers(phase);
     }
+    if (!before.empty())
+      os << "\ninstead of " << before << ": as above\n";
+    told.insert_range(here);
   }
 
 private:
+  /// The least and the most tokens that times are told of.
+  static SmallVector<int64_t> getEnds(uint64_t min, uint64_t max) {
+    SmallVector<int64_t> ends{std::max<int64_t>(int64_t(min), 1)};
+    if (int64_t(max) > ends.front())
+      ends.push_back(int64_t(max));
+    return ends;
+  }
   /// Whether it is one of two products that go through one ring.
   static bool isJoined(const LaunchedPhase &phase) {
     auto product = dyn_cast<tile::ContractOp>(phase.op);
@@ -262,7 +277,8 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
     if (++count && (kinds.size() >= shown || !kinds.insert(kind).second))
       continue;
     StringRef separator = " ";
-    for (int64_t tokens : counts) {
+    for (int64_t tokens : getEnds(kernel.getLoadAttr().getMinTokens(),
+                                  kernel.getLoadAttr().getMaxTokens())) {
       os << separator
          << llvm::formatv(
                 " {0,8} us at T={1}",
@@ -295,7 +311,8 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
 } // namespace
 
 void moec::explainTimes(ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
-                        int64_t topK, const Target &target, raw_ostream &os) {
+                        int64_t topK, const Target &target, ToldKernels &told,
+                        raw_ostream &os) {
   if (const DeviceRates *device = getDeviceRates(target))
-    TimeTable(phases, variant, topK, target, *device, os).print();
+    TimeTable(phases, variant, topK, target, *device, os).print(told);
 }

@@ -9,6 +9,7 @@
 #define MOEC_LIB_TOOLS_EXPLAINTIMES_H
 
 #include "moec/Analysis/Schedules.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace moec {
 
@@ -25,11 +26,14 @@ struct LaunchedPhase {
 /// Those of all launches of a variant.
 llvm::SmallVector<LaunchedPhase> getLaunchedPhases(plan::VariantOp variant);
 
+using ToldKernels = llvm::SmallPtrSet<mlir::Operation *, 16>;
+
 /// Prints what the launches of a variant are expected to take at its ends, and
-/// the configs that were not taken. Nothing where no rates of the target are
-/// known.
+/// the configs that were not taken, of kernels that are not `told` already.
+/// Nothing where no rates of the target are known.
 void explainTimes(llvm::ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
-                  int64_t topK, const Target &target, llvm::raw_ostream &os);
+                  int64_t topK, const Target &target, ToldKernels &told,
+                  llvm::raw_ostream &os);
 
 } // namespace moec
 

@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 // Ranges end at powers of two. For each kernel whose schedule has a model of
-// its time, the best config of every possible range is known; ranges are then
-// those that lose the least against a config of its own for every count, where
-// each further range has to pay for its kernels. Of too many kernels,
-// neighbours become one where that loses least.
+// its time, the best config of every possible range is known. The products of
+// experts are cut together, every other kernel by itself, so that its cuts cost
+// no kernels of theirs: into ranges that lose the least against a config of its
+// own for every count, where each further range has to pay for its kernels. Of
+// too many kernels, neighbours become one where that loses least.
 
 #include "Launches.h"
 #include "PassInputs.h"
@@ -44,7 +45,7 @@ public:
   ModelledKernel(tile::KernelOp kernel, Operation *phase,
                  const Schedule &schedule, const Target &target,
                  tile::LoadAttr load, ArrayRef<int64_t> points)
-      : kernel(kernel), load(load),
+      : kernel(kernel), load(load), isGrouped(load.getExperts() > 1),
         candidates(evaluateCandidates(phase, schedule, target, load, points)) {
     llvm::erase_if(candidates,
                    [](const Candidate &c) { return !c.whyNot.empty(); });
@@ -81,6 +82,8 @@ public:
 
   tile::KernelOp kernel;
   tile::LoadAttr load;
+  /// Whether it is of experts.
+  bool isGrouped;
   /// Where it has one config.
   SmallVector<Span> spans;
 
@@ -105,11 +108,16 @@ public:
       addKernel(launch);
     if (kernels.empty())
       return;
-    SmallVector<Span> spans = chooseSpans();
+    SmallVector<ModelledKernel *> products;
     for (ModelledKernel &kernel : kernels)
-      kernel.spans = shareKernels(kernel, spans);
+      if (kernel.isGrouped)
+        products.push_back(&kernel);
+      else
+        cut(&kernel, kOtherPrice);
+    if (!products.empty())
+      cut(products, kProductsPrice);
     mergeKernels();
-    dropCuts(spans);
+    SmallVector<Span> spans = getCommonSpans();
     for (ModelledKernel &kernel : kernels)
       specialize(kernel, spans);
     splitVariant(spans);
@@ -120,10 +128,16 @@ private:
   void addCuts();
   void addKernel(plan::LaunchOp launch);
   tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
-  SmallVector<Span> chooseSpans();
+  /// What a range has to win, summed over its points and relative to the time
+  /// of all kernels, to be worth its kernels: of both products, and of another
+  /// one, whose code is shorter.
+  static constexpr double kProductsPrice = 0.0105, kOtherPrice = 0.002;
+  /// Gives each of the kernels its spans, which are cut at the same points.
+  void cut(ArrayRef<ModelledKernel *> group, double price);
+  SmallVector<Span> chooseSpans(ArrayRef<ModelledKernel *> group, double price);
   /// The time of all kernels at a point with their best configs.
   double getBest(size_t point) const;
-  double getLoss(Span span) const;
+  double getLoss(ArrayRef<ModelledKernel *> group, Span span) const;
   /// What makes a kernel one of its own: the config that is forced, or that is
   /// chosen.
   using Key = std::pair<const ForcedConfig *, tile::ConfigAttr>;
@@ -134,8 +148,8 @@ private:
   /// What is lost if the span and the next one have a kernel together.
   double getMergeLoss(const ModelledKernel &kernel, const Span *span);
   void mergeKernels();
-  /// Those at which no kernel ends any more.
-  void dropCuts(SmallVectorImpl<Span> &spans);
+  /// Those that end wherever one of a kernel does.
+  SmallVector<Span> getCommonSpans() const;
   void specialize(ModelledKernel &kernel, ArrayRef<Span> spans);
   void splitVariant(ArrayRef<Span> spans);
   /// The token counts of a span.
@@ -245,27 +259,26 @@ double Specializer::getBest(size_t point) const {
 
 /// Time over that of the best configs, summed over the points of the span, and
 /// relative to the time of all kernels there.
-double Specializer::getLoss(Span span) const {
+double Specializer::getLoss(ArrayRef<ModelledKernel *> group, Span span) const {
   for (size_t i = span.first; i < span.last; ++i)
     if (cuts.contains(i))
       return kInfinity;
   double loss = 0;
   for (size_t i = span.first; i <= span.last; ++i)
-    for (const ModelledKernel &kernel : kernels)
-      loss += kernel.getLoss(span, i) / getBest(i);
+    for (const ModelledKernel *kernel : group)
+      loss += kernel->getLoss(span, i) / getBest(i);
   return loss;
 }
 
 /// The cuts that lose least, by the best ways to cut what comes before.
-SmallVector<Span> Specializer::chooseSpans() {
-  // A range has to win so much, summed over its points, to be worth kernels.
-  constexpr double price = 0.0105;
+SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group,
+                                           double price) {
   size_t number = points.size();
   SmallVector<SmallVector<double>> losses(number,
                                           SmallVector<double>(number, 0));
   for (size_t first = 0; first < number; ++first)
     for (size_t last = first; last < number; ++last)
-      losses[first][last] = getLoss({first, last});
+      losses[first][last] = getLoss(group, {first, last});
 
   // Of the first `end` points in at most so many spans: the loss, and where the
   // last span begins.
@@ -294,6 +307,12 @@ SmallVector<Span> Specializer::chooseSpans() {
     end = first;
   }
   return spans;
+}
+
+void Specializer::cut(ArrayRef<ModelledKernel *> group, double price) {
+  SmallVector<Span> spans = chooseSpans(group, price);
+  for (ModelledKernel *kernel : group)
+    kernel->spans = shareKernels(*kernel, spans);
 }
 
 SmallVector<Span> Specializer::shareKernels(const ModelledKernel &kernel,
@@ -347,20 +366,19 @@ void Specializer::mergeKernels() {
   }
 }
 
-void Specializer::dropCuts(SmallVectorImpl<Span> &spans) {
-  SmallVector<Span> left;
-  for (Span span : spans) {
-    bool isCut = left.empty() || llvm::any_of(kernels, [&](auto &kernel) {
-                   return llvm::any_of(kernel.spans, [&](Span own) {
-                     return own.first == span.first;
-                   });
-                 });
-    if (isCut)
-      left.push_back(span);
+SmallVector<Span> Specializer::getCommonSpans() const {
+  SmallVector<Span> spans;
+  for (size_t i = 0; i < points.size(); ++i) {
+    bool begins = llvm::any_of(kernels, [&](const ModelledKernel &kernel) {
+      return llvm::any_of(kernel.spans,
+                          [&](Span own) { return own.first == i; });
+    });
+    if (begins)
+      spans.push_back({i, i});
     else
-      left.back().last = span.last;
+      spans.back().last = i;
   }
-  spans.assign(left.begin(), left.end());
+  return spans;
 }
 
 /// A copy of the kernel per config, in place of it.

@@ -47,20 +47,22 @@ def TileSplitPhasesPass : Pass<"tile-split-phases", "::mlir::ModuleOp"> {
 def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
   let summary = "kernels of their own for ranges of token counts";
   let description = [{
-    Splits the variant of a program into ranges of token counts (by at most `max-ranges` - 1 cuts at
-    powers of two), and makes a copy of each kernel per range in which another config is best by the
+    Splits the variant of a program into ranges of token counts (each kernel has at most `max-ranges`, cut
+    at powers of two), and makes a copy of each kernel per range in which another config is best by the
     model of its schedule (`@experts_hidden_t8`, `@experts_hidden_t256`); ranges side by side with the
     same best config share a kernel. `load` on a kernel says what the range is, and `tile-assign-config`
-    chooses by it. A cut has to save 1.05 % of the time of all modelled kernels, summed over the powers of
-    two, and the program has at most `max-kernels` kernels: of more, ranges side by side share one where
-    that loses least. Targets whose schedules have no model of their time (`cpu`), kernels with a `config`
+    chooses by it. The products of experts are cut together, each other kernel by itself, so that its cuts
+    cost no kernels of theirs; a range of the program ends wherever one of a kernel does. A cut has to save
+    1.05 % of the time of all modelled kernels, summed over the powers of two, or 0.2 % where it is of one
+    other kernel, and the program has at most `max-kernels` kernels: of more, ranges side by side share one
+    where that loses least. Targets whose schedules have no model of their time (`cpu`), kernels with a `config`
     or a `load` and programs of several variants stay as they are.
     Ranges are also cut where those of `configs`, which are those of `tile-assign-config`, begin and end.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
-    Option<"maxRanges", "max-ranges", "int64_t", "7", "ranges at most; 1 for none but the whole">,
+    Option<"maxRanges", "max-ranges", "int64_t", "7", "ranges of a kernel at most; 1 for none but the whole">,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels",
            "kernels of a program at most, with those of other passes that are there already">,
     ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];

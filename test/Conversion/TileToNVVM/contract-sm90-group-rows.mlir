@@ -3,13 +3,27 @@
 
 // The number of tiles is 0 where there are more rows; offsets and rows in the table are as they are.
 // CHECK-LABEL: func.func @up_to
+// If no group of the warp's lanes has more rows than the highest body holds, each has a tile or none, without divisions by
+// what is not known.
 //       CHECK: %[[ROWS:.*]] = arith.subi
-//       CHECK: %[[HEIGHT:.*]] = arith.maxui %{{.*}}, %c8_i32
-//       CHECK: %[[ALL:.*]] = arith.divui %{{.*}}, %[[HEIGHT]]
-//       CHECK: %[[TAKES:.*]] = arith.cmpi sle, %[[ROWS]], %c64_i32
-//  CHECK-NEXT: %[[TILES:.*]] = arith.select %[[TAKES]], %[[ALL]], %c0_i32
-//  CHECK-NEXT: nvvm.shfl.sync up %{{.*}}, %[[TILES]], %c1_i32
-//       CHECK: vector.from_elements %{{.*}}, %{{.*}}, %[[ROWS]], %[[HEIGHT]] : vector<4xi32>
+//       CHECK: %[[IS_HIGHER:.*]] = arith.cmpi slt, %c16_i32, %[[ROWS]]
+//  CHECK-NEXT: %[[LANES:.*]] = nvvm.vote.sync ballot %{{.*}}, %[[IS_HIGHER]]
+//  CHECK-NEXT: %[[HIGHER:.*]] = math.ctpop %[[LANES]]
+//  CHECK-NEXT: %[[ARE_SINGLE:.*]] = arith.cmpi eq, %[[HIGHER]], %c0_i32
+//  CHECK-NEXT: %[[CUTS:.*]]:2 = scf.if %[[ARE_SINGLE]]
+//       CHECK:   %[[HEIGHT8:.*]] = arith.maxui %{{.*}}, %c8_i32
+//  CHECK-NEXT:   %[[ONE:.*]] = arith.minsi %[[ROWS]], %c1_i32
+//       CHECK:   %[[TAKES:.*]] = arith.cmpi sle, %[[ROWS]], %c64_i32
+//  CHECK-NEXT:   %[[TILES:.*]] = arith.select %[[TAKES]], %[[ONE]], %c0_i32
+//  CHECK-NEXT:   scf.yield %[[HEIGHT8]], %[[TILES]]
+//       CHECK: else
+//       CHECK:   %[[HEIGHT:.*]] = arith.maxui %{{.*}}, %c8_i32
+//       CHECK:   %[[ALL:.*]] = arith.divui %{{.*}}, %[[HEIGHT]]
+//       CHECK:   %[[TAKES2:.*]] = arith.cmpi sle, %[[ROWS]], %c64_i32
+//  CHECK-NEXT:   %[[TILES2:.*]] = arith.select %[[TAKES2]], %[[ALL]], %c0_i32
+//  CHECK-NEXT:   scf.yield %[[HEIGHT]], %[[TILES2]]
+//       CHECK: nvvm.shfl.sync up %{{.*}}, %[[CUTS]]#1, %c1_i32
+//       CHECK: vector.from_elements %{{.*}}, %{{.*}}, %[[ROWS]], %[[CUTS]]#0 : vector<4xi32>
 tile.kernel @up_to(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
     %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)

@@ -256,7 +256,7 @@ void Sm90Contract::emitTable() {
     auto groupAt = [&](int64_t i) {
       return minI32(emitter.scale(first, 1, i), groups);
     };
-    SmallVector<Value> rows, counts, heights, tiles;
+    SmallVector<Value> rows, counts;
     if (op.getIds()) {
       for (int64_t i = 0; i < share; ++i)
         counts.push_back(
@@ -270,15 +270,12 @@ void Sm90Contract::emitTable() {
       for (int64_t i = 0; i < share; ++i)
         counts.push_back(arith::SubIOp::create(b, rows[i + 1], rows[i]));
     }
-    for (Value count : counts) {
-      heights.push_back(chooseHeight(count));
-      tiles.push_back(countTiles(count, heights.back()));
-    }
-    SmallVector<Value> firstTiles = addUp(tiles, before[0]);
+    Cuts cuts = cutGroups(counts);
+    SmallVector<Value> firstTiles = addUp(cuts.tiles, before[0]);
     for (int64_t i = 0; i < share; ++i) {
       Value group = emitter.scale(first, 1, i);
       emitter.ifThen(emitter.isLess(group, groups), [&] {
-        storeEntry(group, {rows[i], firstTiles[i], counts[i], heights[i]});
+        storeEntry(group, {rows[i], firstTiles[i], counts[i], cuts.heights[i]});
       });
     }
     return SmallVector<Value>{emitter.broadcast(firstTiles.back(), kWarp - 1),

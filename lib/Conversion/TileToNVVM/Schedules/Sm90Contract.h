@@ -119,6 +119,9 @@ public:
 
   //===--- i32 ---===//
 
+  mlir::Value divideUp(mlir::Value x, mlir::Value y);
+  /// The lowest multiple of 8 that holds so many rows, at least 8.
+  mlir::Value roundHeight(mlir::Value rows);
   mlir::Value addI32(mlir::Value x, mlir::Value y) {
     return b.createOrFold<mlir::arith::AddIOp>(x, y);
   }
@@ -173,10 +176,16 @@ private:
   mlir::Value chooseHeight(mlir::Value count);
   /// How many such tiles it has; none if it is not one of the product's groups.
   mlir::Value countTiles(mlir::Value count, mlir::Value height);
+  /// Both of a lane's groups, by their counts; all lanes of a warp.
+  struct Cuts {
+    llvm::SmallVector<mlir::Value> heights, tiles;
+  };
+  Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts);
   /// Whether a group with `count` rows is one of the product's (i1); null where
   /// all are.
   mlir::Value takesGroup(mlir::Value count);
-  mlir::Value divideUp(mlir::Value x, mlir::Value y);
+  /// `tiles` of such a group, else none.
+  mlir::Value ifTaken(mlir::Value count, mlir::Value tiles);
   /// All lanes of a warp together.
   mlir::Value findGroup(mlir::Value tile);
 

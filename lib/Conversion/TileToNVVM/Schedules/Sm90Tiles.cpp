@@ -77,13 +77,7 @@ void TileHeights::add(Value height, Value cost) {
 }
 
 void TileHeights::addEqual(Value tiles) {
-  // In whole rows of 8.
-  constexpr int64_t rows8 = 8;
-  Value height = arith::DivUIOp::create(
-      b, emitter.scale(contract.addI32(count, tiles), 1, -1), tiles);
-  height = emitter.scale(
-      emitter.divide(emitter.scale(height, 1, rows8 - 1), rows8), rows8);
-  height = arith::MaxUIOp::create(b, height, emitter.i32(rows8));
+  Value height = contract.roundHeight(contract.divideUp(count, tiles));
   add(height, b.createOrFold<arith::MulIOp>(tiles, costOf(height)));
 }
 
@@ -127,6 +121,43 @@ Value Sm90Contract::chooseHeight(Value count) {
   return TileHeights(*this, count).choose();
 }
 
+Value Sm90Contract::roundHeight(Value rows) {
+  constexpr int64_t rows8 = 8;
+  Value height = emitter.scale(
+      emitter.divide(emitter.scale(rows, 1, rows8 - 1), rows8), rows8);
+  return arith::MaxUIOp::create(b, height, emitter.i32(rows8));
+}
+
+/// Of few tokens all groups have a tile or none, which is found without
+/// divisions: no weight is copied before.
+Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts) {
+  auto emit = [&](bool areSingle) {
+    SmallVector<Value> all;
+    for (Value count : counts) {
+      all.push_back(areSingle ? roundHeight(count) : chooseHeight(count));
+      all.push_back(areSingle ? ifTaken(count, minI32(count, emitter.i32(1)))
+                              : countTiles(count, all.back()));
+    }
+    return all;
+  };
+  Value largest = counts.front();
+  for (Value count : counts.drop_front())
+    largest = arith::MaxSIOp::create(b, largest, count);
+  // The same in all lanes.
+  Value higher = emitter.countLanes(
+      emitter.isLess(emitter.i32(shape.getMaxBody()), largest));
+  SmallVector<Type> types(2 * counts.size(), b.getI32Type());
+  SmallVector<Value> all = emitter.choose(
+      isEqual(higher, emitter.i32(0)), types, [&] { return emit(true); },
+      [&] { return emit(false); });
+  Cuts cuts;
+  for (size_t i = 0; i < all.size(); i += 2) {
+    cuts.heights.push_back(all[i]);
+    cuts.tiles.push_back(all[i + 1]);
+  }
+  return cuts;
+}
+
 Value Sm90Contract::takesGroup(Value count) {
   Value takes;
   auto add = [&](arith::CmpIPredicate predicate, std::optional<uint64_t> rows) {
@@ -144,7 +175,10 @@ Value Sm90Contract::takesGroup(Value count) {
 }
 
 Value Sm90Contract::countTiles(Value count, Value height) {
-  Value tiles = divideUp(count, height);
+  return ifTaken(count, divideUp(count, height));
+}
+
+Value Sm90Contract::ifTaken(Value count, Value tiles) {
   Value takes = takesGroup(count);
   return takes ? arith::SelectOp::create(b, takes, tiles, emitter.i32(0))
                : tiles;
