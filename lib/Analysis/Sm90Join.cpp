@@ -137,6 +137,7 @@ std::optional<JoinedConfigs> Joiner::choose() {
         if (double time = getTime(*configs); time < least) {
           least = time;
           best = configs;
+          best->saved = double(points.size()) - time;
         }
   return best;
 }

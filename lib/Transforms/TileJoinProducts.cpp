@@ -8,6 +8,7 @@
 #include "LaunchShape.h"
 #include "MergedLaunch.h"
 #include "PassInputs.h"
+#include "moec/Analysis/Cost.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -37,7 +38,12 @@ public:
 
 private:
   std::optional<Pair> findPair(plan::LaunchOp second);
-  std::optional<JoinedConfigs> chooseConfigs(Pair pair);
+  std::optional<JoinedConfigs> chooseConfigs(Pair pair, uint64_t minTokens,
+                                             uint64_t maxTokens);
+  /// The last of the counts for which the two are better one kernel, where they
+  /// are not for all counts of the variant.
+  std::optional<uint64_t> findLastJoined(Pair pair, plan::VariantOp variant);
+  void splitVariant(plan::VariantOp variant);
   void join(Pair pair, const JoinedConfigs &configs);
 
   plan::ProgramOp program;
@@ -80,7 +86,9 @@ std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
   return Pair{first, second, ranking};
 }
 
-std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
+std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair,
+                                                          uint64_t minTokens,
+                                                          uint64_t maxTokens) {
   auto one = getPhase<tile::ContractOp>(pair.first, symbols);
   auto other = getPhase<tile::ContractOp>(pair.second, symbols);
   tile::LoadAttr load = getKernel(pair.first, symbols).getLoadAttr();
@@ -88,13 +96,10 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair) {
                   isForced(getKernel(pair.second, symbols), forced);
   if (!load && !areFixed)
     return std::nullopt;
-  if (load) {
-    // Of a kernel of several variants, this one's.
-    auto variant = cast<plan::VariantOp>(pair.first->getParentOp());
-    load = tile::LoadAttr::get(load.getContext(), variant.getMinTokens(),
-                               variant.getMaxTokens(), load.getTopK(),
-                               load.getExperts());
-  }
+  // Of a kernel of several variants, this one's.
+  if (load)
+    load = tile::LoadAttr::get(load.getContext(), minTokens, maxTokens,
+                               load.getTopK(), load.getExperts());
   const Schedule &schedule =
       *findSchedule(target, one.getConfigAttr().getSchedule());
   return schedule.join(one, other, load, areFixed, target);
@@ -124,14 +129,60 @@ void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
   merged.replaceBy(kernel);
 }
 
+std::optional<uint64_t> ProductJoiner::findLastJoined(Pair pair,
+                                                      plan::VariantOp variant) {
+  // With more, products that take tiles from a queue were as fast apart, where
+  // the model expects less of it (docs/performance.md, "Few tokens").
+  constexpr int64_t mostTokens = 2;
+  // What a range of its own has to save (tile-specialize).
+  constexpr double worth = 0.0105;
+  uint64_t min = variant.getMinTokens(), max = variant.getMaxTokens();
+  if (chooseConfigs(pair, min, max))
+    return std::nullopt;
+  double most = worth;
+  std::optional<uint64_t> last;
+  for (int64_t tokens : getTokenPoints(int64_t(min), int64_t(max))) {
+    if (tokens > mostTokens || tokens >= int64_t(max))
+      break;
+    std::optional<JoinedConfigs> configs = chooseConfigs(pair, min, tokens);
+    if (!configs)
+      break;
+    if (configs->saved > most) {
+      most = configs->saved;
+      last = tokens;
+    }
+  }
+  return last;
+}
+
+void ProductJoiner::splitVariant(plan::VariantOp variant) {
+  for (auto second : variant.getBody().getOps<plan::LaunchOp>()) {
+    std::optional<Pair> pair = findPair(second);
+    std::optional<uint64_t> last =
+        pair ? findLastJoined(*pair, variant) : std::nullopt;
+    if (!last)
+      continue;
+    OpBuilder builder(variant->getContext());
+    builder.setInsertionPointAfter(variant);
+    cast<plan::VariantOp>(builder.clone(*variant)).setMinTokens(*last + 1);
+    return variant.setMaxTokens(*last);
+  }
+}
+
 void ProductJoiner::run() {
+  for (plan::VariantOp variant :
+       llvm::to_vector(program.getBody().getOps<plan::VariantOp>()))
+    splitVariant(variant);
   SmallVector<plan::LaunchOp> launches;
   for (auto variant : program.getBody().getOps<plan::VariantOp>())
     llvm::append_range(launches, variant.getBody().getOps<plan::LaunchOp>());
   for (plan::LaunchOp second : launches)
-    if (std::optional<Pair> pair = findPair(second))
-      if (std::optional<JoinedConfigs> configs = chooseConfigs(*pair))
+    if (std::optional<Pair> pair = findPair(second)) {
+      auto variant = cast<plan::VariantOp>(second->getParentOp());
+      if (std::optional<JoinedConfigs> configs = chooseConfigs(
+              *pair, variant.getMinTokens(), variant.getMaxTokens()))
         join(*pair, *configs);
+    }
   eraseMerged(program->getParentOfType<ModuleOp>(), kernels, symbols);
 }
 

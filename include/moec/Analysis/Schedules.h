@@ -69,6 +69,9 @@ struct Target {
 /// the first.
 struct JoinedConfigs {
   tile::ConfigAttr first, second;
+  /// Of two products: the share of what they take apart that is saved, summed
+  /// over the powers of two of the load; 0 where it is not known.
+  double saved = 0;
 };
 
 /// How `tile.count_slots` cuts tokens into chunks: into `most` at most, of at
