@@ -402,6 +402,19 @@ def test_tables_of_the_router_and_of_one_expert():
     assert "takes 1.25 times (mixtral8x7b, 1 tokens: 160 us) what the dense product" in text
 
 
+def test_line_of_another_board():
+    """The first record has the table, others say what differs, and which rows are behind."""
+    tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
+    record = measured_record()
+    for row in record["rows"][:-1]:
+        row["speedup"] = 1.25
+    assert "1.250x over 52 rows; behind the best peer in none." in "\n".join(tables(record, has_table=True))
+    record["rows"][3]["speedup"] = 0.976
+    text = "\n".join(tables(record, has_table=True))
+    assert text.startswith("On another board (") and f"behind the best peer {record['rows'][3]['row']} 0.976." in text
+    assert "|" not in text
+
+
 def test_line_of_tuning():
     tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
     names = {"mixtral8x7b:1": (110.0, 100.0, 7), "mixtral8x7b:8": (100.0, 130.0, 5), "dsv3:1": (100.0, 90.0, 0)}
