@@ -105,16 +105,30 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair,
   return schedule.join(one, other, load, areFixed, target);
 }
 
+/// Whether the two products of a kernel have them.
+static bool hasConfigs(tile::KernelOp kernel, const JoinedConfigs &configs) {
+  auto products = kernel.getBody().front().getOps<tile::ContractOp>();
+  tile::ContractOp first = *products.begin(), second = *++products.begin();
+  return first.getConfigAttr() == configs.first &&
+         second.getConfigAttr() == configs.second;
+}
+
+/// Variants that come one after the other have the same kernel if they have the
+/// same configs.
 void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
   Value counter = getCounter(pair.ranking, symbols);
   MergedLaunch merged(pair.first, pair.second, counter);
   tile::KernelOp one = getKernel(pair.first, symbols),
                  other = getKernel(pair.second, symbols);
+  auto variant = cast<plan::VariantOp>(pair.first->getParentOp());
+  uint64_t minTokens = variant.getMinTokens();
   tile::KernelOp &kernel =
       kernels[{one.getSymNameAttr(), other.getSymNameAttr()}];
-  if (!kernel) {
+  if (kernel && hasConfigs(kernel, configs)) {
+    if (tile::LoadAttr load = kernel.getLoadAttr())
+      minTokens = load.getMinTokens();
+  } else {
     kernel = merged.makeKernel(symbols);
-    kernel.setLoadAttr(one.getLoadAttr());
     kernel.setResident(true);
     auto products = kernel.getBody().front().getOps<tile::ContractOp>();
     tile::ContractOp first = *products.begin(),
@@ -126,6 +140,10 @@ void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
     second.getAwaitsMutable().assign(argument);
     setLaunchShape(kernel, target);
   }
+  if (tile::LoadAttr load = one.getLoadAttr())
+    kernel.setLoadAttr(tile::LoadAttr::get(load.getContext(), minTokens,
+                                           variant.getMaxTokens(),
+                                           load.getTopK(), load.getExperts()));
   merged.replaceBy(kernel);
 }
 

@@ -18,7 +18,8 @@
 //  CHECK-NEXT: plan.launch @[[HIDDEN]] ins
 //  CHECK-NEXT: plan.launch @[[OUT]] ins
 //   CHECK-NOT: _out_t{{[0-9]+}} ins
-//       CHECK: tile.kernel @[[HIDDEN]]_[[OUT]](
+// Its load is that of the range.
+//       CHECK: tile.kernel @[[HIDDEN]]_[[OUT]]({{.*}}load = #tile.load<min_tokens = 0, max_tokens = [[#FIRST]], top_k = 8, experts = 128>
 plan.program @layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x4096xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x8xi32>

@@ -176,10 +176,11 @@ private:
   mlir::Value chooseHeight(mlir::Value count);
   /// How many such tiles it has; none if it is not one of the product's groups.
   mlir::Value countTiles(mlir::Value count, mlir::Value height);
-  /// Both of a lane's groups, by their counts; all lanes of a warp.
+  /// Heights and numbers of tiles, of each group of a lane.
   struct Cuts {
     llvm::SmallVector<mlir::Value> heights, tiles;
   };
+  /// By their counts; all lanes of a warp together.
   Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts);
   /// Whether a group with `count` rows is one of the product's (i1); null where
   /// all are.

@@ -128,8 +128,8 @@ Value Sm90Contract::roundHeight(Value rows) {
   return arith::MaxUIOp::create(b, height, emitter.i32(rows8));
 }
 
-/// Of few tokens all groups have a tile or none, which is found without
-/// divisions: no weight is copied before.
+/// No weight is copied before. So where all groups have a tile or none, as of
+/// few tokens, that is found without divisions by what is not known.
 Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts) {
   auto emit = [&](bool areSingle) {
     SmallVector<Value> all;
