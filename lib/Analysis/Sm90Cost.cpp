@@ -15,12 +15,11 @@
 
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"
-#include "moec/Analysis/Sm90.h"
+#include "moec/Analysis/Sm90Cut.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 using namespace moec;
@@ -199,37 +198,6 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
   work.tiles += use.tiles;
 }
 
-/// The height of the tiles of a group with so many rows, as the kernel chooses
-/// it (Sm90Tiles.cpp): about equal ones, as few as there can be, or one more of
-/// several; with rows on M or a queue, the highest ones and a rest.
-int64_t chooseHeight(const Contract &shape, int64_t rows) {
-  auto costOf = [&](int64_t height) {
-    return shape.getTileCost(
-        *llvm::find_if(shape.bodies, [&](int64_t b) { return b >= height; }));
-  };
-  int64_t highest = shape.getMaxBody();
-  int64_t fewest = llvm::divideCeil(rows, highest);
-  bool triesMore = shape.bodies.size() > 1 && !shape.rowsOnM && fewest > 1;
-  int64_t best = 0, bestCost = std::numeric_limits<int64_t>::max();
-  auto add = [&](int64_t height, int64_t cost) {
-    if (cost < bestCost) {
-      best = height;
-      bestCost = cost;
-    }
-  };
-  for (int64_t tiles = fewest; tiles <= fewest + triesMore; ++tiles) {
-    int64_t height = llvm::alignTo(llvm::divideCeil(rows, tiles), 8);
-    add(height, tiles * costOf(height));
-  }
-  if (shape.bodies.size() > 1 && (shape.rowsOnM || shape.hasQueue))
-    if (int64_t rest = rows % highest) {
-      constexpr int64_t share = 8;
-      int64_t cost = rows / highest * shape.getTileCost(highest) + costOf(rest);
-      add(highest, shape.hasQueue ? cost : cost + cost / share);
-    }
-  return best;
-}
-
 Work ContractCost::getWork(const Contract &shape,
                            const RowCounts &counts) const {
   constexpr int64_t eighth = 8;
@@ -244,14 +212,11 @@ Work ContractCost::getWork(const Contract &shape,
   };
   double squares = 0, all = double(shape.groups);
   for (auto [eighths, probability] : counts.entries) {
-    int64_t rows = eighths * eighth, height = chooseHeight(shape, rows);
-    int64_t whole = rows / height, rest = rows % height;
+    Cut cut = cutGroup(shape, eighths * eighth);
     double times = all * probability;
-    add(height, times * double(whole));
-    if (rest)
-      add(rest, times);
-    auto tiles = double(whole + (rest > 0));
-    squares += probability * tiles * tiles;
+    for (auto [rows, tiles] : cut.getTiles(eighths * eighth))
+      add(rows, times * double(tiles));
+    squares += probability * double(cut.tiles * cut.tiles);
   }
   for (auto [height, use] : llvm::zip(shape.bodies, uses))
     if (use.tiles > 0)

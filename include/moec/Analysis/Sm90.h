@@ -87,7 +87,9 @@ struct Contract {
   /// Rows of gate, then of up.
   static constexpr int64_t kPairedRows = 8;
   static constexpr int64_t kStagedRows = 16;
-  /// A group's first row and first tile, its rows and those of a tile.
+  /// A group with two heights of tiles has fewer tiles.
+  static constexpr int64_t kMostHigher = int64_t(1) << 19;
+  /// A group's first row and first tile, its rows and the heights of its tiles.
   static constexpr int64_t kTableBytes = 16;
   static constexpr int64_t kScaleElementBytes = 4;
   static constexpr int64_t kBarrierBytes = 8, kNumberBytes = 4;
@@ -136,6 +138,12 @@ struct Contract {
     constexpr int64_t once = 500;
     int64_t fewest = rowsOnM ? 72 : 40, weights = rowsOnM ? 0 : 14;
     return std::max(body, fewest) + weights + once / getSteps();
+  }
+  /// Whether tiles of a group may have these two neighbouring heights: from a
+  /// queue. One is at most twice the other, so that no tile is left without
+  /// rows.
+  bool mixesHeights(int64_t low, int64_t high) const {
+    return hasQueue && !rowsOnM && high <= 2 * low;
   }
   int64_t getWeightRows() const { return planes * n; }
 

@@ -87,14 +87,12 @@ void Sm90Contract::storeEntry(Value group, Entry entry) {
   using sm90::Contract;
   auto type = VectorType::get(4, b.getI32Type());
   Value all = vector::FromElementsOp::create(
-      b, type, ValueRange{entry.row, entry.tile, entry.rows, entry.height});
+      b, type, ValueRange{entry.row, entry.tile, entry.rows, entry.heights});
   emitter.store(all, entryAddress(group), Contract::kTableBytes);
 }
 
-constexpr int64_t kWordBytes = 4;
-
-Value Sm90Contract::rowsAddress(Value group) {
-  return emitter.advance(entryAddress(group), 2 * kWordBytes);
+Value Sm90Contract::wordAddress(Value group, int64_t word) {
+  return emitter.advance(entryAddress(group), word * kWordBytes);
 }
 
 Value Sm90Contract::loadOffset(Value group) {
@@ -163,7 +161,7 @@ void Sm90Contract::countIds(RankIds &experts, Value slots) {
   auto count = [&](Value id) {
     Value local = experts.localOf(id);
     emitter.ifThen(experts.isHere(local), [&] {
-      emitter.addAtomically(emitter.i32(1), rowsAddress(local));
+      emitter.addAtomically(emitter.i32(1), wordAddress(local, kRowsWord));
     });
   };
   // The first one is under way while counters are cleared.
@@ -182,8 +180,8 @@ void Sm90Contract::countIds(RankIds &experts, Value slots) {
   // Behind the last group, too, where lanes without a group look.
   emitter.forThreads(
       emitter.index(0), emitter.index(shape.groups + 1), [&](Value group) {
-        emitter.store(emitter.i32(0), rowsAddress(emitter.toI32(group)),
-                      kWordBytes);
+        emitter.store(emitter.i32(0),
+                      wordAddress(emitter.toI32(group), kRowsWord), kWordBytes);
       });
   emitter.barrier();
   count(first.getResult(0));
@@ -238,39 +236,45 @@ void Sm90Contract::emitTable() {
   if (shape.groups == 1 && !op.getIds())
     return emitter.ifThen(isEqual(emitter.lane(), zero), [&] {
       Value rows = loadOffset(emitter.i32(1));
-      Value height = chooseHeight(rows);
+      Cut cut = cutGroup(rows);
       // The lane's number is the group's.
       Value group = emitter.lane();
-      storeEntry(group, {zero, zero, rows, height});
-      storeEntry(emitter.scale(group, 1, 1),
-                 {zero, countTiles(rows, height), zero, zero});
+      storeEntry(group, {zero, zero, rows, cut.heights});
+      storeEntry(emitter.scale(group, 1, 1), {zero, cut.tiles, zero, zero});
     });
   constexpr int64_t mostAtOnce = 16;
   int64_t share =
       std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp), mostAtOnce);
+  if (share > kCutAtOnce)
+    share = llvm::alignTo(share, kCutAtOnce);
   Value groups = emitter.i32(shape.groups);
+  // Groups past the end are empty.
+  auto atMost = [&](Value group) { return minI32(group, groups); };
+  auto loadCount = [&](Value group) -> Value {
+    if (op.getIds())
+      return emitter.load(b.getI32Type(), wordAddress(atMost(group), kRowsWord),
+                          kWordBytes);
+    Value end = loadOffset(atMost(emitter.scale(group, 1, 1)));
+    return arith::SubIOp::create(b, end, loadOffset(atMost(group)));
+  };
   auto emitPart = [&](Value part, ValueRange before) {
     Value first =
         addI32(emitter.toI32(part), emitter.scale(emitter.lane(), share));
-    // Groups past the end are empty.
-    auto groupAt = [&](int64_t i) {
-      return minI32(emitter.scale(first, 1, i), groups);
-    };
+    auto groupAt = [&](int64_t i) { return emitter.scale(first, 1, i); };
     SmallVector<Value> rows, counts;
     if (op.getIds()) {
       for (int64_t i = 0; i < share; ++i)
-        counts.push_back(
-            emitter.load(b.getI32Type(), rowsAddress(groupAt(i)), kWordBytes));
+        counts.push_back(loadCount(groupAt(i)));
       // Other lanes have looked behind the last group, too.
       emitter.warpBarrier();
       rows = addUp(counts, before[1]);
     } else {
       for (int64_t i = 0; i <= share; ++i)
-        rows.push_back(loadOffset(groupAt(i)));
+        rows.push_back(loadOffset(atMost(groupAt(i))));
       for (int64_t i = 0; i < share; ++i)
         counts.push_back(arith::SubIOp::create(b, rows[i + 1], rows[i]));
     }
-    Cuts cuts = cutGroups(counts);
+    Cuts cuts = cutGroups(counts, first, loadCount);
     SmallVector<Value> firstTiles = addUp(cuts.tiles, before[0]);
     for (int64_t i = 0; i < share; ++i) {
       Value group = emitter.scale(first, 1, i);
@@ -341,13 +345,23 @@ ContractTile Sm90Contract::findTile(Value item) {
   }
   if (firstTile)
     inPanel = addI32(firstTile, inPanel);
-  Value first = arith::MulIOp::create(b, inPanel, begin.height,
+  Heights heights = unpackHeights(begin.heights);
+  Value height = heights.low;
+  Value first = arith::MulIOp::create(b, inPanel, height,
                                       arith::IntegerOverflowFlags::nsw);
+  if (shape.hasQueue) {
+    Value before = minI32(inPanel, heights.higher);
+    first =
+        addI32(first, arith::MulIOp::create(b, before, heights.more,
+                                            arith::IntegerOverflowFlags::nsw));
+    Value isHigher = emitter.isLess(inPanel, heights.higher);
+    height = addI32(height, arith::SelectOp::create(b, isHigher, heights.more,
+                                                    emitter.i32(0)));
+  }
   Value left = arith::SubIOp::create(b, begin.rows, first);
   Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
                                             arith::IntegerOverflowFlags::nsw);
-  return {group, firstColumn, addI32(begin.row, first),
-          minI32(left, begin.height)};
+  return {group, firstColumn, addI32(begin.row, first), minI32(left, height)};
 }
 
 Value Sm90Contract::getPlace(Value ctas) {

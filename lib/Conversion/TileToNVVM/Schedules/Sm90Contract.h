@@ -122,6 +122,20 @@ public:
   mlir::Value divideUp(mlir::Value x, mlir::Value y);
   /// The lowest multiple of 8 that holds so many rows, at least 8.
   mlir::Value roundHeight(mlir::Value rows);
+  /// How a group's rows are cut (Sm90Tiles.cpp): the heights of its tiles, in
+  /// a word, and how many there are; i32.
+  struct Cut {
+    mlir::Value heights, tiles;
+  };
+  /// Rows of a tile, a multiple of 8, and `more` of the first `higher` ones;
+  /// the last tile may have fewer. Without a queue, whose tiles may be unequal,
+  /// the word is the height of all.
+  struct Heights {
+    mlir::Value low, more, higher;
+  };
+  mlir::Value packHeight(mlir::Value height);
+  mlir::Value packHeights(int64_t low, int64_t high, mlir::Value higher);
+  Heights unpackHeights(mlir::Value word);
   mlir::Value addI32(mlir::Value x, mlir::Value y) {
     return b.createOrFold<mlir::arith::AddIOp>(x, y);
   }
@@ -137,16 +151,17 @@ private:
   /// `before` others.
   mlir::Value barrier(int64_t offset, int64_t before, mlir::Value number);
   /// Of a group: its first position, the number of tiles before it, its rows,
-  /// and those of each of its tiles but the last; i32. Behind the last group,
-  /// where they end.
+  /// and the heights of its tiles in a word; i32. Behind the last group, where
+  /// they end.
   struct Entry {
-    mlir::Value row, tile, rows, height;
+    mlir::Value row, tile, rows, heights;
   };
   mlir::Value entryAddress(mlir::Value group);
   Entry loadEntry(mlir::Value group);
   void storeEntry(mlir::Value group, Entry entry);
-  /// Where an entry has the group's rows.
-  mlir::Value rowsAddress(mlir::Value group);
+  static constexpr int64_t kTileWord = 1, kRowsWord = 2, kHeightsWord = 3;
+  static constexpr int64_t kWordBytes = 4;
+  mlir::Value wordAddress(mlir::Value group, int64_t word);
   /// The first position of a group from memory; of type i32.
   mlir::Value loadOffset(mlir::Value group);
   /// The CTA's place among the `ctas` that take tiles in turn; i32.
@@ -171,17 +186,22 @@ private:
   /// the warp's, in the order of lanes, all behind `before`.
   llvm::SmallVector<mlir::Value> addUp(llvm::ArrayRef<mlir::Value> own,
                                        mlir::Value before);
-  /// Rows of the tiles of a group with `count` rows, the last of which may have
-  /// fewer: a multiple of 8.
-  mlir::Value chooseHeight(mlir::Value count);
-  /// How many such tiles it has; none if it is not one of the product's groups.
-  mlir::Value countTiles(mlir::Value count, mlir::Value height);
+  /// The tiles of a group with `count` rows; none if it is not one of the
+  /// product's groups.
+  Cut cutGroup(mlir::Value count);
   /// Heights and numbers of tiles, of each group of a lane.
   struct Cuts {
     llvm::SmallVector<mlir::Value> heights, tiles;
   };
-  /// By their counts; all lanes of a warp together.
-  Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts);
+  /// The rows of a group, none behind the last one; i32.
+  using LoadCount = llvm::function_ref<mlir::Value(mlir::Value)>;
+  /// By their counts, of groups from `first` on, or by those that are loaded
+  /// again; all lanes of a warp together.
+  Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts, mlir::Value first,
+                 LoadCount loadCount);
+  /// Of a lane with more groups some at a time, a multiple in all.
+  static constexpr int64_t kCutAtOnce = 2;
+  Cuts cutInTurn(int64_t share, mlir::Value first, LoadCount loadCount);
   /// Whether a group with `count` rows is one of the product's (i1); null where
   /// all are.
   mlir::Value takesGroup(mlir::Value count);

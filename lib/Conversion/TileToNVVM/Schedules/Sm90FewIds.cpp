@@ -102,7 +102,7 @@ void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
         Value isThere =
             arith::CmpIOp::create(b, arith::CmpIPredicate::sle, group, groups);
         emitter.ifThen(isThere, [&] {
-          storeEntry(group, {sums[0], sums[1], sums[2], height});
+          storeEntry(group, {sums[0], sums[1], sums[2], packHeight(height)});
         });
       });
 }

@@ -9,12 +9,13 @@
 // two, may all be padded to a high body where one tile more fits a lower one,
 // so both are weighed.
 //
-// Unequal tiles, as high as the highest body and a low rest, have less padding;
-// but then CTAs that take tiles in a fixed order come apart, and what one
-// brings into the second-level cache is gone before the next needs it. So they
-// are for CTAs with a queue; and with rows on M, where high bodies are 64 rows
-// apart, for groups of little more than one tile, whose padding is the greater
-// loss.
+// CTAs that take tiles in a fixed order come apart where tiles are unequal, and
+// what one brings into the second-level cache is gone before the next needs it.
+// Those with a queue do not: their tiles have two neighbouring heights, as many
+// of the higher one as it takes, so that hardly a row is padded. Tiles as high
+// as the highest body and a low rest are for them, too; and with rows on M,
+// where high bodies are 64 rows apart, for groups of little more than one tile,
+// whose padding is the greater loss.
 
 #include "Sm90Contract.h"
 
@@ -33,92 +34,127 @@ public:
       : contract(contract), emitter(contract.emitter), b(contract.b),
         shape(contract.shape), count(count) {}
 
-  Value choose();
+  Sm90Contract::Cut choose();
 
 private:
+  Value select(Value flag, Value then, Value otherwise) {
+    return arith::SelectOp::create(b, flag, then, otherwise);
+  }
   /// The cost of a tile of `rows`, at least 1 and at most those of the highest
   /// body.
   Value costOf(Value rows);
-  /// So many tiles of about equal height.
-  void addEqual(Value tiles);
-  /// Tiles of the highest body, and a rest.
-  void addHighest();
-  void add(Value height, Value cost);
+  /// So many tiles, or fewer, of about equal height; or of two heights.
+  void addEven(Value tiles);
+  /// Tiles of the highest body, and a rest; `tiles` in all.
+  void addHighest(Value tiles);
+  /// A candidate; tiles are 0 where all but the last one have one height, by
+  /// which they can be counted.
+  void add(Sm90Contract::Cut cut, Value cost);
 
   Sm90Contract &contract;
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
   Value count;
-  Value best, bestCost;
+  Sm90Contract::Cut best;
+  Value bestCost;
 };
 
 Value TileHeights::costOf(Value rows) {
   ArrayRef<int64_t> bodies = shape.bodies;
   Value cost = emitter.i32(shape.getTileCost(bodies.back()));
   for (int64_t body : llvm::reverse(bodies.drop_back()))
-    cost = arith::SelectOp::create(
-        b,
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, rows,
-                              emitter.i32(body)),
-        emitter.i32(shape.getTileCost(body)), cost);
+    cost = select(arith::CmpIOp::create(b, arith::CmpIPredicate::sle, rows,
+                                        emitter.i32(body)),
+                  emitter.i32(shape.getTileCost(body)), cost);
   return cost;
 }
 
-void TileHeights::add(Value height, Value cost) {
-  if (!best) {
-    best = height;
+void TileHeights::add(Sm90Contract::Cut cut, Value cost) {
+  if (!bestCost) {
+    best = cut;
     bestCost = cost;
     return;
   }
   Value isLess = emitter.isLess(cost, bestCost);
-  best = arith::SelectOp::create(b, isLess, height, best);
-  bestCost = arith::SelectOp::create(b, isLess, cost, bestCost);
+  best.heights = select(isLess, cut.heights, best.heights);
+  best.tiles = select(isLess, cut.tiles, best.tiles);
+  bestCost = select(isLess, cost, bestCost);
 }
 
-void TileHeights::addEqual(Value tiles) {
-  Value height = contract.roundHeight(contract.divideUp(count, tiles));
-  add(height, b.createOrFold<arith::MulIOp>(tiles, costOf(height)));
+void TileHeights::addEven(Value tiles) {
+  Value mean = contract.divideUp(count, tiles);
+  Value height = contract.roundHeight(mean);
+  Sm90Contract::Cut cut{contract.packHeight(height), emitter.i32(0)};
+  Value cost = b.createOrFold<arith::MulIOp>(tiles, costOf(height));
+  for (size_t i = 1; i < shape.bodies.size(); ++i) {
+    int64_t low = shape.bodies[i - 1], high = shape.bodies[i];
+    if (!shape.mixesHeights(low, high))
+      continue;
+    // Between the two, and few enough for a place in the entry.
+    Value isBetween = arith::AndIOp::create(
+        b,
+        arith::AndIOp::create(b, emitter.isLess(emitter.i32(low), mean),
+                              emitter.isLess(mean, emitter.i32(high + 1))),
+        emitter.isLess(tiles, emitter.i32(sm90::Contract::kMostHigher)));
+    Value missing = arith::SubIOp::create(b, count, emitter.scale(tiles, low));
+    int64_t more = high - low;
+    Value higher = emitter.divide(emitter.scale(missing, 1, more - 1), more);
+    int64_t lowCost = shape.getTileCost(low);
+    cut.heights =
+        select(isBetween, contract.packHeights(low, high, higher), cut.heights);
+    cut.tiles = select(isBetween, tiles, cut.tiles);
+    cost = select(isBetween,
+                  contract.addI32(
+                      emitter.scale(tiles, lowCost),
+                      emitter.scale(higher, shape.getTileCost(high) - lowCost)),
+                  cost);
+  }
+  add(cut, cost);
 }
 
-void TileHeights::addHighest() {
+void TileHeights::addHighest(Value tiles) {
   int64_t height = shape.getMaxBody();
   Value whole = emitter.divide(count, height);
   Value rest = emitter.remainder(count, height);
-  Value restCost = arith::SelectOp::create(
-      b, contract.isEqual(rest, emitter.i32(0)), emitter.i32(0), costOf(rest));
+  Value restCost = select(contract.isEqual(rest, emitter.i32(0)),
+                          emitter.i32(0), costOf(rest));
   Value cost = contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
                                restCost);
   // Without a queue they have to save an eighth.
   constexpr int64_t share = 8;
   if (!shape.hasQueue)
     cost = contract.addI32(cost, emitter.divide(cost, share));
-  add(emitter.i32(height), cost);
+  add({contract.packHeight(emitter.i32(height)), tiles}, cost);
 }
 
-Value TileHeights::choose() {
+Sm90Contract::Cut TileHeights::choose() {
+  bool isOne = shape.bodies.size() == 1;
+  bool mayBeUneven = !isOne && (shape.rowsOnM || shape.hasQueue);
   Value fewest = emitter.divide(emitter.scale(count, 1, shape.getMaxBody() - 1),
                                 shape.getMaxBody());
   // An empty group has none; its height is not read.
-  fewest = arith::MaxUIOp::create(b, fewest, emitter.i32(1));
-  addEqual(fewest);
-  if (shape.bodies.size() == 1)
-    return best;
-  if (shape.rowsOnM || shape.hasQueue)
-    addHighest();
-  if (shape.rowsOnM)
-    return best;
-  // Halves of a single tile would be one item more in each panel.
-  Value isSingle = contract.isEqual(fewest, emitter.i32(1));
-  addEqual(arith::SelectOp::create(b, isSingle, fewest,
-                                   emitter.scale(fewest, 1, 1)));
+  Value tiles = arith::MaxUIOp::create(b, fewest, emitter.i32(1));
+  addEven(tiles);
+  if (mayBeUneven)
+    addHighest(fewest);
+  if (!isOne && !shape.rowsOnM) {
+    // Halves of a single tile would be one item more in each panel.
+    Value isSingle = contract.isEqual(tiles, emitter.i32(1));
+    addEven(select(isSingle, tiles, emitter.scale(tiles, 1, 1)));
+  }
+  Value height = contract.unpackHeights(best.heights).low;
+  Value counted = contract.divideUp(count, height);
+  Value isKnown = emitter.isLess(emitter.i32(0), best.tiles);
+  best.tiles = mayBeUneven ? select(isKnown, best.tiles, counted) : counted;
   return best;
 }
 
 } // namespace
 
-Value Sm90Contract::chooseHeight(Value count) {
-  return TileHeights(*this, count).choose();
+Sm90Contract::Cut Sm90Contract::cutGroup(Value count) {
+  Cut cut = TileHeights(*this, count).choose();
+  return {cut.heights, ifTaken(count, cut.tiles)};
 }
 
 Value Sm90Contract::roundHeight(Value rows) {
@@ -128,17 +164,116 @@ Value Sm90Contract::roundHeight(Value rows) {
   return arith::MaxUIOp::create(b, height, emitter.i32(rows8));
 }
 
+//===----------------------------------------------------------------------===//
+// Two heights in a word
+//===----------------------------------------------------------------------===//
+
+/// Multiples of 8: the lower height, and how much more the other one has; then
+/// how many tiles have that.
+constexpr int64_t kUnit = 8, kHeightBits = 6;
+static_assert(sm90::Contract::kMaxBody / kUnit < 1 << kHeightBits);
+static_assert(sm90::Contract::kMostHigher == int64_t(1)
+                                                 << (31 - 2 * kHeightBits));
+
+Value Sm90Contract::packHeight(Value height) {
+  return shape.hasQueue ? emitter.divide(height, kUnit) : height;
+}
+
+Value Sm90Contract::packHeights(int64_t low, int64_t high, Value higher) {
+  int64_t heights = low / kUnit + ((high - low) / kUnit << kHeightBits);
+  return emitter.scale(higher, int64_t(1) << 2 * kHeightBits, heights);
+}
+
+Sm90Contract::Heights Sm90Contract::unpackHeights(Value word) {
+  if (!shape.hasQueue)
+    return {word, emitter.i32(0), emitter.i32(0)};
+  constexpr int64_t all = int64_t(1) << kHeightBits;
+  Value others = emitter.divide(word, all);
+  return {emitter.scale(emitter.remainder(word, all), kUnit),
+          emitter.scale(emitter.remainder(others, all), kUnit),
+          emitter.divide(others, all)};
+}
+
+//===----------------------------------------------------------------------===//
+// All groups
+//===----------------------------------------------------------------------===//
+
+/// By way of the table, whose entries have room: the code for one group is
+/// long.
+Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
+                                           LoadCount loadCount) {
+  Value groups = emitter.i32(shape.groups);
+  auto ifThere = [&](Value group, function_ref<void()> body) {
+    emitter.ifThen(emitter.isLess(group, groups), body);
+  };
+  emitter.forLoop(
+      emitter.index(0), emitter.index(share), kCutAtOnce, [&](Value part) {
+        SmallVector<Value> own, counts;
+        for (int64_t i = 0; i < kCutAtOnce; ++i) {
+          own.push_back(
+              addI32(first, emitter.scale(emitter.toI32(part), 1, i)));
+          counts.push_back(loadCount(own.back()));
+        }
+        SmallVector<Cut> cuts;
+        for (Value count : counts)
+          cuts.push_back(cutGroup(count));
+        for (auto [group, cut] : llvm::zip(own, cuts))
+          ifThere(group, [&, group = group, cut = cut] {
+            emitter.store(cut.tiles, wordAddress(group, kTileWord), kWordBytes);
+            emitter.store(cut.heights, wordAddress(group, kHeightsWord),
+                          kWordBytes);
+          });
+      });
+  // Lanes have looked behind the last group, too.
+  emitter.warpBarrier();
+  Cuts cuts;
+  for (int64_t i = 0; i < share; ++i) {
+    Value group = emitter.scale(first, 1, i);
+    Type i32 = b.getI32Type();
+    SmallVector<Value> cut = emitter.choose(
+        emitter.isLess(group, groups), {i32, i32},
+        [&]() -> SmallVector<Value> {
+          auto load = [&](int64_t word) {
+            return emitter.load(i32, wordAddress(group, word), kWordBytes);
+          };
+          return {load(kHeightsWord), load(kTileWord)};
+        },
+        [&]() -> SmallVector<Value> {
+          return {emitter.i32(0), emitter.i32(0)};
+        });
+    cuts.heights.push_back(cut[0]);
+    cuts.tiles.push_back(cut[1]);
+  }
+  return cuts;
+}
+
 /// No weight is copied before. So where all groups have a tile or none, as of
 /// few tokens, that is found without divisions by what is not known.
-Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts) {
-  auto emit = [&](bool areSingle) {
-    SmallVector<Value> all;
+Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts, Value first,
+                                           LoadCount loadCount) {
+  auto flatten = [](Cuts cuts) {
+    llvm::append_range(cuts.heights, cuts.tiles);
+    return cuts.heights;
+  };
+  auto emitSingle = [&] {
+    Cuts cuts;
     for (Value count : counts) {
-      all.push_back(areSingle ? roundHeight(count) : chooseHeight(count));
-      all.push_back(areSingle ? ifTaken(count, minI32(count, emitter.i32(1)))
-                              : countTiles(count, all.back()));
+      cuts.heights.push_back(packHeight(roundHeight(count)));
+      cuts.tiles.push_back(ifTaken(count, minI32(count, emitter.i32(1))));
     }
-    return all;
+    return flatten(cuts);
+  };
+  auto emitAny = [&] {
+    int64_t share = counts.size();
+    if (share > kCutAtOnce)
+      return flatten(cutInTurn(share, first, loadCount));
+    Cuts cuts;
+    for (Value count : counts) {
+      Cut cut = cutGroup(count);
+      cuts.heights.push_back(cut.heights);
+      cuts.tiles.push_back(cut.tiles);
+    }
+    return flatten(cuts);
   };
   Value largest = counts.front();
   for (Value count : counts.drop_front())
@@ -147,15 +282,11 @@ Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts) {
   Value higher = emitter.countLanes(
       emitter.isLess(emitter.i32(shape.getMaxBody()), largest));
   SmallVector<Type> types(2 * counts.size(), b.getI32Type());
-  SmallVector<Value> all = emitter.choose(
-      isEqual(higher, emitter.i32(0)), types, [&] { return emit(true); },
-      [&] { return emit(false); });
-  Cuts cuts;
-  for (size_t i = 0; i < all.size(); i += 2) {
-    cuts.heights.push_back(all[i]);
-    cuts.tiles.push_back(all[i + 1]);
-  }
-  return cuts;
+  SmallVector<Value> all = emitter.choose(isEqual(higher, emitter.i32(0)),
+                                          types, emitSingle, emitAny);
+  ArrayRef<Value> values = all;
+  return {llvm::to_vector(values.take_front(counts.size())),
+          llvm::to_vector(values.drop_front(counts.size()))};
 }
 
 Value Sm90Contract::takesGroup(Value count) {
@@ -172,10 +303,6 @@ Value Sm90Contract::takesGroup(Value count) {
   add(arith::CmpIPredicate::sge, op.getMinGroupRows());
   add(arith::CmpIPredicate::sle, op.getMaxGroupRows());
   return takes;
-}
-
-Value Sm90Contract::countTiles(Value count, Value height) {
-  return ifTaken(count, divideUp(count, height));
 }
 
 Value Sm90Contract::ifTaken(Value count, Value tiles) {

@@ -1,0 +1,48 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Groups whose tiles have two neighbouring heights, as those of a queue may, on the simulator.
+
+Of many experts a lane cuts some groups at a time, by way of the table.
+"""
+
+import pytest
+from cases import Case
+from runs import SEEDS
+from schedules import launched
+
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 200, "num_experts": 5,
+    "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
+}
+#: A lane has three groups, and takes four.
+MANY = {"num_experts": 70, "top_k": 8, "hidden_size": 72, "intermediate_size": 40}
+#: Each lane has six.
+MORE = {"num_experts": 161, "top_k": 16, "hidden_size": 72, "intermediate_size": 40}
+FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
+#: Fields that differ, tokens, bodies of both products, more options.
+HEIGHTS = {
+    "neighbours": ({}, 110, "bodies=16+24", "bodies=24+32"),
+    "three": ({}, 110, "bodies=8+16+24", "bodies=16+24+40"),
+    "in_bands": ({}, 110, "bodies=16+24 rows=48", "bodies=16+24 rows=24"),
+    "in_order": ({}, 110, "bodies=16+24", "bodies=24+32", "--permute-rows=always"),
+    "fp8": (FP8, 110, "bodies=16+24", "bodies=24+32"),
+    "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "bodies=24+32", "bodies=16+24"),
+    "many_groups": (MANY, 120, "bodies=8+16", "bodies=8+16"),
+    "more_groups": (MORE, 100, "bodies=8+16", "bodies=8+16"),
+    "more_ids": (MORE, 16, "bodies=8+16", "bodies=8"),
+}
+
+
+@pytest.mark.parametrize("heights", HEIGHTS)
+def test_heights(heights, runs):
+    fields, tokens, first, second, *more = HEIGHTS[heights]
+    case = Case(f"heights_{heights}", SPEC | fields, tokens=tokens)
+    flag = "stages=4 queue=true"
+    options = (f"--max-tokens={tokens}", "--no-join-products",
+               f"--config=experts_hidden:{flag} n=64 {first}",
+               f"--config=experts_out:{flag} n=128 {second}", *more)
+    assert any("experts_hidden" in kernel for kernel in launched(case, "sm_90a", *options))
+    run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    runs.forget(run)

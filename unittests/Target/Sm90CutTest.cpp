@@ -1,0 +1,199 @@
+//===- Sm90CutTest.cpp - kernels cut groups as the model does ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// How sm90.contract cuts a group's rows is said twice: by the model of time
+// (Sm90Cut.h), and by the code that a kernel makes its table with. Of one
+// group that is arithmetic on one number, which is folded here.
+
+#include "moec/Analysis/Sm90Cut.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "moec/Conversion/Passes.h"
+#include "moec/Transforms/Passes.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+struct Shape {
+  const char *name;
+  std::string config;
+  int64_t mostRows;
+};
+
+std::ostream &operator<<(std::ostream &os, const Shape &shape) {
+  return os << shape.name;
+}
+
+class Sm90CutTest : public testing::TestWithParam<Shape> {
+protected:
+  Sm90CutTest() {
+    context.loadDialect<tile::TileDialect>();
+    context.disableMultithreading();
+    module = parseSourceString<ModuleOp>(
+        R"(tile.kernel @kernel(%x: memref<?x512xbf16>, %w: memref<1x512x512xbf16>,
+               %o: memref<2xi32>, %y: memref<?x512xbf16>, %t: i64) {
+             tile.contract tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<1x512x512xbf16>)
+                 offsets(%o : memref<2xi32>) outs(%y : memref<?x512xbf16>)
+                 {config = #tile.config<schedule = "sm90.contract", k = 64, stages = 4, map_rows = true, )" +
+            GetParam().config + R"(>}
+             tile.return
+           })",
+        &context);
+  }
+
+  /// The entries of the table: of the group, and behind it.
+  void lower() {
+    PassManager manager(&context);
+    TileAssignConfigPassOptions assign;
+    assign.target = "sm_90a";
+    manager.addPass(createTileAssignConfigPass(assign));
+    ConvertTileToNVVMPassOptions options;
+    options.target = "sm_90a";
+    manager.addPass(createConvertTileToNVVMPass(options));
+    ASSERT_TRUE(succeeded(manager.run(*module)));
+    module->walk([&](vector::FromElementsOp op) {
+      auto type = op.getType();
+      if (type.getNumElements() == 4 && type.getElementType().isInteger(32))
+        entries.push_back(op);
+    });
+    ASSERT_EQ(entries.size(), 2u);
+  }
+
+  /// What a number is if all that is loaded is `rows`.
+  int64_t evaluate(Value value, int64_t rows) {
+    DenseMap<Value, Attribute> known;
+    std::function<Attribute(Value)> find = [&](Value of) -> Attribute {
+      if (Attribute &attr = known[of])
+        return attr;
+      Operation *op = of.getDefiningOp();
+      if (!op)
+        return {};
+      Attribute result;
+      if (isa<memref::LoadOp>(op)) {
+        result = IntegerAttr::get(of.getType(), rows);
+      } else {
+        SmallVector<Attribute> operands;
+        for (Value operand : op->getOperands())
+          operands.push_back(find(operand));
+        SmallVector<OpFoldResult> folded;
+        if (succeeded(op->fold(operands, folded)) && folded.size() == 1) {
+          result = llvm::dyn_cast<Attribute>(folded.front());
+          if (!result)
+            result = find(cast<Value>(folded.front()));
+        }
+      }
+      return known[of] = result;
+    };
+    auto number = dyn_cast_or_null<IntegerAttr>(find(value));
+    EXPECT_TRUE(number);
+    return number ? number.getInt() : -1;
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  SmallVector<vector::FromElementsOp> entries;
+};
+
+TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
+  ASSERT_TRUE(module);
+  tile::ContractOp op;
+  module->walk([&](tile::ContractOp found) { op = found; });
+  sm90::Contract shape(op, op.getConfigAttr());
+  lower();
+  for (int64_t rows = 1; rows <= GetParam().mostRows;
+       rows += 1 + rows / 200 * 7) {
+    sm90::Cut cut = sm90::cutGroup(shape, rows);
+    EXPECT_EQ(evaluate(entries[1].getElements()[1], rows), cut.tiles) << rows;
+    int64_t heights = cut.low;
+    if (shape.hasQueue)
+      heights = cut.low / 8 + cut.more / 8 * 64 + cut.higher * 4096;
+    EXPECT_EQ(evaluate(entries[0].getElements()[3], rows), heights) << rows;
+  }
+}
+
+/// Each tile has rows, no more than a body holds, and together they have all.
+TEST_P(Sm90CutTest, TilesHaveAllRows) {
+  ASSERT_TRUE(module);
+  tile::ContractOp op;
+  module->walk([&](tile::ContractOp found) { op = found; });
+  sm90::Contract shape(op, op.getConfigAttr());
+  for (int64_t rows = 1; rows <= GetParam().mostRows; ++rows) {
+    sm90::Cut cut = sm90::cutGroup(shape, rows);
+    int64_t sum = 0, tiles = 0;
+    for (auto [height, times] : cut.getTiles(rows)) {
+      ASSERT_GE(times, 0) << rows;
+      ASSERT_TRUE(times == 0 || (height > 0 && height <= shape.getMaxBody()))
+          << height << " of " << rows;
+      sum += height * times;
+      tiles += times;
+    }
+    ASSERT_EQ(sum, rows);
+    ASSERT_EQ(tiles, cut.tiles);
+    // It fits the entry.
+    ASSERT_LE(cut.higher, cut.tiles) << rows;
+    ASSERT_LT(cut.low, 512);
+    ASSERT_LT(cut.more, 512);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Sm90CutTest,
+    testing::Values(
+        Shape{"One", "n = 256, bodies = [160]", 5000},
+        Shape{"Fixed", "n = 256, bodies = [88, 128, 136, 152]", 5000},
+        Shape{"OneQueued", "n = 256, bodies = [160], queue = true", 5000},
+        Shape{"Queued", "n = 256, bodies = [88, 128, 136, 152], queue = true",
+              20000},
+        Shape{"Neighbours", "n = 256, bodies = [152, 160], queue = true",
+              20000},
+        // The second height is more than twice the first: not side by side.
+        Shape{"FarApart", "n = 256, bodies = [16, 64, 160], queue = true",
+              5000},
+        Shape{"Low", "n = 128, bodies = [8, 16, 24], queue = true", 3000},
+        Shape{"RowsOnM",
+              "n = 256, bodies = [16, 64, 128], rows_on_m = true, queue = true",
+              5000}),
+    [](const testing::TestParamInfo<Shape> &info) { return info.param.name; });
+
+/// Of 1000 rows in bodies of 136 and 152 none is padded: four tiles of one and
+/// three of the other. In a fixed order tiles are about equal.
+TEST(Sm90CutHeightsTest, NeighbouringHeightsLeaveNoPadding) {
+  MLIRContext context;
+  context.loadDialect<tile::TileDialect>();
+  auto module = parseSourceString<ModuleOp>(
+      R"(tile.kernel @kernel(%x: memref<?x512xbf16>, %w: memref<1x512x512xbf16>,
+             %o: memref<2xi32>, %y: memref<?x512xbf16>, %t: i64) {
+           tile.contract tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<1x512x512xbf16>)
+               offsets(%o : memref<2xi32>) outs(%y : memref<?x512xbf16>)
+           tile.return
+         })",
+      &context);
+  ASSERT_TRUE(module);
+  tile::ContractOp op;
+  module->walk([&](tile::ContractOp found) { op = found; });
+  for (bool queue : {false, true}) {
+    auto config = tile::ConfigAttr::get(
+        &context, "sm90.contract", /*m=*/0, /*n=*/256, /*k=*/64, /*panel=*/0,
+        /*lanes=*/0, /*rows=*/0, /*stages=*/4, {136, 152}, /*mapRows=*/true,
+        /*rowsOnM=*/false, queue);
+    sm90::Cut cut = sm90::cutGroup(sm90::Contract(op, config), 1000);
+    EXPECT_EQ(cut.tiles, 7);
+    EXPECT_EQ(cut.low, queue ? 136 : 144);
+    EXPECT_EQ(cut.more, queue ? 16 : 0);
+    EXPECT_EQ(cut.higher, queue ? 3 : 0);
+  }
+}
+
+} // namespace
