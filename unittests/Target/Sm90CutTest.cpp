@@ -117,7 +117,7 @@ TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
     sm90::Cut cut = sm90::cutGroup(shape, rows);
     EXPECT_EQ(evaluate(entries[1].getElements()[1], rows), cut.tiles) << rows;
     int64_t heights = cut.low;
-    if (shape.hasQueue)
+    if (shape.hasTwoHeights())
       heights = cut.low / 8 + cut.more / 8 * 64 + cut.higher * 4096;
     EXPECT_EQ(evaluate(entries[0].getElements()[3], rows), heights) << rows;
   }

@@ -145,6 +145,12 @@ struct Contract {
   bool mixesHeights(int64_t low, int64_t high) const {
     return hasQueue && !rowsOnM && high <= 2 * low;
   }
+  bool hasTwoHeights() const {
+    for (size_t i = 1; i < bodies.size(); ++i)
+      if (mixesHeights(bodies[i - 1], bodies[i]))
+        return true;
+    return false;
+  }
   int64_t getWeightRows() const { return planes * n; }
 
   //===--- What a consumer multiplies in a body ---===//

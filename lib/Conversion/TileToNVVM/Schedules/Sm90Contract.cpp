@@ -349,7 +349,7 @@ ContractTile Sm90Contract::findTile(Value item) {
   Value height = heights.low;
   Value first = arith::MulIOp::create(b, inPanel, height,
                                       arith::IntegerOverflowFlags::nsw);
-  if (shape.hasQueue) {
+  if (shape.hasTwoHeights()) {
     Value before = minI32(inPanel, heights.higher);
     first =
         addI32(first, arith::MulIOp::create(b, before, heights.more,

@@ -128,8 +128,8 @@ public:
     mlir::Value heights, tiles;
   };
   /// Rows of a tile, a multiple of 8, and `more` of the first `higher` ones;
-  /// the last tile may have fewer. Without a queue, whose tiles may be unequal,
-  /// the word is the height of all.
+  /// the last tile may have fewer. Where tiles never have two heights the word
+  /// is the one.
   struct Heights {
     mlir::Value low, more, higher;
   };

@@ -176,7 +176,7 @@ static_assert(sm90::Contract::kMostHigher == int64_t(1)
                                                  << (31 - 2 * kHeightBits));
 
 Value Sm90Contract::packHeight(Value height) {
-  return shape.hasQueue ? emitter.divide(height, kUnit) : height;
+  return shape.hasTwoHeights() ? emitter.divide(height, kUnit) : height;
 }
 
 Value Sm90Contract::packHeights(int64_t low, int64_t high, Value higher) {
@@ -185,7 +185,7 @@ Value Sm90Contract::packHeights(int64_t low, int64_t high, Value higher) {
 }
 
 Sm90Contract::Heights Sm90Contract::unpackHeights(Value word) {
-  if (!shape.hasQueue)
+  if (!shape.hasTwoHeights())
     return {word, emitter.i32(0), emitter.i32(0)};
   constexpr int64_t all = int64_t(1) << kHeightBits;
   Value others = emitter.divide(word, all);
