@@ -186,8 +186,8 @@ TEST(Sm90CutHeightsTest, NeighbouringHeightsLeaveNoPadding) {
   for (bool queue : {false, true}) {
     auto config = tile::ConfigAttr::get(
         &context, "sm90.contract", /*m=*/0, /*n=*/256, /*k=*/64, /*panel=*/0,
-        /*lanes=*/0, /*rows=*/0, /*stages=*/4, {136, 152}, /*mapRows=*/true,
-        /*rowsOnM=*/false, queue);
+        /*lanes=*/0, /*rows=*/0, /*stages=*/4, {136, 152}, /*map_rows=*/true,
+        /*rows_on_m=*/false, queue);
     sm90::Cut cut = sm90::cutGroup(sm90::Contract(op, config), 1000);
     EXPECT_EQ(cut.tiles, 7);
     EXPECT_EQ(cut.low, queue ? 136 : 144);

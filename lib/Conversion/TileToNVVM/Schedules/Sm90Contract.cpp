@@ -350,9 +350,9 @@ ContractTile Sm90Contract::findTile(Value item) {
   Value first = arith::MulIOp::create(b, inPanel, height,
                                       arith::IntegerOverflowFlags::nsw);
   if (shape.hasTwoHeights()) {
-    Value before = minI32(inPanel, heights.higher);
+    Value passed = minI32(inPanel, heights.higher);
     first =
-        addI32(first, arith::MulIOp::create(b, before, heights.more,
+        addI32(first, arith::MulIOp::create(b, passed, heights.more,
                                             arith::IntegerOverflowFlags::nsw));
     Value isHigher = emitter.isLess(inPanel, heights.higher);
     height = addI32(height, arith::SelectOp::create(b, isHigher, heights.more,
