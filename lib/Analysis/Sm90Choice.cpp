@@ -186,13 +186,13 @@ private:
     constexpr int64_t mostStages = 16;
     int64_t n = weightRows / (op.getLayout() ? 2 : 1);
     return makeConfig(op, n, bodies, mapRows, mostStages, rowsOnM,
-                      suitsQueue(n), getBandRows(n));
+                      suitsQueue(n), getBandRows(n, bodies.back()));
   }
   /// Whether CTAs with `n` columns have so many tiles that they come apart.
   bool suitsQueue(int64_t n);
-  /// How many rows of a group CTAs with `n` columns go through all columns with
-  /// before they go on to others; 0: all.
-  int64_t getBandRows(int64_t n);
+  /// How many rows of a group CTAs with `n` columns, in tiles of up to `body`
+  /// rows, go through all columns with before they go on to others; 0: all.
+  int64_t getBandRows(int64_t n, int64_t body);
   std::string getWhyNot(tile::ConfigAttr config);
   double getTime(tile::ConfigAttr config, int64_t tokens);
 
@@ -215,11 +215,11 @@ bool CandidateFinder::suitsQueue(int64_t n) {
          rounds * double(target.multiprocessors);
 }
 
-int64_t CandidateFinder::getBandRows(int64_t n) {
+int64_t CandidateFinder::getBandRows(int64_t n, int64_t body) {
   const DeviceRates *device = getDeviceRates(target);
-  if (!device || !suitsQueue(n))
-    return 0;
   auto weight = cast<MemRefType>(op.getWeight().getType());
+  if (!device || (op.getOffsets() && !suitsQueue(n)))
+    return 0;
   double rowBytes = double(weight.getShape().back()) *
                     double(weight.getElementTypeBitWidth()) / 8;
   // All tokens may go to one expert. Few rows more than stay in the cache are
@@ -227,6 +227,13 @@ int64_t CandidateFinder::getBandRows(int64_t n) {
   constexpr double several = 2;
   if (double(points.back()) * rowBytes <= several * device->bandBytes)
     return 0;
+  if (!op.getOffsets()) {
+    // Where all weights stay, neighbours share the rows of one tile.
+    int64_t weightRows = weight.getDimSize(0);
+    bool hasPanels = weightRows > n * (op.getLayout() ? 2 : 1);
+    bool doStay = double(weightRows) * rowBytes <= device->bandBytes;
+    return hasPanels && doStay ? body : 0;
+  }
   constexpr int64_t whole = 8;
   return llvm::alignDown(static_cast<int64_t>(device->bandBytes / rowBytes),
                          whole);

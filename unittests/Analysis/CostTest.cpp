@@ -349,6 +349,27 @@ TEST_F(CostTest, RoutersOfFewTokensShareTheDepth) {
     EXPECT_EQ(candidate.config.getSchedule(), "sm90.contract");
 }
 
+/// A router's weights stay in the second-level cache, rows of many tokens do
+/// not: CTAs side by side take all columns of a tile of rows.
+TEST_F(CostTest, RoutersOfManyTokensReadRowsOnce) {
+  constexpr Products next = {512, 10, 2048, 512};
+  tile::ContractOp op = makeRouter(next);
+  for (int64_t tokens : {4096, 16384})
+    for (const Candidate &candidate : enumerate(op, next, tokens, tokens)) {
+      tile::ConfigAttr config = candidate.config;
+      if (config.getSchedule() != "sm90.contract")
+        continue;
+      // 17 MB of rows stay.
+      EXPECT_EQ(config.getRows(),
+                tokens == 16384 ? config.getBodies().back() : 0);
+    }
+  // All columns are those of one CTA.
+  tile::ContractOp narrow = makeRouter(kMixtral);
+  for (const Candidate &candidate : enumerate(narrow, kMixtral, 16384, 16384))
+    if (candidate.config.getSchedule() == "sm90.contract")
+      EXPECT_EQ(candidate.config.getRows(), 0);
+}
+
 /// Codes are half of what is written, but a CTA has a whole group of columns.
 TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
   for (int64_t tokens : {1, 64, 4096}) {
