@@ -51,7 +51,6 @@ private:
 };
 
 void GroupCutter::addEven(int64_t tiles) {
-  constexpr int64_t unit = 8;
   int64_t mean = llvm::divideCeil(rows, tiles);
   size_t body = 0;
   while (shape.bodies[body] < mean)
@@ -65,18 +64,17 @@ void GroupCutter::addEven(int64_t tiles) {
     return add({low, more, higher, tiles},
                tiles * lowCost + higher * (shape.getTileCost(high) - lowCost));
   }
-  int64_t height = llvm::alignTo(mean, unit);
+  int64_t height = llvm::alignTo(mean, Contract::kHeightUnit);
   add({height, 0, 0, int64_t(llvm::divideCeil(rows, height))},
       tiles * costOf(height));
 }
 
 void GroupCutter::addHighest() {
-  constexpr int64_t share = 8;
   int64_t height = shape.getMaxBody(), rest = rows % height;
   int64_t cost =
       rows / height * shape.getTileCost(height) + (rest ? costOf(rest) : 0);
   add({height, 0, 0, int64_t(llvm::divideCeil(rows, height))},
-      shape.hasQueue ? cost : cost + cost / share);
+      shape.hasQueue ? cost : cost + cost / Contract::kUnevenShare);
 }
 
 Cut GroupCutter::run() {

@@ -11,7 +11,6 @@
 #include "moec/Analysis/Sm90Cut.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "moec/Conversion/Passes.h"
@@ -36,22 +35,31 @@ std::ostream &operator<<(std::ostream &os, const Shape &shape) {
   return os << shape.name;
 }
 
+/// The product of one group.
+OwningOpRef<ModuleOp> parse(MLIRContext &context, const std::string &config) {
+  context.loadDialect<tile::TileDialect>();
+  context.disableMultithreading();
+  return parseSourceString<ModuleOp>(
+      R"(tile.kernel @kernel(%x: memref<?x512xbf16>, %w: memref<1x512x512xbf16>,
+             %o: memref<2xi32>, %y: memref<?x512xbf16>, %t: i64) {
+           tile.contract tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<1x512x512xbf16>)
+               offsets(%o : memref<2xi32>) outs(%y : memref<?x512xbf16>)
+               {config = #tile.config<schedule = "sm90.contract", k = 64, stages = 4, map_rows = true, )" +
+          config + R"(>}
+           tile.return
+         })",
+      &context);
+}
+
+sm90::Contract getShape(ModuleOp module) {
+  tile::ContractOp op;
+  module.walk([&](tile::ContractOp found) { op = found; });
+  return {op, op.getConfigAttr()};
+}
+
 class Sm90CutTest : public testing::TestWithParam<Shape> {
 protected:
-  Sm90CutTest() {
-    context.loadDialect<tile::TileDialect>();
-    context.disableMultithreading();
-    module = parseSourceString<ModuleOp>(
-        R"(tile.kernel @kernel(%x: memref<?x512xbf16>, %w: memref<1x512x512xbf16>,
-               %o: memref<2xi32>, %y: memref<?x512xbf16>, %t: i64) {
-             tile.contract tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<1x512x512xbf16>)
-                 offsets(%o : memref<2xi32>) outs(%y : memref<?x512xbf16>)
-                 {config = #tile.config<schedule = "sm90.contract", k = 64, stages = 4, map_rows = true, )" +
-            GetParam().config + R"(>}
-             tile.return
-           })",
-        &context);
-  }
+  Sm90CutTest() : module(parse(context, GetParam().config)) {}
 
   /// The entries of the table: of the group, and behind it.
   void lower() {
@@ -108,12 +116,15 @@ protected:
 
 TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
   ASSERT_TRUE(module);
-  tile::ContractOp op;
-  module->walk([&](tile::ContractOp found) { op = found; });
-  sm90::Contract shape(op, op.getConfigAttr());
+  sm90::Contract shape = getShape(*module);
   lower();
+  SmallVector<int64_t> counts;
   for (int64_t rows = 1; rows <= GetParam().mostRows;
-       rows += 1 + rows / 200 * 7) {
+       rows += 1 + rows / 200 * 7)
+    counts.push_back(rows);
+  // So many tiles that there is no place for how many are higher.
+  counts.push_back(sm90::Contract::kMostHigher * shape.getMaxBody() + 3);
+  for (int64_t rows : counts) {
     sm90::Cut cut = sm90::cutGroup(shape, rows);
     EXPECT_EQ(evaluate(entries[1].getElements()[1], rows), cut.tiles) << rows;
     int64_t heights = cut.low;
@@ -126,9 +137,7 @@ TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
 /// Each tile has rows, no more than a body holds, and together they have all.
 TEST_P(Sm90CutTest, TilesHaveAllRows) {
   ASSERT_TRUE(module);
-  tile::ContractOp op;
-  module->walk([&](tile::ContractOp found) { op = found; });
-  sm90::Contract shape(op, op.getConfigAttr());
+  sm90::Contract shape = getShape(*module);
   for (int64_t rows = 1; rows <= GetParam().mostRows; ++rows) {
     sm90::Cut cut = sm90::cutGroup(shape, rows);
     int64_t sum = 0, tiles = 0;
@@ -164,31 +173,21 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{"Low", "n = 128, bodies = [8, 16, 24], queue = true", 3000},
         Shape{"RowsOnM",
               "n = 256, bodies = [16, 64, 128], rows_on_m = true, queue = true",
-              5000}),
+              5000},
+        Shape{"RowsOnMFixed",
+              "n = 256, bodies = [16, 64, 128], rows_on_m = true", 5000}),
     [](const testing::TestParamInfo<Shape> &info) { return info.param.name; });
 
 /// Of 1000 rows in bodies of 136 and 152 none is padded: four tiles of one and
 /// three of the other. In a fixed order tiles are about equal.
 TEST(Sm90CutHeightsTest, NeighbouringHeightsLeaveNoPadding) {
-  MLIRContext context;
-  context.loadDialect<tile::TileDialect>();
-  auto module = parseSourceString<ModuleOp>(
-      R"(tile.kernel @kernel(%x: memref<?x512xbf16>, %w: memref<1x512x512xbf16>,
-             %o: memref<2xi32>, %y: memref<?x512xbf16>, %t: i64) {
-           tile.contract tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<1x512x512xbf16>)
-               offsets(%o : memref<2xi32>) outs(%y : memref<?x512xbf16>)
-           tile.return
-         })",
-      &context);
-  ASSERT_TRUE(module);
-  tile::ContractOp op;
-  module->walk([&](tile::ContractOp found) { op = found; });
   for (bool queue : {false, true}) {
-    auto config = tile::ConfigAttr::get(
-        &context, "sm90.contract", /*m=*/0, /*n=*/256, /*k=*/64, /*panel=*/0,
-        /*lanes=*/0, /*rows=*/0, /*stages=*/4, {136, 152}, /*map_rows=*/true,
-        /*rows_on_m=*/false, queue);
-    sm90::Cut cut = sm90::cutGroup(sm90::Contract(op, config), 1000);
+    MLIRContext context;
+    auto module =
+        parse(context, std::string("n = 256, bodies = [136, 152], queue = ") +
+                           (queue ? "true" : "false"));
+    ASSERT_TRUE(module);
+    sm90::Cut cut = sm90::cutGroup(getShape(*module), 1000);
     EXPECT_EQ(cut.tiles, 7);
     EXPECT_EQ(cut.low, queue ? 136 : 144);
     EXPECT_EQ(cut.more, queue ? 16 : 0);

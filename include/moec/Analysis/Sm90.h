@@ -87,8 +87,13 @@ struct Contract {
   /// Rows of gate, then of up.
   static constexpr int64_t kPairedRows = 8;
   static constexpr int64_t kStagedRows = 16;
-  /// A group with two heights of tiles has fewer tiles.
+  /// Heights of tiles are multiples; a group with two of them has fewer tiles
+  /// than `kMostHigher`.
+  static constexpr int64_t kHeightUnit = 8;
   static constexpr int64_t kMostHigher = int64_t(1) << 19;
+  /// Tiles of the highest body and a low rest have to save one part in so many
+  /// where there is no queue.
+  static constexpr int64_t kUnevenShare = 8;
   /// A group's first row and first tile, its rows and the heights of its tiles.
   static constexpr int64_t kTableBytes = 16;
   static constexpr int64_t kScaleElementBytes = 4;

@@ -25,6 +25,8 @@
 using namespace mlir;
 using namespace moec;
 
+constexpr int64_t kUnit = sm90::Contract::kHeightUnit;
+
 namespace {
 
 /// Arithmetic on one group's rows.
@@ -121,10 +123,9 @@ void TileHeights::addHighest(Value tiles) {
                           emitter.i32(0), costOf(rest));
   Value cost = contract.addI32(emitter.scale(whole, shape.getTileCost(height)),
                                restCost);
-  // Without a queue they have to save an eighth.
-  constexpr int64_t share = 8;
   if (!shape.hasQueue)
-    cost = contract.addI32(cost, emitter.divide(cost, share));
+    cost = contract.addI32(cost,
+                           emitter.divide(cost, sm90::Contract::kUnevenShare));
   add({contract.packHeight(emitter.i32(height)), tiles}, cost);
 }
 
@@ -158,10 +159,9 @@ Sm90Contract::Cut Sm90Contract::cutGroup(Value count) {
 }
 
 Value Sm90Contract::roundHeight(Value rows) {
-  constexpr int64_t rows8 = 8;
   Value height = emitter.scale(
-      emitter.divide(emitter.scale(rows, 1, rows8 - 1), rows8), rows8);
-  return arith::MaxUIOp::create(b, height, emitter.i32(rows8));
+      emitter.divide(emitter.scale(rows, 1, kUnit - 1), kUnit), kUnit);
+  return arith::MaxUIOp::create(b, height, emitter.i32(kUnit));
 }
 
 //===----------------------------------------------------------------------===//
@@ -170,7 +170,7 @@ Value Sm90Contract::roundHeight(Value rows) {
 
 /// Multiples of 8: the lower height, and how much more the other one has; then
 /// how many tiles have that.
-constexpr int64_t kUnit = 8, kHeightBits = 6;
+constexpr int64_t kHeightBits = 6;
 static_assert(sm90::Contract::kMaxBody / kUnit < 1 << kHeightBits);
 static_assert(sm90::Contract::kMostHigher == int64_t(1)
                                                  << (31 - 2 * kHeightBits));
@@ -203,9 +203,6 @@ Sm90Contract::Heights Sm90Contract::unpackHeights(Value word) {
 Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
                                            LoadCount loadCount) {
   Value groups = emitter.i32(shape.groups);
-  auto ifThere = [&](Value group, function_ref<void()> body) {
-    emitter.ifThen(emitter.isLess(group, groups), body);
-  };
   emitter.forLoop(
       emitter.index(0), emitter.index(share), kCutAtOnce, [&](Value part) {
         SmallVector<Value> own, counts;
@@ -218,7 +215,8 @@ Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
         for (Value count : counts)
           cuts.push_back(cutGroup(count));
         for (auto [group, cut] : llvm::zip(own, cuts))
-          ifThere(group, [&, group = group, cut = cut] {
+          emitter.ifThen(emitter.isLess(group, groups), [&, group = group,
+                                                         cut = cut] {
             emitter.store(cut.tiles, wordAddress(group, kTileWord), kWordBytes);
             emitter.store(cut.heights, wordAddress(group, kHeightsWord),
                           kWordBytes);
