@@ -299,7 +299,7 @@ TEST_F(CostTest, QueuesEvenOutTiles) {
     auto config = tile::ConfigAttr::get(
         op.getContext(), "sm90.contract", /*m=*/0, /*n=*/128, /*k=*/64,
         /*panel=*/0, /*lanes=*/0, /*rows=*/0, /*stages=*/4, bodies,
-        /*mapRows=*/false, /*rowsOnM=*/false, queue);
+        /*map_rows=*/false, /*rows_on_m=*/false, queue);
     return predict(op, kQwen235, config, 4096, Routing::Zipf).tensorUs;
   };
   // Of one height, and of several.
