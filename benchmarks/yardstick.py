@@ -13,7 +13,7 @@ GiB), operations per second of a dense product of
 A row is a whole layer around torch._grouped_mm (fp8: torch._scaled_grouped_mm with a scale per row,
 which is another quantization than blocks): sort by expert, gather, product, silu, product, weigh,
 sum; routings take turns in one CUDA graph. The dense pair is cuBLAS on as many rows at once, with
-the weights of one expert.
+the weights of one expert; it is observed as the layer is, and replayed for long.
 """
 
 import json
@@ -28,9 +28,10 @@ E4M3_MAX = 448.0
 
 
 class State:
-    """The weights of the layer at hand, and the graph of the row at hand."""
+    """The weights of the layer at hand, and the graphs of the row at hand: of the layer, with so many
+    sets, and of the dense pair. What graphs read lives as long as they do."""
 
-    layer = weights = graph = None
+    layer = weights = graph = inputs = dense = operands = None
     sets = 0
 
 
@@ -48,7 +49,12 @@ def best_seconds(work, repeat: int) -> float:
 
 
 def release() -> None:
-    State.layer = State.weights = State.graph = None
+    State.layer = State.weights = None
+    release_row()
+
+
+def release_row() -> None:
+    State.graph = State.inputs = State.dense = State.operands = None
     torch.cuda.empty_cache()
 
 
@@ -166,8 +172,7 @@ def capture(work) -> torch.cuda.CUDAGraph:
 
 def row(request: dict) -> dict:
     """Makes the graph of a row."""
-    State.graph = None
-    torch.cuda.empty_cache()
+    release_row()
     tokens = request["tokens"]
     x = [torch.randn(tokens, State.layer["hidden"], device="cuda", dtype=torch.bfloat16)
          for _ in range(request["sets"])]
@@ -175,7 +180,6 @@ def row(request: dict) -> dict:
     weights = torch.full_like(ids[0], 1 / ids[0].shape[1], dtype=torch.float32)
     State.sets = request["sets"]
     State.graph = capture(lambda: [run(one, route, weights) for one, route in zip(x, ids)])
-    # What the graph reads lives as long as it does.
     State.inputs = (x, ids, weights)
     return {}
 
@@ -203,7 +207,7 @@ def observe(request: dict) -> dict:
 
 
 def dense(request: dict) -> dict:
-    """The median of the later half of a long replay of both products, on all rows at once."""
+    """Makes the graph of both products, on all rows at once."""
     rows = max(16, -(-int(request["rows"]) // 16) * 16)
     hidden, size = State.layer["hidden"], State.layer["intermediate"]
     shapes = ((rows, hidden, 2 * size), (rows, size, hidden))
@@ -219,15 +223,27 @@ def dense(request: dict) -> dict:
         return torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16,
                                 use_fast_accum=True)
 
-    graph = capture(lambda: [product(a, b) for a, b in operands])
-    times = replay_times(graph, request["seconds"])
+    State.operands = (operands, one)
+    State.dense = capture(lambda: [product(a, b) for a, b in operands])
+    return {}
+
+
+def observe_dense(request: dict) -> dict:
+    """Replays the dense pair as the layer is."""
+    return {"us": median(replay_times(State.dense, request["seconds"])) * 1e6}
+
+
+def sustain_dense(request: dict) -> dict:
+    """The median of the later half of a long replay."""
+    times = replay_times(State.dense, request["seconds"])
     return {"us": median(times[len(times) // 2:]) * 1e6}
 
 
 def main() -> int:
     torch.cuda.set_device(int(sys.argv[1]))
     torch.manual_seed(1)
-    functions = {f.__name__: f for f in (ceilings, layer, row, observe, dense)}
+    functions = {f.__name__: f for f in (
+        ceilings, layer, row, observe, dense, observe_dense, sustain_dense)}
     print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda,
                       "device": torch.cuda.get_device_name()}), flush=True)
     for line in sys.stdin:

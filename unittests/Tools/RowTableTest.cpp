@@ -25,7 +25,8 @@ constexpr char kYardstick[] = R"(
 import json, sys
 print(json.dumps({"torch": "none"}), flush=True)
 answers = {"ceilings": {"bandwidth": 2e12, "bf16": 1e8, "fp8": 1e9}, "layer": {}, "row": {},
-           "observe": {"us": 120000.0}, "dense": {"us": 30000.0}}
+           "observe": {"us": 120000.0}, "dense": {}, "observe_dense": {"us": 25000.0},
+           "sustain_dense": {"us": 30000.0}}
 for line in sys.stdin:
     print(json.dumps(answers[json.loads(line)["do"]]), flush=True)
 )";
@@ -73,6 +74,7 @@ TEST(RowTable, RecordsTimes) {
   peer.floorUs = 50;
   peer.bestUs = 100;
   peer.torchUs = 200;
+  peer.denseUs = 80;
   peer.best = "somebody";
 
   auto simulator = ptx::createSimDevice({});
@@ -119,6 +121,11 @@ TEST(RowTable, RecordsTimes) {
   // A quarter of the floor then.
   EXPECT_NEAR(get("torch_drift"), floor / 120000 / 0.25, 1e-3);
   EXPECT_NEAR(get("sustained_us"), us, us * 1e-4);
+  EXPECT_NEAR(get("dense_row_us"), 25000, 1);
+  EXPECT_EQ(row.getArray("dense_row_observations")->size(), 2u);
+  // The rate was the same then.
+  EXPECT_NEAR(get("dense_drift"), 80.0 / 25000, 1e-5);
+  EXPECT_NEAR(get("dense_speedup"), 25000 / us * 100 / 80, 25000 / us * 1e-3);
   EXPECT_NEAR(get("dense_us"), 30000, 1);
   EXPECT_NEAR(get("dense_fraction"), 30000 / us, 30000 / us * 1e-3);
   EXPECT_NEAR(get("sustained_fraction"), 30000 / us, 30000 / us * 1e-3);

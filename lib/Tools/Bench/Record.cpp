@@ -196,5 +196,7 @@ void moec::bench::printSummary(
   printMean("fraction", "fraction of the floor");
   printMean("peer_fraction", "best peers' fraction of their floor");
   printMean("speedup", "speedup over the best peers, at equal ceilings");
+  printMean("dense_speedup", "speedup if cuBLAS's dense products took as long");
+  printMean("dense_drift", "cuBLAS's dense products now against then");
   printMean("torch_drift", "torch._grouped_mm now against then");
 }

@@ -338,7 +338,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   }
   if (!session.hasClock)
     return Status::ok();
-  prepareYardstick(row, result);
+  prepareYardstick(layer.getLayer(), row, work, result);
   MOEC_TRY(timeRow(layer, *run, router, row, work, result));
   if (peer)
     result["speedup"] =

@@ -42,7 +42,13 @@ private:
                         llvm::json::Object &result);
   void startYardstick();
   void prepareYardstick(const BenchLayer &layer);
-  void prepareYardstick(const Row &row, llvm::json::Object &result);
+  void prepareYardstick(const BenchLayer &layer, const Row &row,
+                        const Work &work, llvm::json::Object &result);
+  /// Microseconds of what it has, if it can; else the record has an `error`.
+  std::optional<double> observeYardstick(llvm::StringRef what, double seconds,
+                                         bool &canMeasure,
+                                         llvm::StringRef error,
+                                         llvm::json::Object &result);
   moert::Status profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
                            const Row &row, llvm::json::Object &result);
   moert::Status tuneRow(LayerOnDevice &layer, const Row &row,
@@ -72,10 +78,10 @@ private:
   Record record;
   std::vector<std::string> names;
   Ceilings ceilings;
-  /// Null where there is none; `canMeasureLayer`, `canMeasureRow`: whether it
-  /// has the layer and the row at hand.
+  /// Null where there is none; whether it has the layer, the row and the dense
+  /// pair at hand.
   std::unique_ptr<Yardstick> yardstick;
-  bool canMeasureLayer = false, canMeasureRow = false;
+  bool canMeasureLayer = false, canMeasureRow = false, canMeasureDense = false;
   /// For one of the rows that are left.
   double tuneSeconds = 0;
   double begin;

@@ -76,8 +76,16 @@ void RowTable::prepareYardstick(const BenchLayer &layer) {
                  << answer.status().message() << "\n";
 }
 
-void RowTable::prepareYardstick(const Row &row, llvm::json::Object &result) {
-  canMeasureRow = false;
+/// Whether operations limit a row, or nearly so.
+static bool isHeavy(const Work &work, const BenchLayer &layer,
+                    const Ceilings &ceilings) {
+  return work.operations / ceilings.getRate(layer) >=
+         kHeavyShare * work.bytes / ceilings.bandwidth;
+}
+
+void RowTable::prepareYardstick(const BenchLayer &layer, const Row &row,
+                                const Work &work, llvm::json::Object &result) {
+  canMeasureRow = canMeasureDense = false;
   if (!canMeasureLayer)
     return;
   Result<llvm::json::Object> answer = yardstick->ask(
@@ -89,6 +97,13 @@ void RowTable::prepareYardstick(const Row &row, llvm::json::Object &result) {
   canMeasureRow = static_cast<bool>(answer);
   if (!answer)
     result["torch_error"] = answer.status().message();
+  if (!isHeavy(work, layer, ceilings))
+    return;
+  answer =
+      yardstick->ask(llvm::json::Object{{"do", "dense"}, {"rows", work.rows}});
+  canMeasureDense = static_cast<bool>(answer);
+  if (!answer)
+    result["dense_error"] = answer.status().message();
 }
 
 /// The median and the observations, and how far they lie apart.
@@ -101,6 +116,34 @@ static double summarize(std::vector<double> values, llvm::json::Object &result,
   result[prefix + "observations"] = std::move(all);
   result[prefix + "spread"] = (values.back() - values.front()) / median;
   return median;
+}
+
+std::optional<double> RowTable::observeYardstick(llvm::StringRef what,
+                                                 double seconds,
+                                                 bool &canMeasure,
+                                                 llvm::StringRef error,
+                                                 llvm::json::Object &result) {
+  if (!canMeasure)
+    return std::nullopt;
+  Result<double> us = yardstick->askNumber(
+      llvm::json::Object{{"do", what}, {"seconds", seconds}}, "us");
+  canMeasure = static_cast<bool>(us);
+  if (us)
+    return *us;
+  result[error] = us.status().message();
+  return std::nullopt;
+}
+
+/// The dense pair as the row is observed: how fast it is now against then, each
+/// by its own ceilings, and the speedup over the peer if both were equal.
+static void addDense(std::vector<double> observed, const Peer *peer,
+                     double rate, double peerRate, llvm::json::Object &result) {
+  double us = *result.getNumber("us");
+  double dense = summarize(std::move(observed), result, "dense_row_");
+  if (!peer || peer->denseUs <= 0)
+    return;
+  result["dense_drift"] = peer->denseUs * peerRate / (dense * rate);
+  result["dense_speedup"] = dense / us * peer->bestUs / peer->denseUs;
 }
 
 Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
@@ -119,7 +162,7 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
   }
   for (Timed &timed : all)
     MOEC_TRY(timed.run->capture());
-  std::vector<double> torchUs;
+  std::vector<double> torchUs, denseUs;
   Observation observation;
   for (int i = 0; i < options.observations; ++i) {
     for (Timed &timed : all) {
@@ -128,25 +171,26 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
       if (timed.run == &run)
         result["replays"] = observation.replays;
     }
-    if (!canMeasureRow)
-      continue;
-    Result<double> us = yardstick->askNumber(
-        llvm::json::Object{{"do", "observe"}, {"seconds", kObservationSeconds}},
-        "us");
-    canMeasureRow = static_cast<bool>(us);
-    if (us)
+    if (std::optional<double> us =
+            observeYardstick("observe", kObservationSeconds, canMeasureRow,
+                             "torch_error", result))
       torchUs.push_back(*us);
-    else
-      result["torch_error"] = us.status().message();
+    if (std::optional<double> us =
+            observeYardstick("observe_dense", kObservationSeconds,
+                             canMeasureDense, "dense_error", result))
+      denseUs.push_back(*us);
   }
   for (Timed &timed : all)
     summarize(std::move(timed.us), result, timed.prefix);
   double median = *result.getNumber("us");
   double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
   result["fraction"] = floor / median;
+  const Peer *peer = peers.find(row);
+  if (!denseUs.empty())
+    addDense(std::move(denseUs), peer, ceilings.getRate(layer.getLayer()),
+             peers.ceilings.getRate(layer.getLayer()), result);
   if (!torchUs.empty()) {
     double torch = summarize(torchUs, result, "torch_");
-    const Peer *peer = peers.find(row);
     if (peer && peer->torchUs > 0)
       result["torch_drift"] = (floor / torch) / (peer->floorUs / peer->torchUs);
   }
@@ -185,33 +229,27 @@ static llvm::json::Object readClocks(llvm::StringRef device) {
   return clocks;
 }
 
-/// A long replay, and a dense product of the same operations likewise.
+/// A long replay, and the dense pair likewise.
 Status RowTable::sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
                          llvm::json::Object &result) {
   const BenchLayer &described = layer.getLayer();
   double seconds = work.getSeconds(described, ceilings);
-  bool isHeavy = work.operations / ceilings.getRate(described) >=
-                 kHeavyShare * work.bytes / ceilings.bandwidth;
+  bool isLong = isHeavy(work, described, ceilings);
   Observation observation;
   llvm::json::Object clocks;
   MOEC_TRY_ASSIGN(observation,
-                  run.sustain(isHeavy ? kSustainedSeconds : kClocksSeconds,
+                  run.sustain(isLong ? kSustainedSeconds : kClocksSeconds,
                               [&] { clocks = readClocks(options.device); }));
   if (!clocks.empty())
     result["clocks"] = std::move(clocks);
-  if (!isHeavy)
+  if (!isLong)
     return Status::ok();
   result["sustained_us"] = observation.seconds * 1e6;
-  if (!canMeasureLayer)
+  std::optional<double> dense =
+      observeYardstick("sustain_dense", kSustainedSeconds, canMeasureDense,
+                       "dense_error", result);
+  if (!dense)
     return Status::ok();
-  Result<double> dense = yardstick->askNumber(
-      llvm::json::Object{
-          {"do", "dense"}, {"rows", work.rows}, {"seconds", kSustainedSeconds}},
-      "us");
-  if (!dense) {
-    result["dense_error"] = dense.status().message();
-    return Status::ok();
-  }
   // The floor, with the rate that the dense product sustains.
   seconds = std::max(*dense * 1e-6, work.bytes / ceilings.bandwidth);
   result["dense_us"] = *dense;
