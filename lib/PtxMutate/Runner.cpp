@@ -40,6 +40,7 @@ using Memory = std::vector<std::vector<uint8_t>>;
 struct RunResult {
   Status status;
   Memory memory;
+  Work work;
   uint64_t warpInstructions = 0;
 };
 
@@ -97,6 +98,7 @@ static RunResult runOnce(const RawModule &module, const Launch &launch,
   if (result.status)
     result.status =
         simulator.launch(**loaded, launch.kernel, dims, launch.params);
+  result.work = simulator.statistics().work;
   result.warpInstructions = simulator.statistics().warpInstructions;
   for (const Allocation &allocation : launch.memory) {
     if (!result.status || !allocation.isUsed)
@@ -155,7 +157,8 @@ void inParallel(unsigned numThreads, size_t count,
     thread.join();
 }
 
-/// A kernel, its launches and what they should leave in memory.
+/// A kernel, its launches, what they should leave in memory, and what they
+/// copy and multiply for that.
 class Trial {
 public:
   Trial(const Recording &recording, const std::string &kernel,
@@ -183,6 +186,7 @@ private:
   std::vector<const Launch *> launches;
   /// Per launch.
   std::vector<Memory> expected;
+  std::vector<Work> works;
   std::vector<uint64_t> budgets;
 };
 
@@ -190,6 +194,7 @@ private:
 
 Status Trial::runOriginal() {
   expected.resize(launches.size());
+  works.resize(launches.size());
   budgets.resize(launches.size());
   std::vector<Status> statuses(launches.size());
   inParallel(options.threads, launches.size(),
@@ -211,14 +216,19 @@ Status Trial::runOriginal(size_t index) {
     if (!result.status)
       return result.status.withContext("the original, seed " +
                                        std::to_string(seed));
-    if (seed == 0)
-      expected[index] = std::move(result.memory);
-    else if (result.memory != expected[index])
-      return moert::internalError(
-          "the bits of the original depend on the seed, or on CTAs without "
-          "work: seed " +
-          std::to_string(seed));
     most = std::max(most, result.warpInstructions);
+    if (seed == 0) {
+      expected[index] = std::move(result.memory);
+      works[index] = result.work;
+      continue;
+    }
+    bool hasBits = result.memory == expected[index];
+    if (hasBits && result.work == works[index])
+      continue;
+    return moert::internalError(
+        std::string("the ") + (hasBits ? "copies or products" : "bits") +
+        " of the original depend on the seed, or on CTAs without work: seed " +
+        std::to_string(seed));
   }
   // A mutant that takes much longer hangs.
   constexpr uint64_t kTimes = 3, kMore = 50'000;
@@ -276,10 +286,13 @@ Verdict Trial::judge(const Mutant &mutant, std::atomic<size_t> &first) const {
       size_t i = (begin + j) % launches.size();
       RunResult result = runOnce(mutated, *launches[i], launches[i]->moreCtas,
                                  seed, budgets[i]);
-      if (result.status && result.memory == expected[i])
+      bool hasBits = result.status && result.memory == expected[i];
+      if (hasBits && result.work == works[i])
         continue;
       verdict.outcome = Outcome::Killed;
-      verdict.by = result.status ? "bits" : checkOf(result.status.message());
+      verdict.by = hasBits         ? "work"
+                   : result.status ? "bits"
+                                   : checkOf(result.status.message());
       verdict.seed = seed;
       verdict.inputs = launches[i]->inputs;
       verdict.message = result.status.message();

@@ -26,7 +26,8 @@ const char *outcomeName(Outcome outcome);
 struct Verdict {
   Mutant mutant;
   Outcome outcome = Outcome::Missed;
-  /// "race", "deadlock", "bits" and so on, or the rule.
+  /// "race", "deadlock", "bits", "work" (other copies or products) and so on,
+  /// or the rule.
   std::string by;
   /// Where it was killed.
   uint64_t seed = 0;
@@ -50,7 +51,7 @@ struct RunnerOptions {
 };
 
 /// Runs all mutants of one kernel of the recording. An error is one of the
-/// original: it fails, or its bits depend on the seed.
+/// original: it fails, or its bits or its work depend on the seed.
 moert::Result<std::vector<Verdict>> runMutants(const Recording &recording,
                                                const std::string &kernel,
                                                const RunnerOptions &options);

@@ -175,6 +175,8 @@ Step bulkCopy(Warp &warp, const Instruction &instruction, LaneMask mask) {
       return Step::Failed;
     if (!copy->loads)
       warp.bulk[lane].open.push_back(copy);
+    ++engine.statistics.work.copies;
+    engine.statistics.work.copiedBytes += copy->bytes;
     engine.start(copy);
   }
   return Step::Next;

@@ -103,6 +103,11 @@ Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
                              warp.copyTick, to, bytes))
       return Step::Failed;
   }
+  Work &work = warp.cta.launch.engine->statistics.work;
+  for (LaneMask rest = mask; rest; rest &= rest - 1) {
+    ++work.copies;
+    work.copiedBytes += made->copies[__builtin_ctz(rest)].bytes;
+  }
   made->inFlight.who =
       Access::pack(warp.cta.serial, kCopyUnit + warp.index, false);
   made->inFlight.tick = warp.copyTick;

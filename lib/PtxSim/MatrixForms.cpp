@@ -144,6 +144,9 @@ Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
         columns[column % 2][k * 4 + column / 2] = elements[e][lane];
       }
   }
+  constexpr unsigned numRows = 16, numColumns = 8;
+  warp.cta.launch.engine->statistics.work.products +=
+      numRows * numColumns * depth;
   float sums[4][kWarpLanes];
   for (unsigned i = 0; i < 4; ++i)
     std::memcpy(sums[i], warp.lanes<float>(operands[4 + numA + numB + i]),

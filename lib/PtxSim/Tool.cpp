@@ -326,12 +326,16 @@ Result<std::vector<uint64_t>> runOnce(const Options &options,
       digests.push_back(digest(bytes));
     }
   const Statistics &statistics = simulator.statistics();
-  std::printf("seed %llu: %llu CTAs, %llu thread-instructions in %.3f s, "
-              "%.1f million per second; buffers",
-              (unsigned long long)seed, (unsigned long long)statistics.ctas,
-              (unsigned long long)statistics.threadInstructions,
-              statistics.seconds,
-              double(statistics.threadInstructions) / statistics.seconds / 1e6);
+  std::printf(
+      "seed %llu: %llu CTAs, %llu thread-instructions in %.3f s, "
+      "%.1f million per second; %llu asynchronous copies of %llu bytes, "
+      "%llu multiplications of mma and wgmma; buffers",
+      (unsigned long long)seed, (unsigned long long)statistics.ctas,
+      (unsigned long long)statistics.threadInstructions, statistics.seconds,
+      double(statistics.threadInstructions) / statistics.seconds / 1e6,
+      (unsigned long long)statistics.work.copies,
+      (unsigned long long)statistics.work.copiedBytes,
+      (unsigned long long)statistics.work.products);
   for (uint64_t value : digests)
     std::printf(" %016llx", (unsigned long long)value);
   std::printf("\n");

@@ -126,6 +126,10 @@ Step multiplyAsync(Warp &warp, const Instruction &instruction, LaneMask mask) {
         std::make_shared<ProductGroup>(warp.cta, warp.index / kWarpgroupWarps);
     warpgroup.open->instruction = instruction.id;
   }
+  // Two of 64 rows' sums of each column are a thread's; a step has 32 bytes.
+  constexpr uint64_t numRows = 64, stepBytes = 32;
+  warp.cta.launch.engine->statistics.work.products +=
+      numRows * 2 * instruction.count * (stepBytes / instruction.width);
   forWarps(warp, [&](Warp &other) { ++other.productsInFlight; });
   warpgroup.open->clock = commonClock(warp);
   warpgroup.open->products.push_back(product);

@@ -122,6 +122,25 @@ TEST(Runner, CtasWithoutWork) {
   EXPECT_FALSE(runMutants(recording, "k", options));
 }
 
+/// One more lane brings zeros to where nobody reads.
+TEST(Runner, MoreCopiesThanTheOriginalShow) {
+  RunnerOptions options;
+  options.kind = "bound";
+  moert::Result<std::vector<Verdict>> verdicts =
+      runMutants(recordingOf("mov.b64 %rd1, one;\nmul.wide.u32 %rd2, %r0, 16;\n"
+                             "add.s64 %rd3, %rd1, %rd2;\nmov.b32 %r1, 0;\n"
+                             "setp.lt.u32 %p1, %r0, 8;\n"
+                             "@%p1 cp.async.cg.shared.global [%rd3], [%rd0], "
+                             "16, %r1;\ncp.async.commit_group;\n"
+                             "cp.async.wait_group 0;\n"
+                             "mul.wide.u32 %rd4, %r0, 4;\n"
+                             "add.s64 %rd5, %rd0, %rd4;\n"
+                             "st.global.b32 [%rd5], %r0;"),
+                 "k", options);
+  ASSERT_TRUE(verdicts) << verdicts.status().message();
+  EXPECT_EQ(find(*verdicts, "bound", "lt to le").by, "work");
+}
+
 TEST(Runner, SamplesAreTheSameForTheirSeed) {
   Recording recording = recordingOf(kExchange);
   RunnerOptions options;

@@ -56,6 +56,8 @@ std::string runCopy(const std::string &text) {
     std::vector<uint32_t> values = kernel.read<uint32_t>(result, 128);
     for (uint32_t i = 0; i < 128; ++i)
       EXPECT_EQ(values[i], i < 64 ? i ^ 4 : 0u);
+    // Those of no bytes are counted, too.
+    EXPECT_EQ(kernel.simulator.statistics().work, (Work{32, 16 * 16, 0}));
   }
   return "";
 }
@@ -134,6 +136,7 @@ std::string runLoad(const std::string &text, int64_t swizzle,
     kernel.map(tensor(*data, swizzle));
     if (moert::Status status = kernel.run(1, 32, 2048); !status)
       return status.message();
+    EXPECT_EQ(kernel.simulator.statistics().work, (Work{1, 512, 0}));
     std::vector<uint32_t> found = kernel.read<uint32_t>(result, 128);
     for (uint32_t row = 0; row < 8; ++row)
       for (uint32_t i = 0; i < 16; ++i) {
@@ -293,6 +296,7 @@ std::string runBytes(const std::string &text) {
     if (moert::Status status = kernel.run(1, 1, 2048); !status)
       return status.message();
     EXPECT_EQ(kernel.read<uint32_t>(result, 32), iota(32));
+    EXPECT_EQ(kernel.simulator.statistics().work, (Work{2, 2 * 128, 0}));
   }
   return "";
 }

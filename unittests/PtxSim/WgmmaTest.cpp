@@ -112,6 +112,8 @@ std::string runWgmma(const std::string &text, Place place, unsigned depth,
     uint64_t result = kernel.output(128 * 32);
     if (moert::Status status = kernel.run(1, 128, 16384); !status)
       return status.message();
+    EXPECT_EQ(kernel.simulator.statistics().work,
+              (Work{0, 0, 64 * kColumns * depth}));
     std::vector<float> sums = kernel.read<float>(result, 1024);
     for (unsigned thread = 0; thread < 128; ++thread)
       for (unsigned i = 0; i < 8; ++i) {
@@ -233,6 +235,7 @@ TEST(Mma, FragmentsFromLdmatrix) {
   uint64_t result = kernel.output(512);
   moert::Status status = kernel.run(1, 32, 1024);
   ASSERT_TRUE(status) << status.message();
+  EXPECT_EQ(kernel.simulator.statistics().work, (Work{0, 0, 16 * 8 * 16}));
   std::vector<float> sums = kernel.read<float>(result, 128);
   for (unsigned lane = 0; lane < 32; ++lane)
     for (unsigned i = 0; i < 4; ++i) {

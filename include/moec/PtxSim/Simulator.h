@@ -54,9 +54,25 @@ struct KernelInfo {
   size_t numInstructions = 0;
 };
 
+/// What a kernel does, whatever the schedule, and has no need to do twice.
+struct Work {
+  /// Asynchronous copies between global and shared memory: those of each thread
+  /// (cp.async, of no bytes as well), and each one in bulk. Bytes: those that
+  /// are read, and of boxes of tensors those outside of it, too.
+  uint64_t copies = 0, copiedBytes = 0;
+  /// Multiplications of mma and wgmma.
+  uint64_t products = 0;
+
+  bool operator==(const Work &other) const {
+    return copies == other.copies && copiedBytes == other.copiedBytes &&
+           products == other.products;
+  }
+};
+
 /// What all launches so far took.
 struct Statistics {
   uint64_t launches = 0, ctas = 0;
+  Work work;
   /// Instructions times the threads that ran them; polls that failed are not
   /// counted.
   uint64_t threadInstructions = 0;
