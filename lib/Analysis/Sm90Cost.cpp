@@ -210,12 +210,14 @@ Work ContractCost::getWork(const Contract &shape,
     uses[body].tiles += times;
     uses[body].rows += times * double(rows);
   };
+  GroupCutter cutter(shape);
   double squares = 0, all = double(shape.groups);
   for (auto [eighths, probability] : counts.entries) {
-    Cut cut = cutGroup(shape, eighths * eighth);
+    Cut cut = cutter.cut(eighths * eighth);
     double times = all * probability;
     for (auto [rows, tiles] : cut.getTiles(eighths * eighth))
-      add(rows, times * double(tiles));
+      if (tiles > 0)
+        add(rows, times * double(tiles));
     squares += probability * double(cut.tiles * cut.tiles);
   }
   for (auto [height, use] : llvm::zip(shape.bodies, uses))

@@ -7,10 +7,7 @@
 
 #include "moec/Analysis/Sm90Cut.h"
 
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
-
-#include <limits>
 
 using namespace moec;
 using namespace moec::sm90;
@@ -22,36 +19,25 @@ std::array<std::pair<int64_t, int64_t>, 3> Cut::getTiles(int64_t rows) const {
   return {{{low + more, highBefore}, {low, lowBefore}, {last, 1}}};
 }
 
-namespace {
+/// Of numbers below 2^32, whose division takes half as long.
+static int64_t divideUp(int64_t x, int64_t y) {
+  return (uint32_t(x) + uint32_t(y) - 1) / uint32_t(y);
+}
 
-class GroupCutter {
-public:
-  GroupCutter(const Contract &shape, int64_t rows) : shape(shape), rows(rows) {}
+GroupCutter::GroupCutter(const Contract &shape) : shape(shape) {
+  for (int64_t body : shape.bodies)
+    costs.push_back(shape.getTileCost(body));
+}
 
-  Cut run();
+int64_t GroupCutter::costOf(int64_t height) const {
+  size_t body = 0;
+  while (shape.bodies[body] < height)
+    ++body;
+  return costs[body];
+}
 
-private:
-  int64_t costOf(int64_t height) const {
-    return shape.getTileCost(*llvm::find_if(
-        shape.bodies, [&](int64_t body) { return body >= height; }));
-  }
-  void add(const Cut &cut, int64_t cost) {
-    if (cost >= bestCost)
-      return;
-    best = cut;
-    bestCost = cost;
-  }
-  void addEven(int64_t tiles);
-  void addHighest();
-
-  const Contract &shape;
-  int64_t rows;
-  Cut best{};
-  int64_t bestCost = std::numeric_limits<int64_t>::max();
-};
-
-void GroupCutter::addEven(int64_t tiles) {
-  int64_t mean = llvm::divideCeil(rows, tiles);
+GroupCutter::Candidate GroupCutter::getEven(int64_t rows, int64_t tiles) const {
+  int64_t mean = divideUp(rows, tiles);
   size_t body = 0;
   while (shape.bodies[body] < mean)
     ++body;
@@ -59,38 +45,35 @@ void GroupCutter::addEven(int64_t tiles) {
   if (body > 0 && tiles < Contract::kMostHigher &&
       shape.mixesHeights(shape.bodies[body - 1], high)) {
     int64_t low = shape.bodies[body - 1], more = high - low;
-    int64_t higher = llvm::divideCeil(rows - tiles * low, more);
-    int64_t lowCost = shape.getTileCost(low);
-    return add({low, more, higher, tiles},
-               tiles * lowCost + higher * (shape.getTileCost(high) - lowCost));
+    int64_t higher = divideUp(rows - tiles * low, more);
+    return {{low, more, higher, tiles},
+            tiles * costs[body - 1] + higher * (costs[body] - costs[body - 1])};
   }
   int64_t height = llvm::alignTo(mean, Contract::kHeightUnit);
-  add({height, 0, 0, int64_t(llvm::divideCeil(rows, height))},
-      tiles * costOf(height));
+  return {{height, 0, 0, divideUp(rows, height)}, tiles * costOf(height)};
 }
 
-void GroupCutter::addHighest() {
-  int64_t height = shape.getMaxBody(), rest = rows % height;
-  int64_t cost =
-      rows / height * shape.getTileCost(height) + (rest ? costOf(rest) : 0);
-  add({height, 0, 0, int64_t(llvm::divideCeil(rows, height))},
-      shape.hasQueue ? cost : cost + cost / Contract::kUnevenShare);
+GroupCutter::Candidate GroupCutter::getHighest(int64_t rows) const {
+  int64_t height = shape.getMaxBody(), tiles = divideUp(rows, height);
+  int64_t whole = tiles * height == rows ? tiles : tiles - 1;
+  int64_t rest = rows - whole * height;
+  int64_t cost = whole * costs.back() + (rest ? costOf(rest) : 0);
+  return {{height, 0, 0, tiles},
+          shape.hasQueue ? cost : cost + cost / Contract::kUnevenShare};
 }
 
-Cut GroupCutter::run() {
-  int64_t fewest = llvm::divideCeil(rows, shape.getMaxBody());
-  addEven(fewest);
+Cut GroupCutter::cut(int64_t rows) const {
+  int64_t fewest = divideUp(rows, shape.getMaxBody());
+  Candidate best = getEven(rows, fewest);
+  auto consider = [&](const Candidate &other) {
+    if (other.cost < best.cost)
+      best = other;
+  };
   if (shape.bodies.size() == 1)
-    return best;
+    return best.cut;
   if (shape.rowsOnM || shape.hasQueue)
-    addHighest();
+    consider(getHighest(rows));
   if (!shape.rowsOnM)
-    addEven(fewest + (fewest > 1));
-  return best;
-}
-
-} // namespace
-
-Cut sm90::cutGroup(const Contract &shape, int64_t rows) {
-  return GroupCutter(shape, rows).run();
+    consider(getEven(rows, fewest + (fewest > 1)));
+  return best.cut;
 }

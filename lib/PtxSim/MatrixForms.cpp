@@ -144,7 +144,7 @@ Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
         columns[column % 2][k * 4 + column / 2] = elements[e][lane];
       }
   }
-  constexpr unsigned numRows = 16, numColumns = 8;
+  constexpr uint64_t numRows = 16, numColumns = 8;
   warp.cta.launch.engine->statistics.work.products +=
       numRows * numColumns * depth;
   float sums[4][kWarpLanes];

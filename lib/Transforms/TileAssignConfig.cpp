@@ -8,6 +8,7 @@
 #include "LaunchShape.h"
 #include "PassInputs.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/IR/Threading.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
@@ -24,13 +25,33 @@ namespace {
 
 constexpr llvm::StringLiteral kConfigAttr = "config";
 
+/// What the model of time chooses, by op; null where it is not asked.
+using ModelChoices = llvm::DenseMap<Operation *, tile::ConfigAttr>;
+
+/// Of all that have no config yet, side by side: each takes a while.
+ModelChoices askModels(ModuleOp module, const Target &target) {
+  SmallVector<Operation *> ops;
+  for (auto kernel : module.getOps<tile::KernelOp>())
+    if (kernel.getLoadAttr())
+      for (Operation &op : kernel.getBody().front().without_terminator())
+        if (!op.getAttr(kConfigAttr))
+          ops.push_back(&op);
+  std::vector<tile::ConfigAttr> chosen(ops.size());
+  parallelFor(module.getContext(), 0, ops.size(),
+              [&](size_t i) { chosen[i] = chooseForLoad(ops[i], target); });
+  ModelChoices choices;
+  for (auto [op, config] : llvm::zip(ops, chosen))
+    choices[op] = config;
+  return choices;
+}
+
 /// Decides the phases of one kernel, then its grid.
 class KernelConfigurator {
 public:
   /// `forced` is a config to take, or null.
   KernelConfigurator(tile::KernelOp kernel, const Target &target,
-                     const ForcedConfig *forced)
-      : kernel(kernel), target(target), forced(forced) {}
+                     const ForcedConfig *forced, const ModelChoices &choices)
+      : kernel(kernel), target(target), forced(forced), choices(choices) {}
 
   LogicalResult run() {
     for (Operation &op : kernel.getBody().front().without_terminator()) {
@@ -116,7 +137,9 @@ private:
   /// the op.
   const Schedule *choose(Operation &op) {
     wasGiven = false;
-    tile::ConfigAttr config = chooseForLoad(&op, target);
+    auto known = choices.find(&op);
+    tile::ConfigAttr config =
+        known != choices.end() ? known->second : chooseForLoad(&op, target);
     if (config) {
       op.setAttr(kConfigAttr, config);
       return findSchedule(target, config.getSchedule());
@@ -172,6 +195,7 @@ private:
   tile::KernelOp kernel;
   const Target &target;
   const ForcedConfig *forced;
+  const ModelChoices &choices;
   bool wasGiven = false;
 };
 
@@ -190,6 +214,7 @@ struct TileAssignConfig
     if (!inputs)
       return signalPassFailure();
     SmallVector<bool> isUsed(inputs->forced.size(), false);
+    ModelChoices choices = askModels(getOperation(), inputs->target);
     for (auto kernel : getOperation().getOps<tile::KernelOp>()) {
       const ForcedConfig *last = nullptr;
       for (auto [config, used] : llvm::zip(inputs->forced, isUsed))
@@ -197,7 +222,8 @@ struct TileAssignConfig
           last = &config;
           used = true;
         }
-      if (failed(KernelConfigurator(kernel, inputs->target, last).run()))
+      if (failed(
+              KernelConfigurator(kernel, inputs->target, last, choices).run()))
         return signalPassFailure();
     }
     for (auto [config, used] : llvm::zip(inputs->forced, isUsed))

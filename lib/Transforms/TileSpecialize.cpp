@@ -14,6 +14,7 @@
 #include "Launches.h"
 #include "PassInputs.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/Threading.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SmallSet.h"
@@ -21,6 +22,7 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <limits>
+#include <optional>
 
 namespace moec {
 #define GEN_PASS_DEF_TILESPECIALIZEPASS
@@ -104,8 +106,7 @@ public:
   }
 
   void run() {
-    for (auto launch : variant.getBody().getOps<plan::LaunchOp>())
-      addKernel(launch);
+    addKernels();
     if (kernels.empty())
       return;
     SmallVector<ModelledKernel *> products;
@@ -126,7 +127,10 @@ public:
 private:
   /// Where ranges of forced configs begin and end.
   void addCuts();
-  void addKernel(plan::LaunchOp launch);
+  void addKernels();
+  /// The op of a kernel that may have a model, and its load; null if there is
+  /// none, or if it was asked for before.
+  std::pair<tile::ContractOp, tile::LoadAttr> findPhase(plan::LaunchOp launch);
   tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
   /// What a range has to win, summed over its points and relative to the time
   /// of all kernels, to be worth its kernels: of both products, and of another
@@ -202,26 +206,40 @@ Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
   return {nullptr, kernel.choose(span).config};
 }
 
-void Specializer::addKernel(plan::LaunchOp launch) {
+/// Side by side: each takes a while.
+void Specializer::addKernels() {
+  SmallVector<std::pair<tile::ContractOp, tile::LoadAttr>> phases;
+  for (auto launch : variant.getBody().getOps<plan::LaunchOp>())
+    if (auto found = findPhase(launch); found.second)
+      phases.push_back(found);
+  std::vector<std::optional<ModelledKernel>> models(phases.size());
+  parallelFor(variant.getContext(), 0, phases.size(), [&](size_t i) {
+    auto [phase, load] = phases[i];
+    models[i].emplace(phase->getParentOfType<tile::KernelOp>(), phase,
+                      *getSchedulesFor(target, phase).front(), target, load,
+                      points);
+  });
+  for (std::optional<ModelledKernel> &model : models)
+    if (model->hasChoice())
+      kernels.push_back(std::move(*model));
+}
+
+std::pair<tile::ContractOp, tile::LoadAttr>
+Specializer::findPhase(plan::LaunchOp launch) {
   tile::KernelOp kernel = getKernel(launch, symbols);
   if (!kernel || !seen.insert(launch.getKernel()).second ||
       kernel.getLoadAttr())
-    return;
+    return {};
   auto phases = kernel.getBody().front().without_terminator();
   if (!llvm::hasSingleElement(phases))
-    return;
+    return {};
   auto phase = dyn_cast<tile::ContractOp>(*phases.begin());
   if (!phase || phase.getConfigAttr())
-    return;
+    return {};
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
   if (schedules.empty() || !schedules.front()->costModel)
-    return;
-  tile::LoadAttr load = getLoad(launch, phase);
-  if (!load)
-    return;
-  ModelledKernel model(kernel, phase, *schedules.front(), target, load, points);
-  if (model.hasChoice())
-    kernels.push_back(std::move(model));
+    return {};
+  return {phase, getLoad(launch, phase)};
 }
 
 /// Null where nothing is known of the groups.

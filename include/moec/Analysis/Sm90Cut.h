@@ -26,9 +26,33 @@ struct Cut {
   std::array<std::pair<int64_t, int64_t>, 3> getTiles(int64_t rows) const;
 };
 
-/// What a kernel makes of a group with `rows`, at least one, as its code does
-/// (lib/Conversion/TileToNVVM/Schedules/Sm90Tiles.cpp).
-Cut cutGroup(const Contract &shape, int64_t rows);
+/// What kernels make of groups, as their code does
+/// (lib/Conversion/TileToNVVM/Schedules/Sm90Tiles.cpp). The model of time asks
+/// for every number of rows that a group may have.
+class GroupCutter {
+public:
+  explicit GroupCutter(const Contract &shape);
+
+  /// Of at least one row, fewer than 2^31.
+  Cut cut(int64_t rows) const;
+
+private:
+  struct Candidate {
+    Cut cut;
+    int64_t cost;
+  };
+  int64_t costOf(int64_t height) const;
+  Candidate getEven(int64_t rows, int64_t tiles) const;
+  Candidate getHighest(int64_t rows) const;
+
+  const Contract &shape;
+  /// Of a tile in each body.
+  llvm::SmallVector<int64_t> costs;
+};
+
+inline Cut cutGroup(const Contract &shape, int64_t rows) {
+  return GroupCutter(shape).cut(rows);
+}
 
 } // namespace moec::sm90
 
