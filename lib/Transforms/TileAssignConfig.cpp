@@ -25,7 +25,7 @@ namespace {
 
 constexpr llvm::StringLiteral kConfigAttr = "config";
 
-/// What the model of time chooses, by op; null where it is not asked.
+/// What the model of time chooses, by op; null where there is none of the op.
 using ModelChoices = llvm::DenseMap<Operation *, tile::ConfigAttr>;
 
 /// Of all that have no config yet, side by side: each takes a while.

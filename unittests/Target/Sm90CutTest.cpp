@@ -125,7 +125,7 @@ TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
   // So many tiles that there is no place for how many are higher.
   counts.push_back(sm90::Contract::kMostHigher * shape.getMaxBody() + 3);
   for (int64_t rows : counts) {
-    sm90::Cut cut = sm90::cutGroup(shape, rows);
+    sm90::Cut cut = sm90::GroupCutter(shape).cut(rows);
     EXPECT_EQ(evaluate(entries[1].getElements()[1], rows), cut.tiles) << rows;
     int64_t heights = cut.low;
     if (shape.hasTwoHeights())
@@ -139,7 +139,7 @@ TEST_P(Sm90CutTest, TilesHaveAllRows) {
   ASSERT_TRUE(module);
   sm90::Contract shape = getShape(*module);
   for (int64_t rows = 1; rows <= GetParam().mostRows; ++rows) {
-    sm90::Cut cut = sm90::cutGroup(shape, rows);
+    sm90::Cut cut = sm90::GroupCutter(shape).cut(rows);
     int64_t sum = 0, tiles = 0;
     for (auto [height, times] : cut.getTiles(rows)) {
       ASSERT_GE(times, 0) << rows;
@@ -187,7 +187,8 @@ TEST(Sm90CutHeightsTest, NeighbouringHeightsLeaveNoPadding) {
         parse(context, std::string("n = 256, bodies = [136, 152], queue = ") +
                            (queue ? "true" : "false"));
     ASSERT_TRUE(module);
-    sm90::Cut cut = sm90::cutGroup(getShape(*module), 1000);
+    sm90::Contract shape = getShape(*module);
+    sm90::Cut cut = sm90::GroupCutter(shape).cut(1000);
     EXPECT_EQ(cut.tiles, 7);
     EXPECT_EQ(cut.low, queue ? 136 : 144);
     EXPECT_EQ(cut.more, queue ? 16 : 0);

@@ -9,6 +9,7 @@
 #define MOEC_ANALYSIS_SM90CUT_H
 
 #include "moec/Analysis/Sm90.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <array>
 #include <utility>
@@ -49,10 +50,6 @@ private:
   /// Of a tile in each body.
   llvm::SmallVector<int64_t> costs;
 };
-
-inline Cut cutGroup(const Contract &shape, int64_t rows) {
-  return GroupCutter(shape).cut(rows);
-}
 
 } // namespace moec::sm90
 

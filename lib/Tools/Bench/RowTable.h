@@ -44,7 +44,8 @@ private:
   void prepareYardstick(const BenchLayer &layer);
   void prepareYardstick(const BenchLayer &layer, const Row &row,
                         const Work &work, llvm::json::Object &result);
-  /// Microseconds of what it has, if it can; else the record has an `error`.
+  /// Microseconds of `what` in benchmarks/yardstick.py, if it can still measure
+  /// that; the record has under `error` why it cannot any more.
   std::optional<double> observeYardstick(llvm::StringRef what, double seconds,
                                          bool &canMeasure,
                                          llvm::StringRef error,
