@@ -231,31 +231,38 @@ struct Contract {
     return std::max(getWeightBytes() + getMaxBody() * kStepBytes,
                     leastStageBytes);
   }
-  /// Result columns that a warp of a consumer stages of an input row in one
-  /// piece, and chunks of them in all its pieces. With rows on the side of 64
-  /// all warps have the same columns, some of which are staged at once.
+  /// Result columns of a block that a warp has, of weights on the side of 64.
+  int64_t getWarpColumns(int64_t body) const {
+    return getBlockColumns(body) / 4;
+  }
+  /// Result columns of an input row that are staged at once, before they go to
+  /// memory: all of a consumer's, whose warps have some of each. With rows on
+  /// the side of 64 a warp has whole rows, of which it stages a part.
   int64_t getStagedColumns(int64_t body) const {
-    return hasRowsOnM(body)
-               ? std::min(getConsumerColumns(body), kStagedBytes / resultBytes)
-               : getBlockColumns(body) / 4;
+    int64_t columns = getConsumerColumns(body);
+    return hasRowsOnM(body) ? std::min(columns, kStagedBytes / resultBytes)
+                            : columns;
   }
-  int64_t getStagedRowBytes(int64_t body) const {
-    int64_t pieces = hasRowsOnM(body) ? 1 : getBlocks(body);
-    return pieces * getStagedColumns(body) * resultBytes;
+  /// Columns that a thread stores at once.
+  int64_t getStoredColumns() const { return kChunkBytes / resultBytes; }
+  /// 16 input rows are staged at once. From one of them to the next there is a
+  /// chunk more, so that 8 rows meet all banks.
+  int64_t getStagedStride(int64_t body) const {
+    return getStagedColumns(body) * resultBytes + kChunkBytes;
   }
-  /// Columns that a thread stores at once: 16 bytes, or what is in one piece.
-  int64_t getStoredColumns(int64_t body) const {
-    return std::min(getStagedColumns(body), kChunkBytes / resultBytes);
+  /// Of the consumer's buffer in that body, what one of those who share it
+  /// takes: a warp with rows on the side of 64, else the consumer.
+  int64_t getBufferBytes(int64_t body) const {
+    return kStagedRows * getStagedStride(body);
   }
-  /// A warp turns the results of 16 input rows around at once. From one of them
-  /// to the next there is a chunk more, so that 8 rows meet all banks.
-  int64_t getStagedStride() const {
-    int64_t bytes = getStagedRowBytes(getMaxBody());
-    return bytes == kChunkBytes ? bytes : bytes + kChunkBytes;
-  }
+  /// Of a consumer.
   int64_t getStagingBytes() const {
-    return std::max(resultBytes <= 2 ? kStagedRows * getStagedStride() : 0,
-                    leastStagingBytes);
+    int64_t bytes = leastStagingBytes;
+    for (int64_t body : bodies)
+      if (resultBytes <= 2)
+        bytes =
+            std::max(bytes, getBufferBytes(body) * (hasRowsOnM(body) ? 4 : 1));
+    return bytes;
   }
   /// Scales of the weights of a step: one or two for every 64 weight rows.
   int64_t getScaleSlots() const {
@@ -272,7 +279,7 @@ struct Contract {
     return getScaleOffset() + stages * getScaleBytes();
   }
   int64_t getExchangeOffset() const {
-    return getStagingOffset() + 4 * kConsumers * getStagingBytes();
+    return getStagingOffset() + kConsumers * getStagingBytes();
   }
   /// Consumers that share a block give half of their sums away.
   int64_t getExchangeBytes() const {

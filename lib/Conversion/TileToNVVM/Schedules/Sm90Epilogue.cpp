@@ -6,10 +6,12 @@
 //===----------------------------------------------------------------------===//
 // A thread has gate and up of a result, so that the epilogue runs in registers.
 //
-// Results of 16 bits go through shared memory, where each warp makes whole rows
-// of its own columns, or of some of all columns. Ordinary stores take them to
-// memory: copies by the copy engine were slower, for all warps had to wait for
-// them in turn.
+// Results of 16 bits go through shared memory, where rows become whole: those
+// of a consumer's columns, of which each of its warps has some, or with rows on
+// M those of some columns of a warp. Ordinary stores take them to memory, whole
+// lines at a time: what a warp has of a row is a piece of 16 or 32 bytes, and
+// each piece would take the memory pipe as long as a line. Copies by the copy
+// engine were slower, for all warps had to wait for them in turn.
 
 #include "Sm90Epilogue.h"
 
@@ -104,20 +106,12 @@ Value Sm90Epilogue::getWarpRow() {
 }
 
 Value Sm90Epilogue::getColumnOfPiece(Value piece) {
-  int64_t columns = shape.getStagedColumns(part.body);
-  int64_t stored = shape.getStoredColumns(part.body);
-  int64_t across = columns / stored;
-  Value firstColumn = contract.addI32(
-      tile.firstColumn, emitter.scale(fragments.getConsumerWarp(), columns));
-  Value block = emitter.divide(piece, across);
-  return contract.addI32(
-      firstColumn,
-      contract.addI32(emitter.scale(block, shape.getBlockColumns(part.body)),
-                      emitter.scale(emitter.remainder(piece, across), stored)));
+  return contract.addI32(tile.firstColumn,
+                         emitter.scale(piece, shape.getStoredColumns()));
 }
 
 void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
-  int64_t across = shape.getStagedColumns(part.body) / kMatrix;
+  int64_t across = shape.getBlockColumns(part.body) / kMatrix;
   for (int64_t row = first; row < first + rows; row += Contract::kStagedRows) {
     int64_t staged = std::min(Contract::kStagedRows, first + rows - row);
     for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
@@ -156,14 +150,27 @@ Value Sm90Epilogue::isThere(Value row, Value column) {
 }
 
 Value Sm90Epilogue::getBuffer() {
-  Value warp =
-      emitter.scale(fragments.getWarp(), 1, -Contract::kWarpgroup / kWarp);
-  return emitter.advance(contract.sharedAddress(shape.getStagingOffset()),
-                         emitter.scale(warp, shape.getStagingBytes()));
+  Value consumer = emitter.scale(
+      emitter.divide(fragments.getThread(), Contract::kWarpgroup), 1, -1);
+  Value buffer =
+      emitter.advance(contract.sharedAddress(shape.getStagingOffset()),
+                      emitter.scale(consumer, shape.getStagingBytes()));
+  if (!isOnM)
+    return buffer;
+  return emitter.advance(buffer,
+                         emitter.scale(fragments.getConsumerWarp(),
+                                       shape.getBufferBytes(part.body)));
 }
 
-/// Puts what emitRegion made into the warp's buffer, where it is rows of
-/// columns; the first column is at `chunk`.
+void Sm90Epilogue::bufferBarrier() {
+  if (isOnM)
+    emitter.warpBarrier();
+  else
+    emitter.warpgroupBarrier();
+}
+
+/// Puts what emitRegion made into the buffer, where it is rows of columns; the
+/// first column is at `chunk`, of all warps' columns that of the first warp.
 void Sm90Epilogue::stage(int64_t chunk, Value results) {
   Value rounded = castFloat(b, results, getElementType(result));
   int64_t numMatrices =
@@ -185,30 +192,41 @@ void Sm90Epilogue::stage(int64_t chunk, Value results) {
   Value row = contract.addI32(emitter.remainder(fragments.getLane(), kMatrix),
                               emitter.scale(down, kMatrix));
   Value offset = contract.addI32(
-      emitter.scale(row, shape.getStagedStride()),
+      emitter.scale(row, shape.getStagedStride(part.body)),
       emitter.scale(emitter.scale(right, 1, chunk), Contract::kChunkBytes));
+  if (!isOnM)
+    offset = contract.addI32(offset, getWarpOffset());
   emitter.storeMatrices(emitter.advance(getBuffer(), offset), matrices,
                         /*isTransposed=*/!isOnM);
+}
+
+Value Sm90Epilogue::getWarpOffset() {
+  return emitter.scale(fragments.getConsumerWarp(),
+                       shape.getWarpColumns(part.body) * shape.resultBytes);
 }
 
 void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
                                ColumnOf columnOf) {
   if (shape.resultBytes > 2)
     return;
-  emitter.warpBarrier();
-  int64_t bytes = shape.getStoredColumns(part.body) * shape.resultBytes;
-  int64_t pieces = shape.getStagedRowBytes(part.body) / bytes;
+  bufferBarrier();
+  constexpr int64_t bytes = Contract::kChunkBytes;
+  int64_t pieces =
+      shape.getStagedColumns(part.body) * shape.resultBytes / bytes;
+  int64_t threads = isOnM ? kWarp : Contract::kWarpgroup;
+  Value thread = emitter.remainder(fragments.getThread(), threads);
   auto type = VectorType::get(bytes / 4, b.getI32Type());
-  for (int64_t start = 0; start < rows * pieces; start += kWarp) {
-    Value own = emitter.scale(fragments.getLane(), 1, start);
+  for (int64_t start = 0; start < rows * pieces; start += threads) {
+    Value own = emitter.scale(thread, 1, start);
     Value row = emitter.divide(own, pieces);
     Value piece = emitter.remainder(own, pieces);
-    Value offset = contract.addI32(emitter.scale(row, shape.getStagedStride()),
-                                   emitter.scale(piece, bytes));
+    Value offset =
+        contract.addI32(emitter.scale(row, shape.getStagedStride(part.body)),
+                        emitter.scale(piece, bytes));
     Value column = columnOf(piece);
     Value tileRow = contract.addI32(row, firstRow);
     Value isStored = isThere(tileRow, column);
-    if (rows * pieces - start < kWarp)
+    if (rows * pieces - start < threads)
       isStored = arith::AndIOp::create(b, isStored,
                                        emitter.isLess(row, emitter.i32(rows)));
     Value from = emitter.advance(getBuffer(), offset);
@@ -221,7 +239,7 @@ void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
     });
   }
   // The buffer is read before it is written again.
-  emitter.warpBarrier();
+  bufferBarrier();
 }
 
 void Sm90Epilogue::storeSingly(int64_t block, int64_t first, Value results) {

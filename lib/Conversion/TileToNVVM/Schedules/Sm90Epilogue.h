@@ -32,16 +32,22 @@ protected:
   /// would keep the stages of later tiles, and what follows from them, in
   /// registers of threads instead of warps.
   void ifAny(mlir::Value flag, llvm::function_ref<void()> body);
-  /// The warp's buffer, in which it has rows of results.
+  /// The buffer of rows of results: the consumer's, or with rows on M the
+  /// warp's.
   mlir::Value getBuffer();
+  /// Waits for all who share the buffer.
+  void bufferBarrier();
+  /// Weights on M: how far into a block's columns of the buffer the warp has
+  /// its own; i32.
+  mlir::Value getWarpOffset();
   /// Of rows on M: the warp's first row.
   mlir::Value getWarpRow();
   /// Where a piece of a row of the buffer belongs, which a thread stores: its
   /// first column (i32).
   using ColumnOf = llvm::function_ref<mlir::Value(mlir::Value)>;
-  /// The same with weights on M, of the warp's columns in all blocks.
+  /// The same of the first columns of the part.
   mlir::Value getColumnOfPiece(mlir::Value piece);
-  /// Stores what is in the warp's buffer, piece by piece.
+  /// Stores what is in the buffer, piece by piece.
   void storeStaged(mlir::Value firstRow, int64_t rows, ColumnOf columnOf);
 
   Sm90Contract &contract;
@@ -63,8 +69,8 @@ private:
   /// warp's rows of all of its columns.
   void emitRows(int64_t first, int64_t rows);
   void emitColumns();
-  /// What becomes of a region's results: they go to a place in the warp's
-  /// buffer, or to memory.
+  /// What becomes of a region's results: they go to a place in the buffer, or
+  /// to memory.
   void put(int64_t block, int64_t first, int64_t octets, int64_t chunk);
   void stage(int64_t chunk, mlir::Value results);
   void storeSingly(int64_t block, int64_t first, mlir::Value results);

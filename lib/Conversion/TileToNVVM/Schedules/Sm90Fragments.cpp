@@ -21,7 +21,7 @@ Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
       thread(isOnM || shape.quantizes ? readThread(b) : emitter.thread()) {
   // A warp has 16 of the 64: rows, or columns of one or two planes.
   int64_t perWarp =
-      isOnM ? Contract::kStagedRows : shape.getStagedColumns(part.body);
+      isOnM ? Contract::kStagedRows : shape.getWarpColumns(part.body);
   ownAcross = contract.addI32(emitter.scale(getConsumerWarp(), perWarp),
                               emitter.divide(getLane(), 4));
   if (!isOnM)

@@ -10,7 +10,7 @@
 // warp writes what its columns have, one thread per row makes the scale of it
 // all, and every thread reads what to divide its rows by.
 //
-// Codes go through the warp's buffer to memory, as 16-bit results do.
+// Codes go through the buffer to memory, as 16-bit results do.
 
 #include "../InlinePtx.h"
 #include "../Quantizer.h"
@@ -292,7 +292,7 @@ Quantizer::Divisor Sm90Quantize::getDivisor(Value pair, int64_t i) {
 void Sm90Quantize::quantizeRows(ArrayRef<Quantizer::Divisor> divisors) {
   Value own = contract.addI32(
       emitter.scale(emitter.divide(fragments.getLane(), kPerOctet),
-                    shape.getStagedStride()),
+                    shape.getStagedStride(part.body)),
       emitter.scale(getQuadLane(), 2));
   Value to = emitter.advance(getBuffer(), own);
   for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
@@ -302,16 +302,14 @@ void Sm90Quantize::quantizeRows(ArrayRef<Quantizer::Divisor> divisors) {
         Value codes =
             quantizer.round({quantizer.divide(get(pair, 0), divisor),
                              quantizer.divide(get(pair, 1), divisor)});
-        int64_t offset = int64_t(i) * kOctet * shape.getStagedStride() +
-                         (block * octets + octet) * kOctet;
+        int64_t offset =
+            int64_t(i) * kOctet * shape.getStagedStride(part.body) +
+            (block * octets + octet) * kOctet;
         emitter.store(arith::TruncIOp::create(b, b.getI16Type(), codes),
                       emitter.advance(to, offset), /*alignment=*/2);
       }
-  storeStaged(getWarpRow(), Contract::kStagedRows, [&](Value piece) {
-    return contract.addI32(
-        tile.firstColumn,
-        emitter.scale(piece, shape.getStoredColumns(part.body)));
-  });
+  storeStaged(getWarpRow(), Contract::kStagedRows,
+              [&](Value piece) { return getColumnOfPiece(piece); });
 }
 
 Value Sm90Quantize::pairColumns(Value codes, Value isOdd) {
@@ -334,8 +332,8 @@ void Sm90Quantize::quantizeColumns() {
   Value isOdd = contract.isEqual(odd, emitter.i32(1));
   Value own = contract.addI32(
       emitter.scale(contract.addI32(emitter.scale(getQuadLane(), 2), odd),
-                    shape.getStagedStride()),
-      arith::SubIOp::create(b, column, odd));
+                    shape.getStagedStride(part.body)),
+      contract.addI32(getWarpOffset(), arith::SubIOp::create(b, column, odd)));
   Value to = emitter.advance(getBuffer(), own);
   auto quantize = [&](int64_t octet, int64_t place) {
     auto type = VectorType::get(4, b.getF32Type());
@@ -348,7 +346,7 @@ void Sm90Quantize::quantizeColumns() {
     SmallVector<int64_t> columns;
     for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
       for (int64_t i = 0; i < perOctet; ++i) {
-        columns.push_back(block * shape.getStagedColumns(part.body) +
+        columns.push_back(block * shape.getBlockColumns(part.body) +
                           i * kOctet);
         for (int64_t row = 0; row < 2; ++row)
           quotients.push_back(quantizer.divide(
@@ -359,7 +357,8 @@ void Sm90Quantize::quantizeColumns() {
       Value both = arith::ShRUIOp::create(b, codes, emitter.i32(16 * i));
       emitter.store(
           arith::TruncIOp::create(b, b.getI16Type(), both),
-          emitter.advance(to, place * kOctet * shape.getStagedStride() + first),
+          emitter.advance(
+              to, place * kOctet * shape.getStagedStride(part.body) + first),
           /*alignment=*/2);
     }
   };
