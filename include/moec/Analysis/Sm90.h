@@ -250,18 +250,26 @@ struct Contract {
   int64_t getStagedStride(int64_t body) const {
     return getStagedColumns(body) * resultBytes + kChunkBytes;
   }
-  /// Of the consumer's buffer in that body, what one of those who share it
-  /// takes: a warp with rows on the side of 64, else the consumer.
+  /// What of a consumer's buffer is one's who stages alone: a warp's with rows
+  /// on the side of 64, else the consumer's.
   int64_t getBufferBytes(int64_t body) const {
     return kStagedRows * getStagedStride(body);
   }
-  /// Of a consumer.
+  /// Of a consumer. There is room for a chunk between what its warps have of a
+  /// row, too: stages and heights were chosen, and measured, with that much.
   int64_t getStagingBytes() const {
     int64_t bytes = leastStagingBytes;
-    for (int64_t body : bodies)
-      if (resultBytes <= 2)
-        bytes =
-            std::max(bytes, getBufferBytes(body) * (hasRowsOnM(body) ? 4 : 1));
+    if (resultBytes > 2)
+      return bytes;
+    for (int64_t body : bodies) {
+      int64_t columns = hasRowsOnM(body)
+                            ? getStagedColumns(body)
+                            : getBlocks(body) * getWarpColumns(body);
+      int64_t apart = columns * resultBytes;
+      if (apart > kChunkBytes)
+        apart += kChunkBytes;
+      bytes = std::max({bytes, getBufferBytes(body), 4 * kStagedRows * apart});
+    }
     return bytes;
   }
   /// Scales of the weights of a step: one or two for every 64 weight rows.
