@@ -87,10 +87,11 @@ tile.kernel @halves(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, 
 // A neighbour has the next column.
 // CHECK: nvvm.shfl.sync bfly
 // CHECK-COUNT-2: llvm.store {{.*}} {alignment = 2 : i64} : i16, !llvm.ptr<3>
-// 8 codes of a row.
-// CHECK: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
-// CHECK-NEXT: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>
-// CHECK-NOT: nvvm.barrier id
+// 16 codes of a row, which two warps have put there.
+// CHECK: nvvm.barrier id = {{.*}} number_of_threads = %c128_i32
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
+// CHECK-NEXT: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
+// CHECK-NOT: number_of_threads = %c256_i32
 tile.kernel @weights_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
