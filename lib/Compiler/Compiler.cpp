@@ -8,6 +8,7 @@
 #include "Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/PlanData.h"
@@ -71,8 +72,15 @@ LogicalResult moec::runPasses(ModuleOp module, const CompileOptions &options,
   }
   if (!options.reproducer.empty())
     manager.enableCrashReproducerGeneration(options.reproducer);
+  // Verified after each pass where somebody looks at what each of them makes,
+  // as moe-opt always does; else once, behind all of them, for that is a third
+  // of what the conversions of a layer's kernels take.
+  bool isWatched = options.printIRAfterAll || !options.reproducer.empty();
+  manager.enableVerifier(isWatched);
   build(manager);
-  return manager.run(module);
+  if (failed(manager.run(module)))
+    return failure();
+  return isWatched ? success() : verify(module);
 }
 
 LogicalResult moec::decomposeLayers(ModuleOp module,
