@@ -402,17 +402,18 @@ def test_tables_of_the_router_and_of_one_expert():
     assert "takes 1.25 times (mixtral8x7b, 1 tokens: 160 us) what the dense product" in text
 
 
-def test_line_of_another_board():
-    """The first record has the table, others say what differs, and which rows are behind."""
-    tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
-    record = measured_record()
-    for row in record["rows"][:-1]:
+def test_table_of_other_runs():
+    """The first record has the table, others a line each: what differs, and which rows are behind."""
+    script = load_script("results_table", ROOT / "scripts/results-table")
+    older, newer = measured_record(), measured_record() | {"date": "2126-01-02T03:04:05Z"}
+    for row in older["rows"][:-1]:
         row["speedup"] = 1.25
-    assert "1.250x over 52 rows; behind the best peer in none." in "\n".join(tables(record, has_table=True))
-    record["rows"][3]["speedup"] = 0.976
-    text = "\n".join(tables(record, has_table=True))
-    assert text.startswith("On another board (") and f"behind the best peer {record['rows'][3]['row']} 0.976." in text
-    assert "|" not in text
+    newer["rows"] = [dict(row) for row in older["rows"]]
+    newer["rows"][3]["speedup"] = 0.976
+    assert script.is_whole_run(older) and not script.other_runs([])
+    lines = script.other_runs([older, newer])[-2:]
+    assert "| 2126-01-02 |" in lines[0] and f"| {newer['rows'][3]['row']} 0.976 |" in lines[0]
+    assert lines[1].endswith("| 1.250x over 52 rows | none |")
 
 
 def test_line_of_tuning():
