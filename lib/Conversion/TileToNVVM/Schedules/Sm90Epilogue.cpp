@@ -79,6 +79,7 @@ LogicalResult Sm90Epilogue::emit() {
     ifAny(emitter.isLess(getWarpRow(), tile.rows), [&] { emitColumns(); });
     return status;
   }
+  takeBuffer();
   // Rows that are skipped together if the tile ends before.
   constexpr int64_t portion = 32;
   for (int64_t first = 0; first < part.height; first += portion) {
@@ -160,6 +161,12 @@ Value Sm90Epilogue::getBuffer() {
   return emitter.advance(buffer,
                          emitter.scale(fragments.getConsumerWarp(),
                                        shape.getBufferBytes(part.body)));
+}
+
+void Sm90Epilogue::takeBuffer() {
+  // In a body with rows on M each warp goes on when it alone has read.
+  if (shape.rowsOnM && shape.resultBytes <= 2)
+    bufferBarrier();
 }
 
 void Sm90Epilogue::bufferBarrier() {

@@ -35,6 +35,9 @@ protected:
   /// The buffer of rows of results: the consumer's, or with rows on M the
   /// warp's.
   mlir::Value getBuffer();
+  /// Weights on M, ahead of the first results that are staged: waits for those
+  /// who had parts of the buffer for themselves, in another body.
+  void takeBuffer();
   /// Waits for all who share the buffer.
   void bufferBarrier();
   /// Weights on M: how far into a block's columns of the buffer the warp has

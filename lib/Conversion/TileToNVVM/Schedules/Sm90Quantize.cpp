@@ -362,6 +362,7 @@ void Sm90Quantize::quantizeColumns() {
           /*alignment=*/2);
     }
   };
+  takeBuffer();
   constexpr int64_t atOnce = Contract::kStagedRows / kOctet;
   for (int64_t first = 0; first < octets; first += atOnce) {
     int64_t count = std::min(atOnce, octets - first);
