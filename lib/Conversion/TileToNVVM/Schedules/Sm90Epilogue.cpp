@@ -150,12 +150,15 @@ Value Sm90Epilogue::isThere(Value row, Value column) {
   return isThere;
 }
 
-Value Sm90Epilogue::getBuffer() {
-  Value consumer = emitter.scale(
+Value Sm90Epilogue::getConsumer() {
+  return emitter.scale(
       emitter.divide(fragments.getThread(), Contract::kWarpgroup), 1, -1);
+}
+
+Value Sm90Epilogue::getBuffer() {
   Value buffer =
       emitter.advance(contract.sharedAddress(shape.getStagingOffset()),
-                      emitter.scale(consumer, shape.getStagingBytes()));
+                      emitter.scale(getConsumer(), shape.getStagingBytes()));
   if (!isOnM)
     return buffer;
   return emitter.advance(buffer,

@@ -32,6 +32,8 @@ protected:
   /// would keep the stages of later tiles, and what follows from them, in
   /// registers of threads instead of warps.
   void ifAny(mlir::Value flag, llvm::function_ref<void()> body);
+  /// The consumer's number; i32.
+  mlir::Value getConsumer();
   /// The buffer of rows of results: the consumer's, or with rows on M the
   /// warp's.
   mlir::Value getBuffer();

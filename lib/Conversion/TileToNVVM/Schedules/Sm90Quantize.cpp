@@ -184,8 +184,7 @@ void Sm90Quantize::writeLargest() {
   Value table = contract.sharedAddress(shape.getMagnitudeOffset());
   int64_t stride = shape.getMagnitudeStride();
   if (isOnM) {
-    Value consumer = emitter.scale(
-        emitter.divide(fragments.getThread(), Contract::kWarpgroup), 1, -1);
+    Value consumer = getConsumer();
     Value pair = findLargestOfRows();
     // The first two lanes of a quad have a row each.
     Value lane = getQuadLane();
