@@ -255,6 +255,14 @@ struct Contract {
   int64_t getBufferBytes(int64_t body) const {
     return kStagedRows * getStagedStride(body);
   }
+  /// Whether who stages alone has the same part of a consumer's buffer in all
+  /// tiles: in all bodies, and there is no partner with others.
+  bool hasOneBuffer() const {
+    return !leastStagingBytes && llvm::all_of(bodies, [&](int64_t body) {
+      return hasRowsOnM(body) == hasRowsOnM(bodies.front()) &&
+             getBufferBytes(body) == getBufferBytes(bodies.front());
+    });
+  }
   /// Of a consumer. There is room for a chunk between what its warps have of a
   /// row, too: stages and heights were chosen, and measured, with that much.
   int64_t getStagingBytes() const {

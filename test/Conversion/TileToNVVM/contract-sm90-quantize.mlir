@@ -5,7 +5,10 @@
 // CHECK: nvvm.setmaxregister increase
 // CHECK-NOT: nvvm.barrier
 // CHECK: math.fma
-// CHECK: nvvm.vote.sync ballot
+// A stage goes back; then the warp has read what was there for the tile before.
+// CHECK: nvvm.bar.warp.sync
+// CHECK: nvvm.bar.warp.sync
+// CHECK-NEXT: nvvm.vote.sync ballot
 // Results are rounded, two in a register.
 // CHECK: arith.truncf {{.*}} : vector<8xf32> to vector<8xbf16>
 // CHECK-NEXT: vector.bitcast {{.*}} : vector<8xbf16> to vector<4xi32>
@@ -23,7 +26,7 @@
 // 16 codes of a row.
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
 // CHECK-NEXT: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
-// CHECK: nvvm.bar.warp.sync
+// CHECK-NOT: nvvm.bar.warp.sync
 // CHECK: llvm.store {{.*}} {alignment = 4 : i64} : f32, !llvm.ptr<1>
 // CHECK-NOT: nvvm.stmatrix
 tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
@@ -36,6 +39,31 @@ tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN
         tile.yield %p : f32
       } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
          config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
+  tile.return
+}
+
+// -----
+
+// In tiles of 64 rows, consumers meet to share magnitudes: then all have read what was there for the tile
+// before. In those of 128 a warp has another part of the buffer than in those of 64, so a consumer's warps meet.
+// CHECK-LABEL: func.func @two_heights
+// CHECK: nvvm.setmaxregister increase
+// CHECK-NOT: number_of_threads = %c128_i32
+// CHECK-COUNT-2: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32
+// CHECK-NOT: nvvm.barrier
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
+// CHECK-NEXT: nvvm.vote.sync ballot
+// CHECK-NOT: nvvm.barrier
+tile.kernel @two_heights(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
+    %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
+      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf8E4M3FN>) result_scale(%ys : memref<?x1xf32>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %p = arith.mulf %g, %u : f32
+        tile.yield %p : f32
+      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
+         config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [64, 128], map_rows = true, rows_on_m = true>}
   tile.return
 }
 

@@ -71,14 +71,17 @@
 // CHECK: llvm.inline_asm has_side_effects "", "=f,
 // CHECK: llvm.inline_asm has_side_effects "", "=f,
 // CHECK: nvvm.mbarrier.arrive
+// All warps of a consumer have read what was there for the tile before.
+// CHECK: %[[ID:.*]] = arith.addi %{{.*}}, %c1_i32 : i32
+// CHECK-NEXT: nvvm.barrier id = %[[ID]] number_of_threads = %c128_i32
 // CHECK: arith.mulf {{.*}} : vector<4xf32>
 // CHECK: arith.truncf {{.*}} : vector<4xf32> to vector<4xbf16>
 // CHECK: nvvm.stmatrix {{.*}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>}
 // A consumer's warps have 8 of a block's 32 columns each, and turn them around
 // into whole rows of all of its 64: 128 bytes, which 8 threads store.
 // CHECK: nvvm.stmatrix
-// CHECK: %[[ID:.*]] = arith.addi %{{.*}}, %c1_i32 : i32
-// CHECK-NEXT: nvvm.barrier id = %[[ID]] number_of_threads = %c128_i32
+// CHECK-NOT: nvvm.stmatrix
+// CHECK: nvvm.barrier id = %[[ID]] number_of_threads = %c128_i32
 // CHECK: %[[ROW:.*]] = arith.divui %[[THREAD:.*]], %c8_i32 : i32
 // CHECK-NEXT: %[[PIECE:.*]] = arith.remui %[[THREAD]], %c8_i32 : i32
 // CHECK-NEXT: arith.muli %[[ROW]], %c144_i32 : i32
@@ -86,7 +89,6 @@
 // CHECK: scf.if
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
-// CHECK: nvvm.barrier id = %[[ID]] number_of_threads = %c128_i32
 tile.kernel @gathered(%x: memref<?x256xbf16>, %w: memref<6x512x256xbf16>, %o: memref<7xi32>,
     %s: memref<?xi32>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x512x256xbf16>)

@@ -76,10 +76,10 @@ void Sm90Epilogue::ifAny(Value flag, function_ref<void()> body) {
 
 LogicalResult Sm90Epilogue::emit() {
   if (isOnM) {
+    takeBuffer(/*isFirst=*/true);
     ifAny(emitter.isLess(getWarpRow(), tile.rows), [&] { emitColumns(); });
     return status;
   }
-  takeBuffer();
   // Rows that are skipped together if the tile ends before.
   constexpr int64_t portion = 32;
   for (int64_t first = 0; first < part.height; first += portion) {
@@ -115,6 +115,7 @@ void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
   int64_t across = shape.getBlockColumns(part.body) / kMatrix;
   for (int64_t row = first; row < first + rows; row += Contract::kStagedRows) {
     int64_t staged = std::min(Contract::kStagedRows, first + rows - row);
+    takeBuffer(/*isFirst=*/row == 0);
     for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
       put(block, row / kMatrix, staged / kMatrix, block * across);
     storeStaged(emitter.i32(row), staged,
@@ -128,6 +129,8 @@ void Sm90Epilogue::emitColumns() {
   int64_t inBlock = shape.getBlockColumns(part.body);
   for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
     for (int64_t first = 0; first < inBlock; first += columns) {
+      if (block + first)
+        takeBuffer(/*isFirst=*/false);
       for (int64_t column = 0; column < columns; column += atOnce * kMatrix)
         put(block, (first + column) / kMatrix, atOnce, column / kMatrix);
       storeStaged(getWarpRow(), Contract::kStagedRows, [&](Value piece) {
@@ -166,10 +169,23 @@ Value Sm90Epilogue::getBuffer() {
                                        shape.getBufferBytes(part.body)));
 }
 
-void Sm90Epilogue::takeBuffer() {
-  // In a body with rows on M each warp goes on when it alone has read.
-  if (shape.rowsOnM && shape.resultBytes <= 2)
+void Sm90Epilogue::takeBuffer(bool isFirst) {
+  if (shape.resultBytes > 2)
+    return;
+  if (!isFirst) {
     bufferBarrier();
+    return;
+  }
+  // Behind a barrier of both consumers all have ended the tile before.
+  bool hasShared =
+      shape.sharesBlock() || (shape.quantizes && !shape.splitsRows(part.body));
+  if (hasShared)
+    return;
+  // In another body, the parts of a consumer's warps may have been others.
+  if (shape.hasOneBuffer())
+    bufferBarrier();
+  else
+    emitter.warpgroupBarrier();
 }
 
 void Sm90Epilogue::bufferBarrier() {
@@ -248,8 +264,6 @@ void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
       emitter.store(emitter.load(type, from, bytes), to, bytes);
     });
   }
-  // The buffer is read before it is written again.
-  bufferBarrier();
 }
 
 void Sm90Epilogue::storeSingly(int64_t block, int64_t first, Value results) {

@@ -37,9 +37,10 @@ protected:
   /// The buffer of rows of results: the consumer's, or with rows on M the
   /// warp's.
   mlir::Value getBuffer();
-  /// Weights on M, ahead of the first results that are staged: waits for those
-  /// who had parts of the buffer for themselves, in another body.
-  void takeBuffer();
+  /// Ahead of results that are staged, the tile's first ones or others: waits
+  /// until all have read what they overwrite. All warps of a consumer are there
+  /// for the first ones.
+  void takeBuffer(bool isFirst);
   /// Waits for all who share the buffer.
   void bufferBarrier();
   /// Weights on M: how far into a block's columns of the buffer the warp has

@@ -361,11 +361,11 @@ void Sm90Quantize::quantizeColumns() {
           /*alignment=*/2);
     }
   };
-  takeBuffer();
   constexpr int64_t atOnce = Contract::kStagedRows / kOctet;
   for (int64_t first = 0; first < octets; first += atOnce) {
     int64_t count = std::min(atOnce, octets - first);
     auto emitSome = [&] {
+      takeBuffer(/*isFirst=*/first == 0);
       for (int64_t i = 0; i < count; ++i)
         quantize(first + i, i);
       storeStaged(emitter.i32(first * kOctet), count * kOctet,
@@ -382,6 +382,7 @@ void Sm90Quantize::quantizeColumns() {
 LogicalResult Sm90Quantize::emit() {
   Value hasRows = isOnM ? emitter.isLess(getWarpRow(), tile.rows) : Value();
   if (shape.splitsRows(part.body)) {
+    takeBuffer(/*isFirst=*/true);
     ifAny(hasRows, [&] {
       roundResults();
       Value largest = findLargestOfRows();
