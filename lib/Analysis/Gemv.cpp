@@ -111,7 +111,7 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
 /// Threads that have as many pieces each, if there are so many.
 static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
                                        int64_t n) {
-  constexpr int64_t mostThreads = 256;
+  constexpr int64_t mostThreads = 512;
   auto make = [&](int64_t threads) {
     return tile::ConfigAttr::get(op->getContext(), kGemv, m, n, /*k=*/0,
                                  /*panel=*/0, threads, /*rows=*/0);

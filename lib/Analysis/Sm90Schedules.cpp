@@ -58,7 +58,8 @@ void Contract::shareMemoryWith(const Contract &other) {
   leastStageBytes = other.getStageBytes();
   leastStagingBytes = other.getStagingBytes();
   leastExchangeBytes = other.getExchangeBytes();
-  leastProducerRegisters = other.getProducerRegisters();
+  leastProducerRegisters = other.getOwnProducerRegisters();
+  leastAccumulators = other.getAccumulators();
 }
 
 std::string Contract::whyApart(const Contract &other) const {

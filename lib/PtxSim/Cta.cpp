@@ -14,10 +14,14 @@ using namespace moec::ptx;
 
 AsyncOperation::~AsyncOperation() = default;
 
-/// What the register file of a multiprocessor gives each thread.
-static unsigned registersPerThread(unsigned threads) {
+/// What a kernel asks for, or the register file of a multiprocessor gives each
+/// thread.
+static unsigned registersPerThread(const Launch &launch) {
   constexpr unsigned kRegisters = 65536, kStep = 8, kMost = 255;
-  return std::min(kRegisters / threads / kStep * kStep, kMost);
+  unsigned most = kRegisters / launch.threads / kStep * kStep;
+  if (unsigned asked = launch.kernel->maxRegisters)
+    most = std::min(most, asked);
+  return std::min(most, kMost);
 }
 
 Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)
@@ -33,7 +37,7 @@ Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)
     warps.push_back(std::make_unique<Warp>(*this, i, mask));
     for (ClockRef &clock : warps.back()->clocks)
       clock = start;
-    warps.back()->registers = registersPerThread(launch.threads);
+    warps.back()->registers = registersPerThread(launch);
   }
   liveWarps = numWarps;
   for (unsigned i = 0; i < numWarps; i += 4)

@@ -464,6 +464,7 @@ Status moec::ptx::decodeProgram(const RawModule &module,
     kernel->name = raw.name;
     kernel->requiredThreads = raw.requiredThreads;
     kernel->maxThreads = raw.maxThreads;
+    kernel->maxRegisters = raw.maxRegisters;
     Decoder decoder(module, raw, *kernel, globals);
     if (Status status = decoder.decode(table); !status)
       return status;

@@ -137,7 +137,7 @@ struct Kernel {
   std::string name;
   std::vector<Param> params;
   uint64_t paramBytes = 0;
-  unsigned requiredThreads = 0, maxThreads = 0;
+  unsigned requiredThreads = 0, maxThreads = 0, maxRegisters = 0;
   std::vector<Instruction> code;
   /// Bytes of registers of a warp, and the constants of the kernel.
   uint32_t registerBytes = 0;

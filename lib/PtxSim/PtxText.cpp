@@ -313,6 +313,8 @@ void Parser::parseKernel() {
       kernel.requiredThreads = unsigned(product);
     else if (directive == ".maxntid" && hasNumbers)
       kernel.maxThreads = unsigned(product);
+    else if (directive == ".maxnreg" && hasNumbers)
+      kernel.maxRegisters = unsigned(product);
     else if (directive == ".reqnctapercluster" && product != 1)
       fail("clusters of more than one CTA are not supported");
   }

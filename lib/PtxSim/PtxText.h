@@ -92,6 +92,8 @@ struct RawKernel {
   std::vector<RawParam> params;
   /// Of `.reqntid` or `.maxntid`; 0 if absent.
   unsigned requiredThreads = 0, maxThreads = 0;
+  /// Of `.maxnreg`, per thread; 0 if absent.
+  unsigned maxRegisters = 0;
   std::vector<RawScope> scopes;
   std::vector<RawVariable> variables;
   std::vector<RawInstruction> instructions;

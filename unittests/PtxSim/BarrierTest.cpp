@@ -208,6 +208,11 @@ TEST(Registers, WaitForEachOther) {
   EXPECT_MESSAGE(errorOf(text, 384), "deadlock");
   text = replaced(text, "u32 240", "u32 232");
   EXPECT_EQ(errorOf(text, 384), "");
+  // What the kernel begins with is less than there is.
+  text = replaced(text, "{\n", ".maxnreg 80\n{\n");
+  EXPECT_MESSAGE(errorOf(text, 384), "deadlock");
+  text = replaced(text, "u32 232", "u32 96");
+  EXPECT_EQ(errorOf(text, 384), "");
 }
 
 } // namespace

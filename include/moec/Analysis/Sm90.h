@@ -204,11 +204,23 @@ struct Contract {
 
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || hasScales; }
-  /// Registers of a thread: all of them together fit in 64 Ki. Those that copy
-  /// rows keep two for each of theirs, and of their scales; several bodies take
-  /// a few more.
+  /// A slim CTA has less than half of a multiprocessor's registers, so that it
+  /// begins beside CTAs of the launch before: its tiles are low.
+  bool isSlim() const {
+    constexpr int64_t mostRows = 32, most = 48;
+    return getMaxBody() <= mostRows &&
+           std::max(getAccumulators(), leastAccumulators) <= most;
+  }
+  /// Registers of a thread when its CTA begins: all of them together fit in 64
+  /// Ki. Later consumers have what the producer leaves.
+  int64_t getRegisters() const { return isSlim() ? 80 : 168; }
+  /// Those that copy rows keep two for each of theirs, and of their scales;
+  /// several bodies take a few more.
   int64_t getProducerRegisters() const {
-    return std::max(getOwnProducerRegisters(), leastProducerRegisters);
+    constexpr int64_t slim = 56;
+    return isSlim()
+               ? slim
+               : std::max(getOwnProducerRegisters(), leastProducerRegisters);
   }
   int64_t getOwnProducerRegisters() const {
     if (rowsOnM && hasScales)
@@ -223,7 +235,9 @@ struct Contract {
     return getMaxBody() <= (hasScales ? 144 : 160) ? 88 : 104;
   }
   int64_t getConsumerRegisters() const {
-    return 252 - getProducerRegisters() / 2;
+    constexpr int64_t unit = 8;
+    int64_t left = (kConsumers + 1) * getRegisters() - getProducerRegisters();
+    return left / kConsumers / unit * unit;
   }
 
   int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }
@@ -347,7 +361,7 @@ private:
 
   /// Those of a partner.
   int64_t leastStageBytes = 0, leastStagingBytes = 0, leastExchangeBytes = 0;
-  int64_t leastProducerRegisters = 0;
+  int64_t leastProducerRegisters = 0, leastAccumulators = 0;
 };
 
 /// The other one of two products that run in one kernel side by side; null

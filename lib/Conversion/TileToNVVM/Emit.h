@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral kBetweenPhasesAttr = "moec.between_phases";
 inline constexpr llvm::StringLiteral kAheadAttr = "moec.ahead";
 inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
+/// On a kernel whose threads have fewer registers when a CTA begins than ptxas
+/// would give them: how many.
+inline constexpr llvm::StringLiteral kRegistersAttr = "moec.registers";
+
 // The schedules that every GPU from sm_80 on can run. Each fails, with the
 // reason as a diagnostic, on what it cannot obey.
 mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);

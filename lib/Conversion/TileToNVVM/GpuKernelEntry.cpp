@@ -99,8 +99,11 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
       NVVM::NVVMDialect::getReqntidAttrName(),
       b.getDenseI32ArrayAttr({static_cast<int32_t>(threads.getInt())}));
   // Else ptxas spills to make room for more CTAs than shared memory does.
-  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                  b.getI32IntegerAttr(1));
+  if (auto registers = func->getAttrOfType<IntegerAttr>(kRegistersAttr))
+    kernel->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), registers);
+  else
+    kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                    b.getI32IntegerAttr(1));
   for (auto [i, argType] : llvm::enumerate(type.getParams())) {
     auto pointer = dyn_cast<LLVM::LLVMPointerType>(argType);
     if (!pointer)

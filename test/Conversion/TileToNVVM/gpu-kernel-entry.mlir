@@ -53,6 +53,19 @@ func.func @gaps(%x: memref<2x4x8xf32, strided<[?, ?, 1]>>, %t: i64) attributes {
   return
 }
 
+// A kernel may begin with few registers; else it has what there is for one CTA.
+// CHECK-LABEL: llvm.func @few_registers
+// CHECK-NOT: nvvm.minctasm
+// CHECK-SAME: nvvm.maxnreg = 80 : i32
+// CHECK-LABEL: llvm.func @all_registers
+// CHECK-SAME: nvvm.minctasm = 1 : i32
+func.func @few_registers(%t: i64) attributes {moec.kernel, moec.block = 384 : i64, moec.registers = 80 : i32} {
+  return
+}
+func.func @all_registers(%t: i64) attributes {moec.kernel, moec.block = 384 : i64} {
+  return
+}
+
 // Tensor maps come by value.
 // CHECK-LABEL: llvm.func @maps
 // CHECK-SAME: (%{{[a-z0-9]+}}: !llvm.ptr<1> {llvm.noalias}, %{{[a-z0-9]+}}: i64, %{{[a-z0-9]+}}: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant})

@@ -463,6 +463,9 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
   Sm90Contract &first = contracts.front();
   if (tile::ContractOp partner = sm90::getPartner(op))
     contracts.emplace_back(partner, emitter, &first);
+  if (first.shape.isSlim())
+    body.func->setAttr(kRegistersAttr, emitter.b.getI32IntegerAttr(int32_t(
+                                           first.shape.getRegisters())));
   first.emitPrologue();
   if (op.getNumValidTokens())
     emitZeroRows(first);
