@@ -8,6 +8,10 @@
 #include "Sha256.h"
 
 #include <cstring>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 namespace moert {
 
@@ -56,13 +60,88 @@ static void addBlock(uint32_t (&state)[8], const uint8_t *block) {
     state[i] += v[i];
 }
 
-Sha256Digest sha256(const void *data, size_t size) {
+static void addBlocks(uint32_t (&state)[8], const uint8_t *data,
+                      size_t blocks) {
+  for (size_t i = 0; i < blocks; ++i)
+    addBlock(state, data + 64 * i);
+}
+
+//===----------------------------------------------------------------------===//
+// By the processor's instructions
+//===----------------------------------------------------------------------===//
+// A package of 1.5 MB takes 15 ms by the code above, most of what a layer from
+// the cache takes, and 1 ms by these.
+
+#if defined(__x86_64__)
+
+static bool hasInstructions() {
+  constexpr unsigned features = 7, sha = 1u << 29, sse41 = 1u << 19;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & sse41))
+    return false;
+  return __get_cpuid_count(features, 0, &a, &b, &c, &d) && (b & sha);
+}
+
+static __m128i load(const void *from) {
+  return _mm_loadu_si128(static_cast<const __m128i *>(from));
+}
+
+/// The state is kept as its words a, b, e, f and c, d, g, h; four words of the
+/// message are made from the 16 before at a time.
+__attribute__((target("sha,sse4.1"))) static void
+addBlocksByInstructions(uint32_t (&state)[8], const uint8_t *data,
+                        size_t blocks) {
+  const __m128i bigEndian =
+      _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  __m128i badc = _mm_shuffle_epi32(load(state), 0xb1);
+  __m128i hgfe = _mm_shuffle_epi32(load(state + 4), 0x1b);
+  __m128i abef = _mm_alignr_epi8(badc, hgfe, 8);
+  __m128i cdgh = _mm_blend_epi16(hgfe, badc, 0xf0);
+  for (size_t block = 0; block < blocks; ++block) {
+    __m128i w[4];
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(load(data + 64 * block + 16 * i), bigEndian);
+    __m128i first = abef, second = cdgh;
+    for (int i = 0; i < 16; ++i) {
+      __m128i added = _mm_add_epi32(w[i % 4], load(kRounds + 4 * i));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, added);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(added, 0x0e));
+      __m128i last = w[(i + 3) % 4];
+      __m128i next = _mm_sha256msg1_epu32(w[i % 4], w[(i + 1) % 4]);
+      next = _mm_add_epi32(next, _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
+      w[i % 4] = _mm_sha256msg2_epu32(next, last);
+    }
+    abef = _mm_add_epi32(abef, first);
+    cdgh = _mm_add_epi32(cdgh, second);
+  }
+  __m128i feba = _mm_shuffle_epi32(abef, 0x1b);
+  __m128i dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(reinterpret_cast<__m128i *>(state),
+                   _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(reinterpret_cast<__m128i *>(state + 4),
+                   _mm_alignr_epi8(dchg, feba, 8));
+}
+
+#else
+
+static bool hasInstructions() { return false; }
+
+static void addBlocksByInstructions(uint32_t (&state)[8], const uint8_t *data,
+                                    size_t blocks) {
+  addBlocks(state, data, blocks);
+}
+
+#endif
+
+Sha256Digest sha256(const void *data, size_t size, bool mayUseInstructions) {
+  static const bool areThere = hasInstructions();
+  auto *add =
+      mayUseInstructions && areThere ? addBlocksByInstructions : addBlocks;
   uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   auto *bytes = static_cast<const uint8_t *>(data);
   size_t whole = size / 64 * 64;
-  for (size_t i = 0; i < whole; i += 64)
-    addBlock(state, bytes + i);
+  add(state, bytes, size / 64);
   // The rest, a one bit, zeros and the length in bits fill one block or two.
   uint8_t last[128] = {};
   size_t rest = size - whole;
@@ -73,8 +152,7 @@ Sha256Digest sha256(const void *data, size_t size) {
   uint64_t bits = uint64_t(size) * 8;
   for (int i = 0; i < 8; ++i)
     last[end - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
-  for (size_t i = 0; i < end; i += 64)
-    addBlock(state, last + i);
+  add(state, last, end / 64);
   Sha256Digest digest;
   for (int i = 0; i < 32; ++i)
     digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - i % 4 * 8));

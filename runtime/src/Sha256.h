@@ -16,8 +16,10 @@ namespace moert {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-/// SHA-256 (FIPS 180-4) of `size` bytes.
-Sha256Digest sha256(const void *data, size_t size);
+/// SHA-256 (FIPS 180-4) of `size` bytes; by the processor's instructions where
+/// it has them, and they may be used.
+Sha256Digest sha256(const void *data, size_t size,
+                    bool mayUseInstructions = true);
 
 } // namespace moert
 

@@ -94,6 +94,16 @@ TEST(PackageTest, DigestsAreThoseOfTheStandard) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(Sha256, IsTheSameByInstructions) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(sha256(bytes.data(), bytes.size()),
+              sha256(bytes.data(), bytes.size(), /*mayUseInstructions=*/false))
+        << i;
+    bytes.push_back(static_cast<char>(i * i + 7));
+  }
+}
+
 TEST(PackageTest, KeepsEverythingOfALayer) {
   Package package = makePackage();
   package.cacheKey = "c0ffee";
