@@ -205,7 +205,8 @@ struct Contract {
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || hasScales; }
   /// A slim CTA has less than half of a multiprocessor's registers, so that it
-  /// begins beside CTAs of the launch before: its tiles are low.
+  /// begins beside CTAs of the launch before: its tiles are low. No kernel
+  /// within these limits spills (NvptxTest, ModelsTest).
   bool isSlim() const {
     constexpr int64_t mostRows = 32, most = 48;
     return getMaxBody() <= mostRows &&

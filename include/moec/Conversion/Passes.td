@@ -75,8 +75,8 @@ def GpuKernelEntryPass : Pass<"gpu-kernel-entry", "::mlir::ModuleOp"> {
   let description = [{
     Each func.func with `moec.kernel` becomes an `llvm.func` of the same name that is a kernel
     (`nvvm.kernel`, `nvvm.reqntid`; `nvvm.maxnreg` as `moec.registers` says, else all registers for one
-    CTA) and takes a global address per memref and i64 scalars: one slot of 64 bits per argument. Ensures that kernels can be launched with no knowledge of MLIR's
-    descriptors.
+    CTA) and takes a global address per memref and i64 scalars: one slot of 64 bits per argument.
+    Ensures that kernels can be launched with no knowledge of MLIR's descriptors.
 
     On a target that has dependent launches (sm_90 and later) a kernel lets the next launch begin at its
     entry, and waits there for the launch before it, unless it has an `nvvm.griddepcontrol wait` already.
