@@ -34,6 +34,8 @@ Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr config)
 // Configs
 //===----------------------------------------------------------------------===//
 
+/// Threads that share the depth.
+static constexpr int64_t kMostThreads = 512;
 /// Sums of a thread, next to which pieces of rows and weights fit.
 static constexpr int64_t kMaxSums = 32;
 
@@ -99,11 +101,10 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
   auto contract = cast<tile::ContractOp>(op);
   if (std::string reason = declineGemv(contract); !reason.empty())
     return reason;
-  constexpr int64_t mostThreads = 512;
   if (config.getLanes() <= 0 || config.getLanes() % kWarp ||
-      config.getLanes() > mostThreads)
+      config.getLanes() > kMostThreads)
     return "lanes = " + number(config.getLanes()) +
-           "; give a multiple of 32 up to " + number(mostThreads);
+           "; give a multiple of 32 up to " + number(kMostThreads);
   Gemv shape(contract, config);
   return shape.usesTensorCores() ? tensorIllegal(shape) : fmaIllegal(shape);
 }
@@ -111,13 +112,12 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
 /// Threads that have as many pieces each, if there are so many.
 static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
                                        int64_t n) {
-  constexpr int64_t mostThreads = 512;
   auto make = [&](int64_t threads) {
     return tile::ConfigAttr::get(op->getContext(), kGemv, m, n, /*k=*/0,
                                  /*panel=*/0, threads, /*rows=*/0);
   };
   int64_t pieces = std::max<int64_t>(Gemv(op, make(kWarp)).getPieces(), 1);
-  int64_t perThread = llvm::divideCeil(pieces, mostThreads);
+  int64_t perThread = llvm::divideCeil(pieces, kMostThreads);
   return make(llvm::alignTo(llvm::divideCeil(pieces, perThread), kWarp));
 }
 
