@@ -31,6 +31,21 @@ struct SpecOverrides {
   /// the layer then.
   std::optional<Entry> entry;
   std::optional<bool> numValidTokens;
+  /// Of a model's configuration: the decoder layer, counted from 0 as the names
+  /// of its tensors count. Absent means the first one that has experts.
+  std::optional<int64_t> layer;
+  /// Of a model's configuration: keys that are read past although they could
+  /// describe the layer, as messages show them ("text_config.route_scale").
+  std::vector<std::string> ignoredFields;
+  /// Of a model's configuration: the text of the hf_quant_config.json beside
+  /// it, which states the quantization of ModelOpt's checkpoints.
+  std::optional<SourceText> quantConfig;
+};
+
+/// What a decoder layer of a model is.
+struct DecoderLayer {
+  int64_t index = 0;
+  bool hasExperts = false;
 };
 
 /// The layer that a spec of our own (docs/layers.md) describes.
@@ -54,6 +69,12 @@ llvm::FailureOr<LayerSpec> importJson(const SourceText &text,
 llvm::FailureOr<LayerSpec> importJsonFile(llvm::StringRef path,
                                           const SpecOverrides &overrides,
                                           Diagnostics &diags);
+
+/// The decoder layers of the model whose config.json this is, in their order.
+/// A configuration that does not say how many it has is an error.
+llvm::FailureOr<std::vector<DecoderLayer>>
+getDecoderLayers(const SourceText &text, const SpecOverrides &overrides,
+                 Diagnostics &diags);
 
 /// The `model_type`s that `parseModelConfig` knows, in alphabetical order.
 std::vector<llvm::StringRef> getKnownModelTypes();

@@ -150,6 +150,11 @@ struct LayerSpec {
   /// The `model_type` of the config.json that the layer came from, whose
   /// checkpoint names its tensors accept; empty for a spec of our own.
   std::string modelType;
+  /// The decoder layer of that model; none for a spec of our own, and where the
+  /// configuration does not count its layers.
+  std::optional<int64_t> layerIndex;
+  /// Keys of that config.json that were read past by order of the user.
+  std::vector<std::string> ignoredFields;
   DType dtype = DType::F32;
   Entry entry = Entry::Gate;
   int64_t hiddenSize = 0;
