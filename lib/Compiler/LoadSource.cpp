@@ -9,23 +9,79 @@
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/SourceFile.h"
 #include "moec/Import/BuildLayer.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 using namespace moec;
 
-FailureOr<SourceText> moec::readSource(StringRef path, llvm::raw_ostream &os) {
-  bool isJson = path.ends_with(".json");
-  if (!isJson && !path.ends_with(".mlir") && path != "-") {
-    os << path
-       << ": error: unknown kind of file; expected a model's config.json or a "
-          "spec (.json), or IR (.mlir, or - for standard input)\n";
+bool moec::isJson(const SourceText &text) {
+  return text.getName().ends_with(".json") ||
+         text.getText().ltrim().starts_with("{");
+}
+
+/// The config.json of a folder.
+static FailureOr<std::string> findConfig(StringRef folder,
+                                         llvm::raw_ostream &os) {
+  llvm::SmallString<256> path(folder);
+  llvm::sys::path::append(path, "config.json");
+  if (llvm::sys::fs::exists(path))
+    return path.str().str();
+  os << folder
+     << ": error: is a folder without a config.json; give a model's folder, "
+        "its config.json, a spec (.json) or IR (.mlir)\n";
+  return failure();
+}
+
+/// Reads the hf_quant_config.json beside a config.json, if there is one.
+static LogicalResult readQuantConfig(StringRef path, SpecOverrides &overrides,
+                                     Diagnostics &diagnostics) {
+  llvm::SmallString<256> beside(path);
+  llvm::sys::path::remove_filename(beside);
+  llvm::sys::path::append(beside, "hf_quant_config.json");
+  if (llvm::sys::path::filename(path) == "hf_quant_config.json" ||
+      !llvm::sys::fs::exists(beside))
+    return success();
+  FailureOr<SourceText> text =
+      readTextFile(beside, json::kMaxBytes, diagnostics);
+  if (failed(text))
+    return failure();
+  overrides.quantConfig = std::move(*text);
+  return success();
+}
+
+FailureOr<SourceText> moec::readSource(StringRef path, SpecOverrides &overrides,
+                                       llvm::raw_ostream &os) {
+  std::string file = path.str();
+  if (path != "-" && llvm::sys::fs::is_directory(path)) {
+    FailureOr<std::string> config = findConfig(path, os);
+    if (failed(config))
+      return failure();
+    file = std::move(*config);
+  }
+  bool isJsonFile = StringRef(file).ends_with(".json");
+  if (!isJsonFile && !StringRef(file).ends_with(".mlir") && file != "-") {
+    os << file
+       << ": error: unknown kind of file; expected a model's folder or its "
+          "config.json, a spec (.json), IR (.mlir), or - for JSON or IR from "
+          "standard input\n";
     return failure();
   }
   Diagnostics diagnostics(os);
-  return readTextFile(path, isJson ? json::kMaxBytes : kMaxIRBytes,
-                      diagnostics);
+  FailureOr<SourceText> text = readTextFile(
+      file, isJsonFile ? json::kMaxBytes : kMaxIRBytes, diagnostics);
+  if (failed(text))
+    return failure();
+  if (text->getText().trim().empty()) {
+    os << text->getName()
+       << ": error: is empty; expected a description in JSON or IR\n";
+    return failure();
+  }
+  if (isJsonFile && failed(readQuantConfig(file, overrides, diagnostics)))
+    return failure();
+  return text;
 }
 
 static FailureOr<Source> parseJson(MLIRContext &context, const SourceText &text,
@@ -65,13 +121,15 @@ FailureOr<Source> moec::parseSource(MLIRContext &context,
                                     const SpecOverrides &overrides,
                                     llvm::SourceMgr &texts,
                                     llvm::raw_ostream &os) {
-  if (text.getName().ends_with(".json"))
+  if (isJson(text))
     return parseJson(context, text, overrides, os);
   if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
-      overrides.numValidTokens) {
+      overrides.numValidTokens || overrides.layer ||
+      !overrides.ignoredFields.empty()) {
     os << text.getName()
-       << ": error: --num-experts, --max-tokens and --entry change a JSON "
-          "description; IR says these itself\n";
+       << ": error: --num-experts, --max-tokens, --entry, --layer and "
+          "--ignore-field are about a JSON description; IR says these "
+          "itself\n";
     return failure();
   }
   return parseIR(context, text, texts, os);
@@ -80,8 +138,9 @@ FailureOr<Source> moec::parseSource(MLIRContext &context,
 FailureOr<Source> moec::loadSource(MLIRContext &context, StringRef path,
                                    const SpecOverrides &overrides,
                                    llvm::SourceMgr &texts) {
-  FailureOr<SourceText> text = readSource(path, llvm::errs());
+  SpecOverrides all = overrides;
+  FailureOr<SourceText> text = readSource(path, all, llvm::errs());
   if (failed(text))
     return failure();
-  return parseSource(context, *text, overrides, texts, llvm::errs());
+  return parseSource(context, *text, all, texts, llvm::errs());
 }

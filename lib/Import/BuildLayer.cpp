@@ -103,6 +103,11 @@ func::FuncOp LayerBuilder::buildFunction() {
                                    builder.getFunctionType(inputs, results));
   func.setAllArgAttrs(inputAttrs);
   func.setAllResultAttrs(resultAttrs);
+  if (!spec.ignoredFields.empty()) {
+    SmallVector<StringRef> names(spec.ignoredFields.begin(),
+                                 spec.ignoredFields.end());
+    func->setAttr(kIgnoredFieldsAttr, builder.getStrArrayAttr(names));
+  }
   Block *entry = func.addEntryBlock();
   for (auto [tensor, argument] : llvm::zip(signature, entry->getArguments()))
     arguments[tensor.name] = argument;

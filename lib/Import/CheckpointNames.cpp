@@ -6,13 +6,14 @@
 //===----------------------------------------------------------------------===//
 //
 // Checkpoints differ in what they call a tensor and in how they cut the first
-// product: a tensor for each expert's gate and up, or one for all experts. One
-// table of schemes says which families do what.
+// product: a tensor for each expert's gate and up, or one for all experts. The
+// table of families says which do what.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CheckpointNames.h"
 
+#include "Families/Family.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -37,174 +38,192 @@ bool CheckpointPart::matches(StringRef fileName, int64_t expert) const {
 
 namespace {
 
-/// How the checkpoints of some families name and cut tensors. Empty names are
-/// tensors that the families do not have.
-struct Scheme {
-  /// Families of the scheme, separated by blanks.
-  StringRef modelTypes;
-  StringRef gate = "gate";
-  /// Bias that takes part in the selection.
-  StringRef selectionBias;
-  /// Modules of an expert for gate, up and down. With `fused`, gate and up are
-  /// one tensor of all experts, in the layer's own order of rows, and the
-  /// contracted dimension comes before the rows.
-  StringRef expertGate, expertUp, expertDown;
-  bool fused = false;
-  /// Module of the shared expert, whose parts are called as in Qwen.
-  StringRef shared;
-};
-
-constexpr StringLiteral kCorrectionBias = "gate.e_score_correction_bias";
-
-constexpr Scheme kSchemes[] = {
-    {"qwen2_moe qwen3_moe qwen3_next olmoe", "gate", "",
-     "experts.{e}.gate_proj", "experts.{e}.up_proj", "experts.{e}.down_proj",
-     false, "shared_expert"},
-    {"deepseek_v2 deepseek_v3 kimi_k2 glm4_moe nemotron_h", "gate",
-     kCorrectionBias, "experts.{e}.gate_proj", "experts.{e}.up_proj",
-     "experts.{e}.down_proj", false, "shared_experts"},
-    {"ernie4_5_moe", "gate", "moe_statics.e_score_correction_bias",
-     "experts.{e}.gate_proj", "experts.{e}.up_proj", "experts.{e}.down_proj",
-     false, "shared_experts"},
-    {"mixtral minimax_m2", "gate", "e_score_correction_bias", "experts.{e}.w1",
-     "experts.{e}.w3", "experts.{e}.w2", false, ""},
-    {"gpt_oss", "router", "", "", "experts.gate_up_proj", "experts.down_proj",
-     true, ""},
-    {"llama4 llama4_text", "router", "", "", "experts.gate_up_proj",
-     "experts.down_proj", true, "shared_expert"},
-};
-
-bool belongs(const Scheme &scheme, StringRef modelType) {
-  SmallVector<StringRef> types;
-  scheme.modelTypes.split(types, ' ');
-  // A spec of our own may come with any checkpoint that keeps experts apart.
-  return modelType.empty() ? !scheme.fused
-                           : llvm::is_contained(types, modelType);
+/// Alternative names, which `|` separates.
+SmallVector<StringRef> splitNames(StringRef names) {
+  SmallVector<StringRef> result;
+  names.split(result, '|', -1, /*KeepEmpty=*/false);
+  return result;
 }
 
-/// The forms of one scheme for one layer.
+/// The forms of one family's names for one layer.
 class FormBuilder {
 public:
-  FormBuilder(const LayerSpec &spec, const Scheme &scheme)
-      : spec(spec), scheme(scheme) {}
+  /// `fused` lets tensors of all experts be forms.
+  FormBuilder(const LayerSpec &spec, const Names &names, bool fused)
+      : spec(spec), names(names), fused(fused) {}
 
-  CheckpointForm getForm(const TensorInfo &tensor) const {
+  std::vector<CheckpointForm> getForms(const TensorInfo &tensor) {
     StringRef name = tensor.name;
-    bool isScale = name.consume_back("_scale");
-    int64_t numRows = tensor.shape.size() > 1
-                          ? tensor.shape[tensor.shape.size() - 2]
-                          : tensor.shape.back();
+    isScale = name.consume_back("_scale");
+    // Rows of a vector per expert are its elements.
+    size_t rank = tensor.shape.size();
+    bool isVector = rank == 1 || name.ends_with("_bias");
+    numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
     if (name == "gate.weight")
-      return whole(scheme.gate + ".weight", numRows);
-    if (name == "gate.bias")
-      return whole(scheme.gate + ".bias", numRows);
-    if (name == "gate.selection_bias")
-      return whole(scheme.selectionBias, numRows);
-    if (name.starts_with("experts."))
-      return scheme.fused ? getFusedExperts(name, tensor, isScale)
-                          : getExperts(name, numRows, isScale);
-    if (name.starts_with("shared_experts."))
-      return getShared(name, numRows, isScale);
-    if (name == "latent.down")
-      return whole("fc1_latent_proj.weight", numRows);
-    if (name == "latent.up")
-      return whole("fc2_latent_proj.weight", numRows);
-    return {};
+      addWhole(names.gate);
+    else if (name == "gate.bias")
+      addWhole(names.gateBias);
+    else if (name == "gate.selection_bias")
+      addWhole(names.selectionBias);
+    else if (StringRef(tensor.name) == "gate.expert_scale")
+      addWhole(names.expertScale);
+    else if (name == "gate.hash_table")
+      addWhole(names.hashTable);
+    else if (name.starts_with("experts."))
+      addExperts(name);
+    else if (name.starts_with("shared_experts."))
+      addShared(name);
+    else if (name == "latent.down")
+      addWhole(names.latent[0]);
+    else if (name == "latent.up")
+      addWhole(names.latent[1]);
+    return std::move(forms);
   }
 
 private:
-  /// One part that is the whole tensor; no form when it has no name.
-  static CheckpointForm whole(const Twine &name, int64_t numRows,
-                              bool transposed = false) {
-    CheckpointPart part{name.str(), 0, 1, numRows, transposed};
-    return part.name.empty() ? CheckpointForm() : CheckpointForm{part};
+  /// A part that is all rows of the tensor.
+  CheckpointPart makePart(const Twine &name) const {
+    CheckpointPart part;
+    part.name = name.str();
+    part.numRows = numRows;
+    return part;
+  }
+
+  /// A form for each alternative, which is the whole tensor.
+  void addWhole(StringRef alternatives, const Twine &suffix = "") {
+    for (StringRef name : splitNames(alternatives))
+      forms.push_back({makePart(name + suffix)});
   }
 
   /// What follows the name of a module.
-  StringRef getSuffix(bool isScale) const {
+  StringRef getSuffix() const {
     return isScale ? ".weight_scale_inv" : ".weight";
   }
 
-  /// `w13` out of the weights of two modules.
-  CheckpointForm getFirst(const Twine &gate, const Twine &up, int64_t numRows,
-                          bool isScale) const {
-    std::string gateName = (gate + getSuffix(isScale)).str();
-    std::string upName = (up + getSuffix(isScale)).str();
-    if (!spec.isGated())
-      return whole(upName, numRows);
-    int64_t half = numRows / 2;
-    switch (spec.gateUpOrder) {
-    case GateUpOrder::GateUp:
-      return {{gateName, 0, 1, half, false}, {upName, half, 1, half, false}};
-    case GateUpOrder::UpGate:
-      return {{gateName, half, 1, half, false}, {upName, 0, 1, half, false}};
-    case GateUpOrder::Interleaved:
-      return {{gateName, 0, 2, half, false}, {upName, 1, 2, half, false}};
+  /// Gate and up rows come apart; where each goes.
+  void addHalves(StringRef gates, StringRef ups, StringRef suffix) {
+    for (auto [gate, up] : llvm::zip(splitNames(gates), splitNames(ups))) {
+      CheckpointPart gatePart = makePart(gate + suffix);
+      CheckpointPart upPart = makePart(up + suffix);
+      if (!spec.isGated()) {
+        forms.push_back({upPart});
+        continue;
+      }
+      int64_t half = numRows / 2;
+      gatePart.numRows = upPart.numRows = half;
+      switch (spec.gateUpOrder) {
+      case GateUpOrder::GateUp:
+        upPart.firstRow = half;
+        break;
+      case GateUpOrder::UpGate:
+        gatePart.firstRow = half;
+        break;
+      case GateUpOrder::Interleaved:
+        upPart.firstRow = 1;
+        gatePart.rowStride = upPart.rowStride = 2;
+        break;
+      }
+      forms.push_back({gatePart, upPart});
     }
-    llvm_unreachable("every order is listed");
   }
 
-  /// A tensor for each expert. Such checkpoints have no biases of experts and
-  /// no mxfp4.
-  CheckpointForm getExperts(StringRef name, int64_t numRows,
-                            bool isScale) const {
-    if (spec.quantization == WeightQuantization::MxFp4)
-      return {};
-    if (name == "experts.w13")
-      return getFirst(scheme.expertGate, scheme.expertUp, numRows, isScale);
-    if (name == "experts.w2")
-      return whole(scheme.expertDown + getSuffix(isScale), numRows);
-    return {};
+  void addExperts(StringRef name) {
+    bool isBias = name.consume_back("_bias");
+    bool isFirst = name == "experts.w13";
+    // Checkpoints that keep experts apart have no biases and no mxfp4.
+    if (!isBias && spec.quantization != WeightQuantization::MxFp4) {
+      if (isFirst)
+        addHalves(names.expert[0], names.expert[1], getSuffix());
+      else
+        addWhole(names.expert[2], getSuffix());
+    }
+    if (!fused)
+      return;
+    addFused(isFirst, isBias);
+    if (!isBias && !spec.quantization)
+      addStacked(isFirst);
   }
 
   /// Parameters of the module of all experts, gate and up in one. Blocks of
   /// mxfp4 lie along the contracted dimension, which is the last one there.
-  CheckpointForm getFusedExperts(StringRef name, const TensorInfo &tensor,
-                                 bool isScale) const {
+  void addFused(bool isFirst, bool isBias) {
     if (spec.quantization == WeightQuantization::Fp8Block128)
-      return {};
-    bool isBias = name.consume_back("_bias");
-    StringRef module =
-        name == "experts.w13" ? scheme.expertUp : scheme.expertDown;
-    if (isBias)
-      return whole(module + "_bias", tensor.shape.back());
-    int64_t numRows = tensor.shape[1];
-    if (!spec.quantization)
-      return whole(module, numRows, /*transposed=*/true);
-    return whole(module + (isScale ? "_scales" : "_blocks"), numRows);
+      return;
+    StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
+    // Without a gate the first product is the up projection alone.
+    if (isFirst && !spec.isGated())
+      alternatives = "experts.up_proj";
+    for (StringRef name : splitNames(alternatives)) {
+      CheckpointPart part = makePart(name);
+      if (isBias)
+        part.name += "_bias";
+      else if (spec.quantization)
+        part.name += isScale ? "_scales" : "_blocks";
+      else
+        part.transposed = names.fusedTransposed;
+      forms.push_back({std::move(part)});
+    }
+    if (isFirst && !isBias && !spec.quantization)
+      addHalves(names.fusedHalves[0], names.fusedHalves[1], "");
   }
 
-  CheckpointForm getShared(StringRef name, int64_t numRows,
-                           bool isScale) const {
-    if (scheme.shared.empty())
-      return {};
+  /// Experts one behind the other in the rows of one matrix.
+  void addStacked(bool isFirst) {
+    size_t before = forms.size();
+    if (isFirst)
+      addHalves(names.stacked[0], names.stacked[1], "");
+    else
+      addWhole(names.stacked[2]);
+    for (CheckpointForm &form : llvm::drop_begin(forms, before))
+      for (CheckpointPart &part : form) {
+        part.flattened = true;
+        part.transposed = !isFirst;
+      }
+  }
+
+  void addShared(StringRef name) {
     if (name == "shared_experts.gate")
-      return whole("shared_expert_gate.weight", numRows);
+      return addWhole(names.sharedGate);
     if (name == "shared_experts.w2")
-      return whole(scheme.shared + ".down_proj" + getSuffix(isScale), numRows);
-    return getFirst(scheme.shared + ".gate_proj", scheme.shared + ".up_proj",
-                    numRows, isScale);
+      return addWhole(names.shared[2], getSuffix());
+    addHalves(names.shared[0], names.shared[1], getSuffix());
+    if (fused && spec.gateUpOrder == GateUpOrder::GateUp)
+      addWhole(names.sharedFused, getSuffix());
   }
 
   const LayerSpec &spec;
-  const Scheme &scheme;
+  const Names &names;
+  bool fused;
+  bool isScale = false;
+  int64_t numRows = 0;
+  std::vector<CheckpointForm> forms;
 };
+
+/// Whose names a spec of our own takes: those of the checkpoints that keep
+/// experts apart.
+constexpr StringLiteral kCommonTypes[] = {"qwen2_moe", "deepseek_v3",
+                                          "ernie4_5_moe", "mixtral"};
 
 } // namespace
 
 std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
                                                const TensorInfo &tensor) {
   std::vector<CheckpointForm> forms;
-  for (const Scheme &scheme : kSchemes) {
-    if (!belongs(scheme, spec.modelType))
-      continue;
-    CheckpointForm form = FormBuilder(spec, scheme).getForm(tensor);
-    bool isNew = !form.empty() && llvm::none_of(forms, [&](const auto &other) {
-      return other.front().name == form.front().name;
-    });
-    if (isNew)
-      forms.push_back(std::move(form));
-  }
+  auto add = [&](const Family *family, bool fused) {
+    if (!family)
+      return;
+    for (CheckpointForm &form :
+         FormBuilder(spec, family->names, fused).getForms(tensor))
+      if (llvm::none_of(forms, [&](const CheckpointForm &other) {
+            return other.front().name == form.front().name;
+          }))
+        forms.push_back(std::move(form));
+  };
+  if (!spec.modelType.empty())
+    add(findFamily(spec.modelType), /*fused=*/true);
+  else
+    for (StringRef type : kCommonTypes)
+      add(findFamily(type), /*fused=*/false);
   return forms;
 }
 

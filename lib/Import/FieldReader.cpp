@@ -69,9 +69,13 @@ bool FieldReader::isKnown(StringRef name) const {
   return llvm::is_contained(known, name);
 }
 
-const json::Value *FieldReader::get(StringRef name) {
+void FieldReader::markKnown(StringRef name) {
   if (!isKnown(name))
     known.push_back(name.str());
+}
+
+const json::Value *FieldReader::get(StringRef name) {
+  markKnown(name);
   const json::Member *member = object.find(name);
   if (!member || (member->value.isNull() && null == Null::IsAbsent))
     return nullptr;
@@ -201,12 +205,6 @@ const json::Value *FieldReader::getList(StringRef name) {
     return nullptr;
   }
   return value;
-}
-
-void FieldReader::expectBoolean(StringRef name, bool value) {
-  if (getBoolean(name, value) != value)
-    error(name, show(name) + " must be " + (value ? "true" : "false") +
-                    " for this model; the other is not supported");
 }
 
 void FieldReader::refuseUnknown() {

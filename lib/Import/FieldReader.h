@@ -88,10 +88,6 @@ public:
                  : fallback.value_or(getEnumNames<E>().front().value);
   }
 
-  /// Refuses a boolean that is present and not `value`: the model's code never
-  /// looks at it, or moec cannot do the other.
-  void expectBoolean(llvm::StringRef name, bool value);
-
   /// Refuses every field that no getter has asked for.
   void refuseUnknown();
 
@@ -99,22 +95,27 @@ public:
   void error(llvm::StringRef name, const llvm::Twine &message);
   /// The name of a field as messages show it.
   std::string show(llvm::StringRef name) const;
+  /// The name of a field with the objects that it stands in.
+  std::string getPath(llvm::StringRef name) const { return path + name.str(); }
   /// Whether a getter has asked for the field.
   bool isKnown(llvm::StringRef name) const;
+  /// Counts a field as asked for.
+  void markKnown(llvm::StringRef name);
+
+  void reportMissing(llvm::StringRef name, const llvm::Twine &expected);
+  void reportWrong(llvm::StringRef name, const json::Value &value,
+                   const llvm::Twine &expected);
+  /// Remembers where a field of the spec came from.
+  void setOrigin(llvm::StringRef name, llvm::StringRef field,
+                 const json::Value &value);
 
   ImportContext &getContext() { return context; }
   const json::Value &getObjectValue() const { return object; }
 
 private:
-  void reportMissing(llvm::StringRef name, const llvm::Twine &expected);
-  void reportWrong(llvm::StringRef name, const json::Value &value,
-                   const llvm::Twine &expected);
   std::optional<llvm::StringRef>
   getChoice(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> allowed,
             bool required);
-  /// Remembers where a field of the spec came from.
-  void setOrigin(llvm::StringRef name, llvm::StringRef field,
-                 const json::Value &value);
 
   ImportContext &context;
   const json::Value &object;

@@ -38,6 +38,12 @@ void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
                                stringify(entry) + "\" cannot be chosen");
     return;
   }
+  if (entry == Entry::Gate && !spec.modelType.empty()) {
+    context.error("entry", "the router of model_type \"" + spec.modelType +
+                               "\" reads states of its own and is no part of "
+                               "the layer; entry \"gate\" cannot be chosen");
+    return;
+  }
   spec.entry = entry;
   if (entry == Entry::Logits)
     spec.routing.gateBias = false;
@@ -58,8 +64,15 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
   // Relations between fields say nothing about fields that were not read.
   if (failed())
     return failure();
-  overrideInteger(context, "num_experts", "--num-experts", overrides.numExperts,
-                  limits::kMaxExperts, spec.numExperts);
+  if (overrides.numExperts && *overrides.numExperts > spec.numExperts)
+    context.error("num_experts",
+                  "--num-experts=" + Twine(*overrides.numExperts) +
+                      " is more than the " + Twine(spec.numExperts) +
+                      " experts of the layer (" + context.show("num_experts") +
+                      "); it keeps some of them");
+  else
+    overrideInteger(context, "num_experts", "--num-experts",
+                    overrides.numExperts, limits::kMaxExperts, spec.numExperts);
   overrideInteger(context, "max_tokens", "--max-tokens", overrides.maxTokens,
                   limits::kMaxTokens, spec.maxTokens);
   if (overrides.entry)

@@ -12,23 +12,22 @@
 #ifndef MOEC_LIB_IMPORT_INTERNAL_H
 #define MOEC_LIB_IMPORT_INTERNAL_H
 
+#include "AllowList.h"
 #include "FieldReader.h"
 #include "moec/Import/Import.h"
 
 namespace moec {
 
-/// A family of models: those whose config.json means the same.
-struct ModelFamily {
-  llvm::StringLiteral modelType;
-  /// Reads all of the layer that depends on the family.
-  void (*read)(FieldReader &config, LayerSpec &spec);
-};
+/// The dtype that models call by this name, if it is one of ours.
+std::optional<DType> parseModelDType(llvm::StringRef name);
 
-/// All families, in alphabetical order.
-llvm::ArrayRef<ModelFamily> getModelFamilies();
-
-/// What a config.json says about quantization; errors are reported.
-std::optional<WeightQuantization> readQuantizationConfig(FieldReader &config);
+/// What a config.json, and the hf_quant_config.json beside it, say about
+/// quantization; errors are reported. `outer` is the object around the one that
+/// holds the layer's keys, if there is one.
+std::optional<WeightQuantization>
+readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
+                 const LayerSpec &spec, const SpecOverrides &overrides,
+                 IgnoredFields &ignored);
 
 /// Reports what makes no sense in a complete spec.
 void checkLayerSpec(const LayerSpec &spec, ImportContext &context);

@@ -5,15 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What all families share: finding the family, dtype, quantization, and the
-// fields that a family does not read. Fields that describe no MoE layer are not
-// looked at; fields that do, in any family, must have a value that changes
-// nothing where the family's function has not read them.
+// What all families share: finding the family and the object that holds its
+// keys, the decoder layer, dtype, quantization, and the refusal of what nobody
+// has read.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Internal.h"
 
+#include "Families/DecoderLayers.h"
+#include "Families/ReadFamily.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
@@ -22,97 +23,40 @@ using namespace llvm;
 
 namespace moec {
 
+std::optional<DType> parseModelDType(StringRef name) {
+  name.consume_front("torch.");
+  if (name == "bfloat16" || name == "bf16")
+    return DType::BF16;
+  if (name == "float16" || name == "half" || name == "fp16")
+    return DType::F16;
+  if (name == "float32" || name == "float" || name == "fp32")
+    return DType::F32;
+  return std::nullopt;
+}
+
 namespace {
 
-/// A field that describes a MoE layer in some family, and the value with which
-/// it says nothing in a family that does not read it.
-struct ForeignField {
-  StringLiteral name;
-  enum Neutral {
-    Nothing,    ///< null, false, 0, or empty
-    One,        ///< or 1
-    NumExperts, ///< or the number of experts that was read
-    TopK,       ///< or the experts per token that were read
-  } neutral = Nothing;
-};
-
-constexpr ForeignField kForeignFields[] = {
-    {"ep_size", ForeignField::One},
-    {"expert_bias"},
-    {"experts_per_token", ForeignField::TopK},
-    {"mlp_bias"},
-    {"moe_k", ForeignField::TopK},
-    {"moe_latent_size"},
-    {"moe_num_experts", ForeignField::NumExperts},
-    {"moe_num_shared_experts"},
-    {"moe_shared_expert_intermediate_size"},
-    {"n_group", ForeignField::One},
-    {"n_routed_experts", ForeignField::NumExperts},
-    {"n_shared_experts"},
-    {"norm_topk_prob"},
-    {"num_expert_group", ForeignField::One},
-    {"num_experts", ForeignField::NumExperts},
-    {"num_experts_per_tok", ForeignField::TopK},
-    {"num_hash_layers"},
-    {"num_local_experts", ForeignField::NumExperts},
-    {"num_shared_experts"},
-    {"routed_scaling_factor", ForeignField::One},
-    {"scoring_func"},
-    {"shared_expert_intermediate_size"},
-    {"shared_intermediate_size"},
-    {"swiglu_alpha"},
-    {"swiglu_limit"},
-    {"topk_group", ForeignField::One},
-    {"topk_method"},
-    {"use_routing_bias"},
-    {"zero_expert_num"},
-    {"zero_expert_type"},
-};
-
-bool isNeutral(const json::Value &value, ForeignField::Neutral neutral,
-               const LayerSpec &spec) {
-  using Kind = json::Value::Kind;
-  if (value.kind == Kind::Null ||
-      (value.kind == Kind::Boolean && !value.boolean) ||
-      (value.kind != Kind::Boolean && value.kind != Kind::Number &&
-       value.text.empty() && value.elements.empty() && value.members.empty()))
-    return true;
-  std::optional<double> number = value.getDouble();
-  if (!number)
-    return false;
-  return *number == 0 || (neutral == ForeignField::One && *number == 1) ||
-         (neutral == ForeignField::NumExperts && *number == spec.numExperts) ||
-         (neutral == ForeignField::TopK && *number == spec.topK);
-}
-
-void refuseForeignFields(FieldReader &config, const LayerSpec &spec) {
-  for (const ForeignField &field : kForeignFields) {
-    if (config.isKnown(field.name))
-      continue;
-    const json::Value *value = config.get(field.name);
-    if (value && !isNeutral(*value, field.neutral, spec))
-      config.error(field.name, config.show(field.name) + " = " +
-                                   describeValue(*value) +
-                                   " is not supported for model_type \"" +
-                                   spec.modelType + "\"");
-  }
-}
+constexpr StringLiteral kDTypeFields[] = {"torch_dtype", "dtype"};
 
 /// The field `torch_dtype`, lately called `dtype`; none when absent.
 std::optional<DType> readDType(FieldReader &config) {
   std::optional<DType> result;
-  for (StringRef name : {"torch_dtype", "dtype"}) {
-    if (!config.has(name))
+  for (StringRef name : kDTypeFields) {
+    const json::Value *value = config.get(name);
+    if (!value)
       continue;
-    StringRef text = config.getOneOf(name, {"bfloat16", "float16", "float32"});
-    DType dtype = text == "bfloat16"  ? DType::BF16
-                  : text == "float16" ? DType::F16
-                                      : DType::F32;
-    if (result && *result != dtype)
+    std::optional<DType> dtype;
+    if (value->kind == json::Value::Kind::String)
+      dtype = parseModelDType(value->text);
+    if (!dtype)
+      config.reportWrong(name, *value,
+                         listChoices({"bfloat16", "float16", "float32"}));
+    else if (result && result != dtype)
       config.error(name, config.show(name) + " and " +
                              config.show("torch_dtype") +
                              " name different types");
-    result = dtype;
+    if (dtype)
+      result = dtype;
   }
   return result;
 }
@@ -122,7 +66,8 @@ std::optional<DType> readDType(FieldReader &config) {
 std::string nameLayer(StringRef fileName, StringRef modelType) {
   std::string name = sys::path::stem(fileName).str();
   constexpr size_t maxLength = 200;
-  if (name.empty() || name == "config" || name.size() > maxLength)
+  if (name.empty() || name == "config" || name == "<stdin>" ||
+      name.size() > maxLength)
     return modelType.str();
   for (char &c : name)
     if (!isAlnum(c) && c != '_' && c != '.' && c != '-')
@@ -130,49 +75,156 @@ std::string nameLayer(StringRef fileName, StringRef modelType) {
   return name;
 }
 
-const ModelFamily *findFamily(FieldReader &config) {
-  std::string known = llvm::join(getKnownModelTypes(), ", ");
+/// The known `model_type` that is a slip away, or empty.
+StringRef findClosest(StringRef name) {
+  StringRef closest;
+  unsigned distance = 3;
+  for (StringRef known : getKnownModelTypes()) {
+    unsigned d = name.edit_distance(known, /*AllowReplacements=*/true,
+                                    /*MaxEditDistance=*/distance);
+    if (d < distance && d < known.size() / 2) {
+      distance = d;
+      closest = known;
+    }
+  }
+  return closest;
+}
+
+/// The family that a config.json names.
+const Family *readFamilyName(FieldReader &config) {
   if (!config.has("model_type")) {
     config.error("model_type",
                  "neither a spec ('moec_spec' is missing) nor a model's "
-                 "configuration ('model_type' is missing); the known model "
-                 "types are " +
-                     known);
+                 "configuration ('model_type' is missing); write one of the "
+                 "two (docs/layers.md, docs/models.md)");
     return nullptr;
   }
   std::optional<StringRef> modelType = config.getString("model_type");
   if (!modelType)
     return nullptr;
-  const ModelFamily *family =
-      llvm::find_if(getModelFamilies(), [&](const ModelFamily &f) {
-        return f.modelType == *modelType;
-      });
-  if (family != getModelFamilies().end())
+  const Family *family = findFamily(*modelType);
+  std::string shown = describeValue(*config.get("model_type"));
+  if (family && family->refusal.empty())
     return family;
-  config.error("model_type",
-               "unknown model_type " +
-                   describeValue(*config.get("model_type")) +
-                   "; the known ones are " + known +
-                   ". Any layer can be written as a spec (docs/layers.md)");
+  if (family) {
+    config.error("model_type", "the layers of model_type " + shown +
+                                   " cannot be compiled: " + family->refusal);
+    return nullptr;
+  }
+  std::string message = "unknown model_type " + shown;
+  if (StringRef closest = findClosest(*modelType); !closest.empty())
+    message += "; did you mean \"" + closest.str() + "\"?";
+  else
+    message += "; docs/models.md and moe-compile --list-models have those "
+               "that are known. Any layer can be written as a spec "
+               "(docs/layers.md)";
+  config.error("model_type", message);
   return nullptr;
 }
 
-/// Reads what does not depend on the family, from the object that has the
-/// fields of the layer.
-void readCommon(FieldReader &config, LayerSpec &spec) {
-  spec.hiddenSize = config.getInteger("hidden_size", 1, limits::kMaxWidth);
-  if (std::optional<DType> dtype = readDType(config))
-    spec.dtype = *dtype;
-  if (auto quantization = readQuantizationConfig(config))
-    spec.quantization = quantization;
+/// The objects of a config.json that a family reads.
+class ModelConfig {
+public:
+  ModelConfig(ImportContext &context, const json::Value &document)
+      : context(context),
+        outer(context, document, /*path=*/"", FieldReader::Null::IsAbsent) {}
+
+  /// Finds the family and the object that holds its keys.
+  bool open() {
+    family = readFamilyName(outer);
+    return family && enter();
+  }
+
+  const Family &getFamily() const { return *family; }
+  FieldReader &getConfig() { return inner ? *inner : outer; }
+  /// The object around that, if there is one.
+  FieldReader *getOuter() { return inner ? &outer : nullptr; }
+  StringRef getModelType() {
+    return outer.getObjectValue().find("model_type")->value.text;
+  }
+
+private:
+  /// Goes into the object that holds the keys.
+  bool enter() {
+    StringRef path = family->within;
+    bool optional = path.consume_back("?");
+    if (path.empty())
+      return true;
+    std::string prefix;
+    FieldReader *reader = &outer;
+    SmallVector<StringRef> names;
+    path.split(names, '.');
+    for (StringRef name : names) {
+      if (optional && !reader->has(name))
+        return true;
+      const json::Value *object = reader->getObject(name);
+      if (!object) {
+        if (!reader->has(name))
+          reader->reportMissing(name, "an object with the fields of the "
+                                      "language model");
+        return false;
+      }
+      prefix += name.str() + ".";
+      inner.emplace(context, *object, prefix, FieldReader::Null::IsAbsent);
+      reader = &*inner;
+    }
+    // The family has been found by the outer one.
+    inner->markKnown("model_type");
+    return true;
+  }
+
+  ImportContext &context;
+  FieldReader outer;
+  std::optional<FieldReader> inner;
+  const Family *family = nullptr;
+};
+
+/// Values that a family expects of keys that it does not read.
+void checkExpectations(const Family &family, KeyReader &reader,
+                       const LayerSpec &spec, IgnoredFields &ignored) {
+  for (const Expectation &expectation : family.expected) {
+    KeyReader::Found found = reader.find(expectation.key);
+    FieldReader &config = *found.reader;
+    if (!found.value ||
+        llvm::any_of(expectation.values,
+                     [&](StringRef text) {
+                       return isSameScalar(*found.value, text);
+                     }) ||
+        ignored.take(config.getPath(found.name)))
+      continue;
+    std::string values;
+    for (auto [i, text] : llvm::enumerate(expectation.values))
+      values += (i == 0                                   ? ""
+                 : i + 1 == expectation.values.size() ? " or "
+                                                          : ", ") +
+                text.str();
+    config.error(found.name, config.show(found.name) + " must be " + values +
+                                 ", not " + describeValue(*found.value) +
+                                 ": the other is not supported for model_type "
+                                 "\"" +
+                                 spec.modelType + "\"");
+  }
+}
+
+FailureOr<json::Value> requireObject(const SourceText &text,
+                                     const json::Value &document,
+                                     Diagnostics &diags) {
+  if (document.isObject())
+    return document;
+  diags.error(text, document.range,
+              "a model's configuration must be an object, not " +
+                  describeValue(document));
+  return failure();
 }
 
 } // namespace
 
 std::vector<StringRef> getKnownModelTypes() {
   std::vector<StringRef> names;
-  for (const ModelFamily &family : getModelFamilies())
-    names.push_back(family.modelType);
+  for (const Family &family : getFamilies())
+    if (family.refusal.empty())
+      llvm::append_range(names, family.getModelTypes());
+  llvm::sort(names);
   return names;
 }
 
@@ -181,42 +233,77 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
                                       const SpecOverrides &overrides,
                                       Diagnostics &diags) {
   unsigned numErrors = diags.getNumErrors();
-  if (!document.isObject()) {
-    diags.error(text, document.range,
-                "a model's configuration must be an object, not " +
-                    describeValue(document));
+  if (failed(requireObject(text, document, diags)))
     return failure();
-  }
   ImportContext context{text, diags, {}};
-  FieldReader outer(context, document, /*path=*/"",
-                    FieldReader::Null::IsAbsent);
-  const ModelFamily *family = findFamily(outer);
-  if (!family)
+  ModelConfig model(context, document);
+  if (!model.open())
     return failure();
+  const Family &family = model.getFamily();
+  FieldReader &config = model.getConfig();
+  IgnoredFields ignored(overrides.ignoredFields);
 
   LayerSpec spec;
-  spec.name = nameLayer(text.getName(), family->modelType);
-  spec.modelType = family->modelType.str();
+  spec.modelType = model.getModelType().str();
+  spec.name = nameLayer(text.getName(), spec.modelType);
   spec.dtype = DType::BF16;
-  // Models of several modalities keep the language model's fields in an object
-  // of their own; dtype and quantization may stand at either level.
-  std::optional<FieldReader> inner;
-  if (family->modelType == "llama4") {
-    if (const json::Value *object = outer.getObject("text_config"))
-      inner.emplace(context, *object, "text_config.",
-                    FieldReader::Null::IsAbsent);
-  }
-  if (inner) {
-    if (std::optional<DType> dtype = readDType(outer))
-      spec.dtype = *dtype;
-    spec.quantization = readQuantizationConfig(outer);
-  }
-  FieldReader &config = inner ? *inner : outer;
-  readCommon(config, spec);
-  family->read(config, spec);
+  // Dtype and quantization may stand at either level.
+  for (FieldReader *reader : {model.getOuter(), &config})
+    if (reader)
+      if (std::optional<DType> dtype = readDType(*reader))
+        spec.dtype = *dtype;
+
+  KeyReader layerReader(config, model.getOuter(), std::nullopt);
+  DecoderLayers layers(family, layerReader);
+  if (diags.getNumErrors() != numErrors)
+    return failure();
+  std::optional<int64_t> layer =
+      layers.choose(overrides.layer, text.getName(), context);
+  if (!layer)
+    return failure();
+  if (overrides.layer || layers.getCount())
+    spec.layerIndex = layer;
+
+  KeyReader reader(config, model.getOuter(), layer);
+  readFamily(family, reader, *layer, layers.getWord(*layer), spec);
+  checkExpectations(family, reader, spec, ignored);
+  spec.quantization = readQuantization(config, model.getOuter(), family, spec,
+                                       overrides, ignored);
   spec.routing.nonfinite = getDefaultNonFinite(spec.routing);
-  refuseForeignFields(config, spec);
+  refuseUnreadKeys(config, family, spec, ignored);
+  if (FieldReader *outer = model.getOuter())
+    refuseUnreadKeys(*outer, family, spec, ignored, &config.getObjectValue());
+  if (diags.getNumErrors() == numErrors)
+    ignored.reportUnused(text.getName(), diags);
+  spec.ignoredFields = ignored.getUsed();
   return finishImport(std::move(spec), overrides, context, numErrors);
+}
+
+FailureOr<std::vector<DecoderLayer>>
+getDecoderLayers(const SourceText &text, const SpecOverrides &overrides,
+                 Diagnostics &diags) {
+  unsigned numErrors = diags.getNumErrors();
+  FailureOr<json::Value> document = json::parse(text, diags);
+  if (failed(document) || failed(requireObject(text, *document, diags)))
+    return failure();
+  ImportContext context{text, diags, {}};
+  ModelConfig model(context, *document);
+  if (!model.open())
+    return failure();
+  KeyReader reader(model.getConfig(), model.getOuter(), std::nullopt);
+  DecoderLayers layers(model.getFamily(), reader);
+  if (diags.getNumErrors() != numErrors)
+    return failure();
+  if (!layers.getCount()) {
+    diags.error(text.getName(),
+                "does not say how many decoder layers the model has "
+                "('num_hidden_layers')");
+    return failure();
+  }
+  std::vector<DecoderLayer> result;
+  for (int64_t index = 0; index < *layers.getCount(); ++index)
+    result.push_back({index, layers.hasExperts(index)});
+  return result;
 }
 
 } // namespace moec

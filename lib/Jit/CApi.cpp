@@ -112,7 +112,8 @@ void moejit_compiler_free(moejit_compiler *compiler) { delete compiler; }
 // Layers
 //===----------------------------------------------------------------------===//
 
-static Result<SourceText> readText(const moejit_source &source) {
+static Result<SourceText> readText(const moejit_source &source,
+                                   SpecOverrides &overrides) {
   std::string path = source.path;
   if (!llvm::StringRef(path).ends_with(".json") &&
       !llvm::StringRef(path).ends_with(".mlir"))
@@ -123,7 +124,7 @@ static Result<SourceText> readText(const moejit_source &source) {
     return SourceText(path, std::string(source.text, source.text_bytes));
   std::string messages;
   llvm::raw_string_ostream os(messages);
-  mlir::FailureOr<SourceText> text = readSource(path, os);
+  mlir::FailureOr<SourceText> text = readSource(path, overrides, os);
   if (failed(text))
     return moert::notFound(llvm::StringRef(messages).rtrim().str());
   return std::move(*text);
@@ -149,10 +150,10 @@ static Result<JitLayer> compile(moejit_compiler &compiler,
     return status;
   if (!source.path)
     return missing("moejit_compile", "source->path");
-  Result<SourceText> text = readText(source);
+  SpecOverrides overrides;
+  Result<SourceText> text = readText(source, overrides);
   if (!text)
     return text.status();
-  SpecOverrides overrides;
   if (source.max_tokens != 0)
     overrides.maxTokens = source.max_tokens;
   if (source.num_experts != 0)

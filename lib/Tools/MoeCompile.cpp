@@ -8,6 +8,7 @@
 #include "ToolOptions.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Package/BuildPackage.h"
+#include "moec/Package/SpecText.h"
 #include "moec/Tools/Explain.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/SmallSet.h"
@@ -19,14 +20,16 @@ using namespace moec;
 namespace cl = llvm::cl;
 
 namespace {
-enum class Emit { Moe, Plan, Tile, LLVM, PTX };
+enum class Emit { Spec, Moe, Plan, Tile, LLVM, PTX };
 
 struct Options : ToolOptions {
   Options() : ToolOptions("moe-compile") {}
 
   cl::opt<Emit> emit{
       "emit", cl::desc("What to print"),
-      cl::values(clEnumValN(Emit::Moe, "moe", "the layer as one op"),
+      cl::values(clEnumValN(Emit::Spec, "spec",
+                            "the layer in JSON, with every default resolved"),
+                 clEnumValN(Emit::Moe, "moe", "the layer as one op"),
                  clEnumValN(Emit::Plan, "plan",
                             "launches over buffers, kernels on tensors"),
                  clEnumValN(Emit::Tile, "tile",
@@ -38,6 +41,7 @@ struct Options : ToolOptions {
   cl::opt<std::string> output{"o", cl::desc("Where to write (default: stdout)"),
                               cl::value_desc("file"), cl::init("-"),
                               cl::cat(category)};
+  bool needsInput() const override { return !listModels; }
   bool makesPackage() const {
     return llvm::StringRef(output).ends_with(".moepkg");
   }
@@ -45,6 +49,11 @@ struct Options : ToolOptions {
       "arch", cl::value_desc("sm_90,..."), cl::CommaSeparated,
       cl::desc("For a package: what to assemble the kernels for, by ptxas "
                "(default: the target, where ptxas is found)"),
+      cl::cat(category)};
+  cl::opt<bool> listModels{
+      "list-models",
+      cl::desc("Print the model types that are known, with the keys of "
+               "config.json that each reads, as JSON, and stop"),
       cl::cat(category)};
   cl::opt<bool> explain{
       "explain", cl::desc("Print what was chosen and why, instead of IR"),
@@ -64,6 +73,12 @@ static FailureOr<std::string> produce(const Source &source,
                             os)))
       return failure();
     return text;
+  }
+  if (options.emit == Emit::Spec) {
+    if (source.spec)
+      return printLayerSpec(*source.spec) + "\n";
+    options.complain("--emit=spec is of a description in JSON; IR has no spec");
+    return failure();
   }
   if (options.emit == Emit::LLVM)
     return emitLLVM(module, compile);
@@ -127,10 +142,14 @@ int moec::moeCompileMain(int argc, char **argv) {
           "kinds of GPU\n"
           "  moe-compile config.json --explain       what was chosen, at what "
           "cost\n"
-          "\nThe input is a model's config.json, a spec (docs/layers.md) or "
-          "IR (.mlir, or - for\nstandard input) of the level asked for or one "
-          "above it.\n"))
+          "\nThe input is a model's folder or its config.json, a spec "
+          "(docs/layers.md), IR (.mlir) of\nthe level asked for or one above "
+          "it, or - for JSON or IR from standard input.\n"))
     return 1;
+  if (options.listModels) {
+    printModels(llvm::outs());
+    return 0;
+  }
   if (options.makesPackage() &&
       (options.explain || options.emit.getNumOccurrences() > 0)) {
     options.complain("-o " + options.output +

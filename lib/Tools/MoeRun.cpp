@@ -12,6 +12,7 @@
 #include "Run/Options.h"
 #include "Run/Timing.h"
 #include "moec/Jit/Jit.h"
+#include "moec/Package/SpecText.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -27,6 +28,10 @@ namespace {
 
 /// A loaded layer with its tensors filled.
 struct Session {
+  /// What was given, unless it is a package, and what options change about it.
+  std::optional<SourceText> text;
+  SpecOverrides overrides;
+  bool isIR() const { return text && !isJson(*text); }
   /// Of a package the spec alone.
   Source source;
   /// The level of the IR that was loaded.
@@ -78,7 +83,8 @@ void printSignature(const moert::Plan &plan) {
 }
 
 /// What must hold of a plan, which may come from IR by hand.
-bool checkPlan(const moert::Plan &plan, const MoeRunOptions &options) {
+bool checkPlan(const Session &session, const MoeRunOptions &options) {
+  const moert::Plan &plan = session.plan;
   int64_t numOutputs =
       llvm::count_if(plan.tensors, [](const moert::TensorDecl &decl) {
         return decl.role == moert::TensorRole::Output;
@@ -90,7 +96,7 @@ bool checkPlan(const moert::Plan &plan, const MoeRunOptions &options) {
     return options.complain(
         "--tokens=" + llvm::Twine(options.tokens) +
         " is more than the layer's max_tokens, " + llvm::Twine(plan.maxTokens) +
-        (options.isIR() ? "" : "; raise it with --max-tokens"));
+        (session.isIR() ? "" : "; raise it with --max-tokens"));
   if (options.hasValidTokens() && plan.findTensor("num_valid_tokens") < 0)
     return options.complain("--valid-tokens: the layer has no operand "
                             "num_valid_tokens");
@@ -220,7 +226,7 @@ bool bisectLevels(Session &session, const MoeRunOptions &options,
     if (succeeded(result) && check.compare(*result))
       continue;
     std::string suspects = getPassesBefore(level).str();
-    if (options.isIR() && level == first)
+    if (session.isIR() && level == first)
       suspects = level == ExecutedLevel::Moe
                      ? "the IR given, or moe-decompose"
                      : "the IR given, which is of this level";
@@ -230,6 +236,33 @@ bool bisectLevels(Session &session, const MoeRunOptions &options,
                             stringify(level) + "': look at " + suspects);
   }
   return true;
+}
+
+/// The spec that the reference takes: the layer's own, or that of --spec.
+FailureOr<std::string> getSpecText(const Session &session,
+                                   const MoeRunOptions &options) {
+  if (options.spec.empty()) {
+    if (options.isPackage())
+      return session.package->spec;
+    return printLayerSpec(*session.source.spec);
+  }
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<LayerSpec> spec =
+      importJsonFile(options.spec, options.getSpecOverrides(), diagnostics);
+  if (failed(spec))
+    return failure();
+  return printLayerSpec(*spec);
+}
+
+bool prepareCheck(const Session &session, const MoeRunOptions &options,
+                  ReferenceCheck &check) {
+  FailureOr<std::string> spec = getSpecText(session, options);
+  if (failed(spec))
+    return false;
+  moert::Status status = check.findReference();
+  if (status)
+    status = check.setSpec(*spec);
+  return status || options.complain(status.message());
 }
 
 bool runSession(Session &session, const MoeRunOptions &options) {
@@ -244,16 +277,10 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   run.poison = run.careful && !options.isSimulated();
   run.compile = options.getCompileOptions(*run.device);
 
-  ReferenceCheck check(options.spec.empty() ? options.input : options.spec,
-                       options.getSpecOverrides());
+  ReferenceCheck check;
   bool compares = options.check || options.bisect;
-  if (compares) {
-    if (moert::Status status = check.findReference(); !status)
-      return options.complain(status.message());
-    if (options.isPackage() && options.spec.empty())
-      if (moert::Status status = check.setSpec(session.package->spec); !status)
-        return options.complain(status.message());
-  }
+  if (compares && !prepareCheck(session, options, check))
+    return false;
   if (!fillTensors(session, options))
     return false;
   if (compares)
@@ -307,6 +334,26 @@ bool choosePackage(Session &session, const MoeRunOptions &options,
   return true;
 }
 
+/// Reads a description or IR.
+bool readInput(Session &session, const MoeRunOptions &options) {
+  session.overrides = options.getSpecOverrides();
+  FailureOr<SourceText> text =
+      readSource(options.input, session.overrides, llvm::errs());
+  if (failed(text))
+    return false;
+  // IR says itself whether it has the operand.
+  if (!isJson(*text))
+    session.overrides.numValidTokens.reset();
+  session.text = std::move(*text);
+  if ((options.check || options.bisect) && session.isIR() &&
+      options.spec.empty())
+    return options.complain(
+        llvm::Twine(options.bisect ? "--bisect" : "--check") +
+        " of IR needs --spec=FILE.json, which says what the layer is meant to "
+        "compute");
+  return true;
+}
+
 bool loadPackage(Session &session, const MoeRunOptions &options) {
   Stopwatch watch;
   moert::Result<moert::Package> package = moert::Package::open(options.input);
@@ -337,9 +384,6 @@ bool loadPackage(Session &session, const MoeRunOptions &options) {
 bool loadJit(Session &session, const MoeRunOptions &options) {
   if (!findDevice(session, options))
     return false;
-  FailureOr<SourceText> text = readSource(options.input, llvm::errs());
-  if (failed(text))
-    return false;
   JitOptions jitOptions;
   jitOptions.compile = options.ToolOptions::getCompileOptions();
   jitOptions.usePtxas = !options.noPtxas;
@@ -352,8 +396,7 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   Progress progress("the layer is compiled");
   Jit jit(std::move(jitOptions));
   moert::Result<JitLayer> layer = jit.compile(
-      *text,
-      options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
+      *session.text, session.overrides,
       session.devices.front()->architecture());
   if (!layer) {
     // It names its places itself.
@@ -370,10 +413,9 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
 
 bool loadLayer(Session &session, MLIRContext &context,
                const MoeRunOptions &options, SourceDiagnostics &diagnostics) {
-  FailureOr<Source> source = loadSource(
-      context, options.input,
-      options.isIR() ? options.getOverrides() : options.getSpecOverrides(),
-      diagnostics.getTexts());
+  FailureOr<Source> source =
+      parseSource(context, *session.text, session.overrides,
+                  diagnostics.getTexts(), llvm::errs());
   if (failed(source))
     return false;
   session.source = std::move(*source);
@@ -409,8 +451,9 @@ int moec::moeRunMain(int argc, char **argv) {
           "level\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
           "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
-          "\nThe input is a model's config.json, a spec (docs/layers.md), "
-          "IR of any level (.mlir,\nor - for standard input) or a package. "
+          "\nThe input is a model's folder or its config.json, a spec "
+          "(docs/layers.md), IR of any level\n(.mlir), - for JSON or IR from "
+          "standard input, or a package. "
           "Without "
           "--inputs, weights and activations are generated from\nthe seed. "
           "The exit code is 0 only when all is well.\n") ||
@@ -419,6 +462,8 @@ int moec::moeRunMain(int argc, char **argv) {
   MLIRContext context(options.makeRegistry());
   SourceDiagnostics diagnostics(context, llvm::errs());
   Session session;
+  if (!options.isPackage() && !readInput(session, options))
+    return 1;
   if (options.isPackage() ? !loadPackage(session, options)
       : options.usesJit() ? !loadJit(session, options)
                           : !loadLayer(session, context, options, diagnostics))
@@ -430,7 +475,7 @@ int moec::moeRunMain(int argc, char **argv) {
       printSignature(session.plan);
     return 0;
   }
-  if (!checkPlan(session.plan, options))
+  if (!checkPlan(session, options))
     return 1;
   moert::Result<std::vector<HostTensor>> tensors =
       allocateTensors(session.plan, options.tokens);

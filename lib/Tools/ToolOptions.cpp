@@ -44,9 +44,11 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   // Parsing errors are ours to report: by default the process would end here.
   if (!llvm::cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
     return false;
+  if (!needsInput())
+    return true;
   if (input.empty())
-    return complain("no input; give a model's config.json, a spec (.json) or "
-                    "IR (.mlir), see --help");
+    return complain("no input; give a model's folder or its config.json, a spec "
+                    "(.json) or IR (.mlir), see --help");
   for (const std::string &name : getTargets())
     if (!Target::find(name))
       return complain("--target: '" + name + "' is unknown; accepted are " +
@@ -55,6 +57,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     return complain("--max-tokens must be positive");
   if (numExperts.getNumOccurrences() && numExperts <= 0)
     return complain("--num-experts must be positive");
+  if (layer.getNumOccurrences() && layer < 0)
+    return complain("--layer must not be negative; layers are counted from 0");
   if (entry.getNumOccurrences() && !symbolize<Entry>(entry))
     return complain("--entry: '" + entry +
                     "' is none of 'gate', 'logits', 'ids'");
@@ -86,6 +90,9 @@ SpecOverrides ToolOptions::getOverrides() const {
     overrides.numExperts = numExperts;
   if (entry.getNumOccurrences())
     overrides.entry = symbolize<Entry>(entry);
+  if (layer.getNumOccurrences())
+    overrides.layer = layer;
+  overrides.ignoredFields.assign(ignoreField.begin(), ignoreField.end());
   return overrides;
 }
 

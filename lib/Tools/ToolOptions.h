@@ -82,7 +82,7 @@ struct KernelOptions {
 struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> input{
-      llvm::cl::Positional, llvm::cl::desc("MODEL.json|SPEC.json|FILE.mlir"),
+      llvm::cl::Positional, llvm::cl::desc("MODEL-FOLDER|CONFIG.json|SPEC.json|FILE.mlir|-"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::value_desc("cpu|sm_80|sm_90a|sm_100a"),
@@ -107,6 +107,18 @@ struct ToolOptions : private ForeignOptionsRemoved {
       "entry", llvm::cl::value_desc("gate|logits|ids"),
       llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
                      "router logits, or expert ids and weights"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> layer{
+      "layer", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Of a model: its decoder layer N, counted from 0 as the "
+                     "names of its tensors count (default: the first that has "
+                     "experts)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::list<std::string> ignoreField{
+      "ignore-field", llvm::cl::value_desc("key"),
+      llvm::cl::desc("Of a model: read past a key of its config.json that is "
+                     "refused though it says nothing of the layer, as in "
+                     "--ignore-field=text_config.route_scale; may be repeated"),
       llvm::cl::cat(category)};
   KernelOptions kernels{category};
   llvm::cl::opt<bool> printIRAfterAll{
@@ -140,6 +152,10 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
   /// `tool` is the name of the command, for messages.
   explicit ToolOptions(llvm::StringRef tool) : tool(tool) {}
+  virtual ~ToolOptions() = default;
+
+  /// Whether an option asks for what needs no input.
+  virtual bool needsInput() const { return true; }
 
   /// What --target lists, separated by commas.
   llvm::SmallVector<std::string> getTargets() const;

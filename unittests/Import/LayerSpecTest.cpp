@@ -174,14 +174,14 @@ TEST(LayerSpec, EntryIdsTakesTheWeightOnTheInput) {
 
 TEST(LayerSpec, OverridesReplaceFields) {
   SpecOverrides overrides;
-  overrides.numExperts = 16;
+  overrides.numExperts = 4;
   overrides.maxTokens = 7;
   overrides.numValidTokens = true;
   overrides.entry = Entry::Logits;
   LayerSpec spec = importOk(
       makeSpec(R"("routing": {"gate_bias": true, "score": "sigmoid"})"),
       overrides);
-  EXPECT_EQ(spec.numExperts, 16);
+  EXPECT_EQ(spec.numExperts, 4);
   EXPECT_EQ(spec.maxTokens, 7);
   EXPECT_TRUE(spec.numValidTokens);
   EXPECT_EQ(spec.entry, Entry::Logits);

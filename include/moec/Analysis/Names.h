@@ -25,6 +25,9 @@ inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
 inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
 /// On the function whose layers were decomposed: the bound of the token count.
 inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
+/// On a layer's function: the keys of the config.json that were read past by
+/// order of the user, an array of strings.
+inline constexpr llvm::StringLiteral kIgnoredFieldsAttr = "moe.ignored_fields";
 
 /// The name of result `index` of `op`, or "" where `op` carries none.
 inline llvm::StringRef getResultName(mlir::Operation *op, unsigned index) {

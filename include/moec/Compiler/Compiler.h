@@ -32,13 +32,18 @@ struct Source {
   std::optional<LayerSpec> spec;
 };
 
-/// Reads the text of a config.json or a spec (`.json`), or of IR of any level
-/// (`.mlir`, or standard input for `-`). Says on `os` what is wrong.
+/// Reads the text of a config.json or a spec (`.json`), the config.json of a
+/// model's folder, IR of any level (`.mlir`), or JSON or IR from standard input
+/// (`-`). `overrides` gets the text of an hf_quant_config.json beside a
+/// description in JSON. Says on `os` what is wrong.
 mlir::FailureOr<SourceText> readSource(llvm::StringRef path,
+                                       SpecOverrides &overrides,
                                        llvm::raw_ostream &os);
 
-/// The layer that a text describes, in JSON where its name ends with `.json`,
-/// else as IR. Says on `os` what is wrong, about IR through the context's
+/// Whether a text is a description in JSON, and not IR.
+bool isJson(const SourceText &text);
+
+/// The layer that a text describes, in JSON or as IR. Says on `os` what is wrong, about IR through the context's
 /// diagnostics; `texts`, which is empty, gets the text of IR for them.
 /// Overrides are for JSON alone.
 mlir::FailureOr<Source> parseSource(mlir::MLIRContext &context,

@@ -79,6 +79,11 @@ getDecoderLayers(const SourceText &text, const SpecOverrides &overrides,
 /// The `model_type`s that `parseModelConfig` knows, in alphabetical order.
 std::vector<llvm::StringRef> getKnownModelTypes();
 
+/// Prints the table of families as JSON: for each `model_type` the keys that it
+/// reads with what silence means, the values that it expects, the keys that say
+/// nothing of the layer, and for those that are refused the reason.
+void printModels(llvm::raw_ostream &os);
+
 } // namespace moec
 
 #endif // MOEC_IMPORT_IMPORT_H

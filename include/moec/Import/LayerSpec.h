@@ -113,6 +113,8 @@ struct RoutingSpec {
   double renormalizeEpsilon = 0.0;
   /// Factor of every weight.
   double scale = 1.0;
+  /// Logits are bounded by it before the score: cap * tanh(l / cap).
+  std::optional<double> logitSoftcap;
   NonFinite nonfinite = NonFinite::Zero;
   /// The weight multiplies the input of the expert, not its output.
   bool weightOnInput = false;
@@ -134,6 +136,8 @@ struct ActivationSpec {
 struct SharedExpertsSpec {
   int64_t intermediateSize = 0;
   SharedGate gate = SharedGate::None;
+  double scale = 1.0;
+  std::optional<ActivationSpec> activation;
 };
 
 /// The spec's `placement` object. `num_ranks` can only be 1 and is not kept.

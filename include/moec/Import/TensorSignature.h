@@ -45,6 +45,9 @@ struct CheckpointPart {
   int64_t numRows = 0;
   /// The last two dimensions are swapped in the checkpoint.
   bool transposed = false;
+  /// All experts lie in one matrix, one behind the other: E x R x C is E * R
+  /// rows of C there (E * C rows of R if transposed).
+  bool flattened = false;
 
   /// Whether there is one tensor for each expert.
   bool isPerExpert() const;

@@ -13,6 +13,8 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 
+#include <cstdlib>
+
 using namespace moec;
 using moert::Result;
 using moert::Status;
@@ -47,7 +49,7 @@ Status ReferenceCheck::setSpec(const std::string &spec) {
   Result<std::string> path = makeTemporary("spec", "json");
   if (!path)
     return path.status();
-  specFile = description = *path;
+  specFile = *path;
   std::error_code error;
   llvm::raw_fd_ostream os(specFile, error);
   os << spec;
@@ -72,13 +74,46 @@ Status ReferenceCheck::setInputs(const std::vector<HostTensor> &tensors) {
   return moert::writeSafetensors(inputs, entries);
 }
 
+/// The folder that holds `python/moec/reference`, if this program stands in a
+/// checkout's build folder or in a bundle.
+static std::string findRoot() {
+  static int anchor;
+  llvm::SmallString<256> root(
+      llvm::sys::fs::getMainExecutable(nullptr, &anchor));
+  // From the program's own folder at most up to that of a checkout.
+  constexpr int maxLevels = 4;
+  for (int level = 0; level < maxLevels && !root.empty(); ++level) {
+    llvm::sys::path::remove_filename(root);
+    llvm::SmallString<256> reference(root);
+    llvm::sys::path::append(reference, "python", "moec", "reference");
+    if (llvm::sys::fs::is_directory(reference))
+      return root.str().str();
+  }
+  return {};
+}
+
+/// Puts a folder ahead of those in which Python looks for modules.
+static void addToPythonPath(const std::string &folder) {
+  std::string path = folder;
+  if (auto before = llvm::sys::Process::GetEnv("PYTHONPATH"))
+    path += ":" + *before;
+  ::setenv("PYTHONPATH", path.c_str(), /*overwrite=*/1);
+}
+
 Status ReferenceCheck::findReference() {
-  std::string name =
-      llvm::sys::Process::GetEnv("MOEC_PYTHON").value_or("python3");
   constexpr llvm::StringLiteral remedy =
-      "; set MOEC_PYTHON to an interpreter with the packages of "
-      "python/requirements.txt (scripts/setup makes .venv/bin/python) and "
-      "PYTHONPATH to the folder python";
+      "; scripts/setup makes an environment that has what it takes (.venv), or "
+      "set MOEC_PYTHON to an interpreter with the packages of "
+      "python/requirements.txt, and PYTHONPATH to the folder python";
+  std::string root = findRoot();
+  if (!root.empty())
+    addToPythonPath(root + "/python");
+  std::string own = root + "/.venv/bin/python";
+  std::string name;
+  if (auto given = llvm::sys::Process::GetEnv("MOEC_PYTHON"))
+    name = *given;
+  else
+    name = !root.empty() && llvm::sys::fs::can_execute(own) ? own : "python3";
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(name);
   if (!found)
     return moert::unavailable("the check needs Python, and '" + name +
@@ -103,15 +138,8 @@ bool ReferenceCheck::compare(const RunResult &result) {
     return complain(outputs.status());
   Status written = writeResult(*outputs, result);
   std::vector<std::string> args = {
-      python,      "-m",       "moec.reference", "check",     "--spec",
-      description, "--inputs", inputs,           "--outputs", *outputs};
-  if (overrides.numExperts)
-    args.insert(args.end(),
-                {"--num-experts", std::to_string(*overrides.numExperts)});
-  if (overrides.entry)
-    args.insert(args.end(), {"--entry", stringify(*overrides.entry).str()});
-  if (overrides.numValidTokens.value_or(false))
-    args.push_back("--num-valid-tokens");
+      python,   "-m",       "moec.reference", "check",     "--spec",
+      specFile, "--inputs", inputs,           "--outputs", *outputs};
   llvm::SmallVector<llvm::StringRef> refs(args.begin(), args.end());
   std::string error;
   int exitCode = 1;

@@ -13,20 +13,20 @@
 namespace moec {
 
 /// Runs the float64 reference (`python -m moec.reference check`) as a process
-/// of its own, which reads the description itself and shares no code with the
-/// compiler. Inputs are written to a temporary file once.
+/// of its own, which shares no code with the compiler. It gets the layer's spec,
+/// and inputs that are written to a temporary file once. What a model's
+/// config.json means is not its business: that is checked against the model's
+/// own code (docs/models.md).
 class ReferenceCheck {
 public:
-  /// `description` is the JSON that the layer came from.
-  ReferenceCheck(std::string description, const SpecOverrides &overrides)
-      : description(std::move(description)), overrides(overrides) {}
+  ReferenceCheck() = default;
   ~ReferenceCheck();
 
   /// Finds Python and sees to it that it has the reference, before anything
   /// takes long.
   moert::Status findReference();
 
-  /// Takes `spec` in place of the description's file.
+  /// Takes the text of the layer's spec.
   moert::Status setSpec(const std::string &spec);
 
   /// Writes the inputs to a temporary file, by their canonical names.
@@ -40,11 +40,9 @@ private:
   moert::Result<std::string> makeTemporary(llvm::StringRef stem,
                                            llvm::StringRef suffix);
 
-  std::string description;
-  SpecOverrides overrides;
   std::string python;
+  /// Temporary files.
   std::string inputs;
-  /// Temporary; empty where the description is a file of the user's.
   std::string specFile;
 };
 

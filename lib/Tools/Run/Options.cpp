@@ -42,11 +42,6 @@ bool MoeRunOptions::makeSense() const {
     return complain("--bisect needs the levels above the kernels, "
                     "which a package lacks; give the JSON "
                     "description");
-  if ((check || bisect) && isIR() && spec.empty())
-    return complain(
-        llvm::Twine(bisect ? "--bisect" : "--check") +
-        " of IR needs --spec=FILE.json, which says what the layer is meant to "
-        "compute");
   if (bisect && (isGiven(outputs) || isGiven(repeat) || isGiven(level)))
     return complain("--bisect runs every level once to compare it; "
                     "leave out --outputs, --repeat and --level");

@@ -119,9 +119,6 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::cat(category)};
 
   bool isPackage() const { return llvm::StringRef(input).ends_with(".moepkg"); }
-  bool isIR() const {
-    return !isPackage() && !llvm::StringRef(input).ends_with(".json");
-  }
   /// A package has no kernels for the host.
   llvm::StringRef getDevice() const {
     return isPackage() && device.getNumOccurrences() == 0

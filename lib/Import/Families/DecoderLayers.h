@@ -1,0 +1,58 @@
+//===- DecoderLayers.h - which layers of a model have experts ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_IMPORT_FAMILIES_DECODERLAYERS_H
+#define MOEC_LIB_IMPORT_FAMILIES_DECODERLAYERS_H
+
+#include "KeyReader.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace moec {
+
+/// The rules of a family applied to one config.json.
+class DecoderLayers {
+public:
+  /// Reads the keys of the rules; errors are reported.
+  DecoderLayers(const Family &family, KeyReader &reader);
+
+  /// None where the file does not count its layers.
+  std::optional<int64_t> getCount() const { return count; }
+  bool hasExperts(int64_t index) const;
+  /// The word of a layer in the list that decides, or empty.
+  llvm::StringRef getWord(int64_t index) const;
+
+  /// The layer to import: the one asked for, else the first with experts. None
+  /// after an error.
+  std::optional<int64_t> choose(std::optional<int64_t> wanted,
+                                llvm::StringRef fileName,
+                                ImportContext &context) const;
+
+private:
+  using Rule = std::function<bool(int64_t)>;
+
+  void addRule(const LayerRule &rule, KeyReader &reader);
+  void addNumber(const LayerRule &rule, KeyReader &reader);
+  /// Rules that name layers: true when the file has the key.
+  bool addNames(const LayerRule &rule, KeyReader &reader);
+  /// A list with an element per layer decides alone; its length is the number
+  /// of layers where nothing else says it.
+  void decide(std::vector<bool> flags);
+
+  std::string listLayers() const;
+
+  std::optional<int64_t> count;
+  std::vector<Rule> rules;
+  std::optional<Rule> decisive;
+  std::vector<std::string> words;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_IMPORT_FAMILIES_DECODERLAYERS_H

@@ -1,0 +1,303 @@
+//===- ReadFamily.cpp - applies an entry of the table -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReadFamily.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+/// Names that models give activations.
+struct ActivationName {
+  StringLiteral name;
+  Activation gated;
+  Activation ungated;
+};
+
+constexpr ActivationName kActivationNames[] = {
+    {"silu", Activation::Silu, Activation::SiluNoMul},
+    {"swish", Activation::Silu, Activation::SiluNoMul},
+    {"gelu", Activation::Gelu, Activation::GeluNoMul},
+    {"gelu_pytorch_tanh", Activation::GeluTanh, Activation::GeluTanhNoMul},
+    {"relu2", Activation::Relu2, Activation::Relu2NoMul},
+};
+
+/// An activation with a limit, or none where the limit is 0 or absent. Without
+/// one a clamp behind the activation is no activation of its own.
+ActivationSpec limitActivation(ActivationSpec activation,
+                               std::optional<double> limit) {
+  activation.limit = limit && *limit == 0 ? std::nullopt : limit;
+  if (activation.kind == Activation::SwigluStep && !activation.limit)
+    return getDefaultActivation(Activation::Silu);
+  return activation;
+}
+
+class FamilyImport {
+public:
+  FamilyImport(const Family &family, KeyReader &reader, int64_t layer,
+               StringRef layerWord, LayerSpec &spec)
+      : family(family), reader(reader), layer(layer), layerWord(layerWord),
+        spec(spec) {}
+
+  void run() {
+    readSizes();
+    readActivation();
+    readScore();
+    readSelection();
+    readWeight();
+    readSharedExperts();
+  }
+
+private:
+  void readSizes();
+  void readActivation();
+  void readScore();
+  void readSelection();
+  void readWeight();
+  void readSharedExperts();
+
+  /// Whether the layer takes ids from a table.
+  bool usesHash() {
+    int64_t first = reader.getInteger(family.hashLayers, 0, 4096).value_or(0);
+    return layerWord.empty() ? layer < first : layerWord == family.hashWord;
+  }
+
+  /// The value of a choice: what the key says, or what the family fixes.
+  bool read(const Choice<bool> &choice, StringRef field) {
+    return choice.key ? reader.getBoolean(choice.key, field) : choice.value;
+  }
+
+  const Family &family;
+  KeyReader &reader;
+  int64_t layer;
+  StringRef layerWord;
+  LayerSpec &spec;
+};
+
+void FamilyImport::readSizes() {
+  auto size = [&](const Key &key, StringRef field, int64_t max) {
+    return reader.getInteger(key, 1, max, field).value_or(1);
+  };
+  spec.entry = family.entry;
+  spec.hiddenSize = size(family.hiddenSize, "hidden_size", limits::kMaxWidth);
+  spec.numExperts = size(family.numExperts, "num_experts", limits::kMaxExperts);
+  spec.topK = size(family.topK, "top_k", limits::kMaxTopK);
+  spec.intermediateSize =
+      size(family.intermediateSize, "intermediate_size", limits::kMaxWidth);
+  if (reader.has(family.sameAsIntermediate)) {
+    int64_t other = size(family.sameAsIntermediate, "", limits::kMaxWidth);
+    if (other != spec.intermediateSize)
+      reader.error(family.sameAsIntermediate,
+                   reader.show(family.sameAsIntermediate) + " = " +
+                       Twine(other) + " differs from " +
+                       reader.show(family.intermediateSize) + " = " +
+                       Twine(spec.intermediateSize) +
+                       ", the width of an expert in the model's code");
+  }
+  if (family.zeroExperts)
+    spec.numZeroExperts =
+        reader
+            .getInteger(family.zeroExperts, 0, limits::kMaxExperts,
+                        "num_zero_experts")
+            .value_or(0);
+  if (family.latentSize)
+    spec.latentSize = reader.getInteger(family.latentSize, 1, limits::kMaxWidth,
+                                        "latent_size");
+}
+
+void FamilyImport::readActivation() {
+  Activation kind = family.activation.value;
+  if (family.activation.key) {
+    SmallVector<StringRef> names;
+    for (const ActivationName &entry : kActivationNames)
+      names.push_back(entry.name);
+    StringRef name =
+        reader.getWord(family.activation.key, names).value_or("silu");
+    const auto *found = llvm::find_if(
+        kActivationNames, [&](const auto &entry) { return entry.name == name; });
+    kind = family.ungated ? found->ungated : found->gated;
+  }
+  spec.activation = getDefaultActivation(kind);
+  spec.gateUpOrder = family.gateUpOrder;
+  spec.expertBias = family.expertBias;
+  if (family.limit) {
+    std::optional<double> limit =
+        reader.getNumber(family.limit, "activation.limit");
+    ActivationParameters parameters = getParameters(kind);
+    if (limit && !parameters.limit.exists)
+      reader.error(family.limit, reader.show(family.limit) +
+                                     " needs activation \"silu\", not \"" +
+                                     stringify(kind) + "\"");
+    else
+      spec.activation = limitActivation(spec.activation, limit);
+  }
+  if (family.alpha)
+    spec.activation.alpha =
+        reader.getNumber(family.alpha, "activation.alpha");
+  if (family.fixedAlpha)
+    spec.activation.alpha = family.fixedAlpha;
+  if (family.fixedBeta)
+    spec.activation.beta = family.fixedBeta;
+  if (family.gateSoftcap)
+    spec.activation.beta =
+        reader.getNumber(family.gateSoftcap, "activation.beta");
+  if (family.upSoftcap)
+    spec.activation.linearBeta =
+        reader.getNumber(family.upSoftcap, "activation.linear_beta");
+}
+
+void FamilyImport::readScore() {
+  RoutingSpec &routing = spec.routing;
+  routing.score = family.score.value;
+  routing.weight = family.weight.value;
+  if (family.score.key) {
+    SmallVector<StringRef> names;
+    for (const auto &word : family.scoreWords)
+      names.push_back(word.word);
+    if (auto name = reader.getWord(family.score.key, names))
+      for (const auto &word : family.scoreWords)
+        if (word.word == *name)
+          routing.score = word.value;
+  }
+  if (family.weight.key) {
+    SmallVector<StringRef> names;
+    for (const auto &word : family.weightWords)
+      names.push_back(word.word);
+    if (auto name = reader.getWord(family.weight.key, names))
+      for (const auto &word : family.weightWords)
+        if (word.word == *name)
+          routing.weight = word.value;
+  }
+  routing.gateBias = read(family.gateBias, "routing.gate_bias");
+  routing.selectionBias = read(family.selectionBias, "routing.selection_bias");
+  routing.expertScale = family.expertScale;
+  if (family.softcap) {
+    double softcap =
+        reader.getNumber(family.softcap, "routing.logit_softcap").value_or(0);
+    if (softcap < 0)
+      reader.error(family.softcap,
+                   reader.show(family.softcap) + " must not be negative");
+    if (softcap > 0)
+      routing.logitSoftcap = softcap;
+  }
+}
+
+void FamilyImport::readSelection() {
+  RoutingSpec &routing = spec.routing;
+  routing.select = family.select;
+  routing.weightOnInput = family.weightOnInput;
+  if (family.numGroups) {
+    routing.numGroups = reader
+                            .getInteger(family.numGroups, 1,
+                                        limits::kMaxExperts,
+                                        "routing.num_groups")
+                            .value_or(1);
+    routing.topkGroups = reader
+                             .getInteger(family.topkGroups, 1,
+                                         limits::kMaxExperts,
+                                         "routing.topk_groups")
+                             .value_or(1);
+    routing.groupScore = family.groupScore;
+  }
+  if (family.groupsIf) {
+    // Greedy selection does not look at the groups, whatever their number.
+    StringRef words[] = {"greedy", family.groupsIfWord};
+    if (reader.getWord(family.groupsIf, words) != family.groupsIfWord)
+      routing.numGroups = routing.topkGroups = 1;
+  }
+  if (!family.hashWord.empty() && usesHash()) {
+    routing.select = Select::Hash;
+    routing.selectionBias = false;
+    routing.hashVocabSize =
+        reader.getInteger(family.hashVocabulary, 1, limits::kMaxVocabulary,
+                          "routing.hash_vocab_size");
+  }
+}
+
+void FamilyImport::readWeight() {
+  RoutingSpec &routing = spec.routing;
+  // A softmax over the chosen is normalized already, and so its own weight.
+  bool renormalize = read(family.renormalize, "routing.renormalize");
+  if (routing.weight != RouteWeight::Softmax && renormalize) {
+    routing.renormalize = true;
+    routing.renormalizeEpsilon = family.renormalizeEpsilon;
+  }
+  routing.scale = family.fixedScale;
+  if (family.scale) {
+    double scale =
+        reader.getNumber(family.scale, "routing.scale").value_or(1.0);
+    if (scale <= 0)
+      reader.error(family.scale,
+                   reader.show(family.scale) +
+                       " must be greater than 0: with a factor of 0 or less "
+                       "on all weights the experts say nothing, or the "
+                       "opposite");
+    routing.scale *= scale;
+  }
+}
+
+void FamilyImport::readSharedExperts() {
+  if (!family.hasShared)
+    return;
+  // Nobody has more shared experts than this; with it the product is bounded.
+  constexpr int64_t maxShared = 1024;
+  int64_t count = 1;
+  if (family.numShared)
+    count = reader.getInteger(family.numShared, 0, maxShared).value_or(0);
+  // A width of 0 means that there is none.
+  std::optional<int64_t> width =
+      count == 0
+          ? 0
+          : reader.getInteger(family.sharedWidth, family.numShared ? 1 : 0,
+                              limits::kMaxWidth,
+                              "shared_experts.intermediate_size");
+  bool averaged = false;
+  if (family.combination)
+    averaged = reader.getWord(family.combination, {"sum", "average"}) ==
+               StringRef("average");
+  if (count == 0 || width.value_or(0) == 0)
+    return;
+  if (count * *width > limits::kMaxWidth) {
+    const Key &key = family.numShared ? family.numShared : family.sharedWidth;
+    reader.error(key, reader.show(key) + " shared experts of width " +
+                          Twine(*width) + " are wider than " +
+                          Twine(limits::kMaxWidth) + " together");
+  }
+  SharedExpertsSpec shared;
+  shared.intermediateSize = count * *width;
+  shared.gate = family.sharedGate;
+  if (averaged) {
+    spec.routing.scale *= 0.5;
+    shared.scale = 0.5;
+  }
+  if (family.sharedLimit || family.sharedUnlimited) {
+    std::optional<double> limit;
+    if (family.sharedLimit)
+      limit = reader.getNumber(family.sharedLimit,
+                               "shared_experts.activation.limit");
+    ActivationSpec own = spec.activation;
+    if (family.sharedLimit && !family.activation.key)
+      own = getDefaultActivation(family.activation.value);
+    own = limitActivation(own, limit);
+    if (own.kind != spec.activation.kind || own.limit != spec.activation.limit)
+      shared.activation = own;
+  }
+  spec.sharedExperts = shared;
+}
+
+} // namespace
+
+void readFamily(const Family &family, KeyReader &reader, int64_t layer,
+                StringRef layerWord, LayerSpec &spec) {
+  FamilyImport(family, reader, layer, layerWord, spec).run();
+}
+
+} // namespace moec

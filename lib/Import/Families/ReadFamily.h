@@ -1,0 +1,23 @@
+//===- ReadFamily.h - applies an entry of the table -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_IMPORT_FAMILIES_READFAMILY_H
+#define MOEC_LIB_IMPORT_FAMILIES_READFAMILY_H
+
+#include "KeyReader.h"
+
+namespace moec {
+
+/// Reads what depends on the family: sizes, activation, routing, shared
+/// experts. `layerWord` is the layer's word in the list that tells layers
+/// apart. Errors are reported.
+void readFamily(const Family &family, KeyReader &reader, int64_t layer,
+                llvm::StringRef layerWord, LayerSpec &spec);
+
+} // namespace moec
+
+#endif // MOEC_LIB_IMPORT_FAMILIES_READFAMILY_H

@@ -1,0 +1,143 @@
+//===- Table.h - how entries of the table are written -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Row fills a Family in a few words, one method for each thing that families
+// have in common. A family is an expression of a Row; what is true of several
+// is a function that returns one to go on from.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_IMPORT_FAMILIES_TABLE_H
+#define MOEC_LIB_IMPORT_FAMILIES_TABLE_H
+
+#include "Family.h"
+
+#include <vector>
+
+namespace moec {
+
+struct Row : Family {
+  explicit Row(const char *types) { modelTypes = types; }
+
+  /// Number of experts, experts per token, width of an expert.
+  Row &sizes(Key experts, Key perToken, Key width) {
+    numExperts = std::move(experts);
+    topK = std::move(perToken);
+    intermediateSize = std::move(width);
+    return *this;
+  }
+  Row &in(const char *object) { return within = object, *this; }
+  Row &says(const char *text) { return note = text, *this; }
+  Row &startsFrom(Entry point) { return entry = point, *this; }
+
+  // Activation.
+  Row &act(Key key = "hidden_act=\"silu\"") {
+    return activation.key = std::move(key), *this;
+  }
+  Row &fixedAct(Activation kind) { return activation.value = kind, *this; }
+  Row &clamp(Key key) { return limit = std::move(key), *this; }
+  Row &order(GateUpOrder rows) { return gateUpOrder = rows, *this; }
+
+  // Router.
+  Row &softmax() { return score.value = Score::Softmax, *this; }
+  Row &sigmoid() { return score.value = Score::Sigmoid, *this; }
+  /// Chosen by logits, weighed by a softmax of those that were chosen.
+  Row &softmaxOfChosen() {
+    score.value = Score::Identity;
+    weight.value = RouteWeight::Softmax;
+    return *this;
+  }
+  Row &bias() { return selectionBias.value = true, *this; }
+  Row &biasIf(Key key) { return selectionBias.key = std::move(key), *this; }
+  Row &renorm(double epsilon = 0.0) {
+    renormalize.value = true;
+    renormalizeEpsilon = epsilon;
+    return *this;
+  }
+  Row &renormIf(Key key, double epsilon = 0.0) {
+    renormalize.key = std::move(key);
+    renormalizeEpsilon = epsilon;
+    return *this;
+  }
+  Row &groups(Key number, Key kept, GroupScore by) {
+    numGroups = std::move(number);
+    topkGroups = std::move(kept);
+    groupScore = by;
+    return *this;
+  }
+  Row &scaledBy(Key key) { return scale = std::move(key), *this; }
+
+  // Shared experts.
+  Row &shared(Key number, Key width) {
+    hasShared = true;
+    numShared = std::move(number);
+    sharedWidth = std::move(width);
+    return *this;
+  }
+  Row &shared(Key width, SharedGate gate = SharedGate::None) {
+    hasShared = true;
+    sharedWidth = std::move(width);
+    sharedGate = gate;
+    return *this;
+  }
+
+  // Decoder layers with experts.
+  Row &rule(LayerRule::Kind kind, Key key, const char *words = "") {
+    layers.push_back({kind, std::move(key), Key(), words});
+    return *this;
+  }
+  Row &rule(LayerRule::Kind kind, Key key, Key second) {
+    layers.push_back({kind, std::move(key), std::move(second), ""});
+    return *this;
+  }
+  Row &from(Key key) { return rule(LayerRule::From, std::move(key)); }
+  Row &types(Key key = "mlp_layer_types?=null", const char *words = "sparse") {
+    return rule(LayerRule::Types, std::move(key), words);
+  }
+  Row &step() {
+    return rule(LayerRule::Step, "decoder_sparse_step=1")
+        .rule(LayerRule::Except, "mlp_only_layers?=[]");
+  }
+
+  // What is not read.
+  Row &expect(Key key, std::initializer_list<llvm::StringRef> values) {
+    expected.push_back({std::move(key), values});
+    return *this;
+  }
+  Row &ignore(const char *keys) { return irrelevant = keys, *this; }
+
+  // Checkpoints.
+  Row &block(const char *name) { return names.block = name, *this; }
+  Row &gate(const char *name) { return names.gate = name, *this; }
+  Row &biasName(const char *name) { return names.selectionBias = name, *this; }
+  Row &expertNames(const char *gate, const char *up, const char *down) {
+    names.expert[0] = gate, names.expert[1] = up, names.expert[2] = down;
+    return *this;
+  }
+  Row &fusedNames(const char *gateUp, const char *down) {
+    names.fused[0] = gateUp, names.fused[1] = down;
+    return *this;
+  }
+  Row &transposed() { return names.fusedTransposed = true, *this; }
+  Row &sharedNames(const char *gate, const char *up, const char *down) {
+    names.shared[0] = gate, names.shared[1] = up, names.shared[2] = down;
+    return *this;
+  }
+};
+
+/// Each appends the entries of its file.
+void addSoftmaxFamilies(std::vector<Family> &all);
+void addSigmoidFamilies(std::vector<Family> &all);
+void addOtherFamilies(std::vector<Family> &all);
+/// Models whose code is published apart from Transformers.
+void addPublishedFamilies(std::vector<Family> &all);
+/// Models with experts that no layer of ours can describe, with the reason.
+void addRefusedFamilies(std::vector<Family> &all);
+
+} // namespace moec
+
+#endif // MOEC_LIB_IMPORT_FAMILIES_TABLE_H
