@@ -56,8 +56,11 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     - `weight(score)`: the elementwise weight of a selected score (formula 5); empty is the identity.
     - `activation(gate, up)` or `activation(x)`: formula 8. One argument means a layer without gate.
 
+    - `shared_activation`: the same of the shared expert; empty is that of the routed ones. It has a
+      gate if they have one.
+
     They hold ops of `arith` and `math` on single values and use nothing from outside. In
-    `activation`, `moe.param` reads the entries of `activation_params`, each an f32; every entry must
+    `activation` and `shared_activation`, `moe.param` reads the entries of `activation_params`, each an f32; every entry must
     be read.
 
     Attributes:
@@ -79,6 +82,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       first weight have blocks of their own: `2 ceil(I / block[0])`, unless rows are interleaved.
     - `activation_quant`: how inputs of the experts' products are quantized; `dynamic`, with
       `weight_quant`.
+    - `shared_scale`: the shared expert's output is multiplied by it, behind its gate and ahead of the
+      rounding to D (formula 10).
     - `format` (only `standard` so far), `mesh` (only one rank so far): absent is the same.
     - `max_tokens` (default 16384): T of a run is 0 to `max_tokens`; `max_tokens * k` fits 31 bits.
 
@@ -137,11 +142,13 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     OptionalAttr<Moe_MeshAttr>:$mesh,
     OptionalAttr<Moe_PlacementAttr>:$placement,
     OptionalAttr<DictionaryAttr>:$activation_params,
+    OptionalAttr<F32Attr>:$shared_scale,
     DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
     UnitAttr:$weight_on_input,
     DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
   let results = (outs Moe_DataTensor:$output);
-  let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation);
+  let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation,
+                       AnyRegion:$shared_activation);
   let assemblyFormat = [{
     $hidden `:` type($hidden)
     oilist(
@@ -171,6 +178,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     (`score` custom<ScalarRegion>($score)^)?
     (`weight` custom<ScalarRegion>($weight)^)?
     `activation` custom<ScalarRegion>($activation)
+    (`shared_activation` custom<ScalarRegion>($shared_activation)^)?
     attr-dict `->` type($output)
   }];
   let hasVerifier = 1;
@@ -195,8 +203,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
 def Moe_ParamOp : Moe_Op<"param", [Pure]> {
   let summary = "a parameter of the activation";
   let description = [{
-    The f32 entry `name` of the `activation_params` of the `moe.layer` around it. Stands in the region
-    `activation` only, so that an activation is written once and its numbers stay attributes;
+    The f32 entry `name` of the `activation_params` of the `moe.layer` around it. Stands in the regions
+    `activation` and `shared_activation` only, so that an activation is written once and its numbers stay attributes;
     `moe-decompose` replaces it by the constant.
 
     ```mlir

@@ -41,6 +41,8 @@ private:
   moe::QuantAttr getWeightQuant();
   moe::QuantAttr getActivationQuant();
   moe::PlacementAttr getPlacement();
+  /// None for a factor of 1.
+  FloatAttr getSharedScale();
 
   /// The argument with a canonical name; null when the layer has none.
   Value get(StringRef name) { return arguments.lookup(name); }
@@ -216,6 +218,12 @@ moe::PlacementAttr LayerBuilder::getPlacement() {
                                  *spec.placement->localExperts);
 }
 
+FloatAttr LayerBuilder::getSharedScale() {
+  if (!spec.sharedExperts || spec.sharedExperts->scale == 1.0)
+    return {};
+  return builder.getF32FloatAttr(float(spec.sharedExperts->scale));
+}
+
 moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
   return moe::LayerOp::create(
       builder, loc, func.getResultTypes().front(),
@@ -237,8 +245,8 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*num_valid_tokens=*/get("num_valid_tokens"), getRouting(), getLayout(),
       getWeightQuant(), getActivationQuant(),
       /*format=*/moe::ActivationFormatAttr(), /*mesh=*/moe::MeshAttr(),
-      getPlacement(),
-      getActivationParams(builder.getContext(), spec.activation),
+      getPlacement(), getActivationParams(builder.getContext(), spec),
+      getSharedScale(),
       /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),
       /*weight_on_input=*/spec.routing.weightOnInput,
       /*max_tokens=*/static_cast<uint64_t>(spec.maxTokens));
@@ -251,10 +259,13 @@ OwningOpRef<ModuleOp> LayerBuilder::build() {
   builder.setInsertionPointToStart(&func.front());
   moe::LayerOp layer = buildLayer(func);
   if (spec.entry != Entry::Ids) {
-    buildScoreRegion(layer.getScore(), spec.routing.score);
+    buildScoreRegion(layer.getScore(), spec.routing);
     buildWeightRegion(layer.getWeight(), spec.routing.weight);
   }
   buildActivationRegion(layer.getActivation(), spec.activation);
+  if (spec.sharedExperts && spec.sharedExperts->activation)
+    buildActivationRegion(layer.getSharedActivation(),
+                          *spec.sharedExperts->activation, kSharedPrefix);
   func::ReturnOp::create(builder, loc, layer.getOutput());
   if (failed(verify(*module)))
     return nullptr;

@@ -66,6 +66,9 @@ private:
   void checkWeight();
   void checkWeightOnInput();
   void checkActivation();
+  /// Of an activation that stands at `path`.
+  void checkParameters(const ActivationSpec &activation,
+                       const std::string &path);
   void checkQuantization();
   void checkPlacement();
 
@@ -163,6 +166,13 @@ void Checker::checkSelection() {
 }
 
 void Checker::checkWeight() {
+  require(!routing.logitSoftcap || *routing.logitSoftcap > 0,
+          "routing.logit_softcap",
+          show("routing.logit_softcap") + " must be greater than 0");
+  require(!routing.logitSoftcap || routing.select != Select::SparseMixer,
+          "routing.logit_softcap",
+          "'routing.logit_softcap' has no meaning with select "
+          "\"sparsemixer\"; remove it");
   require(routing.weight != RouteWeight::Softmax ||
               routing.score != Score::Softmax,
           "routing.weight",
@@ -187,12 +197,25 @@ void Checker::checkWeightOnInput() {
 }
 
 void Checker::checkActivation() {
-  const ActivationSpec &activation = spec.activation;
-  require(!activation.limit || *activation.limit > 0, "activation.limit",
-          show("activation.limit") + " must be greater than 0");
+  checkParameters(spec.activation, "activation");
+  if (!spec.sharedExperts || !spec.sharedExperts->activation)
+    return;
+  const ActivationSpec &shared = *spec.sharedExperts->activation;
+  checkParameters(shared, "shared_experts.activation");
+  require(isGated(shared.kind) == spec.isGated(), "shared_experts.activation",
+          "'shared_experts.activation' is \"" + stringify(shared.kind) +
+              "\" and 'activation' \"" + stringify(spec.activation.kind) +
+              "\"; either both have a gate or none");
+}
+
+void Checker::checkParameters(const ActivationSpec &activation,
+                              const std::string &path) {
+  std::string limit = path + ".limit", beta = path + ".beta";
+  require(!activation.limit || *activation.limit > 0, limit,
+          show(limit) + " must be greater than 0");
   if (activation.kind == Activation::Situ)
-    require(*activation.beta != 0, "activation.beta",
-            "'activation.beta' must not be 0: \"situ\" divides by it");
+    require(*activation.beta != 0, beta,
+            quote(beta) + " must not be 0: \"situ\" divides by it");
 }
 
 void Checker::checkQuantization() {

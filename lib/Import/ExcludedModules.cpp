@@ -18,9 +18,12 @@ namespace moec {
 namespace {
 
 /// What may stand before `layers.N` in the names of modules.
-constexpr StringLiteral kPrefixes[] = {
-    "", "model.", "model.language_model.", "language_model.model.",
-    "language_model.", "thinker.model."};
+constexpr StringLiteral kPrefixes[] = {"",
+                                       "model.",
+                                       "model.language_model.",
+                                       "language_model.model.",
+                                       "language_model.",
+                                       "thinker.model."};
 
 /// Python's regular expressions in the notation of LLVM's. False for what that
 /// does not have.

@@ -82,6 +82,8 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.renormalize = reader.getBoolean("renormalize", false);
   routing.renormalizeEpsilon = reader.getNumber("renormalize_epsilon", 0.0);
   routing.scale = reader.getNumber("scale", 1.0);
+  if (reader.has("logit_softcap"))
+    routing.logitSoftcap = reader.getNumber("logit_softcap", 1.0);
   routing.nonfinite =
       reader.getEnum<NonFinite>("nonfinite", getDefaultNonFinite(routing));
   routing.weightOnInput = reader.getBoolean("weight_on_input", false);
@@ -123,6 +125,12 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader) {
   spec.intermediateSize =
       reader.getInteger("intermediate_size", 1, limits::kMaxWidth);
   spec.gate = reader.getEnum<SharedGate>("gate", SharedGate::None);
+  spec.scale = reader.getNumber("scale", 1.0);
+  if (const json::Value *object = reader.getObject("activation")) {
+    FieldReader activation(reader.getContext(), *object,
+                           "shared_experts.activation.", Null::IsWrong);
+    spec.activation = readActivation(activation);
+  }
   reader.refuseUnknown();
   return spec;
 }

@@ -186,17 +186,16 @@ void checkExpectations(const Family &family, KeyReader &reader,
     KeyReader::Found found = reader.find(expectation.key);
     FieldReader &config = *found.reader;
     if (!found.value ||
-        llvm::any_of(expectation.values,
-                     [&](StringRef text) {
-                       return isSameScalar(*found.value, text);
-                     }) ||
+        llvm::any_of(
+            expectation.values,
+            [&](StringRef text) { return isSameScalar(*found.value, text); }) ||
         ignored.take(config.getPath(found.name)))
       continue;
     std::string values;
     for (auto [i, text] : llvm::enumerate(expectation.values))
-      values += (i == 0                                   ? ""
+      values += (i == 0                               ? ""
                  : i + 1 == expectation.values.size() ? " or "
-                                                          : ", ") +
+                                                      : ", ") +
                 text.str();
     config.error(found.name, config.show(found.name) + " must be " + values +
                                  ", not " + describeValue(*found.value) +

@@ -1,4 +1,5 @@
-//===- QuantizationConfig.cpp - how a model's weights are stored -*- C++ -*-===//
+//===- QuantizationConfig.cpp - how a model's weights are stored -*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -87,9 +88,8 @@ void refuseOtherFields(FieldReader &reader, StringRef method) {
 constexpr StringLiteral kSupported =
     "\"fp8\" with blocks of 128 x 128 and \"mxfp4\" are";
 
-std::optional<WeightQuantization> readMethod(FieldReader &reader,
-                                             const Family &family,
-                                             const LayerSpec &spec) {
+std::optional<WeightQuantization>
+readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec) {
   std::optional<StringRef> method = reader.getString("quant_method");
   if (!method || readExceptions(reader, family, spec) != Coverage::None)
     return std::nullopt;
@@ -104,22 +104,22 @@ std::optional<WeightQuantization> readMethod(FieldReader &reader,
     refuseOtherFields(reader, *method);
     return WeightQuantization::MxFp4;
   }
-  reader.error("quant_method",
-               "quantization " + describeValue(*reader.get("quant_method")) +
-                   " is not supported; " + kSupported);
+  reader.error("quant_method", "quantization " +
+                                   describeValue(*reader.get("quant_method")) +
+                                   " is not supported; " + kSupported);
   return std::nullopt;
 }
 
 /// Keys that state a quantization in other tools' words.
 void refuseOtherStatements(FieldReader &config, DType dtype,
                            IgnoredFields &ignored) {
-  for (StringRef name : {"compression_config", "quantization", "quant_config",
-                         "quant_method", "load_in_4bit", "load_in_8bit",
-                         "expert_dtype", "experts_dtype", "moe_dtype",
-                         "weight_dtype"}) {
+  for (StringRef name :
+       {"compression_config", "quantization", "quant_config", "quant_method",
+        "load_in_4bit", "load_in_8bit", "expert_dtype", "experts_dtype",
+        "moe_dtype", "weight_dtype"}) {
     const json::Value *value = config.get(name);
-    bool isOff = !value || (value->kind == json::Value::Kind::Boolean &&
-                            !value->boolean);
+    bool isOff = !value ||
+                 (value->kind == json::Value::Kind::Boolean && !value->boolean);
     // The layer's own dtype is no quantization.
     bool isPlain = value && value->kind == json::Value::Kind::String &&
                    parseModelDType(value->text) == dtype;
@@ -174,8 +174,9 @@ readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
     if (!object || ignored.take(reader->getPath(field)))
       continue;
     if (stated)
-      reader->error(field, reader->show(field) + " is stated twice, here and "
-                                                 "as " +
+      reader->error(field, reader->show(field) +
+                               " is stated twice, here and "
+                               "as " +
                                stated->show(field) + "; keep one");
     stated = reader;
     if (!reader->getObject(field))

@@ -31,8 +31,9 @@ namespace {
 /// order of operations must not depend on the compiler.
 class Scalars {
 public:
-  explicit Scalars(Block &block)
-      : builder(OpBuilder::atBlockEnd(&block)), loc(builder.getUnknownLoc()) {}
+  explicit Scalars(Block &block, StringRef prefix = "")
+      : builder(OpBuilder::atBlockEnd(&block)), loc(builder.getUnknownLoc()),
+        prefix(prefix) {}
 
   Value constant(double value) {
     return arith::ConstantOp::create(builder, loc,
@@ -40,7 +41,7 @@ public:
   }
   Value param(StringRef name) {
     return moe::ParamOp::create(builder, loc, builder.getF32Type(),
-                                builder.getStringAttr(name));
+                                builder.getStringAttr(prefix + name));
   }
   Value add(Value a, Value b) { return binary<arith::AddFOp>(a, b); }
   Value sub(Value a, Value b) { return binary<arith::SubFOp>(a, b); }
@@ -86,6 +87,7 @@ private:
 
   OpBuilder builder;
   Location loc;
+  StringRef prefix;
 };
 
 Block &addBlock(Region &region, unsigned numArguments) {
@@ -209,15 +211,24 @@ ActivationBuilder getBuilder(Activation kind) {
 
 } // namespace
 
-void buildScoreRegion(Region &region, Score score) {
+void buildScoreRegion(Region &region, const RoutingSpec &routing) {
   // Softmax looks at all experts and is an attribute of the op.
-  if (score == Score::Identity || score == Score::Softmax)
+  Score score = routing.score;
+  bool isElementwise = score == Score::Sigmoid || score == Score::SqrtSoftplus;
+  if (!isElementwise && !routing.logitSoftcap)
     return;
   Block &block = addBlock(region, 1);
   Scalars s(block);
   Value logit = block.getArgument(0);
-  s.yield(score == Score::Sigmoid ? s.sigmoid(logit)
-                                  : buildSqrtSoftplus(s, logit));
+  if (routing.logitSoftcap) {
+    Value cap = s.constant(*routing.logitSoftcap);
+    logit = s.mul(cap, s.tanh(s.div(logit, cap)));
+  }
+  if (score == Score::Sigmoid)
+    logit = s.sigmoid(logit);
+  else if (score == Score::SqrtSoftplus)
+    logit = buildSqrtSoftplus(s, logit);
+  s.yield(logit);
 }
 
 void buildWeightRegion(Region &region, RouteWeight weight) {
@@ -228,21 +239,21 @@ void buildWeightRegion(Region &region, RouteWeight weight) {
   s.yield(s.sigmoid(block.getArgument(0)));
 }
 
-void buildActivationRegion(Region &region, const ActivationSpec &activation) {
+void buildActivationRegion(Region &region, const ActivationSpec &activation,
+                           StringRef prefix) {
   bool gated = isGated(activation.kind);
   Block &block = addBlock(region, gated ? 2 : 1);
-  Scalars s(block);
+  Scalars s(block, prefix);
   Value up = gated ? Value(block.getArgument(1)) : Value();
   s.yield(getBuilder(activation.kind)(s, activation, block.getArgument(0), up));
 }
 
-DictionaryAttr getActivationParams(MLIRContext *context,
-                                   const ActivationSpec &activation) {
-  Builder builder(context);
-  NamedAttrList params;
+/// Adds the parameters of one activation.
+static void addParams(const ActivationSpec &activation, StringRef prefix,
+                      Builder &builder, NamedAttrList &params) {
   auto add = [&](StringRef name, std::optional<double> value) {
     if (value)
-      params.append(name, builder.getF32FloatAttr(*value));
+      params.append((prefix + name).str(), builder.getF32FloatAttr(*value));
   };
   add("limit", activation.limit);
   add("alpha", activation.alpha);
@@ -250,6 +261,15 @@ DictionaryAttr getActivationParams(MLIRContext *context,
   // Not greater than 0 it means no tanh, and the region does not read it.
   if (activation.linearBeta && *activation.linearBeta > 0)
     add("linear_beta", activation.linearBeta);
+}
+
+DictionaryAttr getActivationParams(MLIRContext *context,
+                                   const LayerSpec &spec) {
+  Builder builder(context);
+  NamedAttrList params;
+  addParams(spec.activation, "", builder, params);
+  if (spec.sharedExperts && spec.sharedExperts->activation)
+    addParams(*spec.sharedExperts->activation, kSharedPrefix, builder, params);
   return params.empty() ? DictionaryAttr() : params.getDictionary(context);
 }
 

@@ -14,21 +14,27 @@
 
 namespace moec {
 
-/// Writes the elementwise part of a score into an empty region. Where that is
-/// the identity the region stays empty.
-void buildScoreRegion(mlir::Region &region, Score score);
+/// Writes the elementwise part of a score, behind the bound of the logits, into
+/// an empty region. Where that is the identity the region stays empty.
+void buildScoreRegion(mlir::Region &region, const RoutingSpec &routing);
 
 /// The same for the weight of a selected expert.
 void buildWeightRegion(mlir::Region &region, RouteWeight weight);
 
 /// Writes an activation into an empty region. Parameters are read by
-/// `moe.param` from the dictionary that `getActivationParams` returns.
+/// `moe.param` from the dictionary that `getActivationParams` returns; `prefix`
+/// precedes their names.
 void buildActivationRegion(mlir::Region &region,
-                           const ActivationSpec &activation);
+                           const ActivationSpec &activation,
+                           llvm::StringRef prefix = "");
 
-/// The parameters that the region reads, by name; null when there are none.
+/// The parameters that the regions of the layer's activation and of the shared
+/// expert's own ("shared_") read, by name; null when there are none.
 mlir::DictionaryAttr getActivationParams(mlir::MLIRContext *context,
-                                         const ActivationSpec &activation);
+                                         const LayerSpec &spec);
+
+/// What precedes the names of parameters of the shared expert's activation.
+constexpr llvm::StringLiteral kSharedPrefix = "shared_";
 
 } // namespace moec
 

@@ -53,6 +53,7 @@ void printRouting(const RoutingSpec &routing, Fields fields) {
   fields.add("renormalize", routing.renormalize, false);
   fields.add("renormalize_epsilon", routing.renormalizeEpsilon, 0.0);
   fields.add("scale", routing.scale, 1.0);
+  fields.addIfSet("logit_softcap", routing.logitSoftcap);
   fields.addEnum("nonfinite", routing.nonfinite, getDefaultNonFinite(routing));
   fields.add("weight_on_input", routing.weightOnInput, false);
   fields.addIfSet("hash_vocab_size", routing.hashVocabSize);
@@ -98,6 +99,11 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
     json.attributeObject("shared_experts", [&] {
       json.attribute("intermediate_size", spec.sharedExperts->intermediateSize);
       fields.addEnum("gate", spec.sharedExperts->gate, SharedGate::None);
+      fields.add("scale", spec.sharedExperts->scale, 1.0);
+      if (spec.sharedExperts->activation)
+        json.attributeObject("activation", [&] {
+          printActivation(*spec.sharedExperts->activation, json);
+        });
     });
   if (spec.quantization)
     json.attributeObject("quantization", [&] {

@@ -129,7 +129,8 @@ private:
 
   /// D(activation(u + bias)).
   Matrix activateRows(const Matrix &u, int64_t size,
-                      llvm::ArrayRef<double> bias) const {
+                      llvm::ArrayRef<double> bias,
+                      const ActivationSpec &activation) const {
     Matrix a(u.getNumRows(), size);
     bool isGated = spec.isGated();
     int64_t step =
@@ -142,7 +143,7 @@ private:
         return u.row(i)[column] + (bias.empty() ? 0 : bias[column]);
       };
       for (int64_t j = 0; j < size; ++j)
-        a.row(i)[j] = roundTo(activate(spec.activation, get(gate + j * step),
+        a.row(i)[j] = roundTo(activate(activation, get(gate + j * step),
                                        isGated ? get(up + j * step) : 0),
                               spec.dtype);
     });
@@ -165,7 +166,8 @@ private:
     }
     computeProducts(first, call.threads);
     for (size_t i = 0; i < count; ++i) {
-      a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows));
+      a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows),
+                          spec.activation);
       y[i] = Matrix(in[i].getNumRows(), width);
       second.push_back(
           makeProduct(a[i], "experts.w2", experts[i] * width, y[i]));
@@ -214,7 +216,8 @@ private:
     Matrix x = hidden;
     Matrix u(x.getNumRows(), spec.getFirstProductRows(size));
     computeProducts({makeProduct(x, "shared_experts.w13", 0, u)}, call.threads);
-    Matrix a = activateRows(u, size, {});
+    Matrix a = activateRows(
+        u, size, {}, spec.sharedExperts->activation.value_or(spec.activation));
     Matrix s(x.getNumRows(), spec.hiddenSize);
     computeProducts({makeProduct(a, "shared_experts.w2", 0, s)}, call.threads);
     Matrix gate;
@@ -224,6 +227,7 @@ private:
                             call.threads);
     parallelFor(call.threads, total.getNumRows(), [&](int64_t i) {
       double factor = isGated ? sigmoid(gate.row(i)[0]) : 1;
+      factor *= spec.sharedExperts->scale;
       for (int64_t j = 0; j < total.getNumColumns(); ++j)
         total.row(i)[j] += roundTo(s.row(i)[j] * factor, spec.dtype);
     });

@@ -83,7 +83,11 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
     : router(&router) {
   const LayerSpec &spec = router.spec;
   const RoutingSpec &routing = spec.routing;
-  value = getScores(routing.score, logits);
+  std::vector<double> bounded = logits.vec();
+  if (routing.logitSoftcap)
+    for (double &x : bounded)
+      x = *routing.logitSoftcap * std::tanh(x / *routing.logitSoftcap);
+  value = getScores(routing.score, bounded);
   isBad.resize(value.size());
   std::vector<double> keys(value.size());
   for (size_t i = 0; i < value.size(); ++i) {

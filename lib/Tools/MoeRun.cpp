@@ -395,9 +395,9 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   };
   Progress progress("the layer is compiled");
   Jit jit(std::move(jitOptions));
-  moert::Result<JitLayer> layer = jit.compile(
-      *session.text, session.overrides,
-      session.devices.front()->architecture());
+  moert::Result<JitLayer> layer =
+      jit.compile(*session.text, session.overrides,
+                  session.devices.front()->architecture());
   if (!layer) {
     // It names its places itself.
     llvm::errs() << layer.status().message() << "\n";

@@ -84,7 +84,7 @@ LogicalResult checkLowerable(LayerOp layer) {
 
 /// Replaces each moe.param by the constant that it names.
 void resolveParams(LayerOp layer) {
-  layer.getActivation().walk([&](ParamOp param) {
+  layer.walk([&](ParamOp param) {
     OpBuilder builder(param);
     auto value =
         cast<FloatAttr>(layer.getActivationParamsAttr().get(param.getName()));
@@ -114,7 +114,8 @@ private:
 
   Value product(const Product &p, RankedTensorType type, StringRef name,
                 EpilogueBuilder epilogue);
-  Value inlineActivation(ImplicitLocOpBuilder &builder, ValueRange args);
+  Value inlineActivation(Region &region, ImplicitLocOpBuilder &builder,
+                         ValueRange args);
 
   void setInput(Product &p, Value input);
 
@@ -180,9 +181,10 @@ Value LayerDecomposer::product(const Product &p, RankedTensorType type,
   return op.getResult();
 }
 
-Value LayerDecomposer::inlineActivation(ImplicitLocOpBuilder &builder,
+Value LayerDecomposer::inlineActivation(Region &region,
+                                        ImplicitLocOpBuilder &builder,
                                         ValueRange args) {
-  Block &body = layer.getActivation().front();
+  Block &body = region.front();
   IRMapping mapping;
   mapping.map(body.getArguments(), args);
   for (Operation &op : body.without_terminator())
@@ -317,7 +319,7 @@ Value LayerDecomposer::runExperts() {
                 SmallVector<Value, 2> inputs(args.accumulators);
                 for (auto [input, bias] : llvm::zip(inputs, args.columns))
                   input = arith::AddFOp::create(b, input, bias);
-                return inlineActivation(b, inputs);
+                return inlineActivation(layer.getActivation(), b, inputs);
               });
 
   Product second;
@@ -363,23 +365,34 @@ Value LayerDecomposer::runSharedExpert() {
   first.weightScale = layer.getSharedW13Scale();
   setInput(first, layer.getHidden());
   first.layout = layer.getLayoutAttr();
+  Region &activation = layer.getSharedActivation().empty()
+                           ? layer.getActivation()
+                           : layer.getSharedActivation();
   Value hidden =
       product(first, tensorOf({kTokens, sharedSize}, dtype), "shared_hidden",
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
-                return inlineActivation(b, args.accumulators);
+                return inlineActivation(activation, b, args.accumulators);
               });
   Product second;
   second.weight = layer.getSharedW2();
   second.weightScale = layer.getSharedW2Scale();
   setInput(second, hidden);
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
-  if (!gate)
+  FloatAttr scale = layer.getSharedScaleAttr();
+  if (!gate && !scale)
     return product(second, type, "shared_out", kNoEpilogue);
-  second.rows.push_back(gate);
+  if (gate)
+    second.rows.push_back(gate);
   return product(
       second, type, "shared_out",
-      [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
-        return arith::MulFOp::create(b, args.accumulators[0], args.rows[0]);
+      [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+        Value out = args.accumulators[0];
+        if (!args.rows.empty())
+          out = arith::MulFOp::create(b, out, args.rows[0]);
+        if (scale)
+          out = arith::MulFOp::create(b, out,
+                                      arith::ConstantOp::create(b, scale));
+        return out;
       });
 }
 

@@ -80,9 +80,12 @@ def test_every_field_of_the_reader_is_in_the_schema():
             "selection_bias": True, "expert_scale": True, "num_groups": 2,
             "topk_groups": 1, "group_score": "max", "weight": "score",
             "renormalize": True, "renormalize_epsilon": 1e-20, "scale": 2.5,
-            "nonfinite": "zero", "weight_on_input": False,
+            "nonfinite": "zero", "weight_on_input": False, "logit_softcap": 30,
         },
-        shared_experts={"intermediate_size": 3, "gate": "none"},
+        shared_experts={
+            "intermediate_size": 3, "gate": "none", "scale": 0.5,
+            "activation": {"kind": "silu"},
+        },
         quantization={"weight": "fp8_block128"},
         placement={"num_ranks": 1, "local_experts": [3, 0]},
     )
@@ -90,12 +93,16 @@ def test_every_field_of_the_reader_is_in_the_schema():
     LayerSpec.from_json(value)
     used = set(value["routing"]) | {"hash_vocab_size"}
     assert used == set(SCHEMA["$defs"]["routing"]["properties"])
+    assert set(value["shared_experts"]) == set(
+        SCHEMA["$defs"]["shared_experts"]["properties"]
+    )
     assert set(value) == set(SCHEMA["properties"])
 
 
 # Infinity is not JSON.
 BAD = [row[:2] for row in ERRORS if row[1] != float("inf")] + [
     ("activation.limit", 0),
+    ("routing", {"logit_softcap": 0}),
     ("activation", {"kind": "situ", "beta": 0}),
     ("routing", {"renormalize_epsilon": 1}),
     ("routing", {"weight": "softmax"}),

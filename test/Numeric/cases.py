@@ -320,6 +320,19 @@ for dtype in ("f32", "bf16", "f16"):
     case(f"latent_{dtype}", latent_size=32, dtype=dtype)
     case(f"zero_experts_{dtype}", num_zero_experts=4, top_k=4, dtype=dtype)
 case("expert_bias_no_gate", expert_bias=True, activation={"kind": "relu2_no_mul"})
+case("shared_own_activation", dtype="bf16", activation={"kind": "silu", "limit": 0.5},
+     shared_experts={"intermediate_size": 40, "scale": 0.5,
+                     "activation": {"kind": "gelu_tanh"}})
+case("shared_gate_scale", entry="gate", activation={"kind": "silu", "limit": 2.0},
+     shared_experts={"intermediate_size": 40, "gate": "sigmoid", "scale": 0.25,
+                     "activation": {"kind": "silu", "limit": 0.5}})
+for name, softcapped in {
+    "softmax": {"score": "softmax", "renormalize": True},
+    "sigmoid": {"score": "sigmoid", "selection_bias": True, "renormalize": True},
+    "selected": {"score": "identity", "weight": "softmax"},
+}.items():
+    case(f"softcap_{name}", entry="gate" if name == "softmax" else "logits",
+         routing={**softcapped, "logit_softcap": 1.5}, dtype="bf16")
 case("shared_wide", shared_experts={"intermediate_size": 160})
 case("latent_shared", latent_size=32, dtype="bf16",
      shared_experts={"intermediate_size": 72, "gate": "sigmoid"})

@@ -33,12 +33,14 @@ def _features() -> dict[str, list[str]]:
         "weight": [
             "score", "sigmoid", "softmax", "renormalize", "renormalize_epsilon", "scale",
             "gate_bias", "selection_bias", "expert_scale", "weight_on_input",
+            "logit_softcap",
         ],
         "nonfinite, with such logits": ["zero", "neg_inf", "lowest"],
         "activation": [*PARAMETERS, *parameters],
         "weights": [
             "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
-            "shared_experts with sigmoid gate", "latent_size", "num_zero_experts",
+            "shared_experts with sigmoid gate", "shared_experts with scale",
+            "shared_experts with activation", "latent_size", "num_zero_experts",
             "placement.local_experts", "strided_weights", "fp8_block128",
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
@@ -73,6 +75,7 @@ def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:
         "gate_bias": routing.gate_bias,
         "selection_bias": routing.selection_bias,
         "expert_scale": routing.expert_scale,
+        "logit_softcap": routing.logit_softcap is not None,
     }
     tags |= {("weight", name) for name, is_given in given.items() if is_given}
     if hard in ("nan_logits", "inf_logits"):
@@ -120,6 +123,10 @@ def features(case: Case) -> set[tuple[str, str]]:
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
         tags.add(("weights", "shared_experts with sigmoid gate"))
+    if spec.shared_experts is not None and spec.shared_experts.scale != 1:
+        tags.add(("weights", "shared_experts with scale"))
+    if spec.shared_experts is not None and spec.shared_experts.activation is not None:
+        tags.add(("weights", "shared_experts with activation"))
     if spec.num_valid_tokens:
         tags.add(("tokens", "num_valid_tokens"))
     if case.hard:

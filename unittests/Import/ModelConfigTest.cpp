@@ -304,10 +304,10 @@ TEST(ModelConfigError, UnknownModelTypes) {
 
 TEST(ModelConfigError, MissingFieldsAreNamed) {
   std::string messages = importError(R"({"model_type": "mixtral"})");
-  for (const char *name : {"'hidden_size' is missing",
-                           "'num_local_experts' (or 'num_experts') is missing",
-                           "'num_experts_per_tok' is missing",
-                           "'intermediate_size' is missing"})
+  for (const char *name :
+       {"'hidden_size' is missing",
+        "'num_local_experts' (or 'num_experts') is missing",
+        "'num_experts_per_tok' is missing", "'intermediate_size' is missing"})
     EXPECT_NE(messages.find(name), std::string::npos) << messages;
   messages = importError(makeConfig("deepseek_v3", kDeepSeekV2));
   EXPECT_NE(messages.find("'n_group' is missing; it must be an integer"),

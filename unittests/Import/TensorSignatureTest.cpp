@@ -170,9 +170,9 @@ TEST(TensorSignature, NamesOfFamilies) {
       "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 48})");
   EXPECT_EQ(describeForms(spec, "gate.selection_bias"),
             Lines{"gate.e_score_correction_bias@0+1*8"});
-  EXPECT_EQ(describeForms(spec, "experts.w13"),
-            (Lines{"experts.{e}.up_proj.weight@0+1*32",
-                   "experts.up_proj@0+1*32"}));
+  EXPECT_EQ(
+      describeForms(spec, "experts.w13"),
+      (Lines{"experts.{e}.up_proj.weight@0+1*32", "experts.up_proj@0+1*32"}));
   EXPECT_EQ(describeForms(spec, "shared_experts.w13"),
             Lines{"shared_experts.up_proj.weight@0+1*48"});
   EXPECT_EQ(describeForms(spec, "latent.down"),

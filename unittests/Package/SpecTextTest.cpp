@@ -61,6 +61,19 @@ protected:
 
 } // namespace
 
+TEST_F(SpecTextTest, SharedExpertsOfTheirOwn) {
+  LayerSpec spec = import(R"({"moec_spec": 1, "dtype": "f32",
+      "hidden_size": 16, "num_experts": 4, "top_k": 2, "intermediate_size": 8,
+      "routing": {"logit_softcap": 30},
+      "activation": {"kind": "silu", "limit": 7},
+      "shared_experts": {"intermediate_size": 12, "scale": 0.5,
+                         "activation": {"kind": "silu"}}})");
+  EXPECT_EQ(spec.routing.logitSoftcap, 30.0);
+  EXPECT_EQ(spec.sharedExperts->scale, 0.5);
+  EXPECT_FALSE(spec.sharedExperts->activation->limit);
+  expectSame(spec);
+}
+
 TEST_F(SpecTextTest, EveryModelComesBack) {
   std::error_code error;
   int numModels = 0;

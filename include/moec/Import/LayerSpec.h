@@ -136,7 +136,9 @@ struct ActivationSpec {
 struct SharedExpertsSpec {
   int64_t intermediateSize = 0;
   SharedGate gate = SharedGate::None;
+  /// Factor of the output.
   double scale = 1.0;
+  /// Where it is not the routed experts'; gated as that one.
   std::optional<ActivationSpec> activation;
 };
 

@@ -269,7 +269,18 @@ LogicalResult LayerVerifier::verifyShared() {
     if (op.getSharedGate())
       return check.error("takes 'shared_gate' with 'shared_w13' and "
                          "'shared_w2' only");
+    if (op.getSharedScaleAttr() || !op.getSharedActivation().empty())
+      return check.error("takes 'shared_scale' and 'shared_activation' with "
+                         "'shared_w13' and 'shared_w2' only");
     return success();
+  }
+  if (Region &region = op.getSharedActivation(); !region.empty()) {
+    SmallVector<std::string> arguments = {"x"};
+    if (op.isGated())
+      arguments = {"gate", "up"};
+    if (failed(
+            verifyScalarArguments(op, region, "shared_activation", arguments)))
+      return failure();
   }
   Dim hidden{"hidden_size", op.getHiddenSize()};
   StringRef rowsName = op.isGated() ? "(2 * shared intermediate_size)"
@@ -416,10 +427,13 @@ LogicalResult LayerOp::verify() { return LayerVerifier(*this).verify(); }
 LogicalResult LayerOp::verifyRegions() {
   if (failed(verifyScalarBody(*this, getScore(), "score")) ||
       failed(verifyScalarBody(*this, getWeight(), "weight")) ||
-      failed(verifyScalarBody(*this, getActivation(), "activation")))
+      failed(verifyScalarBody(*this, getActivation(), "activation")) ||
+      failed(
+          verifyScalarBody(*this, getSharedActivation(), "shared_activation")))
     return failure();
   llvm::StringSet<> read;
-  getActivation().walk([&](ParamOp param) { read.insert(param.getName()); });
+  for (Region *region : {&getActivation(), &getSharedActivation()})
+    region->walk([&](ParamOp param) { read.insert(param.getName()); });
   DictionaryAttr params = getActivationParamsAttr();
   for (NamedAttribute entry :
        params ? params.getValue() : ArrayRef<NamedAttribute>())

@@ -39,7 +39,9 @@ void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 
 LogicalResult ParamOp::verify() {
   auto layer = dyn_cast_if_present<LayerOp>((*this)->getParentOp());
-  if (!layer || (*this)->getParentRegion() != &layer.getActivation())
+  Region *parent = (*this)->getParentRegion();
+  if (!layer || (parent != &layer.getActivation() &&
+                 parent != &layer.getSharedActivation()))
     return emitOpError("belongs into the region 'activation' of a 'moe.layer', "
                        "whose 'activation_params' it reads; write the constant "
                        "here instead");

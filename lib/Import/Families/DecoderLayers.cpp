@@ -166,9 +166,8 @@ void DecoderLayers::addNumber(const LayerRule &rule, KeyReader &reader) {
   }
   case LayerRule::Step: {
     int64_t step = reader.getInteger(rule.key, 0, max).value_or(1);
-    rules.push_back([step](int64_t index) {
-      return step > 0 && (index + 1) % step == 0;
-    });
+    rules.push_back(
+        [step](int64_t index) { return step > 0 && (index + 1) % step == 0; });
     return;
   }
   case LayerRule::Frequency: {
@@ -179,9 +178,8 @@ void DecoderLayers::addNumber(const LayerRule &rule, KeyReader &reader) {
   case LayerRule::Period: {
     int64_t period = reader.getInteger(rule.key, 1, max).value_or(1);
     int64_t offset = reader.getInteger(rule.second, 0, max).value_or(0);
-    rules.push_back([period, offset](int64_t index) {
-      return index % period == offset;
-    });
+    rules.push_back(
+        [period, offset](int64_t index) { return index % period == offset; });
     return;
   }
   case LayerRule::Range: {
@@ -266,12 +264,11 @@ std::optional<int64_t> DecoderLayers::choose(std::optional<int64_t> wanted,
   }
   bool isInside = *wanted >= 0 && (!count || *wanted < *count);
   context.diags.error(
-      fileName,
-      "--layer=" + Twine(*wanted) +
-          (isInside ? Twine(": this decoder layer has no experts")
-                    : ": the model has " + Twine(*count) +
-                          " decoder layers, counted from 0") +
-          "; those with experts are " + having);
+      fileName, "--layer=" + Twine(*wanted) +
+                    (isInside ? Twine(": this decoder layer has no experts")
+                              : ": the model has " + Twine(*count) +
+                                    " decoder layers, counted from 0") +
+                    "; those with experts are " + having);
   return std::nullopt;
 }
 

@@ -41,17 +41,35 @@ bool Family::has(StringRef modelType) const {
 
 SmallVector<const Key *> Family::getKeys() const {
   SmallVector<const Key *> keys;
-  for (const Key *key :
-       {&hiddenSize,         &numLayers,         &numExperts,
-        &topK,               &intermediateSize,  &sameAsIntermediate,
-        &activation.key,     &limit,             &alpha,
-        &gateSoftcap,        &upSoftcap,         &score.key,
-        &gateBias.key,       &selectionBias.key, &softcap,
-        &numGroups,          &topkGroups,        &groupsIf,
-        &weight.key,         &renormalize.key,   &scale,
-        &hashLayers, &hashVocabulary,     &zeroExperts,       &latentSize,
-        &numShared,          &sharedWidth,       &sharedLimit,
-        &combination})
+  for (const Key *key : {&hiddenSize,
+                         &numLayers,
+                         &numExperts,
+                         &topK,
+                         &intermediateSize,
+                         &sameAsIntermediate,
+                         &activation.key,
+                         &limit,
+                         &alpha,
+                         &gateSoftcap,
+                         &upSoftcap,
+                         &score.key,
+                         &gateBias.key,
+                         &selectionBias.key,
+                         &softcap,
+                         &numGroups,
+                         &topkGroups,
+                         &groupsIf,
+                         &weight.key,
+                         &renormalize.key,
+                         &scale,
+                         &hashLayers,
+                         &hashVocabulary,
+                         &zeroExperts,
+                         &latentSize,
+                         &numShared,
+                         &sharedWidth,
+                         &sharedLimit,
+                         &combination})
     if (*key)
       keys.push_back(key);
   for (const LayerRule &rule : layers)

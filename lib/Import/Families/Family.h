@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // An entry of the table of families: data, no code. It says which keys of a
-// config.json become which field of the layer's spec, which keys are expected to
-// have a certain value, which say nothing of the layer, which decoder layers
+// config.json become which field of the layer's spec, which keys are expected
+// to have a certain value, which say nothing of the layer, which decoder layers
 // have experts, and what checkpoints call the tensors. ReadFamily.cpp applies
 // it, ListModels.cpp prints it.
 //

@@ -45,8 +45,8 @@ static bool isSameValue(const json::Value &a, const json::Value &b) {
     return false;
   if (a.kind == Kind::Number)
     return a.getDouble() == b.getDouble();
-  return a.boolean == b.boolean && a.text == b.text &&
-         a.members.empty() && b.members.empty() &&
+  return a.boolean == b.boolean && a.text == b.text && a.members.empty() &&
+         b.members.empty() &&
          std::equal(a.elements.begin(), a.elements.end(), b.elements.begin(),
                     b.elements.end(), isSameValue);
 }
@@ -94,11 +94,10 @@ KeyReader::Found KeyReader::find(const Key &key) {
     if (index < list->elements.size())
       found.value = &list->elements[index];
     else
-      found.reader->error(found.name,
-                          found.reader->show(found.name) + " has " +
-                              Twine(list->elements.size()) +
-                              " values, none for number " + Twine(index) +
-                              ", counted from 0");
+      found.reader->error(found.name, found.reader->show(found.name) + " has " +
+                                          Twine(list->elements.size()) +
+                                          " values, none for number " +
+                                          Twine(index) + ", counted from 0");
   }
   if (found.value && found.value->isNull())
     found.value = nullptr;

@@ -17,52 +17,52 @@ namespace moec {
 
 void addOtherFamilies(std::vector<Family> &all) {
   {
-    Row row = Row("llama4 llama4_text")
-                  .in("text_config?")
-                  .sizes("num_local_experts", "num_experts_per_tok=1",
-                         "intermediate_size")
-                  .act()
-                  .shared("intermediate_size")
-                  .rule(LayerRule::Listed, "moe_layers?=null")
-                  .rule(LayerRule::Step, "interleave_moe_layer_step=1")
-                  .block("feed_forward")
-                  .gate("router.weight")
-                  .expertNames("", "", "")
-                  .transposed()
-                  .sharedNames("shared_expert.gate_proj",
-                               "shared_expert.up_proj",
-                               "shared_expert.down_proj")
-                  .ignore("intermediate_size_mlp");
+    Row row =
+        Row("llama4 llama4_text")
+            .in("text_config?")
+            .sizes("num_local_experts", "num_experts_per_tok=1",
+                   "intermediate_size")
+            .act()
+            .shared("intermediate_size")
+            .rule(LayerRule::Listed, "moe_layers?=null")
+            .rule(LayerRule::Step, "interleave_moe_layer_step=1")
+            .block("feed_forward")
+            .gate("router.weight")
+            .expertNames("", "", "")
+            .transposed()
+            .sharedNames("shared_expert.gate_proj", "shared_expert.up_proj",
+                         "shared_expert.down_proj")
+            .ignore("intermediate_size_mlp");
     row.score.value = Score::Identity;
     row.weight.value = RouteWeight::Sigmoid;
     row.weightOnInput = true;
     all.push_back(row);
   }
   {
-    Row row = Row("deepseek_v4")
-                  .sizes("n_routed_experts|num_local_experts",
-                         "num_experts_per_tok",
-                         "moe_intermediate_size|intermediate_size")
-                  .act()
-                  .clamp("swiglu_limit=10.0")
-                  .bias()
-                  .renorm(1e-20)
-                  .scaledBy("routed_scaling_factor=1.5")
-                  .shared("n_shared_experts=1", "moe_intermediate_size")
-                  .types("mlp_layer_types?=null", "moe hash_moe")
-                  .expect("n_shared_experts", {"1"})
-                  .expect("norm_topk_prob", {"true"})
-                  .expect("topk_method", {"\"noaux_tc\""})
-                  .expect("mlp_bias", {"false"})
-                  .biasName("gate.e_score_correction_bias|gate.bias")
-                  .expertNames("experts.{e}.gate_proj|experts.{e}.w1",
-                               "experts.{e}.up_proj|experts.{e}.w3",
-                               "experts.{e}.down_proj|experts.{e}.w2")
-                  .sharedNames("shared_experts.gate_proj|shared_experts.w1",
-                               "shared_experts.up_proj|shared_experts.w3",
-                               "shared_experts.down_proj|shared_experts.w2")
-                  .says("the first num_hash_layers (3) take ids from a table "
-                        "by the token");
+    Row row =
+        Row("deepseek_v4")
+            .sizes("n_routed_experts|num_local_experts", "num_experts_per_tok",
+                   "moe_intermediate_size|intermediate_size")
+            .act()
+            .clamp("swiglu_limit=10.0")
+            .bias()
+            .renorm(1e-20)
+            .scaledBy("routed_scaling_factor=1.5")
+            .shared("n_shared_experts=1", "moe_intermediate_size")
+            .types("mlp_layer_types?=null", "moe hash_moe")
+            .expect("n_shared_experts", {"1"})
+            .expect("norm_topk_prob", {"true"})
+            .expect("topk_method", {"\"noaux_tc\""})
+            .expect("mlp_bias", {"false"})
+            .biasName("gate.e_score_correction_bias|gate.bias")
+            .expertNames("experts.{e}.gate_proj|experts.{e}.w1",
+                         "experts.{e}.up_proj|experts.{e}.w3",
+                         "experts.{e}.down_proj|experts.{e}.w2")
+            .sharedNames("shared_experts.gate_proj|shared_experts.w1",
+                         "shared_experts.up_proj|shared_experts.w3",
+                         "shared_experts.down_proj|shared_experts.w2")
+            .says("the first num_hash_layers (3) take ids from a table "
+                  "by the token");
     row.score.key = "scoring_func=\"sqrtsoftplus\"";
     row.scoreWords = {{"sqrtsoftplus", Score::SqrtSoftplus},
                       {"sigmoid", Score::Sigmoid}};
@@ -73,20 +73,20 @@ void addOtherFamilies(std::vector<Family> &all) {
   }
   {
     // Bounded by tanh behind the sigmoid: the kind `situ`.
-    Row row = Row("inkling2 inkling2_text inkling2_loop inkling2_loop_text")
-                  .in("text_config?")
-                  .sizes("n_routed_experts|num_local_experts",
-                         "num_experts_per_tok",
-                         "moe_intermediate_size|intermediate_size")
-                  .fixedAct(Activation::Situ)
-                  .bias()
-                  .renorm(1e-20)
-                  .scaledBy("route_scale|routed_scaling_factor=8.0")
-                  .types()
-                  .expect("hidden_act", {"\"silu\""})
-                  .fusedNames("experts.gate_up_proj|experts.w13_weight",
-                              "experts.down_proj|experts.w2_weight")
-                  .biasName("gate.e_score_correction_bias|gate.bias");
+    Row row =
+        Row("inkling2 inkling2_text inkling2_loop inkling2_loop_text")
+            .in("text_config?")
+            .sizes("n_routed_experts|num_local_experts", "num_experts_per_tok",
+                   "moe_intermediate_size|intermediate_size")
+            .fixedAct(Activation::Situ)
+            .bias()
+            .renorm(1e-20)
+            .scaledBy("route_scale|routed_scaling_factor=8.0")
+            .types()
+            .expect("hidden_act", {"\"silu\""})
+            .fusedNames("experts.gate_up_proj|experts.w13_weight",
+                        "experts.down_proj|experts.w2_weight")
+            .biasName("gate.e_score_correction_bias|gate.bias");
     row.score.key = "scoring_func=\"sigmoid\"";
     row.scoreWords = {{"sigmoid", Score::Sigmoid},
                       {"sqrtsoftplus", Score::SqrtSoftplus}};
@@ -105,9 +105,9 @@ static Family refuse(const char *types, const char *reason) {
 void addRefusedFamilies(std::vector<Family> &all) {
   all.push_back(refuse("axk1", "a norm stands between the experts' sum and the "
                                "block's output"));
-  all.push_back(refuse(
-      "muse_spark muse_spark_text",
-      "norms stand inside the block, ahead of and behind the experts"));
+  all.push_back(
+      refuse("muse_spark muse_spark_text",
+             "norms stand inside the block, ahead of and behind the experts"));
   all.push_back(refuse("inkling inkling_text inkling_mm_model",
                        "the shared experts' weights come from the router, in "
                        "one softmax with those of the chosen experts"));
@@ -125,9 +125,11 @@ void addRefusedFamilies(std::vector<Family> &all) {
                        "tokens of text and of images have routers and experts "
                        "of their own; write either part as a spec"));
   all.push_back(refuse(
-      "llama mistral mistral3 ministral qwen2 qwen3 qwen2_vl qwen2_5_vl qwen3_vl "
+      "llama mistral mistral3 ministral qwen2 qwen3 qwen2_vl qwen2_5_vl "
+      "qwen3_vl "
       "gemma gemma2 gemma3 gemma3_text phi phi3 falcon gpt2 gpt_neox glm glm4 "
-      "olmo olmo2 olmo3 cohere cohere2 granite smollm3 exaone4 lfm2 mamba mamba2 "
+      "olmo olmo2 olmo3 cohere cohere2 granite smollm3 exaone4 lfm2 mamba "
+      "mamba2 "
       "stablelm starcoder2 internlm2 baichuan chatglm nemotron ernie4_5 "
       "hunyuan_v1_dense seed_oss",
       "it is a dense model, without experts"));

@@ -121,8 +121,9 @@ void FamilyImport::readActivation() {
       names.push_back(entry.name);
     StringRef name =
         reader.getWord(family.activation.key, names).value_or("silu");
-    const auto *found = llvm::find_if(
-        kActivationNames, [&](const auto &entry) { return entry.name == name; });
+    const auto *found = llvm::find_if(kActivationNames, [&](const auto &entry) {
+      return entry.name == name;
+    });
     kind = family.ungated ? found->ungated : found->gated;
   }
   spec.activation = getDefaultActivation(kind);
@@ -140,8 +141,7 @@ void FamilyImport::readActivation() {
       spec.activation = limitActivation(spec.activation, limit);
   }
   if (family.alpha)
-    spec.activation.alpha =
-        reader.getNumber(family.alpha, "activation.alpha");
+    spec.activation.alpha = reader.getNumber(family.alpha, "activation.alpha");
   if (family.fixedAlpha)
     spec.activation.alpha = family.fixedAlpha;
   if (family.fixedBeta)
@@ -195,16 +195,16 @@ void FamilyImport::readSelection() {
   routing.select = family.select;
   routing.weightOnInput = family.weightOnInput;
   if (family.numGroups) {
-    routing.numGroups = reader
-                            .getInteger(family.numGroups, 1,
-                                        limits::kMaxExperts,
-                                        "routing.num_groups")
-                            .value_or(1);
-    routing.topkGroups = reader
-                             .getInteger(family.topkGroups, 1,
-                                         limits::kMaxExperts,
-                                         "routing.topk_groups")
-                             .value_or(1);
+    routing.numGroups =
+        reader
+            .getInteger(family.numGroups, 1, limits::kMaxExperts,
+                        "routing.num_groups")
+            .value_or(1);
+    routing.topkGroups =
+        reader
+            .getInteger(family.topkGroups, 1, limits::kMaxExperts,
+                        "routing.topk_groups")
+            .value_or(1);
     routing.groupScore = family.groupScore;
   }
   if (family.groupsIf) {

@@ -80,7 +80,7 @@ Row minimaxM2(const char *types) {
       .expect("norm_topk_prob", {"true"})
       .expect("use_routing_bias", {"true"})
       .block("block_sparse_moe")
-      .biasName("e_score_correction_bias|gate.e_score_correction_bias")
+      .biasName("gate.e_score_correction_bias|e_score_correction_bias")
       .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2");
 }
 
@@ -89,8 +89,7 @@ Row minimaxM2(const char *types) {
 void addSigmoidFamilies(std::vector<Family> &all) {
   // Their own code assumes values where the file is silent; a file says them.
   all.push_back(deepSeekShared("deepseek_v3 kimi_k2", "n_shared_experts?=1",
-                               "n_group", "topk_group",
-                               "routed_scaling_factor")
+                               "n_group", "topk_group", "routed_scaling_factor")
                     .from("first_k_dense_replace=3")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
   all.push_back(deepSeekShared("deepseek_v32", "n_shared_experts?=1",
@@ -109,9 +108,8 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                                "routed_scaling_factor=1.8")
                     .from("first_k_dense_replace=1")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
-  all.push_back(deepSeekShared("glm_moe_dsa", "n_shared_experts=1",
-                               "n_group=1", "topk_group=1",
-                               "routed_scaling_factor=2.5")
+  all.push_back(deepSeekShared("glm_moe_dsa", "n_shared_experts=1", "n_group=1",
+                               "topk_group=1", "routed_scaling_factor=2.5")
                     .from("first_k_dense_replace=3")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
   all.push_back(deepSeekShared("glm5_next glm5_next_text", "n_shared_experts=1",
@@ -126,39 +124,43 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                                "norm_topk_prob=false")
                     .from("first_k_dense_replace=0")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
-  all.push_back(deepSeek("dots3_note dots3_note_text")
-                    .in("text_config?")
-                    .shared("n_shared_experts=1",
-                            "shared_experts_intermediate_size=1536")
-                    .from("first_k_dense_replace=1")
-                    .says("the language model; the vision tower's experts are "
-                          "not imported"));
+  all.push_back(
+      deepSeek("dots3_note dots3_note_text")
+          .in("text_config?")
+          .shared("n_shared_experts=1", "shared_experts_intermediate_size=1536")
+          .from("first_k_dense_replace=1")
+          .says("the language model; the vision tower's experts are "
+                "not imported"));
   all.push_back(deepSeekShared("solar_open", "n_shared_experts=1")
                     .from("first_k_dense_replace=0"));
-  all.push_back(deepSeekShared("exaone_moe", "num_shared_experts=1",
-                               "n_group=1", "topk_group=1",
-                               "routed_scaling_factor=2.5")
-                    .sizes("num_experts", "num_experts_per_tok",
-                           "moe_intermediate_size")
-                    .rule(LayerRule::Flags, "is_moe_layer?=null")
-                    .from("first_k_dense_replace=1"));
+  all.push_back(
+      deepSeekShared("exaone_moe", "num_shared_experts=1", "n_group=1",
+                     "topk_group=1", "routed_scaling_factor=2.5")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .rule(LayerRule::Flags, "is_moe_layer?=null")
+          .from("first_k_dense_replace=1")
+          .biasName("gate.e_score_correction_bias|"
+                    "e_score_correction_bias"));
   all.push_back(deepSeek("mimo_v2_flash")
                     .rule(LayerRule::Frequency, "moe_layer_freq?=null")
                     .from("first_k_dense_replace=1")
                     .expect("n_shared_experts", {"0"}));
-  all.push_back(deepSeek("beam", "n_group=8", "topk_group=4",
-                         "routed_scaling_factor=2.5")
-                    .sizes("num_experts", "num_experts_per_tok",
-                           "moe_intermediate_size")
-                    .from("num_dense_layers=3"));
+  all.push_back(
+      deepSeek("beam", "n_group=8", "topk_group=4", "routed_scaling_factor=2.5")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .from("num_dense_layers=3"));
   {
-    Row row = deepSeekShared("hy_v4 hy_v4_vl hy_v4_vl_text",
-                             "n_shared_experts=1", "n_group=1", "topk_group=1",
-                             "routed_scaling_factor=2.827")
-                  .in("text_config?")
-                  .fixedAct(Activation::Silu)
-                  .clamp("swiglu_limit=10.0")
-                  .from("first_k_dense_replace=1");
+    Row row =
+        deepSeekShared("hy_v4 hy_v4_vl hy_v4_vl_text", "n_shared_experts=1",
+                       "n_group=1", "topk_group=1",
+                       "routed_scaling_factor=2.827")
+            .in("text_config?")
+            .fixedAct(Activation::Silu)
+            .clamp("swiglu_limit=10.0")
+            .from("first_k_dense_replace=1")
+            .sharedNames("shared_experts.gate_proj|shared_experts.linear_gate",
+                         "shared_experts.up_proj|shared_experts.up_proj",
+                         "shared_experts.down_proj");
     row.sharedUnlimited = true;
     all.push_back(row);
   }
@@ -173,6 +175,10 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                       .from("first_k_dense_replace=1"));
   }
   all.push_back(kimiLinear("kimi_linear")
+                    .block("block_sparse_moe")
+                    .expertNames("experts.{e}.w1|experts.{e}.gate_proj",
+                                 "experts.{e}.w3|experts.{e}.up_proj",
+                                 "experts.{e}.w2|experts.{e}.down_proj")
                     .from("first_k_dense_replace=1")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
   all.push_back(kimiLinear("bailing_hybrid").from("first_k_dense_replace=2"));
@@ -191,97 +197,111 @@ void addSigmoidFamilies(std::vector<Family> &all) {
     row.rule(LayerRule::Pattern, "hybrid_override_pattern?=null", "E");
     all.push_back(row);
   }
-  all.push_back(Row("afmoe")
-                    .sizes("num_experts", "num_experts_per_tok",
-                           "moe_intermediate_size")
-                    .act()
-                    .sigmoid()
-                    .bias()
-                    .renorm(kEpsilon)
-                    .scaledBy("route_scale=1.0")
-                    .shared("num_shared_experts=2", "moe_intermediate_size")
-                    .from("num_dense_layers=1")
-                    .expect("score_func", {"\"sigmoid\""})
-                    .expect("route_norm", {"true"})
-                    .expect("n_group", {"1"})
-                    .expect("topk_group", {"1"})
-                    .gate("router.gate.weight")
-                    .biasName("expert_bias"));
-  all.push_back(Row("lfm2_moe")
-                    .sizes("num_experts", "num_experts_per_tok",
-                           "moe_intermediate_size")
-                    .fixedAct(Activation::Silu)
-                    .sigmoid()
-                    .biasIf("use_expert_bias=true")
-                    .renormIf("norm_topk_prob=true", 1e-6)
-                    .scaledBy("routed_scaling_factor=1.0")
-                    .from("num_dense_layers=2")
-                    .block("feed_forward")
-                    .biasName("expert_bias")
-                    .expertNames("experts.{e}.w1", "experts.{e}.w3",
-                                 "experts.{e}.w2"));
+  all.push_back(
+      Row("afmoe")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .bias()
+          .renorm(kEpsilon)
+          .scaledBy("route_scale=1.0")
+          .shared("num_shared_experts=2", "moe_intermediate_size")
+          .from("num_dense_layers=1")
+          .expect("score_func", {"\"sigmoid\""})
+          .expect("route_norm", {"true"})
+          .expect("n_group", {"1"})
+          .expect("topk_group", {"1"})
+          .gate("router.gate.weight")
+          .biasName("expert_bias"));
+  all.push_back(
+      Row("lfm2_moe")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .fixedAct(Activation::Silu)
+          .sigmoid()
+          .biasIf("use_expert_bias=true")
+          .renormIf("norm_topk_prob=true", 1e-6)
+          .scaledBy("routed_scaling_factor=1.0")
+          .from("num_dense_layers=2")
+          .block("feed_forward")
+          .biasName("expert_bias")
+          .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2"));
   {
-    Row row = Row("laguna")
-                  .sizes("num_experts", "num_experts_per_tok",
-                         "moe_intermediate_size")
-                  .act()
-                  .sigmoid()
-                  .bias()
-                  .renorm()
-                  .scaledBy("moe_routed_scaling_factor=1.0")
-                  .shared("shared_expert_intermediate_size")
-                  .types()
-                  .from("num_dense_layers=1")
-                  .expect("moe_apply_router_weight_on_input", {"false"})
-                  .expect("norm_topk_prob", {"true"})
-                  .biasName("gate.e_score_correction_bias|"
-                            "experts.e_score_correction_bias");
+    Row row =
+        Row("laguna")
+            .sizes("num_experts", "num_experts_per_tok",
+                   "moe_intermediate_size")
+            .act()
+            .sigmoid()
+            .bias()
+            .renorm()
+            .scaledBy("moe_routed_scaling_factor=1.0")
+            .shared("shared_expert_intermediate_size")
+            .types()
+            .from("num_dense_layers=1")
+            .expect("moe_apply_router_weight_on_input", {"false"})
+            .expect("norm_topk_prob", {"true"})
+            .biasName("experts.e_score_correction_bias|"
+                      "gate.e_score_correction_bias")
+            .sharedNames("shared_expert.gate_proj|shared_experts.gate_proj",
+                         "shared_expert.up_proj|shared_experts.up_proj",
+                         "shared_expert.down_proj|shared_experts.down_proj");
     row.softcap = "moe_router_logit_softcapping=0.0";
     all.push_back(row);
   }
-  all.push_back(Row("flint")
-                    .sizes("num_experts", "num_experts_per_tok",
-                           "moe_intermediate_size")
-                    .act()
-                    .sigmoid()
-                    .renormIf("norm_topk_prob=true")
-                    .shared("shared_expert_intermediate_size")
-                    .step()
-                    .sharedNames("shared_expert.gate_proj",
-                                 "shared_expert.up_proj",
-                                 "shared_expert.down_proj"));
+  all.push_back(
+      Row("flint")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .renormIf("norm_topk_prob=true")
+          .shared("shared_expert_intermediate_size")
+          .step()
+          .sharedNames("shared_expert.gate_proj", "shared_expert.up_proj",
+                       "shared_expert.down_proj"));
   {
     // Logits choose, with the bias; the sigmoid is of the chosen alone.
-    Row row = Row("kolibri1")
-                  .sizes("num_local_experts|num_experts",
-                         "num_experts_per_tok", "moe_intermediate_size")
-                  .act()
-                  .bias()
-                  .renormIf("norm_topk_prob=false")
-                  .shared("shared_expert_intermediate_size");
+    Row row =
+        Row("kolibri1")
+            .sizes("num_local_experts|num_experts", "num_experts_per_tok",
+                   "moe_intermediate_size")
+            .act()
+            .bias()
+            .renormIf("norm_topk_prob=false")
+            .shared("shared_expert_intermediate_size")
+            .block("")
+            .gate("mlp.gate.weight")
+            .biasName("moe.router.expert_bias|"
+                      "mlp.gate.e_score_correction_bias")
+            .expertNames("mlp.experts.{e}.gate_proj", "mlp.experts.{e}.up_proj",
+                         "mlp.experts.{e}.down_proj")
+            .fusedNames("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
+            .sharedNames("mlp.shared_experts.gate_proj",
+                         "mlp.shared_experts.up_proj",
+                         "mlp.shared_experts.down_proj");
     row.score.value = Score::Identity;
     row.weight.value = RouteWeight::Sigmoid;
     all.push_back(row);
   }
-  all.push_back(Row("hy_v3")
-                    .sizes("num_experts|num_local_experts",
-                           "num_experts_per_tok", "moe_intermediate_size")
-                    .act()
-                    .sigmoid()
-                    .bias()
-                    .renorm(kEpsilon)
-                    .scaledBy("router_scaling_factor=2.826")
-                    .shared("num_shared_experts=1", "moe_intermediate_size")
-                    .types()
-                    .from("first_k_dense_replace=1")
-                    .expect("mlp_bias", {"false"})
-                    .biasName("e_score_correction_bias|"
-                              "gate.e_score_correction_bias|expert_bias")
-                    .gate("gate.weight|router.gate.weight")
-                    .sharedNames("shared_experts.gate_proj|shared_mlp.gate_proj",
-                                 "shared_experts.up_proj|shared_mlp.up_proj",
-                                 "shared_experts.down_proj|shared_mlp.down_proj")
-                    .ignore("enable_moe_fp32_combine"));
+  all.push_back(
+      Row("hy_v3")
+          .sizes("num_experts|num_local_experts", "num_experts_per_tok",
+                 "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .bias()
+          .renorm(kEpsilon)
+          .scaledBy("router_scaling_factor=2.826")
+          .shared("num_shared_experts=1", "moe_intermediate_size")
+          .types()
+          .from("first_k_dense_replace=1")
+          .expect("mlp_bias", {"false"})
+          .biasName("e_score_correction_bias|"
+                    "gate.e_score_correction_bias|expert_bias")
+          .gate("router.gate.weight|gate.weight")
+          .sharedNames("shared_experts.gate_proj|shared_mlp.gate_proj",
+                       "shared_experts.up_proj|shared_mlp.up_proj",
+                       "shared_experts.down_proj|shared_mlp.down_proj")
+          .ignore("enable_moe_fp32_combine"));
   all.push_back(minimaxM2("minimax_m2"));
   {
     Row row = minimaxM2("minimax_m3_vl minimax_m3_vl_text minimax_m3 "
@@ -302,36 +322,36 @@ void addSigmoidFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   {
-    Row row = Row("step3p5 step3p7 step3p7_text")
-                  .in("text_config?")
-                  .sizes("n_routed_experts|moe_num_experts|num_local_experts",
-                         "num_experts_per_tok|moe_top_k",
-                         "moe_intermediate_size")
-                  .fixedAct(Activation::SwigluStep)
-                  .clamp("swiglu_limits@layer?=null")
-                  .sigmoid()
-                  .bias()
-                  .renorm()
-                  .scaledBy("moe_router_scaling_factor|routed_scaling_factor=1.0")
-                  .shared("share_expert_dim|share_expert_dims")
-                  .types()
-                  .rule(LayerRule::Listed, "moe_layers_enum?=null")
-                  .from("first_k_dense_replace=3")
-                  .expect("hidden_act", {"\"silu\""})
-                  .expect("mlp_bias", {"false"})
-                  .expect("moe_router_activation", {"\"sigmoid\""})
-                  .expect("norm_expert_weight", {"true"})
-                  .expect("use_moe_router_bias", {"true"})
-                  .expect("need_fp32_gate", {"true"})
-                  .block("")
-                  .gate("moe.gate.weight|mlp.gate.weight")
-                  .biasName("moe.router_bias|mlp.gate.e_score_correction_bias")
-                  .expertNames("", "", "")
-                  .fusedNames("mlp.experts.gate_up_proj",
-                              "moe.down_proj.weight|mlp.experts.down_proj")
-                  .sharedNames("share_expert.gate_proj|mlp.shared_experts.gate_proj",
-                               "share_expert.up_proj|mlp.shared_experts.up_proj",
-                               "share_expert.down_proj|mlp.shared_experts.down_proj");
+    Row row =
+        Row("step3p5 step3p7 step3p7_text")
+            .in("text_config?")
+            .sizes("n_routed_experts|moe_num_experts|num_local_experts",
+                   "num_experts_per_tok|moe_top_k", "moe_intermediate_size")
+            .fixedAct(Activation::SwigluStep)
+            .clamp("swiglu_limits@layer?=null")
+            .sigmoid()
+            .bias()
+            .renorm()
+            .scaledBy("moe_router_scaling_factor|routed_scaling_factor=1.0")
+            .shared("share_expert_dim|share_expert_dims")
+            .types()
+            .rule(LayerRule::Listed, "moe_layers_enum?=null")
+            .from("first_k_dense_replace=3")
+            .expect("hidden_act", {"\"silu\""})
+            .expect("mlp_bias", {"false"})
+            .expect("moe_router_activation", {"\"sigmoid\""})
+            .expect("norm_expert_weight", {"true"})
+            .expect("use_moe_router_bias", {"true"})
+            .expect("need_fp32_gate", {"true"})
+            .block("")
+            .gate("moe.gate.weight|mlp.gate.weight")
+            .biasName("moe.router_bias|mlp.gate.e_score_correction_bias")
+            .expertNames("", "", "")
+            .fusedNames("mlp.experts.gate_up_proj",
+                        "moe.down_proj.weight|mlp.experts.down_proj")
+            .sharedNames("share_expert.gate_proj|mlp.shared_experts.gate_proj",
+                         "share_expert.up_proj|mlp.shared_experts.up_proj",
+                         "share_expert.down_proj|mlp.shared_experts.down_proj");
     row.sharedLimit = "swiglu_limits_shared@layer?=null";
     row.names.fusedHalves[0] = "moe.gate_proj.weight";
     row.names.fusedHalves[1] = "moe.up_proj.weight";

@@ -49,8 +49,7 @@ Row qwen(const char *types, const char *norm) {
 
 /// The same where the model's code divides in any case.
 Row qwenNormalized(const char *types) {
-  return qwen(types, "norm_topk_prob=true")
-      .expect("norm_topk_prob", {"true"});
+  return qwen(types, "norm_topk_prob=true").expect("norm_topk_prob", {"true"});
 }
 
 Row qwenShared(Row row) {
@@ -104,17 +103,17 @@ Row granite(const char *types) {
 }
 
 Row gptOss(const char *types) {
-  Row row = Row(types)
-                .sizes("num_local_experts|num_experts",
-                       "num_experts_per_tok|experts_per_token",
-                       "intermediate_size")
-                .fixedAct(Activation::SwigluOai)
-                .clamp("swiglu_limit=7.0")
-                .softmaxOfChosen()
-                .expect("norm_topk_prob", {"true"})
-                .gate("router.weight")
-                .expertNames("", "", "")
-                .transposed();
+  Row row =
+      Row(types)
+          .sizes("num_local_experts|num_experts",
+                 "num_experts_per_tok|experts_per_token", "intermediate_size")
+          .fixedAct(Activation::SwigluOai)
+          .clamp("swiglu_limit=7.0")
+          .softmaxOfChosen()
+          .expect("norm_topk_prob", {"true"})
+          .gate("router.weight")
+          .expertNames("", "", "")
+          .transposed();
   row.alpha = "swiglu_alpha=1.702";
   row.expertBias = true;
   row.gateBias.value = true;
@@ -155,21 +154,20 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
   all.push_back(qwenShared(qwen("qwen3_next", "norm_topk_prob=true")));
   all.push_back(
       qwenNormalized("qwen3_vl_moe qwen3_vl_moe_text").in("text_config?"));
-  all.push_back(
-      qwenShared(qwenNormalized("qwen3_5_moe qwen3_5_moe_text"))
-          .in("text_config?"));
-  all.push_back(qwenShared(qwen("qwen4_exp qwen4_exp_text",
-                                "norm_topk_prob=true"))
+  all.push_back(qwenShared(qwenNormalized("qwen3_5_moe qwen3_5_moe_text"))
                     .in("text_config?"));
+  all.push_back(
+      qwenShared(qwen("qwen4_exp qwen4_exp_text", "norm_topk_prob=true"))
+          .in("text_config?"));
   all.push_back(qwen("qwen3_omni_moe", "norm_topk_prob=true")
                     .in("thinker_config.text_config")
                     .says("the thinker; the talker's own configuration is "
                           "qwen3_omni_moe_talker_text"));
-  all.push_back(qwen("qwen3_omni_moe_thinker qwen3_omni_moe_text",
-                     "norm_topk_prob=true")
-                    .in("text_config?"));
-  all.push_back(qwenShared(
-      qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false")));
+  all.push_back(
+      qwen("qwen3_omni_moe_thinker qwen3_omni_moe_text", "norm_topk_prob=true")
+          .in("text_config?"));
+  all.push_back(
+      qwenShared(qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false")));
   all.push_back(qwen("mellum", "norm_topk_prob=true").types());
   all.push_back(qwen("lara_mini", "norm_topk_prob=true")
                     .shared("shared_expert_intermediate_size"));
@@ -190,51 +188,52 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
                     .gate("router.weight"));
 
   {
-    Row row = Row("hunyuan_v1_moe")
-                  .sizes("num_experts|num_local_experts@layer",
-                         "moe_topk|num_experts_per_tok@layer",
-                         "intermediate_size")
-                  .act()
-                  .softmax()
-                  .renorm()
-                  .shared("num_shared_expert@layer=1", "intermediate_size")
-                  .from("moe_layer_num_skipped=0")
-                  .expect("use_mixed_mlp_moe", {"true"})
-                  .expect("mlp_bias", {"false"})
-                  .expect("norm_topk_prob", {"true"})
-                  .gate("gate.wg.weight")
-                  .sharedNames("shared_mlp.gate_proj", "shared_mlp.up_proj",
-                               "shared_mlp.down_proj")
-                  .ignore("moe_drop_tokens moe_random_routing_dropped_token");
+    Row row =
+        Row("hunyuan_v1_moe")
+            .sizes("num_experts|num_local_experts@layer",
+                   "moe_topk|num_experts_per_tok@layer", "intermediate_size")
+            .act()
+            .softmax()
+            .renorm()
+            .shared("num_shared_expert@layer=1", "intermediate_size")
+            .from("moe_layer_num_skipped=0")
+            .expect("use_mixed_mlp_moe", {"true"})
+            .expect("mlp_bias", {"false"})
+            .expect("norm_topk_prob", {"true"})
+            .gate("gate.wg.weight")
+            .sharedNames("shared_mlp.gate_proj", "shared_mlp.up_proj",
+                         "shared_mlp.down_proj")
+            .ignore("moe_drop_tokens moe_random_routing_dropped_token");
     row.sameAsIntermediate = "moe_intermediate_size@layer";
     all.push_back(row);
   }
 
   {
-    Row row = Row("ernie4_5_moe")
-                  .sizes("moe_num_experts|num_experts",
-                         "moe_k|num_experts_per_tok", "moe_intermediate_size")
-                  .act()
-                  .softmax()
-                  .bias()
-                  .renorm(1e-12)
-                  .shared("moe_num_shared_experts=2", "moe_intermediate_size")
-                  .rule(LayerRule::Step, "moe_layer_interval=1")
-                  .rule(LayerRule::Range, "moe_layer_start_index=1",
-                        Key("moe_layer_end_index=-1"))
-                  .expect("moe_norm_min", {"1e-12"})
-                  .expect("use_bias", {"false"})
-                  .expect("moe_use_aux_free", {"true"})
-                  .expect("moe_gate", {"\"topk\"", "\"top2_fused\""})
-                  .expect("moe_gate_act", {"\"softmax\""})
-                  .expect("moe_use_hard_gate", {"false"})
-                  .expect("moe_norm_gate_logits", {"true"})
-                  .expect("moe_multimodal_dispatch_use_allgather", {"\"\""})
-                  .biasName("moe_statics.e_score_correction_bias|"
-                            "gate.moe_statics.e_score_correction_bias")
-                  .says("weights are divided by their sum + 1e-12; the model's "
-                        "code keeps that sum above 1e-12")
-                  .ignore("moe_capacity moe_layer_end_index moe_num_attn_experts");
+    Row row =
+        Row("ernie4_5_moe")
+            .sizes("moe_num_experts|num_experts", "moe_k|num_experts_per_tok",
+                   "moe_intermediate_size")
+            .act()
+            .softmax()
+            .bias()
+            .renorm(1e-12)
+            .shared("moe_num_shared_experts=2", "moe_intermediate_size")
+            .rule(LayerRule::Step, "moe_layer_interval=1")
+            .rule(LayerRule::Range, "moe_layer_start_index=1",
+                  Key("moe_layer_end_index=-1"))
+            .expect("moe_norm_min", {"1e-12"})
+            .expect("use_bias", {"false"})
+            .expect("moe_use_aux_free", {"true"})
+            .expect("moe_gate", {"\"topk\"", "\"top2_fused\""})
+            .expect("moe_gate_act", {"\"softmax\""})
+            .expect("moe_use_hard_gate", {"false"})
+            .expect("moe_norm_gate_logits", {"true"})
+            .expect("moe_multimodal_dispatch_use_allgather", {"\"\""})
+            .biasName("moe_statics.e_score_correction_bias|"
+                      "gate.moe_statics.e_score_correction_bias")
+            .says("weights are divided by their sum + 1e-12; the model's "
+                  "code keeps that sum above 1e-12")
+            .ignore("moe_capacity moe_layer_end_index moe_num_attn_experts");
     all.push_back(row);
   }
 
@@ -300,7 +299,10 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
                       .in("text_config?")
                       .renorm(1e-20)
                       .from("first_k_dense_replace=1")
-                      .expect("norm_topk_prob", {"true"}));
+                      .expect("norm_topk_prob", {"true"})
+                      .expertNames("experts.{e}.gate_proj|experts.{e}.w1",
+                                   "experts.{e}.up_proj|experts.{e}.w3",
+                                   "experts.{e}.down_proj|experts.{e}.w2"));
   }
 
   all.push_back(granite("granitemoe"));
@@ -331,33 +333,33 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
       {LayerRule::Enabled, "enable_moe_block=true", Key(), ""});
 
   {
-    Row row = Row("phimoe")
-                  .sizes("num_local_experts", "num_experts_per_tok",
-                         "intermediate_size")
-                  .act()
-                  .expect("router_jitter_noise", {"0.01"})
-                  .expect("norm_topk_prob", {"false"})
-                  .block("block_sparse_moe")
-                  .gate("gate.weight|router.weight")
-                  .expertNames("experts.{e}.w1", "experts.{e}.w3",
-                               "experts.{e}.w2")
-                  .says("router_jitter_noise is the width of the sparse mixer, "
-                        "0.01 in the formula");
+    Row row =
+        Row("phimoe")
+            .sizes("num_local_experts", "num_experts_per_tok",
+                   "intermediate_size")
+            .act()
+            .expect("router_jitter_noise", {"0.01"})
+            .expect("norm_topk_prob", {"false"})
+            .block("block_sparse_moe")
+            .gate("gate.weight|router.weight")
+            .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2")
+            .says("router_jitter_noise is the width of the sparse mixer, "
+                  "0.01 in the formula");
     row.score.value = Score::Identity;
     row.select = Select::SparseMixer;
     all.push_back(row);
   }
 
   {
-    Row row = Row("cohere2_moe")
-                  .sizes("num_experts", "num_experts_per_tok",
-                         "intermediate_size")
-                  .act()
-                  .renormIf("norm_topk_prob=true")
-                  .shared("num_shared_experts=0", "intermediate_size")
-                  .types()
-                  .from("first_k_dense_replace=0")
-                  .ignore("prefix_dense_*");
+    Row row =
+        Row("cohere2_moe")
+            .sizes("num_experts", "num_experts_per_tok", "intermediate_size")
+            .act()
+            .renormIf("norm_topk_prob=true")
+            .shared("num_shared_experts=0", "intermediate_size")
+            .types()
+            .from("first_k_dense_replace=0")
+            .ignore("prefix_dense_*");
     row.score.value = Score::Identity;
     row.weight.key = "expert_selection_fn=\"softmax\"";
     row.weightWords = {{"softmax", RouteWeight::Softmax},

@@ -160,12 +160,13 @@ def _expert(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray):
 
 def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
     up = _expert_product(spec, tensors, "shared_experts.w13", hidden)
-    gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
-    a = round_to(apply(spec.activation, gate, up), spec.dtype)
+    activation = spec.shared_experts.activation or spec.activation
+    gate, up = split_gate_up(up, spec.gate_up_order, activation.gated)
+    a = round_to(apply(activation, gate, up), spec.dtype)
     s = _expert_product(spec, tensors, "shared_experts.w2", a)
     if spec.shared_experts.gate == "sigmoid":
         s = s * sigmoid(product(hidden, tensors["shared_experts.gate"]))
-    return round_to(s, spec.dtype)
+    return round_to(s * spec.shared_experts.scale, spec.dtype)
 
 
 def _routed(

@@ -63,6 +63,8 @@ class Routing:
     ):
         self._spec = spec
         routing = spec.routing
+        if routing.logit_softcap is not None:
+            logits = routing.logit_softcap * np.tanh(logits / routing.logit_softcap)
         value = scores(routing.score, logits)
         bad = ~_is_finite(value)
         bias = np.zeros(spec.num_routes)

@@ -40,12 +40,15 @@ class Routing:
     nonfinite: str = "zero"
     weight_on_input: bool = False
     hash_vocab_size: int | None = None
+    logit_softcap: float | None = None
 
 
 @dataclass(frozen=True)
 class SharedExperts:
     intermediate_size: int
     gate: str = "none"
+    scale: float = 1.0
+    activation: Activation | None = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         top_k=top_k,
         intermediate_size=fields.integer("intermediate_size", required=True),
         routing=_parse_routing(fields.object("routing") or Fields({}, "routing"), entry),
-        activation=_parse_activation(fields),
+        activation=_require_activation(fields),
         max_tokens=fields.integer("max_tokens", 16384),
         num_valid_tokens=fields.boolean("num_valid_tokens"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
@@ -231,16 +234,17 @@ def _parse_routing(fields: Fields, entry: str) -> Routing:
             "nonfinite", ("zero", "neg_inf", "lowest"), nonfinite
         ),
         weight_on_input=fields.boolean("weight_on_input"),
+        logit_softcap=fields.number("logit_softcap"),
         hash_vocab_size=fields.integer("hash_vocab_size"),
     )
     fields.finish()
     return routing
 
 
-def _parse_activation(fields: Fields) -> Activation:
+def _parse_activation(fields: Fields) -> Activation | None:
     activation = fields.object("activation")
     if activation is None:
-        raise SpecError("field 'activation' is missing")
+        return None
     kind = activation.choice("kind", PARAMETERS, required=True)
     values = {
         parameter: activation.number(parameter, default)
@@ -250,12 +254,21 @@ def _parse_activation(fields: Fields) -> Activation:
     return Activation(kind, **values)
 
 
+def _require_activation(fields: Fields) -> Activation:
+    activation = _parse_activation(fields)
+    if activation is None:
+        raise SpecError("field 'activation' is missing")
+    return activation
+
+
 def _parse_shared(fields: Fields | None) -> SharedExperts | None:
     if fields is None:
         return None
     shared = SharedExperts(
         fields.integer("intermediate_size", required=True),
         fields.choice("gate", ("none", "sigmoid"), "none"),
+        fields.number("scale", 1.0),
+        _parse_activation(fields),
     )
     fields.finish()
     return shared
@@ -285,6 +298,16 @@ def _require(holds: bool, message: str) -> None:
 def _check(spec: LayerSpec) -> None:
     """Refuses fields that contradict each other."""
     routes, k, routing = spec.num_routes, spec.top_k, spec.routing
+    softcap = spec.routing.logit_softcap
+    _require(
+        softcap is None or (softcap > 0 and spec.routing.select != "sparsemixer"),
+        "field 'routing.logit_softcap': must be above 0, and not with sparsemixer",
+    )
+    shared = spec.shared_experts and spec.shared_experts.activation
+    _require(
+        shared is None or shared.gated == spec.activation.gated,
+        "field 'shared_experts.activation': must have a gate as 'activation' has",
+    )
     _require(spec.entry in ENTRIES, f"field 'entry' is {spec.entry!r}")
     _require(spec.num_experts > 0, "field 'num_experts': must be positive")
     _require(
