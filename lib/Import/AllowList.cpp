@@ -25,10 +25,10 @@ namespace {
 
 /// Parts of names that make a key suspicious wherever they stand.
 constexpr StringLiteral kSuspicious[] = {
-    "moe",     "expert",  "rout",  "gate",   "scor",   "shared",
-    "topk",    "top_k",   "quant", "swiglu", "bias",   "norm_",
-    "scale",   "scaling", "limit", "group",  "latent", "capac",
-    "softcap", "ffn",     "dense", "sparse", "mlp",    "ep_size",
+    "moe",    "expert", "rout",    "gate",  "scor",    "shared", "topk",
+    "top_k",  "quant",  "swiglu",  "bias",  "norm_",   "scale",  "scaling",
+    "limit",  "group",  "latent",  "capac", "softcap", "ffn",    "dense",
+    "sparse", "mlp",    "ep_size", "hash",
 };
 
 /// Words that do, where they begin a part of the name between underscores.

@@ -127,6 +127,7 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader) {
   spec.gate = reader.getEnum<SharedGate>("gate", SharedGate::None);
   spec.scale = reader.getNumber("scale", 1.0);
   if (const json::Value *object = reader.getObject("activation")) {
+    reader.setOrigin("activation", "", *object);
     FieldReader activation(reader.getContext(), *object,
                            "shared_experts.activation.", Null::IsWrong);
     spec.activation = readActivation(activation);

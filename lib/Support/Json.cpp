@@ -255,9 +255,12 @@ FailureOr<Value> parse(const SourceText &source, Diagnostics &diags) {
     return failure();
   }
 
+  // NaN and Infinity are no JSON, but what Python writes into configurations;
+  // who asks such a number for its value gets none.
   constexpr unsigned flags = rapidjson::kParseIterativeFlag |
                              rapidjson::kParseValidateEncodingFlag |
-                             rapidjson::kParseNumbersAsStringsFlag;
+                             rapidjson::kParseNumbersAsStringsFlag |
+                             rapidjson::kParseNanAndInfFlag;
   TextStream stream(text);
   TreeBuilder builder(source, stream, diags);
   rapidjson::Reader reader;

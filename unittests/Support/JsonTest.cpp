@@ -127,13 +127,25 @@ TEST(Json, RefusesWhatIsNotJson) {
   EXPECT_EQ(errorOf("{} {}"), "t.json:1:4: error: not JSON: The document root "
                               "must not be followed by other values");
   for (const char *text :
-       {"{",           "[",      "\"a",     "{\"a\"",   "{\"a\":", "[1,",
-        "[1,]",        "{a: 1}", "'a'",     "01",       "+1",      ".5",
-        "1.",          "1e",     "-",       "0x10",     "NaN",     "Infinity",
-        "True",        "nul",    "// c\n1", "[1] // c", "\"\\x\"", "\"\t\"",
-        "\"\\ud800\"", "]",      "}",       ",",        ":",       "[}",
-        "{]"})
+       {"{",       "[",        "\"a",     "{\"a\"", "{\"a\":",     "[1,",
+        "[1,]",    "{a: 1}",   "'a'",     "01",     "+1",          ".5",
+        "1.",      "1e",       "-",       "0x10",   "True",        "nul",
+        "// c\n1", "[1] // c", "\"\\x\"", "\"\t\"", "\"\\ud800\"", "]",
+        "}",       ",",        ":",       "[}",     "{]"})
     EXPECT_NE(errorOf(text), "") << text;
+}
+
+TEST(Json, TakesNumbersThatPythonWrites) {
+  // Configurations hold them in fields of other modules (time_step_limit).
+  SourceText text("t.json", "[NaN, Infinity, -Infinity]");
+  Diagnostics diagnostics(llvm::errs());
+  llvm::FailureOr<Value> value = json::parse(text, diagnostics);
+  ASSERT_TRUE(succeeded(value));
+  for (const Value &element : value->elements) {
+    EXPECT_EQ(element.kind, Value::Kind::Number);
+    EXPECT_FALSE(element.getDouble());
+    EXPECT_FALSE(element.getInteger());
+  }
 }
 
 TEST(Json, RefusesNumbersBeyondDouble) {

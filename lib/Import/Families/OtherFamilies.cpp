@@ -130,7 +130,7 @@ void addRefusedFamilies(std::vector<Family> &all) {
       "gemma gemma2 gemma3 gemma3_text phi phi3 falcon gpt2 gpt_neox glm glm4 "
       "olmo olmo2 olmo3 cohere cohere2 granite smollm3 exaone4 lfm2 mamba "
       "mamba2 "
-      "stablelm starcoder2 internlm2 baichuan chatglm nemotron ernie4_5 "
+      "stablelm starcoder2 granite_docling granite_docling_text internlm2 baichuan chatglm nemotron ernie4_5 "
       "hunyuan_v1_dense seed_oss",
       "it is a dense model, without experts"));
   all.push_back(refuse("vitpose_backbone",

@@ -1,0 +1,287 @@
+//===- AllowListTest.cpp - keys that may not be read past -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each configuration here once gave a layer that its model does not have.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ImportTesting.h"
+
+using namespace moec;
+using namespace moec::testing;
+
+namespace {
+
+std::string makeQwen(const std::string &more) {
+  return R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_experts": 8,
+"num_experts_per_tok": 2, "moe_intermediate_size": 128,
+"num_hidden_layers": 8)" +
+         (more.empty() ? "" : ",\n" + more) + "}";
+}
+
+/// One error that names the key and the way past it.
+void expectRefused(const std::string &config, llvm::StringRef key) {
+  std::string messages = importError(config);
+  EXPECT_EQ(llvm::StringRef(messages).count(" error: "), 1u) << messages;
+  EXPECT_NE(messages.find("'" + key.str() + "'"), std::string::npos)
+      << messages;
+}
+
+TEST(AllowList, RoutingFieldsOfOtherFamilies) {
+  for (const char *field :
+       {R"("score_function": "sigmoid")",
+        R"("score_func": "sigmoid")",
+        R"("scoring_function": "sigmoid")",
+        R"("route_scale": 2.5)",
+        R"("route_norm": true)",
+        R"("router_scaling_factor": 2)",
+        R"("routed_scaling_factor": 2.5)",
+        R"("use_expert_bias": true)",
+        R"("expert_bias": true)",
+        R"("use_routing_bias": true)",
+        R"("moe_router_enable_expert_bias": true)",
+        R"("num_experts_per_token": 4)",
+        R"("moe_top_k": 4)",
+        R"("moe_topk": 4)",
+        R"("moe_k": 4)",
+        R"("top_k_experts": 4)",
+        R"("num_shared_expert": 1)",
+        R"("num_shared_experts": 1)",
+        R"("n_shared_experts": 1)",
+        R"("moe_num_shared_experts": 1)",
+        R"("shared_expert_intermediate_size": 64)",
+        R"("shared_intermediate_size": 64)",
+        R"("share_expert_dim": 64)",
+        R"("router_logit_softcapping": 30)",
+        R"("moe_router_logit_softcapping": 30)",
+        R"("swiglu_limit": 7)",
+        R"("swiglu_limits": [7, 7])",
+        R"("swiglu_alpha": 1.7)",
+        R"("n_group": 4)",
+        R"("n_expert_groups": 4)",
+        R"("num_expert_group": 4)",
+        R"("n_limited_groups": 2)",
+        R"("topk_group": 2)",
+        R"("topk_method": "noaux_tc")",
+        R"("use_grouped_topk": true)",
+        R"("zero_expert_num": 4)",
+        R"("zero_expert_type": "identity")",
+        R"("moe_latent_size": 32)",
+        R"("mlp_bias": true)",
+        R"("moe_router_bias": true)",
+        R"("router_bias": true)",
+        R"("expert_capacity": 64)",
+        R"("moe_gate": "topk")",
+        R"("moe_gate_act": "sigmoid")",
+        R"("moe_renormalize": true)",
+        R"("norm_expert_weight": true)",
+        R"("moe_apply_router_weight_on_input": true)",
+        R"("expert_selection_fn": "sigmoid")",
+        R"("shared_expert_combination_strategy": "average")",
+        R"("num_hash_layers": 3)"}) {
+    std::string key =
+        llvm::StringRef(field).drop_front().split('"').first.str();
+    expectRefused(makeQwen(field), key);
+    // The way past it, which the layer remembers.
+    SpecOverrides overrides;
+    overrides.ignoredFields = {key};
+    EXPECT_EQ(importOk(makeQwen(field), overrides).ignoredFields,
+              std::vector<std::string>{key});
+  }
+}
+
+TEST(AllowList, WhatSaysNothingIsReadPast) {
+  importOk(makeQwen(R"("n_group": null, "swiglu_limits": [], "moe_gate": "",
+      "n_shared_experts": 0, "mlp_bias": false, "router_aux_loss_coef": 0.001,
+      "output_router_logits": false, "attention_bias": true,
+      "rope_scaling": {"factor": 4}, "rms_norm_eps": 1e-6, "vocab_size": 9,
+      "time_step_limit": [0.0, Infinity], "intermediate_size": 6144)"));
+}
+
+TEST(AllowList, OnlyKeysThatStandInTheWayCanBeIgnored) {
+  SpecOverrides overrides;
+  overrides.ignoredFields = {"route_scal"};
+  EXPECT_NE(importError(makeQwen(""), overrides)
+                .find("--ignore-field=route_scal: no such key stands in the "
+                      "way"),
+            std::string::npos);
+  // What is read cannot be.
+  overrides.ignoredFields = {"norm_topk_prob"};
+  importError(makeQwen(R"("norm_topk_prob": true)"), overrides);
+}
+
+TEST(AllowList, WidthsOfOtherNames) {
+  expectRefused(R"({"model_type": "mixtral", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 2,
+      "intermediate_size": 128, "moe_intermediate_size": 64})",
+                "moe_intermediate_size");
+}
+
+TEST(AllowList, Ernie) {
+  auto ernie = [](const char *field) {
+    return std::string(R"({"model_type": "ernie4_5_moe", "hidden_size": 64,
+      "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 32,
+      "num_hidden_layers": 4, )") +
+           field + "}";
+  };
+  expectRefused(ernie(R"("moe_gate_act": "sigmoid")"), "moe_gate_act");
+  expectRefused(ernie(R"("moe_norm_min": 0.1)"), "moe_norm_min");
+  expectRefused(ernie(R"("moe_use_hard_gate": true)"), "moe_use_hard_gate");
+  expectRefused(ernie(R"("moe_gate": "switch")"), "moe_gate");
+  expectRefused(ernie(R"("use_bias": true)"), "use_bias");
+  importOk(ernie(R"("moe_gate": "topk", "moe_use_aux_free": true)"));
+}
+
+TEST(AllowList, ValuesThatTheModelsCodeCannotTake) {
+  const char *gptOss = R"({"model_type": "gpt_oss", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 2,
+      "intermediate_size": 32, "swiglu_limit": null})";
+  expectRefused(gptOss, "swiglu_limit");
+  for (const char *scale : {"0", "-1.5"})
+    expectRefused(std::string(R"({"model_type": "glm4_moe", "hidden_size": 64,
+      "n_routed_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 4,
+      "moe_intermediate_size": 32, "routed_scaling_factor": )") +
+                      scale + "}",
+                  "routed_scaling_factor");
+  expectRefused(R"({"model_type": "minimax_m2", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 2,
+      "intermediate_size": 32, "use_routing_bias": false})",
+                "use_routing_bias");
+}
+
+TEST(AllowList, FieldsBesideTextConfig) {
+  auto llama = [](const char *outer) {
+    return std::string(R"({"model_type": "llama4", )") + outer +
+           R"("text_config": {"model_type": "llama4_text", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 1,
+      "intermediate_size": 32}})";
+  };
+  importOk(llama(""));
+  importOk(llama(R"("num_local_experts": 8, )"));
+  expectRefused(llama(R"("num_local_experts": 16, )"), "num_local_experts");
+  expectRefused(llama(R"("swiglu_limit": 7, )"), "swiglu_limit");
+  expectRefused(llama(R"("n_shared_experts": 2, )"), "n_shared_experts");
+}
+
+//===----------------------------------------------------------------------===//
+// Quantization
+//===----------------------------------------------------------------------===//
+
+std::string quantize(const std::string &more) {
+  return makeQwen(R"("quantization_config": {"quant_method": "fp8",
+      "weight_block_size": [128, 128])" +
+                  (more.empty() ? "" : ", " + more) + "}");
+}
+
+TEST(AllowList, ExceptionsThatNameNoExpertsAreHarmless) {
+  for (const char *names :
+       {R"(["lm_head"])", R"(["model.layers.0.self_attn", "mlp.gate"])",
+        R"(["re:.*lm_head", "re:.*self_attn.*", "re:.*mlp\\.gate$"])",
+        R"(["model.layers.5.mlp"])", R"(["model.layers.*.self_attn*"])"})
+    for (const char *field :
+         {"modules_to_not_convert", "ignored_layers", "ignore"})
+      EXPECT_EQ(importOk(quantize("\"" + std::string(field) + "\": " + names))
+                    .quantization,
+                WeightQuantization::Fp8Block128)
+          << names;
+}
+
+TEST(AllowList, ExceptionsThatNameAllExperts) {
+  for (const char *names :
+       {R"(["mlp"])", R"(["model.layers.0.mlp"])", R"(["re:.*mlp.*"])",
+        R"(["*"])", R"(["experts"])", R"(["model.layers.0.mlp.experts"])",
+        R"(["gate_proj", "up_proj", "down_proj"])", R"(["model"])",
+        R"(["*.experts.*"])"})
+    EXPECT_FALSE(importOk(quantize("\"ignored_layers\": " + std::string(names)))
+                     .quantization)
+        << names;
+  // Of another layer it is.
+  SpecOverrides overrides;
+  overrides.layer = 3;
+  std::string config = quantize(R"("ignore": ["model.layers.3.mlp"])");
+  EXPECT_TRUE(importOk(config).quantization);
+  EXPECT_FALSE(importOk(config, overrides).quantization);
+}
+
+TEST(AllowList, ExceptionsThatNameSomeExperts) {
+  for (const char *names : {R"(["gate_proj"])", R"(["mlp.experts.5"])",
+                            R"(["re:.*experts\\.[0-3]\\..*"])",
+                            R"(["model.layers.0.mlp.experts.3.up_proj"])"}) {
+    std::string messages =
+        importError(quantize("\"ignore\": " + std::string(names)));
+    EXPECT_NE(messages.find("leaves some matrices of this layer's experts"),
+              std::string::npos)
+        << messages;
+  }
+  EXPECT_NE(importError(quantize(R"("ignore": ["re:(?!a).*"])"))
+                .find("no name of a module that can be understood"),
+            std::string::npos);
+}
+
+TEST(AllowList, QuantizationThatIsStatedElsewhere) {
+  for (const char *field :
+       {R"("quantization": {"group_size": 64, "bits": 4})",
+        R"("quant_config": {"bits": 4})", R"("load_in_4bit": true)",
+        R"("load_in_8bit": true)", R"("expert_dtype": "fp4")",
+        R"("compression_config": {"format": "pack-quantized"})"}) {
+    std::string key =
+        llvm::StringRef(field).drop_front().split('"').first.str();
+    expectRefused(makeQwen(field), key);
+  }
+  importOk(makeQwen(R"("load_in_4bit": false, "quantization": null,
+      "expert_dtype": "bfloat16")"));
+  expectRefused(quantize(R"("scale_fmt": "ue8m0")"),
+                "quantization_config.scale_fmt");
+  EXPECT_TRUE(importOk(R"({"model_type": "qwen3_vl_moe", "text_config": )" +
+                       quantize("") + "}")
+                  .quantization);
+}
+
+TEST(AllowList, TheFileOfModelOpt) {
+  SpecOverrides overrides;
+  overrides.quantConfig = SourceText("hf_quant_config.json", R"({
+      "producer": {"name": "modelopt"},
+      "quantization": {"quant_algo": "NVFP4", "group_size": 16,
+                       "exclude_modules": ["lm_head"]}})");
+  EXPECT_NE(importError(makeQwen(""), overrides)
+                .find("error: quantization "
+                      "\"NVFP4\" of ModelOpt is not supported"),
+            std::string::npos);
+  overrides.quantConfig = SourceText("hf_quant_config.json", R"({
+      "quantization": {"quant_algo": "NVFP4",
+                       "exclude_modules": ["*mlp.experts*"]}})");
+  EXPECT_FALSE(importOk(makeQwen(""), overrides).quantization);
+  overrides.quantConfig = SourceText("hf_quant_config.json", "[]");
+  importError(makeQwen(""), overrides);
+}
+
+//===----------------------------------------------------------------------===//
+// Decoder layers
+//===----------------------------------------------------------------------===//
+
+TEST(AllowList, LayersWithoutExperts) {
+  SpecOverrides overrides;
+  overrides.layer = 1;
+  std::string config =
+      makeQwen(R"("mlp_only_layers": [1], "decoder_sparse_step": 1)");
+  EXPECT_NE(importError(config, overrides)
+                .find("--layer=1: this decoder layer has no experts; those "
+                      "with experts are 0, 2 to 7"),
+            std::string::npos);
+  overrides.layer = 8;
+  EXPECT_NE(importError(config, overrides)
+                .find("--layer=8: the model has 8 decoder layers"),
+            std::string::npos);
+  overrides.layer = 7;
+  EXPECT_EQ(importOk(config, overrides).layerIndex, 7);
+  EXPECT_EQ(importOk(makeQwen(R"("decoder_sparse_step": 2)")).layerIndex, 1);
+  EXPECT_NE(importError(makeQwen(R"("decoder_sparse_step": 0)"))
+                .find("no decoder layer of this model has experts"),
+            std::string::npos);
+}
+
+} // namespace
