@@ -84,9 +84,11 @@ void addOtherFamilies(std::vector<Family> &all) {
             .scaledBy("route_scale|routed_scaling_factor=8.0")
             .types()
             .expect("hidden_act", {"\"silu\""})
-            .fusedNames("experts.gate_up_proj|experts.w13_weight",
-                        "experts.down_proj|experts.w2_weight")
-            .biasName("gate.e_score_correction_bias|gate.bias");
+            .ignore("loop_gate_rank")
+            .order(GateUpOrder::Interleaved)
+            .expertNames("", "", "")
+            .fusedNames("experts.w13_weight", "experts.w2_weight")
+            .biasName("gate.bias|gate.e_score_correction_bias");
     row.score.key = "scoring_func=\"sigmoid\"";
     row.scoreWords = {{"sigmoid", Score::Sigmoid},
                       {"sqrtsoftplus", Score::SqrtSoftplus}};

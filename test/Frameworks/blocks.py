@@ -1,0 +1,209 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A model's own MoE blocks: built small, saved as the model saves itself, and run."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pathlib
+import re
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+import table
+import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+warnings.filterwarnings("ignore")
+torch.set_grad_enabled(False)
+torch.set_num_threads(1)
+
+_LAYER = re.compile(r"(?:^|\.)(?:layers|blocks|h)\.(\d+)(?:\.|$)")
+
+
+class NotBuilt(Exception):
+    """Transformers itself does not take the configuration."""
+
+
+@dataclass
+class Block:
+    """One block: what a call takes beside the weights on disk, and what it gives."""
+
+    layer: int
+    inputs: dict[str, np.ndarray]
+    output: np.ndarray
+    ids: np.ndarray | None = None
+    #: Tensors of the checkpoint for a block that is no part of a saved model.
+    options: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Model:
+    folder: pathlib.Path
+    blocks: list[Block]
+
+
+def _candidates(config_class: type) -> list[type]:
+    """Classes of models that take the configuration, those with a head first."""
+    from transformers import PreTrainedModel
+
+    name = config_class.__module__.replace("configuration_", "modeling_")
+    code = importlib.import_module(name)
+    found = []
+    for name, value in vars(code).items():
+        if not inspect.isclass(value) or not issubclass(value, PreTrainedModel):
+            continue
+        if value.__module__ != code.__name__ or name.endswith("PreTrainedModel"):
+            continue
+        if not (name.endswith("Model") or "ForCausalLM" in name):
+            continue
+        wanted = value.__init__.__annotations__.get("config")
+        wanted = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", None)
+        if wanted in (None, config_class.__name__):
+            found.append(value)
+    return sorted(found, key=lambda value: "ForCausalLM" not in value.__name__)
+
+
+def _randomize(model: torch.nn.Module, seed: int) -> None:
+    """Random weights, biases of the router among them, which start as zeros."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(shape, scale):
+        return torch.randn(shape, generator=generator) * scale
+
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        if "tid2eid" in name:
+            rows = [torch.randperm(8, generator=generator) for _ in range(value.shape[0])]
+            value.data = torch.stack([row[: value.shape[1]] for row in rows])
+        elif not value.is_floating_point() or "inv_freq" in name:
+            continue
+        elif "per_expert_scale" in name:
+            value.data = 1 + normal(value.shape, 0.2)
+        elif "bias" in name:
+            value.data = normal(value.shape, 0.1)
+        elif value.dim() >= 2:
+            value.data = normal(value.shape, value.shape[-1] ** -0.5)
+
+
+def _make(config) -> torch.nn.Module:
+    errors = []
+    for candidate in _candidates(type(config)):
+        try:
+            return candidate(config).float().eval()
+        except Exception as error:  # Whatever a model's code raises about a configuration.
+            errors.append(f"{candidate.__name__}: {type(error).__name__}: {error}")
+    raise NotBuilt("; ".join(errors) or "no class of a model takes this configuration")
+
+
+class _Ids:
+    """Remembers the ids that a router inside a module has given."""
+
+    def __init__(self, module: torch.nn.Module):
+        self.ids = None
+        for child in module.modules():
+            if child is not module:
+                child.register_forward_hook(self._look)
+
+    def _look(self, module, args, result):
+        for value in result if isinstance(result, tuple) else ():
+            if torch.is_tensor(value) and value.dtype == torch.int64 and value.dim() == 2:
+                self.ids = value.numpy()
+
+
+def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int,
+         tokens: int, generator: torch.Generator) -> Block:
+    states = torch.randn(1, tokens, width, generator=generator)
+    inputs = {"hidden_states": states[0].numpy()}
+    arguments = {}
+    if "input_ids" in inspect.signature(block.forward).parameters:
+        arguments["input_ids"] = torch.randint(0, 128, (1, tokens), generator=generator)
+        inputs["input_ids"] = arguments["input_ids"][0].numpy().astype(np.int32)
+    ids = _Ids(block)
+    output = block(states, **arguments)
+    output = output[0] if isinstance(output, tuple) else output
+    # Granite keeps the shared expert beside the block and adds the two.
+    if getattr(parent, "shared_mlp", None) is not None and not hasattr(block, "shared_mlp"):
+        output = output + parent.shared_mlp(states)
+    return Block(layer, inputs, output.reshape(tokens, -1).numpy(), ids.ids)
+
+
+def _run_gemma(layer_module, layer: int, width: int, tokens: int, generator) -> Block:
+    """Router and experts stand in the decoder layer and read different states."""
+    states, routed = (torch.randn(tokens, width, generator=generator) for _ in range(2))
+    router = layer_module.router
+    normed = router.norm(routed) * router.scale * router.scalar_root_size
+    logits = router.proj(normed)
+    _, weights, ids = router(routed)
+    output = layer_module.experts(states, ids, weights)
+    inputs = {"hidden_states": states.numpy(), "router_logits": logits.numpy()}
+    return Block(layer, inputs, output.numpy(), ids.numpy())
+
+
+def _build_dbrx(config, folder: pathlib.Path, tokens: int, generator) -> Model:
+    """Its model does not start with a default configuration; its block does."""
+    from transformers.models.dbrx.modeling_dbrx import DbrxFFN
+
+    block = DbrxFFN(config).float().eval()
+    _randomize(block, 1)
+    result = _run(block, block, 0, config.d_model, tokens, generator)
+    tensors = {
+        f"transformer.blocks.0.ffn.{name}": value.numpy().copy()
+        for name, value in block.state_dict().items()
+    }
+    save_file(tensors, folder / "model.safetensors")
+    config.dtype = "float32"
+    config.save_pretrained(folder)
+    return Model(folder, [result])
+
+
+def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) -> Model:
+    """Builds the model of a configuration, saves it and runs its blocks."""
+    generator = torch.Generator().manual_seed(tokens)
+    folder.mkdir(parents=True, exist_ok=True)
+    if config.model_type == "dbrx":
+        return _build_dbrx(config, folder, tokens, generator)
+    model = _make(config)
+    _randomize(model, 1)
+    config._experts_implementation = "eager"
+    model.save_pretrained(folder, max_shard_size="100KB")
+    modules = dict(model.named_modules())
+    blocks = []
+    for name, module in modules.items():
+        where = _LAYER.search(name)
+        if where is None or len(blocks) == max_blocks:
+            continue
+        layer = int(where.group(1))
+        if hasattr(module, "router") and hasattr(module, "experts") and name.endswith(where.group(1)):
+            blocks.append(_run_gemma(module, layer, config.hidden_size, tokens, generator))
+        elif _is_block(module):
+            parent = modules[name.rpartition(".")[0]]
+            blocks.append(_run(module, parent, layer, config.hidden_size, tokens, generator))
+    if not blocks:
+        raise NotBuilt("the model has no block with experts")
+    return Model(folder, blocks)
+
+
+def _is_block(module: torch.nn.Module) -> bool:
+    if "xperts" in type(module).__name__ or "Layer" in type(module).__name__.replace("MoELayer", ""):
+        return False
+    return hasattr(module, "experts")
+
+
+def read_tensors(folder: pathlib.Path, layer: int) -> dict[str, np.ndarray]:
+    """The tensors of one decoder layer under the names that the model saved them by."""
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "np") as file:
+            for name in file.keys():
+                where = _LAYER.search(name)
+                if where and int(where.group(1)) == layer:
+                    tensors[name] = file.get_tensor(name)
+    return tensors
+
+
+def read_config(folder: pathlib.Path) -> dict:
+    return json.loads((folder / "config.json").read_text())

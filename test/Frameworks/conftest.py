@@ -1,0 +1,54 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Collects what was seen of each family; MOEC_FRAMEWORKS_RECORD names the file to write."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+_SEEN: list[dict] = []
+
+
+@pytest.fixture
+def record():
+    def add(name: str, changes: dict, result: str, error: float | None = None) -> None:
+        _SEEN.append({"config": name, "changes": changes, "result": result, "error": error})
+
+    return add
+
+
+def pytest_sessionfinish(session):
+    path = os.environ.get("MOEC_FRAMEWORKS_RECORD")
+    if not path or not _SEEN:
+        return
+    import table
+    import transformers
+
+    types = {
+        config_class.__name__: config_class.model_type
+        for module in table.discover()
+        if module not in table.UNCOVERED
+        for config_class in table.config_classes(module)
+    }
+    families: dict[str, dict] = {}
+    for seen in _SEEN:
+        family = families.setdefault(types[seen["config"]], {
+            "class": seen["config"], "agree": 0, "refused": [], "not_built": 0, "error": 0.0,
+        })
+        if seen["result"] == "agrees":
+            family["agree"] += 1
+            family["error"] = max(family["error"], seen["error"])
+        elif seen["result"] == "refused":
+            family["refused"] += [f"{key} = {json.dumps(value)}" for key, value in seen["changes"].items()]
+        else:
+            family["not_built"] += 1
+    with open(path, "w") as file:
+        json.dump({
+            "transformers": transformers.__version__,
+            "families": dict(sorted(families.items())),
+            "uncovered": table.UNCOVERED,
+        }, file, indent=1)
+        file.write("\n")
