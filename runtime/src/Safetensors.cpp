@@ -6,25 +6,21 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Safetensors.h"
+#include "MappedFile.h"
 #include "SafetensorsHeader.h"
 #include "Text.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <tuple>
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace moert {
 
 /// The format's own bound on the header.
 static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-static std::string errorText() { return strerror(errno); }
+/// What Git leaves in place of a file that Git LFS has not brought.
+static constexpr char kPointer[] = "version https://git-lfs";
 
 Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
                                                     size_t bytes,
@@ -37,6 +33,10 @@ Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
     return fail("the file has " + std::to_string(bytes) +
                 " bytes; a safetensors file begins with 8 bytes of header "
                 "length");
+  if (bytes >= sizeof(kPointer) &&
+      memcmp(start, kPointer, sizeof(kPointer) - 1) == 0)
+    return fail("is a pointer of Git LFS, not the file itself; fetch it with "
+                "'git lfs pull'");
   uint64_t headerBytes = 0;
   for (int i = 7; i >= 0; --i)
     headerBytes = headerBytes << 8 | start[i];
@@ -100,32 +100,13 @@ Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    std::string message = path + ": cannot be opened: " + errorText();
-    return errno == ENOENT ? notFound(message) : unavailable(message);
-  }
-  struct stat info;
-  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(descriptor);
-    return invalidArgument(path + ": not a regular file");
-  }
-  size_t bytes = static_cast<size_t>(info.st_size);
-  if (bytes == 0) {
-    close(descriptor);
-    return fromMemory(nullptr, 0, path);
-  }
-  void *memory = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  std::string error = memory == MAP_FAILED ? errorText() : "";
-  // The mapping holds the file open.
-  close(descriptor);
-  if (memory == MAP_FAILED)
-    return unavailable(path + ": cannot be mapped: " + error);
-  std::shared_ptr<const void> mapping(
-      memory, [bytes](const void *p) { munmap(const_cast<void *>(p), bytes); });
-  Result<SafetensorsFile> file = fromMemory(memory, bytes, path);
+  Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped)
+    return mapped.status();
+  Result<SafetensorsFile> file =
+      fromMemory(mapped->data(), mapped->bytes(), path);
   if (file)
-    file->mapping = std::move(mapping);
+    file->mapping = mapped->share();
   return file;
 }
 
