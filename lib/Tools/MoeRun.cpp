@@ -8,6 +8,7 @@
 #include "Progress.h"
 #include "Run/Check.h"
 #include "Run/HostTensor.h"
+#include "Run/LoadTensors.h"
 #include "Run/OpenDevice.h"
 #include "Run/Options.h"
 #include "Run/Timing.h"
@@ -16,10 +17,9 @@
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
-
-#include <numeric>
 
 using namespace mlir;
 using namespace moec;
@@ -114,21 +114,30 @@ int64_t getNumRouted(const Session &session) {
   return numExperts;
 }
 
-moert::Status loadInputs(Session &session, const std::string &path) {
-  moert::Result<moert::SafetensorsFile> file =
-      moert::SafetensorsFile::open(path);
+/// Where weights come from: --inputs, or the folder of a model that was given.
+std::string getCheckpoint(const MoeRunOptions &options) {
+  if (!options.inputs.empty() || options.isPackage() ||
+      !llvm::sys::fs::is_directory(options.input))
+    return options.inputs;
+  return options.input;
+}
+
+moert::Status loadInputs(Session &session, const std::string &path,
+                         const MoeRunOptions &options) {
+  moert::Result<moert::Checkpoint> checkpoint = moert::Checkpoint::open(path);
+  if (!checkpoint)
+    return checkpoint.status();
+  LayerRequest request = session.source.spec ? makeRequest(*session.source.spec)
+                                             : makeRequest(session.tensors);
+  request.inputsAreRequired = options.hiddenStates.empty();
+  return loadTensors(session.tensors, *checkpoint, request);
+}
+
+moert::Status loadHiddenStates(Session &session, const std::string &path) {
+  moert::Result<moert::Checkpoint> file = moert::Checkpoint::open(path);
   if (!file)
     return file.status();
-  std::vector<TensorInfo> signature;
-  std::vector<int64_t> expertIds;
-  if (const std::optional<LayerSpec> &spec = session.source.spec) {
-    signature = getTensorSignature(*spec);
-    expertIds.resize(spec->numExperts);
-    std::iota(expertIds.begin(), expertIds.end(), 0);
-    if (spec->placement && spec->placement->localExperts)
-      expertIds = *spec->placement->localExperts;
-  }
-  return loadTensors(session.tensors, *file, path, signature, expertIds);
+  return loadCall(session.tensors, *file);
 }
 
 bool fillTensors(Session &session, const MoeRunOptions &options) {
@@ -141,15 +150,20 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
         tensor.isGiven = true;
       }
   moert::Status status;
-  if (options.inputs.empty()) {
+  std::string checkpoint = getCheckpoint(options);
+  if (!options.hiddenStates.empty())
+    status = loadHiddenStates(session, options.hiddenStates);
+  if (status && !checkpoint.empty()) {
+    Progress progress("weights and activations are read");
+    status = loadInputs(session, checkpoint, options);
+  }
+  // What is left: everything, or what a call brings beside a checkpoint.
+  if (status) {
     Progress progress("weights and activations are generated");
     GenerateOptions generate;
     generate.seed = options.seed;
     generate.numExperts = getNumRouted(session);
     status = generateTensors(session.tensors, generate);
-  } else {
-    Progress progress("weights and activations are read");
-    status = loadInputs(session, options.inputs);
   }
   return status || options.complain(status.message());
 }

@@ -121,6 +121,8 @@ def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int
     arguments = {}
     if "input_ids" in inspect.signature(block.forward).parameters:
         arguments["input_ids"] = torch.randint(0, 128, (1, tokens), generator=generator)
+    # Only layers that look ids up take them.
+    if arguments and getattr(block, "is_hash", True):
         inputs["input_ids"] = arguments["input_ids"][0].numpy().astype(np.int32)
     ids = _Ids(block)
     output = block(states, **arguments)

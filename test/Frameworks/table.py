@@ -40,7 +40,6 @@ SMALL = {
 
 #: What the configuration class of a module needs besides. None: leave the class's default.
 EXTRA: dict[str, dict] = {
-    "LlamaText4": {},
     "Llama4TextConfig": {"num_experts_per_tok": 1},
     "PhimoeConfig": {"num_experts_per_tok": 2},
     "DeepseekOcr2TextConfig": {
@@ -61,12 +60,12 @@ EXTRA: dict[str, dict] = {
     },
     "Qwen3OmniMoeTalkerTextConfig": {"shared_expert_intermediate_size": 40},
     "AXK2Config": {"n_group": None, "topk_group": None},
+    "Gemma4TextConfig": {"enable_moe_block": True},
     "NemotronHConfig": {
         "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
         "num_hidden_layers": None,
     },
 }
-del EXTRA["LlamaText4"]
 
 #: MoE classes that no layer of moec describes, by module of Transformers. moec refuses
 #: these by name where it can see a config.json of theirs.

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Tools/Run/LoadTensors.h"
 #include "TensorTesting.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -51,10 +52,23 @@ public:
       return moert::unavailable("no temporary file");
     moert::Status status = moert::writeSafetensors(path.str().str(), entries);
     EXPECT_TRUE(status) << status.message();
-    auto file = moert::SafetensorsFile::open(path.str().str());
-    (void)llvm::sys::fs::remove(path);
+    auto file = moert::Checkpoint::open(path.str().str());
     EXPECT_TRUE(file);
-    return loadTensors(tensors, *file, "t.safetensors", signature, expertIds);
+    LayerRequest request = makeRequest(tensors);
+    for (TensorInfo &info : request.signature)
+      for (const TensorInfo &other : signature)
+        if (other.name == info.name)
+          info.checkpointForms = other.checkpointForms;
+    request.expertIds = expertIds;
+    for (int64_t id : expertIds)
+      request.numExperts = std::max(request.numExperts, id + 1);
+    status = loadTensors(tensors, *file, request);
+    (void)llvm::sys::fs::remove(path);
+    // Messages name the file, whose name is of no account here.
+    std::string message = status.message();
+    if (size_t at = message.find(path.str().str()); at != std::string::npos)
+      message.replace(at, path.size(), "t.safetensors");
+    return status ? status : moert::invalidArgument(message);
   }
 
 private:
@@ -154,8 +168,28 @@ TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
       makeTensors({{"gate.bias", Role::Weight, ElementType::BF16, {2}}});
   File wide;
   wide.add("gate.bias", {2}, 0);
-  EXPECT_EQ(wide.load(narrow, {}, {}).message(),
-            "t.safetensors: tensor 'gate.bias': dtype is f32, expected bf16");
+  ASSERT_TRUE(wide.load(narrow, {}, {}));
+  uint16_t bits[2];
+  std::memcpy(bits, narrow[0].data(), sizeof(bits));
+  EXPECT_EQ(bits[0], 0);
+  EXPECT_EQ(bits[1], 0x3F80);
+
+  // 256 is a value of bf16, 257 is none.
+  narrow = makeTensors({{"gate.bias", Role::Weight, ElementType::BF16, {2}}});
+  File inexact;
+  inexact.add("gate.bias", {2}, 256);
+  EXPECT_EQ(inexact.load(narrow, {}, {}).message(),
+            "t.safetensors: tensor 'gate.bias': is f32 and the layer's "
+            "'gate.bias' bf16, which has no value 257 (element 1); convert the "
+            "tensor yourself, or compile the layer in f32 (the "
+            "configuration's torch_dtype)");
+
+  auto integers =
+      makeTensors({{"gate.bias", Role::Weight, ElementType::I32, {2}}});
+  File floats;
+  floats.add("gate.bias", {2}, 0);
+  EXPECT_EQ(floats.load(integers, {}, {}).message(),
+            "t.safetensors: tensor 'gate.bias': dtype is f32, expected i32");
 }
 
 TEST(LoadTensors, NamesWhatIsMissing) {
@@ -176,15 +210,14 @@ TEST(LoadTensors, NamesWhatIsMissing) {
                         "'experts.w2'");
   File shape;
   shape.add("m.experts.0.w2.weight", {2, 3}, 0);
+  shape.add("m.experts.1.w2.weight", {2, 2}, 0);
   EXPECT_EQ(load(shape), "t.safetensors: tensor 'm.experts.0.w2.weight': shape "
                          "is [2, 3], expected [2, 2]");
   File two;
   two.add("m.experts.0.w2.weight", {2, 2}, 0);
   two.add("n.experts.0.w2.weight", {2, 2}, 0);
-  EXPECT_EQ(load(two), "t.safetensors: 'm.experts.0.w2.weight' and "
-                       "'n.experts.0.w2.weight' both end in "
-                       "'experts.0.w2.weight'; give a file with the tensors of "
-                       "one layer");
+  EXPECT_EQ(load(two), "t.safetensors: the experts could be those of 'm.' or "
+                       "of 'n.'; give a file with the tensors of one");
 }
 
 TEST(LoadTensors, LeavesNoWeightOutInSilence) {

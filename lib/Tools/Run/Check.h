@@ -13,8 +13,8 @@
 namespace moec {
 
 /// Runs the float64 reference (`python -m moec.reference check`) as a process
-/// of its own, which shares no code with the compiler. It gets the layer's spec,
-/// and inputs that are written to a temporary file once. What a model's
+/// of its own, which shares no code with the compiler. It gets the layer's
+/// spec, and inputs that are written to a temporary file once. What a model's
 /// config.json means is not its business: that is checked against the model's
 /// own code (docs/models.md).
 class ReferenceCheck {

@@ -69,17 +69,6 @@ struct GenerateOptions {
 moert::Status generateTensors(std::vector<HostTensor> &tensors,
                               const GenerateOptions &options);
 
-/// Fills inputs and weights from a safetensors file: by canonical name, else by
-/// the checkpoint names of `signature` (empty for a layer that comes from IR).
-/// A failure names file, tensor, what was found and what is accepted. A tensor
-/// of the file that looks like one of the layer's but is none is a failure too:
-/// it would be left out in silence.
-moert::Status loadTensors(std::vector<HostTensor> &tensors,
-                          const moert::SafetensorsFile &file,
-                          const std::string &path,
-                          const std::vector<TensorInfo> &signature,
-                          llvm::ArrayRef<int64_t> expertIds);
-
 } // namespace moec
 
 #endif // MOEC_LIB_TOOLS_RUN_HOSTTENSOR_H

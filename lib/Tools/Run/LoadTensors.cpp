@@ -1,22 +1,19 @@
-//===- LoadTensors.cpp - tensors from a safetensors file --------*- C++ -*-===//
+//===- LoadTensors.cpp - tensors from checkpoints and files -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "HostTensor.h"
+#include "LoadTensors.h"
 
-#include "llvm/ADT/APFloat.h"
+#include "ConvertElements.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 using namespace moec;
-using ElementType = moert::DType;
 using moert::SafetensorsEntry;
 using moert::Status;
 
@@ -40,163 +37,28 @@ bool isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return squeeze(a) == squeeze(b);
 }
 
-/// Whether values of `from` become values of `to` without loss.
-bool canWiden(ElementType from, ElementType to) {
-  return from == to || (to == ElementType::F32 && (from == ElementType::BF16 ||
-                                                   from == ElementType::F16));
-}
-
-/// Copies elements from a file into tensors; a failure names file and tensor.
-class Loader {
+/// Copies elements of one tensor of a file into one of the layer's.
+class Copier {
 public:
-  Loader(const moert::SafetensorsFile &file, const std::string &path,
-         llvm::ArrayRef<int64_t> expertIds)
-      : file(file), path(path), expertIds(expertIds) {}
+  Copier(const std::string &file, const SafetensorsEntry &entry,
+         const HostTensor &tensor)
+      : file(file), entry(entry), tensor(tensor) {}
 
-  Status load(const HostTensor &tensor, const TensorInfo *info) {
-    if (const SafetensorsEntry *entry = file.find(tensor.name)) {
-      used.insert(entry->name);
-      if (Status status = check(*entry, tensor, tensor.shape); !status)
-        return status;
-      copyRow(*entry, 0, tensor, 0, tensor.getNumElements());
-      return Status::ok();
-    }
-    std::string accepted = "'" + tensor.name + "'";
-    if (info && !expertIds.empty())
-      for (const CheckpointForm &form : info->checkpointForms) {
-        for (const CheckpointPart &part : form)
-          accepted += ", '*." + part.name + "'";
-        if (isPresent(form))
-          return loadForm(form, tensor);
-      }
-    return moert::notFound(path + ": no tensor for '" + tensor.name +
-                           "'; accepted names: " + accepted);
+  /// The whole tensor.
+  Status copyAll() {
+    if (Status status = check(tensor.shape); !status)
+      return status;
+    copyRow(0, 0, tensor.getNumElements());
+    return finish();
   }
 
-  void skip(const HostTensor &tensor) { used.insert(tensor.name); }
-
-  /// Fails on a tensor of the file that nobody has asked for, if its name is in
-  /// the layer's own place: a weight that the layer does not have is a sign of
-  /// a wrong description. Other modules of a checkpoint are left alone.
-  /// `takesRouting` says that a router has no place in the layer.
-  Status checkRest(bool takesRouting) const {
-    for (const SafetensorsEntry &entry : file.entries()) {
-      if (used.contains(entry.name))
-        continue;
-      llvm::StringRef name = entry.name;
-      bool isOurs = prefix ? name.consume_front(*prefix) : true;
-      llvm::StringRef module = name.split('.').first;
-      bool isRouter = module == "gate" || module == "router";
-      if ((isOurs || isCanonical(module)) && !(isRouter && takesRouting))
-        return moert::invalidArgument(
-            path + ": tensor '" + entry.name +
-            "' is none of this layer's; correct its name or the layer's "
-            "description, or leave it out (--signature lists the layer's)");
-    }
-    return Status::ok();
-  }
+  /// A part, for the expert at `slot` where there is one tensor for each.
+  Status copyPart(const CheckpointPart &part, int64_t slot);
 
 private:
-  /// Whether canonical names begin so.
-  static bool isCanonical(llvm::StringRef module) {
-    constexpr llvm::StringLiteral modules[] = {
-        "hidden_states",    "router_logits", "topk_ids", "topk_weights",
-        "num_valid_tokens", "input_ids",     "gate",     "experts",
-        "shared_experts",   "latent"};
-    return llvm::is_contained(modules, module);
-  }
-
-  /// The names in the file that the part could have.
-  std::vector<const SafetensorsEntry *>
-  findAll(const CheckpointPart &part) const {
-    std::vector<const SafetensorsEntry *> found;
-    for (const SafetensorsEntry &entry : file.entries())
-      if (part.matches(entry.name, expertIds.front()))
-        found.push_back(&entry);
-    return found;
-  }
-
-  bool isPresent(const CheckpointForm &form) const {
-    return llvm::any_of(form, [&](const CheckpointPart &part) {
-      return !findAll(part).empty();
-    });
-  }
-
-  /// Sets what stands before the names of all parts of the layer. A file with
-  /// several layers is ambiguous.
-  Status findPrefix(const CheckpointPart &part) {
-    if (prefix)
-      return Status::ok();
-    auto found = findAll(part);
-    std::string name = part.getName(expertIds.front());
-    if (found.empty())
-      return moert::notFound(path + ": no tensor '*." + name + "'");
-    if (found.size() > 1)
-      return moert::invalidArgument(
-          path + ": '" + found[0]->name + "' and '" + found[1]->name +
-          "' both end in '" + name +
-          "'; give a file with the tensors of one layer");
-    prefix = found[0]->name.substr(0, found[0]->name.size() - name.size());
-    return Status::ok();
-  }
-
-  Status loadForm(const CheckpointForm &form, const HostTensor &tensor) {
-    for (const CheckpointPart &part : form) {
-      if (Status status = findPrefix(part); !status)
-        return status;
-      int64_t count = part.isPerExpert() ? tensor.shape[0] : 1;
-      for (int64_t slot = 0; slot < count; ++slot) {
-        std::string name =
-            *prefix + part.getName(part.isPerExpert() ? expertIds[slot] : 0);
-        const SafetensorsEntry *entry = file.find(name);
-        if (!entry)
-          return moert::notFound(path + ": no tensor '" + name + "' for '" +
-                                 tensor.name + "'");
-        used.insert(entry->name);
-        if (Status status = loadPart(part, *entry, tensor, slot); !status)
-          return status;
-      }
-    }
-    return Status::ok();
-  }
-
-  Status loadPart(const CheckpointPart &part, const SafetensorsEntry &entry,
-                  const HostTensor &tensor, int64_t slot) {
-    // What the destination holds per expert: rows x columns, a bias one column.
-    bool isStacked =
-        part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
-    bool isVector = tensor.shape.size() == (isStacked ? 2 : 1);
-    int64_t columns = isVector ? 1 : tensor.shape.back();
-    int64_t rows =
-        isVector ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
-    bool hasBlocks = isStacked && !part.isPerExpert();
-    int64_t blocks = hasBlocks ? tensor.shape.front() : 1;
-    std::vector<int64_t> expected = {part.numRows};
-    if (!isVector)
-      expected.insert(part.transposed ? expected.begin() : expected.end(),
-                      columns);
-    if (hasBlocks)
-      expected.insert(expected.begin(), blocks);
-    if (Status status = check(entry, tensor, expected); !status)
-      return status;
-    for (int64_t block = 0; block < blocks; ++block) {
-      int64_t from = block * part.numRows * columns;
-      int64_t to = ((slot + block) * rows + part.firstRow) * columns;
-      int64_t step = part.rowStride * columns;
-      if (part.transposed)
-        copyTransposed(entry, from, tensor, to, part.numRows, columns, step);
-      else
-        for (int64_t row = 0; row < part.numRows; ++row)
-          copyRow(entry, from + row * columns, tensor, to + row * step,
-                  columns);
-    }
-    return Status::ok();
-  }
-
-  Status check(const SafetensorsEntry &entry, const HostTensor &tensor,
-               llvm::ArrayRef<int64_t> shape) const {
-    std::string where = path + ": tensor '" + entry.name + "': ";
-    if (!canWiden(entry.dtype, tensor.dtype))
+  Status check(llvm::ArrayRef<int64_t> shape) const {
+    std::string where = file + ": tensor '" + entry.name + "': ";
+    if (!canConvert(entry.dtype, tensor.dtype))
       return moert::invalidArgument(
           where + "dtype is " + moert::dtypeName(entry.dtype) + ", expected " +
           moert::dtypeName(tensor.dtype));
@@ -207,8 +69,21 @@ private:
     return Status::ok();
   }
 
-  static void copyRow(const SafetensorsEntry &entry, int64_t from,
-                      const HostTensor &tensor, int64_t to, int64_t count) {
+  Status finish() const {
+    if (lossy < 0)
+      return Status::ok();
+    size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+    return moert::invalidArgument(
+        file + ": tensor '" + entry.name + "': is " +
+        moert::dtypeName(entry.dtype) + " and the layer's '" + tensor.name +
+        "' " + moert::dtypeName(tensor.dtype) + ", which has no value " +
+        showElement(entry.data + size_t(lossy) * size, entry.dtype) +
+        " (element " + std::to_string(lossy) +
+        "); convert the tensor yourself, or compile the layer in " +
+        moert::dtypeName(entry.dtype) + " (the configuration's torch_dtype)");
+  }
+
+  void copyRow(int64_t from, int64_t to, int64_t count) {
     if (entry.dtype == tensor.dtype) {
       int64_t bits = moert::dtypeBits(entry.dtype);
       if (count > 0)
@@ -217,81 +92,150 @@ private:
       return;
     }
     for (int64_t i = 0; i < count; ++i)
-      copy(entry, from + i, tensor, to + i);
+      copy(from + i, to + i);
   }
 
   /// Row r of the destination begins at `to + r * step` and is column r of the
   /// source. Goes by squares, because one of the two sides jumps in memory.
-  static void copyTransposed(const SafetensorsEntry &entry, int64_t from,
-                             const HostTensor &tensor, int64_t to, int64_t rows,
-                             int64_t columns, int64_t step) {
+  void copyTransposed(int64_t from, int64_t to, int64_t rows, int64_t columns,
+                      int64_t step) {
     constexpr int64_t side = 32;
     for (int64_t row = 0; row < rows; row += side)
       for (int64_t column = 0; column < columns; column += side)
         for (int64_t r = row; r < std::min(row + side, rows); ++r)
           for (int64_t c = column; c < std::min(column + side, columns); ++c)
-            copy(entry, from + c * rows + r, tensor, to + r * step + c);
+            copy(from + c * rows + r, to + r * step + c);
   }
 
-  static void copy(const SafetensorsEntry &entry, int64_t from,
-                   const HostTensor &tensor, int64_t to) {
+  void copy(int64_t from, int64_t to) {
     size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+    size_t resultSize = size_t(moert::dtypeBits(tensor.dtype)) / 8;
     const uint8_t *source = entry.data + size_t(from) * size;
-    if (entry.dtype == tensor.dtype) {
-      std::memcpy(tensor.data() + size_t(to) * size, source, size);
-      return;
-    }
-    uint16_t half;
-    std::memcpy(&half, source, 2);
-    float value;
-    if (entry.dtype == ElementType::BF16) {
-      uint32_t bits = uint32_t(half) << 16;
-      std::memcpy(&value, &bits, 4);
-    } else {
-      value = toFloat(half);
-    }
-    std::memcpy(tensor.data() + size_t(to) * 4, &value, 4);
+    uint8_t *result = tensor.data() + size_t(to) * resultSize;
+    if (entry.dtype == tensor.dtype)
+      std::memcpy(result, source, size);
+    else if (!convertElement(source, entry.dtype, result, tensor.dtype) &&
+             lossy < 0)
+      lossy = from;
   }
 
-  static float toFloat(uint16_t half) {
-    llvm::APFloat wide(llvm::APFloat::IEEEhalf(), llvm::APInt(16, half));
-    bool lost;
-    wide.convert(llvm::APFloat::IEEEsingle(),
-                 llvm::APFloat::rmNearestTiesToEven, &lost);
-    return wide.convertToFloat();
-  }
-
-  const moert::SafetensorsFile &file;
-  const std::string &path;
-  llvm::ArrayRef<int64_t> expertIds;
-  /// What stands before the names of a checkpoint, once it is known.
-  std::optional<std::string> prefix;
-  llvm::StringSet<> used;
+  const std::string &file;
+  const SafetensorsEntry &entry;
+  const HostTensor &tensor;
+  /// The first element whose value the layer's type does not have, or -1.
+  int64_t lossy = -1;
 };
+
+Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
+  // What the destination holds per expert: rows x columns, a bias one column.
+  bool isStacked = part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
+  bool isVector = tensor.shape.size() == (isStacked ? 2 : 1);
+  int64_t columns = isVector ? 1 : tensor.shape.back();
+  int64_t rows =
+      isVector ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
+  bool hasBlocks = isStacked && !part.isPerExpert();
+  int64_t blocks = hasBlocks ? tensor.shape.front() : 1;
+  std::vector<int64_t> expected = {part.numRows};
+  if (!isVector)
+    expected.insert(part.transposed ? expected.begin() : expected.end(),
+                    columns);
+  if (hasBlocks && part.flattened)
+    expected.front() *= blocks;
+  else if (hasBlocks)
+    expected.insert(expected.begin(), blocks);
+  if (Status status = check(expected); !status)
+    return status;
+  for (int64_t block = 0; block < blocks; ++block) {
+    int64_t from = block * part.numRows * columns;
+    int64_t to = ((slot + block) * rows + part.firstRow) * columns;
+    int64_t step = part.rowStride * columns;
+    if (part.transposed)
+      copyTransposed(from, to, part.numRows, columns, step);
+    else
+      for (int64_t row = 0; row < part.numRows; ++row)
+        copyRow(from + row * columns, to + row * step, columns);
+  }
+  return finish();
+}
+
+HostTensor *findTensor(std::vector<HostTensor> &tensors, llvm::StringRef name) {
+  auto it = llvm::find_if(
+      tensors, [&](const HostTensor &tensor) { return tensor.name == name; });
+  return it == tensors.end() ? nullptr : &*it;
+}
 
 } // namespace
 
-Status moec::loadTensors(std::vector<HostTensor> &tensors,
-                         const moert::SafetensorsFile &file,
-                         const std::string &path,
-                         const std::vector<TensorInfo> &signature,
-                         llvm::ArrayRef<int64_t> expertIds) {
-  Loader loader(file, path, expertIds);
-  bool takesRouting = false;
+LayerRequest moec::makeRequest(const std::vector<HostTensor> &tensors) {
+  LayerRequest request;
   for (const HostTensor &tensor : tensors) {
-    takesRouting |= tensor.name == "router_logits" || tensor.name == "topk_ids";
-    if (tensor.role == moert::TensorRole::Output)
-      continue;
-    if (tensor.isGiven) {
-      loader.skip(tensor);
-      continue;
-    }
-    auto info = llvm::find_if(signature, [&](const TensorInfo &candidate) {
-      return candidate.name == tensor.name;
-    });
-    const TensorInfo *forms = info == signature.end() ? nullptr : &*info;
-    if (Status status = loader.load(tensor, forms); !status)
-      return status;
+    TensorInfo info;
+    info.name = tensor.name;
+    info.shape = tensor.shape;
+    info.role = tensor.role == moert::TensorRole::Output   ? TensorRole::Output
+                : tensor.role == moert::TensorRole::Weight ? TensorRole::Weight
+                                                           : TensorRole::Input;
+    request.signature.push_back(std::move(info));
   }
-  return loader.checkRest(takesRouting);
+  return request;
+}
+
+Status moec::loadTensors(std::vector<HostTensor> &tensors,
+                         moert::Checkpoint &checkpoint,
+                         const LayerRequest &request) {
+  moert::Result<LocatedLayer> layer = locateLayer(checkpoint, request);
+  if (!layer)
+    return layer.status();
+  for (const LocatedTensor &located : layer->tensors) {
+    HostTensor *tensor = findTensor(tensors, located.name);
+    if (!tensor || tensor->isGiven)
+      continue;
+    for (const LocatedPart &part : located.parts) {
+      moert::Result<const SafetensorsEntry *> entry =
+          checkpoint.find(part.name);
+      if (!entry)
+        return entry.status();
+      Copier copier(checkpoint.fileOf(part.name), **entry, *tensor);
+      Status status =
+          part.part ? copier.copyPart(*part.part, part.slot) : copier.copyAll();
+      if (!status)
+        return status;
+    }
+    tensor->isGiven = true;
+  }
+  // A file of canonical names is a whole call; a checkpoint never has one.
+  for (const HostTensor &tensor : tensors)
+    if (tensor.role == moert::TensorRole::Input && !tensor.isGiven &&
+        !layer->hasCheckpointNames && request.inputsAreRequired)
+      return moert::notFound(checkpoint.path() + ": no tensor for '" +
+                             tensor.name + "'; accepted names: '" +
+                             tensor.name + "'");
+  return Status::ok();
+}
+
+Status moec::loadCall(std::vector<HostTensor> &tensors,
+                      moert::Checkpoint &file) {
+  const auto &names = file.tensors();
+  for (const auto &entry : names) {
+    const std::string &name = entry.first;
+    // The only tensor of a file needs no name.
+    HostTensor *tensor = findTensor(
+        tensors, names.size() == 1 ? std::string("hidden_states") : name);
+    if (!tensor || tensor->role != moert::TensorRole::Input)
+      return moert::invalidArgument(
+          file.path() + ": tensor '" + name +
+          "' is none that a call of this layer brings; --signature lists "
+          "them (role input)");
+    if (tensor->isGiven)
+      return moert::invalidArgument(file.path() + ": tensor '" + name +
+                                    "' is given twice");
+    moert::Result<const SafetensorsEntry *> found = file.find(name);
+    if (!found)
+      return found.status();
+    if (Status status = Copier(file.fileOf(name), **found, *tensor).copyAll();
+        !status)
+      return status;
+    tensor->isGiven = true;
+  }
+  return Status::ok();
 }

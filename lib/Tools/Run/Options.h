@@ -26,9 +26,21 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::desc("Seed of generated weights and activations (default: 0)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> inputs{
-      "inputs", llvm::cl::value_desc("file.safetensors"),
+      "inputs", llvm::cl::value_desc("file.safetensors|folder"),
       llvm::cl::desc(
-          "Weights and activations, by the names that --signature lists"),
+          "Weights and activations, by the names that --signature lists; of a "
+          "model's folder its own weights are the default"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> hiddenStates{
+      "hidden-states", llvm::cl::value_desc("file.safetensors"),
+      llvm::cl::desc("What a call brings, apart from the weights: its only "
+                     "tensor, or tensors called hidden_states, router_logits, "
+                     "topk_ids, topk_weights, input_ids (default: generated)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> layers{
+      "layers", llvm::cl::value_desc("all"),
+      llvm::cl::desc("Of a model: run each decoder layer that has experts, one "
+                     "after the other"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> outputs{
       "outputs", llvm::cl::value_desc("file.safetensors"),

@@ -1,0 +1,369 @@
+//===- LocateLayer.cpp - a layer among a checkpoint's tensors ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Checkpoint/LocateLayer.h"
+
+#include "TensorPlace.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <numeric>
+#include <set>
+
+using namespace moec;
+using llvm::StringRef;
+using moert::Result;
+using moert::Status;
+
+namespace {
+
+/// Whether canonical names begin so.
+bool isCanonicalModule(StringRef module) {
+  constexpr llvm::StringLiteral modules[] = {
+      "hidden_states",    "router_logits", "topk_ids", "topk_weights",
+      "num_valid_tokens", "input_ids",     "gate",     "experts",
+      "shared_experts",   "latent"};
+  return llvm::is_contained(modules, module);
+}
+
+class Locator {
+public:
+  Locator(const moert::Checkpoint &checkpoint, const LayerRequest &request)
+      : checkpoint(checkpoint), request(request) {}
+
+  Result<LocatedLayer> run() {
+    std::vector<const TensorInfo *> pending;
+    for (const TensorInfo &tensor : request.signature) {
+      takesRouting |=
+          tensor.name == "router_logits" || tensor.name == "topk_ids";
+      if (tensor.role == TensorRole::Output)
+        continue;
+      if (checkpoint.contains(tensor.name)) {
+        used.insert(tensor.name);
+        found.tensors.push_back({tensor.name, {{tensor.name, nullptr, 0}}});
+      } else if (tensor.role == TensorRole::Weight) {
+        pending.push_back(&tensor);
+      }
+    }
+    if (Status status = findBlock(pending); !status)
+      return status;
+    for (const TensorInfo *tensor : pending)
+      if (Status status = locate(*tensor); !status)
+        return status;
+    if (Status status = checkRest(); !status)
+      return status;
+    return std::move(found);
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // The block
+  //===--------------------------------------------------------------------===//
+
+  /// The expert that stands for all when a name is looked for.
+  int64_t getFirstExpert() const {
+    return request.expertIds.empty() ? 0 : request.expertIds.front();
+  }
+
+  /// Adds what stands before the names that the part could have, among names
+  /// that begin with `scope`.
+  void addPlaces(const CheckpointPart &part, const std::string &scope,
+                 std::vector<TensorPlace> &places) const {
+    std::string own = part.getName(getFirstExpert());
+    const auto &names = checkpoint.tensors();
+    for (auto it = names.lower_bound(scope);
+         it != names.end() && StringRef(it->first).starts_with(scope); ++it) {
+      StringRef name = it->first;
+      if (!name.ends_with(own) || name.size() < scope.size() + own.size() ||
+          !part.matches(name, getFirstExpert()))
+        continue;
+      TensorPlace place(name.drop_back(own.size()));
+      if (!llvm::is_contained(places, place))
+        places.push_back(std::move(place));
+    }
+  }
+
+  /// Finds where the experts are, which no other module is taken for.
+  Status findBlock(const std::vector<const TensorInfo *> &pending) {
+    if (request.expertIds.empty())
+      return Status::ok();
+    std::vector<const TensorInfo *> order(pending);
+    llvm::stable_sort(order, [](const TensorInfo *a, const TensorInfo *b) {
+      return StringRef(a->name).starts_with("experts.") >
+             StringRef(b->name).starts_with("experts.");
+    });
+    for (const TensorInfo *tensor : order) {
+      std::vector<TensorPlace> places;
+      for (const CheckpointForm &form : tensor->checkpointForms)
+        for (const CheckpointPart &part : form)
+          addPlaces(part, /*scope=*/"", places);
+      if (!places.empty())
+        return chooseBlock(std::move(places));
+    }
+    return Status::ok();
+  }
+
+  Status chooseBlock(std::vector<TensorPlace> places) {
+    if (request.layer) {
+      auto isAsked = [&](const TensorPlace &place) {
+        return place.layer == request.layer;
+      };
+      // A layer that was saved by itself has no number.
+      bool isThere = llvm::any_of(places, isAsked);
+      std::vector<TensorPlace> fit;
+      for (const TensorPlace &place : places)
+        if (isThere ? isAsked(place) : !place.layer)
+          fit.push_back(place);
+      if (fit.empty())
+        return moert::notFound(
+            checkpoint.path() + ": has no experts of layer " +
+            std::to_string(*request.layer) + ", but of " + listLayers(places) +
+            "; choose one with --layer");
+      places = std::move(fit);
+    }
+    if (llvm::any_of(places, [](const auto &place) { return !place.isBeside; }))
+      llvm::erase_if(places, [](const auto &place) { return place.isBeside; });
+    block = places.front();
+    if (places.size() == 1)
+      return Status::ok();
+    if (places[0].layer != places[1].layer)
+      return moert::invalidArgument(checkpoint.path() + ": has experts of " +
+                                    listLayers(places) +
+                                    "; choose one with --layer");
+    return failAmbiguous(places[0], places[1], "the experts");
+  }
+
+  Status failAmbiguous(const TensorPlace &a, const TensorPlace &b,
+                       const std::string &what) const {
+    return moert::invalidArgument(
+        checkpoint.path() + ": " + what + " could be those of '" + a.prefix +
+        "' or of '" + b.prefix + "'; give a file with the tensors of one");
+  }
+
+  static std::string listLayers(const std::vector<TensorPlace> &places) {
+    std::set<int64_t> layers;
+    for (const TensorPlace &place : places)
+      if (place.layer)
+        layers.insert(*place.layer);
+    constexpr size_t maxListed = 8;
+    std::string text = layers.size() == 1 ? "layer " : "layers ";
+    size_t i = 0;
+    for (int64_t layer : layers) {
+      if (i == maxListed)
+        return text + ", ... (" + std::to_string(layers.size()) + ")";
+      text += (i++ ? ", " : "") + std::to_string(layer);
+    }
+    return text;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Tensors
+  //===--------------------------------------------------------------------===//
+
+  /// What stands before the part's name: that of the experts, or that of the
+  /// only module of the layer that has the part, or of the nearest.
+  Result<std::string> findPrefix(const CheckpointPart &part) const {
+    std::string name = part.getName(getFirstExpert());
+    if (checkpoint.contains(block->prefix + name))
+      return block->prefix;
+    std::vector<TensorPlace> places;
+    addPlaces(part, block->scope, places);
+    llvm::erase_if(places, [&](const TensorPlace &place) {
+      return place.scope != block->scope;
+    });
+    if (places.empty())
+      return block->prefix;
+    auto getNearness = [&](const TensorPlace &place) {
+      return countCommonModules(place.prefix, block->prefix);
+    };
+    llvm::stable_sort(places, [&](const auto &a, const auto &b) {
+      return getNearness(a) > getNearness(b);
+    });
+    if (places.size() > 1 && getNearness(places[0]) == getNearness(places[1]))
+      return failAmbiguous(places[0], places[1], "'" + name + "'");
+    return places.front().prefix;
+  }
+
+  /// A form as the checkpoint has it.
+  struct Candidate {
+    LocatedTensor tensor;
+    /// Names that it should have.
+    std::vector<std::string> missing;
+  };
+
+  Result<Candidate> tryForm(const CheckpointForm &form,
+                            const TensorInfo &tensor) const {
+    Candidate candidate;
+    candidate.tensor.name = tensor.name;
+    for (const CheckpointPart &part : form) {
+      Result<std::string> prefix = findPrefix(part);
+      if (!prefix)
+        return prefix.status();
+      size_t count = part.isPerExpert() ? request.expertIds.size() : 1;
+      for (size_t slot = 0; slot < count; ++slot) {
+        std::string name =
+            *prefix +
+            part.getName(part.isPerExpert() ? request.expertIds[slot] : 0);
+        if (!checkpoint.contains(name))
+          candidate.missing.push_back(name);
+        candidate.tensor.parts.push_back(
+            {std::move(name), &part, int64_t(slot)});
+      }
+    }
+    return candidate;
+  }
+
+  Status locate(const TensorInfo &tensor) {
+    std::string accepted = "'" + tensor.name + "'";
+    std::optional<Candidate> best;
+    for (const CheckpointForm &form : tensor.checkpointForms) {
+      if (request.expertIds.empty())
+        break;
+      for (const CheckpointPart &part : form)
+        accepted += ", '*." + part.name + "'";
+      if (!block)
+        continue;
+      Result<Candidate> candidate = tryForm(form, tensor);
+      if (!candidate)
+        return candidate.status();
+      if (candidate->missing.size() == candidate->tensor.parts.size())
+        continue;
+      if (!best || candidate->missing.size() < best->missing.size())
+        best = std::move(*candidate);
+    }
+    if (!best)
+      return moert::notFound(checkpoint.path() + ": no tensor for '" +
+                             tensor.name + "'; accepted names: " + accepted);
+    if (!best->missing.empty()) {
+      size_t others = best->missing.size() - 1;
+      return moert::notFound(
+          checkpoint.path() + ": no tensor '" + best->missing.front() + "'" +
+          (others ? " (and " + std::to_string(others) + " more)" : "") +
+          " for '" + tensor.name + "'");
+    }
+    for (const LocatedPart &part : best->tensor.parts)
+      used.insert(part.name);
+    found.hasCheckpointNames = true;
+    found.tensors.push_back(std::move(best->tensor));
+    return Status::ok();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // What is left
+  //===--------------------------------------------------------------------===//
+
+  /// What names of the layer's own modules begin with: the block, or, where the
+  /// table's names say the modules of a decoder layer themselves, those.
+  std::vector<std::string> getOwnPrefixes() const {
+    if (!block)
+      return {};
+    if (block->scope.empty() || block->prefix != block->scope)
+      return {block->prefix};
+    std::set<std::string> prefixes;
+    for (const auto &entry : used) {
+      StringRef name = entry.getKey();
+      if (name.consume_front(block->scope) && name.contains('.'))
+        prefixes.insert(block->scope + name.split('.').first.str() + ".");
+    }
+    return {prefixes.begin(), prefixes.end()};
+  }
+
+  /// Experts that the layer leaves to others.
+  llvm::StringSet<> getNamesElsewhere() const {
+    llvm::StringSet<> names;
+    if (int64_t(request.expertIds.size()) >= request.numExperts)
+      return names;
+    for (const LocatedTensor &tensor : found.tensors)
+      for (const LocatedPart &located : tensor.parts) {
+        if (!located.part || !located.part->isPerExpert() || located.slot != 0)
+          continue;
+        StringRef prefix = located.name;
+        prefix.consume_back(located.part->getName(getFirstExpert()));
+        for (int64_t id = 0; id < request.numExperts; ++id)
+          names.insert(prefix.str() + located.part->getName(id));
+      }
+    return names;
+  }
+
+  /// Whether a name without a use says that something of the layer is left out.
+  bool looksLikeOurs(StringRef name,
+                     const std::vector<std::string> &prefixes) const {
+    StringRef first = name.split('.').first;
+    if (isCanonicalModule(first))
+      return first != "gate" || !takesRouting;
+    StringRef inside = name;
+    bool isInBlock = llvm::any_of(prefixes, [&](const std::string &prefix) {
+      return inside.consume_front(prefix);
+    });
+    bool isInLayer = block && !block->scope.empty() &&
+                     (isInBlock || inside.consume_front(block->scope));
+    if (!isInBlock && !(isInLayer && (inside.contains("expert") ||
+                                      inside.contains("router"))))
+      return false;
+    // A router whose work is done before the layer has no place in it.
+    llvm::SmallVector<StringRef> modules;
+    inside.split(modules, '.');
+    return !takesRouting || llvm::any_of(modules, [](StringRef module) {
+      return module == "experts" || module.starts_with("shared");
+    });
+  }
+
+  Status checkRest() const {
+    std::vector<std::string> prefixes = getOwnPrefixes();
+    llvm::StringSet<> elsewhere = getNamesElsewhere();
+    for (const auto &entry : checkpoint.tensors()) {
+      StringRef name = entry.first;
+      if (!used.contains(name) && !elsewhere.contains(name) &&
+          looksLikeOurs(name, prefixes))
+        return moert::invalidArgument(
+            checkpoint.path() + ": tensor '" + entry.first +
+            "' is none of this layer's; correct its name or the layer's "
+            "description, or leave it out (--signature lists the layer's)");
+    }
+    return Status::ok();
+  }
+
+  const moert::Checkpoint &checkpoint;
+  const LayerRequest &request;
+  /// The call brings logits, or ids and weights.
+  bool takesRouting = false;
+  /// Where the experts are; none where all names are canonical.
+  std::optional<TensorPlace> block;
+  llvm::StringSet<> used;
+  LocatedLayer found;
+};
+
+} // namespace
+
+LayerRequest moec::makeRequest(const LayerSpec &spec) {
+  LayerRequest request;
+  request.signature = getTensorSignature(spec);
+  // Models save weights for experts that return their input, and use none.
+  request.numExperts = spec.getNumRouted();
+  request.layer = spec.layerIndex;
+  if (spec.placement && spec.placement->localExperts) {
+    request.expertIds = *spec.placement->localExperts;
+  } else {
+    request.expertIds.resize(size_t(spec.numExperts));
+    std::iota(request.expertIds.begin(), request.expertIds.end(), 0);
+  }
+  return request;
+}
+
+const LocatedTensor *LocatedLayer::find(StringRef name) const {
+  auto it = llvm::find_if(tensors, [&](const LocatedTensor &tensor) {
+    return tensor.name == name;
+  });
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+Result<LocatedLayer> moec::locateLayer(const moert::Checkpoint &checkpoint,
+                                       const LayerRequest &request) {
+  return Locator(checkpoint, request).run();
+}

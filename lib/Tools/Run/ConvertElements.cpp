@@ -1,0 +1,82 @@
+//===- ConvertElements.cpp - elements of another type -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ConvertElements.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cstring>
+#include <limits>
+
+using namespace moec;
+using moert::DType;
+
+namespace {
+
+bool isFloat(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F16;
+}
+
+const llvm::fltSemantics &getSemantics(DType dtype) {
+  return dtype == DType::F32    ? llvm::APFloat::IEEEsingle()
+         : dtype == DType::BF16 ? llvm::APFloat::BFloat()
+                                : llvm::APFloat::IEEEhalf();
+}
+
+llvm::APFloat readFloat(const uint8_t *source, DType dtype) {
+  uint32_t bits = 0;
+  unsigned width = unsigned(moert::dtypeBits(dtype));
+  std::memcpy(&bits, source, width / 8);
+  return {getSemantics(dtype), llvm::APInt(width, bits)};
+}
+
+int64_t readInteger(const uint8_t *source, DType dtype) {
+  if (dtype == DType::I32) {
+    int32_t value;
+    std::memcpy(&value, source, sizeof(value));
+    return value;
+  }
+  int64_t value;
+  std::memcpy(&value, source, sizeof(value));
+  return value;
+}
+
+} // namespace
+
+bool moec::canConvert(DType from, DType to) {
+  return from == to || (isFloat(from) && isFloat(to)) ||
+         (from == DType::I64 && to == DType::I32) ||
+         (from == DType::I32 && to == DType::I64);
+}
+
+bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
+                          DType to) {
+  if (isFloat(from)) {
+    llvm::APFloat value = readFloat(source, from);
+    // A NaN stays one, whatever its payload.
+    bool lost = false;
+    value.convert(getSemantics(to), llvm::APFloat::rmNearestTiesToEven, &lost);
+    uint64_t bits = value.bitcastToAPInt().getZExtValue();
+    std::memcpy(result, &bits, size_t(moert::dtypeBits(to)) / 8);
+    return !lost || value.isNaN();
+  }
+  int64_t value = readInteger(source, from);
+  std::memcpy(result, &value, size_t(moert::dtypeBits(to)) / 8);
+  return to == DType::I64 || (value >= std::numeric_limits<int32_t>::min() &&
+                              value <= std::numeric_limits<int32_t>::max());
+}
+
+std::string moec::showElement(const uint8_t *source, DType dtype) {
+  if (isFloat(dtype)) {
+    llvm::SmallString<32> text;
+    readFloat(source, dtype).toString(text);
+    return text.str().str();
+  }
+  return std::to_string(readInteger(source, dtype));
+}

@@ -1,0 +1,36 @@
+//===- ConvertElements.h - elements of another type -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Checkpoints keep some tensors in another type than the layer computes in: a
+// router in f32 beside experts in bf16, a table of ids in 64 bits. They become
+// the layer's type where that loses nothing.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_CONVERTELEMENTS_H
+#define MOEC_LIB_TOOLS_RUN_CONVERTELEMENTS_H
+
+#include "moert/DType.h"
+
+#include <string>
+
+namespace moec {
+
+/// Whether some values of `from` are values of `to`: f32, bf16 and f16 among
+/// each other, and integers of 32 and 64 bits.
+bool canConvert(moert::DType from, moert::DType to);
+
+/// Converts one element. False if its value is none of `to`.
+bool convertElement(const uint8_t *source, moert::DType from, uint8_t *result,
+                    moert::DType to);
+
+/// The value of an element, for messages.
+std::string showElement(const uint8_t *source, moert::DType dtype);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_CONVERTELEMENTS_H
