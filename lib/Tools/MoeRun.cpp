@@ -32,6 +32,8 @@ struct Session {
   std::optional<SourceText> text;
   SpecOverrides overrides;
   bool isIR() const { return text && !isJson(*text); }
+  /// Outlives the module.
+  std::unique_ptr<MLIRContext> context;
   /// Of a package the spec alone.
   Source source;
   /// The level of the IR that was loaded.
@@ -449,6 +451,75 @@ bool loadLayer(Session &session, MLIRContext &context,
   return true;
 }
 
+/// Reads what is no package.
+bool readInputOf(Session &session, const MoeRunOptions &options) {
+  return options.isPackage() || readInput(session, options);
+}
+
+/// Loads the layer, and lists its tensors or runs it.
+bool runOne(Session &session, const MoeRunOptions &options) {
+  session.context = std::make_unique<MLIRContext>(options.makeRegistry());
+  SourceDiagnostics diagnostics(*session.context, llvm::errs());
+  if (options.isPackage() ? !loadPackage(session, options)
+      : options.usesJit()
+          ? !loadJit(session, options)
+          : !loadLayer(session, *session.context, options, diagnostics))
+    return false;
+  if (options.signature) {
+    if (session.source.spec)
+      printSignature(*session.source.spec);
+    else
+      printSignature(session.plan);
+    return true;
+  }
+  if (!checkPlan(session, options))
+    return false;
+  moert::Result<std::vector<HostTensor>> tensors =
+      allocateTensors(session.plan, options.tokens);
+  if (!tensors)
+    return options.complain(tensors.status().message());
+  session.tensors = std::move(*tensors);
+  return runSession(session, options);
+}
+
+/// Every decoder layer with experts, one after the other: a failure does not
+/// keep the next from being tried.
+bool runAllLayers(const MoeRunOptions &options) {
+  Session first;
+  if (options.isPackage() || !readInput(first, options))
+    return options.isPackage() &&
+           options.complain("--layers=all is of a model's folder or its "
+                            "config.json; a package has one layer");
+  if (first.isIR())
+    return options.complain("--layers=all is of a model's folder or its "
+                            "config.json; IR says its layers itself");
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<std::vector<DecoderLayer>> layers =
+      getDecoderLayers(*first.text, first.overrides, diagnostics);
+  if (failed(layers))
+    return false;
+  int64_t numRun = 0, numFailed = 0;
+  for (const DecoderLayer &layer : *layers) {
+    if (!layer.hasExperts)
+      continue;
+    llvm::outs() << "layer " << layer.index << ": ";
+    llvm::outs().flush();
+    Session session;
+    session.text = first.text;
+    session.overrides = first.overrides;
+    session.overrides.layer = layer.index;
+    ++numRun;
+    if (!runOne(session, options)) {
+      ++numFailed;
+      llvm::outs() << "layer " << layer.index << ": failed\n";
+    }
+    llvm::outs().flush();
+  }
+  llvm::outs() << numRun << " layers with experts of " << layers->size()
+               << ", " << numFailed << " failed\n";
+  return numFailed == 0 && numRun > 0;
+}
+
 } // namespace
 
 int moec::moeRunMain(int argc, char **argv) {
@@ -463,6 +534,9 @@ int moec::moeRunMain(int argc, char **argv) {
           "reference\n"
           "  moe-run config.json --tokens=16 --bisect    the same at every "
           "level\n"
+          "  moe-run MODEL-FOLDER --layer=3 --check      a layer of a model on "
+          "disk\n"
+          "  moe-run MODEL-FOLDER --layers=all --check   each that has experts\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
           "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
           "\nThe input is a model's folder or its config.json, a spec "
@@ -473,30 +547,8 @@ int moec::moeRunMain(int argc, char **argv) {
           "The exit code is 0 only when all is well.\n") ||
       !options.makeSense())
     return 1;
-  MLIRContext context(options.makeRegistry());
-  SourceDiagnostics diagnostics(context, llvm::errs());
+  if (!options.layers.empty())
+    return runAllLayers(options) ? 0 : 1;
   Session session;
-  if (!options.isPackage() && !readInput(session, options))
-    return 1;
-  if (options.isPackage() ? !loadPackage(session, options)
-      : options.usesJit() ? !loadJit(session, options)
-                          : !loadLayer(session, context, options, diagnostics))
-    return 1;
-  if (options.signature) {
-    if (session.source.spec)
-      printSignature(*session.source.spec);
-    else
-      printSignature(session.plan);
-    return 0;
-  }
-  if (!checkPlan(session, options))
-    return 1;
-  moert::Result<std::vector<HostTensor>> tensors =
-      allocateTensors(session.plan, options.tokens);
-  if (!tensors) {
-    options.complain(tensors.status().message());
-    return 1;
-  }
-  session.tensors = std::move(*tensors);
-  return runSession(session, options) ? 0 : 1;
+  return readInputOf(session, options) && runOne(session, options) ? 0 : 1;
 }

@@ -83,12 +83,13 @@ UNCOVERED = {
     "zaya": "the router is a network that reads the states of the layer before",
 }
 
-#: Values to try instead of a small configuration's own, wherever the class has the key.
+#: Values to try instead of a small configuration's own, wherever the class has the key;
+#: several keys at once as a dictionary.
 ALTERATIONS = {
     "norm_topk_prob": (True, False),
     "moe_renormalize": (False,),
-    "n_group": (1, 4),
-    "num_expert_group": (1, 4),
+    "n_group": (1, {"n_group": 4, "topk_group": 2}),
+    "num_expert_group": (1, {"num_expert_group": 4, "topk_group": 2}),
     "routed_scaling_factor": (1.7,),
     "route_scale": (1.7,),
     "router_scaling_factor": (1.7,),
@@ -186,7 +187,10 @@ def alterations(config_class: type) -> list[dict]:
     if "ffn_config" in known:
         known = known["ffn_config"]
     return [
-        {key: value} for key, values in ALTERATIONS.items() if key in known for value in values
+        value if isinstance(value, dict) else {key: value}
+        for key, values in ALTERATIONS.items()
+        if key in known
+        for value in values
     ]
 
 

@@ -21,12 +21,17 @@ CLASSES = {
     if module not in table.UNCOVERED
     for config_class in table.config_classes(module)
 }
+#: Keys that say which decoder layers have experts: all of those are looked at.
+LAYER_KEYS = {
+    "mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace", "num_dense_layers",
+    "moe_layer_interval", "expert_layer_period", "interleave_moe_layer_step",
+}
 CASES = [
     pytest.param(name, changes, id=f"{name}-{_id}")
     for name, config_class in CLASSES.items()
     for _id, changes in [("small", {})]
-    + [(f"{key}={value}", {key: value})
-       for change in table.alterations(config_class) for key, value in change.items()]
+    + [(",".join(f"{key}={value}" for key, value in change.items()), change)
+       for change in table.alterations(config_class)]
 ]
 
 
@@ -53,9 +58,9 @@ def test_block(name, changes, tmp_path, record):
             config = table.small_dbrx(CLASSES[name], changes)
         else:
             config = table.small(CLASSES[name], changes)
-        model = blocks.build(config, tmp_path / "model", max_blocks=3 if not changes else 1)
-    except (blocks.NotBuilt, ValueError, TypeError, KeyError, IndexError, RuntimeError,
-            AttributeError) as error:
+        many = not changes or LAYER_KEYS & set(changes)
+        model = blocks.build(config, tmp_path / "model", max_blocks=4 if many else 1)
+    except Exception as error:  # Whatever a model's code raises about a configuration.
         if not changes:
             raise
         record(name, changes, "not built")

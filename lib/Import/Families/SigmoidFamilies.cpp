@@ -117,6 +117,7 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                                "routed_scaling_factor=2.5")
                     .in("text_config?")
                     .fixedAct(Activation::Silu)
+                    .expect("hidden_act", {"\"silu\""})
                     .clamp("swiglu_limit=10.0")
                     .from("first_k_dense_replace=3"));
   all.push_back(deepSeekShared("dots1", "n_shared_experts?=null", "n_group=1",
@@ -156,6 +157,7 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                        "routed_scaling_factor=2.827")
             .in("text_config?")
             .fixedAct(Activation::Silu)
+            .expect("hidden_act", {"\"silu\""})
             .clamp("swiglu_limit=10.0")
             .from("first_k_dense_replace=1")
             .sharedNames("shared_experts.gate_proj|shared_experts.linear_gate",
@@ -315,7 +317,6 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                   .rule(LayerRule::Flags, "moe_layer_freq?=null")
                   .expect("hidden_act", {"\"swigluoai\"", "\"silu\""})
                   .ignore("dense_intermediate_size");
-    row.activation.key = Key();
     row.alpha = "swiglu_alpha=1.702";
     row.fixedBeta = 1.0;
     row.names.sharedFused = "shared_experts.gate_up_proj";

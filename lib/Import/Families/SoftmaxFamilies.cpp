@@ -166,8 +166,14 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
   all.push_back(
       qwen("qwen3_omni_moe_thinker qwen3_omni_moe_text", "norm_topk_prob=true")
           .in("text_config?"));
-  all.push_back(
-      qwenShared(qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false")));
+  {
+    // Every layer of the talker has experts, whatever the two keys say.
+    Row row = qwenShared(
+        qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false"));
+    row.layers.clear();
+    all.push_back(row.expect("decoder_sparse_step", {"1"})
+                      .expect("mlp_only_layers", {"[]"}));
+  }
   all.push_back(qwen("mellum", "norm_topk_prob=true").types());
   all.push_back(qwen("lara_mini", "norm_topk_prob=true")
                     .shared("shared_expert_intermediate_size"));

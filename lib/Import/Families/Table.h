@@ -38,7 +38,11 @@ struct Row : Family {
   Row &act(Key key = "hidden_act=\"silu\"") {
     return activation.key = std::move(key), *this;
   }
-  Row &fixedAct(Activation kind) { return activation.value = kind, *this; }
+  /// The model's code looks at no name.
+  Row &fixedAct(Activation kind) {
+    activation = {kind, Key()};
+    return *this;
+  }
   Row &clamp(Key key) { return limit = std::move(key), *this; }
   Row &order(GateUpOrder rows) { return gateUpOrder = rows, *this; }
 

@@ -15,6 +15,11 @@ bool MoeRunOptions::makeSense() const {
   };
   if (tokens < 0)
     return complain("--tokens must not be negative");
+  if (isGiven(layers) && layers != "all")
+    return complain("--layers takes 'all' alone; one layer is --layer=N");
+  if (isGiven(layers) && (isGiven(layer) || isGiven(outputs)))
+    return complain("--layers=all runs many layers; leave out --layer and "
+                    "--outputs");
   if (repeat < 0)
     return complain("--repeat must not be negative");
   if (threads < 0)

@@ -1,0 +1,107 @@
+//===- MoeExtract.cpp - the command moe-extract -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToolOptions.h"
+#include "moec/Checkpoint/LocateLayer.h"
+#include "moec/Tools/Tools.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace cl = llvm::cl;
+
+namespace {
+
+struct Options : ToolOptions {
+  Options() : ToolOptions("moe-extract") {}
+
+  cl::opt<std::string> output{
+      "o", cl::desc("Where to write the layer's tensors"),
+      cl::value_desc("file.safetensors"), cl::cat(category)};
+};
+
+/// The number of a file, whatever its name.
+bool isSameFile(const std::string &a, const std::string &b) {
+  bool same = false;
+  return !llvm::sys::fs::equivalent(a, b, same) && same;
+}
+
+/// Copies the layer's tensors under their names and with their bytes.
+bool extract(const LayerSpec &spec, const Options &options) {
+  moert::Result<moert::Checkpoint> checkpoint =
+      moert::Checkpoint::open(options.input);
+  if (!checkpoint)
+    return options.complain(checkpoint.status().message());
+  for (const std::string &file : checkpoint->files())
+    if (isSameFile(file, options.output))
+      return options.complain("-o " + options.output +
+                              " is a file of the model; give another name");
+  moert::Result<LocatedLayer> layer =
+      locateLayer(*checkpoint, makeRequest(spec));
+  if (!layer)
+    return options.complain(layer.status().message());
+  std::vector<moert::SafetensorsTensor> tensors;
+  size_t bytes = 0;
+  for (const LocatedTensor &located : layer->tensors)
+    for (const LocatedPart &part : located.parts) {
+      moert::Result<const moert::SafetensorsEntry *> entry =
+          checkpoint->find(part.name);
+      if (!entry)
+        return options.complain(entry.status().message());
+      const moert::SafetensorsEntry &from = **entry;
+      tensors.push_back(
+          {from.name, from.dtype, from.shape, from.data, from.bytes});
+      bytes += from.bytes;
+    }
+  std::map<std::string, std::string> metadata = {
+      {"format", "pt"}, {"model_type", spec.modelType}};
+  if (spec.layerIndex)
+    metadata["layer"] = std::to_string(*spec.layerIndex);
+  moert::Status status =
+      moert::writeSafetensors(options.output, tensors, metadata);
+  if (!status)
+    return options.complain(status.message());
+  llvm::outs() << llvm::formatv("{0}: {1} tensors, {2:f1} MiB\n",
+                                options.output.getValue(), tensors.size(),
+                                double(bytes) / (1 << 20));
+  return true;
+}
+
+} // namespace
+
+int moec::moeExtractMain(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  Options options;
+  if (!options.parse(
+          argc, argv,
+          "moe-extract: cut a Mixture-of-Experts layer out of a model's "
+          "folder.\n\n"
+          "  moe-extract MODEL-FOLDER --layer=3 -o layer.safetensors\n"
+          "  moe-run MODEL-FOLDER/config.json --layer=3 "
+          "--inputs=layer.safetensors\n"
+          "\nThe file has the layer's tensors alone, under the names and with "
+          "the bytes that they\nhave in the model: router, experts, shared "
+          "experts and their scales.\n"))
+    return 1;
+  if (options.output.empty())
+    return options.complain("no output; give -o FILE.safetensors"), 1;
+  if (!llvm::sys::fs::is_directory(options.input))
+    return options.complain(options.input +
+                            " is no folder; give a model's folder"),
+           1;
+  SpecOverrides overrides = options.getOverrides();
+  FailureOr<SourceText> text =
+      readSource(options.input, overrides, llvm::errs());
+  if (failed(text))
+    return 1;
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<LayerSpec> spec = importJson(*text, overrides, diagnostics);
+  return succeeded(spec) && extract(*spec, options) ? 0 : 1;
+}
