@@ -89,7 +89,7 @@ def _randomize(model: torch.nn.Module, seed: int) -> None:
             value.data = normal(value.shape, value.shape[-1] ** -0.5)
 
 
-def _make(config) -> torch.nn.Module:
+def make(config) -> torch.nn.Module:
     errors = []
     for candidate in _candidates(type(config)):
         try:
@@ -168,7 +168,7 @@ def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) ->
     folder.mkdir(parents=True, exist_ok=True)
     if config.model_type == "dbrx":
         return _build_dbrx(config, folder, tokens, generator)
-    model = _make(config)
+    model = make(config)
     _randomize(model, 1)
     config._experts_implementation = "eager"
     model.save_pretrained(folder, max_shard_size="100KB")
@@ -209,3 +209,18 @@ def read_tensors(folder: pathlib.Path, layer: int) -> dict[str, np.ndarray]:
 
 def read_config(folder: pathlib.Path) -> dict:
     return json.loads((folder / "config.json").read_text())
+
+
+def first_output(model: torch.nn.Module, tokens: int) -> np.ndarray:
+    """The output of the first block of a model, whose weights do not hang on other modules."""
+    model.config._experts_implementation = "eager"
+    modules = dict(model.named_modules())
+    for name, module in modules.items():
+        if _LAYER.search(name) and _is_block(module):
+            parent = modules[name.rpartition(".")[0]]
+            _randomize(module, 1)
+            if getattr(parent, "shared_mlp", None) is not None:
+                _randomize(parent.shared_mlp, 2)
+            generator = torch.Generator().manual_seed(tokens)
+            return _run(module, parent, 0, model.config.hidden_size, tokens, generator).output
+    raise NotBuilt("the model has no block with experts")

@@ -203,3 +203,13 @@ def small_dbrx(config_class: type, changes: dict):
     for key, value in experts.items():
         setattr(config.ffn_config, key, value)
     return config
+
+
+_SUSPICIOUS = re.compile(
+    "moe|expert|rout|gate|scor|shared|topk|top_k|quant|swiglu|act|bias|norm_|scal|limit|group|latent|softcap"
+)
+
+
+def is_suspicious(key: str) -> bool:
+    """Whether a key could matter to a layer with experts, by its name."""
+    return bool(_SUSPICIOUS.search(key))
