@@ -14,7 +14,6 @@
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moec/Transforms/Passes.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -22,13 +21,6 @@ using namespace moec;
 
 LogicalResult moec::dump(StringRef text, StringRef name,
                          const CompileOptions &options) {
-  if (std::error_code error =
-          llvm::sys::fs::create_directories(options.dumpDir)) {
-    llvm::errs() << options.dumpDir
-                 << ": error: cannot be made for dumps: " << error.message()
-                 << "\n";
-    return failure();
-  }
   SmallString<128> path(options.dumpDir);
   llvm::sys::path::append(path, name);
   return writeOutputFile(path, text);

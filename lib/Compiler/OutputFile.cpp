@@ -41,6 +41,8 @@ static llvm::Error writeAndRename(StringRef path, StringRef text) {
   if (llvm::sys::fs::is_directory(path))
     return llvm::errorCodeToError(
         std::make_error_code(std::errc::is_a_directory));
+  if (llvm::Error error = moec::makeFoldersOf(path))
+    return error;
   auto temporary = llvm::sys::fs::TempFile::create(
       path + ".tmp-%%%%%%", llvm::sys::fs::all_read | llvm::sys::fs::all_write);
   if (!temporary)

@@ -12,7 +12,9 @@
 
 #include "Internal.h"
 
+#include "moec/Import/TensorSignature.h"
 #include "llvm/ADT/SmallBitVector.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace llvm;
 
@@ -264,6 +266,33 @@ void Checker::checkPlacement() {
 
 void checkLayerSpec(const LayerSpec &spec, ImportContext &context) {
   Checker(spec, context).run();
+}
+
+void checkCompiles(const LayerSpec &spec, ImportContext &context) {
+  if (spec.quantization == WeightQuantization::MxFp4)
+    context.error("quantization.weight",
+                  context.show("quantization.weight") +
+                      " = \"mxfp4\" is described and interpreted, but not "
+                      "compiled yet; compiled are fp8 weights with scales for "
+                      "blocks of 128 x 128, and weights of 16 or 32 bits");
+  // More than any device has, and than offsets in kernels reach.
+  constexpr double limit = double(int64_t(1) << 40);
+  double bytes = 0;
+  for (const TensorInfo &tensor : getTensorSignature(spec)) {
+    if (tensor.role != TensorRole::Weight)
+      continue;
+    double elements = 1;
+    for (int64_t size : tensor.shape)
+      elements *= double(size);
+    bytes += elements * getStorageBits(tensor.type) / 8;
+  }
+  if (bytes > limit)
+    context.error("num_experts",
+                  "the weights of the experts (" + context.show("num_experts") +
+                      ") take " + formatv("{0:f1}", bytes / limit).str() +
+                      " TiB, and no device holds more than 1 TiB; keep some "
+                      "of them with --num-experts or "
+                      "'placement.local_experts', or correct the sizes");
 }
 
 } // namespace moec

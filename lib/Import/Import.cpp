@@ -80,6 +80,8 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
   spec.numValidTokens = overrides.numValidTokens.value_or(spec.numValidTokens);
   if (!failed())
     checkLayerSpec(spec, context);
+  if (!failed() && overrides.toCompile)
+    checkCompiles(spec, context);
   if (failed())
     return failure();
   return spec;

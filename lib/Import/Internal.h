@@ -32,6 +32,9 @@ readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
 /// Reports what makes no sense in a complete spec.
 void checkLayerSpec(const LayerSpec &spec, ImportContext &context);
 
+/// Reports what a sensible spec has that cannot be compiled.
+void checkCompiles(const LayerSpec &spec, ImportContext &context);
+
 /// Applies the overrides, then checks the spec. `numErrorsBefore` is the
 /// number of errors at the start of the import: after others, nothing is
 /// checked.

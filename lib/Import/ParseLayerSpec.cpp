@@ -138,6 +138,9 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader) {
 
 WeightQuantization readQuantization(FieldReader &reader) {
   auto weight = reader.getEnum<WeightQuantization>("weight");
+  if (const json::Value *value = reader.get("weight"))
+    reader.getContext().origins["quantization.weight"] = {
+        "'quantization.weight'", value->range};
   reader.refuseUnknown();
   return weight;
 }

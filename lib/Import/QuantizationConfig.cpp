@@ -101,6 +101,8 @@ readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec) {
     return WeightQuantization::Fp8Block128;
   }
   if (method == "mxfp4") {
+    reader.getContext().origins["quantization.weight"] = {
+        reader.show("quant_method"), reader.get("quant_method")->range};
     refuseOtherFields(reader, *method);
     return WeightQuantization::MxFp4;
   }

@@ -36,6 +36,23 @@ StringRef stringify(TensorType type) {
   llvm_unreachable("every type is listed");
 }
 
+int64_t getStorageBits(TensorType type) {
+  switch (type) {
+  case TensorType::F32:
+  case TensorType::I32:
+    return 32;
+  case TensorType::BF16:
+  case TensorType::F16:
+    return 16;
+  case TensorType::F8E4M3FN:
+  case TensorType::F8E8M0FNU:
+    return 8;
+  case TensorType::F4E2M1FN:
+    return 4;
+  }
+  llvm_unreachable("every type is listed");
+}
+
 TensorType getTensorType(DType dtype) {
   switch (dtype) {
   case DType::F32:

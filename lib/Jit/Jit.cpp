@@ -174,6 +174,8 @@ Result<JitLayer> Jit::compile(const SourceText &text,
                               const SpecOverrides &overrides,
                               StringRef architecture) {
   Stopwatch total, watch;
+  SpecOverrides asked = overrides;
+  asked.toCompile = true;
   Request request;
   request.compile = options.compile;
   if (!request.compile.isGpu() && !architecture.empty()) {
@@ -201,7 +203,7 @@ Result<JitLayer> Jit::compile(const SourceText &text,
   llvm::raw_string_ostream os(request.messages);
   SourceDiagnostics diagnostics(context, os);
   FailureOr<Source> source =
-      parseSource(context, text, overrides, diagnostics.getTexts(), os);
+      parseSource(context, text, asked, diagnostics.getTexts(), os);
   if (failed(source))
     return request.fail();
   JitLayer layer;

@@ -7,6 +7,7 @@
 
 #include "moec/Tools/Explain.h"
 
+#include "ExplainSummary.h"
 #include "ExplainTimes.h"
 #include "PhaseWork.h"
 #include "TextTable.h"
@@ -41,14 +42,22 @@ public:
               const Target &target, raw_ostream &os)
       : module(module), program(program), data(data), target(target), os(os) {}
 
+  /// In at most so many lines.
+  void printSummary(size_t maxLines) {
+    printCounts();
+    // The counts take 2, the workspace and the hint 4.
+    explainSummary(program, findTopK(), target, maxLines - 6, os);
+    os << "\nworkspace in bytes:";
+    printBytes();
+    os << "\n--explain=all has each launch, its work and time, and the configs "
+          "that were not taken, with the reason\n";
+  }
+
   void print() {
     topK = findTopK();
     auto variants =
         llvm::to_vector(program.getBody().getOps<plan::VariantOp>());
-    os << "\n"
-       << llvm::range_size(module.getOps<tile::KernelOp>()) << " kernels, "
-       << variants.size() << (variants.size() == 1 ? " range" : " ranges")
-       << " of tokens\n";
+    printCounts();
     ToldKernels told;
     for (plan::VariantOp variant : variants) {
       phases = getLaunchedPhases(variant);
@@ -63,6 +72,15 @@ public:
   }
 
 private:
+  void printCounts() {
+    auto numRanges =
+        llvm::range_size(program.getBody().getOps<plan::VariantOp>());
+    os << "\n"
+       << llvm::range_size(module.getOps<tile::KernelOp>()) << " kernels, "
+       << numRanges << (numRanges == 1 ? " range" : " ranges")
+       << " of tokens\n";
+  }
+
   int64_t findTopK() {
     int64_t found = 1;
     module.walk([&](tile::RankOp op) {
@@ -138,6 +156,10 @@ private:
     for (auto &[slot, names] : slots)
       os << "  slot " << slot << ": " << names << "\n";
     os << "  bytes:";
+    printBytes();
+  }
+
+  void printBytes() {
     for (int64_t tokens : getTokenCounts(0, data.maxTokens)) {
       moert::Result<int64_t> bytes = moert::workspaceBytes(data, tokens);
       os << " T=" << tokens << " "
@@ -155,55 +177,70 @@ private:
   SmallVector<LaunchedPhase> phases;
 };
 
+/// Words after a comma go to the next line where a line would be longer than
+/// 120 columns.
+void printWrapped(StringRef text, raw_ostream &os) {
+  constexpr size_t width = 120;
+  while (text.size() > width) {
+    size_t cut = text.take_front(width).rfind(", ");
+    if (cut == StringRef::npos)
+      break;
+    os << text.take_front(cut + 1) << "\n ";
+    text = text.drop_front(cut + 1);
+  }
+  os << text << "\n";
+}
+
 void printLayer(const LayerSpec &spec, raw_ostream &os) {
-  os << spec.name << ": " << stringify(spec.dtype) << ", hidden "
-     << spec.hiddenSize << ", " << spec.numExperts << " experts, top "
-     << spec.topK << ", intermediate " << spec.intermediateSize << ", "
-     << stringify(spec.activation.kind);
+  std::string text;
+  llvm::raw_string_ostream line(text);
+  line << spec.name << ": " << stringify(spec.dtype) << ", hidden "
+       << spec.hiddenSize << ", " << spec.numExperts << " experts, top "
+       << spec.topK << ", intermediate " << spec.intermediateSize << ", "
+       << stringify(spec.activation.kind);
+  if (spec.quantization)
+    line << ", weights " << stringify(*spec.quantization);
   if (spec.latentSize)
-    os << ", latent " << *spec.latentSize;
+    line << ", latent " << *spec.latentSize;
   if (spec.sharedExperts)
-    os << ", shared expert " << spec.sharedExperts->intermediateSize;
-  os << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
-     << " tokens\n";
-  if (spec.entry != Entry::Ids)
-    os << "routing: " << stringify(spec.routing.score) << ", "
-       << stringify(spec.routing.select) << ", weight "
-       << stringify(spec.routing.weight)
-       << (spec.routing.selectionBias ? ", selection bias" : "")
-       << (spec.routing.renormalize ? ", renormalized" : "") << ", scale "
-       << llvm::formatv("{0}", spec.routing.scale) << "\n";
+    line << ", shared expert " << spec.sharedExperts->intermediateSize;
+  line << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
+       << " tokens";
+  printWrapped(text, os);
+  if (spec.entry == Entry::Ids)
+    return;
+  const RoutingSpec &routing = spec.routing;
+  text.clear();
+  line << "routing: " << stringify(routing.score) << ", "
+       << stringify(routing.select);
+  if (routing.numGroups > 1)
+    line << " in " << routing.topkGroups << " of " << routing.numGroups
+         << " groups by " << stringify(routing.groupScore);
+  line << ", weight " << stringify(routing.weight)
+       << (routing.selectionBias ? ", selection bias" : "")
+       << (routing.renormalize ? ", renormalized" : "") << ", scale "
+       << llvm::formatv("{0}", routing.scale);
+  printWrapped(text, os);
 }
 
 } // namespace
 
-SmallVector<LaunchedPhase> moec::getLaunchedPhases(plan::VariantOp variant) {
-  SmallVector<LaunchedPhase> phases;
-  auto module = variant->getParentOfType<ModuleOp>();
-  for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
-    auto kernel = module.lookupSymbol<tile::KernelOp>(launch.getKernel());
-    auto ops = kernel.getBody().front().without_terminator();
-    bool isAlone = llvm::hasSingleElement(ops);
-    for (Operation &op : ops) {
-      StringRef name = isAlone ? kernel.getSymName() : getResultName(&op, 0);
-      if (name.empty())
-        name = op.getName().stripDialect();
-      phases.push_back({launch, kernel, &op, name.str(),
-                        /*isFirst=*/&op == &*ops.begin(), isAlone});
-    }
-  }
-  return phases;
-}
-
 LogicalResult moec::explainLayer(ModuleOp module,
                                  const std::optional<LayerSpec> &spec,
-                                 const Target &target, raw_ostream &os) {
+                                 const Target &target, ExplainMode mode,
+                                 raw_ostream &os) {
   FailureOr<moert::Plan> data = translatePlan(module, target.name);
   if (failed(data))
     return failure();
   if (spec)
     printLayer(*spec, os);
   auto programs = module.getOps<plan::ProgramOp>();
-  Explanation(module, *programs.begin(), *data, target, os).print();
+  Explanation explanation(module, *programs.begin(), *data, target, os);
+  if (mode == ExplainMode::All) {
+    explanation.print();
+    return success();
+  }
+  constexpr size_t maxLines = 40, linesOfLayer = 4;
+  explanation.printSummary(maxLines - linesOfLayer);
   return success();
 }

@@ -7,7 +7,6 @@
 
 #include "ExplainTimes.h"
 
-#include "PhaseWork.h"
 #include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Analysis/Cost.h"
@@ -21,17 +20,6 @@ using namespace mlir;
 using namespace moec;
 
 namespace {
-
-/// What takes the longest of a prediction.
-StringRef getBound(const Prediction &prediction) {
-  std::pair<double, StringRef> parts[] = {
-      {prediction.streamUs, "memory"},
-      {prediction.tensorUs + prediction.epilogueUs, "tensor cores"},
-      {prediction.l2Us, "L2"},
-      {prediction.powerUs, "power"},
-      {prediction.fixedUs, "launch"}};
-  return llvm::max_element(parts, llvm::less_first())->second;
-}
 
 /// "+1.3", "-0.2".
 std::string signedText(double value) {
@@ -93,8 +81,9 @@ private:
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
   void printHeavy(const LaunchedPhase &heavy, const LaunchedPhase &others);
   void printOthers(const LaunchedPhase &phase);
-  /// The schedule that has a model of the phase, or null.
-  const Schedule *findModelled(const LaunchedPhase &phase) const;
+  const Schedule *findModelled(const LaunchedPhase &phase) const {
+    return moec::findModelled(phase, target);
+  }
 
   ArrayRef<LaunchedPhase> phases;
   int64_t topK;
@@ -103,15 +92,6 @@ private:
   raw_ostream &os;
   SmallVector<int64_t> counts;
 };
-
-const Schedule *TimeTable::findModelled(const LaunchedPhase &phase) const {
-  auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
-  tile::KernelOp kernel = phase.kernel;
-  const Schedule *schedule = config && kernel.getLoadAttr()
-                                 ? findSchedule(target, config.getSchedule())
-                                 : nullptr;
-  return schedule && schedule->costModel ? schedule : nullptr;
-}
 
 const LaunchedPhase *TimeTable::findSecond(const LaunchedPhase &first) const {
   auto product = dyn_cast<tile::ContractOp>(first.op);
@@ -140,27 +120,7 @@ const LaunchedPhase *TimeTable::findOthers(const LaunchedPhase &heavy) const {
 }
 
 Prediction TimeTable::predict(const LaunchedPhase &phase, int64_t tokens) {
-  Prediction prediction;
-  if (const Schedule *schedule = findModelled(phase)) {
-    tile::KernelOp kernel = phase.kernel;
-    prediction =
-        schedule->costModel(phase.op, kernel.getLoadAttr(), target)
-            ->predict(phase.op->getAttrOfType<tile::ConfigAttr>("config"),
-                      tokens);
-  } else {
-    Work work = getWork(phase.op, topK, tokens);
-    prediction.floorUs =
-        1e6 * std::max(work.bytes / device.readBytes,
-                       work.operations / device.bf16Operations);
-    prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
-    prediction.fixedUs = device.getLaunchTime();
-    prediction.us = prediction.streamUs + prediction.fixedUs;
-  }
-  if (!phase.isFirst) {
-    prediction.us -= device.getLaunchTime();
-    prediction.fixedUs -= device.getLaunchTime();
-  }
-  return prediction;
+  return predictPhase(phase, tokens, topK, target, device);
 }
 
 void TimeTable::printTimes() {

@@ -8,23 +8,10 @@
 #ifndef MOEC_LIB_TOOLS_EXPLAINTIMES_H
 #define MOEC_LIB_TOOLS_EXPLAINTIMES_H
 
-#include "moec/Analysis/Schedules.h"
+#include "PhaseTime.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace moec {
-
-struct LaunchedPhase {
-  plan::LaunchOp launch;
-  tile::KernelOp kernel;
-  mlir::Operation *op;
-  /// The kernel's, or what the phase makes, where a kernel has several.
-  std::string name;
-  /// Only the first phase of a kernel has to be launched.
-  bool isFirst, isAlone;
-};
-
-/// Those of all launches of a variant.
-llvm::SmallVector<LaunchedPhase> getLaunchedPhases(plan::VariantOp variant);
 
 using ToldKernels = llvm::SmallPtrSet<mlir::Operation *, 16>;
 

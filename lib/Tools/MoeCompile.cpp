@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Progress.h"
 #include "ToolOptions.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Package/BuildPackage.h"
@@ -25,7 +26,7 @@ enum class Emit { Spec, Moe, Plan, Tile, LLVM, PTX };
 struct Options : ToolOptions {
   Options() : ToolOptions("moe-compile") {}
 
-  cl::opt<Emit> emit{
+  WordOption<Emit> emit{
       "emit", cl::desc("What to print"),
       cl::values(clEnumValN(Emit::Spec, "spec",
                             "the layer in JSON, with every default resolved"),
@@ -55,10 +56,51 @@ struct Options : ToolOptions {
       cl::desc("Print the model types that are known, with the keys of "
                "config.json that each reads, as JSON, and stop"),
       cl::cat(category)};
-  cl::opt<bool> explain{
-      "explain", cl::desc("Print what was chosen and why, instead of IR"),
+  WordOption<ExplainMode> explain{
+      "explain",
+      cl::desc("Print what was chosen, for people, instead of IR"),
+      cl::ValueOptional,
+      cl::values(
+          clEnumValN(ExplainMode::Summary, "summary",
+                     "kernels and expected times by range of tokens (default)"),
+          clEnumValN(ExplainMode::All, "all",
+                     "each launch: its work, its time, what else was looked "
+                     "at"),
+          clEnumValN(ExplainMode::Summary, "", "")),
+      cl::init(ExplainMode::Summary),
       cl::cat(category)};
+  bool explains() const { return explain.getNumOccurrences() > 0; }
+
+  /// Whether the options make sense together; prints why not.
+  bool makeSense() const;
 };
+
+bool Options::makeSense() const {
+  if (explains() && emit.getNumOccurrences() > 0)
+    return complain("--explain prints for people what --emit prints as IR; "
+                    "leave one of them out");
+  if (makesPackage() && (explains() || emit.getNumOccurrences() > 0))
+    return complain("-o " + output +
+                    " is a package; leave out --emit and --explain");
+  if (architectures.size() > 0 && !makesPackage())
+    return complain("--arch is for packages; give -o FILE.moepkg");
+  llvm::SmallVector<std::string> targets = getTargets();
+  if (targets.size() > 1 && (!makesPackage() || !architectures.empty()))
+    return complain("--target: several targets are for packages without "
+                    "--arch; give one, or -o FILE.moepkg");
+  if (llvm::SmallSet<std::string, 4>(targets.begin(), targets.end()).size() <
+      targets.size())
+    return complain("--target: '" + target +
+                    "' names a target twice; give each once");
+  if (emit == Emit::PTX && target == "cpu")
+    return complain("--emit=ptx needs a GPU: give --target, as in "
+                    "--target=sm_90a");
+  OutputCheck written = makeOutputCheck();
+  return canWriteDumps(written) &&
+         accept(written.check("-o", output,
+                              makesPackage() ? OutputCheck::Kind::Binary
+                                             : OutputCheck::Kind::Text));
+}
 } // namespace
 
 static FailureOr<std::string> produce(const Source &source,
@@ -67,10 +109,10 @@ static FailureOr<std::string> produce(const Source &source,
   CompileOptions compile = options.getCompileOptions();
   std::string text;
   llvm::raw_string_ostream os(text);
-  if (options.explain) {
+  if (options.explains()) {
     if (failed(lowerToLevel(module, Level::Tile, compile)) ||
         failed(explainLayer(module, source.spec, *Target::find(compile.target),
-                            os)))
+                            options.explain, os)))
       return failure();
     return text;
   }
@@ -117,6 +159,8 @@ static bool writeLayer(const Source &source, const Options &options) {
                           std::make_move_iterator(package.programs.end()));
     package = std::move(*made);
   }
+  if (!options.accept(makeFoldersOf(options.output)))
+    return false;
   moert::Status status = moert::writePackage(options.output, package);
   return status || options.complain(status.message());
 }
@@ -142,6 +186,8 @@ int moec::moeCompileMain(int argc, char **argv) {
           "kinds of GPU\n"
           "  moe-compile config.json --explain       what was chosen, at what "
           "cost\n"
+          "  moe-compile config.json --explain=all   the same with what was "
+          "not chosen, and why\n"
           "\nThe input is a model's folder or its config.json, a spec "
           "(docs/layers.md), IR (.mlir) of\nthe level asked for or one above "
           "it, or - for JSON or IR from standard input.\n"))
@@ -150,38 +196,17 @@ int moec::moeCompileMain(int argc, char **argv) {
     printModels(llvm::outs());
     return 0;
   }
-  if (options.makesPackage() &&
-      (options.explain || options.emit.getNumOccurrences() > 0)) {
-    options.complain("-o " + options.output +
-                     " is a package; leave out --emit and --explain");
+  if (!options.makeSense())
     return 1;
-  }
-  if (options.architectures.size() > 0 && !options.makesPackage()) {
-    options.complain("--arch is for packages; give -o FILE.moepkg");
-    return 1;
-  }
-  llvm::SmallVector<std::string> targets = options.getTargets();
-  if (targets.size() > 1 &&
-      (!options.makesPackage() || !options.architectures.empty())) {
-    options.complain("--target: several targets are for packages without "
-                     "--arch; give one, or -o FILE.moepkg");
-    return 1;
-  }
-  if (llvm::SmallSet<std::string, 4>(targets.begin(), targets.end()).size() <
-      targets.size()) {
-    options.complain("--target: '" + options.target +
-                     "' names a target twice; give each once");
-    return 1;
-  }
-  if (options.emit == Emit::PTX && options.target == "cpu") {
-    options.complain("--emit=ptx needs a GPU: give --target, as in "
-                     "--target=sm_90a");
-    return 1;
-  }
+  Progress progress("moe-compile", "the layer is compiled");
   MLIRContext context(options.makeRegistry());
   SourceDiagnostics diagnostics(context, llvm::errs());
-  FailureOr<Source> source = loadSource(
-      context, options.input, options.getOverrides(), diagnostics.getTexts());
+  SpecOverrides overrides = options.getOverrides();
+  overrides.toCompile =
+      options.makesPackage() || options.explains() ||
+      (options.emit != Emit::Spec && options.emit != Emit::Moe);
+  FailureOr<Source> source =
+      loadSource(context, options.input, overrides, diagnostics.getTexts());
   if (failed(source))
     return 1;
   if (options.makesPackage())

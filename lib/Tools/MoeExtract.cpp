@@ -27,22 +27,12 @@ struct Options : ToolOptions {
       cl::value_desc("file.safetensors"), cl::cat(category)};
 };
 
-/// The number of a file, whatever its name.
-bool isSameFile(const std::string &a, const std::string &b) {
-  bool same = false;
-  return !llvm::sys::fs::equivalent(a, b, same) && same;
-}
-
 /// Copies the layer's tensors under their names and with their bytes.
 bool extract(const LayerSpec &spec, const Options &options) {
   moert::Result<moert::Checkpoint> checkpoint =
       moert::Checkpoint::open(options.input);
   if (!checkpoint)
     return options.complain(checkpoint.status().message());
-  for (const std::string &file : checkpoint->files())
-    if (isSameFile(file, options.output))
-      return options.complain("-o " + options.output +
-                              " is a file of the model; give another name");
   moert::Result<LocatedLayer> layer =
       locateLayer(*checkpoint, makeRequest(spec));
   if (!layer)
@@ -64,6 +54,8 @@ bool extract(const LayerSpec &spec, const Options &options) {
       {"format", "pt"}, {"model_type", spec.modelType}};
   if (spec.layerIndex)
     metadata["layer"] = std::to_string(*spec.layerIndex);
+  if (!options.accept(makeFoldersOf(options.output)))
+    return false;
   moert::Status status =
       moert::writeSafetensors(options.output, tensors, metadata);
   if (!status)
@@ -90,12 +82,15 @@ int moec::moeExtractMain(int argc, char **argv) {
           "the bytes that they\nhave in the model: router, experts, shared "
           "experts and their scales.\n"))
     return 1;
-  if (options.output.empty())
+  if (options.output.getNumOccurrences() == 0)
     return options.complain("no output; give -o FILE.safetensors"), 1;
   if (!llvm::sys::fs::is_directory(options.input))
     return options.complain(options.input +
                             " is no folder; give a model's folder"),
            1;
+  if (!options.accept(options.makeOutputCheck().check(
+          "-o", options.output, OutputCheck::Kind::Binary)))
+    return 1;
   SpecOverrides overrides = options.getOverrides();
   FailureOr<SourceText> text =
       readSource(options.input, overrides, llvm::errs());

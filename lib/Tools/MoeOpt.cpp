@@ -43,6 +43,13 @@ int moec::moeOptMain(int argc, char **argv) {
     return 0;
   }
 
+  OutputCheck written;
+  written.addInput(inputName);
+  if (llvm::Error error =
+          written.check("-o", outputName, OutputCheck::Kind::Text)) {
+    llvm::errs() << "moe-opt: error: " << toString(std::move(error)) << "\n";
+    return 1;
+  }
   Diagnostics diagnostics(llvm::errs());
   FailureOr<SourceText> text =
       readTextFile(inputName, kMaxIRBytes, diagnostics);

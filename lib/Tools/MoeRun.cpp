@@ -156,12 +156,12 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
   if (!options.hiddenStates.empty())
     status = loadHiddenStates(session, options.hiddenStates);
   if (status && !checkpoint.empty()) {
-    Progress progress("weights and activations are read");
+    Progress progress("moe-run", "weights and activations are read");
     status = loadInputs(session, checkpoint, options);
   }
   // What is left: everything, or what a call brings beside a checkpoint.
   if (status) {
-    Progress progress("weights and activations are generated");
+    Progress progress("moe-run", "weights and activations are generated");
     GenerateOptions generate;
     generate.seed = options.seed;
     generate.numExperts = getNumRouted(session);
@@ -313,9 +313,12 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   if (failed(result))
     return false;
   printTimes(session, *result, options);
-  if (!options.outputs.empty())
+  if (!options.outputs.empty()) {
+    if (!options.accept(makeFoldersOf(options.outputs)))
+      return false;
     if (moert::Status status = writeResult(options.outputs, *result); !status)
       return options.complain(status.message());
+  }
   return !options.check || check.compare(*result);
 }
 
@@ -409,7 +412,7 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   jitOptions.warn = [](const std::string &message) {
     llvm::errs() << "moe-run: warning: " << message << "\n";
   };
-  Progress progress("the layer is compiled");
+  Progress progress("moe-run", "the layer is compiled");
   Jit jit(std::move(jitOptions));
   moert::Result<JitLayer> layer =
       jit.compile(*session.text, session.overrides,
@@ -515,8 +518,8 @@ bool runAllLayers(const MoeRunOptions &options) {
     }
     llvm::outs().flush();
   }
-  llvm::outs() << numRun << " layers with experts of " << layers->size()
-               << ", " << numFailed << " failed\n";
+  llvm::outs() << numRun << " layers with experts of " << layers->size() << ", "
+               << numFailed << " failed\n";
   return numFailed == 0 && numRun > 0;
 }
 
@@ -536,7 +539,8 @@ int moec::moeRunMain(int argc, char **argv) {
           "level\n"
           "  moe-run MODEL-FOLDER --layer=3 --check      a layer of a model on "
           "disk\n"
-          "  moe-run MODEL-FOLDER --layers=all --check   each that has experts\n"
+          "  moe-run MODEL-FOLDER --layers=all --check   each that has "
+          "experts\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
           "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
           "\nThe input is a model's folder or its config.json, a spec "
@@ -545,7 +549,7 @@ int moec::moeRunMain(int argc, char **argv) {
           "Without "
           "--inputs, weights and activations are generated from\nthe seed. "
           "The exit code is 0 only when all is well.\n") ||
-      !options.makeSense())
+      !options.makeSense() || !options.canWrite())
     return 1;
   if (!options.layers.empty())
     return runAllLayers(options) ? 0 : 1;

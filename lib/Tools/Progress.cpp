@@ -13,8 +13,9 @@
 
 using namespace moec;
 
-Progress::Progress(std::string what)
-    : what(std::move(what)), teller([this] { tell(); }) {}
+Progress::Progress(std::string tool, std::string what)
+    : tool(std::move(tool)), what(std::move(what)), teller([this] { tell(); }) {
+}
 
 Progress::~Progress() {
   {
@@ -26,8 +27,15 @@ Progress::~Progress() {
 }
 
 void Progress::tell() {
-  constexpr std::chrono::seconds patience(2);
+  using std::chrono::seconds;
+  constexpr seconds patience(2), period(10);
   std::unique_lock<std::mutex> lock(mutex);
-  if (!changed.wait_for(lock, patience, [&] { return isDone; }))
-    llvm::errs() << "moe-run: " + what + " ...\n";
+  auto isOver = [&] { return isDone; };
+  for (seconds gone = patience, wait = patience;
+       !changed.wait_for(lock, wait, isOver); gone += wait) {
+    // One write, so that lines of several threads do not mix.
+    llvm::errs() << tool + ": " + what + " ... " +
+                        std::to_string(gone.count()) + " s\n";
+    wait = period;
+  }
 }

@@ -15,18 +15,21 @@
 
 namespace moec {
 
-/// While it lives, moe-run does something. If that takes more than two seconds,
-/// it is told on the error stream.
+/// While it lives, a command does something. If that takes more than two
+/// seconds it is told on the error stream, and every ten seconds again, with
+/// the seconds that have gone by.
 class Progress {
 public:
-  /// `what` is being done, e.g. "compiling".
-  explicit Progress(std::string what);
+  /// "moe-run: WHAT ..."; e.g. "moe-run", "the layer is compiled".
+  Progress(std::string tool, std::string what);
   ~Progress();
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
 
 private:
   void tell();
 
-  const std::string what;
+  const std::string tool, what;
   std::mutex mutex;
   std::condition_variable changed;
   bool isDone = false;

@@ -12,6 +12,7 @@
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/TunedConfigs.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/PrettyStackTrace.h"
 
 using namespace mlir;
@@ -32,6 +33,31 @@ bool ToolOptions::complain(const llvm::Twine &message) const {
   return false;
 }
 
+bool ToolOptions::accept(llvm::Error error) const {
+  return !error || complain(llvm::toString(std::move(error)));
+}
+
+OutputCheck ToolOptions::makeOutputCheck() const {
+  OutputCheck check;
+  check.addInput(input);
+  check.addInput(tuned);
+  if (llvm::StringRef(input).ends_with(".json")) {
+    llvm::SmallString<256> beside(llvm::sys::path::parent_path(input));
+    llvm::sys::path::append(beside, "hf_quant_config.json");
+    check.addInput(beside);
+  }
+  return check;
+}
+
+bool ToolOptions::canWriteDumps(const OutputCheck &check) const {
+  if (dumpDir.getNumOccurrences() &&
+      !accept(check.checkFolder("--dump-dir", dumpDir, "layer.")))
+    return false;
+  return !reproducer.getNumOccurrences() ||
+         accept(check.check("--reproducer", reproducer,
+                            OutputCheck::Kind::Binary));
+}
+
 bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   static std::string report =
       (tool + " crashed; please report it with the command line and the input "
@@ -47,8 +73,9 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   if (!needsInput())
     return true;
   if (input.empty())
-    return complain("no input; give a model's folder or its config.json, a spec "
-                    "(.json) or IR (.mlir), see --help");
+    return complain(
+        "no input; give a model's folder or its config.json, a spec "
+        "(.json) or IR (.mlir), see --help");
   for (const std::string &name : getTargets())
     if (!Target::find(name))
       return complain("--target: '" + name + "' is unknown; accepted are " +

@@ -11,9 +11,14 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
 #include "moec/Compiler/Compiler.h"
+#include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/SourceDiagnostics.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
+
+#include <type_traits>
 
 namespace moec {
 
@@ -23,6 +28,57 @@ struct ForeignOptionsRemoved {
   ForeignOptionsRemoved();
 };
 
+/// Reads a word of a list, and names the list where there is no such word.
+template <typename T>
+struct WordParser : llvm::cl::parser<T> {
+  explicit WordParser(llvm::cl::Option &option) : llvm::cl::parser<T>(option) {}
+
+  bool parse(llvm::cl::Option &option, llvm::StringRef /*argument*/,
+             llvm::StringRef text, T &value) {
+    std::string words;
+    for (const auto &entry : this->Values) {
+      if (entry.Name == text) {
+        value = entry.V.getValue();
+        return false;
+      }
+      if (!entry.Name.empty())
+        words += (words.empty() ? "" : ", ") + entry.Name.str();
+    }
+    return option.error("'" + text + "' is none of " + words);
+  }
+};
+
+/// Reads a whole number.
+template <typename T>
+class NumberParser : public llvm::cl::basic_parser<T> {
+public:
+  explicit NumberParser(llvm::cl::Option &option)
+      : llvm::cl::basic_parser<T>(option), plain(option) {}
+
+  bool parse(llvm::cl::Option &option, llvm::StringRef /*argument*/,
+             llvm::StringRef text, T &value) {
+    if (!text.getAsInteger(10, value))
+      return false;
+    bool isDigits = !text.empty() && llvm::all_of(text, llvm::isDigit);
+    return option.error("'" + text + "' is " +
+                        (isDigits              ? "too large a number"
+                         : std::is_signed_v<T> ? "no whole number"
+                                               : "no whole number from 0 on"));
+  }
+
+  llvm::StringRef getValueName() const override { return plain.getValueName(); }
+  /// LLVM prints values by its own parser of the type, which is final.
+  operator const llvm::cl::parser<T> &() const { return plain; }
+
+private:
+  llvm::cl::parser<T> plain;
+};
+
+template <typename T>
+using NumberOption =
+    llvm::cl::opt<T, /*ExternalStorage=*/false, NumberParser<T>>;
+template <typename T>
+using WordOption = llvm::cl::opt<T, /*ExternalStorage=*/false, WordParser<T>>;
 /// How kernels for GPUs are made: options of all commands that compile.
 struct KernelOptions {
   explicit KernelOptions(llvm::cl::OptionCategory &category)
@@ -46,7 +102,7 @@ struct KernelOptions {
       llvm::cl::desc("On a GPU: let no product quantize its results: a kernel "
                      "behind it does"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<PermuteRows> permuteRows{
+  WordOption<PermuteRows> permuteRows{
       "permute-rows",
       llvm::cl::desc(
           "On a GPU: copy rows into the order of their experts ahead of a "
@@ -63,7 +119,7 @@ struct KernelOptions {
       llvm::cl::desc("On a GPU: let each product be a kernel of its "
                      "own"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> splitRanking{
+  NumberOption<int64_t> splitRanking{
       "split-ranking", llvm::cl::value_desc("slots"),
       llvm::cl::desc("On a GPU: the most slots that one launch ranks; a launch "
                      "of its own counts more of them before (default: 16384, "
@@ -82,7 +138,8 @@ struct KernelOptions {
 struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> input{
-      llvm::cl::Positional, llvm::cl::desc("MODEL-FOLDER|CONFIG.json|SPEC.json|FILE.mlir|-"),
+      llvm::cl::Positional,
+      llvm::cl::desc("MODEL-FOLDER|CONFIG.json|SPEC.json|FILE.mlir|-"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::value_desc("cpu|sm_80|sm_90a|sm_100a"),
@@ -93,12 +150,12 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("Instruction set of target cpu: host (default), or a name "
                      "such as x86-64-v3 to cap it"),
       llvm::cl::init("host"), llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> maxTokens{
+  NumberOption<int64_t> maxTokens{
       "max-tokens", llvm::cl::value_desc("N"),
       llvm::cl::desc("Largest number of tokens of a call (default: what the "
                      "spec says, or 16384)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> numExperts{
+  NumberOption<int64_t> numExperts{
       "num-experts", llvm::cl::value_desc("E"),
       llvm::cl::desc("Keep only so many experts (groups stay), to try a large "
                      "model on a small machine"),
@@ -108,7 +165,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
                      "router logits, or expert ids and weights"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> layer{
+  NumberOption<int64_t> layer{
       "layer", llvm::cl::value_desc("N"),
       llvm::cl::desc("Of a model: its decoder layer N, counted from 0 as the "
                      "names of its tensors count (default: the first that has "
@@ -165,6 +222,13 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
   /// Prints an error; false, for the caller to return.
   bool complain(const llvm::Twine &message) const;
+  /// True for success; an error is printed.
+  bool accept(llvm::Error error) const;
+
+  /// The files that these options read, for what is written to be held against.
+  OutputCheck makeOutputCheck() const;
+  /// Whether what these options write can be written; prints why not.
+  bool canWriteDumps(const OutputCheck &check) const;
 
   SpecOverrides getOverrides() const;
   CompileOptions getCompileOptions() const;

@@ -27,6 +27,9 @@ llvm::StringRef stringify(TensorType type);
 
 TensorType getTensorType(DType dtype);
 
+/// Bits that an element takes.
+int64_t getStorageBits(TensorType type);
+
 enum class TensorRole { Input, Weight, Output };
 llvm::StringRef stringify(TensorRole role);
 

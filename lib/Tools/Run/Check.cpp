@@ -145,7 +145,7 @@ bool ReferenceCheck::compare(const RunResult &result) {
   int exitCode = 1;
   if (written) {
     llvm::outs().flush();
-    Progress progress("the float64 reference computes");
+    Progress progress("moe-run", "the float64 reference computes");
     exitCode =
         llvm::sys::ExecuteAndWait(python, refs, std::nullopt, {}, 0, 0, &error);
   }

@@ -52,3 +52,14 @@ bool MoeRunOptions::makeSense() const {
                     "leave out --outputs, --repeat and --level");
   return true;
 }
+
+bool MoeRunOptions::canWrite() const {
+  OutputCheck written = makeOutputCheck();
+  for (const std::string &file :
+       {inputs.getValue(), hiddenStates.getValue(), spec.getValue()})
+    written.addInput(file);
+  return canWriteDumps(written) &&
+         (outputs.getNumOccurrences() == 0 ||
+          accept(
+              written.check("--outputs", outputs, OutputCheck::Kind::Binary)));
+}

@@ -18,10 +18,10 @@ namespace moec {
 struct MoeRunOptions : ToolOptions {
   MoeRunOptions() : ToolOptions("moe-run") {}
 
-  llvm::cl::opt<int64_t> tokens{"tokens", llvm::cl::value_desc("T"),
-                                llvm::cl::desc("Number of tokens (default: 1)"),
-                                llvm::cl::init(1), llvm::cl::cat(category)};
-  llvm::cl::opt<uint64_t> seed{
+  NumberOption<int64_t> tokens{"tokens", llvm::cl::value_desc("T"),
+                               llvm::cl::desc("Number of tokens (default: 1)"),
+                               llvm::cl::init(1), llvm::cl::cat(category)};
+  NumberOption<uint64_t> seed{
       "seed", llvm::cl::value_desc("S"),
       llvm::cl::desc("Seed of generated weights and activations (default: 0)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
@@ -62,11 +62,10 @@ struct MoeRunOptions : ToolOptions {
           "What the layer is meant to compute, for --check and --bisect "
           "of IR"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> repeat{
-      "repeat", llvm::cl::value_desc("R"),
-      llvm::cl::desc("Timed runs after the first one"), llvm::cl::init(0),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<int64_t> validTokens{
+  NumberOption<int64_t> repeat{"repeat", llvm::cl::value_desc("R"),
+                               llvm::cl::desc("Timed runs after the first one"),
+                               llvm::cl::init(0), llvm::cl::cat(category)};
+  NumberOption<int64_t> validTokens{
       "valid-tokens", llvm::cl::value_desc("V"),
       llvm::cl::desc(
           "Let tokens from V on be padding: value of the operand "
@@ -88,7 +87,7 @@ struct MoeRunOptions : ToolOptions {
           "On a GPU: let timed runs replay a CUDA graph, whose output "
           "has to be that of the first run"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<int> threads{
+  NumberOption<int> threads{
       "threads", llvm::cl::value_desc("N"),
       llvm::cl::desc("Threads that run kernels on the host, or compile those "
                      "of a GPU (default: all cores)"),
@@ -112,7 +111,7 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::desc("On a GPU: print where the time goes until the kernels "
                      "are ready to be launched"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<ExecutedLevel> level{
+  WordOption<ExecutedLevel> level{
       "level", llvm::cl::desc("What to execute"),
       llvm::cl::values(
           clEnumValN(ExecutedLevel::Moe, "moe", "interpret the pipeline ops"),
@@ -159,11 +158,14 @@ struct MoeRunOptions : ToolOptions {
     SpecOverrides overrides = getOverrides();
     if (hasValidTokens())
       overrides.numValidTokens = true;
+    overrides.toCompile = !signature && level != ExecutedLevel::Moe;
     return overrides;
   }
 
   /// Whether the options make sense together; prints why not.
   bool makeSense() const;
+  /// Whether what they write can be written; prints why not.
+  bool canWrite() const;
 };
 
 } // namespace moec

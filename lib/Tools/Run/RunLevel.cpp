@@ -237,9 +237,10 @@ FailureOr<RunResult> moec::runLevel(ModuleOp module, ExecutedLevel level,
                                     std::vector<HostTensor> &tensors,
                                     const RunOptions &options) {
   OwningOpRef<ModuleOp> copy = module.clone();
-  Progress progress("level " + stringify(level).str() +
-                    (level == ExecutedLevel::LLVM ? " is compiled and run"
-                                                  : " is interpreted"));
+  Progress progress("moe-run",
+                    "level " + stringify(level).str() +
+                        (level == ExecutedLevel::LLVM ? " is compiled and run"
+                                                      : " is interpreted"));
   switch (level) {
   case ExecutedLevel::Moe:
     return runFunction(*copy, tensors, options);
@@ -259,6 +260,6 @@ FailureOr<RunResult> moec::runPackage(const moert::Package &package,
                                       const RunOptions &options) {
   const moert::PackageProgram &program = package.programs[choice.program];
   moert::ModuleImage image = program.images[choice.image].load();
-  Progress progress("the package is loaded and run");
+  Progress progress("moe-run", "the package is loaded and run");
   return runImage(program.plan, *options.device, image, tensors, options);
 }

@@ -1,0 +1,181 @@
+//===- ExplainSummary.cpp - a layer's choices on one page -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ExplainSummary.h"
+
+#include "PhaseWork.h"
+#include "TextTable.h"
+#include "moec/Analysis/ConfigText.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+std::string showTokens(int64_t min, int64_t max) {
+  return min == max ? std::to_string(min)
+                    : llvm::formatv("{0} to {1}", min, max).str();
+}
+
+class Summary {
+public:
+  Summary(plan::ProgramOp program, int64_t topK, const Target &target,
+          size_t maxLines, raw_ostream &os)
+      : variants(llvm::to_vector(program.getBody().getOps<plan::VariantOp>())),
+        topK(topK), target(target), device(getDeviceRates(target)),
+        maxLines(maxLines), os(os) {}
+
+  void print() {
+    os << "\n";
+    size_t lines = 1 + (device ? printTimes() : printWork());
+    printProducts(maxLines - std::min(maxLines, lines));
+  }
+
+private:
+  /// Each returns the lines that it has printed.
+  size_t printTimes();
+  size_t printWork();
+  /// In so many lines.
+  void printProducts(size_t lines);
+  /// us, share of the floor and bound of all phases, one after the other.
+  std::array<std::string, 3> getTime(ArrayRef<LaunchedPhase> phases,
+                                     int64_t tokens);
+
+  SmallVector<plan::VariantOp> variants;
+  int64_t topK;
+  const Target &target;
+  /// Null where no rates are known.
+  const DeviceRates *device;
+  size_t maxLines;
+  raw_ostream &os;
+};
+
+std::array<std::string, 3> Summary::getTime(ArrayRef<LaunchedPhase> phases,
+                                            int64_t tokens) {
+  double us = 0, floorUs = 0;
+  // What bounds most of the time.
+  llvm::MapVector<StringRef, double> bounds;
+  for (const LaunchedPhase &phase : phases) {
+    Prediction prediction = predictPhase(phase, tokens, topK, target, *device);
+    us += prediction.us;
+    floorUs += prediction.floorUs;
+    bounds[getBound(prediction)] += prediction.us;
+  }
+  StringRef bound = llvm::max_element(bounds, llvm::less_second())->first;
+  return {llvm::formatv("{0,9:f1}", us),
+          llvm::formatv("{0,10:f0} %", us > 0 ? 100 * floorUs / us : 0),
+          bound.str()};
+}
+
+size_t Summary::printTimes() {
+  os << "expected on an " << device->name
+     << " in microseconds, launches one after the other, experts equally "
+        "likely;\nof the floor: what the least bytes or operations would take "
+        "at the device's measured rates\n";
+  TextTable table({"tokens", "launches", "   least", "       us",
+                   "of the floor", "bound by", "    most", "       us",
+                   "of the floor", "bound by"});
+  for (plan::VariantOp variant : variants) {
+    auto phases = getLaunchedPhases(variant);
+    auto min = std::max<int64_t>(int64_t(variant.getMinTokens()), 1);
+    auto max = int64_t(variant.getMaxTokens());
+    auto launches =
+        llvm::count_if(phases, [](auto &phase) { return phase.isFirst; });
+    TextTable::Row row{showTokens(int64_t(variant.getMinTokens()), max),
+                       llvm::formatv("{0,8}", launches)};
+    for (int64_t tokens : {min, max}) {
+      row.push_back(llvm::formatv("{0,8}", "T=" + std::to_string(tokens)));
+      llvm::append_range(row, getTime(phases, tokens));
+    }
+    table.addRow(std::move(row));
+  }
+  table.print(os);
+  return 3 + variants.size();
+}
+
+size_t Summary::printWork() {
+  os << "work at least, experts equally likely (no expected times: no rates of "
+        "target "
+     << target.name << " are known)\n";
+  TextTable table(
+      {"tokens", "launches", "       T", "million operations", "MiB touched"});
+  size_t numRows = 0;
+  for (plan::VariantOp variant : variants) {
+    auto phases = getLaunchedPhases(variant);
+    auto max = int64_t(variant.getMaxTokens());
+    auto launches =
+        llvm::count_if(phases, [](auto &phase) { return phase.isFirst; });
+    std::string range = showTokens(int64_t(variant.getMinTokens()), max);
+    SmallVector<int64_t> counts;
+    for (int64_t tokens : {1, 16, 128, 1024})
+      if (tokens >= int64_t(variant.getMinTokens()) && tokens < max &&
+          variants.size() == 1)
+        counts.push_back(tokens);
+    counts.push_back(max);
+    numRows += counts.size();
+    for (int64_t tokens : counts) {
+      Work total;
+      for (const LaunchedPhase &phase : phases) {
+        Work work = getWork(phase.op, topK, tokens);
+        total.operations += work.operations;
+        total.bytes += work.bytes;
+      }
+      table.addRow({range, llvm::formatv("{0,8}", launches),
+                    llvm::formatv("{0,8}", tokens),
+                    llvm::formatv("{0,18:f1}", total.operations / 1e6),
+                    llvm::formatv("{0,11:f1}", total.bytes / (1 << 20))});
+    }
+  }
+  table.print(os);
+  return 2 + numRows;
+}
+
+void Summary::printProducts(size_t lines) {
+  struct Product {
+    std::string name, config;
+    int64_t min, max;
+  };
+  // Neighbouring ranges share kernels.
+  llvm::MapVector<Operation *, Product> products;
+  for (plan::VariantOp variant : variants) {
+    auto min = int64_t(variant.getMinTokens());
+    auto max = int64_t(variant.getMaxTokens());
+    for (const LaunchedPhase &phase : getLaunchedPhases(variant)) {
+      auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
+      if (!isa<tile::ContractOp>(phase.op) || !config)
+        continue;
+      auto [found, isNew] = products.insert(
+          {phase.op, {phase.name, printConfig(config), min, max}});
+      found->second.min = std::min(found->second.min, min);
+      found->second.max = std::max(found->second.max, max);
+    }
+  }
+  // A blank line, names, and the line that counts what is left out.
+  size_t room = lines > 3 ? lines - 3 : 0;
+  if (products.empty() || room == 0)
+    return;
+  TextTable table({"product", "tokens", "config"});
+  for (const auto &[op, product] :
+       llvm::ArrayRef(products.begin(), products.end()).take_front(room))
+    table.addRow(
+        {product.name, showTokens(product.min, product.max), product.config});
+  os << "\n";
+  table.print(os);
+  if (products.size() > room)
+    os << "  and " << products.size() - room << " more\n";
+}
+
+} // namespace
+
+void moec::explainSummary(plan::ProgramOp program, int64_t topK,
+                          const Target &target, size_t maxLines,
+                          raw_ostream &os) {
+  Summary(program, topK, target, maxLines, os).print();
+}

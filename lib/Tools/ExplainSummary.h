@@ -1,0 +1,23 @@
+//===- ExplainSummary.h - a layer's choices on one page ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_EXPLAINSUMMARY_H
+#define MOEC_LIB_TOOLS_EXPLAINSUMMARY_H
+
+#include "PhaseTime.h"
+
+namespace moec {
+
+/// Prints at most `maxLines` lines of 120 columns about a program: its ranges
+/// of tokens, with launches and expected times where rates of the target are
+/// known, and the configs of its products.
+void explainSummary(plan::ProgramOp program, int64_t topK, const Target &target,
+                    size_t maxLines, llvm::raw_ostream &os);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_EXPLAINSUMMARY_H

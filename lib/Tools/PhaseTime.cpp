@@ -1,0 +1,79 @@
+//===- PhaseTime.cpp - what a phase is expected to take ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PhaseTime.h"
+
+#include "PhaseWork.h"
+#include "moec/Analysis/Names.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace moec;
+
+SmallVector<LaunchedPhase> moec::getLaunchedPhases(plan::VariantOp variant) {
+  SmallVector<LaunchedPhase> phases;
+  auto module = variant->getParentOfType<ModuleOp>();
+  for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
+    auto kernel = module.lookupSymbol<tile::KernelOp>(launch.getKernel());
+    auto ops = kernel.getBody().front().without_terminator();
+    bool isAlone = llvm::hasSingleElement(ops);
+    for (Operation &op : ops) {
+      StringRef name = isAlone ? kernel.getSymName() : getResultName(&op, 0);
+      if (name.empty())
+        name = op.getName().stripDialect();
+      phases.push_back({launch, kernel, &op, name.str(),
+                        /*isFirst=*/&op == &*ops.begin(), isAlone});
+    }
+  }
+  return phases;
+}
+
+const Schedule *moec::findModelled(const LaunchedPhase &phase,
+                                   const Target &target) {
+  auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
+  tile::KernelOp kernel = phase.kernel;
+  const Schedule *schedule = config && kernel.getLoadAttr()
+                                 ? findSchedule(target, config.getSchedule())
+                                 : nullptr;
+  return schedule && schedule->costModel ? schedule : nullptr;
+}
+
+Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
+                              int64_t topK, const Target &target,
+                              const DeviceRates &device) {
+  Prediction prediction;
+  if (const Schedule *schedule = findModelled(phase, target)) {
+    tile::KernelOp kernel = phase.kernel;
+    prediction =
+        schedule->costModel(phase.op, kernel.getLoadAttr(), target)
+            ->predict(phase.op->getAttrOfType<tile::ConfigAttr>("config"),
+                      tokens);
+  } else {
+    Work work = getWork(phase.op, topK, tokens);
+    prediction.floorUs =
+        1e6 * std::max(work.bytes / device.readBytes,
+                       work.operations / device.bf16Operations);
+    prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
+    prediction.fixedUs = device.getLaunchTime();
+    prediction.us = prediction.streamUs + prediction.fixedUs;
+  }
+  if (!phase.isFirst) {
+    prediction.us -= device.getLaunchTime();
+    prediction.fixedUs -= device.getLaunchTime();
+  }
+  return prediction;
+}
+
+StringRef moec::getBound(const Prediction &prediction) {
+  std::pair<double, StringRef> parts[] = {
+      {prediction.streamUs, "memory"},
+      {prediction.tensorUs + prediction.epilogueUs, "tensor cores"},
+      {prediction.l2Us, "L2"},
+      {prediction.powerUs, "power"},
+      {prediction.fixedUs, "launch"}};
+  return llvm::max_element(parts, llvm::less_first())->second;
+}
