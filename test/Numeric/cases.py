@@ -440,8 +440,10 @@ config("kimi_k2", **DEEPSEEK | {"n_group": 1, "topk_group": 1}, scoring_func="si
        topk_method="noaux_tc", norm_topk_prob=True)
 config("glm4_moe", **DEEPSEEK, norm_topk_prob=True)
 config("minimax_m2", **LOCAL, scoring_func="sigmoid", use_routing_bias=True)
-config("nemotron_h", **DEEPSEEK, moe_shared_expert_intermediate_size=80,
-       mlp_hidden_act="relu2", hidden_act=None, norm_topk_prob=True, moe_latent_size=32)
+config("nemotron_h", **DEEPSEEK | {"n_shared_experts": 1, "first_k_dense_replace": None,
+                                   "moe_layer_freq": None},
+       moe_shared_expert_intermediate_size=80, mlp_hidden_act="relu2", hidden_act=None,
+       norm_topk_prob=True, moe_latent_size=32)
 config("gpt_oss", **LOCAL, swiglu_limit=7.0)
 config("llama4_text", **LOCAL | {"num_experts_per_tok": 1}, intermediate_size_mlp=96)
 config("ernie4_5_moe", moe_intermediate_size=48, moe_num_experts=16, moe_k=4,
