@@ -132,26 +132,40 @@ public:
   /// Finds the family and the object that holds its keys.
   bool open() {
     family = readFamilyName(outer);
-    return family && enter();
+    if (!family || !enter())
+      return false;
+    while (family->namedWithin) {
+      if (!wrapper)
+        wrapper = family;
+      if (!inner->has("model_type")) {
+        inner->reportMissing("model_type", "the name of the family that the "
+                                           "layers are of");
+        return false;
+      }
+      family = readFamilyName(*inner);
+      if (!family || !enter())
+        return false;
+    }
+    return true;
   }
 
   const Family &getFamily() const { return *family; }
+  /// The entry that knows the keys of the object around.
+  const Family &getOuterFamily() const { return wrapper ? *wrapper : *family; }
   FieldReader &getConfig() { return inner ? *inner : outer; }
   /// The object around that, if there is one.
   FieldReader *getOuter() { return inner ? &outer : nullptr; }
-  StringRef getModelType() {
-    return outer.getObjectValue().find("model_type")->value.text;
-  }
+  StringRef getModelType() const { return modelType; }
 
 private:
   /// Goes into the object that holds the keys.
   bool enter() {
+    FieldReader *reader = &getConfig();
+    modelType = reader->getObjectValue().find("model_type")->value.text;
     StringRef path = family->within;
     bool optional = path.consume_back("?");
     if (path.empty())
       return true;
-    std::string prefix;
-    FieldReader *reader = &outer;
     SmallVector<StringRef> names;
     path.split(names, '.');
     for (StringRef name : names) {
@@ -164,12 +178,14 @@ private:
                                       "language model");
         return false;
       }
-      prefix += name.str() + ".";
-      inner.emplace(context, *object, prefix, FieldReader::Null::IsAbsent);
+      std::string prefix = reader->getPath(name) + ".";
+      inner.emplace(context, *object, std::move(prefix),
+                    FieldReader::Null::IsAbsent);
       reader = &*inner;
     }
     // The family has been found by the outer one.
-    inner->markKnown("model_type");
+    if (!family->namedWithin)
+      inner->markKnown("model_type");
     return true;
   }
 
@@ -177,6 +193,8 @@ private:
   FieldReader outer;
   std::optional<FieldReader> inner;
   const Family *family = nullptr;
+  const Family *wrapper = nullptr;
+  StringRef modelType;
 };
 
 /// Values that a family expects of keys that it does not read.
@@ -185,11 +203,16 @@ void checkExpectations(const Family &family, KeyReader &reader,
   for (const Expectation &expectation : family.expected) {
     KeyReader::Found found = reader.find(expectation.key);
     FieldReader &config = *found.reader;
-    if (!found.value ||
-        llvm::any_of(
-            expectation.values,
-            [&](StringRef text) { return isSameScalar(*found.value, text); }) ||
-        ignored.take(config.getPath(found.name)))
+    // A null is a value too, which a model's code takes for false.
+    bool isExpected =
+        found.value ? llvm::any_of(expectation.values,
+                                   [&](StringRef text) {
+                                     return isSameScalar(*found.value, text);
+                                   })
+                    : !found.isPresent || expectation.key.takesNull ||
+                          llvm::is_contained(expectation.values, "false") ||
+                          llvm::is_contained(expectation.values, "0");
+    if (isExpected || ignored.take(config.getPath(found.name)))
       continue;
     std::string values;
     for (auto [i, text] : llvm::enumerate(expectation.values))
@@ -197,11 +220,12 @@ void checkExpectations(const Family &family, KeyReader &reader,
                  : i + 1 == expectation.values.size() ? " or "
                                                       : ", ") +
                 text.str();
-    config.error(found.name, config.show(found.name) + " must be " + values +
-                                 ", not " + describeValue(*found.value) +
-                                 ": the other is not supported for model_type "
-                                 "\"" +
-                                 spec.modelType + "\"");
+    config.error(found.name,
+                 config.show(found.name) + " must be " + values + ", not " +
+                     (found.value ? describeValue(*found.value) : "null") +
+                     ": the other is not supported for model_type "
+                     "\"" +
+                     spec.modelType + "\"");
   }
 }
 
@@ -271,7 +295,8 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
   spec.routing.nonfinite = getDefaultNonFinite(spec.routing);
   refuseUnreadKeys(config, family, spec, ignored);
   if (FieldReader *outer = model.getOuter())
-    refuseUnreadKeys(*outer, family, spec, ignored, &config.getObjectValue());
+    refuseUnreadKeys(*outer, model.getOuterFamily(), spec, ignored,
+                     &config.getObjectValue());
   if (diags.getNumErrors() == numErrors)
     ignored.reportUnused(text.getName(), diags);
   spec.ignoredFields = ignored.getUsed();

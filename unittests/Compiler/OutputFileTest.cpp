@@ -57,15 +57,66 @@ TEST_F(OutputFile, ReplacesTheFileAndLeavesNothingBeside) {
 
 TEST_F(OutputFile, FailsWithoutTrace) {
   ::testing::internal::CaptureStderr();
-  EXPECT_TRUE(failed(writeOutputFile(getPath("none/a.mlir"), "text")));
+  EXPECT_TRUE(failed(writeOutputFile("/dev/full/a.mlir", "text")));
   EXPECT_TRUE(failed(writeOutputFile(folder, "text")));
   EXPECT_TRUE(failed(writeOutputFile("/dev/full", "text")));
   std::string messages = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(messages.find("none/a.mlir: error: cannot be written"),
+  EXPECT_NE(messages.find("/dev/full/a.mlir: error: cannot be written"),
             std::string::npos);
   EXPECT_NE(messages.find("/dev/full: error: cannot be written"),
             std::string::npos);
   EXPECT_EQ(countFiles(), 0);
+}
+
+TEST_F(OutputFile, MakesMissingFolders) {
+  std::string path = getPath("new/newer/a.mlir");
+  ASSERT_TRUE(succeeded(writeOutputFile(path, "text")));
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_F(OutputFile, ChecksWithoutATrace) {
+  using Kind = OutputCheck::Kind;
+  OutputCheck check;
+  auto why = [&](llvm::StringRef path, Kind kind) {
+    return llvm::toString(check.check("-o", path, kind));
+  };
+  EXPECT_EQ(why(getPath("new/a.mlir"), Kind::Text), "");
+  EXPECT_EQ(why(getPath("new/a.moepkg"), Kind::Binary), "");
+  EXPECT_EQ(countFiles(), 0);
+  EXPECT_EQ(why("-", Kind::Text), "");
+  EXPECT_EQ(why("/dev/null", Kind::Text), "");
+  EXPECT_NE(why("/dev/null", Kind::Binary).find("no regular file"),
+            std::string::npos);
+  EXPECT_NE(why("", Kind::Binary).find("-o needs the name of a file"),
+            std::string::npos);
+  EXPECT_NE(why(folder, Kind::Text).find("is a folder"), std::string::npos);
+  ASSERT_TRUE(succeeded(writeOutputFile(getPath("a"), "text")));
+  EXPECT_EQ(why(getPath("a"), Kind::Binary), "");
+  EXPECT_NE(why(getPath("a/b/c"), Kind::Text).find("is a file, not a folder"),
+            std::string::npos);
+}
+
+TEST_F(OutputFile, IsNoInputByAnyName) {
+  std::string model = getPath("model");
+  for (const char *name : {"config.json", "layer.plan.mlir"})
+    ASSERT_TRUE(succeeded(writeOutputFile(model + "/" + name, "text")));
+  std::string hard = getPath("hard"), soft = getPath("soft");
+  ASSERT_FALSE(fs::create_hard_link(model + "/config.json", hard));
+  ASSERT_FALSE(fs::create_link(model + "/config.json", soft));
+  // A folder counts for all of its files.
+  OutputCheck check;
+  check.addInput(model);
+  for (const std::string &path : {model + "/config.json", hard, soft}) {
+    std::string why =
+        llvm::toString(check.check("-o", path, OutputCheck::Kind::Text));
+    EXPECT_NE(why.find("which would be lost"), std::string::npos) << why;
+  }
+  EXPECT_FALSE(
+      check.check("-o", model + "/other.json", OutputCheck::Kind::Text));
+  EXPECT_FALSE(check.checkFolder("--dump-dir", model, "none."));
+  std::string why =
+      llvm::toString(check.checkFolder("--dump-dir", model, "layer."));
+  EXPECT_NE(why.find("would write to the input"), std::string::npos) << why;
 }
 
 TEST_F(OutputFile, WritesDevicesInPlace) {

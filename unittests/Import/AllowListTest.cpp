@@ -114,6 +114,24 @@ TEST(AllowList, OnlyKeysThatStandInTheWayCanBeIgnored) {
   importError(makeQwen(R"("norm_topk_prob": true)"), overrides);
 }
 
+// A null turns the model's normalization off, which is not what silence means.
+TEST(AllowList, NullIsAnotherValueThanTheOneExpected) {
+  auto dbrx = [](const char *field) {
+    return std::string(R"({"model_type": "dbrx", "d_model": 64, "n_layers": 2,
+      "ffn_config": {"moe_num_experts": 8, "moe_top_k": 2,
+                     "ffn_hidden_size": 48)") +
+           field + "}}";
+  };
+  importOk(dbrx(""));
+  importOk(dbrx(R"(, "moe_normalize_expert_weights": 1)"));
+  expectRefused(dbrx(R"(, "moe_normalize_expert_weights": null)"),
+                "ffn_config.moe_normalize_expert_weights");
+  // Where false is expected null says the same.
+  importOk(R"({"model_type": "deepseek_v2", "hidden_size": 64,
+      "n_routed_experts": 8, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 32, "norm_topk_prob": null})");
+}
+
 TEST(AllowList, WidthsOfOtherNames) {
   expectRefused(R"({"model_type": "mixtral", "hidden_size": 64,
       "num_local_experts": 8, "num_experts_per_tok": 2,

@@ -66,7 +66,9 @@ struct Words {
 };
 
 /// A key whose value must be one of `values` (JSON) where the file states it:
-/// the model's code does not look at it, or moec cannot do the other.
+/// the model's code does not look at it, or moec cannot do the other. Null is
+/// the same as false and 0, and another value than others unless the key has a
+/// `?`.
 struct Expectation {
   Key key;
   llvm::SmallVector<llvm::StringRef, 2> values;
@@ -144,6 +146,9 @@ struct Family {
   /// The object that holds the keys, if it is not the whole file:
   /// "text_config". With a `?` behind it the file may hold them itself.
   llvm::StringRef within;
+  /// That object says itself what it is: its `model_type` names the family of
+  /// the layers, and what is in this entry besides `irrelevant` is not used.
+  bool namedWithin = false;
   /// Why layers of this family cannot be described; the rest is empty then.
   llvm::StringRef refusal;
   /// What a reader of the table should know.
@@ -171,6 +176,9 @@ struct Family {
   Choice<Score> score;
   llvm::SmallVector<Words<Score>, 3> scoreWords;
   Choice<bool> gateBias, selectionBias;
+  /// The word of `selectionBias.key` with which there is a bias, where the key
+  /// is no boolean.
+  llvm::StringRef selectionBiasWord;
   bool expertScale = false;
   Key softcap;
   Key numGroups, topkGroups;
@@ -182,8 +190,10 @@ struct Family {
   llvm::SmallVector<Words<RouteWeight>, 2> weightWords;
   Choice<bool> renormalize;
   double renormalizeEpsilon = 0.0;
+  /// The weight of a token's only expert is left as it is.
+  bool keepsOnlyWeight = false;
   Key scale;
-  /// What renormalized weights are multiplied by all the same.
+  /// What weights are multiplied by whatever the file says.
   double fixedScale = 1.0;
   bool weightOnInput = false;
   Select select = Select::TopK;
@@ -203,6 +213,8 @@ struct Family {
   /// it has none though the routed experts have one.
   Key sharedLimit;
   bool sharedUnlimited = false;
+  /// What the shared expert's output is multiplied by.
+  double sharedScale = 1.0;
   /// The word of this key with which routed and shared output are averaged.
   Key combination;
 

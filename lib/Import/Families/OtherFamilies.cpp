@@ -98,12 +98,6 @@ void addOtherFamilies(std::vector<Family> &all) {
   }
 }
 
-static Family refuse(const char *types, const char *reason) {
-  Row row(types);
-  row.refusal = reason;
-  return row;
-}
-
 void addRefusedFamilies(std::vector<Family> &all) {
   all.push_back(refuse("axk1", "a norm stands between the experts' sum and the "
                                "block's output"));
@@ -113,6 +107,12 @@ void addRefusedFamilies(std::vector<Family> &all) {
   all.push_back(refuse("inkling inkling_text inkling_mm_model",
                        "the shared experts' weights come from the router, in "
                        "one softmax with those of the chosen experts"));
+  all.push_back(refuse("kimi_k3", "a norm stands between the experts' sum and "
+                                  "the projection out of the latent width"));
+  all.push_back(refuse("Klear", "a softmax of the token's own weighs the "
+                                "experts' sum against the shared experts"));
+  all.push_back(refuse("skywork", "the router of Skywork-MoE is two layers "
+                                  "with a tanh between them"));
   all.push_back(refuse("zaya", "the router is a network of its own that reads "
                                "the states of the layer before"));
   all.push_back(refuse("jetmoe",
@@ -123,16 +123,17 @@ void addRefusedFamilies(std::vector<Family> &all) {
                        "token depends on the tokens before it"));
   all.push_back(refuse("doge", "experts are rows of embeddings, chosen by "
                                "product keys"));
-  all.push_back(refuse("ernie4_5_vl_moe ernie4_5_vl_moe_text",
+  all.push_back(refuse("ernie4_5_vl_moe ernie4_5_vl_moe_text ernie4_5_moe_vl",
                        "tokens of text and of images have routers and experts "
                        "of their own; write either part as a spec"));
   all.push_back(refuse(
-      "llama mistral mistral3 ministral qwen2 qwen3 qwen2_vl qwen2_5_vl "
+      "llama mistral ministral qwen2 qwen3 qwen2_vl qwen2_5_vl "
       "qwen3_vl "
       "gemma gemma2 gemma3 gemma3_text phi phi3 falcon gpt2 gpt_neox glm glm4 "
       "olmo olmo2 olmo3 cohere cohere2 granite smollm3 exaone4 lfm2 mamba "
       "mamba2 "
-      "stablelm starcoder2 granite_docling granite_docling_text internlm2 baichuan chatglm nemotron ernie4_5 "
+      "stablelm starcoder2 granite_docling granite_docling_text internlm2 "
+      "baichuan chatglm nemotron ernie4_5 "
       "hunyuan_v1_dense seed_oss",
       "it is a dense model, without experts"));
   all.push_back(refuse("vitpose_backbone",

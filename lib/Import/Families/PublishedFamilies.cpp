@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Models that are published with modelling code of their own, or that engines
-// alone have. What each means was read from that code.
+// alone have. What each means was read from that code; where engines differ
+// from the code that came with the weights, it is the latter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +17,335 @@ using namespace llvm;
 
 namespace moec {
 
-void addPublishedFamilies(std::vector<Family> &all) {}
+namespace {
+
+/// The keys of the Ling models and of what was made from them. Shared experts
+/// are as wide as the others, whatever key says so.
+Row bailing(const char *types) {
+  return Row(types)
+      .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+      .act()
+      .renormIf("norm_topk_prob=true", 1e-20)
+      .renormOfSeveral()
+      .shared("num_shared_experts?=0",
+              "moe_shared_expert_intermediate_size|moe_intermediate_size")
+      .from("first_k_dense_replace=0")
+      .expect("use_bias", {"false"})
+      .expect("moe_router_enable_routed_scaling", {"true"})
+      .expect("moe_router_enable_shared_expert", {"true"})
+      .biasName("gate.expert_bias")
+      .ignore("norm_head norm_softmax router_dtype");
+}
+
+/// Of the second generation: as DeepSeek V3, under other names. A router for
+/// each kind of input is another layer.
+Row bailingV2(const char *types) {
+  return bailing(types)
+      .sigmoid()
+      .bias()
+      .groups("n_group=8", "topk_group=4", GroupScore::Top2Sum)
+      .scaledBy("routed_scaling_factor=2.5")
+      .expect("norm_topk_prob", {"true"})
+      .expect("score_function", {"\"sigmoid\""})
+      .expect("moe_router_enable_expert_bias", {"true"})
+      .expect("router_type", {"\"topN\""});
+}
+
+void addGrok(std::vector<Family> &all) {
+  {
+    Row row =
+        Row("grok-1")
+            .sizes("num_experts", "num_experts_per_tok", "intermediate_size")
+            .fixedAct(Activation::Gelu)
+            .softmax()
+            .block("moe_block")
+            .expertNames("experts.{e}.linear", "experts.{e}.linear_v",
+                         "experts.{e}.linear_1")
+            .ignore("embedding_multiplier_scale")
+            .says("engines bound the logits by 30 where the file is silent; "
+                  "the code that came with the weights does not");
+    row.softcap = "router_logit_softcapping=0.0";
+    all.push_back(row);
+  }
+  {
+    // The dense part beside the experts is a shared expert; the sum of both is
+    // divided by the square root of 2.
+    constexpr double half = 0.70710678118654752440;
+    Row row = Row("git")
+                  .sizes("num_local_experts", "num_experts_per_tok",
+                         "moe_intermediate_size")
+                  .fixedAct(Activation::Gelu)
+                  .softmax()
+                  .shared("intermediate_size")
+                  .expect("architectures@0", {"\"Grok1ForCausalLM\""})
+                  .expect("residual_moe", {"true"})
+                  .expect("router_logit_softcapping", {"30"})
+                  .expect("hidden_act", {"\"gelu\""})
+                  .block("")
+                  .gate("block_sparse_moe.gate.weight")
+                  .expertNames("block_sparse_moe.experts.{e}.w1",
+                               "block_sparse_moe.experts.{e}.w3",
+                               "block_sparse_moe.experts.{e}.w2")
+                  .sharedNames("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+                  .ignore("embedding_multiplier_scale scaling_factor beta_fast "
+                          "beta_slow")
+                  .says("Grok-2, whose files call it so");
+    row.softcap = "router_logit_softcapping=30.0";
+    row.fixedScale = row.sharedScale = half;
+    all.push_back(row);
+  }
+}
+
+void addDeepSeek(std::vector<Family> &all) {
+  all.push_back(Row("deepseek")
+                    .sizes("n_routed_experts", "num_experts_per_tok",
+                           "moe_intermediate_size")
+                    .act()
+                    .softmax()
+                    .renormIf("norm_topk_prob=false", 1e-20)
+                    .renormOfSeveral()
+                    .shared("n_shared_experts?=null", "moe_intermediate_size")
+                    .from("first_k_dense_replace=0")
+                    .rule(LayerRule::Frequency, "moe_layer_freq=1")
+                    .expect("scoring_func", {"\"softmax\""})
+                    .expect("mlp_bias", {"false"}));
+  {
+    // The small ones are DeepSeek V2, the largest has the router of V3.
+    Row row =
+        Row("deepseek_vl_v2")
+            .in("language_config")
+            .sizes("n_routed_experts", "num_experts_per_tok",
+                   "moe_intermediate_size")
+            .act()
+            .groups("n_group?=null", "topk_group?=null", GroupScore::Top2Sum)
+            .renormIf("norm_topk_prob=false", 1e-20)
+            .renormOfSeveral()
+            .scaledBy("routed_scaling_factor=1.0")
+            .shared("n_shared_experts?=null", "moe_intermediate_size")
+            .from("first_k_dense_replace=0")
+            .rule(LayerRule::Frequency, "moe_layer_freq=1");
+    row.score.key = "scoring_func=\"softmax\"";
+    row.scoreWords = {{"softmax", Score::Softmax}, {"sigmoid", Score::Sigmoid}};
+    row.selectionBias.key = row.groupsIf = "topk_method=\"greedy\"";
+    row.selectionBiasWord = row.groupsIfWord = "noaux_tc";
+    all.push_back(row);
+  }
+  all.push_back(
+      Row("gigachat3_5")
+          .sizes("n_routed_experts", "num_experts_per_tok",
+                 "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .bias()
+          .groups("n_group=1", "topk_group=1", GroupScore::Top2Sum)
+          .renormIf("norm_topk_prob=true", 1e-20)
+          .scaledBy("routed_scaling_factor=2.5")
+          .shared("n_shared_experts=2", "moe_intermediate_size")
+          .from("first_k_dense_replace=1")
+          .rule(LayerRule::Frequency, "moe_layer_freq=1")
+          .expect("topk_method", {"\"noaux_tc\""})
+          .expect("scoring_func", {"\"sigmoid\""})
+          .expect("swiglu_limit", {"0"})
+          .ignore(
+              "full_attention_layers layernorm_type layernorm_gating_weight "
+              "use_mla_scaling_factor use_shared_expert_sigmoid"));
+  // The norm behind the block is the decoder layer's.
+  all.push_back(
+      Row("AXK1")
+          .sizes("n_routed_experts", "num_experts_per_tok",
+                 "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .bias()
+          .groups("n_group=8", "topk_group=4", GroupScore::Top2Sum)
+          .renormIf("norm_topk_prob=true", 1e-20)
+          .scaledBy("routed_scaling_factor=2.5")
+          .shared("n_shared_experts?=1", "moe_intermediate_size")
+          .types()
+          .from("first_k_dense_replace=1")
+          .rule(LayerRule::Frequency, "moe_layer_freq=1")
+          .expect("topk_method", {"\"noaux_tc\""})
+          .expect("scoring_func", {"\"sigmoid\""})
+          .says("the layer without the norm that its decoder layer has behind "
+                "it"));
+}
+
+void addPangu(std::vector<Family> &all) {
+  {
+    // As many groups as experts per token, and one expert out of each.
+    Row row =
+        Row("PanguProMoE")
+            .sizes("num_experts", "num_experts_per_tok",
+                   "moe_intermediate_size")
+            .act()
+            .softmax()
+            .shared("shared_expert_intermediate_size")
+            .rule(LayerRule::Except, "mlp_only_layers?=[]")
+            .sharedNames("shared_expert.gate_proj", "shared_expert.up_proj",
+                         "shared_expert.down_proj");
+    row.select = Select::PerGroup;
+    row.numGroups = "num_experts_per_tok";
+    row.expertScale = true;
+    row.names.expertScale = "router_scale";
+    all.push_back(row);
+  }
+  all.push_back(Row("pangu_ultra_moe")
+                    .sizes("n_routed_experts", "num_experts_per_tok",
+                           "moe_intermediate_size")
+                    .act()
+                    .sigmoid()
+                    .biasIf("router_enable_expert_bias=false")
+                    .renormIf("norm_topk_prob", 1e-20)
+                    .scaledBy("routed_scaling_factor")
+                    .shared("n_shared_experts?=null", "moe_intermediate_size")
+                    .from("first_k_dense_replace")
+                    .expect("mlp_bias", {"false"})
+                    .ignore("sandwich_norm"));
+}
+
+/// The object of a language model within a larger one.
+void addWrappers(std::vector<Family> &all) {
+  Row text = wrapper(
+      "interns1 internvl kimi_vl kimi_k25 lfm2_vl lfm2-vl llava llava_next "
+      "llava_next_video llava_onevision minicpmv4_6 minicpmv4_7 minimax_vl_01 "
+      "mistral3 nemotron_h_omni ovis2 video_llava vipllava",
+      "text_config");
+  all.push_back(text);
+  all.push_back(
+      wrapper("internvl_chat ovis bailingmm_moe_v2_lite", "llm_config")
+          .ignore("mlp_depth"));
+}
+
+} // namespace
+
+void addPublishedFamilies(std::vector<Family> &all) {
+  addGrok(all);
+  addDeepSeek(all);
+  addPangu(all);
+  addWrappers(all);
+
+  {
+    // Both generations of Ling have this name.
+    Row row = bailing("bailing_moe bailing_moe_linear")
+                  .biasIf("moe_router_enable_expert_bias=false")
+                  .groups("n_group=1", "topk_group=1", GroupScore::Top2Sum)
+                  .scaledBy("routed_scaling_factor=1.0")
+                  .expect("router_type", {"\"topN\""})
+                  .expect("multi_gate", {"false"});
+    row.score.key = "score_function=\"softmax\"";
+    row.scoreWords = {{"softmax", Score::Softmax}, {"sigmoid", Score::Sigmoid}};
+    all.push_back(row);
+  }
+  all.push_back(bailingV2("bailing_moe_v2 llada2_moe"));
+
+  all.push_back(
+      Row("arctic")
+          .sizes("num_local_experts", "num_experts_per_tok",
+                 "intermediate_size")
+          .act()
+          .softmax()
+          .renorm()
+          .renormOfSeveral()
+          .rule(LayerRule::Step, "moe_layer_frequency=2")
+          .expect("moe_token_dropping", {"false"})
+          .block("block_sparse_moe")
+          .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2")
+          .ignore("moe_eval_capacity_factor moe_min_capacity "
+                  "moe_train_capacity_factor "
+                  "enable_expert_tensor_parallelism "
+                  "parallel_attn_mlp_res")
+          .says("the experts alone; the residual MLP beside them "
+                "reads other states"));
+
+  all.push_back(
+      Row("minimax_text_01 minimax_m1")
+          .sizes("num_local_experts@layer", "num_experts_per_tok",
+                 "intermediate_size")
+          .fixedAct(Activation::Silu)
+          .softmax()
+          .renorm()
+          .expect("hidden_act", {"\"silu\""})
+          .expect("shared_intermediate_size@0", {"0"})
+          .block("block_sparse_moe")
+          .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2")
+          .ignore("shared_moe_mode"));
+
+  {
+    Row row =
+        Row("step3_vl step3_text")
+            .in("text_config?")
+            .sizes("moe_num_experts", "moe_top_k", "moe_intermediate_size")
+            .fixedAct(Activation::Silu)
+            .softmax()
+            .renormIf("norm_expert_weight=false")
+            .shared("share_expert_dim")
+            .rule(LayerRule::Listed, "moe_layers_enum?=null")
+            .from("first_k_dense_replace=1")
+            .expect("hidden_act", {"\"silu\""})
+            .block("")
+            .gate("moe.gate.weight")
+            .expertNames("", "", "")
+            .fusedNames("", "moe.down_proj.weight")
+            .sharedNames("share_expert.gate_proj", "share_expert.up_proj",
+                         "share_expert.down_proj");
+    row.names.fusedHalves[0] = "moe.gate_proj.weight";
+    row.names.fusedHalves[1] = "moe.up_proj.weight";
+    all.push_back(row);
+  }
+
+  all.push_back(
+      Row("sdar_moe")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .act()
+          .softmax()
+          .renormIf("norm_topk_prob=false")
+          .expect("decoder_sparse_step", {"1"})
+          .expect("mlp_only_layers", {"[]"}));
+
+  all.push_back(
+      Row("alice_ai")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .bias()
+          .renormIf("norm_topk_prob=true")
+          .shared("shared_expert_intermediate_size", SharedGate::Sigmoid)
+          .expect("router_score_function", {"\"sigmoid\""})
+          .expect("router_bias_correction", {"true"})
+          .expect("decoder_sparse_step", {"1"})
+          .expect("mlp_only_layers", {"[]"})
+          .sharedNames("shared_expert.gate_proj", "shared_expert.up_proj",
+                       "shared_expert.down_proj"));
+
+  {
+    // The bias of the router's matrix takes part in the selection alone.
+    Row row = Row("k2_horizon")
+                  .sizes("num_experts", "num_experts_per_tok",
+                         "moe_intermediate_size")
+                  .act()
+                  .biasIf("moe_gate_bias")
+                  .renormIf("norm_topk_prob")
+                  .scaledBy("router_scaling_factor")
+                  .shared("num_shared_experts=0", "moe_intermediate_size")
+                  .step()
+                  .biasName("gate.bias")
+                  .ignore("mova_* layernorm_num_groups");
+    row.score.key = "router_score_func";
+    row.scoreWords = {{"softmax", Score::Softmax}, {"sigmoid", Score::Sigmoid}};
+    all.push_back(row);
+  }
+
+  // Norms ahead of and behind the block, and its factor, are the decoder
+  // layer's.
+  all.push_back(
+      Row("iquest_q1")
+          .sizes("num_experts", "num_experts_per_tok", "intermediate_size")
+          .act()
+          .softmax()
+          .renorm()
+          .rule(LayerRule::Except, "mlp_only_layers?=[]")
+          .ignore("dense_intermediate_size moe_router_dtype attn_out_scale "
+                  "ffn_out_scale first_layer_*_out_scale softmax_scale"));
+}
 
 } // namespace moec

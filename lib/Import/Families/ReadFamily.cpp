@@ -134,9 +134,12 @@ void FamilyImport::readActivation() {
         reader.getNumber(family.limit, "activation.limit");
     ActivationParameters parameters = getParameters(kind);
     if (limit && !parameters.limit.exists)
-      reader.error(family.limit, reader.show(family.limit) +
-                                     " needs activation \"silu\", not \"" +
-                                     stringify(kind) + "\"");
+      reader.error(family.limit, reader.show(family.limit) + " needs " +
+                                     (family.activation.key
+                                          ? reader.show(family.activation.key)
+                                          : std::string("activation")) +
+                                     " = \"silu\", not \"" + stringify(kind) +
+                                     "\"");
     else
       spec.activation = limitActivation(spec.activation, limit);
   }
@@ -177,7 +180,14 @@ void FamilyImport::readScore() {
           routing.weight = word.value;
   }
   routing.gateBias = read(family.gateBias, "routing.gate_bias");
-  routing.selectionBias = read(family.selectionBias, "routing.selection_bias");
+  if (family.selectionBiasWord.empty())
+    routing.selectionBias =
+        read(family.selectionBias, "routing.selection_bias");
+  else
+    routing.selectionBias =
+        reader.getWord(family.selectionBias.key,
+                       {"greedy", family.selectionBiasWord}) ==
+        family.selectionBiasWord;
   routing.expertScale = family.expertScale;
   if (family.softcap) {
     double softcap =
@@ -200,13 +210,14 @@ void FamilyImport::readSelection() {
             .getInteger(family.numGroups, 1, limits::kMaxExperts,
                         "routing.num_groups")
             .value_or(1);
+    routing.groupScore = family.groupScore;
+  }
+  if (family.topkGroups)
     routing.topkGroups =
         reader
             .getInteger(family.topkGroups, 1, limits::kMaxExperts,
                         "routing.topk_groups")
             .value_or(1);
-    routing.groupScore = family.groupScore;
-  }
   if (family.groupsIf) {
     // Greedy selection does not look at the groups, whatever their number.
     StringRef words[] = {"greedy", family.groupsIfWord};
@@ -226,6 +237,8 @@ void FamilyImport::readWeight() {
   RoutingSpec &routing = spec.routing;
   // A softmax over the chosen is normalized already, and so its own weight.
   bool renormalize = read(family.renormalize, "routing.renormalize");
+  if (family.keepsOnlyWeight && spec.topK == 1)
+    renormalize = false;
   if (routing.weight != RouteWeight::Softmax && renormalize) {
     routing.renormalize = true;
     routing.renormalizeEpsilon = family.renormalizeEpsilon;
@@ -274,6 +287,7 @@ void FamilyImport::readSharedExperts() {
   SharedExpertsSpec shared;
   shared.intermediateSize = count * *width;
   shared.gate = family.sharedGate;
+  shared.scale = family.sharedScale;
   if (averaged) {
     spec.routing.scale *= 0.5;
     shared.scale = 0.5;

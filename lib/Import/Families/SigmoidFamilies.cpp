@@ -88,8 +88,9 @@ Row minimaxM2(const char *types) {
 
 void addSigmoidFamilies(std::vector<Family> &all) {
   // Their own code assumes values where the file is silent; a file says them.
-  all.push_back(deepSeekShared("deepseek_v3 kimi_k2", "n_shared_experts?=1",
-                               "n_group", "topk_group", "routed_scaling_factor")
+  all.push_back(deepSeekShared("deepseek_v3 kimi_k2 dots_vlm",
+                               "n_shared_experts?=1", "n_group", "topk_group",
+                               "routed_scaling_factor")
                     .from("first_k_dense_replace=3")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
   all.push_back(deepSeekShared("deepseek_v32", "n_shared_experts?=1",
@@ -142,7 +143,8 @@ void addSigmoidFamilies(std::vector<Family> &all) {
           .from("first_k_dense_replace=1")
           .biasName("gate.e_score_correction_bias|"
                     "e_score_correction_bias"));
-  all.push_back(deepSeek("mimo_v2_flash")
+  all.push_back(deepSeek("mimo_v2_flash mimo_v2", "n_group=1", "topk_group=1",
+                         "routed_scaling_factor?=1.0")
                     .rule(LayerRule::Frequency, "moe_layer_freq?=null")
                     .from("first_k_dense_replace=1")
                     .expect("n_shared_experts", {"0"}));
@@ -172,8 +174,8 @@ void addSigmoidFamilies(std::vector<Family> &all) {
     all.push_back(deepSeekShared("axk2", "n_shared_experts=1", "n_group?=null",
                                  "topk_group?=null",
                                  "routed_scaling_factor=2.5")
-                      .expect("n_group", {"1"})
-                      .expect("topk_group", {"1"})
+                      .expect("n_group?", {"1"})
+                      .expect("topk_group?", {"1"})
                       .from("first_k_dense_replace=1"));
   }
   all.push_back(kimiLinear("kimi_linear")
@@ -183,7 +185,13 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                                  "experts.{e}.w2|experts.{e}.down_proj")
                     .from("first_k_dense_replace=1")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
-  all.push_back(kimiLinear("bailing_hybrid").from("first_k_dense_replace=2"));
+  all.push_back(
+      kimiLinear("bailing_hybrid")
+          .shared("num_shared_experts|n_shared_experts=1",
+                  "moe_shared_expert_intermediate_size|moe_intermediate_size")
+          .expect("moe_router_enable_expert_bias", {"true"})
+          .ignore("norm_head norm_softmax router_dtype")
+          .from("first_k_dense_replace=2"));
   {
     // The shared expert's width is one key, whatever their number.
     Row row = deepSeek("nemotron_h", "n_group=1", "topk_group=1",

@@ -102,6 +102,28 @@ Row granite(const char *types) {
   return row;
 }
 
+/// Shared experts are as wide as the others, one behind the other.
+Row hunyuan(const char *types) {
+  Row row =
+      Row(types)
+          .sizes("num_experts|num_local_experts@layer",
+                 "moe_topk|num_experts_per_tok@layer", "intermediate_size")
+          .act()
+          .softmax()
+          .renorm()
+          .shared("num_shared_expert@layer=1", "intermediate_size")
+          .from("moe_layer_num_skipped=0")
+          .expect("use_mixed_mlp_moe", {"true"})
+          .expect("mlp_bias", {"false"})
+          .expect("norm_topk_prob", {"true"})
+          .gate("gate.wg.weight")
+          .sharedNames("shared_mlp.gate_proj", "shared_mlp.up_proj",
+                       "shared_mlp.down_proj")
+          .ignore("moe_drop_tokens moe_random_routing_dropped_token");
+  row.sameAsIntermediate = "moe_intermediate_size@layer";
+  return row;
+}
+
 Row gptOss(const char *types) {
   Row row =
       Row(types)
@@ -154,7 +176,8 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
   all.push_back(qwenShared(qwen("qwen3_next", "norm_topk_prob=true")));
   all.push_back(
       qwenNormalized("qwen3_vl_moe qwen3_vl_moe_text").in("text_config?"));
-  all.push_back(qwenShared(qwenNormalized("qwen3_5_moe qwen3_5_moe_text"))
+  all.push_back(qwenShared(qwenNormalized("qwen3_5_moe qwen3_5_moe_text "
+                                          "intern_s2_preview"))
                     .in("text_config?"));
   all.push_back(
       qwenShared(qwen("qwen4_exp qwen4_exp_text", "norm_topk_prob=true"))
@@ -168,8 +191,8 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
           .in("text_config?"));
   {
     // Every layer of the talker has experts, whatever the two keys say.
-    Row row = qwenShared(
-        qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false"));
+    Row row =
+        qwenShared(qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false"));
     row.layers.clear();
     all.push_back(row.expect("decoder_sparse_step", {"1"})
                       .expect("mlp_only_layers", {"[]"}));
@@ -193,26 +216,13 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
                     .block("feed_forward")
                     .gate("router.weight"));
 
-  {
-    Row row =
-        Row("hunyuan_v1_moe")
-            .sizes("num_experts|num_local_experts@layer",
-                   "moe_topk|num_experts_per_tok@layer", "intermediate_size")
-            .act()
-            .softmax()
-            .renorm()
-            .shared("num_shared_expert@layer=1", "intermediate_size")
-            .from("moe_layer_num_skipped=0")
-            .expect("use_mixed_mlp_moe", {"true"})
-            .expect("mlp_bias", {"false"})
-            .expect("norm_topk_prob", {"true"})
-            .gate("gate.wg.weight")
-            .sharedNames("shared_mlp.gate_proj", "shared_mlp.up_proj",
-                         "shared_mlp.down_proj")
-            .ignore("moe_drop_tokens moe_random_routing_dropped_token");
-    row.sameAsIntermediate = "moe_intermediate_size@layer";
-    all.push_back(row);
-  }
+  all.push_back(hunyuan("hunyuan_v1_moe"));
+  all.push_back(hunyuan("hunyuan")
+                    .renormOfSeveral()
+                    .expect("group_limited_greedy", {"false"})
+                    .expect("moe_drop_tokens", {"false"})
+                    .ignore("moe_random_routing_dropped_token capacity_factor "
+                            "dense_list"));
 
   {
     Row row =
@@ -244,7 +254,7 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
   }
 
   {
-    Row row = Row("longcat_flash")
+    Row row = Row("longcat_flash longcat_flash_ngram")
                   .sizes("n_routed_experts|num_local_experts",
                          "moe_topk|num_experts_per_tok",
                          "expert_ffn_hidden_size|moe_intermediate_size")
@@ -257,7 +267,8 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
                   .expect("norm_topk_prob", {"false"})
                   .gate("router.classifier.weight")
                   .biasName("router.e_score_correction_bias")
-                  .ignore("ffn_hidden_size intermediate_size");
+                  .ignore("ffn_hidden_size intermediate_size mla_scale_* "
+                          "nextn_use_scmoe");
     row.zeroExperts = "zero_expert_num?=256";
     row.numLayers = "num_layers?=null";
     all.push_back(row);

@@ -73,6 +73,8 @@ struct Row : Family {
     groupScore = by;
     return *this;
   }
+  /// Only where a token has several experts.
+  Row &renormOfSeveral() { return keepsOnlyWeight = true, *this; }
   Row &scaledBy(Key key) { return scale = std::move(key), *this; }
 
   // Shared experts.
@@ -132,6 +134,22 @@ struct Row : Family {
     return *this;
   }
 };
+
+/// Layers that the object `within` describes, whose own `model_type` names
+/// their family.
+inline Row wrapper(const char *types, const char *within) {
+  Row row(types);
+  row.hiddenSize = row.numLayers = Key();
+  row.namedWithin = true;
+  return row.in(within).says("as the model_type of that object says");
+}
+
+/// Layers that cannot be described, and why.
+inline Row refuse(const char *types, const char *reason) {
+  Row row(types);
+  row.refusal = reason;
+  return row;
+}
 
 /// Each appends the entries of its file.
 void addSoftmaxFamilies(std::vector<Family> &all);

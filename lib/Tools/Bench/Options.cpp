@@ -7,6 +7,7 @@
 
 #include "Options.h"
 
+#include "moec/Compiler/OutputFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -49,6 +50,14 @@ bool Options::parse(int argc, char **argv) {
   if (compare ? others.size() != 2 : !others.empty())
     return complain("--compare takes two records, OLD.json and NEW.json; all "
                     "else takes none");
+  // A run is too dear to end at a file that cannot be written.
+  OutputCheck written;
+  for (const std::string &record : others)
+    written.addInput(record);
+  if (!json.empty())
+    if (llvm::Error error =
+            written.check("--json", json, OutputCheck::Kind::Text))
+      return complain(llvm::toString(std::move(error)));
   return parseTolerance();
 }
 

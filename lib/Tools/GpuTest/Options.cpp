@@ -7,6 +7,7 @@
 
 #include "Options.h"
 
+#include "moec/Compiler/OutputFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -44,6 +45,11 @@ bool Options::parse(int argc, char **argv) {
   }
   if (jobs < 0 || threads < 0 || timeLimit < 0)
     return complain("--jobs, --threads and --time-limit must not be negative");
+  // Hours of a GPU are too dear to end at a file that cannot be written.
+  if (!json.empty())
+    if (llvm::Error error =
+            OutputCheck().check("--json", json, OutputCheck::Kind::Text))
+      return complain(llvm::toString(std::move(error)));
   if (!reference.empty() && (inputs.empty() || outputs.empty()))
     return complain("--reference needs --inputs and --outputs");
   return true;

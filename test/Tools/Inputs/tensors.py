@@ -3,17 +3,20 @@
 """Makes safetensors files that differ from good ones.
 
   tensors.py list IN
-  tensors.py edit IN OUT [drop=NAME] [rename=OLD:NEW] [copy=OLD:NEW] [cast=NAME:DTYPE]
-                         [shape=NAME:2x3] [transpose=NAME] [ids=2x3] [weights=2x3] [cut=BYTES]
+  tensors.py edit IN OUT [drop=NAME] [keep=NAME] [rename=OLD:NEW] [copy=OLD:NEW] [cast=NAME:DTYPE]
+                         [scale=NAME:FACTOR] [shape=NAME:2x3] [transpose=NAME] [ids=2x3] [weights=2x3] [cut=BYTES]
   tensors.py header TEXT|@FILE DATA_BYTES OUT
   tensors.py split IN OUT PREFIX GATE UP DOWN [MODULE=MODULE ...]
   tensors.py fuse IN OUT PREFIX [MODULE=MODULE ...]
+  tensors.py shard FOLDER COUNT IN ...
 
 split gives each expert its own matrices, PREFIXexperts.0.GATE.weight and so on. fuse keeps all
 experts in PREFIXexperts.gate_up_proj and down_proj, transposed, with their biases. Both rename
-modules (what stands before the first dot of a name, or all of it).
+modules (what stands before the first dot of a name, or all of it). shard deals the weights of its
+inputs out to COUNT files of a folder, in turn, with the index that says which is where.
 """
 
+import json
 import struct
 import sys
 from pathlib import Path
@@ -55,6 +58,10 @@ def edit(source, target, *edits):
         name, _, value = what.partition(":")
         if verb == "drop":
             del tensors[name]
+        elif verb == "keep":
+            tensors = {name: tensors[name]}
+        elif verb == "scale":
+            tensors[name] = tensors[name] * np.asarray(float(value), tensors[name].dtype)
         elif verb == "rename":
             tensors[value] = tensors.pop(name)
         elif verb == "copy":
@@ -147,8 +154,23 @@ def fuse(source, target, prefix, *modules):
     save_file({name: tensor.copy() for name, tensor in tensors.items()}, target)
 
 
+def shard(folder, count, *sources):
+    files = [{} for _ in range(int(count))]
+    tensors = {name: tensor for source in sources for name, tensor in load_file(source).items()
+               if "." in name}
+    index = {}
+    for i, (name, tensor) in enumerate(sorted(tensors.items())):
+        number = i % len(files)
+        index[name] = f"model-{number + 1:05}-of-{len(files):05}.safetensors"
+        files[number][name] = tensor
+    for number, part in enumerate(files):
+        save_file(part, Path(folder) / f"model-{number + 1:05}-of-{len(files):05}.safetensors")
+    (Path(folder) / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+
 if __name__ == "__main__":
     commands = {
-        "list": list_tensors, "edit": edit, "header": header, "split": split, "fuse": fuse
+        "list": list_tensors, "edit": edit, "header": header, "split": split, "fuse": fuse,
+        "shard": shard,
     }
     commands[sys.argv[1]](*sys.argv[2:])

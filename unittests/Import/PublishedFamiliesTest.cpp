@@ -1,0 +1,564 @@
+//===- PublishedFamiliesTest.cpp - config.json as published -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Keys are those of published files, less those that say nothing of experts, or
+// of the code that reads them; so are the values, where sizes are not small.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ImportTesting.h"
+
+#include <array>
+#include <cmath>
+
+using namespace moec;
+using namespace moec::testing;
+
+namespace {
+
+/// Hidden size, experts, experts per token, width of an expert.
+void expectSizes(const LayerSpec &spec, std::array<int64_t, 4> sizes) {
+  EXPECT_EQ(spec.hiddenSize, sizes[0]);
+  EXPECT_EQ(spec.numExperts, sizes[1]);
+  EXPECT_EQ(spec.topK, sizes[2]);
+  EXPECT_EQ(spec.intermediateSize, sizes[3]);
+}
+
+/// A router of softmax scores without groups and bias.
+void expectSoftmax(const LayerSpec &spec, bool renormalize,
+                   double scale = 1.0) {
+  EXPECT_EQ(spec.routing.score, Score::Softmax);
+  EXPECT_EQ(spec.routing.weight, RouteWeight::Score);
+  EXPECT_EQ(spec.routing.select, Select::TopK);
+  EXPECT_FALSE(spec.routing.selectionBias);
+  EXPECT_FALSE(spec.routing.gateBias);
+  EXPECT_EQ(spec.routing.numGroups, 1);
+  EXPECT_EQ(spec.routing.renormalize, renormalize);
+  EXPECT_EQ(spec.routing.scale, scale);
+}
+
+/// A router of sigmoid scores whose weights are divided by their sum.
+void expectSigmoid(const LayerSpec &spec, int64_t numGroups, int64_t topkGroups,
+                   double scale, bool bias = true) {
+  EXPECT_EQ(spec.routing.score, Score::Sigmoid);
+  EXPECT_EQ(spec.routing.weight, RouteWeight::Score);
+  EXPECT_EQ(spec.routing.select, Select::TopK);
+  EXPECT_EQ(spec.routing.selectionBias, bias);
+  EXPECT_EQ(spec.routing.numGroups, numGroups);
+  EXPECT_EQ(spec.routing.topkGroups, topkGroups);
+  if (numGroups > 1) {
+    EXPECT_EQ(spec.routing.groupScore, GroupScore::Top2Sum);
+  }
+  EXPECT_TRUE(spec.routing.renormalize);
+  EXPECT_EQ(spec.routing.scale, scale);
+}
+
+void expectShared(const LayerSpec &spec, int64_t width,
+                  SharedGate gate = SharedGate::None) {
+  ASSERT_TRUE(spec.sharedExperts);
+  EXPECT_EQ(spec.sharedExperts->intermediateSize, width);
+  EXPECT_EQ(spec.sharedExperts->gate, gate);
+}
+
+LayerSpec importLayer(std::string text, int64_t layer) {
+  SpecOverrides overrides;
+  overrides.layer = layer;
+  return importOk(std::move(text), overrides);
+}
+
+TEST(PublishedFamilies, Grok1) {
+  LayerSpec spec = importOk(R"({"architectures": ["Grok1ModelForCausalLM"],
+      "model_type": "grok-1", "vocab_size": 131072, "hidden_size": 6144,
+      "intermediate_size": 32768, "num_hidden_layers": 64,
+      "attn_output_multiplier": 0.08838834764831845,
+      "embedding_multiplier_scale": 78.38367176906169,
+      "output_multiplier_scale": 0.5773502691896257, "max_attn_value": 30.0,
+      "num_experts_per_tok": 2, "num_experts": 8,
+      "output_router_logits": false, "router_aux_loss_coef": 0.001,
+      "torch_dtype": "bfloat16"})");
+  expectSizes(spec, {6144, 8, 2, 32768});
+  expectSoftmax(spec, /*renormalize=*/false);
+  EXPECT_FALSE(spec.routing.logitSoftcap);
+  EXPECT_EQ(spec.activation.kind, Activation::Gelu);
+  EXPECT_FALSE(spec.sharedExperts);
+  EXPECT_EQ(spec.layerIndex, 0);
+}
+
+const char *const kGrok2 = R"({"architectures": ["Grok1ForCausalLM"],
+    "embedding_multiplier_scale": 90.50966799187809,
+    "output_multiplier_scale": 0.5, "vocab_size": 131072, "hidden_size": 8192,
+    "intermediate_size": 32768, "moe_intermediate_size": 16384,
+    "num_experts_per_tok": 2, "num_local_experts": 8, "residual_moe": true,
+    "num_hidden_layers": 64, "final_logit_softcapping": 50,
+    "attn_logit_softcapping": 30.0, "router_logit_softcapping": 30.0,
+    "attn_temperature_len": 1024, "sliding_window_size": -1,
+    "model_type": "git", "torch_dtype": "bfloat16", "rope_type": "original",
+    "scaling_factor": 16.0, "extrapolation_factor": 1.0, "attn_factor": 1.0,
+    "beta_fast": 8, "beta_slow": 1)";
+
+TEST(PublishedFamilies, Grok2) {
+  LayerSpec spec = importOk(std::string(kGrok2) + "}");
+  double half = std::sqrt(0.5);
+  expectSizes(spec, {8192, 8, 2, 16384});
+  expectSoftmax(spec, /*renormalize=*/false, half);
+  EXPECT_EQ(spec.routing.logitSoftcap, 30.0);
+  EXPECT_EQ(spec.activation.kind, Activation::Gelu);
+  expectShared(spec, 32768);
+  EXPECT_EQ(spec.sharedExperts->scale, half);
+  EXPECT_FALSE(spec.sharedExperts->activation);
+  // Another model has this name too, without experts.
+  EXPECT_NE(importError(R"({"model_type": "git", "hidden_size": 768,
+      "architectures": ["GitForCausalLM"], "intermediate_size": 3072})")
+                .find("'architectures' must be \"Grok1ForCausalLM\""),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, Arctic) {
+  const char *config = R"({"architectures": ["ArcticForCausalLM"],
+      "model_type": "arctic", "hidden_act": "silu", "hidden_size": 7168,
+      "intermediate_size": 4864, "moe_eval_capacity_factor": 1,
+      "moe_layer_frequency": 2, "moe_min_capacity": 0,
+      "moe_token_dropping": false, "moe_train_capacity_factor": 1,
+      "enable_expert_tensor_parallelism": false, "num_experts_per_tok": 2,
+      "num_hidden_layers": 35, "num_local_experts": 128,
+      "parallel_attn_mlp_res": true, "use_residual": true,
+      "router_aux_loss_coef": 0.001, "torch_dtype": "bfloat16"})";
+  LayerSpec spec = importOk(config);
+  expectSizes(spec, {7168, 128, 2, 4864});
+  expectSoftmax(spec, /*renormalize=*/true);
+  EXPECT_FALSE(spec.sharedExperts);
+  EXPECT_EQ(spec.layerIndex, 1);
+  EXPECT_EQ(importLayer(config, 33).layerIndex, 33);
+  // The weight of a single expert stays as it is.
+  spec = importOk(R"({"model_type": "arctic", "hidden_size": 64,
+      "intermediate_size": 32, "num_local_experts": 8,
+      "num_experts_per_tok": 1})");
+  expectSoftmax(spec, /*renormalize=*/false);
+}
+
+TEST(PublishedFamilies, Step3) {
+  const char *text = R"({"architectures": ["Step3TextForCausalLM"],
+      "hidden_size": 7168, "intermediate_size": 18432,
+      "num_attention_groups": 1, "num_hidden_layers": 61,
+      "moe_intermediate_size": 5120, "moe_num_experts": 48, "moe_top_k": 3,
+      "share_expert_dim": 5120, "share_q_dim": 2048,
+      "norm_expert_weight": false, "moe_layers_enum": "4,5,6,57,58,59",
+      "torch_dtype": "bfloat16")";
+  for (const std::string &config :
+       {std::string(R"({"model_type": "step3_vl", "projector_bias": false,
+            "text_config": )") +
+            text + R"(}, "vision_config": {"hidden_act": "quick_gelu"}})",
+        text + std::string(R"(, "model_type": "step3_text"})")}) {
+    LayerSpec spec = importOk(config);
+    expectSizes(spec, {7168, 48, 3, 5120});
+    expectSoftmax(spec, /*renormalize=*/false);
+    EXPECT_EQ(spec.activation.kind, Activation::Silu);
+    expectShared(spec, 5120);
+    EXPECT_EQ(spec.layerIndex, 4);
+    EXPECT_EQ(spec.dtype, DType::BF16);
+  }
+}
+
+TEST(PublishedFamilies, Ling) {
+  LayerSpec spec = importOk(R"({"architectures": ["BailingMoeForCausalLM"],
+      "first_k_dense_replace": 0, "hidden_act": "silu", "hidden_size": 2048,
+      "intermediate_size": 1408, "model_type": "bailing_moe",
+      "moe_intermediate_size": 1408, "num_experts": 64,
+      "num_shared_experts": 2, "norm_topk_prob": true,
+      "num_experts_per_tok": 6, "num_hidden_layers": 28, "pretraining_tp": 1,
+      "rope_scaling": null, "torch_dtype": "bfloat16", "use_bias": false,
+      "use_qkv_bias": false, "output_router_logits": false,
+      "norm_head": false, "norm_softmax": false, "output_dropout": 0.0})");
+  expectSizes(spec, {2048, 64, 6, 1408});
+  expectSoftmax(spec, /*renormalize=*/true);
+  expectShared(spec, 2816);
+  EXPECT_EQ(spec.layerIndex, 0);
+}
+
+TEST(PublishedFamilies, Ling2) {
+  const std::string keys = R"("first_k_dense_replace": 1, "hidden_act": "silu",
+      "hidden_size": 2048, "intermediate_size": 5120,
+      "moe_intermediate_size": 512, "moe_router_enable_expert_bias": true,
+      "moe_shared_expert_intermediate_size": 512, "n_group": 8,
+      "topk_group": 4, "norm_topk_prob": true, "num_experts": 256,
+      "num_experts_per_tok": 8, "num_hidden_layers": 20,
+      "num_shared_experts": 1, "routed_scaling_factor": 2.5,
+      "score_function": "sigmoid", "router_dtype": "fp32",
+      "partial_rotary_factor": 0.5, "num_nextn_predict_layers": 0,
+      "use_bias": false, "use_qk_norm": true, "use_rmsnorm": true})";
+  for (const char *type : {"bailing_moe", "bailing_moe_linear",
+                           "bailing_moe_v2", "llada2_moe", "bailing_hybrid"}) {
+    LayerSpec spec =
+        importOk(std::string(R"({"model_type": ")") + type + "\", " + keys);
+    expectSizes(spec, {2048, 256, 8, 512});
+    expectSigmoid(spec, 8, 4, 2.5);
+    EXPECT_EQ(spec.routing.renormalizeEpsilon, 1e-20);
+    expectShared(spec, 512);
+    EXPECT_EQ(spec.layerIndex, 1);
+  }
+  // Routers for images and sound of their own.
+  EXPECT_NE(importError(R"({"model_type": "bailingmm_moe_v2_lite",
+      "mlp_depth": 2, "llm_config": {"model_type": "bailing_moe_v2",
+      "router_type": "MultiRouter", )" +
+                        keys + "}")
+                .find("'llm_config.router_type' must be \"topN\""),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, DeepSeekMoe) {
+  LayerSpec spec = importOk(R"({"architectures": ["DeepseekForCausalLM"],
+      "attention_bias": false, "aux_loss_alpha": 0.001,
+      "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
+      "intermediate_size": 10944, "model_type": "deepseek",
+      "moe_intermediate_size": 1408, "moe_layer_freq": 1,
+      "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": false,
+      "num_experts_per_tok": 6, "num_hidden_layers": 28, "pretraining_tp": 1,
+      "rope_scaling": null, "scoring_func": "softmax", "seq_aux": true,
+      "torch_dtype": "bfloat16"})");
+  expectSizes(spec, {2048, 64, 6, 1408});
+  expectSoftmax(spec, /*renormalize=*/false);
+  expectShared(spec, 2816);
+  EXPECT_EQ(spec.layerIndex, 1);
+}
+
+TEST(PublishedFamilies, DeepSeekVl2) {
+  auto import = [](const std::string &router) {
+    return importOk(R"({"model_type": "deepseek_vl_v2", "tile_tag": "2D",
+      "global_view_pos": "head", "projector_config": {"n_embed": 1280},
+      "vision_config": {"layers": 27}, "torch_dtype": "bfloat16",
+      "language_config": {"architectures": ["DeepseekV2ForCausalLM"],
+      "model_type": "deepseek_v2", "hidden_size": 1280,
+      "first_k_dense_replace": 1, "intermediate_size": 6848,
+      "moe_intermediate_size": 896, "n_group": 1, "n_routed_experts": 64,
+      "n_shared_experts": 2, "num_experts_per_tok": 6,
+      "num_hidden_layers": 12, "topk_group": 1, "use_mla": false, )" +
+                    router + "}}");
+  };
+  LayerSpec spec = import(R"("topk_method": "greedy")");
+  EXPECT_EQ(spec.modelType, "deepseek_vl_v2");
+  expectSizes(spec, {1280, 64, 6, 896});
+  expectSoftmax(spec, /*renormalize=*/false);
+  expectShared(spec, 1792);
+  EXPECT_EQ(spec.layerIndex, 1);
+  spec = import(R"("topk_method": "noaux_tc", "scoring_func": "sigmoid",
+      "norm_topk_prob": true, "routed_scaling_factor": 2.0)");
+  expectSigmoid(spec, 1, 1, 2.0);
+}
+
+TEST(PublishedFamilies, LikeDeepSeekV3) {
+  const std::string keys = R"("first_k_dense_replace": 1, "hidden_act": "silu",
+      "hidden_size": 7168, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
+      "n_group": 8, "n_routed_experts": 192, "n_shared_experts": 1,
+      "norm_topk_prob": true, "num_experts_per_tok": 8,
+      "num_hidden_layers": 61, "routed_scaling_factor": 2.5,
+      "scoring_func": "sigmoid", "topk_group": 4, "topk_method": "noaux_tc"})";
+  for (const char *type : {"AXK1", "dots_vlm", "gigachat3_5"}) {
+    LayerSpec spec =
+        importOk(std::string(R"({"model_type": ")") + type + "\", " + keys);
+    expectSizes(spec, {7168, 192, 8, 2048});
+    expectSigmoid(spec, 8, 4, 2.5);
+    expectShared(spec, 2048);
+    EXPECT_EQ(spec.layerIndex, 1);
+  }
+}
+
+TEST(PublishedFamilies, MiMoV2) {
+  // The file says null where the model's code has no such thing.
+  LayerSpec spec = importOk(R"({"model_type": "mimo_v2_flash",
+      "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 16384,
+      "moe_intermediate_size": 2048, "moe_layer_freq": [0, 1, 1],
+      "n_group": 1, "n_routed_experts": 256, "n_shared_experts": null,
+      "norm_topk_prob": true, "num_experts_per_tok": 8,
+      "num_hidden_layers": 3, "routed_scaling_factor": null,
+      "scoring_func": "sigmoid", "topk_group": 1, "topk_method": "noaux_tc"})");
+  expectSizes(spec, {4096, 256, 8, 2048});
+  expectSigmoid(spec, 1, 1, 1.0);
+  EXPECT_FALSE(spec.sharedExperts);
+  EXPECT_EQ(spec.layerIndex, 1);
+}
+
+const char *const kMiniMax = R"("hidden_act": "silu", "hidden_size": 6144,
+    "intermediate_size": 9216, "layernorm_mlp_alpha": 3.5565588200778455,
+    "layernorm_mlp_beta": 1.0, "num_experts_per_tok": 2,
+    "num_hidden_layers": 80, "num_local_experts": 32,
+    "output_router_logits": false, "postnorm": true,
+    "router_aux_loss_coef": 0.001, "router_jitter_noise": 0.0,
+    "shared_moe_mode": "sigmoid", "shared_intermediate_size": )";
+
+TEST(PublishedFamilies, MiniMax) {
+  auto make = [](const std::string &type, const std::string &shared) {
+    return R"({"model_type": ")" + type + "\", " + kMiniMax + shared + "}";
+  };
+  for (const std::string &config :
+       {make("minimax_m1", "0"), make("minimax_text_01", "[0]"),
+        R"({"model_type": "minimax_vl_01", "projector_hidden_act": "gelu",
+            "text_config": )" +
+            make("minimax_text_01", "0") + "}"}) {
+    LayerSpec spec = importOk(config);
+    expectSizes(spec, {6144, 32, 2, 9216});
+    expectSoftmax(spec, /*renormalize=*/true);
+    EXPECT_FALSE(spec.sharedExperts);
+  }
+  // A gate of the token's own mixes it in.
+  EXPECT_NE(importError(make("minimax_m1", "4736"))
+                .find("'shared_intermediate_size' must be 0, not 4736"),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, Hunyuan) {
+  LayerSpec spec = importOk(R"({"architectures": ["HunYuanForCausalLM"],
+      "model_type": "hunyuan", "attention_bias": false,
+      "attention_head_dim": 128, "capacity_factor": 1.0,
+      "cla_share_factor": 2, "hidden_act": "silu", "hidden_size": 6400,
+      "intermediate_size": 18304, "mlp_bias": false,
+      "moe_drop_tokens": false, "moe_layer_num_skipped": 0,
+      "moe_random_routing_dropped_token": false, "moe_topk": 1,
+      "norm_type": "rms", "num_experts": 16, "num_hidden_layers": 64,
+      "num_shared_expert": 1, "use_cla": true, "use_mixed_mlp_moe": true,
+      "torch_dtype": "bfloat16"})");
+  expectSizes(spec, {6400, 16, 1, 18304});
+  expectSoftmax(spec, /*renormalize=*/false);
+  expectShared(spec, 18304);
+
+  spec = importOk(R"({"architectures": ["HunYuanMoEV1ForCausalLM"],
+      "model_type": "hunyuan", "attention_bias": false,
+      "dense_list": [4096, 0], "group_limited_greedy": false,
+      "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 3072,
+      "mlp_bias": false, "moe_drop_tokens": false,
+      "moe_intermediate_size": [3072, 3072], "moe_layer_num_skipped": 0,
+      "moe_random_routing_dropped_token": false, "moe_topk": [8, 8],
+      "n_group": false, "norm_topk_prob": true, "norm_type": "hf_rms",
+      "num_experts": 64, "num_hidden_layers": 2, "num_shared_expert": [1, 1],
+      "routed_scaling_factor": 1.0, "topk_group": false, "use_cla": false,
+      "use_mixed_mlp_moe": true, "use_qk_norm": true})");
+  expectSizes(spec, {4096, 64, 8, 3072});
+  expectSoftmax(spec, /*renormalize=*/true);
+  expectShared(spec, 3072);
+}
+
+TEST(PublishedFamilies, Pangu) {
+  LayerSpec spec = importOk(R"({"architectures": ["PanguProMoEForCausalLM"],
+      "model_type": "PanguProMoE", "hidden_act": "silu", "hidden_size": 5120,
+      "num_hidden_layers": 48, "moe_intermediate_size": 1344,
+      "shared_expert_intermediate_size": 5376, "num_experts_per_tok": 8,
+      "num_experts": 64, "output_router_logits": false,
+      "router_aux_loss_coef": 0.001})");
+  expectSizes(spec, {5120, 64, 8, 1344});
+  EXPECT_EQ(spec.routing.score, Score::Softmax);
+  EXPECT_EQ(spec.routing.select, Select::PerGroup);
+  EXPECT_EQ(spec.routing.numGroups, 8);
+  EXPECT_EQ(spec.routing.topkGroups, 1);
+  EXPECT_TRUE(spec.routing.expertScale);
+  EXPECT_FALSE(spec.routing.renormalize);
+  expectShared(spec, 5376);
+
+  spec = importOk(R"({"architectures": ["PanguUltraMoEForCausalLM"],
+      "model_type": "pangu_ultra_moe", "hidden_act": "silu",
+      "hidden_size": 7680, "first_k_dense_replace": 3,
+      "moe_intermediate_size": 2048, "n_routed_experts": 256,
+      "n_shared_experts": 1, "norm_topk_prob": true,
+      "num_experts_per_tok": 8, "num_hidden_layers": 61,
+      "routed_scaling_factor": 2.5, "router_enable_expert_bias": true,
+      "sandwich_norm": true})");
+  expectSizes(spec, {7680, 256, 8, 2048});
+  expectSigmoid(spec, 1, 1, 2.5);
+  expectShared(spec, 2048);
+  EXPECT_EQ(spec.layerIndex, 3);
+}
+
+TEST(PublishedFamilies, LongCat) {
+  for (const char *type : {"longcat_flash", "longcat_flash_ngram"}) {
+    LayerSpec spec = importOk(std::string(R"({"model_type": ")") + type +
+                              R"(", "attention_method": "MLA",
+      "zero_expert_num": 256, "zero_expert_type": "identity",
+      "hidden_size": 6144, "ffn_hidden_size": 12288, "moe_topk": 12,
+      "expert_ffn_hidden_size": 2048, "n_routed_experts": 512,
+      "num_layers": 28, "routed_scaling_factor": 6.0,
+      "mla_scale_q_lora": true, "mla_scale_kv_lora": true,
+      "attention_bias": false})");
+    expectSizes(spec, {6144, 512, 12, 2048});
+    EXPECT_EQ(spec.numZeroExperts, 256);
+    EXPECT_EQ(spec.routing.score, Score::Softmax);
+    EXPECT_TRUE(spec.routing.selectionBias);
+    EXPECT_FALSE(spec.routing.renormalize);
+    EXPECT_EQ(spec.routing.scale, 6.0);
+  }
+}
+
+TEST(PublishedFamilies, OthersOfEngines) {
+  LayerSpec spec = importOk(R"({"model_type": "sdar_moe", "hidden_size": 2048,
+      "decoder_sparse_step": 1, "hidden_act": "silu", "mlp_only_layers": [],
+      "moe_intermediate_size": 768, "norm_topk_prob": true,
+      "num_experts": 128, "num_experts_per_tok": 8,
+      "num_hidden_layers": 48})");
+  expectSizes(spec, {2048, 128, 8, 768});
+  expectSoftmax(spec, /*renormalize=*/true);
+
+  spec = importOk(R"({"model_type": "alice_ai", "hidden_size": 2048,
+      "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+      "num_experts": 512, "num_experts_per_tok": 10, "num_hidden_layers": 4,
+      "router_score_function": "sigmoid", "router_bias_correction": true})");
+  expectSigmoid(spec, 1, 1, 1.0);
+  expectShared(spec, 512, SharedGate::Sigmoid);
+
+  spec = importOk(R"({"model_type": "k2_horizon", "hidden_size": 64,
+      "attention_gate_func": "softplus", "num_hidden_layers": 4,
+      "intermediate_size": 48, "moe_intermediate_size": 32, "num_experts": 4,
+      "num_experts_per_tok": 2, "num_shared_experts": 1,
+      "mova_num_experts": 3, "mova_num_experts_per_tok": 2,
+      "mlp_only_layers": [0, 1], "decoder_sparse_step": 1,
+      "layernorm_num_groups": 2, "moe_gate_bias": true,
+      "router_score_func": "sigmoid", "router_scaling_factor": 2.5,
+      "norm_topk_prob": true})");
+  expectSizes(spec, {64, 4, 2, 32});
+  expectSigmoid(spec, 1, 1, 2.5);
+  EXPECT_FALSE(spec.routing.gateBias);
+  expectShared(spec, 32);
+  EXPECT_EQ(spec.layerIndex, 2);
+
+  spec = importOk(R"({"model_type": "iquest_q1", "hidden_size": 64,
+      "dense_intermediate_size": 256, "intermediate_size": 32,
+      "num_hidden_layers": 88, "num_experts": 256, "num_experts_per_tok": 8,
+      "mlp_only_layers": [0], "moe_router_dtype": "fp32",
+      "ffn_out_scale": 0.53881590608, "first_layer_ffn_out_scale": 1.0})");
+  expectSizes(spec, {64, 256, 8, 32});
+  expectSoftmax(spec, /*renormalize=*/true);
+  EXPECT_EQ(spec.layerIndex, 1);
+}
+
+/// Keys that published files of families of Transformers have.
+TEST(PublishedFamilies, FilesOfTransformersFamilies) {
+  LayerSpec spec = importOk(R"({"model_type": "phimoe",
+      "architectures": ["PhiMoEForCausalLM"], "attention_bias": true,
+      "hidden_act": "silu", "hidden_size": 4096, "input_jitter_noise": 0.01,
+      "intermediate_size": 6400, "lm_head_bias": true,
+      "num_experts_per_tok": 2, "num_hidden_layers": 32,
+      "num_local_experts": 16, "output_router_logits": false,
+      "router_aux_loss_coef": 0.0, "router_jitter_noise": 0.01})");
+  expectSizes(spec, {4096, 16, 2, 6400});
+  EXPECT_EQ(spec.routing.select, Select::SparseMixer);
+
+  spec = importOk(R"({"model_type": "jamba", "attn_layer_offset": 4,
+      "attn_layer_period": 8, "expert_layer_offset": 1,
+      "expert_layer_period": 2, "hidden_act": "silu", "hidden_size": 4096,
+      "intermediate_size": 14336, "mamba_conv_bias": true,
+      "mamba_proj_bias": false, "num_experts": 16, "num_experts_per_tok": 2,
+      "num_hidden_layers": 32, "num_logits_to_keep": 1,
+      "router_aux_loss_coef": 0.001, "use_mamba_kernels": true})");
+  expectSoftmax(spec, /*renormalize=*/false);
+  EXPECT_EQ(spec.layerIndex, 1);
+
+  spec = importOk(R"({"model_type": "gpt_oss", "hidden_act": "silu",
+      "attention_bias": true, "experts_per_token": 4, "hidden_size": 2880,
+      "intermediate_size": 2880, "num_experts_per_tok": 4,
+      "num_hidden_layers": 36, "num_local_experts": 128,
+      "output_router_logits": false, "router_aux_loss_coef": 0.9,
+      "swiglu_limit": 7.0, "quantization_config": {"quant_method": "mxfp4",
+      "modules_to_not_convert": ["model.layers.*.self_attn",
+      "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}})");
+  expectSizes(spec, {2880, 128, 4, 2880});
+  EXPECT_EQ(spec.quantization, WeightQuantization::MxFp4);
+
+  spec = importOk(R"({"model_type": "granitemoe", "attention_multiplier": 0.1,
+      "embedding_multiplier": 12.0, "hidden_act": "silu",
+      "hidden_size": 1024, "intermediate_size": 512, "logits_scaling": 6.0,
+      "num_experts_per_tok": 8, "num_hidden_layers": 24,
+      "num_local_experts": 32, "residual_multiplier": 0.22,
+      "output_router_logits": false, "router_aux_loss_coef": 0.0})");
+  EXPECT_EQ(spec.routing.weight, RouteWeight::Softmax);
+}
+
+//===----------------------------------------------------------------------===//
+// Objects that say themselves what they are
+//===----------------------------------------------------------------------===//
+
+const char *const kKimi = R"("hidden_act": "silu", "hidden_size": 7168,
+    "first_k_dense_replace": 1, "moe_intermediate_size": 2048,
+    "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 384,
+    "n_shared_experts": 1, "norm_topk_prob": true, "num_experts_per_tok": 8,
+    "num_hidden_layers": 61, "routed_scaling_factor": 2.827, "seq_aux": true,
+    "scoring_func": "sigmoid", "topk_group": 1, "topk_method": "noaux_tc"})";
+
+TEST(PublishedFamilies, WithinOtherModels) {
+  struct Case {
+    const char *type;
+    const char *object;
+    const char *inner;
+  } cases[] = {{"kimi_k25", "text_config", "kimi_k2"},
+               {"kimi_vl", "text_config", "deepseek_v3"},
+               {"internvl_chat", "llm_config", "kimi_k2"}};
+  for (const Case &c : cases) {
+    LayerSpec spec = importOk(
+        std::string(R"({"model_type": ")") + c.type +
+        R"(", "torch_dtype": "float16", "vision_config": {"hidden_act": "x"},
+        ")" +
+        c.object + R"(": {"model_type": ")" + c.inner + "\", " + kKimi + "}");
+    EXPECT_EQ(spec.modelType, c.inner);
+    EXPECT_EQ(spec.dtype, DType::F16);
+    expectSizes(spec, {7168, 384, 8, 2048});
+    expectSigmoid(spec, 1, 1, 2.827);
+    expectShared(spec, 2048);
+    EXPECT_EQ(spec.layerIndex, 1);
+  }
+  LayerSpec spec = importOk(R"({"model_type": "interns1",
+      "projector_hidden_act": "gelu", "text_config": {
+      "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+      "decoder_sparse_step": 1, "hidden_size": 4096,
+      "intermediate_size": 12288, "mlp_only_layers": [],
+      "moe_intermediate_size": 1536, "norm_topk_prob": true,
+      "num_experts": 128, "num_experts_per_tok": 8,
+      "num_hidden_layers": 94}})");
+  expectSizes(spec, {4096, 128, 8, 1536});
+  expectSoftmax(spec, /*renormalize=*/true);
+}
+
+TEST(PublishedFamilies, WithinOtherModelsErrors) {
+  struct Case {
+    const char *config;
+    const char *message;
+  } cases[] = {
+      {R"({"model_type": "llava", "text_config": {"model_type": "llama"}})",
+       "the layers of model_type \"llama\" cannot be compiled: it is a dense "
+       "model"},
+      {R"({"model_type": "llava", "text_config": {"model_type": "qwen3_mo"}})",
+       "unknown model_type \"qwen3_mo\"; did you mean \"qwen3_moe\"?"},
+      {R"({"model_type": "llava", "text_config": {}})",
+       "'text_config.model_type' is missing; it must be the name of the "
+       "family"},
+      {R"({"model_type": "llava"})", "'text_config' is missing"},
+      {R"({"model_type": "llava", "text_config": {"model_type": 3}})",
+       "'text_config.model_type' must be a string"},
+      {R"({"model_type": "llava", "swiglu_limit": 7, "text_config": {
+           "model_type": "mixtral", "hidden_size": 64, "num_local_experts": 8,
+           "num_experts_per_tok": 2, "intermediate_size": 128}})",
+       "'swiglu_limit' = 7 is not supported"},
+      {R"({"model_type": "llava", "text_config": {"model_type": "mixtral",
+           "hidden_size": 64, "num_local_experts": 0,
+           "num_experts_per_tok": 2, "intermediate_size": 128}})",
+       "'text_config.num_local_experts' must be an integer"},
+  };
+  for (const Case &bad : cases) {
+    std::string messages = importError(bad.config);
+    EXPECT_NE(messages.find(bad.message), std::string::npos)
+        << bad.config << "\n"
+        << messages;
+  }
+}
+
+TEST(PublishedFamilies, Refusals) {
+  for (const auto &[type, reason] :
+       {std::pair("kimi_k3", "a norm stands between the experts' sum"),
+        std::pair("Klear", "weighs the experts' sum against"),
+        std::pair("skywork", "two layers with a tanh between them"),
+        std::pair("ernie4_5_moe_vl", "have routers and experts of their own")})
+    EXPECT_NE(importError(std::string(R"({"model_type": ")") + type + "\"}")
+                  .find(reason),
+              std::string::npos)
+        << type;
+}
+
+} // namespace
