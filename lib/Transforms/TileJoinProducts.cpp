@@ -150,7 +150,7 @@ void ProductJoiner::join(Pair pair, const JoinedConfigs &configs) {
 std::optional<uint64_t> ProductJoiner::findLastJoined(Pair pair,
                                                       plan::VariantOp variant) {
   // With more, products that take tiles from a queue were as fast apart, where
-  // the model expects less of it (docs/performance.md, "Few tokens").
+  // the model expects less of it (docs/tried.md, "Few tokens").
   constexpr int64_t mostTokens = 2;
   // What a range of its own has to save (tile-specialize).
   constexpr double worth = 0.0105;
