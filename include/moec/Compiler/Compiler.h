@@ -43,9 +43,9 @@ mlir::FailureOr<SourceText> readSource(llvm::StringRef path,
 /// Whether a text is a description in JSON, and not IR.
 bool isJson(const SourceText &text);
 
-/// The layer that a text describes, in JSON or as IR. Says on `os` what is wrong, about IR through the context's
-/// diagnostics; `texts`, which is empty, gets the text of IR for them.
-/// Overrides are for JSON alone.
+/// The layer that a text describes, in JSON or as IR. Says on `os` what is
+/// wrong, about IR through the context's diagnostics; `texts`, which is empty,
+/// gets the text of IR for them. Overrides are for JSON alone.
 mlir::FailureOr<Source> parseSource(mlir::MLIRContext &context,
                                     const SourceText &text,
                                     const SpecOverrides &overrides,
