@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "TensorMaps.h"
-#include "Check.h"
-#include "Text.h"
+#include "../support/Check.h"
+#include "../support/Text.h"
 
 #include <algorithm>
 #include <limits>

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_STEPORDER_H
-#define MOERT_SRC_STEPORDER_H
+#ifndef MOERT_SRC_PLAN_STEPORDER_H
+#define MOERT_SRC_PLAN_STEPORDER_H
 
 #include "moert/Plan.h"
 
@@ -51,4 +51,4 @@ private:
 
 } // namespace moert
 
-#endif // MOERT_SRC_STEPORDER_H
+#endif // MOERT_SRC_PLAN_STEPORDER_H

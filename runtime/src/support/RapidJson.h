@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_RAPIDJSON_H
-#define MOERT_SRC_RAPIDJSON_H
+#ifndef MOERT_SRC_SUPPORT_RAPIDJSON_H
+#define MOERT_SRC_SUPPORT_RAPIDJSON_H
 
 // Version 1.1.0 compares null + n with null while its stack is empty. That is
 // harmless, but the undefined-behaviour sanitizer stops there.
@@ -25,4 +25,4 @@
 #pragma clang attribute pop
 #endif
 
-#endif // MOERT_SRC_RAPIDJSON_H
+#endif // MOERT_SRC_SUPPORT_RAPIDJSON_H

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "InPlace.h"
-#include "Check.h"
+#include "../support/Check.h"
 #include "moert/Workspace.h"
 
 #include <algorithm>

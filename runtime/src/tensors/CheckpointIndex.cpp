@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RapidJson.h"
+#include "../support/RapidJson.h"
 #include "moert/Checkpoint.h"
 
 #include <algorithm>

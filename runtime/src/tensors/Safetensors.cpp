@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Safetensors.h"
-#include "MappedFile.h"
+#include "../support/MappedFile.h"
+#include "../support/Text.h"
 #include "SafetensorsHeader.h"
-#include "Text.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_SHA256_H
-#define MOERT_SRC_SHA256_H
+#ifndef MOERT_SRC_SUPPORT_SHA256_H
+#define MOERT_SRC_SUPPORT_SHA256_H
 
 #include <array>
 #include <cstddef>
@@ -23,4 +23,4 @@ Sha256Digest sha256(const void *data, size_t size,
 
 } // namespace moert
 
-#endif // MOERT_SRC_SHA256_H
+#endif // MOERT_SRC_SUPPORT_SHA256_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_SAFETENSORSHEADER_H
-#define MOERT_SRC_SAFETENSORSHEADER_H
+#ifndef MOERT_SRC_TENSORS_SAFETENSORSHEADER_H
+#define MOERT_SRC_TENSORS_SAFETENSORSHEADER_H
 
 #include "moert/DType.h"
 #include "moert/Status.h"
@@ -44,4 +44,4 @@ Result<uint64_t> safetensorsBytes(DType dtype,
 
 } // namespace moert
 
-#endif // MOERT_SRC_SAFETENSORSHEADER_H
+#endif // MOERT_SRC_TENSORS_SAFETENSORSHEADER_H

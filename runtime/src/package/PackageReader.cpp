@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Check.h"
+#include "../support/Check.h"
 #include "PackageSchema.h"
 
 #include <cstring>

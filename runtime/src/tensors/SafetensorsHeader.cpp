@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "SafetensorsHeader.h"
-#include "RapidJson.h"
-#include "Text.h"
+#include "../support/RapidJson.h"
+#include "../support/Text.h"
 
 #include <limits>
 #include <unordered_set>

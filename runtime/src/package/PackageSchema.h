@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_PACKAGESCHEMA_H
-#define MOERT_SRC_PACKAGESCHEMA_H
+#ifndef MOERT_SRC_PACKAGE_PACKAGESCHEMA_H
+#define MOERT_SRC_PACKAGE_PACKAGESCHEMA_H
 
 #include "moert/Package.h"
 #include "package_generated.h"
@@ -23,4 +23,4 @@ bool fitsInto(const schema::Package &package, size_t bytes);
 
 } // namespace moert
 
-#endif // MOERT_SRC_PACKAGESCHEMA_H
+#endif // MOERT_SRC_PACKAGE_PACKAGESCHEMA_H

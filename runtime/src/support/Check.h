@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_CHECK_H
-#define MOERT_SRC_CHECK_H
+#ifndef MOERT_SRC_SUPPORT_CHECK_H
+#define MOERT_SRC_SUPPORT_CHECK_H
 
 #include "moert/Status.h"
 
@@ -15,4 +15,4 @@
   if (::moert::Status checked = (status); !checked)                            \
   return checked
 
-#endif // MOERT_SRC_CHECK_H
+#endif // MOERT_SRC_SUPPORT_CHECK_H

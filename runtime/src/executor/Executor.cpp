@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Executor.h"
-#include "Check.h"
+#include "../support/Check.h"
 
 #include <chrono>
 #include <limits>

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_MAPPEDFILE_H
-#define MOERT_SRC_MAPPEDFILE_H
+#ifndef MOERT_SRC_SUPPORT_MAPPEDFILE_H
+#define MOERT_SRC_SUPPORT_MAPPEDFILE_H
 
 #include "moert/Status.h"
 
@@ -39,4 +39,4 @@ private:
 
 } // namespace moert
 
-#endif // MOERT_SRC_MAPPEDFILE_H
+#endif // MOERT_SRC_SUPPORT_MAPPEDFILE_H

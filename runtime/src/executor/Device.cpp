@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Device.h"
-#include "Check.h"
+#include "../support/Check.h"
 
 namespace moert {
 

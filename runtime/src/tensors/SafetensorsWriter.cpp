@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AtomicFile.h"
-#include "RapidJson.h"
+#include "../support/AtomicFile.h"
+#include "../support/RapidJson.h"
+#include "../support/Text.h"
 #include "SafetensorsHeader.h"
-#include "Text.h"
 #include "moert/Safetensors.h"
 
 #include <algorithm>

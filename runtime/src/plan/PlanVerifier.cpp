@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Check.h"
+#include "../support/Check.h"
 #include "InPlace.h"
 #include "StepOrder.h"
 #include "TensorMaps.h"

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Check.h"
-#include "TensorMaps.h"
+#include "../plan/TensorMaps.h"
+#include "../support/Check.h"
 #include "moert/Executor.h"
 
 namespace moert {

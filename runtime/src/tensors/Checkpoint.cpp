@@ -7,7 +7,7 @@
 
 #include "moert/Checkpoint.h"
 
-#include "MappedFile.h"
+#include "../support/MappedFile.h"
 
 #include <algorithm>
 #include <cassert>

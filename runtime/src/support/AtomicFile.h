@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_ATOMICFILE_H
-#define MOERT_SRC_ATOMICFILE_H
+#ifndef MOERT_SRC_SUPPORT_ATOMICFILE_H
+#define MOERT_SRC_SUPPORT_ATOMICFILE_H
 
 #include "moert/Status.h"
 
@@ -29,4 +29,4 @@ Status writeFileWhole(const std::string &path,
 
 } // namespace moert
 
-#endif // MOERT_SRC_ATOMICFILE_H
+#endif // MOERT_SRC_SUPPORT_ATOMICFILE_H

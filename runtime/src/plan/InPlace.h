@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_INPLACE_H
-#define MOERT_SRC_INPLACE_H
+#ifndef MOERT_SRC_PLAN_INPLACE_H
+#define MOERT_SRC_PLAN_INPLACE_H
 
 #include "moert/Plan.h"
 
@@ -19,4 +19,4 @@ Status verifyInPlace(const Plan &plan);
 
 } // namespace moert
 
-#endif // MOERT_SRC_INPLACE_H
+#endif // MOERT_SRC_PLAN_INPLACE_H

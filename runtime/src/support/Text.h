@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_TEXT_H
-#define MOERT_SRC_TEXT_H
+#ifndef MOERT_SRC_SUPPORT_TEXT_H
+#define MOERT_SRC_SUPPORT_TEXT_H
 
 #include <cstdint>
 #include <string>
@@ -24,4 +24,4 @@ inline std::string listText(const std::vector<int64_t> &values) {
 
 } // namespace moert
 
-#endif // MOERT_SRC_TEXT_H
+#endif // MOERT_SRC_SUPPORT_TEXT_H

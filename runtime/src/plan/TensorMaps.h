@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_TENSORMAPS_H
-#define MOERT_SRC_TENSORMAPS_H
+#ifndef MOERT_SRC_PLAN_TENSORMAPS_H
+#define MOERT_SRC_PLAN_TENSORMAPS_H
 
 #include "moert/Device.h"
 #include "moert/Plan.h"
@@ -33,4 +33,4 @@ std::vector<int64_t> tensorStrides(const TensorDecl &tensor);
 
 } // namespace moert
 
-#endif // MOERT_SRC_TENSORMAPS_H
+#endif // MOERT_SRC_PLAN_TENSORMAPS_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TensorMaps.h"
-#include "Text.h"
+#include "../plan/TensorMaps.h"
+#include "../support/Text.h"
 #include "moert/Executor.h"
 
 #include <algorithm>

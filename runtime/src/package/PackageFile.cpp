@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AtomicFile.h"
-#include "Check.h"
+#include "../support/AtomicFile.h"
+#include "../support/Check.h"
+#include "../support/Sha256.h"
 #include "PackageSchema.h"
-#include "Sha256.h"
 #include "moert/Package.h"
 
 #include <cerrno>

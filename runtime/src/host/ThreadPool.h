@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOERT_SRC_THREADPOOL_H
-#define MOERT_SRC_THREADPOOL_H
+#ifndef MOERT_SRC_HOST_THREADPOOL_H
+#define MOERT_SRC_HOST_THREADPOOL_H
 
 #include "moert/Device.h"
 
@@ -67,4 +67,4 @@ private:
 
 } // namespace moert
 
-#endif // MOERT_SRC_THREADPOOL_H
+#endif // MOERT_SRC_HOST_THREADPOOL_H

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Package.h"
-#include "Check.h"
-#include "RapidJson.h"
+#include "../support/Check.h"
+#include "../support/RapidJson.h"
 #include "moert/GpuTarget.h"
 
 #include <cctype>
