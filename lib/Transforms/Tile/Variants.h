@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_TRANSFORMS_VARIANTS_H
-#define MOEC_LIB_TRANSFORMS_VARIANTS_H
+#ifndef MOEC_LIB_TRANSFORMS_TILE_VARIANTS_H
+#define MOEC_LIB_TRANSFORMS_TILE_VARIANTS_H
 
 #include "moec/Dialect/Plan/Plan.h"
 
@@ -20,4 +20,4 @@ void splitVariants(
 
 } // namespace moec
 
-#endif // MOEC_LIB_TRANSFORMS_VARIANTS_H
+#endif // MOEC_LIB_TRANSFORMS_TILE_VARIANTS_H

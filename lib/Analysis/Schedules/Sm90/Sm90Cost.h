@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90COST_H
-#define MOEC_LIB_ANALYSIS_SM90COST_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H
 
 #include "moec/Analysis/Cost.h"
 
@@ -22,4 +22,4 @@ std::unique_ptr<CostModel> makeContractCost(mlir::Operation *op,
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90COST_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H

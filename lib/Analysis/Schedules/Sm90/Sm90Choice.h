@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90CHOICE_H
-#define MOEC_LIB_ANALYSIS_SM90CHOICE_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90CHOICE_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90CHOICE_H
 
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Sm90.h"
@@ -35,4 +35,4 @@ tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90CHOICE_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90CHOICE_H

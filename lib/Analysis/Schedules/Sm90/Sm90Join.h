@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90JOIN_H
-#define MOEC_LIB_ANALYSIS_SM90JOIN_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90JOIN_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90JOIN_H
 
 #include "moec/Analysis/Schedules.h"
 
@@ -20,4 +20,4 @@ std::optional<JoinedConfigs> joinContracts(tile::ContractOp first,
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90JOIN_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90JOIN_H

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90HEAVY_H
-#define MOEC_LIB_ANALYSIS_SM90HEAVY_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEAVY_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEAVY_H
 
 #include "moec/Analysis/Schedules.h"
 
@@ -22,4 +22,4 @@ tile::ConfigAttr splitHeavyContract(tile::ContractOp product,
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90HEAVY_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEAVY_H

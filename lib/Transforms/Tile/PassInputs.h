@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_TRANSFORMS_PASSINPUTS_H
-#define MOEC_LIB_TRANSFORMS_PASSINPUTS_H
+#ifndef MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H
+#define MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H
 
 #include "mlir/Pass/PassManager.h"
 #include "moec/Analysis/ConfigText.h"
@@ -37,4 +37,4 @@ changePrograms(mlir::ModuleOp module,
 
 } // namespace moec
 
-#endif // MOEC_LIB_TRANSFORMS_PASSINPUTS_H
+#endif // MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H

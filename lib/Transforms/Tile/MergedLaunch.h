@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_TRANSFORMS_MERGEDLAUNCH_H
-#define MOEC_LIB_TRANSFORMS_MERGEDLAUNCH_H
+#ifndef MOEC_LIB_TRANSFORMS_TILE_MERGEDLAUNCH_H
+#define MOEC_LIB_TRANSFORMS_TILE_MERGEDLAUNCH_H
 
 #include "Launches.h"
 #include "llvm/ADT/MapVector.h"
@@ -50,4 +50,4 @@ void eraseMerged(mlir::ModuleOp module, const MergedKernels &kernels,
 
 } // namespace moec
 
-#endif // MOEC_LIB_TRANSFORMS_MERGEDLAUNCH_H
+#endif // MOEC_LIB_TRANSFORMS_TILE_MERGEDLAUNCH_H

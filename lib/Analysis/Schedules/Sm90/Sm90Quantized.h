@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90QUANTIZED_H
-#define MOEC_LIB_ANALYSIS_SM90QUANTIZED_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90QUANTIZED_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90QUANTIZED_H
 
 #include "moec/Analysis/Schedules.h"
 
@@ -21,4 +21,4 @@ tile::ConfigAttr quantizeContract(tile::ContractOp product,
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90QUANTIZED_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90QUANTIZED_H

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../ScheduleTables.h"
 #include "Gemv.h"
-#include "ScheduleTables.h"
 #include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_TRANSFORMS_LAUNCHSHAPE_H
-#define MOEC_LIB_TRANSFORMS_LAUNCHSHAPE_H
+#ifndef MOEC_LIB_TRANSFORMS_TILE_LAUNCHSHAPE_H
+#define MOEC_LIB_TRANSFORMS_TILE_LAUNCHSHAPE_H
 
 #include "moec/Analysis/Schedules.h"
 
@@ -18,4 +18,4 @@ void setLaunchShape(tile::KernelOp kernel, const Target &target);
 
 } // namespace moec
 
-#endif // MOEC_LIB_TRANSFORMS_LAUNCHSHAPE_H
+#endif // MOEC_LIB_TRANSFORMS_TILE_LAUNCHSHAPE_H

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_TRANSFORMS_LAUNCHES_H
-#define MOEC_LIB_TRANSFORMS_LAUNCHES_H
+#ifndef MOEC_LIB_TRANSFORMS_TILE_LAUNCHES_H
+#define MOEC_LIB_TRANSFORMS_TILE_LAUNCHES_H
 
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
@@ -60,4 +60,4 @@ mlir::Value getCounter(plan::LaunchOp ranking, mlir::SymbolTable &symbols);
 
 } // namespace moec
 
-#endif // MOEC_LIB_TRANSFORMS_LAUNCHES_H
+#endif // MOEC_LIB_TRANSFORMS_TILE_LAUNCHES_H

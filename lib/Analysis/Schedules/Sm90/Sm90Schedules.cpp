@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Gemv.h"
-#include "ScheduleTables.h"
+#include "../ScheduleTables.h"
+#include "../Sm80/Gemv.h"
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
 #include "Sm90Heavy.h"

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90PERMUTED_H
-#define MOEC_LIB_ANALYSIS_SM90PERMUTED_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90PERMUTED_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90PERMUTED_H
 
 #include "moec/Analysis/Schedules.h"
 
@@ -21,4 +21,4 @@ tile::ConfigAttr permuteContract(tile::ContractOp product,
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90PERMUTED_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90PERMUTED_H

@@ -7,10 +7,10 @@
 // Rows of the table of schedules (moec/Analysis/Schedules.h says what each
 // function does): sm80.top_k, sm80.count_slots and sm80.rank.
 
-#ifndef MOEC_LIB_ANALYSIS_SM80ROUTING_H
-#define MOEC_LIB_ANALYSIS_SM80ROUTING_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H
 
-#include "ScheduleTables.h"
+#include "../ScheduleTables.h"
 #include "moec/Analysis/Sm80.h"
 
 namespace moec::sm80 {
@@ -56,4 +56,4 @@ int64_t chunkBlock(mlir::Operation *op, tile::ConfigAttr config);
 
 } // namespace moec::sm80
 
-#endif // MOEC_LIB_ANALYSIS_SM80ROUTING_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ScheduleTables.h"
+#include "../ScheduleTables.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 
 #include "llvm/Support/MathExtras.h"

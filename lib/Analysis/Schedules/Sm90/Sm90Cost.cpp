@@ -11,7 +11,7 @@
 
 #include "Sm90Cost.h"
 
-#include "Gemv.h"
+#include "../Sm80/Gemv.h"
 
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"

@@ -9,7 +9,7 @@
 
 #include "Gemv.h"
 
-#include "ScheduleTables.h"
+#include "../ScheduleTables.h"
 #include "moec/Analysis/Sm80.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SM90BODIES_H
-#define MOEC_LIB_ANALYSIS_SM90BODIES_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90BODIES_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90BODIES_H
 
 #include "mlir/Support/LLVM.h"
 
@@ -38,4 +38,4 @@ std::vector<Bodies> growBodies(llvm::ArrayRef<int64_t> heights, size_t points,
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SM90BODIES_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90BODIES_H

@@ -7,7 +7,7 @@
 
 #include "Sm90Choice.h"
 
-#include "Gemv.h"
+#include "../Sm80/Gemv.h"
 #include "Sm90Bodies.h"
 #include "Sm90Cost.h"
 #include "mlir/IR/Threading.h"

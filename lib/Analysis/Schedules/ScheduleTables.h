@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SCHEDULETABLES_H
-#define MOEC_LIB_ANALYSIS_SCHEDULETABLES_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H
 
 #include "moec/Analysis/Schedules.h"
 
@@ -63,4 +63,4 @@ inline moert::Expr positionBlocks(int64_t topK, int64_t rows) {
 
 } // namespace moec
 
-#endif // MOEC_LIB_ANALYSIS_SCHEDULETABLES_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H

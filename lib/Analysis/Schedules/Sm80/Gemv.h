@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_GEMV_H
-#define MOEC_LIB_ANALYSIS_GEMV_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM80_GEMV_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM80_GEMV_H
 
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Device.h"
@@ -34,4 +34,4 @@ Prediction predictGemv(tile::ContractOp op, tile::ConfigAttr config,
 
 } // namespace moec::sm80
 
-#endif // MOEC_LIB_ANALYSIS_GEMV_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM80_GEMV_H
