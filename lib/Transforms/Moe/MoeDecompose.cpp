@@ -13,8 +13,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "moec/Analysis/Names.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Names.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_ANALYSIS_NAMES_H
-#define MOEC_ANALYSIS_NAMES_H
+#ifndef MOEC_DIALECT_NAMES_H
+#define MOEC_DIALECT_NAMES_H
 
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/StringRef.h"
@@ -40,4 +40,4 @@ inline llvm::StringRef getResultName(mlir::Operation *op, unsigned index) {
 
 } // namespace moec
 
-#endif // MOEC_ANALYSIS_NAMES_H
+#endif // MOEC_DIALECT_NAMES_H
