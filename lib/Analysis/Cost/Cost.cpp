@@ -64,7 +64,7 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
   ArrayRef<WeightedRouting> routings = getWeightedRoutings();
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  // Of each routing.
+  // One for each routing.
   using Times = SmallVector<double, 3>;
   SmallVector<Times> best(points.size(), Times(routings.size(), infinity));
   std::vector<SmallVector<Times>> times(candidates.size());

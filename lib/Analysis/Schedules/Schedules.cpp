@@ -34,7 +34,7 @@ std::optional<Target> Target::find(StringRef name, int64_t lanes) {
     return std::nullopt;
   if (name == "cpu")
     return lanes ? cpu(lanes) : hostCpu();
-  // Of the H100 and the H200 with SXM sockets.
+  // Multiprocessors of the H100 and the H200 with SXM sockets.
   constexpr int64_t hopper = 132;
   return Target{name.str(), 0, name == "sm_90a" ? hopper : 0};
 }

@@ -41,7 +41,7 @@ struct Product {
   unsigned perRegister() const;
   unsigned registersA() const { return 16 * k / 32 / perRegister(); }
   unsigned registersB() const { return k * n / 32 / perRegister(); }
-  /// Of C and D, per lane.
+  /// Registers of C, and of D, per lane.
   unsigned registersD() const;
 };
 

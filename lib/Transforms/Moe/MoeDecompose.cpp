@@ -44,7 +44,7 @@ using EpilogueBuilder =
 /// The operands of a grouped_matmul, by name.
 struct Product {
   Value input, weight;
-  /// Of e4m3 operands.
+  /// The scales of e4m3 operands.
   Value inputScale, weightScale;
   Value offsets, source, numValidTokens;
   SmallVector<Value, 1> rows, columns, elementwise;

@@ -28,7 +28,8 @@ constexpr llvm::StringLiteral kConfigAttr = "config";
 /// What the model of time chooses, by op; null where there is none of the op.
 using ModelChoices = llvm::DenseMap<Operation *, tile::ConfigAttr>;
 
-/// Of all that have no config yet, side by side: each takes a while.
+/// Choices for all that have no config yet, made side by side: each takes a
+/// while.
 ModelChoices askModels(ModuleOp module, const Target &target) {
   SmallVector<Operation *> ops;
   for (auto kernel : module.getOps<tile::KernelOp>())

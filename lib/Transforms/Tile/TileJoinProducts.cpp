@@ -96,7 +96,7 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair,
                   isForced(getKernel(pair.second, symbols), forced);
   if (!load && !areFixed)
     return std::nullopt;
-  // Of a kernel of several variants, this one's.
+  // A kernel of several variants has the load of all; this is the variant's.
   if (load)
     load = tile::LoadAttr::get(load.getContext(), minTokens, maxTokens,
                                load.getTopK(), load.getExperts());

@@ -73,7 +73,7 @@ std::optional<Pair> ResultQuantizer::findPair(plan::LaunchOp product) {
       !isa<BFloat16Type, Float16Type>(
           getElementTypeOrSelf(contract.getResult().getType())))
     return std::nullopt;
-  // Of this variant, nobody else; and nobody outside of the program.
+  // Nobody else of this variant uses it, and nobody outside of the program.
   if (!result.getDefiningOp<plan::BufferOp>())
     return std::nullopt;
   for (Operation *user : result.getUsers())

@@ -298,8 +298,8 @@ SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group,
     for (size_t last = first; last < number; ++last)
       losses[first][last] = getLoss(group, {first, last});
 
-  // Of the first `end` points in at most so many spans: the loss, and where the
-  // last span begins.
+  // For the first `end` points in at most so many spans: the loss, and where
+  // the last span begins.
   size_t most = std::max(size_t(std::max<int64_t>(options.maxRanges, 1)),
                          cuts.size() + 1);
   using Best = std::pair<double, size_t>;

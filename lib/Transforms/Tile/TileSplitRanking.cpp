@@ -45,7 +45,7 @@ private:
     return *findSchedule(target, config.getSchedule())
                 ->chunks(rank, config, isRouted);
   }
-  /// Of how many tokens on there are too many slots for one launch.
+  /// From how many tokens on there are too many slots for one launch.
   int64_t getFirstTokens(plan::LaunchOp launch, tile::RankOp rank) {
     int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
     return (isRouted(launch, rank) ? mostRouted : most) / topK + 1;

@@ -28,7 +28,7 @@ struct BufferSpec {
   size_t bytes = 0;
   /// The launch writes it, and it is compared afterwards.
   bool isOutput = false;
-  /// Of what an output holds, so that NaN can be told from numbers.
+  /// The format of what an output holds, so that NaN can be told from numbers.
   Format format = Format::None;
 };
 

@@ -27,9 +27,9 @@ struct Answer {
 
   /// The first bytes of each output, of the first seed.
   Bytes sample;
-  /// Of the sixteenths of the outputs, of the first seed.
+  /// Hashes of the sixteenths of the outputs, of the first seed.
   std::vector<uint32_t> blocks;
-  /// Of the whole, of each seed.
+  /// Hashes of the whole, of each seed.
   std::vector<uint64_t> hashes;
   /// Rule::Bound: the largest error of any seed.
   double error = 0;

@@ -48,7 +48,7 @@ struct KernelInfo {
   };
   std::vector<Param> params;
   size_t paramBytes = 0;
-  /// Of `.reqntid`; 0 if the kernel does not say.
+  /// What `.reqntid` says; 0 if the kernel does not say.
   unsigned requiredThreads = 0;
   size_t staticShared = 0;
   size_t numInstructions = 0;
@@ -77,7 +77,7 @@ struct Statistics {
   /// counted.
   uint64_t threadInstructions = 0;
   uint64_t warpInstructions = 0;
-  /// Of the host, in run().
+  /// The host's time in run().
   double seconds = 0;
 };
 

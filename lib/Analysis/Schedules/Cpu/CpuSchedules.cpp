@@ -122,7 +122,7 @@ int64_t choosePanel(const ContractShape &shape, int64_t n) {
   constexpr int64_t cacheBytes = 256 * 1024;
   constexpr int64_t narrowest = 16, widest = 64, densePanels = 16;
   int64_t panel = std::clamp(cacheBytes / shape.columnBytes, narrowest, widest);
-  // Of block fp8 a block at a time is there, as f32.
+  // Weights in block fp8 are there a block at a time, as f32.
   if (shape.hasScales)
     panel = widest / shape.rowsPerColumn;
   if (!shape.grouped)

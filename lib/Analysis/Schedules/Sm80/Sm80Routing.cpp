@@ -25,14 +25,14 @@ TopK::TopK(tile::TopKOp op, tile::ConfigAttr config)
   chunks = {config.getPanel(), config.getRows()};
 }
 
-/// Of a row's values: padded by group.
+/// How many places a row's values take, padded by group.
 static int64_t getPositions(tile::TopKOp op) {
   int64_t groups = op.getRouting().getNumGroups();
   int64_t routes = cast<MemRefType>(op.getLogits().getType()).getDimSize(1);
   return groups * llvm::alignTo(routes / groups, kWarp);
 }
 
-/// Of values and keys of a row, of groups and of slots.
+/// What values and keys of a row, groups and slots take.
 static int64_t getStoredBytes(tile::TopKOp op) {
   moe::RoutingAttr routing = op.getRouting();
   int64_t groups = routing.getNumGroups();

@@ -60,7 +60,7 @@ namespace {
 // sm80.contract
 //===----------------------------------------------------------------------===//
 
-/// Of a CTA on sm_80; later architectures have no less, or 99 KiB.
+/// Shared memory that a CTA can have on every architecture from sm_80 on.
 constexpr int64_t kMaxSharedBytes = 99 * 1024;
 /// Accumulators of a thread, next to which addresses and fragments fit.
 constexpr int64_t kMaxAccumulators = 128;
@@ -73,7 +73,8 @@ std::string needsLanes(tile::ConfigAttr config, MemRefType result) {
          number(most);
 }
 
-/// Of e4m3: a step is a block of scales, and a CTA's columns are in one.
+/// Why a shape does not suit e4m3, whose step is a block of scales, with a
+/// CTA's columns in one; empty if it does.
 std::string scalesIllegal(tile::ContractOp op, const Contract &shape) {
   if (!shape.hasScales())
     return {};

@@ -123,7 +123,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
-  // Of e4m3, the sums of a step take registers too.
+  // With e4m3 the sums of a step take registers too.
   static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
   constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
@@ -306,15 +306,15 @@ void CandidateFinder::addRowsOnM(int64_t weightRows) {
 
 std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   findFor(weightRows);
-  // Of many rows with scales, each thread then has those of two.
+  // With many rows that have scales, each thread then has those of two.
   constexpr int64_t fewest = 128;
   if (op.getInputScale() && weightRows >= fewest)
     addRowsOnM(weightRows);
   return std::move(candidates);
 }
 
-/// Of all numbers of weight rows, which are searched side by side: most of the
-/// time that a layer takes to be lowered goes by here.
+/// The candidates for all numbers of weight rows, which are searched side by
+/// side: most of the time that a layer takes to be lowered goes by here.
 std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
                                       const Target &target, bool mayQueue) {
   constexpr std::array<int64_t, 3> weightRows{64, 128, 256};
@@ -332,7 +332,7 @@ std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
 
 int64_t sm90::estimateBodies(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t perColumns = 128;
-  // Of high ones registers are short, and ptxas takes longer over each line.
+  // High bodies are short of registers, and ptxas takes longer over each line.
   constexpr int64_t high = 160, slower = 4;
   int64_t rows = 0;
   for (int64_t body : shape.bodies)

@@ -129,9 +129,9 @@ private:
                 Work &work) const;
   double getFloor(const Contract &shape, const RowCounts &counts,
                   int64_t tokens) const;
-  /// Of no tiles.
+  /// The time of a launch that has no tiles.
   Prediction predictIdle() const;
-  /// Of input, result and weights that go over the bus of the memory.
+  /// How many bytes of input, result and weights go over the bus of the memory.
   double getMemoryBytes(const Contract &shape, const RowCounts &counts,
                         int64_t tokens) const;
 
@@ -294,7 +294,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
   double memory = getMemoryBytes(shape, rows, tokens) /
                   (device.readBytes * device.streamShare);
-  // Of the ring, some stages are read; the others wait for memory.
+  // Some stages of the ring are read; the others wait for memory.
   double inFlight = (double(shape.stages) - device.stagesRead) *
                     double(shape.getWeightBytes());
   double rate = inFlight / (device.latencyUs * 1e-6);
@@ -305,7 +305,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   };
   memory *= addInverse(1, device.readBytes / sms / rate);
   double smSeconds = itemBytes * addInverse(1 / device.smReadBytes, 1 / rate);
-  // Of tiles side by side, one reads the weights from memory.
+  // One of the tiles side by side reads the weights from memory.
   double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
   // All share the bus until the last wave, in which few may not fill it.
   double fullWaves =

@@ -19,7 +19,7 @@ class Agreement {
 public:
   explicit Agreement(const Flow &flow);
 
-  /// Of a number, too.
+  /// Whether all threads have the same value there; a number is one, too.
   bool isCommon(const RawOperand &operand) const;
   bool isCommon(const std::string &name) const { return !varying.count(name); }
 

@@ -16,7 +16,7 @@ namespace moec::ptx::mutate {
 /// them.
 class Live {
 public:
-  /// Of the predicates `guards`, wherever they guard an instruction, and of
+  /// Follows the predicates `guards`, wherever they guard an instruction, and
   /// what the instruction at `reader` makes one of them from.
   Live(const Flow &flow, const std::set<std::string> &guards,
        std::optional<size_t> reader = std::nullopt);

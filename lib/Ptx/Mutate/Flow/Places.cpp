@@ -36,7 +36,7 @@ bool Places::isKnown(const RawOperand &operand, unsigned depth) {
       return false;
     named += !flow.variable(made.operands[i]).empty();
   }
-  // Of addresses sums alone mean something.
+  // Addresses may be moved and added to; other arithmetic on them is unknown.
   const std::string &first = made.parts[0];
   bool isSum = first == "mov" || (first == "add" && made.operands.size() == 3);
   if (named > (isSum ? 1 : 0))

@@ -103,7 +103,7 @@ static std::optional<Range> multiply(const Range &a, const Range &b,
              *std::max_element(std::begin(products), std::end(products)), type);
 }
 
-/// Of numbers that are not negative if they are unsigned.
+/// The range of min or max. Unsigned numbers must not be negative here.
 static std::optional<Range> extreme(bool isMin, const Range &a,
                                     const Range &b) {
   auto choose = [&](int64_t x, int64_t y) {

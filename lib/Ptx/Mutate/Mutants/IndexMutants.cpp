@@ -166,7 +166,7 @@ static void addComparisons(const RawKernel &kernel, size_t index,
                            std::vector<Mutant> &mutants) {
   const RawInstruction &instruction = kernel.instructions[index];
   const std::vector<std::string> &parts = instruction.parts;
-  // Of floats, or their bits, it is arithmetic and no mask.
+  // A comparison of floats, or their bits, is arithmetic and no mask.
   if (parts.front() == "setp" && parts.size() >= 3 && isInteger(parts.back()) &&
       !isFloat(kernel, instruction.operands[1]))
     if (std::optional<std::string> other = neighbour(parts[1]))

@@ -34,7 +34,7 @@ struct Mutant {
   std::string kind;
   /// "deleted", "+4 bytes".
   std::string change;
-  /// Of the original.
+  /// Index and line of the instruction in the original.
   size_t index = 0;
   unsigned line = 0;
   std::function<void(RawKernel &)> apply;

@@ -66,7 +66,8 @@ static void addGroupWait(const RawKernel &kernel, size_t index,
                                }));
 }
 
-/// Of a loop that polls a counter in global memory until it is high enough.
+/// Weakens a loop that polls a counter in global memory until it is high
+/// enough.
 static void addCounterWait(const RawInstruction &load, size_t index,
                            std::vector<Mutant> &mutants) {
   std::string type = load.parts.back();

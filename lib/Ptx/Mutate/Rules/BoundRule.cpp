@@ -67,7 +67,8 @@ private:
   std::set<std::string> written;
 };
 
-/// Of registers that the kernel does not write, symbols and vectors.
+/// What is known of the bits of registers that the kernel does not write, of
+/// symbols and of vectors.
 Bits special(const RawOperand &operand) {
   constexpr uint64_t kThread = 1023, kLane = 31;
   if (operand.text == "%tid.x")

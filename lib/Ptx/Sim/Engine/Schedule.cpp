@@ -90,7 +90,7 @@ Warp *Engine::choose() {
   return runnable[index];
 }
 
-/// Of the groups that are ready, the one that is furthest behind; at times
+/// The one that is furthest behind of the groups that are ready; at times
 /// another one.
 size_t Engine::chooseGroup(Warp &warp) {
   size_t best = warp.groups.size(), ready = 0;

@@ -25,8 +25,8 @@ struct MatrixDescriptor {
   /// Where 8 rows times 16 bytes of depth are, row by row; `row` counts from
   /// the first, `chunk` is 0 or 1.
   uint64_t depthChunk(unsigned row, unsigned chunk) const;
-  /// Of a matrix whose rows are neighbours: where 8 rows (a multiple of 8 is
-  /// the first) of one depth are.
+  /// Where 8 rows (a multiple of 8 is the first) of one depth are, in a matrix
+  /// whose rows are neighbours.
   uint64_t rowChunk(unsigned row, unsigned depth) const;
 
   uint64_t bits;

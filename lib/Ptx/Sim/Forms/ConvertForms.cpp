@@ -160,7 +160,7 @@ constexpr FloatFormat kSingle{8, 23, true};
 
 uint64_t fromDouble(double value, const Conversion &c) {
   if (c.saturates)
-    // Of a NaN and of -0, too, 0 is made.
+    // A NaN and -0 become 0, too.
     value = value > 0 ? std::min(value, 1.0) : 0;
   switch (c.to.kind) {
   case Type::Kind::F64:

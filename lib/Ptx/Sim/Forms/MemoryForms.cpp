@@ -115,7 +115,7 @@ void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
   warp.cta.launch.engine->noteWrite();
 }
 
-/// Of all threads of all CTAs.
+/// A number that no other thread of any CTA has.
 static uint64_t threadNumber(const Warp &warp, unsigned lane) {
   return uint64_t(warp.cta.serial) << 10 | (warp.index * kWarpLanes + lane);
 }

@@ -146,7 +146,7 @@ private:
   bool failed = false;
   unsigned failureLine = 0;
   std::string message;
-  /// Of what follows, and the first one of the kernel.
+  /// The location of what follows, and the first one of the kernel.
   SourceLocation location, entry;
 };
 

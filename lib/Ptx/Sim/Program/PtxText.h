@@ -90,9 +90,9 @@ struct RawScope {
 struct RawKernel {
   std::string name;
   std::vector<RawParam> params;
-  /// Of `.reqntid` or `.maxntid`; 0 if absent.
+  /// What `.reqntid` and `.maxntid` say; 0 if absent.
   unsigned requiredThreads = 0, maxThreads = 0;
-  /// Of `.maxnreg`, per thread; 0 if absent.
+  /// What `.maxnreg` says, per thread; 0 if absent.
   unsigned maxRegisters = 0;
   std::vector<RawScope> scopes;
   std::vector<RawVariable> variables;
