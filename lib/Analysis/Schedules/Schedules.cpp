@@ -1,0 +1,78 @@
+//===- Schedules.cpp - the ways to run a phase on a target ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ScheduleTables.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace moec;
+
+Target Target::hostCpu() {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  if (features.lookup("avx512f"))
+    return cpu(16);
+  return cpu(features.lookup("avx2") ? 8 : 4);
+}
+
+ArrayRef<llvm::StringLiteral> Target::getNames() {
+  static constexpr llvm::StringLiteral names[] = {"cpu", "sm_80", "sm_90a",
+                                                  "sm_100a"};
+  return names;
+}
+
+std::optional<Target> Target::find(StringRef name, int64_t lanes) {
+  if (!llvm::is_contained(getNames(), name))
+    return std::nullopt;
+  if (name == "cpu")
+    return lanes ? cpu(lanes) : hostCpu();
+  // Multiprocessors of the H100 and the H200 with SXM sockets.
+  constexpr int64_t hopper = 132;
+  return Target{name.str(), 0, name == "sm_90a" ? hopper : 0};
+}
+
+std::optional<Target> Target::findFor(Operation *op, StringRef pass,
+                                      StringRef name, int64_t lanes) {
+  std::optional<Target> target = find(name, lanes);
+  if (!target) {
+    InFlightDiagnostic diagnostic = op->emitError(pass)
+                                    << ": target '" << name
+                                    << "' is unknown; accepted are ";
+    llvm::interleaveComma(getNames(), diagnostic);
+  }
+  return target;
+}
+
+ArrayRef<Schedule> moec::getSchedules(const Target &target) {
+  if (target.name == "sm_90a")
+    return getSm90Schedules();
+  return target.isGpu() ? getSm80Schedules() : getCpuSchedules();
+}
+
+const Schedule *moec::findSchedule(const Target &target, StringRef name) {
+  for (const Schedule &schedule : getSchedules(target))
+    if (schedule.name == name)
+      return &schedule;
+  return nullptr;
+}
+
+SmallVector<const Schedule *> moec::getSchedulesFor(const Target &target,
+                                                    Operation *op) {
+  SmallVector<const Schedule *> schedules;
+  for (const Schedule &schedule : getSchedules(target))
+    if (schedule.opName == op->getName().getStringRef())
+      schedules.push_back(&schedule);
+  std::stable_partition(
+      schedules.begin(), schedules.end(), [&](const Schedule *schedule) {
+        return schedule->isPreferred && schedule->isPreferred(op);
+      });
+  return schedules;
+}
