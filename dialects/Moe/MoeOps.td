@@ -141,8 +141,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     |---|---|---|
     | `input` | `? x K` | `T x K` |
     | `weight`, element type of `input` | `G x N x K` | `N x K` |
-    | `input_scale`, with e4m3 | `? x ceil(K/128) x f32` | `T x ceil(K/128) x f32` |
-    | `weight_scale`, with e4m3 | `G x B x ceil(K/128) x f32` | `B x ceil(K/128) x f32` |
+    | `input_scale`, as `input_quant` says | `? x Bi x f32` | `T x Bi x f32` |
+    | `weight_scale`, as `weight_quant` says | `G x Bn x Bk x f32` | `Bn x Bk x f32` |
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
     | `num_valid_tokens` | absent | `1 x i32`, optional |
@@ -157,17 +157,18 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     be there with a layout or with operands. Operands are extended to f32 before it and its result is
     rounded to the element type of `result`, to nearest even: f32, bf16 or f16, whatever the input has.
 
-    **Block fp8**: where `input` and `weight` have elements f8E4M3FN, and there only, `scales` says what
-    they stand for: `input_scale` as `moe.quantize` makes it, one per row and 128 contracted elements,
-    `weight_scale` one per block of 128 rows x 128 contracted elements. With `blk(n)` the block of row n,
+    **Quantized operands**: `input_quant` and `weight_quant` (`#moe.quant`, each optional) say what the elements
+    of `input` and `weight` stand for, and which of them share a value of `input_scale` (`T x Bi`) and
+    `weight_scale` (`G x Bn x Bk`). An operand without one stands for itself. With `si` and `sw` the scales of an
+    element of either (1 without), and blocks b of contracted elements that share both,
 
-    `acc[n] = sum_b (sum_{k in block b} input[row, k] * weight[g, n, k]) * (input_scale[row, b] *
-    weight_scale[g, blk(n), b])`,
+    `acc[n] = sum_b (sum_{k in b} input[row, k] * weight[g, n, k]) * (si[row, b] * sw[g, blk(n), b])`,
 
     accumulated in f32 in an order of the schedule's choice; the product of the two scales is rounded to
-    f32 first. The last block of either dimension may be smaller. `blk(n) = n / 128` and B = `ceil(N/128)`, but gate and
+    f32 first. Of a weight whose quant has m x n elements per scale, `blk(n) = n / m`, but gate and
     up halves have blocks of their own: with the layouts `gate_up` and `up_gate`, `blk(n) = (n / I) *
-    ceil(I/128) + (n % I) / 128` and B = `2 ceil(I/128)`.
+    ceil(I/m) + (n % I) / m` and Bn = `2 ceil(I/m)`. `channel` has m = 1, `tensor` m = I (or N) and one block of
+    contracted elements, as `token` has. The last block of either dimension may be smaller.
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
     dense product, rows from `num_valid_tokens` on are zero, without regard to the epilogue.
@@ -195,13 +196,15 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Variadic<Moe_F32Tensor>:$row_operands,
     Variadic<Moe_DataTensor>:$column_operands,
     Variadic<Moe_DataTensor>:$elementwise_operands,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout);
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout,
+    OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant);
   let results = (outs Moe_DataTensor:$result);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
     $input `,` $weight `:` type($input) `,` type($weight)
     oilist(
-        `scales` `(` $input_scale `,` $weight_scale `:` type($input_scale) `,` type($weight_scale) `)`
+        `input_scale` `(` $input_scale `:` type($input_scale) `)`
+      | `weight_scale` `(` $weight_scale `:` type($weight_scale) `)`
       | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
@@ -245,10 +248,10 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]>
 
 def Moe_QuantizeOp : Moe_Op<"quantize", [Pure,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "rows as e4m3 with a scale per 128 neighbours";
+  let summary = "rows as e4m3 with a scale for each group of neighbours";
   let description = [{
-    For each row t and each group b of 128 neighbours (the last one may be smaller), in f32, each
-    operation rounded to nearest even:
+    `quant` says which elements share a scale: with `group` n neighbours, with `token` all of a row. For each row t
+    and each group b (the last one may be smaller), in f32, each operation rounded to nearest even:
 
     1. `absmax = max |input[t, c]|` over the group; NaN if one of them is NaN.
     2. `scale[t, b] = max(absmax, 1e-10) / 448`; NaN stays NaN.
@@ -269,10 +272,11 @@ def Moe_QuantizeOp : Moe_Op<"quantize", [Pure,
     | `input` | `? x W` |
     | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
     | `quantized` | `? x W x f8E4M3FN` |
-    | `scale` | `? x ceil(W/128) x f32` |
+    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token` |
 
     ```mlir
-    %q, %s = moe.quantize %h offsets(%offsets : tensor<129xi32>) {top_k = 8 : i64}
+    %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128],
+                           dynamic = true> %h offsets(%offsets : tensor<129xi32>) {top_k = 8 : i64}
         : tensor<?x768xbf16> -> tensor<?x768xf8E4M3FN>, tensor<?x6xf32>
     ```
   }];
@@ -280,10 +284,10 @@ def Moe_QuantizeOp : Moe_Op<"quantize", [Pure,
     Moe_DataTensor:$input,
     Optional<Moe_I32Tensor>:$offsets,
     OptionalAttr<I64Attr>:$top_k,
-    DefaultValuedAttr<I64Attr, "128">:$group);
+    Moe_QuantAttr:$quant);
   let results = (outs Moe_QuantizedTensor:$quantized, Moe_F32Tensor:$scale);
   let assemblyFormat = [{
-    $input (`offsets` `(` $offsets^ `:` type($offsets) `)`)? attr-dict
+    $quant $input (`offsets` `(` $offsets^ `:` type($offsets) `)`)? attr-dict
     `:` type($input) `->` type($quantized) `,` type($scale)
   }];
   let hasVerifier = 1;

@@ -229,9 +229,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     offsets[g + 1]`) reads the input row `source[p]`; an empty group costs nothing, and rows from the
     last offset on are undefined. Without, the product is dense over `tokens` rows, and rows from
     `num_valid_tokens` on are written as zeros. Accumulation is f32; the order of summation is the
-    schedule's, fixed per config. With e4m3 operands, `scales` has the scale of each row and each 128
-    contracted elements (of `tile.quantize`) and that of each 128 x 128 block of the weight; a block's sum
-    is scaled in f32 before it is added. The memref of `outs` is no other operand too.
+    schedule's, fixed per config. Of quantized operands `input_quant` and `weight_quant` say
+    what they stand for and which elements share a value of `input_scale` and `weight_scale`; the sum of those that
+    share both is scaled in f32 before it is added. The memref of `outs` is no other operand too.
 
     `ids` are those that the offsets come from: `offsets` has what `tile.rank` makes of them, with these
     `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
@@ -246,7 +246,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     kernel begins, and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
 
     With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
-    quantized as `tile.quantize` does it, with a scale per row and 128 columns, `result_scale`. The bits are those
+    quantized as `tile.quantize` does it by `result_quant`, with scales `result_scale`. The bits are those
     of the two phases one after the other. `tile-quantize-results` makes such products.
 
     With `min_group_rows` or `max_group_rows` the product is one of the groups with at least, or at most, so many
@@ -275,7 +275,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout,
+    OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
+    OptionalAttr<Moe_QuantAttr>:$result_quant, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
     OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts,
     OptionalAttr<I64Attr>:$min_group_rows, OptionalAttr<I64Attr>:$max_group_rows,
@@ -293,7 +295,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
     oilist(
-        `scales` `(` $input_scale `,` $weight_scale `:` type($input_scale) `,` type($weight_scale) `)`
+        `input_scale` `(` $input_scale `:` type($input_scale) `)`
+      | `weight_scale` `(` $weight_scale `:` type($weight_scale) `)`
       | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
       | `ids` `(` $ids `:` type($ids) `)`
@@ -342,24 +345,25 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
 }
 
 def Tile_QuantizeOp : Tile_Phase<"quantize"> {
-  let summary = "rows as e4m3 with a scale per 128 neighbours";
+  let summary = "rows as e4m3 with a scale for each group of neighbours";
   let description = [{
     The formulas of `moe.quantize`, on memrefs of the same shapes: bits are equal for every schedule.
     Without `offsets` for `tokens` rows; with `offsets` for as many rows as the last offset says, at most
     `tokens * top_k`; those from there on are not touched.
 
     ```mlir
-    tile.quantize tokens(%tokens) ins(%h : memref<?x768xbf16>) offsets(%offsets : memref<129xi32>)
+    tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
+        tokens(%tokens) ins(%h : memref<?x768xbf16>) offsets(%offsets : memref<129xi32>)
         outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
     ```
   }];
   let arguments = (ins
     I64:$tokens, Tile_In:$input, Tile_OptI32In:$offsets,
     Tile_QuantizedOut:$quantized, Tile_F32Out:$scale,
-    OptionalAttr<I64Attr>:$top_k, DefaultValuedAttr<I64Attr, "128">:$group,
+    OptionalAttr<I64Attr>:$top_k, Moe_QuantAttr:$quant,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
-    `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    $quant `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
     `outs` `(` $quantized `,` $scale `:` type($quantized) `,` type($scale) `)` attr-dict
   }];

@@ -153,7 +153,8 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
     return failure();
   if (*current == Level::Moe && level > Level::Moe) {
     if (failed(runPasses(module, options, [&](OpPassManager &manager) {
-          buildMoeToPlanPipeline(manager, options.keepAllBuffers);
+          buildMoeToPlanPipeline(manager, options.target,
+                                 options.keepAllBuffers);
         })))
       return failure();
     current = Level::Plan;

@@ -58,8 +58,12 @@ FailureOr<Level> moec::detectLevel(ModuleOp module) {
   return layer ? Level::Moe : planKernel ? Level::Plan : Level::Tile;
 }
 
-void moec::buildMoeToPlanPipeline(OpPassManager &manager, bool keepAllBuffers) {
+void moec::buildMoeToPlanPipeline(OpPassManager &manager, StringRef target,
+                                  bool keepAllBuffers) {
   manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
+  MoeLegalizeQuantPassOptions quant;
+  quant.target = target.str();
+  manager.addNestedPass<func::FuncOp>(createMoeLegalizeQuantPass(quant));
   manager.addPass(createConvertMoeToPlanPass());
   PlanAssignSlotsPassOptions slots;
   slots.keepAll = keepAllBuffers;
@@ -144,6 +148,9 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
 namespace {
 
 struct MoeToPlanOptions : PassPipelineOptions<MoeToPlanOptions> {
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("what is compiled for"),
+                             llvm::cl::init("cpu")};
   Option<bool> keepAll{*this, "keep-all",
                        llvm::cl::desc("one slot per buffer, so that each can "
                                       "be read after a run"),
@@ -205,7 +212,7 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<MoeToPlanOptions>(
       "moe-to-plan", "from layers to launches over workspace slots",
       [](OpPassManager &manager, const MoeToPlanOptions &options) {
-        buildMoeToPlanPipeline(manager, options.keepAll);
+        buildMoeToPlanPipeline(manager, options.target, options.keepAll);
       });
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",

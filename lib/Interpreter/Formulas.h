@@ -76,7 +76,9 @@ struct MatmulArguments {
   OptionalRef inputScale, weightScale, offsets, source, numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
   TensorRef result;
-  std::optional<moe::GateUpOrder> order;
+  /// Null for operands that stand for themselves.
+  moe::QuantAttr inputQuant, weightQuant;
+  moe::WeightLayoutAttr layout;
   GroupRows groupRows;
 };
 moert::Status groupedMatmul(const MatmulArguments &arguments,
@@ -98,6 +100,7 @@ struct QuantizeArguments {
   TensorRef input;
   OptionalRef offsets;
   TensorRef quantized, scale;
+  moe::QuantAttr quant;
   GroupRows groupRows;
 };
 moert::Status quantize(const QuantizeArguments &arguments);

@@ -129,8 +129,9 @@ Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   arguments.columnOperands = all(op.getColumnOperands());
   arguments.elementwiseOperands = all(op.getElementwiseOperands());
   arguments.result = result;
-  if (std::optional<moe::WeightLayoutAttr> layout = op.getLayout())
-    arguments.order = layout->getOrder();
+  arguments.inputQuant = op.getInputQuantAttr();
+  arguments.weightQuant = op.getWeightQuantAttr();
+  arguments.layout = op.getLayoutAttr();
   if constexpr (std::is_same_v<OpT, tile::ContractOp>)
     arguments.groupRows = getGroupRows(op);
   return groupedMatmul(arguments, *epilogue);
@@ -158,6 +159,7 @@ Status Machine::runQuantize(OpT op, int64_t rows, Value quantized,
   arguments.offsets = maybe(op.getOffsets());
   arguments.quantized = at(quantized);
   arguments.scale = at(scale);
+  arguments.quant = op.getQuant();
   return quantize(arguments);
 }
 
@@ -263,6 +265,7 @@ Status Machine::run(tile::ContractOp op) {
   arguments.quantized = result;
   arguments.scale = at(op.getResultScale());
   arguments.groupRows = getGroupRows(op);
+  arguments.quant = op.getResultQuantAttr();
   return quantize(arguments);
 }
 

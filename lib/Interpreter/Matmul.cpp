@@ -7,7 +7,7 @@
 
 #include "Formulas.h"
 
-#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <algorithm>
 
@@ -40,7 +40,7 @@ public:
       : arguments(arguments), epilogue(epilogue),
         depth(arguments.input.shape[1]),
         weightRows(arguments.weight.shape[arguments.weight.shape.size() - 2]),
-        columns(arguments.order ? weightRows / 2 : weightRows) {}
+        columns(arguments.layout ? weightRows / 2 : weightRows) {}
 
   Status check() const;
   Status run();
@@ -51,8 +51,6 @@ private:
   /// sums of blocks are scaled, `row` being the input's.
   float sum(const double *inputs, const std::vector<double> &weights,
             int64_t row, int64_t group, int64_t weightRow) const;
-  /// Block fp8: which block of rows a row of the weight belongs to.
-  int64_t scaleRow(int64_t weightRow) const;
   /// The row of gate (0) or up (1) of a pair; without pairs the column.
   int64_t weightRow(int64_t column, int64_t which) const;
   void epilogueArguments(int64_t group, int64_t column, int64_t position);
@@ -78,7 +76,7 @@ Status Matmul::check() const {
     return invalidArgument("the result " + describe(arguments.result) +
                            " should have " + std::to_string(columns) +
                            " columns");
-  size_t perColumn = arguments.order ? 2 : 1;
+  size_t perColumn = arguments.layout ? 2 : 1;
   size_t expected = perColumn * (1 + arguments.columnOperands.size()) +
                     arguments.rowOperands.size() +
                     arguments.elementwiseOperands.size();
@@ -103,36 +101,41 @@ Status Matmul::check() const {
   return checkRows("result", arguments.result, arguments.tokens);
 }
 
-int64_t Matmul::scaleRow(int64_t weightRow) const {
-  if (!arguments.order || *arguments.order == moe::GateUpOrder::Interleaved)
-    return weightRow / moe::kScaleBlock;
-  int64_t blocksPerHalf = arguments.weightScale->shape.end()[-2] / 2;
-  return weightRow / columns * blocksPerHalf +
-         weightRow % columns / moe::kScaleBlock;
-}
-
 float Matmul::sum(const double *inputs, const std::vector<double> &weights,
                   int64_t row, int64_t group, int64_t weightRow) const {
-  if (!arguments.inputScale)
+  moe::QuantAttr input = arguments.inputQuant, weight = arguments.weightQuant;
+  if (!input && !weight)
     return dot(inputs, weights.data(), depth);
-  const TensorRef &scales = *arguments.weightScale;
-  int64_t blocks = scales.shape.back(), rows = scales.shape.end()[-2];
+  int64_t inputColumns = input ? moe::getNumScaleColumns(input, depth) : 0;
+  int64_t weightColumns = weight ? moe::getNumScaleColumns(weight, depth) : 0;
+  int64_t scaleRows =
+      weight ? moe::getNumScaleRows(weight, weightRows, arguments.layout) : 0;
+  int64_t scaleRow =
+      weight ? moe::getScaleRow(weight, weightRow, weightRows, arguments.layout)
+             : 0;
+  int64_t step = moe::getCommonColumns(input, weight);
+  if (step == moe::ScaleGroup::kAll)
+    step = depth;
   double total = 0;
-  for (int64_t block = 0; block < blocks; ++block) {
-    int64_t first = block * moe::kScaleBlock;
-    int64_t size = std::min(moe::kScaleBlock, depth - first);
-    double scale = loadAt(*arguments.inputScale, row * blocks + block);
-    scale *=
-        loadAt(scales, (group * rows + scaleRow(weightRow)) * blocks + block);
+  for (int64_t first = 0; first < depth; first += step) {
+    int64_t size = std::min(step, depth - first);
+    double scale = 1;
+    if (input)
+      scale = loadAt(*arguments.inputScale,
+                     row * inputColumns + moe::getScaleColumn(input, first));
+    if (weight)
+      scale *= loadAt(*arguments.weightScale,
+                      (group * scaleRows + scaleRow) * weightColumns +
+                          moe::getScaleColumn(weight, first));
     total += dot(inputs + first, weights.data() + first, size) * scale;
   }
   return total;
 }
 
 int64_t Matmul::weightRow(int64_t column, int64_t which) const {
-  if (!arguments.order)
+  if (!arguments.layout)
     return column;
-  switch (*arguments.order) {
+  switch (arguments.layout.getOrder()) {
   case moe::GateUpOrder::GateUp:
     return which * columns + column;
   case moe::GateUpOrder::UpGate:
@@ -145,7 +148,7 @@ int64_t Matmul::weightRow(int64_t column, int64_t which) const {
 
 void Matmul::epilogueArguments(int64_t group, int64_t column,
                                int64_t position) {
-  int64_t pieces = arguments.order ? 2 : 1;
+  int64_t pieces = arguments.layout ? 2 : 1;
   values.resize(pieces);
   for (const TensorRef &operand : arguments.rowOperands)
     values.push_back(loadAt(operand, position));
@@ -178,7 +181,7 @@ Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
     load(arguments.input, row * depth,
          MutableArrayRef<double>(&inputs[(p - begin) * depth], depth));
   }
-  int64_t pieces = arguments.order ? 2 : 1;
+  int64_t pieces = arguments.layout ? 2 : 1;
   std::vector<double> weights[2];
   std::vector<float> results((end - begin) * columns);
   for (int64_t column = 0; column < columns; ++column) {

@@ -7,7 +7,7 @@
 
 #include "Formulas.h"
 
-#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,9 +58,11 @@ Status quantize(const QuantizeArguments &arguments) {
       continue;
     load(arguments.input, r * width, MutableArrayRef<float>(row));
     for (int64_t g = 0; g < groups; ++g) {
-      int64_t first = g * moe::kScaleBlock;
-      auto group = MutableArrayRef<float>(row).slice(
-          first, std::min(moe::kScaleBlock, width - first));
+      int64_t size = moe::getScaleGroup(arguments.quant).columns;
+      int64_t first = g * size;
+      auto group = MutableArrayRef<float>(row).drop_front(first);
+      if (size != moe::ScaleGroup::kAll)
+        group = group.take_front(size);
       scales[g] = getScale(group);
       for (float &value : group)
         value /= scales[g];

@@ -5,15 +5,16 @@
 // CHECK-LABEL: func.func @block_fp8
 // CHECK-SAME: (%[[X:.*]]: tensor<?x200xbf16>, %[[IDS:.*]]: tensor<?x2xi32>, %[[WT:.*]]: tensor<?x2xf32>, %[[W13:.*]]: tensor<4x288x200xf8E4M3FN>, %[[S13:.*]]: tensor<4x4x2xf32>, %[[W2:.*]]: tensor<4x200x144xf8E4M3FN>, %[[S2:.*]]: tensor<4x2x2xf32>, %[[V13:.*]]: tensor<80x200xf8E4M3FN>, %[[T13:.*]]: tensor<2x2xf32>, %[[V2:.*]]: tensor<200x40xf8E4M3FN>, %[[T2:.*]]: tensor<2x1xf32>)
 // CHECK: %[[OFF:.*]], %[[POS:.*]], %[[SRC:.*]], %[[RW:.*]] = moe.permute
-// CHECK: %[[Q:.*]], %[[S:.*]] = moe.quantize %[[X]] {moe.name = ["hidden_quantized", "hidden_scale"]} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
-// CHECK: %[[H:.*]] = moe.grouped_matmul %[[Q]], %[[W13]] : tensor<?x200xf8E4M3FN>, tensor<4x288x200xf8E4M3FN> scales(%[[S]], %[[S13]] : tensor<?x2xf32>, tensor<4x4x2xf32>) offsets(%[[OFF]] : tensor<5xi32>) source(%[[SRC]] : tensor<?xi32>) epilogue
-// CHECK: moe.name = ["experts_hidden"]} -> tensor<?x144xbf16>
-// CHECK: %[[HQ:.*]], %[[HS:.*]] = moe.quantize %[[H]] offsets(%[[OFF]] : tensor<5xi32>) {moe.name = ["experts_hidden_quantized", "experts_hidden_scale"], top_k = 2 : i64} : tensor<?x144xbf16> -> tensor<?x144xf8E4M3FN>, tensor<?x2xf32>
-// CHECK: moe.grouped_matmul %[[HQ]], %[[W2]] {{.*}} scales(%[[HS]], %[[S2]] : tensor<?x2xf32>, tensor<4x2x2xf32>) offsets(%[[OFF]] : tensor<5xi32>) rows(%[[RW]] : tensor<?x1xf32>)
-// CHECK-NOT: moe.quantize %[[X]]
-// CHECK: %[[U:.*]] = moe.grouped_matmul %[[Q]], %[[V13]] {{.*}} scales(%[[S]], %[[T13]] : tensor<?x2xf32>, tensor<2x2xf32>) epilogue
-// CHECK: %[[UQ:.*]], %[[US:.*]] = moe.quantize %[[U]] {moe.name = ["shared_hidden_quantized", "shared_hidden_scale"]} : tensor<?x40xbf16> -> tensor<?x40xf8E4M3FN>, tensor<?x1xf32>
-// CHECK: moe.grouped_matmul %[[UQ]], %[[V2]] {{.*}} scales(%[[US]], %[[T2]] : tensor<?x1xf32>, tensor<2x1xf32>) {moe.name = ["shared_out"]} -> tensor<?x200xbf16>
+// CHECK: %[[Q:.*]], %[[S:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %[[X]] {moe.name = ["hidden_quantized", "hidden_scale"]} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+// CHECK: %[[H:.*]] = moe.grouped_matmul %[[Q]], %[[W13]] : tensor<?x200xf8E4M3FN>, tensor<4x288x200xf8E4M3FN> input_scale(%[[S]] : tensor<?x2xf32>) weight_scale(%[[S13]] : tensor<4x4x2xf32>) offsets(%[[OFF]] : tensor<5xi32>) source(%[[SRC]] : tensor<?xi32>) epilogue
+// CHECK: input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
+// CHECK-SAME: moe.name = ["experts_hidden"], weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x144xbf16>
+// CHECK: %[[HQ:.*]], %[[HS:.*]] = moe.quantize <{{.*}}> %[[H]] offsets(%[[OFF]] : tensor<5xi32>) {moe.name = ["experts_hidden_quantized", "experts_hidden_scale"], top_k = 2 : i64} : tensor<?x144xbf16> -> tensor<?x144xf8E4M3FN>, tensor<?x2xf32>
+// CHECK: moe.grouped_matmul %[[HQ]], %[[W2]] {{.*}} input_scale(%[[HS]] : tensor<?x2xf32>) weight_scale(%[[S2]] : tensor<4x2x2xf32>) offsets(%[[OFF]] : tensor<5xi32>) rows(%[[RW]] : tensor<?x1xf32>)
+// CHECK-NOT: moe.quantize <{{.*}}> %[[X]] 
+// CHECK: %[[U:.*]] = moe.grouped_matmul %[[Q]], %[[V13]] {{.*}} input_scale(%[[S]] : tensor<?x2xf32>) weight_scale(%[[T13]] : tensor<2x2xf32>) epilogue
+// CHECK: %[[UQ:.*]], %[[US:.*]] = moe.quantize <{{.*}}> %[[U]] {moe.name = ["shared_hidden_quantized", "shared_hidden_scale"]} : tensor<?x40xbf16> -> tensor<?x40xf8E4M3FN>, tensor<?x1xf32>
+// CHECK: moe.grouped_matmul %[[UQ]], %[[V2]] {{.*}} input_scale(%[[US]] : tensor<?x1xf32>) weight_scale(%[[T2]] : tensor<2x1xf32>) {{.*}}moe.name = ["shared_out"]{{.*}} -> tensor<?x200xbf16>
 func.func @block_fp8(%x: tensor<?x200xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>,
     %w13: tensor<4x288x200xf8E4M3FN>, %s13: tensor<4x4x2xf32>,
     %w2: tensor<4x200x144xf8E4M3FN>, %s2: tensor<4x2x2xf32>,
@@ -38,8 +39,8 @@ func.func @block_fp8(%x: tensor<?x200xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<
 // The input of the experts is not that of the shared one: each is quantized.
 // CHECK-LABEL: func.func @weight_on_input
 // CHECK: %[[M:.*]] = moe.row_map
-// CHECK: moe.quantize %[[M]] {moe.name = ["weighted_input_quantized", "weighted_input_scale"]}
-// CHECK: moe.quantize %{{.*}} offsets(%{{.*}} : tensor<5xi32>) {moe.name = ["experts_hidden_quantized", "experts_hidden_scale"], top_k = 1 : i64}
+// CHECK: moe.quantize <{{.*}}> %[[M]] {moe.name = ["weighted_input_quantized", "weighted_input_scale"]}
+// CHECK: moe.quantize <{{.*}}> %{{.*}} offsets(%{{.*}} : tensor<5xi32>) {moe.name = ["experts_hidden_quantized", "experts_hidden_scale"], top_k = 1 : i64}
 func.func @weight_on_input(%x: tensor<?x128xbf16>, %ids: tensor<?x1xi32>, %wt: tensor<?x1xf32>,
     %w13: tensor<4x64x128xf8E4M3FN>, %s13: tensor<4x1x1xf32>,
     %w2: tensor<4x128x64xf8E4M3FN>, %s2: tensor<4x1x1xf32>) -> tensor<?x128xbf16> {

@@ -2,7 +2,7 @@
 
 tile.kernel @panel(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   // expected-error @+1 {{panel = 1000; give a multiple of 1024 up to 8192}}
-  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1000, lanes = 8>}
   tile.return
@@ -12,7 +12,7 @@ tile.kernel @panel(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memre
 
 tile.kernel @lanes(%x: memref<?x260xbf16>, %q: memref<?x260xf8E4M3FN>, %s: memref<?x3xf32>, %t: i64) {
   // expected-error @+1 {{lanes = 8; give a divisor of 4}}
-  tile.quantize tokens(%t) ins(%x : memref<?x260xbf16>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x260xbf16>)
       outs(%q, %s : memref<?x260xf8E4M3FN>, memref<?x3xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   tile.return
@@ -24,8 +24,8 @@ tile.kernel @depth(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a:
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
   // expected-error @+1 {{k = 64; give the 128 elements that share a scale}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 64, lanes = 4>}
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 64, lanes = 4>}
   tile.return
 }
 
@@ -36,11 +36,11 @@ tile.kernel @columns(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %
     %b: memref<2x2xf32>, %y: memref<?x128xf32>, %t: i64) {
   // expected-error @+1 {{n = 128; give a divisor of the 64 columns that share a scale}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x128xf32>) epilogue {
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x128xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
         tile.yield %1 : f32
-      } {layout = #moe.weight_layout<order = interleaved>,
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = interleaved>,
          config = #tile.config<schedule = "sm80.contract", m = 32, n = 128, k = 128, lanes = 4>}
   tile.return
 }
@@ -51,8 +51,8 @@ tile.kernel @registers(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
   // expected-error @+1 {{m = 128, n = 128 needs 256 accumulators per thread; give at most 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {config = #tile.config<schedule = "sm80.contract", m = 128, n = 128, k = 128, lanes = 4>}
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm80.contract", m = 128, n = 128, k = 128, lanes = 4>}
   tile.return
 }
 
@@ -62,8 +62,8 @@ tile.kernel @step(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: 
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
   // expected-error @+1 {{k = 64; give 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64]>}
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64]>}
   tile.return
 }
 
@@ -73,8 +73,8 @@ tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
   // expected-error @+1 {{n = 256, bodies up to 128 needs 192 accumulators per thread; give at most 168}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128]>}
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128]>}
   tile.return
 }
 
@@ -84,9 +84,9 @@ tile.kernel @quantized_columns(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256x
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   // expected-error @+1 {{n = 256, but the columns that share a scale of the result are those of a CTA; give 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 3, bodies = [16]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 3, bodies = [16]>}
   tile.return
 }
 
@@ -96,9 +96,9 @@ tile.kernel @half_a_group(%x: memref<?x256xf8E4M3FN>, %w: memref<4x192x256xf8E4M
     %o: memref<5xi32>, %y: memref<?x192xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   // expected-error @+1 {{the result has 192 columns, and a CTA quantizes whole groups of 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x192x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x192xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 3, bodies = [16]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 3, bodies = [16]>}
   tile.return
 }
 
@@ -108,8 +108,8 @@ tile.kernel @quantized_elsewhere(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x25
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   // expected-error @+1 {{'result_scale' is written by sm90.contract alone; give a tile.quantize of the result}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {rounded_to = bf16, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 8>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 8>}
   tile.return
 }

@@ -16,7 +16,7 @@
 // CONVERT: nvvm.convert.f32x2.to.f8x2 {{.*}}rnd = #nvvm.fp_rnd_mode<rn>, sat = #nvvm.sat_mode<satfinite>{{.*}}f8E4M3FN
 tile.kernel @quantize(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN>, %s: memref<?x56xf32>,
     %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x7168xbf16>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x7168xbf16>)
       outs(%q, %s : memref<?x7168xf8E4M3FN>, memref<?x56xf32>)
   tile.return
 }
@@ -27,7 +27,7 @@ tile.kernel @quantize(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN>, %s: 
 // CHECK: #tile.config<schedule = "sm80.quantize", panel = 4096, lanes = 8>
 tile.kernel @quantize_positions(%x: memref<?x200xbf16>, %o: memref<9xi32>,
     %q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x200xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x200xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>) {top_k = 8 : i64}
   tile.return
 }
@@ -37,7 +37,7 @@ tile.kernel @quantize_positions(%x: memref<?x200xbf16>, %o: memref<9xi32>,
 // CHECK: #tile.config<schedule = "sm80.quantize", panel = 512, lanes = 1>
 tile.kernel @quantize_odd(%x: memref<?x37xbf16>, %q: memref<?x37xf8E4M3FN>, %s: memref<?x1xf32>,
     %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x37xbf16>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x37xbf16>)
       outs(%q, %s : memref<?x37xf8E4M3FN>, memref<?x1xf32>)
   tile.return
 }
@@ -53,7 +53,7 @@ tile.kernel @quantize_odd(%x: memref<?x37xbf16>, %q: memref<?x37xf8E4M3FN>, %s: 
 tile.kernel @odd_rows(%x: memref<?x200xf8E4M3FN>, %w: memref<37x200xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<1x2xf32>, %y: memref<?x37xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x200xf8E4M3FN>, memref<37x200xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x37xf32>)
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<1x2xf32>) outs(%y : memref<?x37xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }
 
@@ -70,11 +70,11 @@ tile.kernel @gate_up(%x: memref<?x2048xf8E4M3FN>, %w: memref<4x1536x2048xf8E4M3F
     %a: memref<?x16xf32>, %b: memref<4x12x16xf32>, %o: memref<5xi32>, %s: memref<?xi32>,
     %y: memref<?x768xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<4x1536x2048xf8E4M3FN>)
-      scales(%a, %b : memref<?x16xf32>, memref<4x12x16xf32>) offsets(%o : memref<5xi32>)
+      input_scale(%a : memref<?x16xf32>) weight_scale(%b : memref<4x12x16xf32>) offsets(%o : memref<5xi32>)
       source(%s : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
         tile.yield %1 : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }

@@ -153,8 +153,8 @@ tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, 
 // -----
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x2xf32>, %w: memref<32x256xf8E4M3FN>, %ws: memref<1x2xf32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{k = 48; give a divisor of the 128 elements that share a scale}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<32x256xf8E4M3FN>) scales(%xs, %ws : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 48, panel = 16, lanes = 16, rows = 4>}
+  // expected-error @below {{k = 48; give a divisor of the 128 elements that are decoded at once}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<32x256xf8E4M3FN>) input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<1x2xf32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 48, panel = 16, lanes = 16, rows = 4>}
   tile.return
 }
 
@@ -164,9 +164,9 @@ tile.kernel @quantized_result(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   // expected-error @+1 {{'result_scale' is written by sm90.contract alone; give a tile.quantize of the result}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%a, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {rounded_to = bf16, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 128, panel = 32, lanes = 8>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 128, panel = 32, lanes = 8>}
   tile.return
 }
 

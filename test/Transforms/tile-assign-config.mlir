@@ -100,11 +100,11 @@ tile.kernel @output(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf
 // AVX2-LABEL: tile.kernel @experts_hidden_fp8
 // AVX2: config = #tile.config<schedule = "cpu.contract", m = 3, n = 2, k = 32, panel = 32, lanes = 8>
 tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf32>, %w: memref<128x1536x2048xf8E4M3FN>, %ws: memref<128x12x16xf32>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<128x1536x2048xf8E4M3FN>) scales(%xs, %ws : memref<?x16xf32>, memref<128x12x16xf32>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<128x1536x2048xf8E4M3FN>) input_scale(%xs : memref<?x16xf32>) weight_scale(%ws : memref<128x12x16xf32>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
   ^bb0(%g: f32, %u: f32):
     %a = arith.mulf %g, %u : f32
     tile.yield %a : f32
-  } {layout = #moe.weight_layout<order = gate_up>}
+  } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 
@@ -113,7 +113,7 @@ tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf3
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 4)">
 // CHECK: config = #tile.config<schedule = "cpu.quantize", lanes = 16, rows = 4>
 tile.kernel @experts_hidden_quantized(%x: memref<?x768xbf16>, %off: memref<129xi32>, %q: memref<?x768xf8E4M3FN>, %s: memref<?x6xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x768xbf16>) offsets(%off : memref<129xi32>) outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x768xbf16>) offsets(%off : memref<129xi32>) outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
   tile.return
 }
 

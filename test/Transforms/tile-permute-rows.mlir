@@ -153,7 +153,7 @@ tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o:
 //  CHECK-SAME: outs(%hidden_states_in_order, %[[S]] : memref<?x4096xf8E4M3FN>, memref<?x32xf32>)
 //  CHECK-NEXT: plan.launch @hidden ins(%hidden_states_in_order, %experts.w13, %[[S]], %experts.w13_scale, %expert_offsets :
 //       CHECK: tile.kernel @hidden(
-//       CHECK: scales(%arg2, %arg3 : memref<?x32xf32>, memref<8x224x32xf32>) offsets(%arg4 : memref<9xi32>) outs(%arg5 :
+//       CHECK: input_scale(%arg2 : memref<?x32xf32>) weight_scale(%arg3 : memref<8x224x32xf32>) offsets(%arg4 : memref<9xi32>) outs(%arg5 :
 //       CHECK: map_rows = true
 //       CHECK: tile.kernel @gather_rows(
 //       CHECK: tile.gather_rows tokens(%tokens) ins(%arg0, %arg1 : memref<?x4096xf8E4M3FN>, memref<?x32xf32>)
@@ -174,12 +174,12 @@ plan.program @scaled_layer max_tokens 16384 {
 tile.kernel @hidden(%x: memref<?x4096xf8E4M3FN>, %w: memref<8x28672x4096xf8E4M3FN>, %xs: memref<?x32xf32>, %ws: memref<8x224x32xf32>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x14336xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 4097, max_tokens = 16384, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x4096xf8E4M3FN>, memref<8x28672x4096xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x32xf32>, memref<8x224x32xf32>)
+      input_scale(%xs : memref<?x32xf32>) weight_scale(%ws : memref<8x224x32xf32>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x14336xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 

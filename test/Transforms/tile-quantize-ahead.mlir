@@ -67,7 +67,7 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   tile.return
 }
@@ -111,7 +111,7 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   tile.return
 }
@@ -155,7 +155,7 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   tile.return
 }

@@ -51,16 +51,16 @@ plan.program @layer max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -92,16 +92,16 @@ plan.program @columns max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x384x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x192xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x384x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x192xbf16>, %o: memref<9xi32>, %q: memref<?x192xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x192xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x192xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x192xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -133,16 +133,16 @@ plan.program @offsets max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -177,16 +177,16 @@ plan.program @readers max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -218,16 +218,16 @@ plan.program @wide max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xf32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xf32>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xf32>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xf32>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -259,16 +259,16 @@ plan.program @unknown max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -305,16 +305,16 @@ plan.program @variants max_tokens 128 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
@@ -354,26 +354,26 @@ plan.program @slots max_tokens 64 {
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
-      } {layout = #moe.weight_layout<order = gate_up>}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   tile.return
 }
 tile.kernel @inputs(%h: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%h : memref<?x256xbf16>) outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
   tile.return
 }
 tile.kernel @out(%x: memref<?x256xf8E4M3FN>, %w: memref<8x128x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x1x2xf32>,
     %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<8x1x2xf32>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x1x2xf32>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }

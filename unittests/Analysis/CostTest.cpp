@@ -110,13 +110,15 @@ protected:
              %a: memref<?x{5}xf32>, %b: memref<{0}x{6}x{5}xf32>, %o: memref<{1}xi32>,
              %s: memref<?xi32>, %y: memref<?x{3}xRESULT>, %z: memref<?x{7}xf32>, %t: i64) {{
            tile.contract tokens(%t) ins(%x, %w : memref<?x{2}xf8E4M3FN>, memref<{0}x{4}x{2}xf8E4M3FN>)
-             scales(%a, %b : memref<?x{5}xf32>, memref<{0}x{6}x{5}xf32>)
+             input_scale(%a : memref<?x{5}xf32>) weight_scale(%b : memref<{0}x{6}x{5}xf32>)
              offsets(%o : memref<{1}xi32>) source(%s : memref<?xi32>)
              outs(%y : memref<?x{3}xRESULT>) SCALE epilogue {{
              ^bb0(%g: f32, %u: f32):
                %1 = arith.mulf %g, %u : f32
                tile.yield %1 : f32
-             } {{layout = #moe.weight_layout<order = gate_up> ROUNDED}
+             } {{layout = #moe.weight_layout<order = gate_up>,
+                input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>,
+                weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]> ROUNDED}
            tile.return
          })",
         p.experts, p.experts + 1, p.hidden, p.intermediate, 2 * p.intermediate,
@@ -127,7 +129,11 @@ protected:
          {std::pair<StringRef, std::string>{"RESULT",
                                             quantizes ? "f8E4M3FN" : "bf16"},
           {"SCALE", quantizes ? scale : ""},
-          {"ROUNDED", quantizes ? ", rounded_to = bf16" : ""}})
+          {"ROUNDED", quantizes
+                          ? ", result_quant = #moe.quant<storage = f8E4M3FN, "
+                            "scale = f32, granularity = group, block = [1, "
+                            "128], dynamic = true>, rounded_to = bf16"
+                          : ""}})
       for (size_t at; (at = text.find(name)) != std::string::npos;)
         text.replace(at, name.size(), value);
     return parse(text);

@@ -92,8 +92,19 @@ protected:
       StringRef type = layer.isScaled ? "f8E4M3FN" : "bf16";
       constexpr int64_t block = 128;
       std::string scales =
-          llvm::formatv("memref<?x{0}xf32>, memref<{1}x{2}x{0}xf32>",
+          llvm::formatv("input_scale(%a : memref<?x{0}xf32>) "
+                        "weight_scale(%b : memref<{1}x{2}x{0}xf32>)",
                         depth / block, layer.groups, weightRows / block);
+      std::string attributes =
+          isFirst ? "layout = #moe.weight_layout<order = gate_up>" : "";
+      if (layer.isScaled)
+        attributes += (isFirst ? ", " : "") +
+                      std::string("input_quant = #moe.quant<storage = "
+                                  "f8E4M3FN, scale = f32, granularity = group, "
+                                  "block = [1, 128], dynamic = true>, "
+                                  "weight_quant = #moe.quant<storage = "
+                                  "f8E4M3FN, scale = f32, granularity = block, "
+                                  "block = [128, 128]>");
       std::string text = llvm::formatv(
           R"(tile.kernel @k(%x: memref<?x{0}x{8}>, %w: memref<{1}x{2}x{0}x{8}>,
                %a: memref<?x{10}xf32>, %b: memref<{1}x{11}x{10}xf32>,
@@ -116,8 +127,7 @@ protected:
                        tile.yield %e : f32)"
                   : R"(%e = arith.mulf %g, %u : f32
                        tile.yield %e : f32)",
-          isFirst ? "{layout = #moe.weight_layout<order = gate_up>}" : "", type,
-          layer.isScaled ? "scales(%a, %b : " + scales + ")" : "",
+          "{" + attributes + "}", type, layer.isScaled ? scales : "",
           depth / block, weightRows / block);
       parsed = std::make_unique<ParsedModule>(text);
     }

@@ -40,7 +40,7 @@ TEST(LevelsTest, EachPipelineReachesTheNextLevel) {
   EXPECT_EQ(*level, Level::Moe);
 
   PassManager toPlan(&parsed.context);
-  buildMoeToPlanPipeline(toPlan);
+  buildMoeToPlanPipeline(toPlan, "cpu");
   ASSERT_TRUE(succeeded(toPlan.run(*parsed.module))) << parsed.messages;
   level = detectLevel(*parsed.module);
   ASSERT_TRUE(succeeded(level));

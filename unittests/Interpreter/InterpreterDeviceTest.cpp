@@ -171,7 +171,7 @@ void QuantizedRows::run(const std::string &attributes, Ids offsets) {
         %t: i64) {
       tile.contract tokens(%t) ins(%x, %w : memref<?x1xf32>, memref<2x2x1xf32>)
         offsets(%o : memref<3xi32>) outs(%q : memref<?x2xf8E4M3FN>)
-        result_scale(%s : memref<?x1xf32>) {rounded_to = bf16)" +
+        result_scale(%s : memref<?x1xf32>) {result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16)" +
                   attributes + R"(}
       tile.return
     })");

@@ -272,7 +272,7 @@ TEST(Quantize, ScalesGroupsUpToTheLastOffset) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x130xf32>, %o: tensor<3xi32>)
         -> (tensor<?x130xf8E4M3FN>, tensor<?x2xf32>) {
-      %q, %s = moe.quantize %x offsets(%o : tensor<3xi32>) {top_k = 3 : i64}
+      %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x offsets(%o : tensor<3xi32>) {top_k = 3 : i64}
         : tensor<?x130xf32> -> tensor<?x130xf8E4M3FN>, tensor<?x2xf32>
       return %q, %s : tensor<?x130xf8E4M3FN>, tensor<?x2xf32>
     })");
@@ -310,14 +310,14 @@ TEST(GroupedMatmul, ScalesBlocks) {
     func.func @f(%x: tensor<?x129xf8E4M3FN>, %w: tensor<2x129xf8E4M3FN>,
                  %s: tensor<?x2xf32>, %t: tensor<2x2xf32>) -> tensor<?x1xf32> {
       %0 = moe.grouped_matmul %x, %w : tensor<?x129xf8E4M3FN>,
-        tensor<2x129xf8E4M3FN> scales(%s, %t : tensor<?x2xf32>, tensor<2x2xf32>)
+        tensor<2x129xf8E4M3FN> input_scale(%s : tensor<?x2xf32>) weight_scale(%t : tensor<2x2xf32>)
         epilogue {
         ^bb0(%g: f32, %u: f32):
           %c = arith.constant 1000.0 : f32
           %1 = arith.mulf %u, %c : f32
           %2 = arith.addf %1, %g : f32
           moe.yield %2 : f32
-        } {layout = #moe.weight_layout<order = gate_up>} -> tensor<?x1xf32>
+        } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>} -> tensor<?x1xf32>
       return %0 : tensor<?x1xf32>
     })");
   // All ones: 128 of them in the first block, 1 in the second. The up row has

@@ -125,7 +125,9 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
   if (test.hasOffsets)
     text += ", %o: memref<3xi32>";
   text += ", %q: " + q + ", %s: " + scale + ", %t: i64) {\n" +
-          "tile.quantize tokens(%t) ins(%x : " + x + ")";
+          "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = "
+          "group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : " +
+          x + ")";
   if (test.hasOffsets)
     text += " offsets(%o : memref<3xi32>)";
   text += " outs(%q, %s : " + q + ", " + scale + ")";
@@ -211,9 +213,9 @@ TEST(Float8, ProductsReadEveryCode) {
     tile.kernel @kernel(%x: memref<?x160xf8E4M3FN>, %w: memref<32x160xf8E4M3FN>,
         %a: memref<?x2xf32>, %b: memref<1x2xf32>, %y: memref<?x32xf32>, %t: i64) {
       tile.contract tokens(%t) ins(%x, %w : memref<?x160xf8E4M3FN>, memref<32x160xf8E4M3FN>)
-          scales(%a, %b : memref<?x2xf32>, memref<1x2xf32>)
+          input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<1x2xf32>)
           outs(%y : memref<?x32xf32>)
-          {config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 4>}
+          {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 4>}
       tile.return
     })";
   // A place for each column, in both blocks of scales.

@@ -192,11 +192,13 @@ std::string quantize(const std::string &dtype, int64_t columns,
     arguments.push_back("%o: memref<7xi32>");
   arguments.push_back("%q: " + q);
   arguments.push_back("%s: " + s);
-  return kernel(arguments,
-                "tile.quantize tokens(%t) ins(%x : " + x +
-                    (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
-                    ") outs(%q, %s : " + q + ", " + s + ")" +
-                    (hasOffsets ? " {top_k = 8 : i64}" : ""));
+  return kernel(
+      arguments,
+      "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, "
+      "block = [1, 128], dynamic = true> tokens(%t) ins(%x : " +
+          x + (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
+          ") outs(%q, %s : " + q + ", " + s + ")" +
+          (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
 
 /// A product of e4m3.
@@ -217,7 +219,8 @@ std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
   std::vector<std::string> arguments{"%x: " + x, "%w: " + w, "%a: " + a,
                                      "%b: " + b};
   std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w +
-                      ") scales(%a, %b : " + a + ", " + b + ")";
+                      ") input_scale(%a : " + a + ") weight_scale(%b : " + b +
+                      ")";
   if (isGrouped) {
     arguments.push_back("%o: memref<7xi32>");
     arguments.push_back("%s: memref<?xi32>");
@@ -232,9 +235,14 @@ std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
              "  %4 = arith.addf %2, %3 : f32\n"
              "  %5 = arith.divf %g, %4 : f32\n"
              "  %6 = arith.mulf %5, %u : f32\n"
-             "  tile.yield %6 : f32\n} {layout = #moe.weight_layout<order = " +
-             order + ">}";
-  return kernel(arguments, phase);
+             "  tile.yield %6 : f32\n}";
+  phase += " {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
+           "granularity = group, block = [1, 128], dynamic = true>, "
+           "weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
+           "granularity = block, block = [128, 128]>";
+  if (!order.empty())
+    phase += ", layout = #moe.weight_layout<order = " + order + ">";
+  return kernel(arguments, phase + "}");
 }
 
 std::vector<Case> makeMatrix() {
@@ -499,11 +507,8 @@ TEST(NvptxTest, SumsOfAStepFitInRegisters) {
                          std::to_string(isPaired ? rows / 2 : rows) +
                          ", k = 128, stages = 4, bodies = [" + bodies + "]" +
                          order + (isPaired ? ">}" : ", map_rows = true>}");
-    if (isPaired)
-      text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
-                   ", " + config);
-    else
-      text.insert(text.rfind("\n  tile.return"), " {" + config);
+    text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
+                 ", " + config);
     Compilation compiled(text, "sm_90a");
     ASSERT_EQ(compiled.errors, "");
     auto assembled = assemble(compiled.ptx, "sm_90a");

@@ -101,8 +101,11 @@ void runQuantize(const Array &input, int64_t lanes, int64_t counted = -1) {
   bool hasOffsets = counted >= 0;
   CompiledKernels kernels(
       "tile.kernel @k(%x: " + x + ", %o: memref<3xi32>, %q: " + q +
-      ", %s: " + s + ", %t: i64) {\n tile.quantize tokens(%t) ins(%x : " + x +
-      ")" + (hasOffsets ? " offsets(%o : memref<3xi32>)" : "") +
+      ", %s: " + s +
+      ", %t: i64) {\n tile.quantize <storage = f8E4M3FN, scale = f32, "
+      "granularity = group, block = [1, 128], dynamic = true> tokens(%t) "
+      "ins(%x : " +
+      x + ")" + (hasOffsets ? " offsets(%o : memref<3xi32>)" : "") +
       " outs(%q, %s : " + q + ", " + s + ") {" +
       (hasOffsets ? "top_k = 2 : i64, " : "") +
       "config = #tile.config<schedule = \"cpu.quantize\", lanes = " +
@@ -205,17 +208,21 @@ void runProduct(const Product &p, const Array &input, const Array &weight) {
               xs = inputScale.getType(true), ws = weightScale.getType(),
               y = result.getType(true);
   auto number = [](int64_t value) { return std::to_string(value); };
-  CompiledKernels kernels("tile.kernel @k(%x: " + x + ", %w: " + w +
-                          ", %xs: " + xs + ", %ws: " + ws + ", %y: " + y +
-                          ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w"
-                          " : " +
-                          x + ", " + w + ") scales(%xs, %ws : " + xs + ", " +
-                          ws + ") outs(%y : " + y +
-                          ") {config = #tile.config<schedule = "
-                          "\"cpu.contract\", m = " +
-                          number(p.m) + ", n = " + number(p.n) +
-                          ", k = " + number(p.k) + ", panel = 16, lanes = " +
-                          number(p.lanes) + ", rows = 4>}\ntile.return\n}\n");
+  CompiledKernels kernels(
+      "tile.kernel @k(%x: " + x + ", %w: " + w + ", %xs: " + xs +
+      ", %ws: " + ws + ", %y: " + y +
+      ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w"
+      " : " +
+      x + ", " + w + ") input_scale(%xs : " + xs +
+      ") weight_scale(%ws : " + ws + ") outs(%y : " + y +
+      ") {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
+      "granularity = group, block = [1, 128], dynamic = true>, weight_quant = "
+      "#moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block "
+      "= [128, 128]>, config = #tile.config<schedule = "
+      "\"cpu.contract\", m = " +
+      number(p.m) + ", n = " + number(p.n) + ", k = " + number(p.k) +
+      ", panel = 16, lanes = " + number(p.lanes) +
+      ", rows = 4>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", ceilDiv(p.rows, 4) * ceilDiv(p.columns, 16),
               {&input, &weight, &inputScale, &weightScale, &result}, p.rows);
@@ -278,13 +285,17 @@ TEST(CpuContractE4M3, KDividesABlock) {
       "tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<8x256xf8E4M3FN>, "
       "%xs: memref<?x2xf32>, %ws: memref<1x2xf32>, %y: memref<?x8xf32>, "
       "%t: i64) {\n tile.contract tokens(%t) ins(%x, %w : "
-      "memref<?x256xf8E4M3FN>, memref<8x256xf8E4M3FN>) scales(%xs, %ws : "
-      "memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x8xf32>) {config = "
+      "memref<?x256xf8E4M3FN>, memref<8x256xf8E4M3FN>) input_scale(%xs : "
+      "memref<?x2xf32>) weight_scale(%ws : memref<1x2xf32>) outs(%y : "
+      "memref<?x8xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = "
+      "f32, granularity = group, block = [1, 128], dynamic = true>, "
+      "weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity "
+      "= block, block = [128, 128]>, config = "
       "#tile.config<schedule = \"cpu.contract\", m = 2, n = 4, k = 48, panel "
       "= 8, lanes = 8, rows = 4>}\ntile.return\n}\n");
   EXPECT_NE(kernels.getErrors().find(
                 "takes 48 contracted elements at a time; change k so that they "
-                "divide the 128 that share a scale"),
+                "divide the 128 that are decoded at once"),
             std::string::npos)
       << kernels.getErrors();
 }

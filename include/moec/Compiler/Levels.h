@@ -28,10 +28,11 @@ llvm::StringRef stringifyLevel(Level level);
 /// with kernels of two.
 mlir::FailureOr<Level> detectLevel(mlir::ModuleOp module);
 
-/// From level moe (layers or pipeline ops) to level plan; `manager` is one of
-/// builtin.module. `keepAllBuffers` gives each buffer a slot of its own, so
-/// that all can be read after a run.
+/// From level moe (layers or pipeline ops) to level plan, where `target` can do
+/// what they say; `manager` is one of builtin.module. `keepAllBuffers` gives
+/// each buffer a slot of its own, so that all can be read after a run.
 void buildMoeToPlanPipeline(mlir::OpPassManager &manager,
+                            llvm::StringRef target,
                             bool keepAllBuffers = false);
 
 /// Whether rows are copied into order ahead of a product: where that is

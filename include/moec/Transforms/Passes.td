@@ -15,12 +15,22 @@ def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let description = [{
     Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.quantize`, `moe.grouped_matmul`,
     `moe.row_map` and `moe.unpermute`, in the order of docs/architecture.md, and replaces `moe.param` by
-    constants. Requires a layer whose weights are f32, bf16 or f16, or block fp8: e4m3 with f32 scales of
-    blocks of 128 x 128, and activations quantized in groups of 1 x 128 (others are refused by name).
-    Ensures that no `moe.layer` is left and that each op names its results in `moe.name`.
+    constants. What the layer says of quantization comes with each product and each `moe.quantize`, whatever it
+    is; `moe-legalize-quant` asks whether a target can do it. Ensures that no `moe.layer` is left and that each op names its results in `moe.name`.
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
+}
+
+def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {
+  let summary = "refuse quantizations that the target cannot multiply";
+  let description = [{
+    Asks of each `moe.grouped_matmul` and `moe.quantize` whether the target has a way for its `#moe.quant`s, by the
+    table of `QuantSupport.h`: the CPU decodes e4m3 of every granularity to f32, GPUs multiply block fp8. Changes
+    nothing. Ensures that what is left can be lowered; an error names the op, the formats and the target, and what
+    to use instead.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "what is compiled for">];
 }
 
 def PlanAssignSlotsPass : Pass<"plan-assign-slots", "::moec::plan::ProgramOp"> {

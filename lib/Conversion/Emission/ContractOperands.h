@@ -10,8 +10,7 @@
 
 #include "KernelEmitter.h"
 
-#include "moec/Dialect/Moe/PipelineShapes.h"
-#include "llvm/Support/MathExtras.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 namespace moec {
 
@@ -33,21 +32,25 @@ inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
   llvm_unreachable("all orders are handled");
 }
 
-/// Block fp8: the block of scales (of type index) of such a weight row.
+/// The row of scales of a weight row. Index arithmetic of `moe::getScaleRow`.
 inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
                                int64_t plane, mlir::Value column) {
-  auto block = [&](mlir::Value row) -> mlir::Value {
-    return mlir::arith::DivUIOp::create(emitter.b, row,
-                                        emitter.index(moe::kScaleBlock));
+  int64_t group = moe::getScaleGroup(op.getWeightQuantAttr()).rows;
+  auto inside = [&](mlir::Value row) -> mlir::Value {
+    if (group == moe::ScaleGroup::kAll)
+      return emitter.index(0);
+    if (group == 1)
+      return row;
+    return mlir::arith::DivUIOp::create(emitter.b, row, emitter.index(group));
   };
   moe::WeightLayoutAttr layout = op.getLayoutAttr();
   if (!layout || layout.getOrder() == moe::GateUpOrder::Interleaved)
-    return block(getWeightRow(emitter, op, plane, column));
+    return inside(getWeightRow(emitter, op, plane, column));
   int64_t half =
       layout.getOrder() == moe::GateUpOrder::GateUp ? plane : 1 - plane;
-  int64_t blocks =
-      llvm::divideCeil(getColumns(op.getResult()), moe::kScaleBlock);
-  return emitter.add(block(column), half * blocks);
+  int64_t rows =
+      moe::getNumScaleRows(op.getWeightQuantAttr(), getColumns(op.getResult()));
+  return emitter.add(inside(column), half * rows);
 }
 
 } // namespace moec

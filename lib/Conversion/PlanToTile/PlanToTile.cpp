@@ -155,7 +155,8 @@ private:
         /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
         get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),
-        /*result_scale=*/Value(), op.getLayoutAttr(),
+        /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
+        op.getWeightQuantAttr(), /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(), /*min_group_rows=*/IntegerAttr(),
         /*max_group_rows=*/IntegerAttr(), tile::ConfigAttr());
@@ -175,7 +176,7 @@ private:
     return tile::QuantizeOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getOffsets()),
         get(op.getQuantized()), get(op.getScale()), op.getTopKAttr(),
-        op.getGroupAttr(), tile::ConfigAttr());
+        op.getQuantAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::UnpermuteOp op) {

@@ -10,13 +10,14 @@
 // in registers. The dot products go to a scratch of at most `rows` rows; the
 // epilogue then runs over it in vectors of columns.
 //
-// Block fp8 goes block by block of the contracted dimension, both operands
-// converted to f32 before the registers see them, and each block's sums, times
-// their scales, are added to the scratch.
+// Quantized operands go part by part of the contracted dimension, both decoded
+// to f32 before the registers see them, and each part's sums, times their
+// scales, are added to the scratch.
 
 #include "../Emission/ContractOperands.h"
 #include "ContractTile.h"
 #include "ScaledBlocks.h"
+#include "moec/Analysis/Cpu.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -66,7 +67,7 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
   shape.n = config->getN();
   shape.panel = config->getPanel();
   Type element = weight.getElementType();
-  if (op.getWeightScale())
+  if (cpu::decodesOperands(op))
     element = Float32Type::get(op.getContext());
   shape.turn = llvm::alignTo(std::max<int64_t>(config->getK(), 1),
                              ContractTile::getStep(element, shape.lanes));
@@ -77,11 +78,12 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
           : std::clamp<int64_t>(kMaxScratchBytes / rowBytes, 1, kGroupRows);
 
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
-  if (op.getWeightScale() && moe::kScaleBlock % shape.turn != 0)
+  int64_t decoded = cpu::getDecodedColumns(op);
+  if (cpu::decodesOperands(op) && decoded % shape.turn != 0)
     return refuse() << "takes " << shape.turn
                     << " contracted elements at a time; change k so that they "
                        "divide the "
-                    << moe::kScaleBlock << " that share a scale";
+                    << decoded << " that are decoded at once";
   if (shape.planes * shape.n % 4 != 0)
     return refuse() << "takes " << shape.planes * shape.n
                     << " weight rows at a time; change n so that they are a "
@@ -105,7 +107,7 @@ public:
         weight(emitter.operand(op.getWeight())),
         source(emitter.operand(op.getSource())),
         result(emitter.operand(op.getResult())) {
-    if (op.getWeightScale()) {
+    if (cpu::decodesOperands(op)) {
       blocks.emplace(emitter, op,
                      ScaledBlocks::Sizes{shape.rows, shape.panel, shape.planes,
                                          shape.lanes});

@@ -5,11 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 // A CTA owns `rows` rows; the groups of a row run one after the other, in
-// vectors of `lanes`. Magnitudes are compared as integers: so NaN is largest.
+// vectors of `lanes`. Groups that would be many vectors are read twice.
+// Magnitudes are compared as integers: so NaN is largest.
 
 #include "Emit.h"
 
-#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 using namespace mlir;
 using namespace moec;
@@ -22,13 +23,27 @@ public:
       : emitter(emitter), b(emitter.b), lanes(lanes),
         input(emitter.operand(op.getInput())),
         quantized(emitter.operand(op.getQuantized())),
-        scale(emitter.operand(op.getScale())) {}
+        scale(emitter.operand(op.getScale())) {
+    columns = getColumns(input);
+    size = moe::getScaleGroup(op.getQuant()).columns;
+    if (size == moe::ScaleGroup::kAll)
+      size = columns;
+    if (isLong())
+      largest = emitter.scratch({lanes}, b.getF32Type());
+  }
 
   void emitRow(Value row);
 
 private:
   /// The `size` neighbours from `first` on, whose scale is number `group`.
   void emitGroup(Value row, Value group, Value first, int64_t size);
+  /// The same by loops.
+  void emitLongGroup(Value row, Value group, Value first, int64_t size);
+  bool isLong() const { return size > kMaxVectors * lanes; }
+  /// Calls `body` with each vector's first column and number of elements.
+  void forVectors(Value first, int64_t size,
+                  function_ref<void(Value, int64_t)> body);
+  Value load(Value row, Value column, int64_t count);
   Value getScale(ArrayRef<Value> vectors);
   /// The codes of a vector of f32, as i8.
   Value roundE4M3(Value values);
@@ -46,30 +61,73 @@ private:
 
   KernelEmitter &emitter;
   ImplicitLocOpBuilder &b;
+  /// Vectors of a group that are held in registers.
+  static constexpr int64_t kMaxVectors = 32;
+
   int64_t lanes;
+  /// Elements of a row, and of a group.
+  int64_t columns, size;
   Value input, quantized, scale;
+  /// The largest magnitudes of a long group so far.
+  Value largest;
 };
 
 void Quantize::emitRow(Value row) {
-  int64_t columns = getColumns(input), left = columns % moe::kScaleBlock;
-  int64_t groups = columns / moe::kScaleBlock;
+  int64_t left = columns % size, groups = columns / size;
+  auto emit = [&](Value group, Value first, int64_t count) {
+    if (isLong())
+      emitLongGroup(row, group, first, count);
+    else
+      emitGroup(row, group, first, count);
+  };
   emitter.forLoop(emitter.index(0), emitter.index(groups), 1, [&](Value group) {
-    emitGroup(row, group, emitter.mul(group, moe::kScaleBlock),
-              moe::kScaleBlock);
+    emit(group, emitter.mul(group, size), size);
   });
   if (left)
-    emitGroup(row, emitter.index(groups), emitter.index(columns - left), left);
+    emit(emitter.index(groups), emitter.index(columns - left), left);
+}
+
+Value Quantize::load(Value row, Value column, int64_t count) {
+  Value mask;
+  if (count < lanes)
+    mask = emitter.mask(emitter.index(count), lanes);
+  return emitter.loadVector(input, {row, column}, lanes, mask);
+}
+
+void Quantize::forVectors(Value first, int64_t size,
+                          function_ref<void(Value, int64_t)> body) {
+  Value whole = emitter.add(first, size / lanes * lanes);
+  emitter.forLoop(first, whole, lanes,
+                  [&](Value column) { body(column, lanes); });
+  if (size % lanes)
+    body(whole, size % lanes);
+}
+
+void Quantize::emitLongGroup(Value row, Value group, Value first,
+                             int64_t size) {
+  Value begin = emitter.index(0);
+  emitter.storeVector(emitter.splat(0.0, lanes), largest, {begin});
+  forVectors(first, size, [&](Value column, int64_t count) {
+    Value bits = arith::AndIOp::create(b, asInts(load(row, column, count)),
+                                       ints(0x7FFFFFFF));
+    Value before = asInts(emitter.loadVector(largest, {begin}, lanes));
+    emitter.storeVector(asFloats(arith::MaxSIOp::create(b, before, bits)),
+                        largest, {begin});
+  });
+  Value factor = getScale({emitter.loadVector(largest, {begin}, lanes)});
+  emitter.storeF32(factor, scale, {row, group});
+  Value divisor = emitter.splat(factor, lanes);
+  forVectors(first, size, [&](Value column, int64_t count) {
+    Value values = arith::DivFOp::create(b, load(row, column, count), divisor);
+    store(roundE4M3(values), row, column, count);
+  });
 }
 
 void Quantize::emitGroup(Value row, Value group, Value first, int64_t size) {
   SmallVector<Value> vectors;
-  for (int64_t done = 0; done < size; done += lanes) {
-    Value mask;
-    if (size - done < lanes)
-      mask = emitter.mask(emitter.index(size - done), lanes);
-    vectors.push_back(emitter.loadVector(input, {row, emitter.add(first, done)},
-                                         lanes, mask));
-  }
+  for (int64_t done = 0; done < size; done += lanes)
+    vectors.push_back(
+        load(row, emitter.add(first, done), std::min(lanes, size - done)));
   Value factor = getScale(vectors);
   emitter.storeF32(factor, scale, {row, group});
   Value divisor = emitter.splat(factor, lanes);

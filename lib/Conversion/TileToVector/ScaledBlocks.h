@@ -12,9 +12,10 @@
 
 namespace moec {
 
-/// The operands of a product in block fp8, one block of 128 contracted elements
-/// after the other: as f32 in memory of the CTA, so that each element is
-/// converted once and meets all rows and columns of the CTA from a near cache.
+/// The operands of a product of which one or both are quantized, one block of
+/// contracted elements that share scales after the other: as f32 in memory of
+/// the CTA, so that each element is decoded once and meets all rows and columns
+/// of the CTA from a near cache.
 class ScaledBlocks {
 public:
   struct Sizes {
@@ -24,8 +25,9 @@ public:
 
   ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op, Sizes sizes);
 
-  /// `rows x 128`, and `planes * columns x 128` of f32: what the dot products
-  /// of a block read. Behind the last element of a row there are zeros.
+  /// `rows x block`, and `planes * columns x block` of f32: what the dot
+  /// products of a block read. Behind the last element of a row there are
+  /// zeros.
   mlir::Value getInput() const { return input; }
   mlir::Value getWeight() const { return weight; }
   /// The row of a column of the CTA's in `getWeight()`.
@@ -52,6 +54,10 @@ private:
   /// The `size` elements of a row from `first` on, then zeros.
   void convertRow(mlir::Value from, const Index &row, mlir::Value first,
                   int64_t size, mlir::Value to, mlir::Value toRow);
+  /// The column of scales of an operand that a block has.
+  mlir::Value getScaleColumn(moe::QuantAttr quant, mlir::Value number);
+  mlir::Value decode(mlir::Value from, const Index &row, mlir::Value first,
+                     int64_t count);
   mlir::Value loadBytes(mlir::Value from, const Index &row, mlir::Value first,
                         int64_t count);
   mlir::Value extend(mlir::Value bytes);
@@ -61,6 +67,9 @@ private:
   tile::ContractOp op;
   Sizes sizes;
   int64_t depth;
+  /// Contracted elements of a block.
+  int64_t block;
+  /// Scales are null where the operand has none.
   mlir::Value input, weight, rowScales, columnScales;
 };
 

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Dialect/Moe/PipelineShapes.h"
+
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -227,39 +229,68 @@ static LogicalResult verifyEpilogue(const OperandChecker &check, Operation *op,
   return success();
 }
 
-int64_t getNumScaleRows(int64_t rows, WeightLayoutAttr layout) {
-  if (layout && layout.getOrder() != GateUpOrder::Interleaved)
-    return 2 * llvm::divideCeil(rows / 2, kScaleBlock);
-  return llvm::divideCeil(rows, kScaleBlock);
+/// One operand of a product: its element type is what its quant stores, and its
+/// scales are as many as the quant says.
+static LogicalResult verifyQuantized(const OperandChecker &check,
+                                     StringRef name, Value operand,
+                                     QuantAttr quant, Value scale,
+                                     ArrayRef<Dim> scaleShape) {
+  Type element = getElementType(operand);
+  bool isStored = isa<Float8E4M3FNType>(element);
+  std::string attribute = (name + "_quant").str();
+  if (!quant) {
+    if (scale)
+      return check.error("takes '" + name + "_scale' with '" + attribute +
+                         "' only, which says what shares a scale; add it, or "
+                         "remove the scales");
+    if (isStored)
+      return check.error("has '" + name + "' of ")
+             << element << ", which means nothing without '" << attribute
+             << "'; add " << attribute
+             << " = #moe.quant<...> and the scales it speaks of";
+    return success();
+  }
+  if (quant.getStorage() != element)
+    return check.error("has '" + attribute + "' that stores ")
+           << quant.getStorage() << ", but '" << name << "' has elements of "
+           << element;
+  if (!scale)
+    return check.error("has '" + attribute + "'; give '" + name +
+                       "_scale' too");
+  std::string scaleName = (name + "_scale").str();
+  return failure(failed(check.checkElement(scaleName, scale, quant.getScale(),
+                                           "as '" + attribute + "' says")) ||
+                 failed(check.checkShape(scaleName, scale, scaleShape)));
 }
 
-/// Scales come with e4m3 operands, and with them only.
-static LogicalResult verifyScales(const OperandChecker &check,
-                                  const MatmulOperands &o,
-                                  ArrayRef<Dim> group) {
-  bool isQuantized = isa<Float8E4M3FNType>(getElementType(o.input));
-  if (bool(o.inputScale) != bool(o.weightScale))
-    return check.error("takes 'input_scale' and 'weight_scale' together");
-  if (isQuantized && !o.inputScale)
-    return check.error("has operands of f8E4M3FN, which mean nothing without "
-                       "'scales'; add 'scales(%input_scale, %weight_scale)', "
-                       "the first of them made by 'quantize'");
-  if (!isQuantized && o.inputScale)
-    return check.error("takes 'scales' with an 'input' and a 'weight' of "
-                       "f8E4M3FN only, not ")
-           << getElementType(o.input) << "; remove them";
-  if (!isQuantized)
-    return success();
-  Dim blocks{"(blocks of k)",
-             int64_t(llvm::divideCeil(getDim(o.input, 1), kScaleBlock))};
-  int64_t n = getDim(o.weight, group.size());
-  SmallVector<Dim> weight(group);
-  weight.append({{"(blocks of n)", getNumScaleRows(n, o.layout)}, blocks});
-  bool readsPositions = o.offsets && !o.source;
-  Dim rows = readsPositions ? positionsDim() : tokensDim();
-  return failure(
-      failed(check.checkShape("input_scale", o.inputScale, {rows, blocks})) ||
-      failed(check.checkShape("weight_scale", o.weightScale, weight)));
+static LogicalResult verifyQuantization(const OperandChecker &check,
+                                        const MatmulOperands &o,
+                                        ArrayRef<Dim> group) {
+  int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
+  SmallVector<Dim> input, weight;
+  if (o.inputQuant) {
+    if (o.inputQuant.getGranularity() != Granularity::Group &&
+        o.inputQuant.getGranularity() != Granularity::Token)
+      return check.error("has 'input_quant' of granularity '")
+             << stringifyGranularity(o.inputQuant.getGranularity())
+             << "'; rows have scales by 'group' or 'token'";
+    bool readsPositions = o.offsets && !o.source;
+    input = {readsPositions ? positionsDim() : tokensDim(),
+             {"(scales of a row)", getNumScaleColumns(o.inputQuant, k)}};
+  }
+  if (o.weightQuant) {
+    if (o.weightQuant.getDynamic())
+      return check.error("has a dynamic 'weight_quant'; weights are quantized "
+                         "ahead of time: remove 'dynamic'");
+    weight = SmallVector<Dim>(group);
+    weight.append(
+        {{"(scales along n)", getNumScaleRows(o.weightQuant, n, o.layout)},
+         {"(scales along k)", getNumScaleColumns(o.weightQuant, k)}});
+  }
+  return failure(failed(verifyQuantized(check, "input", o.input, o.inputQuant,
+                                        o.inputScale, input)) ||
+                 failed(verifyQuantized(check, "weight", o.weight,
+                                        o.weightQuant, o.weightScale, weight)));
 }
 
 LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
@@ -289,8 +320,6 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
   weight.append({{"n"}, {"k", getDim(o.input, 1)}});
   if (failed(
           check.checkShape("weight", o.weight, weight, /*mayHaveGaps=*/true)) ||
-      failed(check.checkElement("weight", o.weight, getElementType(o.input),
-                                "like 'input'")) ||
       failed(check.checkShape("source", o.source, {positionsDim()})) ||
       failed(check.checkNumValidTokens(o.numValidTokens)))
     return failure();
@@ -300,7 +329,12 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
     return check.error("has a 'layout', so the rows of 'weight' must be pairs "
                        "(gate, up), but there are ")
            << n;
-  if (failed(verifyScales(check, o, group)))
+  if (failed(verifyQuantization(check, o, group)))
+    return failure();
+  // What is quantized is decoded, what is not is of one type.
+  if (!o.inputQuant && !o.weightQuant &&
+      failed(check.checkElement("weight", o.weight, getElementType(o.input),
+                                "like 'input'")))
     return failure();
   Dim row = isGrouped ? positionsDim() : tokensDim();
   Dim resultColumns{o.isPaired() ? "(n / 2)" : "n", o.isPaired() ? n / 2 : n};
@@ -341,10 +375,17 @@ LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
 
 LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
   OperandChecker check(op);
-  if (o.group != kScaleBlock)
-    return check.error("'group' is ")
-           << o.group << "; scales of " << kScaleBlock
-           << " neighbours are accepted";
+  if (!o.quant.getDynamic() || !o.quant.getScale().isF32() ||
+      (o.quant.getGranularity() != Granularity::Group &&
+       o.quant.getGranularity() != Granularity::Token))
+    return check.error("'quant' is ")
+           << o.quant
+           << "; dynamic ones with f32 scales of granularity 'group' or "
+              "'token' are accepted";
+  if (o.quant.getStorage() != getElementType(o.quantized))
+    return check.error("'quant' stores ")
+           << o.quant.getStorage() << ", but 'quantized' has elements of "
+           << getElementType(o.quantized);
   if (bool(o.offsets) != o.topK.has_value())
     return check.error("takes 'offsets' and the attribute 'top_k' together: "
                        "there are at most tokens * top_k positions");
@@ -359,8 +400,7 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
   if (failed(check.checkShape("input", o.input, {row, {"width"}})))
     return failure();
   int64_t width = getDim(o.input, 1);
-  Dim groups{"(groups of width)",
-             int64_t(llvm::divideCeil(width, kScaleBlock))};
+  Dim groups{"(scales of a row)", getNumScaleColumns(o.quant, width)};
   return failure(failed(check.checkShape("quantized", o.quantized,
                                          {row, {"width", width}})) ||
                  failed(check.checkShape("scale", o.scale, {row, groups})));

@@ -7,6 +7,7 @@
 
 #include "TensorMaps.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
@@ -238,9 +239,9 @@ static LogicalResult verifyQuantized(ContractOp op) {
     if (isQuantized)
       return op.emitOpError("has a result of f8E4M3FN, which means nothing "
                             "without 'result_scale'; give 'result_scale'");
-    if (op.getRoundedTo())
-      return op.emitOpError("has 'rounded_to', which belongs to "
-                            "'result_scale'; give 'result_scale' too");
+    if (op.getRoundedTo() || op.getResultQuant())
+      return op.emitOpError("has 'rounded_to' or 'result_quant', which belong "
+                            "to 'result_scale'; give 'result_scale' too");
     return success();
   }
   if (!isQuantized)
@@ -253,10 +254,15 @@ static LogicalResult verifyQuantized(ContractOp op) {
     return op.emitOpError("has 'result_scale'; results of a product with "
                           "'offsets' can be quantized, others by a "
                           "'tile.quantize'");
+  moe::QuantAttr quant = op.getResultQuantAttr();
+  if (!quant || quant.getStorage() != result.getElementType() ||
+      !quant.getDynamic())
+    return op.emitOpError("has 'result_scale'; give the dynamic 'result_quant' "
+                          "that says what shares a scale and stores ")
+           << result.getElementType();
   moe::OperandChecker check(op);
-  moe::Dim groups{
-      "(groups of columns)",
-      int64_t(llvm::divideCeil(result.getDimSize(1), moe::kScaleBlock))};
+  moe::Dim groups{"(scales of a row)",
+                  moe::getNumScaleColumns(quant, result.getDimSize(1))};
   return check.checkShape("result_scale", op.getResultScale(),
                           {moe::positionsDim(), groups});
 }

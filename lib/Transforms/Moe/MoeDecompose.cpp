@@ -13,7 +13,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Names.h"
 #include "moec/Transforms/Passes.h"
 
@@ -44,42 +44,27 @@ using EpilogueBuilder =
 /// The operands of a grouped_matmul, by name.
 struct Product {
   Value input, weight;
-  /// The scales of e4m3 operands.
+  /// The scales of quantized operands.
   Value inputScale, weightScale;
+  QuantAttr inputQuant, weightQuant;
   Value offsets, source, numValidTokens;
   SmallVector<Value, 1> rows, columns, elementwise;
   WeightLayoutAttr layout;
 };
 
-/// Of the quantizations that the level moe describes, block fp8 is lowered; the
-/// others are refused by name. Scales and 'activation_quant' come with
-/// 'weight_quant' only, says the verifier.
-LogicalResult checkLowerable(LayerOp layer) {
-  QuantAttr weights = layer.getWeightQuantAttr();
-  if (!weights)
-    return success();
-  auto isBlockFp8 = [](QuantAttr quant, Granularity granularity, int64_t rows,
-                       bool dynamic) {
-    return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
-           quant.getScale().isF32() && quant.getGranularity() == granularity &&
-           quant.getBlock() == ArrayRef<int64_t>{rows, kScaleBlock} &&
-           !quant.getZeroPoint() && quant.getDynamic() == dynamic;
-  };
-  if (isBlockFp8(weights, Granularity::Block, kScaleBlock, false) &&
-      isBlockFp8(layer.getActivationQuantAttr(), Granularity::Group, 1, true))
-    return success();
-  auto diagnostic = layer.emitOpError("has quantized weights (weight_quant = ")
-                    << weights << ") and ";
-  if (QuantAttr activations = layer.getActivationQuantAttr())
-    diagnostic << "activation_quant = " << activations;
-  else
-    diagnostic << "no activation_quant";
-  return diagnostic << ", which the level moe describes but nothing lowers "
-                       "yet; lowered are f8E4M3FN weights in blocks of [128, "
-                       "128] with dynamic f8E4M3FN activations in groups of "
-                       "[1, 128], each with f32 scales: write that, or give "
-                       "weights of the layer's type and drop 'weight_quant' "
-                       "and the scales";
+/// Whether products have operands of what the layer stores.
+LogicalResult checkStorage(LayerOp layer) {
+  for (auto [name, quant] :
+       {std::pair<StringRef, QuantAttr>{"weight_quant",
+                                        layer.getWeightQuantAttr()},
+        {"activation_quant", layer.getActivationQuantAttr()}})
+    if (quant && (!isa<Float8E4M3FNType>(quant.getStorage()) ||
+                  !quant.getScale().isF32()))
+      return layer.emitOpError("has '")
+             << name << "' = " << quant
+             << ", of which no product is made yet; f8E4M3FN with f32 scales "
+                "can be, and what is not quantized";
+  return success();
 }
 
 /// Replaces each moe.param by the constant that it names.
@@ -155,7 +140,8 @@ Value LayerDecomposer::product(const Product &p, RankedTensorType type,
                                StringRef name, EpilogueBuilder epilogue) {
   auto op = GroupedMatmulOp::create(
       b, type, p.input, p.weight, p.inputScale, p.weightScale, p.offsets,
-      p.source, p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout);
+      p.source, p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout,
+      p.inputQuant, p.weightQuant);
   setNames(op, name);
   if (!epilogue)
     return op.getResult();
@@ -194,11 +180,16 @@ Value LayerDecomposer::inlineActivation(Region &region,
 }
 
 /// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
-/// where the weight has scales. Rows that a product with offsets reads in order
-/// are positions, of which those past the last offset count for nothing.
+/// where the weight has scales and activations are to be. Rows that a product
+/// with offsets reads in order are positions, of which those past the last
+/// offset count for nothing.
 void LayerDecomposer::setInput(Product &p, Value input) {
   p.input = input;
   if (!p.weightScale)
+    return;
+  p.weightQuant = layer.getWeightQuantAttr();
+  QuantAttr quant = layer.getActivationQuantAttr();
+  if (!quant)
     return;
   QuantizeOp &op = quantized[input];
   if (!op) {
@@ -206,13 +197,12 @@ void LayerDecomposer::setInput(Product &p, Value input) {
     int64_t width = type.getDimSize(1);
     bool readsPositions = p.offsets && !p.source;
     op = QuantizeOp::create(
-        b, type.clone(b.getType<Float8E4M3FNType>()),
-        tensorOf(
-            {type.getDimSize(0), llvm::divideCeilSigned(width, kScaleBlock)},
-            b.getF32Type()),
+        b, type.clone(quant.getStorage()),
+        tensorOf({type.getDimSize(0), getNumScaleColumns(quant, width)},
+                 quant.getScale()),
         input, readsPositions ? p.offsets : Value(),
         readsPositions ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(),
-        b.getI64IntegerAttr(kScaleBlock));
+        quant);
     Operation *producer = input.getDefiningOp();
     StringRef name = producer ? getResultName(producer, 0) : StringRef();
     if (name.empty())
@@ -221,6 +211,7 @@ void LayerDecomposer::setInput(Product &p, Value input) {
   }
   p.input = op.getQuantized();
   p.inputScale = op.getScale();
+  p.inputQuant = quant;
 }
 
 void LayerDecomposer::route() {
@@ -443,7 +434,7 @@ struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
     SmallVector<LayerOp> layers;
     func.walk([&](LayerOp layer) { layers.push_back(layer); });
     for (LayerOp layer : layers) {
-      if (failed(checkLowerable(layer)) || failed(checkMaxTokens(func, layer)))
+      if (failed(checkStorage(layer)) || failed(checkMaxTokens(func, layer)))
         return signalPassFailure();
       resolveParams(layer);
       LayerDecomposer(layer).run();

@@ -119,6 +119,8 @@ tile::KernelOp ResultQuantizer::makeKernel(tile::KernelOp kernel, Pair pair) {
   builder.setInsertionPointToStart(&quantized.getBody().front());
   auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
   copy.getResultScaleMutable().assign(scale);
+  copy.setResultQuantAttr(
+      getPhase<tile::QuantizeOp>(pair.quantization, symbols).getQuantAttr());
   copy.setRoundedToAttr(
       TypeAttr::get(getElementTypeOrSelf(product.getResult().getType())));
   tile::ReturnOp::create(builder, kernel.getLoc());

@@ -32,12 +32,12 @@
 tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf8E4M3FN>) result_scale(%ys : memref<?x1xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
-      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16,
          config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
   tile.return
 }
@@ -57,12 +57,12 @@ tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN
 tile.kernel @two_heights(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf8E4M3FN>) result_scale(%ys : memref<?x1xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
-      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16,
          config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [64, 128], map_rows = true, rows_on_m = true>}
   tile.return
 }
@@ -89,9 +89,9 @@ tile.kernel @two_heights(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3
 tile.kernel @halves(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x256xf8E4M3FN>, %ys: memref<?x2xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x256xf8E4M3FN>) result_scale(%ys : memref<?x2xf32>)
-      {rounded_to = f16,
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = f16,
        config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [64], map_rows = true, rows_on_m = true>}
   tile.return
 }
@@ -123,12 +123,12 @@ tile.kernel @halves(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, 
 tile.kernel @weights_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x128xf8E4M3FN>, %ys: memref<?x1xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf8E4M3FN>) result_scale(%ys : memref<?x1xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
-      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16,
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16,
          config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16], map_rows = true>}
   tile.return
 }

@@ -40,9 +40,9 @@
 tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x256xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
   tile.return
 }
 
@@ -65,8 +65,8 @@ tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN
 tile.kernel @weights_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x2xf32>,
     %ws: memref<6x2x2xf32>, %o: memref<7xi32>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<6x2x2xf32>)
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x256xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16], map_rows = true>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16], map_rows = true>}
   tile.return
 }

@@ -97,7 +97,7 @@ tile.kernel @no_room(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x4
 tile.kernel @few_threads(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {
-  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   // expected-error@+1 {{cannot follow in one kernel: lanes = 64; give at least the 128 threads that quantize; or run tile-split-phases}}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
@@ -113,7 +113,7 @@ tile.kernel @few_threads(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c:
 tile.kernel @touched(%x: memref<?x32xf32>, %q: memref<?x32xf8E4M3FN>, %c: memref<?x1xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {
-  tile.quantize tokens(%t) ins(%x : memref<?x32xf32>) outs(%q, %c : memref<?x32xf8E4M3FN>, memref<?x1xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x32xf32>) outs(%q, %c : memref<?x32xf8E4M3FN>, memref<?x1xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 4>}
   // expected-error@+1 {{cannot follow in one kernel: a phase of the same kernel touches what is quantized; or run tile-split-phases}}
   tile.top_k tokens(%t) logits(%x : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>

@@ -63,7 +63,7 @@ tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf
 tile.kernel @quantized(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {ahead, block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
-  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
       {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
@@ -75,7 +75,7 @@ tile.kernel @quantized(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: m
 tile.kernel @behind(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
-  tile.quantize tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
       {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}

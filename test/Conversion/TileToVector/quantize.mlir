@@ -24,7 +24,7 @@
 // CHECK: %[[CODES:.*]] = vector.bitcast %{{.*}} : vector<8xi8> to vector<8xf8E4M3FN>
 // CHECK: vector.store %[[CODES]], %[[Q]][%[[ROW]]
 tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x136xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  tile.quantize tokens(%t) ins(%x : memref<?x136xf32>) offsets(%off : memref<5xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x136xf32>) offsets(%off : memref<5xi32>)
       outs(%q, %s : memref<?x136xf8E4M3FN>, memref<?x2xf32>)
       {top_k = 2 : i64, config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 2>}
   tile.return
@@ -59,11 +59,11 @@ tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x1
 // CHECK: vector.store %{{.*}}, %[[SUMS]]
 tile.kernel @contract(%x: memref<?x256xf8E4M3FN>, %w: memref<160x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<2x2xf32>, %y: memref<?x80xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<160x256xf8E4M3FN>)
-      scales(%xs, %ws : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x80xf32>) epilogue {
+      input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<2x2xf32>) outs(%y : memref<?x80xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
-      } {layout = #moe.weight_layout<order = gate_up>,
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>,
          config = #tile.config<schedule = "cpu.contract", m = 1, n = 2, k = 32, panel = 16, lanes = 8, rows = 4>}
   tile.return
 }

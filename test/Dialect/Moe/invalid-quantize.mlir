@@ -1,16 +1,16 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{'group' is 64; scales of 128 neighbours are accepted}}
-  %q, %s = moe.quantize %x {group = 64 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x4xf32>
+  // expected-error@+1 {{'scale' must be of shape tokens x (scales of a row) = ?x4, not ?x3}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 64], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x3xf32>
   return
 }
 
 // -----
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{'scale' must be of shape tokens x (groups of width) = ?x2, not ?x1}}
-  %q, %s = moe.quantize %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
+  // expected-error@+1 {{'scale' must be of shape tokens x (scales of a row) = ?x2, not ?x1}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
   return
 }
 
@@ -18,7 +18,7 @@ func.func @quantize(%x: tensor<?x200xbf16>) {
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
   // expected-error@+1 {{'quantized' must be of shape tokens x width = ?x200, not ?x100}}
-  %q, %s = moe.quantize %x : tensor<?x200xbf16> -> tensor<?x100xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x100xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
@@ -26,7 +26,7 @@ func.func @quantize(%x: tensor<?x200xbf16>) {
 
 func.func @quantize(%x: tensor<8x200xbf16>) {
   // expected-error@+1 {{'input' must be of shape tokens x width = ?x*, not 8x200}}
-  %q, %s = moe.quantize %x : tensor<8x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<8x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
@@ -34,7 +34,7 @@ func.func @quantize(%x: tensor<8x200xbf16>) {
 
 func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<5xi32>) {
   // expected-error@+1 {{takes 'offsets' and the attribute 'top_k' together: there are at most tokens * top_k positions}}
-  %q, %s = moe.quantize %x offsets(%o : tensor<5xi32>) : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x offsets(%o : tensor<5xi32>) : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
@@ -42,7 +42,7 @@ func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<5xi32>) {
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
   // expected-error@+1 {{takes 'offsets' and the attribute 'top_k' together}}
-  %q, %s = moe.quantize %x {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
@@ -50,7 +50,7 @@ func.func @quantize(%x: tensor<?x200xbf16>) {
 
 func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<5xi32>) {
   // expected-error@+1 {{'top_k' is 0; at least 1 is accepted}}
-  %q, %s = moe.quantize %x offsets(%o : tensor<5xi32>) {top_k = 0 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x offsets(%o : tensor<5xi32>) {top_k = 0 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
@@ -58,7 +58,7 @@ func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<5xi32>) {
 
 func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<1xi32>) {
   // expected-error@+1 {{'offsets' must have at least 2 entries: the begin and the end of one group}}
-  %q, %s = moe.quantize %x offsets(%o : tensor<1xi32>) {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x offsets(%o : tensor<1xi32>) {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
@@ -66,14 +66,14 @@ func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<1xi32>) {
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
   // expected-error@+1 {{result #0 must be ranked tensor of f8E4M3FN type values, but got 'tensor<?x200xf8E5M2>'}}
-  %q, %s = moe.quantize %x : tensor<?x200xbf16> -> tensor<?x200xf8E5M2>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E5M2>, tensor<?x2xf32>
   return
 }
 
 // -----
 
 func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>) {
-  // expected-error@+1 {{has operands of f8E4M3FN, which mean nothing without 'scales'; add 'scales(%input_scale, %weight_scale)', the first of them made by 'quantize'}}
+  // expected-error@+1 {{has 'input' of 'f8E4M3FN', which means nothing without 'input_quant'; add input_quant = #moe.quant<...> and the scales it speaks of}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN> -> tensor<?x160xbf16>
   return
 }
@@ -81,27 +81,27 @@ func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>) {
 // -----
 
 func.func @matmul(%x: tensor<?x200xbf16>, %w: tensor<160x200xbf16>, %s: tensor<?x2xf32>, %t: tensor<2x2xf32>) {
-  // expected-error@+1 {{takes 'scales' with an 'input' and a 'weight' of f8E4M3FN only, not 'bf16'; remove them}}
+  // expected-error@+1 {{has 'input_quant' that stores 'f8E4M3FN', but 'input' has elements of 'bf16'}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16>
-      scales(%s, %t : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xbf16>
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%t : tensor<2x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x160xbf16>
   return
 }
 
 // -----
 
 func.func @matmul(%x: tensor<?x200xbf16>, %w: tensor<160x200xf8E4M3FN>, %s: tensor<?x2xf32>, %t: tensor<2x2xf32>) {
-  // expected-error@+1 {{'weight' must have elements of type 'bf16', like 'input', not 'f8E4M3FN'}}
+  // expected-error@+1 {{has 'input_quant' that stores 'f8E4M3FN', but 'input' has elements of 'bf16'}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xf8E4M3FN>
-      scales(%s, %t : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xbf16>
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%t : tensor<2x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x160xbf16>
   return
 }
 
 // -----
 
 func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>, %s: tensor<?x1xf32>, %t: tensor<2x2xf32>) {
-  // expected-error@+1 {{'input_scale' must be of shape tokens x (blocks of k) = ?x2, not ?x1}}
+  // expected-error@+1 {{'input_scale' must be of shape tokens x (scales of a row) = ?x2, not ?x1}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
-      scales(%s, %t : tensor<?x1xf32>, tensor<2x2xf32>) -> tensor<?x160xbf16>
+      input_scale(%s : tensor<?x1xf32>) weight_scale(%t : tensor<2x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x160xbf16>
   return
 }
 
@@ -109,21 +109,56 @@ func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>, %s: 
 
 // 160 gate rows and 160 up rows: two blocks each.
 func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<4x320x200xf8E4M3FN>, %s: tensor<?x2xf32>, %t: tensor<4x3x2xf32>, %o: tensor<5xi32>) {
-  // expected-error@+1 {{'weight_scale' must be of shape groups x (blocks of n) x (blocks of k) = 4x4x2, not 4x3x2}}
+  // expected-error@+1 {{'weight_scale' must be of shape groups x (scales along n) x (scales along k) = 4x4x2, not 4x3x2}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<4x320x200xf8E4M3FN>
-      scales(%s, %t : tensor<?x2xf32>, tensor<4x3x2xf32>) offsets(%o : tensor<5xi32>)
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%t : tensor<4x3x2xf32>) offsets(%o : tensor<5xi32>)
       epilogue {
       ^bb0(%gate: f32, %up: f32):
         moe.yield %gate : f32
-      } {layout = #moe.weight_layout<order = gate_up>} -> tensor<?x160xbf16>
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>} -> tensor<?x160xbf16>
   return
 }
 
 // -----
 
-func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>, %s: tensor<?x2xf32>, %t: tensor<2x2xf32>) {
-  // expected-error@+1 {{takes 'input_scale' and 'weight_scale' together}}
-  %0 = "moe.grouped_matmul"(%x, %w, %s) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0>}> ({})
-      : (tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>, tensor<?x2xf32>) -> tensor<?x160xbf16>
+func.func @scale_without_quant(%x: tensor<?x200xbf16>, %w: tensor<160x200xbf16>, %s: tensor<?x2xf32>) {
+  // expected-error@+1 {{takes 'input_scale' with 'input_quant' only, which says what shares a scale; add it, or remove the scales}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16> input_scale(%s : tensor<?x2xf32>) -> tensor<?x160xbf16>
+  return
+}
+
+// -----
+
+func.func @quant_without_scale(%x: tensor<?x200xbf16>, %w: tensor<160x200xf8E4M3FN>) {
+  // expected-error@+1 {{has 'weight_quant'; give 'weight_scale' too}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xf8E4M3FN>
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>} -> tensor<?x160xbf16>
+  return
+}
+
+// -----
+
+// A scale for each of 160 rows.
+func.func @channel(%x: tensor<?x200xbf16>, %w: tensor<160x200xf8E4M3FN>, %t: tensor<2x2xf32>) {
+  // expected-error@+1 {{'weight_scale' must be of shape (scales along n) x (scales along k) = 160x1, not 2x2}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xf8E4M3FN> weight_scale(%t : tensor<2x2xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>} -> tensor<?x160xbf16>
+  return
+}
+
+// -----
+
+func.func @static_rows(%x: tensor<?x200xbf16>) {
+  // expected-error@+1 {{dynamic ones with f32 scales of granularity 'group' or 'token' are accepted}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<1x1xf32>
+  return
+}
+
+// -----
+
+func.func @rows_by_tensor(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, %s: tensor<1x1xf32>) {
+  // expected-error@+1 {{has 'input_quant' of granularity 'tensor'; rows have scales by 'group' or 'token'}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xbf16> input_scale(%s : tensor<1x1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>} -> tensor<?x160xbf16>
   return
 }

@@ -3,14 +3,14 @@
 
 // CHECK-LABEL: func.func @quantize
 func.func @quantize(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %offsets: tensor<5xi32>) {
-  // CHECK: moe.quantize %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
-  %q, %s = moe.quantize %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
-  // CHECK: moe.quantize %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
-  %r, %t = moe.quantize %h offsets(%offsets : tensor<5xi32>) {top_k = 2 : i64}
+  // CHECK: moe.quantize <{{.*}}> %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  // CHECK: moe.quantize <{{.*}}> %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
+  %r, %t = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %h offsets(%offsets : tensor<5xi32>) {top_k = 2 : i64}
       : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
   // Names that the op carries are the names of its results.
-  // CHECK: %hidden_quantized, %hidden_scale = moe.quantize %{{[a-z0-9]+}} {moe.name = ["hidden_quantized", "hidden_scale"]}
-  %u, %v = moe.quantize %x {group = 128 : i64, moe.name = ["hidden_quantized", "hidden_scale"]}
+  // CHECK: %hidden_quantized, %hidden_scale = moe.quantize <{{.*}}> %{{[a-z0-9]+}} {moe.name = ["hidden_quantized", "hidden_scale"]}
+  %u, %v = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x {moe.name = ["hidden_quantized", "hidden_scale"]}
       : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
@@ -21,29 +21,29 @@ func.func @grouped_matmul(%q: tensor<?x200xf8E4M3FN>, %s: tensor<?x2xf32>, %w13:
     %halves: tensor<4x2x2xf32>, %shared: tensor<160x200xf8E4M3FN>, %mixed: tensor<2x2xf32>,
     %offsets: tensor<5xi32>, %source: tensor<?xi32>) {
   // CHECK: moe.grouped_matmul %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x200xf8E4M3FN>, tensor<4x160x200xf8E4M3FN>
-  // CHECK-SAME: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<4x2x2xf32>)
+  // CHECK-SAME: input_scale(%{{[a-z0-9]+}} : tensor<?x2xf32>) weight_scale(%{{[a-z0-9]+}} : tensor<4x2x2xf32>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : tensor<5xi32>) source(%{{[a-z0-9]+}} : tensor<?xi32>)
   // CHECK: -> tensor<?x80xbf16>
   %0 = moe.grouped_matmul %q, %w13 : tensor<?x200xf8E4M3FN>, tensor<4x160x200xf8E4M3FN>
-      scales(%s, %halves : tensor<?x2xf32>, tensor<4x2x2xf32>)
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%halves : tensor<4x2x2xf32>)
       offsets(%offsets : tensor<5xi32>) source(%source : tensor<?xi32>)
       epilogue {
       ^bb0(%gate: f32, %up: f32):
         %y = arith.mulf %gate, %up : f32
         moe.yield %y : f32
-      } {layout = #moe.weight_layout<order = up_gate>} -> tensor<?x80xbf16>
-  // CHECK: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<2x2xf32>)
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = up_gate>} -> tensor<?x80xbf16>
+  // CHECK: input_scale(%{{[a-z0-9]+}} : tensor<?x2xf32>) weight_scale(%{{[a-z0-9]+}} : tensor<2x2xf32>)
   // CHECK: -> tensor<?x80xf16>
   %1 = moe.grouped_matmul %q, %shared : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
-      scales(%s, %mixed : tensor<?x2xf32>, tensor<2x2xf32>)
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%mixed : tensor<2x2xf32>)
       epilogue {
       ^bb0(%gate: f32, %up: f32):
         %y = arith.mulf %gate, %up : f32
         moe.yield %y : f32
-      } {layout = #moe.weight_layout<order = interleaved>} -> tensor<?x80xf16>
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = interleaved>} -> tensor<?x80xf16>
   // CHECK: moe.grouped_matmul %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
-  // CHECK-SAME: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xf32>
+  // CHECK-SAME: input_scale(%{{[a-z0-9]+}} : tensor<?x2xf32>) weight_scale(%{{[a-z0-9]+}} : tensor<2x2xf32>) {input_quant = {{.*}}, weight_quant = {{.*}}} -> tensor<?x160xf32>
   %2 = moe.grouped_matmul %q, %shared : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
-      scales(%s, %mixed : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xf32>
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%mixed : tensor<2x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x160xf32>
   return
 }

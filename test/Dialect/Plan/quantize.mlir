@@ -24,14 +24,14 @@ plan.program @layer max_tokens 8 {
 
 // CHECK-LABEL: plan.kernel @hidden_quantized
 plan.kernel @hidden_quantized(%x: tensor<?x200xbf16>) -> (tensor<?x200xf8E4M3FN>, tensor<?x2xf32>) {
-  // CHECK: moe.quantize %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
-  %q, %s = moe.quantize %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  // CHECK: moe.quantize <{{.*}}> %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   plan.return %q, %s : tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
 }
 
 plan.kernel @output(%q: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>, %s: tensor<?x2xf32>, %b: tensor<2x2xf32>) -> tensor<?x160xbf16> {
-  // CHECK: moe.grouped_matmul %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN> scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xbf16>
+  // CHECK: moe.grouped_matmul %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN> input_scale(%{{[a-z0-9]+}} : tensor<?x2xf32>) weight_scale(%{{[a-z0-9]+}} : tensor<2x2xf32>) {input_quant = {{.*}}, weight_quant = {{.*}}} -> tensor<?x160xbf16>
   %y = moe.grouped_matmul %q, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
-      scales(%s, %b : tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x160xbf16>
+      input_scale(%s : tensor<?x2xf32>) weight_scale(%b : tensor<2x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x160xbf16>
   plan.return %y : tensor<?x160xbf16>
 }

@@ -536,7 +536,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: m
 
 // expected-error@+1 {{is 'ahead', which is for a 'tile.quantize' with other phases behind it; drop it}}
 tile.kernel @ahead_alone(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) attributes {ahead} {
-  tile.quantize tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
   tile.return
 }
 

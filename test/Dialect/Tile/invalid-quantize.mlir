@@ -1,8 +1,8 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
 tile.kernel @k(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x1xf32>, %tokens: i64) {
-  // expected-error@+1 {{'scale' must be of shape tokens x (groups of width) = ?x2, not ?x1}}
-  tile.quantize tokens(%tokens) ins(%x : memref<?x200xbf16>) outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x1xf32>)
+  // expected-error@+1 {{'scale' must be of shape tokens x (scales of a row) = ?x2, not ?x1}}
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%x : memref<?x200xbf16>) outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x1xf32>)
   tile.return
 }
 
@@ -10,7 +10,7 @@ tile.kernel @k(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x
 
 tile.kernel @k(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %o: memref<3xi32>, %tokens: i64) {
   // expected-error@+1 {{takes 'offsets' and the attribute 'top_k' together}}
-  tile.quantize tokens(%tokens) ins(%x : memref<?x200xbf16>) offsets(%o : memref<3xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%x : memref<?x200xbf16>) offsets(%o : memref<3xi32>)
       outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
   tile.return
 }
@@ -19,14 +19,14 @@ tile.kernel @k(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x
 
 tile.kernel @k(%x: memref<?x1xf32>, %q: memref<?x1xf8E4M3FN>, %tokens: i64) {
   // expected-error@+1 {{has outs[1] among its other operands too; a phase must not read or write one memref twice}}
-  tile.quantize tokens(%tokens) ins(%x : memref<?x1xf32>) outs(%q, %x : memref<?x1xf8E4M3FN>, memref<?x1xf32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%x : memref<?x1xf32>) outs(%q, %x : memref<?x1xf8E4M3FN>, memref<?x1xf32>)
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x200xf8E4M3FN>, %w: memref<160x200xf8E4M3FN>, %y: memref<?x160xf32>, %tokens: i64) {
-  // expected-error@+1 {{has operands of f8E4M3FN, which mean nothing without 'scales'}}
+  // expected-error@+1 {{has 'input' of 'f8E4M3FN', which means nothing without 'input_quant'; add input_quant = #moe.quant<...> and the scales it speaks of}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>) outs(%y : memref<?x160xf32>)
   tile.return
 }
@@ -34,18 +34,18 @@ tile.kernel @k(%x: memref<?x200xf8E4M3FN>, %w: memref<160x200xf8E4M3FN>, %y: mem
 // -----
 
 tile.kernel @k(%x: memref<?x200xf8E4M3FN>, %w: memref<160x200xf8E4M3FN>, %s: memref<?x2xf32>, %t: memref<1x2xf32>, %y: memref<?x160xf32>, %tokens: i64) {
-  // expected-error@+1 {{'weight_scale' must be of shape (blocks of n) x (blocks of k) = 2x2, not 1x2}}
+  // expected-error@+1 {{'weight_scale' must be of shape (scales along n) x (scales along k) = 2x2, not 1x2}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>)
-      scales(%s, %t : memref<?x2xf32>, memref<1x2xf32>) outs(%y : memref<?x160xf32>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%t : memref<1x2xf32>) outs(%y : memref<?x160xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x200xf32>, %w: memref<160x200xf32>, %s: memref<?x2xf32>, %t: memref<2x2xf32>, %y: memref<?x160xf32>, %tokens: i64) {
-  // expected-error@+1 {{takes 'scales' with an 'input' and a 'weight' of f8E4M3FN only, not 'f32'; remove them}}
+  // expected-error@+1 {{has 'input_quant' that stores 'f8E4M3FN', but 'input' has elements of 'f32'}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x200xf32>, memref<160x200xf32>)
-      scales(%s, %t : memref<?x2xf32>, memref<2x2xf32>) outs(%y : memref<?x160xf32>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%t : memref<2x2xf32>) outs(%y : memref<?x160xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }
 
@@ -55,8 +55,8 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
   // expected-error@+1 {{has a result of f8E4M3FN, which means nothing without 'result_scale'; give 'result_scale'}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xf8E4M3FN>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }
 
@@ -64,10 +64,10 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
     %o: memref<5xi32>, %y: memref<?x256xbf16>, %z: memref<?x2xf32>, %tokens: i64) {
-  // expected-error@+1 {{has 'rounded_to', which belongs to 'result_scale'; give 'result_scale' too}}
+  // expected-error@+1 {{has 'rounded_to' or 'result_quant', which belong to 'result_scale'; give 'result_scale' too}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xbf16>) {rounded_to = bf16}
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }
 
@@ -77,8 +77,8 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
     %o: memref<5xi32>, %y: memref<?x256xbf16>, %z: memref<?x2xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'result_scale' and a result of 'bf16'; make it one of f8E4M3FN}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xbf16>) result_scale(%z : memref<?x2xf32>) {rounded_to = bf16}
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xbf16>) result_scale(%z : memref<?x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }
 
@@ -88,8 +88,8 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'result_scale'; give 'rounded_to', the bf16 or f16 that results are rounded to before}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }
 
@@ -99,8 +99,8 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'result_scale'; give 'rounded_to', the bf16 or f16 that results are rounded to before}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {rounded_to = f32}
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = f32}
   tile.return
 }
 
@@ -110,8 +110,8 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %s: mem
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'result_scale'; results of a product with 'offsets' can be quantized, others by a 'tile.quantize'}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<2x2xf32>)
-      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {rounded_to = bf16}
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }
 
@@ -119,10 +119,10 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %s: mem
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x1xf32>, %tokens: i64) {
-  // expected-error@+1 {{'result_scale' must be of shape positions x (groups of columns) = ?x2, not ?x1}}
+  // expected-error@+1 {{'result_scale' must be of shape positions x (scales of a row) = ?x2, not ?x1}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x1xf32>) {rounded_to = bf16}
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%z : memref<?x1xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }
 
@@ -132,7 +132,7 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
   // expected-error@+1 {{has outs[1] among its other operands too; a phase must not read or write one memref twice}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
-      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>) {rounded_to = bf16}
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
+      outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }

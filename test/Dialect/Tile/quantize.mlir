@@ -5,12 +5,12 @@
 tile.kernel @quantize(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
     %offsets: memref<5xi32>, %h: memref<?x256xf16>, %r: memref<?x256xf8E4M3FN>, %t: memref<?x2xf32>,
     %tokens: i64) {
-  // CHECK: tile.quantize tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x200xbf16>) outs(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<?x2xf32>){{$}}
-  tile.quantize tokens(%tokens) ins(%x : memref<?x200xbf16>)
+  // CHECK: tile.quantize <{{.*}}> tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x200xbf16>) outs(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<?x2xf32>){{$}}
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%x : memref<?x200xbf16>)
       outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
-  // CHECK: tile.quantize tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x256xf16>) offsets(%{{[a-z0-9]+}} : memref<5xi32>)
+  // CHECK: tile.quantize <{{.*}}> tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x256xf16>) offsets(%{{[a-z0-9]+}} : memref<5xi32>)
   // CHECK-SAME: {config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 4>, top_k = 2 : i64}
-  tile.quantize tokens(%tokens) ins(%h : memref<?x256xf16>) offsets(%offsets : memref<5xi32>)
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%h : memref<?x256xf16>) offsets(%offsets : memref<5xi32>)
       outs(%r, %t : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       {top_k = 2 : i64, config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 4>}
   tile.return
@@ -21,13 +21,13 @@ tile.kernel @contract(%q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
     %w: memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>, %b: memref<4x2x2xf32>, %offsets: memref<5xi32>,
     %source: memref<?xi32>, %y: memref<?x160xbf16>, %tokens: i64) {
   // CHECK: tile.contract tokens(%tokens) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
-  // CHECK-SAME: scales(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x2xf32>, memref<4x2x2xf32>)
+  // CHECK-SAME: input_scale(%{{[a-z0-9]+}} : memref<?x2xf32>) weight_scale(%{{[a-z0-9]+}} : memref<4x2x2xf32>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>) source(%{{[a-z0-9]+}} : memref<?xi32>)
   tile.contract tokens(%tokens)
       ins(%q, %w : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x2x2xf32>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>)
       offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
-      outs(%y : memref<?x160xbf16>)
+      outs(%y : memref<?x160xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }
 
@@ -38,11 +38,11 @@ tile.kernel @quantized_result(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %
   // CHECK: outs(%{{[a-z0-9]+}} : memref<?x150xf8E4M3FN>) result_scale(%{{[a-z0-9]+}} : memref<?x2xf32>) epilogue {
   // CHECK: rounded_to = bf16
   tile.contract tokens(%tokens) ins(%q, %w : memref<?x256xf8E4M3FN>, memref<4x300x256xf8E4M3FN>)
-      scales(%s, %b : memref<?x2xf32>, memref<4x4x2xf32>) offsets(%offsets : memref<5xi32>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x4x2xf32>) offsets(%offsets : memref<5xi32>)
       outs(%y : memref<?x150xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) epilogue {
       ^bb0(%gate: f32, %up: f32):
         %p = arith.mulf %gate, %up : f32
         tile.yield %p : f32
-      } {layout = #moe.weight_layout<order = gate_up>, rounded_to = bf16}
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }

@@ -61,29 +61,25 @@ struct MatmulOperands {
   explicit MatmulOperands(OpTy op)
       : input(op.getInput()), weight(op.getWeight()),
         inputScale(op.getInputScale()), weightScale(op.getWeightScale()),
-        offsets(op.getOffsets()), source(op.getSource()),
-        numValidTokens(op.getNumValidTokens()), result(op.getResult()),
-        rows(op.getRowOperands()), columns(op.getColumnOperands()),
+        inputQuant(op.getInputQuantAttr()),
+        weightQuant(op.getWeightQuantAttr()), offsets(op.getOffsets()),
+        source(op.getSource()), numValidTokens(op.getNumValidTokens()),
+        result(op.getResult()), rows(op.getRowOperands()),
+        columns(op.getColumnOperands()),
         elementwise(op.getElementwiseOperands()), layout(op.getLayoutAttr()),
         epilogue(op.getEpilogue()) {}
 
   /// The columns are pairs (gate, up).
   bool isPaired() const { return bool(layout); }
 
-  mlir::Value input, weight, inputScale, weightScale, offsets, source,
-      numValidTokens, result;
+  mlir::Value input, weight, inputScale, weightScale;
+  QuantAttr inputQuant, weightQuant;
+  mlir::Value offsets, source, numValidTokens, result;
   mlir::ValueRange rows, columns, elementwise;
   WeightLayoutAttr layout;
   mlir::Region &epilogue;
 };
 llvm::LogicalResult verifyMatmul(mlir::Operation *op, const MatmulOperands &o);
-
-/// Neighbours that share a scale in block fp8, along either dimension.
-inline constexpr int64_t kScaleBlock = 128;
-
-/// Rows of a `weight_scale` for `rows` rows of a weight: gate and up halves
-/// have blocks of their own.
-int64_t getNumScaleRows(int64_t rows, WeightLayoutAttr layout);
 
 /// `moe.row_map`, `tile.row_map`.
 struct RowMapOperands {
@@ -104,11 +100,11 @@ struct QuantizeOperands {
   explicit QuantizeOperands(OpTy op)
       : input(op.getInput()), offsets(op.getOffsets()),
         quantized(op.getQuantized()), scale(op.getScale()), topK(op.getTopK()),
-        group(op.getGroup()) {}
+        quant(op.getQuantAttr()) {}
 
   mlir::Value input, offsets, quantized, scale;
   std::optional<int64_t> topK;
-  int64_t group;
+  QuantAttr quant;
 };
 llvm::LogicalResult verifyQuantize(mlir::Operation *op,
                                    const QuantizeOperands &o);

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../ScheduleTables.h"
-#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Analysis/Cpu.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -44,10 +44,14 @@ struct ContractShape {
     columns = weight.getDimSize(weight.getRank() - 2) / rowsPerColumn;
     columnBytes = depth * rowsPerColumn * (weight.getElementTypeBitWidth() / 8);
     parts = weight.getElementType().isBF16() ? 2 : 1;
-    hasScales = static_cast<bool>(op.getWeightScale());
+    decodes = cpu::decodesOperands(op);
+    decodedAtOnce = cpu::getDecodedColumns(op);
   }
 
-  bool grouped, hasScales;
+  bool grouped;
+  /// Operands are decoded to f32, so many contracted elements at a time.
+  bool decodes;
+  int64_t decodedAtOnce;
   int64_t groups, depth, columns;
   /// Weight rows behind a column of the result: 2 for gate and up.
   int64_t rowsPerColumn;
@@ -79,9 +83,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (config.getK() % config.getLanes())
     return "k = " + number(config.getK()) +
            " is no multiple of lanes = " + number(config.getLanes());
-  if (shape.hasScales && moe::kScaleBlock % config.getK())
+  if (shape.decodes && shape.decodedAtOnce % config.getK())
     return "k = " + number(config.getK()) + "; give a divisor of the " +
-           number(moe::kScaleBlock) + " elements that share a scale";
+           number(shape.decodedAtOnce) + " elements that are decoded at once";
   int64_t weightRows = config.getN() * shape.rowsPerColumn;
   if (weightRows % 4)
     return "n = " + number(config.getN()) + " needs " + number(weightRows) +
@@ -122,8 +126,8 @@ int64_t choosePanel(const ContractShape &shape, int64_t n) {
   constexpr int64_t cacheBytes = 256 * 1024;
   constexpr int64_t narrowest = 16, widest = 64, densePanels = 16;
   int64_t panel = std::clamp(cacheBytes / shape.columnBytes, narrowest, widest);
-  // Weights in block fp8 are there a block at a time, as f32.
-  if (shape.hasScales)
+  // A part of each row is there, as f32.
+  if (shape.decodes)
     panel = widest / shape.rowsPerColumn;
   if (!shape.grouped)
     panel = std::clamp<int64_t>(llvm::divideCeil(shape.columns, densePanels),
@@ -140,7 +144,7 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   int64_t free = target.getNumRegisters() - shape.parts;
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
   // A block of scales ends a loop: fewer turns.
-  int64_t k = target.lanes * (shape.hasScales ? 4 : shape.parts);
+  int64_t k = target.lanes * (shape.decodes ? 4 : shape.parts);
   return tile::ConfigAttr::get(op->getContext(), "cpu.contract", m, n, k,
                                choosePanel(shape, n), target.lanes,
                                shape.grouped ? 0 : denseRows);

@@ -46,7 +46,7 @@ static std::string declineGemv(tile::ContractOp op) {
   if (op.getLayout())
     return "the product has gate and up, and single columns are taken";
   auto weight = cast<MemRefType>(op.getWeight().getType());
-  if (op.getInputScale())
+  if (op.getInputQuantAttr() || op.getWeightQuantAttr())
     return "e4m3 has scales; weights of 16 and 32 bits are taken";
   int64_t rowBytes =
       weight.getShape().back() * weight.getElementTypeBitWidth() / 8;

@@ -9,7 +9,7 @@
 #include "Gemv.h"
 #include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
-#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
@@ -76,14 +76,17 @@ std::string needsLanes(tile::ConfigAttr config, MemRefType result) {
 /// Why a shape does not suit e4m3, whose step is a block of scales, with a
 /// CTA's columns in one; empty if it does.
 std::string scalesIllegal(tile::ContractOp op, const Contract &shape) {
+  if (std::string reason = declineQuant(op); !reason.empty())
+    return reason;
   if (!shape.hasScales())
     return {};
-  if (shape.k != moe::kScaleBlock)
-    return "k = " + number(shape.k) + "; give the " + number(moe::kScaleBlock) +
+  moe::ScaleGroup group = moe::getScaleGroup(op.getWeightQuantAttr());
+  if (shape.k != group.columns)
+    return "k = " + number(shape.k) + "; give the " + number(group.columns) +
            " elements that share a scale";
   bool areMixed = op.getLayout() && op.getLayoutAttr().getOrder() ==
                                         moe::GateUpOrder::Interleaved;
-  int64_t columns = areMixed ? moe::kScaleBlock / 2 : moe::kScaleBlock;
+  int64_t columns = areMixed ? group.rows / 2 : group.rows;
   if (columns % shape.n)
     return "n = " + number(shape.n) + "; give a divisor of the " +
            number(columns) + " columns that share a scale";
@@ -244,6 +247,9 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto quantize = cast<tile::QuantizeOp>(op);
   auto input = cast<MemRefType>(quantize.getInput().getType());
+  if (moe::getScaleGroup(quantize.getQuant()).columns != Quantize::kGroup)
+    return "scales are of other than " + number(Quantize::kGroup) +
+           " neighbours, and those are what a part of a warp quantizes";
   if (std::string reason = needsLanes(config, input); !reason.empty())
     return reason;
   Quantize shape(quantize, config);

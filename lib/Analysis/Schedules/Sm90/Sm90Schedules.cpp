@@ -139,6 +139,8 @@ namespace {
 
 /// What no config can mend; empty if there is nothing.
 std::string declineContract(tile::ContractOp op) {
+  if (std::string reason = declineQuant(op); !reason.empty())
+    return reason;
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   if (weight.getElementTypeBitWidth() > 16)

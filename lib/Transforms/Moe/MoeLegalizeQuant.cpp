@@ -1,0 +1,48 @@
+//===- MoeLegalizeQuant.cpp - can the target multiply it? -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "moec/Analysis/QuantSupport.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_MOELEGALIZEQUANTPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+struct MoeLegalizeQuant
+    : moec::impl::MoeLegalizeQuantPassBase<MoeLegalizeQuant> {
+  using MoeLegalizeQuantPassBase::MoeLegalizeQuantPassBase;
+
+  void runOnOperation() override {
+    std::optional<Target> found =
+        Target::findFor(getOperation(), "moe-legalize-quant", target);
+    if (!found)
+      return signalPassFailure();
+    WalkResult result = getOperation().walk([&](Operation *op) {
+      std::string reason;
+      if (auto product = dyn_cast<moe::GroupedMatmulOp>(op))
+        reason = declineProduct(*found, product.getInputQuantAttr(),
+                                product.getWeightQuantAttr());
+      else if (auto quantize = dyn_cast<moe::QuantizeOp>(op))
+        reason = declineQuantize(*found, quantize.getQuant());
+      if (reason.empty())
+        return WalkResult::advance();
+      op->emitOpError("cannot be lowered: ") << reason;
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+
+} // namespace
