@@ -43,9 +43,9 @@ mlir::FailureOr<SourceText> readSource(llvm::StringRef path,
 /// Whether a text is a description in JSON, and not IR.
 bool isJson(const SourceText &text);
 
-/// The layer that a text describes, in JSON or as IR. Says on `os` what is wrong, about IR through the context's
-/// diagnostics; `texts`, which is empty, gets the text of IR for them.
-/// Overrides are for JSON alone.
+/// The layer that a text describes, in JSON or as IR. Says on `os` what is
+/// wrong, about IR through the context's diagnostics; `texts`, which is empty,
+/// gets the text of IR for them. Overrides are for JSON alone.
 mlir::FailureOr<Source> parseSource(mlir::MLIRContext &context,
                                     const SourceText &text,
                                     const SpecOverrides &overrides,
@@ -62,6 +62,9 @@ mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
 struct CompileOptions {
   /// "cpu", or a GPU as in "sm_80" or "sm_90a".
   std::string target = "cpu";
+  /// For GPUs: the part that configs are chosen for, as in "h100-sxm"
+  /// (moec/Analysis/Parts.h); empty: the target's default.
+  std::string part;
   CpuTargetOptions cpu;
 
   /// For GPUs: which ptxas, and how long it may take.

@@ -10,6 +10,9 @@
 
 include "mlir/Pass/PassBase.td"
 
+def PartOption : Option<"part", "part", "std::string", "\"\"",
+    "the part that configs are chosen for, as in h100-sxm; empty: the target's default">;
+
 def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let summary = "rewrite moe.layer into the pipeline ops";
   let description = [{
@@ -62,6 +65,7 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"maxRanges", "max-ranges", "int64_t", "7", "ranges of a kernel at most; 1 for none but the whole">,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels",
            "kernels of a program at most, with those of other passes that are there already">,
@@ -87,6 +91,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
     ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
@@ -108,6 +113,7 @@ def TileQuantizeResultsPass : Pass<"tile-quantize-results", "::mlir::ModuleOp"> 
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -129,6 +135,7 @@ def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"always", "always", "bool", "false", "wherever it can be, whatever it takes">,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
@@ -151,6 +158,7 @@ def TileSplitHeavyPass : Pass<"tile-split-heavy", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -169,6 +177,7 @@ def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"most", "most", "int64_t", "8192", "the most ids that each CTA counts">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -194,6 +203,7 @@ def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -208,7 +218,8 @@ def TileQueueTilesPass : Pass<"tile-queue-tiles", "::mlir::ModuleOp"> {
     after `tile-join-products`, whose kernels have no queue. Changes no number.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"",
-                        "the target: cpu, sm_80, sm_90a or sm_100a">];
+                        "the target: cpu, sm_80, sm_90a or sm_100a">,
+                 PartOption];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -228,6 +239,7 @@ def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"most", "most", "int64_t", "::moec::kSplitRankingSlots",
            "the most slots that one launch ranks">,
     Option<"mostRouted", "most-routed", "int64_t", "::moec::kSplitRoutedSlots",
@@ -250,6 +262,7 @@ def TileFuseRoutingPass : Pass<"tile-fuse-routing", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"most", "most", "int64_t", "::moec::kFusedRankingSlots",
            "the most slots that a CTA ranks whose tokens it routes">,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
@@ -269,6 +282,7 @@ def TileQuantizeAheadPass : Pass<"tile-quantize-ahead", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
