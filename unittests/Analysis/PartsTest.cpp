@@ -168,7 +168,9 @@ TEST(PartsTest, ThePageSaysTheSame) {
   auto page = llvm::MemoryBuffer::getFile(COST_MODEL_PAGE);
   ASSERT_TRUE(page);
   auto showRate = [](double operations) -> std::string {
-    return operations > 0 ? llvm::formatv("{0:f0}", operations / 1e12) : "-";
+    if (operations == 0)
+      return "-";
+    return llvm::formatv("{0:f0}", operations / 1e12);
   };
   for (const PartFacts &part : getParts()) {
     std::string row = llvm::formatv(
