@@ -8,7 +8,7 @@
 #include "Readers.h"
 #include "moert/Package.h"
 #include "moert/Workspace.h"
-#include "runtime/src/Sha256.h"
+#include "runtime/src/support/Sha256.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/PtxConform/Tool.h"
+#include "moec/Ptx/Conform/Tool.h"
 
 int main(int argc, char **argv) {
   return moec::conform::ptxConformMain(argc, argv);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/PtxMutate/Tool.h"
+#include "moec/Ptx/Mutate/Tool.h"
 
 int main(int argc, char **argv) {
   return moec::ptx::mutate::ptxMutateMain(argc, argv);

@@ -8,8 +8,8 @@
 #include "moec/Import/BuildLayer.h"
 
 #include "ScalarRegions.h"
-#include "moec/Analysis/Names.h"
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Names.h"
 #include "moec/Import/TensorSignature.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

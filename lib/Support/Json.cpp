@@ -257,10 +257,9 @@ FailureOr<Value> parse(const SourceText &source, Diagnostics &diags) {
 
   // NaN and Infinity are no JSON, but what Python writes into configurations;
   // who asks such a number for its value gets none.
-  constexpr unsigned flags = rapidjson::kParseIterativeFlag |
-                             rapidjson::kParseValidateEncodingFlag |
-                             rapidjson::kParseNumbersAsStringsFlag |
-                             rapidjson::kParseNanAndInfFlag;
+  constexpr unsigned flags =
+      rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
+      rapidjson::kParseNumbersAsStringsFlag | rapidjson::kParseNanAndInfFlag;
   TextStream stream(text);
   TreeBuilder builder(source, stream, diags);
   rapidjson::Reader reader;

@@ -8,7 +8,7 @@
 #include "PhaseTime.h"
 
 #include "PhaseWork.h"
-#include "moec/Analysis/Names.h"
+#include "moec/Dialect/Names.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

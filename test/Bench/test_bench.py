@@ -414,6 +414,18 @@ def test_table_of_other_runs():
     lines = script.other_runs([older, newer])[-2:]
     assert "| 2126-01-02 |" in lines[0] and f"| {newer['rows'][3]['row']} 0.976 |" in lines[0]
     assert lines[1].endswith("| 1.250x over 52 rows | none |")
+    text = "\n".join(script.all_runs([older, newer]))
+    assert "Over 2 runs" in text and "51 to 52 of 52 rows are ahead" in text and "1.244 to 1.250" in text
+
+
+def test_pages_of_figures():
+    """The README has the newest run alone; the others, and other records, are on another page."""
+    script = load_script("results_table", ROOT / "scripts/results-table")
+    older, newer = measured_record(), measured_record() | {"date": "2126-01-02T03:04:05Z", "commit": "def"}
+    pages = {path.name: text for path, text in script.pages([newer, older]).items()}
+    assert "2126-01-02, commit def" in pages["README.md"] and "commit abc" not in pages["README.md"]
+    assert "| abc | 2026-01-02 |" in pages["records.md"] and "| qwen3_30b |" not in pages["records.md"]
+    assert script.NO_COUNTERS[0] in pages["bounds.md"]
 
 
 def test_line_of_tuning():

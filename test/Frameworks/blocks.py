@@ -68,7 +68,7 @@ def _candidates(config_class: type) -> list[type]:
     return sorted(found, key=lambda value: "ForCausalLM" not in value.__name__)
 
 
-def _randomize(model: torch.nn.Module, seed: int) -> None:
+def randomize(model: torch.nn.Module, seed: int) -> None:
     """Random weights, biases of the router among them, which start as zeros."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -150,7 +150,7 @@ def _build_dbrx(config, folder: pathlib.Path, tokens: int, generator) -> Model:
     from transformers.models.dbrx.modeling_dbrx import DbrxFFN
 
     block = DbrxFFN(config).float().eval()
-    _randomize(block, 1)
+    randomize(block, 1)
     result = _run(block, block, 0, config.d_model, tokens, generator)
     tensors = {
         f"transformer.blocks.0.ffn.{name}": value.numpy().copy()
@@ -169,7 +169,7 @@ def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) ->
     if config.model_type == "dbrx":
         return _build_dbrx(config, folder, tokens, generator)
     model = make(config)
-    _randomize(model, 1)
+    randomize(model, 1)
     config._experts_implementation = "eager"
     model.save_pretrained(folder, max_shard_size="100KB")
     modules = dict(model.named_modules())
@@ -218,9 +218,9 @@ def first_output(model: torch.nn.Module, tokens: int) -> np.ndarray:
     for name, module in modules.items():
         if _LAYER.search(name) and _is_block(module):
             parent = modules[name.rpartition(".")[0]]
-            _randomize(module, 1)
+            randomize(module, 1)
             if getattr(parent, "shared_mlp", None) is not None:
-                _randomize(parent.shared_mlp, 2)
+                randomize(parent.shared_mlp, 2)
             generator = torch.Generator().manual_seed(tokens)
             return _run(module, parent, 0, model.config.hidden_size, tokens, generator).output
     raise NotBuilt("the model has no block with experts")

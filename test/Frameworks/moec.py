@@ -21,18 +21,20 @@ class Refused(Exception):
     """The command ended with an error message of its own."""
 
 
-def _call(*arguments: object) -> str:
-    done = subprocess.run([str(word) for word in arguments], capture_output=True, text=True)
+def call(tool: str, *arguments: object) -> str:
+    """What a command prints."""
+    words = [str(BIN / tool), *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode == 0:
         return done.stdout
-    assert done.returncode == 1 and "error: " in done.stderr, (arguments, done)
+    assert done.returncode == 1 and "error: " in done.stderr, (words, done)
     raise Refused(done.stderr)
 
 
 def spec(config: pathlib.Path, layer: int | None = None) -> str:
     """The spec that a config.json is imported to."""
     chosen = [] if layer is None else [f"--layer={layer}"]
-    return _call(BIN / "moe-compile", config, "--emit=spec", *chosen)
+    return call("moe-compile", config, "--emit=spec", *chosen)
 
 
 def run(folder: pathlib.Path, block, work: pathlib.Path) -> dict[str, np.ndarray]:
@@ -40,8 +42,8 @@ def run(folder: pathlib.Path, block, work: pathlib.Path) -> dict[str, np.ndarray
     states = work / "call.safetensors"
     outputs = work / "outputs.safetensors"
     save_file({name: np.ascontiguousarray(value) for name, value in block.inputs.items()}, states)
-    _call(
-        BIN / "moe-run", folder, f"--layer={block.layer}", f"--hidden-states={states}",
+    call(
+        "moe-run", folder, f"--layer={block.layer}", f"--hidden-states={states}",
         f"--tokens={block.output.shape[0]}", f"--outputs={outputs}",
     )
     return load_file(outputs)

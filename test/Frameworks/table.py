@@ -9,6 +9,7 @@ configuration needs beside the common sizes, and what cannot be covered, with th
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pathlib
 import re
@@ -104,6 +105,12 @@ ALTERATIONS = {
     "num_experts_per_token": (1,),
     "moe_k": (1,),
     "moe_topk": (1,),
+    "moe_top_k": (1, 2),
+    "top_k_experts": (1, 2),
+    "num_experts": (4,),
+    "moe_num_experts": (5,),
+    "hidden_activation": ("silu", "gelu"),
+    "ffn_act_fn": ({"name": "gelu"},),
     "hidden_act": ("gelu", "gelu_pytorch_tanh"),
     "mlp_hidden_act": ("silu",),
     "swiglu_limit": (0.3,),
@@ -187,7 +194,7 @@ def alterations(config_class: type) -> list[dict]:
     if "ffn_config" in known:
         known = known["ffn_config"]
     return [
-        value if isinstance(value, dict) else {key: value}
+        value if isinstance(value, dict) and not isinstance(known[key], dict) else {key: value}
         for key, values in ALTERATIONS.items()
         if key in known
         for value in values

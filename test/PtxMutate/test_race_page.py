@@ -29,7 +29,7 @@ def run_page(page: str, folder: Path) -> str:
     done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, timeout=300,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
     # On a slow machine moe-run says what it is at.
-    printed = re.sub(r"^moe-run: .* \.\.\.\n", "", done.stdout, flags=re.MULTILINE)
+    printed = re.sub(r"^moe-run: .* \.\.\. \d+ s\n", "", done.stdout, flags=re.MULTILINE)
     outputs = iter(printed.split(mark + "\n"))
     for block, of_block in zip(blocks, commands):
         text = "".join(f"$ {command}\n{next(outputs)}" for command in of_block)

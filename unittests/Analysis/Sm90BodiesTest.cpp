@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../lib/Analysis/Sm90Bodies.h"
+#include "../../lib/Analysis/Schedules/Sm90/Sm90Bodies.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

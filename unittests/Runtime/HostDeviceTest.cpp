@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/HostDevice.h"
-#include "runtime/src/ThreadPool.h"
+#include "runtime/src/host/ThreadPool.h"
 
 #include <gtest/gtest.h>
 

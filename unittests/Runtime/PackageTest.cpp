@@ -8,7 +8,7 @@
 #include "moert/Package.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
-#include "runtime/src/Sha256.h"
+#include "runtime/src/support/Sha256.h"
 #include "unittests/Runtime/CudaTesting.h"
 #include "unittests/Runtime/TestPlan.h"
 

@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_TARGET_GPUKERNEL_H
 #define MOEC_UNITTESTS_TARGET_GPUKERNEL_H
 
-#include "moec/PtxSim/Simulator.h"
+#include "moec/Ptx/Sim/Simulator.h"
 #include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
 

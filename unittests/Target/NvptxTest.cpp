@@ -13,7 +13,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "moec/Dialect/Tile/Tile.h"
-#include "moec/PtxSim/Simulator.h"
+#include "moec/Ptx/Sim/Simulator.h"
 #include "moec/Transforms/Passes.h"
 #include "gtest/gtest.h"
 

@@ -7,7 +7,7 @@
 
 #include "RankHarness.h"
 #include "moec/Analysis/Sm80.h"
-#include "moec/PtxSim/Simulator.h"
+#include "moec/Ptx/Sim/Simulator.h"
 #include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
 

@@ -8,7 +8,7 @@
 #include "ClockedDevice.h"
 #include "lib/Tools/Bench/Profile.h"
 #include "moec/Compiler/Registry.h"
-#include "moec/PtxSim/SimDevice.h"
+#include "moec/Ptx/Sim/SimDevice.h"
 
 #include <gtest/gtest.h>
 

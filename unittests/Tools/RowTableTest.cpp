@@ -8,7 +8,7 @@
 #include "lib/Tools/Bench/RowTable.h"
 #include "ClockedDevice.h"
 #include "moec/Compiler/Registry.h"
-#include "moec/PtxSim/SimDevice.h"
+#include "moec/Ptx/Sim/SimDevice.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"

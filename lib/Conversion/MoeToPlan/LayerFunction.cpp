@@ -8,7 +8,7 @@
 #include "LayerFunction.h"
 
 #include "mlir/IR/Matchers.h"
-#include "moec/Analysis/Names.h"
+#include "moec/Dialect/Names.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 

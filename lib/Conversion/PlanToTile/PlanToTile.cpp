@@ -13,8 +13,8 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
-#include "moec/Analysis/Names.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Dialect/Names.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Names.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
+#include "moec/Dialect/Names.h"
 
 using namespace mlir;
 using namespace moec;

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Names.h"
+#include "moec/Dialect/Names.h"
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"

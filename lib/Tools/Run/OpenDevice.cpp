@@ -7,7 +7,7 @@
 
 #include "OpenDevice.h"
 
-#include "moec/PtxSim/SimDevice.h"
+#include "moec/Ptx/Sim/SimDevice.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
 #include "llvm/ADT/SmallVector.h"

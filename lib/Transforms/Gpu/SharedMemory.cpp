@@ -74,7 +74,7 @@ private:
         .Default([](Operation *) { return unknown(); });
   }
 
-  /// Of a memref's descriptor, whose other pointer need not be one.
+  /// A member of a memref's descriptor, whose other pointer need not be one.
   SharedAddresses traceMember(LLVM::ExtractValueOp op) {
     Value container = op.getContainer();
     while (auto insert = container.getDefiningOp<LLVM::InsertValueOp>()) {

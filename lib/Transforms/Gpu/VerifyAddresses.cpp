@@ -217,7 +217,7 @@ private:
     return range;
   }
 
-  /// Of a loop from `lower` to `upper`, signed and upwards.
+  /// The range of the induction variable of a loop that counts upwards, signed.
   ConstantIntRanges findInduction(BlockArgument argument,
                                   const ConstantIntRanges &any) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());

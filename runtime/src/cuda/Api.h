@@ -44,7 +44,7 @@ struct CUlaunchAttribute {
   CUlaunchAttributeValue value;
 };
 
-/// Of cuLaunchKernelEx.
+/// What cuLaunchKernelEx takes.
 struct CUlaunchConfig {
   unsigned gridDimX, gridDimY, gridDimZ;
   unsigned blockDimX, blockDimY, blockDimZ;

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/CudaDevice.h"
-#include "../Check.h"
+#include "../support/Check.h"
 #include "Objects.h"
 #include "moert/GpuTarget.h"
 

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Driver.h"
-#include "../Check.h"
+#include "../support/Check.h"
 
 #include <cstdlib>
 

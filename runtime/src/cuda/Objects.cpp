@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Objects.h"
-#include "../Check.h"
+#include "../support/Check.h"
 
 #include <algorithm>
 

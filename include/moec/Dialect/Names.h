@@ -1,0 +1,43 @@
+//===- Names.h - discardable attributes between the levels ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECT_NAMES_H
+#define MOEC_DIALECT_NAMES_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+
+namespace moec {
+
+/// On arguments and results of a layer's function: the canonical tensor name.
+/// On pipeline ops: an array of one name per result.
+inline constexpr llvm::StringLiteral kNameAttr = "moe.name";
+/// On arguments of a layer's function: "input" or "weight".
+inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
+/// On arguments of a layer's function and of plan kernels, a unit: a weight
+/// that may be bound with gaps between its rows.
+inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
+/// On the function whose layers were decomposed: the bound of the token count.
+inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
+/// On a layer's function: the keys of the config.json that were read past by
+/// order of the user, an array of strings.
+inline constexpr llvm::StringLiteral kIgnoredFieldsAttr = "moe.ignored_fields";
+
+/// The name of result `index` of `op`, or "" where `op` carries none.
+inline llvm::StringRef getResultName(mlir::Operation *op, unsigned index) {
+  auto names = op->getAttrOfType<mlir::ArrayAttr>(kNameAttr);
+  if (!names || index >= names.size())
+    return {};
+  auto name = llvm::dyn_cast<mlir::StringAttr>(names[index]);
+  return name ? name.getValue() : llvm::StringRef();
+}
+
+} // namespace moec
+
+#endif // MOEC_DIALECT_NAMES_H

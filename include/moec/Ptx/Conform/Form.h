@@ -1,0 +1,97 @@
+//===- Form.h - one instruction form and the kernel that shows it -*- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_PTX_CONFORM_FORM_H
+#define MOEC_PTX_CONFORM_FORM_H
+
+#include "moert/DType.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace moec::conform {
+
+using Bytes = std::vector<uint8_t>;
+
+/// How a number is encoded. Packed formats are those of their halves.
+enum class Format : uint8_t { None, F16, BF16, TF32, F32, E4M3, E5M2, S8, S32 };
+
+/// One buffer of a kernel: a 64-bit parameter that holds its address.
+struct BufferSpec {
+  size_t bytes = 0;
+  /// The launch writes it, and it is compared afterwards.
+  bool isOutput = false;
+  /// The format of what an output holds, so that NaN can be told from numbers.
+  Format format = Format::None;
+};
+
+/// A tensor map over one of the buffers. Kernels get maps by value, after the
+/// addresses of the buffers.
+struct TensorMapSpec {
+  unsigned buffer = 0;
+  moert::DType dtype = moert::DType::F32;
+  /// Innermost dimension last.
+  std::vector<int64_t> shape, strideBytes, box;
+  int64_t swizzleBytes = 0;
+};
+
+/// What an output has to do with the recorded one.
+enum class Rule : uint8_t {
+  /// The same bits.
+  Bits,
+  /// The same bits, but any NaN stands for any other: the PTX ISA leaves the
+  /// payload open.
+  AnyNan,
+  /// Within a bound of the exact result; the record holds the error measured on
+  /// the device, and `judge` computes that of the output at hand.
+  Bound,
+};
+
+/// How far an output is from the exact result.
+struct Verdict {
+  /// In the unit of `Form::bound`.
+  double error = 0;
+  /// Empty, or what is wrong whatever the bound: "NaN expected at element 7".
+  std::string failure;
+};
+
+/// The buffers of a launch, before it or after it.
+using Buffers = std::vector<Bytes>;
+
+struct Form {
+  /// Unique: the instruction with its qualifiers, and what else tells two rows
+  /// apart in brackets: "shf.r.wrap.b32", "mma... [integers]".
+  std::string name;
+  /// "integer", "convert", "wgmma": the section of the table.
+  std::string family;
+  /// A module with one entry, `conform`.
+  std::string ptx;
+  int64_t grid = 1;
+  int64_t block = 32;
+  int64_t shared = 0;
+  /// Results per launch, for the table.
+  int64_t elements = 0;
+  std::vector<BufferSpec> buffers;
+  std::vector<TensorMapSpec> maps;
+  /// What the buffers hold before the launch.
+  std::function<Buffers(uint64_t seed)> fill;
+  Rule rule = Rule::Bits;
+  /// Rule::Bound alone: the largest error that is accepted, and its unit.
+  double bound = 0;
+  std::string unit;
+  std::function<Verdict(const Buffers &before, const Buffers &after)> judge;
+};
+
+/// All forms, in the order of the table.
+const std::vector<Form> &allForms();
+
+} // namespace moec::conform
+
+#endif // MOEC_PTX_CONFORM_FORM_H

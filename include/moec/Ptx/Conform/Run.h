@@ -1,0 +1,31 @@
+//===- Run.h - runs forms on a device ----------------------------*- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_PTX_CONFORM_RUN_H
+#define MOEC_PTX_CONFORM_RUN_H
+
+#include "moec/Ptx/Conform/Form.h"
+#include "moert/Device.h"
+
+namespace moec::conform {
+
+/// What a launch found and left behind.
+struct Outcome {
+  Buffers before, after;
+};
+
+/// Loads `form`, or what an assembler made of it, and launches it on the inputs
+/// of each seed.
+moert::Result<std::vector<Outcome>> runForm(moert::Device &device,
+                                            const Form &form,
+                                            const std::vector<uint64_t> &seeds,
+                                            const Bytes &cubin = {});
+
+} // namespace moec::conform
+
+#endif // MOEC_PTX_CONFORM_RUN_H

@@ -1,0 +1,66 @@
+//===- ScheduleTables.h - the tables behind Schedules.h ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+llvm::ArrayRef<Schedule> getCpuSchedules();
+/// Schedules that every GPU from sm_80 on can run.
+llvm::ArrayRef<Schedule> getSm80Schedules();
+/// Those of Hopper GPUs, before those of every GPU.
+llvm::ArrayRef<Schedule> getSm90Schedules();
+
+// What reasons are made of.
+inline std::string number(int64_t value) { return std::to_string(value); }
+
+inline std::string needsPositive(llvm::StringRef field, int64_t value) {
+  return value > 0
+             ? std::string()
+             : (field + " = " + llvm::Twine(value) + "; give at least 1").str();
+}
+
+/// What a schedule whose code quantizes no results says; empty if there are
+/// none to.
+inline std::string declineQuantized(tile::ContractOp op) {
+  return op.getResultScale() ? "'result_scale' is written by sm90.contract "
+                               "alone; give a tile.quantize of the result"
+                             : std::string();
+}
+
+/// What a schedule whose code takes all groups says; empty if it may.
+inline std::string declineSomeGroups(tile::ContractOp op) {
+  return op.takesAllGroups()
+             ? std::string()
+             : "groups are told apart by their rows in sm90.contract alone; "
+               "give neither 'min_group_rows' nor 'max_group_rows'";
+}
+
+inline tile::ConfigAttr makeConfig(mlir::Operation *op,
+                                   llvm::StringRef schedule, int64_t m,
+                                   int64_t n, int64_t k, int64_t panel,
+                                   int64_t lanes, int64_t rows) {
+  return tile::ConfigAttr::get(op->getContext(), schedule, m, n, k, panel,
+                               lanes, rows);
+}
+
+/// CTAs that own `rows` tokens each.
+inline moert::Expr rowBlocks(int64_t rows) {
+  return moert::Expr::ceilDiv(moert::Expr::tokens(), rows);
+}
+
+/// CTAs that own `rows` positions each, of `topK` per token.
+inline moert::Expr positionBlocks(int64_t topK, int64_t rows) {
+  return moert::Expr::ceilDiv(moert::Expr::tokens() * moert::Expr(topK), rows);
+}
+
+} // namespace moec
+
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H

@@ -1,0 +1,266 @@
+//===- Gemv.cpp - the schedule sm80.gemv ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// For dense products of few rows with few columns, such as a router's: cut into
+// tiles they are a few CTAs, each of which goes all the way down the depth.
+
+#include "Gemv.h"
+
+#include "../ScheduleTables.h"
+#include "moec/Analysis/Sm80.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm80;
+
+Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr config)
+    : m(config.getM()), n(config.getN()), k(config.getK()),
+      threads(config.getLanes()) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  depth = weight.getShape().back();
+  columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  elementBytes = weight.getElementTypeBitWidth() / 8;
+}
+
+//===----------------------------------------------------------------------===//
+// Configs
+//===----------------------------------------------------------------------===//
+
+/// Threads that share the depth.
+static constexpr int64_t kMostThreads = 512;
+/// Sums of a thread, next to which pieces of rows and weights fit.
+static constexpr int64_t kMaxSums = 32;
+
+/// What no config can mend; empty if there is nothing.
+static std::string declineGemv(tile::ContractOp op) {
+  if (op.getOffsets())
+    return "the product has groups, and one matrix is taken";
+  if (op.getLayout())
+    return "the product has gate and up, and single columns are taken";
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  if (op.getInputScale())
+    return "e4m3 has scales; weights of 16 and 32 bits are taken";
+  int64_t rowBytes =
+      weight.getShape().back() * weight.getElementTypeBitWidth() / 8;
+  if (rowBytes % Gemv::kPieceBytes)
+    return "a row of weights has " + number(rowBytes) +
+           " bytes, and pieces of 16 are read";
+  return {};
+}
+
+/// Why FMAs cannot be; empty if they can.
+static std::string fmaIllegal(const Gemv &shape) {
+  for (auto [field, value] :
+       {std::pair<StringRef, int64_t>{"m", shape.m}, {"n", shape.n}})
+    if (value <= 0 || value > kMaxSums || !llvm::isPowerOf2_64(value))
+      return (field + " = " + Twine(value) + "; give a power of two up to " +
+              Twine(kMaxSums))
+          .str();
+  if (shape.m * shape.n > kMaxSums)
+    return "m = " + number(shape.m) + ", n = " + number(shape.n) + " needs " +
+           number(shape.m * shape.n) + " sums per thread; give at most " +
+           number(kMaxSums);
+  return {};
+}
+
+/// Why tensor cores cannot be used; empty if they can.
+static std::string tensorIllegal(const Gemv &shape) {
+  if (shape.k != Gemv::kTensorDepth)
+    return "k = " + number(shape.k) + "; give " + number(Gemv::kTensorDepth) +
+           " for tensor cores, or 0";
+  if (shape.elementBytes != 2)
+    return "k = " + number(shape.k) +
+           ", but tensor cores take elements of 16 bits; give 0";
+  if (shape.depth % Gemv::kTensorDepth)
+    return "k = " + number(shape.k) + ", but rows have " + number(shape.depth) +
+           " elements; give 0";
+  if (shape.m != 16 && shape.m != 32)
+    return "m = " + number(shape.m) +
+           "; give 16 or 32 with k = " + number(shape.k);
+  if (shape.n < 8 || shape.n > 64 || !llvm::isPowerOf2_64(shape.n))
+    return "n = " + number(shape.n) +
+           "; give 8, 16, 32 or 64 with k = " + number(shape.k);
+  if (shape.getSumBytes() > kStaticSharedBytes)
+    return "m = " + number(shape.m) + ", n = " + number(shape.n) +
+           ", lanes = " + number(shape.threads) + " needs " +
+           number(shape.getSumBytes()) + " bytes of shared memory; there are " +
+           number(kStaticSharedBytes);
+  return {};
+}
+
+std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
+                              const Target &) {
+  auto contract = cast<tile::ContractOp>(op);
+  if (std::string reason = declineGemv(contract); !reason.empty())
+    return reason;
+  if (config.getLanes() <= 0 || config.getLanes() % kWarp ||
+      config.getLanes() > kMostThreads)
+    return "lanes = " + number(config.getLanes()) +
+           "; give a multiple of 32 up to " + number(kMostThreads);
+  Gemv shape(contract, config);
+  return shape.usesTensorCores() ? tensorIllegal(shape) : fmaIllegal(shape);
+}
+
+/// Threads that have as many pieces each, if there are so many.
+static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
+                                       int64_t n) {
+  auto make = [&](int64_t threads) {
+    return tile::ConfigAttr::get(op->getContext(), kGemv, m, n, /*k=*/0,
+                                 /*panel=*/0, threads, /*rows=*/0);
+  };
+  int64_t pieces = std::max<int64_t>(Gemv(op, make(kWarp)).getPieces(), 1);
+  int64_t perThread = llvm::divideCeil(pieces, kMostThreads);
+  return make(llvm::alignTo(llvm::divideCeil(pieces, perThread), kWarp));
+}
+
+/// With tensor cores: as many warps as there is memory for sums of.
+static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
+                                         int64_t n) {
+  constexpr int64_t mostThreads = 256;
+  for (int64_t threads = mostThreads;; threads /= 2) {
+    auto config =
+        tile::ConfigAttr::get(op->getContext(), kGemv, m, n, Gemv::kTensorDepth,
+                              /*panel=*/0, threads, /*rows=*/0);
+    Gemv shape(op, config);
+    if (threads == kWarp || (shape.getSumBytes() <= kStaticSharedBytes &&
+                             shape.getWarps() <= shape.getTensorSteps()))
+      return config;
+  }
+}
+
+tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
+  constexpr int64_t mostRows = 8;
+  auto kernel = op->getParentOfType<tile::KernelOp>();
+  auto contract = cast<tile::ContractOp>(op);
+  int64_t rows = mostRows, columns = kMaxSums / mostRows;
+  if (tile::LoadAttr load = kernel.getLoadAttr();
+      load && load.getMaxTokens() <= mostRows) {
+    rows = llvm::bit_ceil(uint64_t(std::max<int64_t>(load.getMaxTokens(), 1)));
+    columns = 1;
+  }
+  int64_t all = cast<MemRefType>(contract.getResult().getType()).getDimSize(1);
+  columns = std::min<int64_t>(columns, llvm::bit_ceil(uint64_t(all)));
+  return makeGemvConfig(contract, rows, columns);
+}
+
+moert::Expr sm80::gemvGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  Gemv shape(cast<tile::ContractOp>(op), config);
+  return rowBlocks(shape.m) * moert::Expr(shape.getPanels());
+}
+
+int64_t sm80::gemvBlock(Operation *, tile::ConfigAttr config) {
+  return config.getLanes();
+}
+
+bool sm80::isGemvPreferred(Operation *op) {
+  constexpr int64_t few = 4;
+  auto contract = cast<tile::ContractOp>(op);
+  auto result = cast<MemRefType>(contract.getResult().getType());
+  return result.getDimSize(1) <= few && declineGemv(contract).empty();
+}
+
+int64_t sm80::gemvShared(Operation *, tile::ConfigAttr) { return 0; }
+
+//===----------------------------------------------------------------------===//
+// Cost
+//===----------------------------------------------------------------------===//
+
+std::vector<Candidate> sm80::getGemvCandidates(tile::ContractOp op) {
+  constexpr int64_t mostColumns = 1024;
+  constexpr std::pair<int64_t, int64_t> shapes[] = {
+      {1, 1}, {1, 2}, {2, 1}, {4, 1}, {8, 1}, {8, 2}, {8, 4}};
+  std::vector<Candidate> candidates;
+  auto result = cast<MemRefType>(op.getResult().getType());
+  if (op.getOffsets() || result.getDimSize(1) > mostColumns)
+    return candidates;
+  for (auto [m, n] : shapes)
+    candidates.emplace_back().config = makeGemvConfig(op, m, n);
+  for (int64_t m : {16, 32})
+    for (int64_t n : {8, 16, 32, 64})
+      candidates.emplace_back().config = makeTensorConfig(op, m, n);
+  return candidates;
+}
+
+/// Each CTA reads its rows and columns from the second-level cache; all
+/// together, each once from memory.
+Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
+                             int64_t tokens, const DeviceRates &device) {
+  Gemv shape(op, config);
+  double sms = double(device.multiprocessors);
+  double rowBytes = double(shape.depth * shape.elementBytes);
+  double resultBytes =
+      double(tokens * shape.columns) *
+      double(getElementTypeOrSelf(op.getResult()).getIntOrFloatBitWidth()) / 8;
+  double weightBytes = double(shape.columns) * rowBytes;
+  double inputBytes = double(tokens) * rowBytes;
+  double bytes = weightBytes;
+  for (double tensor : {inputBytes, resultBytes})
+    if (tensor > device.l2KeptBytes)
+      bytes += tensor;
+
+  Prediction result;
+  result.items = double(llvm::divideCeil(tokens, shape.m) * shape.getPanels());
+  result.waves = std::ceil(result.items / sms);
+  result.activeGroups = 1;
+  result.padding = double(tokens == 1 ? 1 : llvm::alignTo(tokens, shape.m)) /
+                   double(std::max<int64_t>(tokens, 1));
+  double operations = 2 * double(tokens * shape.columns) * double(shape.depth);
+  result.floorUs = 1e6 * std::max(bytes / device.readBytes,
+                                  operations / device.bf16Operations);
+  // Few CTAs do not fill the bus.
+  result.streamUs =
+      1e6 * std::max(bytes / (device.readBytes * device.streamShare),
+                     double(shape.n) * rowBytes / device.smReadBytes);
+  double readRows = double(std::min(shape.m, std::max<int64_t>(tokens, 1)));
+  double itemBytes = (readRows + double(shape.n)) * rowBytes;
+  // Measured: pieces that threads load come at 5.8 TB/s.
+  constexpr double pieceShare = 0.43;
+  double l2BytesPerClk = pieceShare * device.l2BytesPerClk;
+  result.l2Us = 1e6 / device.tensorClock *
+                std::max(result.items * itemBytes / l2BytesPerClk,
+                         result.waves * itemBytes / device.smL2BytesPerClk);
+  // A single row is computed alone. Lines of a multiprocessor: products,
+  // elements made f32, and the adding of sums over lanes.
+  constexpr double perElement = 1.5, perSum = 4, inARow = 1.5;
+  int64_t rows = tokens == 1 && !shape.usesTensorCores() ? 1 : shape.m;
+  double sums = double(rows * shape.n);
+  double lines = perSum * sums;
+  if (shape.usesTensorCores()) {
+    // Half of what the tensor cores do with operands in shared memory.
+    constexpr double perInstruction = 16 * 8 * 16, share = 0.5;
+    lines *= double(shape.getWarps());
+    double instructions = sums * double(shape.depth) / perInstruction;
+    lines += instructions * 2 * perInstruction /
+             (share * device.operationsPerClk) * device.instructionsPerClk;
+  } else {
+    lines *= double(shape.threads);
+    lines += double(shape.depth) * (sums + perElement * double(rows + shape.n));
+  }
+  result.tensorUs = 1e6 * inARow * result.waves * lines /
+                    device.instructionsPerClk / device.tensorClock;
+  // With tensor cores a warp waits for its steps a few at a time.
+  double waitUs = 0;
+  if (shape.usesTensorCores())
+    waitUs =
+        device.latencyUs * result.waves *
+        double(llvm::divideCeil(shape.getTensorSteps(),
+                                shape.getWarps() * shape.getStepsAtOnce()));
+  // One more wait for memory than a launch: for the first bytes.
+  result.fixedUs = device.launchUs + device.firstBytesUs + device.drainUs;
+  double order = device.overlapOrder;
+  result.us = result.fixedUs + std::pow(std::pow(result.streamUs, order) +
+                                            std::pow(result.tensorUs, order) +
+                                            std::pow(waitUs, order) +
+                                            std::pow(result.l2Us, order),
+                                        1 / order);
+  return result;
+}

@@ -1,0 +1,37 @@
+//===- Gemv.h - the schedule sm80.gemv --------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM80_GEMV_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM80_GEMV_H
+
+#include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Device.h"
+
+namespace moec::sm80 {
+
+// A row of the table of schedules. Preferred for a few columns, such as the
+// gate of a shared expert, of which a tile would be next to empty.
+inline constexpr llvm::StringLiteral kGemv = "sm80.gemv";
+std::string gemvIllegal(mlir::Operation *op, tile::ConfigAttr config,
+                        const Target &target);
+tile::ConfigAttr chooseGemv(mlir::Operation *op, const Target &target);
+moert::Expr gemvGrid(mlir::Operation *op, tile::ConfigAttr config,
+                     const Target &target);
+int64_t gemvBlock(mlir::Operation *op, tile::ConfigAttr config);
+int64_t gemvShared(mlir::Operation *op, tile::ConfigAttr config);
+bool isGemvPreferred(mlir::Operation *op);
+
+/// The configs that are worth a look: none for products of groups or with many
+/// columns.
+std::vector<Candidate> getGemvCandidates(tile::ContractOp op);
+/// How long a product takes with one of them.
+Prediction predictGemv(tile::ContractOp op, tile::ConfigAttr config,
+                       int64_t tokens, const DeviceRates &device);
+
+} // namespace moec::sm80
+
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM80_GEMV_H

@@ -1,0 +1,397 @@
+//===- Sm80Routing.cpp - schedules from logits to ranked slots --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm80Routing.h"
+
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm80;
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+TopK::TopK(tile::TopKOp op, tile::ConfigAttr config)
+    : row(getRow(op)), threads(config.getLanes()) {
+  chunks = {config.getPanel(), config.getRows()};
+}
+
+/// How many places a row's values take, padded by group.
+static int64_t getPositions(tile::TopKOp op) {
+  int64_t groups = op.getRouting().getNumGroups();
+  int64_t routes = cast<MemRefType>(op.getLogits().getType()).getDimSize(1);
+  return groups * llvm::alignTo(routes / groups, kWarp);
+}
+
+/// What values and keys of a row, groups and slots take.
+static int64_t getStoredBytes(tile::TopKOp op) {
+  moe::RoutingAttr routing = op.getRouting();
+  int64_t groups = routing.getNumGroups();
+  int64_t slots = llvm::alignTo(routing.getTopK(), kWarp);
+  int64_t groupKeys = groups > 1 ? llvm::alignTo(groups, kWarp) : 0;
+  return 4 * (2 * getPositions(op) + groupKeys + 2 * slots);
+}
+
+TopK::Row TopK::getRow(tile::TopKOp op) {
+  constexpr int64_t mostSlots = 1024;
+  moe::RoutingAttr routing = op.getRouting();
+  if (routing.getSelect() == moe::Select::TopK && routing.getTopK() <= kWarp &&
+      getPositions(op) <= kMostHeld * kWarp)
+    return Row::Held;
+  return routing.getTopK() <= mostSlots &&
+                 getStoredBytes(op) <= kStaticSharedBytes
+             ? Row::Stored
+             : Row::Streamed;
+}
+
+bool TopK::isRanked(tile::TopKOp op) {
+  constexpr int64_t fewSlots = 2;
+  return getPositions(op) > kWarp && op.getRouting().getTopK() > fewSlots;
+}
+
+int64_t TopK::getWarpBytes(tile::TopKOp op) {
+  // A key and a place per lane.
+  constexpr int64_t tableBytes = 2 * 4 * kWarp;
+  switch (getRow(op)) {
+  case Row::Held:
+    return isRanked(op) ? tableBytes : 0;
+  case Row::Stored:
+    return getStoredBytes(op);
+  case Row::Streamed:
+    return 0;
+  }
+  llvm_unreachable("a row is kept in one of three ways");
+}
+
+int64_t sm80::getNumLocalExperts(tile::RankOp op) {
+  return op.getLocalExperts() ? op.getLocalExperts()->size()
+                              : op.getNumExperts();
+}
+
+int64_t sm80::getNumLocalExperts(tile::CountSlotsOp op) {
+  return cast<MemRefType>(op.getCounts().getType()).getDimSize(1);
+}
+
+CountSlots::CountSlots(tile::CountSlotsOp op, tile::ConfigAttr config)
+    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
+      panel(config.getPanel()),
+      chunks{cast<MemRefType>(op.getCounts().getType()).getDimSize(0),
+             static_cast<int64_t>(op.getChunkTokens())} {}
+
+Rank::Rank(tile::RankOp op, tile::ConfigAttr config)
+    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
+      panel(config.getPanel()), chunks{kMaxCtas, config.getRows()},
+      hasCounts(op.getCounts()) {
+  if (hasCounts)
+    chunks.most = cast<MemRefType>(op.getCounts().getType()).getDimSize(0);
+  auto kernel = op->getParentOfType<tile::KernelOp>();
+  if (tile::LoadAttr load = kernel ? kernel.getLoadAttr() : nullptr)
+    mostSlots = load.getMaxTokens() *
+                cast<MemRefType>(op.getIds().getType()).getDimSize(1);
+}
+
+int64_t Rank::getStride() const { return llvm::alignTo(panel, kWarp); }
+
+int64_t Rank::getGroups() const {
+  return llvm::alignTo(getStride() / kWarp, kWarp);
+}
+
+int64_t Rank::getWords(int64_t runs) const {
+  if (isAlwaysFew())
+    return getFewSlots();
+  // Slots of no expert have a counter as well; panels add what experts of
+  // earlier ones had.
+  return (runs + 1) * getStride() + getGroups() + 1 + hasPanels();
+}
+
+int64_t Rank::getFewSlots() const {
+  if (hasPanels() || hasCounts)
+    return 0;
+  return std::min<int64_t>(kFewSlots, llvm::bit_floor(uint64_t(threads)));
+}
+
+int64_t Rank::getRuns() const {
+  int64_t left = kStaticSharedBytes / 4 - getWords(/*runs=*/0);
+  return std::min(left / getStride(), threads / kWarp);
+}
+
+/// A CTA per chunk.
+static moert::Expr chunksGrid(TokenChunks chunks) {
+  return moert::Expr::min(rowBlocks(chunks.tokens), chunks.most);
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.top_k: a CTA of `lanes` threads routes `rows` tokens, or more where
+// there would be more than `panel` CTAs
+//===----------------------------------------------------------------------===//
+
+std::string sm80::topKIllegal(Operation *op, tile::ConfigAttr config,
+                              const Target &) {
+  constexpr int64_t mostThreads = 1024, mostRows = 1 << 20;
+  TopK shape(cast<tile::TopKOp>(op), config);
+  if (shape.threads <= 0 || shape.threads > mostThreads ||
+      shape.threads % kWarp)
+    return "lanes = " + number(shape.threads) +
+           "; give a multiple of 32 up to " + number(mostThreads);
+  if (shape.chunks.tokens <= 0 || shape.chunks.tokens > mostRows)
+    return "rows = " + number(shape.chunks.tokens) + "; give 1 to " +
+           number(mostRows) + " tokens";
+  int64_t bytes = shape.getWarps() * TopK::getWarpBytes(cast<tile::TopKOp>(op));
+  if (bytes > kStaticSharedBytes)
+    return "lanes = " + number(shape.threads) + " needs " + number(bytes) +
+           " bytes of shared memory; there are " + number(kStaticSharedBytes);
+  return {};
+}
+
+/// A token per warp.
+tile::ConfigAttr sm80::chooseTopK(Operation *op, const Target &) {
+  constexpr int64_t mostWarps = 4;
+  int64_t warps = mostWarps;
+  if (int64_t bytes = TopK::getWarpBytes(cast<tile::TopKOp>(op)))
+    warps = std::clamp<int64_t>(kStaticSharedBytes / bytes, 1, mostWarps);
+  return makeConfig(op, "sm80.top_k", 0, 0, 0, /*panel=*/0, warps * kWarp,
+                    warps);
+}
+
+moert::Expr sm80::topKGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  TokenChunks chunks = TopK(cast<tile::TopKOp>(op), config).chunks;
+  return chunks.most ? chunksGrid(chunks) : rowBlocks(chunks.tokens);
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.count_slots: CTAs of `lanes` threads, which count the slots of a chunk
+// for `panel` local experts at a time; sm80.rank: CTAs like that which place
+// the slots of a chunk, of `rows` tokens or more
+//===----------------------------------------------------------------------===//
+
+static std::string chunkIllegal(tile::ConfigAttr config, int64_t maxPanel) {
+  constexpr int64_t mostThreads = 1024;
+  if (config.getLanes() <= 0 || config.getLanes() > mostThreads ||
+      config.getLanes() % kWarp)
+    return "lanes = " + number(config.getLanes()) +
+           "; give a multiple of 32 up to " + number(mostThreads);
+  if (config.getPanel() <= 0 || config.getPanel() > maxPanel)
+    return "panel = " + number(config.getPanel()) + "; give 1 to " +
+           number(maxPanel) + " local experts";
+  return {};
+}
+
+std::string sm80::countSlotsIllegal(Operation *, tile::ConfigAttr config,
+                                    const Target &) {
+  return chunkIllegal(config, CountSlots::kMaxPanel);
+}
+
+/// Threads have two slots of a chunk that is no larger than it has to be.
+tile::ConfigAttr sm80::chooseCountSlots(Operation *op, const Target &) {
+  constexpr int64_t threads = 512;
+  int64_t panel = std::min(getNumLocalExperts(cast<tile::CountSlotsOp>(op)),
+                           CountSlots::kMaxPanel);
+  return makeConfig(op, "sm80.count_slots", 0, 0, 0, panel, threads, 0);
+}
+
+moert::Expr sm80::countSlotsGrid(Operation *op, tile::ConfigAttr config,
+                                 const Target &) {
+  return chunksGrid(CountSlots(cast<tile::CountSlotsOp>(op), config).chunks);
+}
+
+std::string sm80::rankIllegal(Operation *op, tile::ConfigAttr config,
+                              const Target &) {
+  constexpr int64_t mostRows = 1 << 20;
+  if (std::string reason = chunkIllegal(config, Rank::kMaxPanel);
+      !reason.empty())
+    return reason;
+  std::optional<int64_t> counted = cast<tile::RankOp>(op).getChunkTokens();
+  if (counted && config.getRows() != *counted)
+    return "rows = " + number(config.getRows()) + "; give the " +
+           number(*counted) + " tokens of the chunks that 'counts' are of";
+  if (config.getRows() <= 0 || config.getRows() > mostRows)
+    return "rows = " + number(config.getRows()) + "; give 1 to " +
+           number(mostRows) + " tokens";
+  return {};
+}
+
+/// All experts at a time if there can be counters for them, for every panel
+/// reads all slots, or counts, again.
+tile::ConfigAttr sm80::chooseRank(Operation *op, const Target &) {
+  constexpr int64_t fewExperts = 1024, leastThreads = 512, mostThreads = 1024;
+  auto rank = cast<tile::RankOp>(op);
+  int64_t panel = getNumLocalExperts(rank);
+  if (panel > Rank::kMaxPanel)
+    panel = fewExperts;
+  int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
+  int64_t rows = rank.getChunkTokens().value_or(
+      std::max<int64_t>(Rank::kSlotsPerCta / topK, 1));
+  // Runs of few slots each take longer to sum over than to place.
+  int64_t threads = rank.getCounts() && rows * topK <= leastThreads
+                        ? leastThreads
+                        : mostThreads;
+  return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
+}
+
+/// Without tokens there are offsets to be written.
+moert::Expr sm80::rankGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  return moert::Expr::max(
+      chunksGrid(Rank(cast<tile::RankOp>(op), config).chunks), 1);
+}
+
+int64_t sm80::chunkBlock(Operation *, tile::ConfigAttr config) {
+  return config.getLanes();
+}
+
+/// Counts of a chunk should be no more than its slots: all CTAs read them.
+/// Where CTAs count what they route, a CTA takes fewer, for routing takes
+/// longer.
+std::optional<TokenChunks>
+sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
+  constexpr int64_t routedTokens = 16;
+  Rank shape(op, config);
+  if (shape.numLocal > Rank::kSlotsPerCta)
+    return std::nullopt;
+  if (isRouted)
+    shape.chunks.tokens = routedTokens;
+  return shape.chunks;
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.top_k and one of the others in one kernel
+//===----------------------------------------------------------------------===//
+
+/// As many as shared memory has room for, next to `words` of i32.
+static int64_t getRoutingThreads(tile::TopKOp op, int64_t words,
+                                 int64_t mostWarps) {
+  int64_t bytes = std::max<int64_t>(TopK::getWarpBytes(op), 1);
+  int64_t most = std::min((kStaticSharedBytes - 4 * words) / bytes, mostWarps);
+  return most > 0 ? kWarp * llvm::bit_floor(uint64_t(most)) : 0;
+}
+
+static std::string whyNoRoom(tile::TopKOp first, const TopK &routing,
+                             int64_t words) {
+  int64_t bytes = routing.getWarps() * TopK::getWarpBytes(first) + 4 * words;
+  if (bytes <= kStaticSharedBytes)
+    return {};
+  return "both need " + number(bytes) + " bytes of shared memory; there are " +
+         number(kStaticSharedBytes);
+}
+
+static std::string whyOtherThreads(const TopK &routing, int64_t threads) {
+  if (routing.threads == threads)
+    return {};
+  return "lanes = " + number(routing.threads) + " and " + number(threads) +
+         "; give both the same threads";
+}
+
+std::optional<JoinedConfigs>
+sm80::countRouted(Operation *first, Operation *second, tile::LoadAttr) {
+  auto topK = cast<tile::TopKOp>(first);
+  auto count = cast<tile::CountSlotsOp>(second);
+  CountSlots shape(count, count.getConfigAttr());
+  int64_t threads = getRoutingThreads(topK, shape.getWords(), kCountingWarps);
+  if (!threads)
+    return std::nullopt;
+  return JoinedConfigs{
+      makeConfig(first, "sm80.top_k", 0, 0, 0, shape.chunks.most, threads,
+                 shape.chunks.tokens),
+      makeConfig(second, "sm80.count_slots", 0, 0, 0, shape.panel, threads, 0)};
+}
+
+std::string sm80::whyNotCounted(Operation *first, Operation *second,
+                                tile::LoadAttr) {
+  auto topK = cast<tile::TopKOp>(first);
+  auto count = cast<tile::CountSlotsOp>(second);
+  TopK routing(topK, topK.getConfigAttr());
+  CountSlots shape(count, count.getConfigAttr());
+  if (routing.chunks.most != shape.chunks.most ||
+      routing.chunks.tokens != shape.chunks.tokens)
+    return "a CTA routes rows = " + number(routing.chunks.tokens) +
+           " tokens, panel = " + number(routing.chunks.most) +
+           " CTAs at most, and counts those of chunks of " +
+           number(shape.chunks.tokens) + ", " + number(shape.chunks.most) +
+           " at most; give both the same";
+  if (std::string reason = whyOtherThreads(routing, shape.threads);
+      !reason.empty())
+    return reason;
+  return whyNoRoom(topK, routing, shape.getWords());
+}
+
+std::optional<JoinedConfigs>
+sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
+  auto topK = cast<tile::TopKOp>(first);
+  auto rank = cast<tile::RankOp>(second);
+  // Keys, and copies of ids and weights.
+  int64_t threads = getRoutingThreads(topK, 3 * Rank::kFewSlots, kRankingWarps);
+  int64_t tokens = std::max<int64_t>(load.getMaxTokens(), 1);
+  if (!threads)
+    return std::nullopt;
+  tile::ConfigAttr config =
+      makeConfig(second, "sm80.rank", 0, 0, 0, rank.getConfigAttr().getPanel(),
+                 threads, tokens);
+  Rank shape(rank, config);
+  if (tokens * topK.getRouting().getTopK() > shape.getFewSlots())
+    return std::nullopt;
+  return JoinedConfigs{
+      makeConfig(first, "sm80.top_k", 0, 0, 0, 0, threads, tokens), config};
+}
+
+/// The one CTA that there is.
+std::string sm80::whyNotRanked(Operation *first, Operation *second,
+                               tile::LoadAttr load) {
+  auto topK = cast<tile::TopKOp>(first);
+  auto rank = cast<tile::RankOp>(second);
+  TopK routing(topK, topK.getConfigAttr());
+  Rank shape(rank, rank.getConfigAttr());
+  int64_t rows = std::min(routing.chunks.tokens, shape.chunks.tokens);
+  if (!load || static_cast<int64_t>(load.getMaxTokens()) > rows)
+    return "a CTA ranks what all CTAs have routed; give the kernel a 'load' of "
+           "at most the " +
+           number(rows) + " tokens that one of them takes";
+  if (std::string reason = whyOtherThreads(routing, shape.threads);
+      !reason.empty())
+    return reason;
+  return whyNoRoom(topK, routing, shape.getWords(shape.getRuns()));
+}
+
+//===----------------------------------------------------------------------===//
+// sm80.quantize ahead of both in one kernel
+//===----------------------------------------------------------------------===//
+
+/// CTAs beyond those that route find no token to do so.
+std::optional<JoinedConfigs>
+sm80::quantizeAhead(Operation *first, Operation *second, tile::LoadAttr load) {
+  auto quantize = dyn_cast<tile::QuantizeOp>(first);
+  auto topK = cast<tile::TopKOp>(second);
+  if (!quantize || !whyNotAhead(first, second, load).empty())
+    return std::nullopt;
+  return JoinedConfigs{quantize.getConfigAttr(), topK.getConfigAttr()};
+}
+
+std::string sm80::whyNotAhead(Operation *first, Operation *second,
+                              tile::LoadAttr) {
+  auto quantize = dyn_cast<tile::QuantizeOp>(first);
+  auto topK = cast<tile::TopKOp>(second);
+  if (!quantize)
+    return "a routing comes first, or behind a 'tile.quantize'";
+  TopK routing(topK, topK.getConfigAttr());
+  if (routing.row != TopK::Row::Held)
+    return "of so many experts, or slots, the kernel waits for the launch "
+           "before it at its entry";
+  if (routing.threads < Quantize::kThreads)
+    return "lanes = " + number(routing.threads) + "; give at least the " +
+           number(Quantize::kThreads) + " threads that quantize";
+  // Nobody waits for what other CTAs quantize.
+  for (Operation &phase : *second->getBlock())
+    for (Value memref : quantize->getOperands().drop_front())
+      if (&phase != first && llvm::is_contained(phase.getOperands(), memref))
+        return "a phase of the same kernel touches what is quantized";
+  return {};
+}

@@ -1,0 +1,381 @@
+//===- Sm90Choice.cpp - configs of the schedules sm90.* ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm90Choice.h"
+
+#include "../Sm80/Gemv.h"
+#include "Sm90Bodies.h"
+#include "Sm90Cost.h"
+#include "mlir/IR/Threading.h"
+#include "moec/Analysis/Device.h"
+#include "moec/Analysis/RowCounts.h"
+#include "moec/Analysis/Sm90.h"
+
+#include <array>
+#include <limits>
+#include <map>
+#include <numeric>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+namespace {
+
+/// Whether the argument is a buffer of the workspace in every launch: maps of
+/// what the caller brings would have to be made at every call.
+bool isBuffer(Value argument) {
+  auto kernel = cast<tile::KernelOp>(argument.getParentBlock()->getParentOp());
+  auto module = kernel->getParentOfType<ModuleOp>();
+  bool isLaunched = false, isAlwaysBuffer = true;
+  module.walk([&](plan::LaunchOp launch) {
+    if (launch.getKernel() != kernel.getSymName())
+      return;
+    SmallVector<Value> operands(launch.getIns());
+    llvm::append_range(operands, launch.getOuts());
+    Value operand = operands[cast<BlockArgument>(argument).getArgNumber()];
+    isLaunched = true;
+    isAlwaysBuffer &= isa_and_nonnull<plan::BufferOp>(operand.getDefiningOp());
+  });
+  return isLaunched && isAlwaysBuffer;
+}
+
+/// Heights that tiles may have: of few blocks of weights, higher ones.
+ArrayRef<int64_t> getHeights() {
+  static constexpr int64_t all[] = {8,   16,  24,  32,  40,  48,  56,  64,
+                                    72,  80,  88,  96,  104, 112, 120, 128,
+                                    136, 144, 152, 160, 176, 192, 224, 256};
+  return all;
+}
+
+/// Why ptxas would take too long for the bodies; empty if it does not.
+std::string takesLong(tile::ContractOp op, const Contract &shape) {
+  int64_t lines = estimateBodies(op, shape);
+  if (lines <= kMostLines)
+    return {};
+  return "bodies have epilogues of about " + std::to_string(lines) +
+         " lines together, which take ptxas too long; at most " +
+         std::to_string(kMostLines) + " are tried";
+}
+
+/// Why registers would not suffice; empty if they do, as ptxas has been seen to
+/// find.
+std::string spills(tile::ContractOp op, const Contract &shape) {
+  constexpr int64_t highest = 192, mostScaled = 128;
+  constexpr size_t scaledBodies = 2;
+  if (shape.hasScales && !shape.rowsOnM && shape.bodies.size() > 1 &&
+      (shape.getAccumulators() > mostScaled ||
+       shape.bodies.size() > scaledBodies))
+    return std::to_string(shape.bodies.size()) + " bodies with " +
+           std::to_string(shape.getAccumulators()) +
+           " accumulators leave too few registers for scales; at most " +
+           std::to_string(scaledBodies) + " with " +
+           std::to_string(mostScaled) + " are tried";
+  constexpr int64_t mostRowsOnM = 128, shortEpilogue = 19;
+  int64_t lines = estimateEpilogue(op);
+  if (shape.rowsOnM && shape.hasScales && !shape.mapRows &&
+      shape.getAccumulators() > mostRowsOnM && lines > shortEpilogue)
+    return "an epilogue of about " + std::to_string(lines) + " lines with " +
+           std::to_string(shape.getAccumulators()) +
+           " accumulators leaves too few registers where rows and scales are "
+           "copied without maps; at most " +
+           std::to_string(shortEpilogue) + " are tried";
+  if (!shape.mapRows && shape.getMaxBody() > highest)
+    return "bodies up to " + std::to_string(shape.getMaxBody()) +
+           " leave too few registers where rows are copied without maps; at "
+           "most " +
+           std::to_string(highest) + " is tried";
+  return {};
+}
+
+/// With as many stages as fit.
+tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
+                            int64_t n, ArrayRef<int64_t> bodies, bool mapRows,
+                            int64_t mostStages, bool rowsOnM = false,
+                            bool queue = false, int64_t bandRows = 0) {
+  constexpr int64_t leastStages = 3;
+  int64_t elementBytes =
+      cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
+  auto make = [&](int64_t stages) {
+    return tile::ConfigAttr::get(op->getContext(), "sm90.contract", /*m=*/0, n,
+                                 Contract::kStepBytes / elementBytes,
+                                 /*panel=*/0, /*lanes=*/0, bandRows, stages,
+                                 bodies, mapRows, rowsOnM, queue);
+  };
+  auto getBytes = [&](int64_t stages) {
+    return Contract(op, make(stages)).getSharedBytes();
+  };
+  // Each stage takes as much as the others.
+  int64_t least = getBytes(leastStages);
+  int64_t perStage = getBytes(leastStages + 1) - least;
+  int64_t more =
+      std::max<int64_t>((target.getSharedBytes() - least) / perStage, 0);
+  return make(std::min(leastStages + more, mostStages));
+}
+
+/// Where the number of rows is not known: columns of a CTA, and its bodies, the
+/// widest and the most that ptxas needs less than a second for.
+std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
+  static constexpr int64_t all[] = {16, 32, 64, 96, 128};
+  static constexpr int64_t some[] = {32, 96, 128};
+  static constexpr int64_t one[] = {128};
+  // With e4m3 the sums of a step take registers too.
+  static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
+  constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
+  int64_t lines = estimateEpilogue(op);
+  // A thread has a result of every two rows and 128 columns.
+  auto fits = [&](int64_t n, ArrayRef<int64_t> bodies) {
+    int64_t rows = std::accumulate(bodies.begin(), bodies.end(), int64_t(0));
+    return rows / 2 * (n / narrow) * lines <= mostLines;
+  };
+  // A product with few columns, such as a router's, gets low tiles: there are
+  // few CTAs.
+  constexpr int64_t fewColumns = 1024;
+  auto result = cast<MemRefType>(op.getResult().getType());
+  if (!op.getOffsets() && result.getDimSize(1) <= fewColumns)
+    return {narrow, ArrayRef<int64_t>(all).take_front(2)};
+  if (op.getInputScale()) {
+    int64_t n = op.getLayout() || op.getResultScale() ? narrow : wide;
+    return {n, fits(n, lower) ? ArrayRef<int64_t>(lower) : lowest};
+  }
+  for (ArrayRef<int64_t> bodies : {ArrayRef<int64_t>(all), {some}, {one}})
+    for (int64_t n : {wide, narrow})
+      if ((n == narrow || !op.getLayout()) && fits(n, bodies))
+        return {n, bodies};
+  return {narrow, one};
+}
+
+} // namespace
+
+namespace {
+
+/// The configs of one product for a load, with so many weight rows per CTA.
+class CandidateFinder {
+public:
+  /// `mayQueue`: CTAs may take tiles from a queue, where there are many.
+  CandidateFinder(tile::ContractOp op, tile::LoadAttr load,
+                  const Target &target, bool mayQueue)
+      : op(op), target(target),
+        schedule(*findSchedule(target, "sm90.contract")),
+        model(schedule.costModel(op, load, target)),
+        points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
+        mapRows(!op.getSource() && isBuffer(op.getInput())) {
+    if (mayQueue && op.getOffsets()) {
+      int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
+      RowCounts counts(load, groups, points.back(), Routing::Uniform);
+      constexpr double tileRows = 128;
+      mostTiles =
+          std::max(counts.active, counts.rows * double(groups) / tileRows);
+    }
+  }
+
+  std::vector<Candidate> run(int64_t weightRows);
+
+private:
+  void findFor(int64_t weightRows);
+  void add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
+           std::string whyNot);
+  /// With input rows on the tensor cores' side of 64.
+  void addRowsOnM(int64_t weightRows);
+  tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> bodies,
+                        bool rowsOnM = false) {
+    constexpr int64_t mostStages = 16;
+    int64_t n = weightRows / (op.getLayout() ? 2 : 1);
+    return makeConfig(op, target, n, bodies, mapRows, mostStages, rowsOnM,
+                      suitsQueue(n), getBandRows(n, bodies.back()));
+  }
+  /// Whether CTAs with `n` columns have so many tiles that they come apart.
+  bool suitsQueue(int64_t n);
+  /// How many rows of a group CTAs with `n` columns, in tiles of up to `body`
+  /// rows, go through all columns with before they go on to others; 0: all.
+  int64_t getBandRows(int64_t n, int64_t body);
+  std::string getWhyNot(tile::ConfigAttr config);
+  double getTime(tile::ConfigAttr config, int64_t tokens);
+
+  tile::ContractOp op;
+  const Target &target;
+  const Schedule &schedule;
+  std::unique_ptr<CostModel> model;
+  SmallVector<int64_t> points;
+  bool mapRows;
+  /// About how many tiles of rows there are at the most tokens; 0 if there is
+  /// no queue.
+  double mostTiles = 0;
+  std::vector<Candidate> candidates;
+};
+
+bool CandidateFinder::suitsQueue(int64_t n) {
+  constexpr double rounds = 4;
+  int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  return mostTiles * double(llvm::divideCeil(columns, n)) >=
+         rounds * double(target.getMultiprocessors());
+}
+
+int64_t CandidateFinder::getBandRows(int64_t n, int64_t body) {
+  const DeviceRates *device = getDeviceRates(target);
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  if (!device || (op.getOffsets() && !suitsQueue(n)))
+    return 0;
+  double rowBytes = double(weight.getShape().back()) *
+                    double(weight.getElementTypeBitWidth()) / 8;
+  // All tokens may go to one expert. Few rows more than stay in the cache are
+  // not worth that tiles are found by more arithmetic.
+  constexpr double several = 2;
+  if (double(points.back()) * rowBytes <= several * device->bandBytes)
+    return 0;
+  if (!op.getOffsets()) {
+    // Where all weights stay, neighbours share the rows of one tile.
+    int64_t weightRows = weight.getDimSize(0);
+    bool hasPanels = weightRows > n * (op.getLayout() ? 2 : 1);
+    bool doStay = double(weightRows) * rowBytes <= device->bandBytes;
+    return hasPanels && doStay ? body : 0;
+  }
+  constexpr int64_t whole = 8;
+  return llvm::alignDown(static_cast<int64_t>(device->bandBytes / rowBytes),
+                         whole);
+}
+
+std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
+  std::string whyNot = schedule.whyIllegal(op, config, target);
+  Contract shape(op, config);
+  if (whyNot.empty())
+    whyNot = takesLong(op, shape);
+  return whyNot.empty() ? spills(op, shape) : whyNot;
+}
+
+/// The mean over the routings that count.
+double CandidateFinder::getTime(tile::ConfigAttr config, int64_t tokens) {
+  double us = 0;
+  for (WeightedRouting routing : getWeightedRoutings())
+    us += routing.weight * model->predict(config, tokens, routing.routing).us;
+  return us;
+}
+
+void CandidateFinder::add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
+                          std::string whyNot) {
+  constexpr double pricePerBody = 0.0019;
+  Candidate &candidate = candidates.emplace_back();
+  candidate.config = config;
+  candidate.price = pricePerBody * double(bodies.size());
+  candidate.whyNot = std::move(whyNot);
+}
+
+void CandidateFinder::findFor(int64_t weightRows) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double least = 0.004;
+  // Null if there cannot be one.
+  std::map<Bodies, tile::ConfigAttr> configs;
+  auto getPointTime = [&](const Bodies &bodies, size_t point) {
+    auto [entry, isNew] = configs.try_emplace(bodies);
+    if (isNew) {
+      tile::ConfigAttr config = make(weightRows, bodies);
+      if (getWhyNot(config).empty())
+        entry->second = config;
+    }
+    return entry->second ? getTime(entry->second, points[point]) : infinity;
+  };
+  for (const Bodies &bodies :
+       growBodies(getHeights(), points.size(), least, getPointTime))
+    add(make(weightRows, bodies), bodies, {});
+  // Why there is nothing higher.
+  int64_t highest = 0;
+  for (const auto &[bodies, config] : configs)
+    if (config)
+      highest = std::max(highest, bodies.back());
+  for (int64_t height : getHeights())
+    if (height > highest) {
+      tile::ConfigAttr config = make(weightRows, height);
+      return add(config, height, getWhyNot(config));
+    }
+}
+
+void CandidateFinder::addRowsOnM(int64_t weightRows) {
+  // Rests of groups have lower ones, which have weights on that side.
+  for (const Bodies &high : {Bodies{64}, {128}, {64, 128}})
+    for (const Bodies &rests : {Bodies(), {16}, {32}, {48}, {16, 32}}) {
+      Bodies bodies = rests;
+      bodies.append(high);
+      tile::ConfigAttr config = make(weightRows, bodies, /*rowsOnM=*/true);
+      add(config, bodies, getWhyNot(config));
+    }
+}
+
+std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
+  findFor(weightRows);
+  // With many rows that have scales, each thread then has those of two.
+  constexpr int64_t fewest = 128;
+  if (op.getInputScale() && weightRows >= fewest)
+    addRowsOnM(weightRows);
+  return std::move(candidates);
+}
+
+/// The candidates for all numbers of weight rows, which are searched side by
+/// side: most of the time that a layer takes to be lowered goes by here.
+std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
+                                      const Target &target, bool mayQueue) {
+  constexpr std::array<int64_t, 3> weightRows{64, 128, 256};
+  std::array<std::vector<Candidate>, weightRows.size()> found;
+  parallelFor(op.getContext(), 0, weightRows.size(), [&](size_t i) {
+    found[i] = CandidateFinder(op, load, target, mayQueue).run(weightRows[i]);
+  });
+  std::vector<Candidate> all;
+  for (std::vector<Candidate> &some : found)
+    llvm::append_range(all, some);
+  return all;
+}
+
+} // namespace
+
+int64_t sm90::estimateBodies(tile::ContractOp op, const Contract &shape) {
+  constexpr int64_t perColumns = 128;
+  // High bodies are short of registers, and ptxas takes longer over each line.
+  constexpr int64_t high = 160, slower = 4;
+  int64_t rows = 0;
+  for (int64_t body : shape.bodies)
+    rows += body > high ? slower * body : body;
+  // A thread has a result of every two rows and 128 columns.
+  return rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
+}
+
+std::vector<Candidate> sm90::getContractCandidates(Operation *op,
+                                                   tile::LoadAttr load,
+                                                   const Target &target) {
+  auto contract = cast<tile::ContractOp>(op);
+  if (cast<MemRefType>(contract.getWeight().getType())
+          .getElementTypeBitWidth() > 16)
+    return {};
+  // Products of one kernel have none.
+  bool mayQueue = !contract.getSignals() && !contract.getAwaits();
+  std::vector<Candidate> candidates =
+      findCandidates(contract, load, target, mayQueue);
+  llvm::append_range(candidates, sm80::getGemvCandidates(contract));
+  return candidates;
+}
+
+std::vector<Candidate> sm90::getOrderedCandidates(Operation *op,
+                                                  tile::LoadAttr load,
+                                                  const Target &target) {
+  return findCandidates(cast<tile::ContractOp>(op), load, target,
+                        /*mayQueue=*/false);
+}
+
+tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
+  auto contract = cast<tile::ContractOp>(op);
+  auto kernel = op->getParentOfType<tile::KernelOp>();
+  if (tile::LoadAttr load = kernel.getLoadAttr()) {
+    const Schedule *schedule = findSchedule(target, "sm90.contract");
+    for (const Candidate &candidate :
+         enumerateCandidates(op, *schedule, target, load))
+      if (candidate.whyNot.empty() &&
+          candidate.config.getSchedule() == schedule->name)
+        return candidate.config;
+  }
+  auto [n, bodies] = chooseTile(contract);
+  bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
+  constexpr int64_t mostStages = 8;
+  return makeConfig(contract, target, n, bodies, mapRows, mostStages);
+}

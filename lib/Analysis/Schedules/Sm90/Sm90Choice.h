@@ -1,0 +1,38 @@
+//===- Sm90Choice.h - configs of the schedules sm90.* -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90CHOICE_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90CHOICE_H
+
+#include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Sm90.h"
+
+namespace moec::sm90 {
+
+/// The configs that are worth a look: of sm90.contract, and of sm80.gemv.
+std::vector<Candidate> getContractCandidates(mlir::Operation *op,
+                                             tile::LoadAttr load,
+                                             const Target &target);
+
+/// Those of sm90.contract for tiles in a fixed order, without a queue.
+std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
+                                            tile::LoadAttr load,
+                                            const Target &target);
+
+/// About how many lines of PTX the bodies have, which all have an epilogue of
+/// their own; and how many there may be: ptxas takes 0.4 s for them alone, 0.9
+/// s beside the other kernels of a layer.
+int64_t estimateBodies(tile::ContractOp op, const Contract &shape);
+inline constexpr int64_t kMostLines = 4800;
+
+/// The config of choice of sm90.contract: the best candidate for the
+/// kernel's load, or, without one, one that suits any.
+tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);
+
+} // namespace moec::sm90
+
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90CHOICE_H

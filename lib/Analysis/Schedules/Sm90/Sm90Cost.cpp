@@ -1,0 +1,365 @@
+//===- Sm90Cost.cpp - how long the schedules sm90.* take --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A kernel is a stream of weights from memory, a chain of products on each
+// multiprocessor, and the traffic between second-level cache and
+// multiprocessors, all at the same time; before and after them, what a launch
+// takes.
+
+#include "Sm90Cost.h"
+
+#include "../Sm80/Gemv.h"
+
+#include "moec/Analysis/Device.h"
+#include "moec/Analysis/RowCounts.h"
+#include "moec/Analysis/Sm90Cut.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+int64_t sm90::estimateEpilogue(tile::ContractOp op) {
+  constexpr int64_t store = 6, division = 4, element = 10;
+  // What is rounded to 16 bits may be approximate. These are the instructions
+  // of forms that handle every range; exp and division, which flush, take 2
+  // each. The limits on bodies and the times of tiles agree with measurements
+  // of the former.
+  int64_t expanded =
+      getElementTypeOrSelf(op.getResult()).getIntOrFloatBitWidth() > 16 ? 30
+                                                                        : 5;
+  constexpr int64_t perRowOrColumn = 2;
+  int64_t lines = store + element * op.getElementwiseOperands().size() +
+                  perRowOrColumn * (op.getRowOperands().size() +
+                                    op.getColumnOperands().size());
+  op.getEpilogue().walk([&](Operation *inner) {
+    if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
+      lines += expanded;
+    else if (isa<arith::DivFOp>(inner))
+      lines += division;
+    else if (!inner->hasTrait<OpTrait::ConstantLike>() &&
+             !inner->hasTrait<OpTrait::IsTerminator>())
+      ++lines;
+  });
+  return lines;
+}
+
+namespace {
+
+/// Instructions per result of quantizing it: the largest of a row, a division
+/// and its correction, two roundings.
+int64_t getQuantizationLines(tile::ContractOp op) {
+  constexpr int64_t lines = 6;
+  return op.getResultScale() ? lines : 0;
+}
+
+/// The mean of ceil(x / width) for integers x that are normally distributed.
+double meanCeil(double mean, double variance, double width) {
+  double deviation = std::sqrt(variance);
+  if (deviation < 0.5)
+    return std::ceil(std::round(mean) / width);
+  double reach = 6 * deviation + 1;
+  auto n = int64_t(std::max(0.0, std::floor((mean - reach) / width)));
+  auto result = double(n);
+  for (; double(n) * width < mean + reach; ++n)
+    result += 0.5 * std::erfc((double(n) * width + 0.5 - mean) /
+                              (deviation * std::sqrt(2.0)));
+  return result;
+}
+
+/// Tiles of all groups that run in one body, and the rows in them.
+struct BodyUse {
+  double tiles = 0, rows = 0;
+};
+
+/// What the rows of all groups come to with one config.
+struct Work {
+  /// Tiles of rows, over all groups: mean and variance.
+  double tiles = 0, variance = 0;
+  /// That part of the variance which is of how groups are cut.
+  double cutVariance = 0;
+  /// Per panel, over all tiles: clocks of products and of epilogues, bytes
+  /// from the second-level cache, rows computed.
+  double productClk = 0, epilogueClk = 0, l2Bytes = 0, rows = 0;
+  /// Clocks of one tile of a kind, and how many there are of it.
+  SmallVector<std::pair<double, double>> kinds;
+
+  /// Clocks of so many tiles one after the other, on the multiprocessor that
+  /// has the longest ones; from a queue, just its last one may be long.
+  double getLongest(double count, double deviations, bool hasQueue) const;
+};
+
+double Work::getLongest(double count, double deviations, bool hasQueue) const {
+  if (tiles == 0)
+    return 0;
+  // Too rare to meet.
+  constexpr double rare = 0.01;
+  double mean = (productClk + epilogueClk) / tiles, variance = 0, most = mean;
+  for (auto [clk, times] : kinds) {
+    variance += (clk - mean) * (clk - mean) * times / tiles;
+    if (times > rare * tiles)
+      most = std::max(most, clk);
+  }
+  double uneven = hasQueue ? 1 : count;
+  return std::min(count * mean + deviations * std::sqrt(variance * uneven),
+                  count * most);
+}
+
+class ContractCost : public CostModel {
+public:
+  ContractCost(tile::ContractOp op, tile::LoadAttr load, const Target &target)
+      : op(op), load(load), device(*getDeviceRates(target)),
+        epilogueLines(double(estimateEpilogue(op) + getQuantizationLines(op))),
+        hasSource(op.getSource()) {}
+
+  Prediction predict(tile::ConfigAttr config, int64_t tokens,
+                     Routing routing) override;
+
+private:
+  const RowCounts &getCounts(const Contract &shape, int64_t tokens,
+                             Routing routing);
+  Work getWork(const Contract &shape, const RowCounts &counts) const;
+  void addTiles(const Contract &shape, int64_t height, BodyUse use,
+                Work &work) const;
+  double getFloor(const Contract &shape, const RowCounts &counts,
+                  int64_t tokens) const;
+  /// The time of a launch that has no tiles.
+  Prediction predictIdle() const;
+  /// How many bytes of input, result and weights go over the bus of the memory.
+  double getMemoryBytes(const Contract &shape, const RowCounts &counts,
+                        int64_t tokens) const;
+
+  tile::ContractOp op;
+  tile::LoadAttr load;
+  const DeviceRates &device;
+  double epilogueLines;
+  bool hasSource;
+  DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
+};
+
+const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
+                                         Routing routing) {
+  std::unique_ptr<RowCounts> &entry = counts[{tokens, int64_t(routing)}];
+  if (!entry) {
+    entry = std::make_unique<RowCounts>(load, shape.groups, tokens, routing);
+    entry->keep(shape.groups,
+                [&](int64_t rows) { return op.takesGroup(rows); });
+  }
+  return *entry;
+}
+
+void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
+                            Work &work) const {
+  auto body = double(height);
+  // Chains of products of both consumers, of which one may be half of each.
+  double chains = shape.sharesBlock()
+                      ? 1
+                      : double(Contract::kConsumers * shape.getBlocks(height));
+  auto width = double(shape.getProductWidth(height));
+  double steps = double(shape.getSteps());
+  // A step is 128 bytes deep, four products.
+  constexpr double perStep = 4;
+  // Operations per column of 64 rows, 16 elements of 16 bits deep.
+  constexpr double perColumn = 2 * 64 * 16;
+  double widthClk = perColumn / device.operationsPerClk;
+  double product = std::max(device.productClk, width * widthClk);
+  // Both operands come from shared memory, whose rows of a step have 32 bytes.
+  double shared =
+      32 * (double(Contract::kBlockRows) + width) / device.sharedBytesPerClk;
+  double stepClk = perStep * chains * std::max(product, shared);
+  if (shape.bodies.size() > 1)
+    stepClk *= 1 + device.bodiesShare;
+  if (shape.elementBytes == 1)
+    stepClk += (shape.hasRowsOnM(height) ? device.rowPromotionExposed
+                                         : device.promotionExposed) *
+               chains * width / 2;
+  double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
+  clk /= device.tensorShare;
+  double inputRows = body;
+  if (!shape.mapRows) {
+    clk *= 1 + device.gatherShare;
+    inputRows = use.rows / use.tiles * (1 + device.gatherL2Share);
+  }
+  double epilogue = device.epilogueExposed * body * double(shape.n) *
+                    epilogueLines / device.instructionsPerClk;
+  work.productClk += use.tiles * clk;
+  work.epilogueClk += use.tiles * epilogue;
+  work.kinds.push_back({clk + epilogue, use.tiles});
+  work.l2Bytes += use.tiles * steps *
+                  (double(shape.getWeightBytes()) +
+                   inputRows * double(Contract::kStepBytes));
+  work.rows += use.tiles * body;
+  work.tiles += use.tiles;
+}
+
+Work ContractCost::getWork(const Contract &shape,
+                           const RowCounts &counts) const {
+  constexpr int64_t eighth = 8;
+  Work work;
+  SmallVector<BodyUse> uses(shape.bodies.size());
+  auto add = [&](int64_t rows, double times) {
+    size_t body = 0;
+    while (shape.bodies[body] < rows)
+      ++body;
+    uses[body].tiles += times;
+    uses[body].rows += times * double(rows);
+  };
+  GroupCutter cutter(shape);
+  double squares = 0, all = double(shape.groups);
+  for (auto [eighths, probability] : counts.entries) {
+    Cut cut = cutter.cut(eighths * eighth);
+    double times = all * probability;
+    for (auto [rows, tiles] : cut.getTiles(eighths * eighth))
+      if (tiles > 0)
+        add(rows, times * double(tiles));
+    squares += probability * double(cut.tiles * cut.tiles);
+  }
+  for (auto [height, use] : llvm::zip(shape.bodies, uses))
+    if (use.tiles > 0)
+      addTiles(shape, height, use, work);
+  double active = counts.active / all;
+  if (active > 0) {
+    double mean = work.tiles / all / active;
+    work.cutVariance =
+        std::max(0.0, counts.active * (squares / active - mean * mean));
+    work.variance = counts.activeVariance * mean * mean + work.cutVariance;
+  }
+  return work;
+}
+
+double ContractCost::getMemoryBytes(const Contract &shape,
+                                    const RowCounts &counts,
+                                    int64_t tokens) const {
+  double weights = counts.active * double(shape.planes * shape.columns) *
+                   double(shape.depth * shape.elementBytes);
+  double rows = counts.rows * double(shape.groups);
+  double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
+  double input = inputRows * double(shape.depth * shape.elementBytes);
+  double result = rows * double(shape.columns * shape.resultBytes);
+  if (shape.quantizes) {
+    int64_t scales = shape.columns / Contract::kQuantizedColumns;
+    result += rows * double(scales * Contract::kScaleElementBytes);
+  }
+  double bytes = weights;
+  for (double tensor : {input, result})
+    if (tensor > device.l2KeptBytes)
+      bytes += tensor;
+  return bytes;
+}
+
+double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
+                              int64_t tokens) const {
+  double operations = 2 * counts.rows * double(shape.groups) *
+                      double(shape.planes * shape.columns) *
+                      double(shape.depth);
+  double rate =
+      shape.elementBytes == 1 ? device.fp8Operations : device.bf16Operations;
+  return 1e6 *
+         std::max(operations / rate,
+                  getMemoryBytes(shape, counts, tokens) / device.readBytes);
+}
+
+Prediction ContractCost::predictIdle() const {
+  Prediction result;
+  result.us = result.fixedUs = device.getIdleTime();
+  return result;
+}
+
+Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
+                                 Routing routing) {
+  if (config.getSchedule() == sm80::kGemv)
+    return sm80::predictGemv(op, config, tokens, device);
+  Contract shape(op, config);
+  const RowCounts &rows = getCounts(shape, tokens, routing);
+  Work work = getWork(shape, rows);
+  if (work.tiles == 0)
+    return predictIdle();
+  double panels = double(shape.getPanels());
+  double sms = double(device.multiprocessors);
+
+  Prediction result;
+  result.activeGroups = rows.active;
+  result.items = work.tiles * panels;
+  result.waves = meanCeil(result.items, work.variance * panels * panels, sms);
+  double counted = rows.rows * double(shape.groups);
+  result.padding = counted > 0 ? work.rows / counted : 1;
+  result.floorUs = getFloor(shape, rows, tokens);
+
+  double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
+  double memory = getMemoryBytes(shape, rows, tokens) /
+                  (device.readBytes * device.streamShare);
+  // Some stages of the ring are read; the others wait for memory.
+  double inFlight = (double(shape.stages) - device.stagesRead) *
+                    double(shape.getWeightBytes());
+  double rate = inFlight / (device.latencyUs * 1e-6);
+  constexpr double flightOrder = 4;
+  auto addInverse = [](double a, double b) {
+    return std::pow(std::pow(a, flightOrder) + std::pow(b, flightOrder),
+                    1 / flightOrder);
+  };
+  memory *= addInverse(1, device.readBytes / sms / rate);
+  double smSeconds = itemBytes * addInverse(1 / device.smReadBytes, 1 / rate);
+  // One of the tiles side by side reads the weights from memory.
+  double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
+  // All share the bus until the last wave, in which few may not fill it.
+  double fullWaves =
+      result.items > 0
+          ? std::min(1.0, std::max(0.0, result.waves - 1) * sms / result.items)
+          : 0;
+  double lastWave = readers * smSeconds;
+  double inLastWave = std::max(memory * (1 - fullWaves), lastWave);
+  result.streamUs = 1e6 * (std::max(memory, memory * fullWaves + lastWave) +
+                           device.unevenShare * inLastWave);
+  // Into how many tiles groups are cut depends on the routing; of few waves,
+  // one tile more in each panel is a wave more.
+  constexpr double fewWaves = 3;
+  if (work.tiles > 0)
+    result.streamUs *= 1 + device.uncertainShare * std::sqrt(work.cutVariance) /
+                               work.tiles *
+                               std::min(1.0, fewWaves / result.waves);
+  // The multiprocessor with the most and the longest items.
+  double share = result.items > 0 ? result.waves / result.items : 0;
+  double deviations = device.unevenDeviations;
+  double busyClk = work.getLongest(result.waves, deviations, shape.hasQueue);
+  double busyUs = 1e6 * busyClk / device.tensorClock;
+  result.epilogueUs =
+      1e6 * work.epilogueClk * panels * share / device.tensorClock;
+  result.tensorUs = busyUs - result.epilogueUs;
+  // All together, or the one with the most items.
+  result.l2Us =
+      1e6 * work.l2Bytes * panels *
+      std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
+      device.tensorClock;
+  double operations = work.rows * double(shape.planes * shape.columns) *
+                      double(2 * shape.depth);
+  double energy = getMemoryBytes(shape, rows, tokens) * device.readEnergy +
+                  work.l2Bytes * panels * device.l2Energy +
+                  operations * (shape.elementBytes == 1 ? device.fp8Energy
+                                                        : device.bf16Energy);
+  result.powerUs = 1e6 * energy / device.power;
+  result.fixedUs = device.getLaunchTime();
+  double order = device.overlapOrder;
+  result.us =
+      result.fixedUs +
+      std::pow(std::pow(result.streamUs, order) +
+                   std::pow(result.tensorUs + result.epilogueUs, order) +
+                   std::pow(result.l2Us, order) +
+                   std::pow(result.powerUs, order),
+               1 / order);
+  return result;
+}
+
+} // namespace
+
+std::unique_ptr<CostModel> sm90::makeContractCost(Operation *op,
+                                                  tile::LoadAttr load,
+                                                  const Target &target) {
+  return std::make_unique<ContractCost>(cast<tile::ContractOp>(op), load,
+                                        target);
+}

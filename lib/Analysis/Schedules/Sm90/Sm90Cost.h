@@ -1,0 +1,25 @@
+//===- Sm90Cost.h - how long the schedules sm90.* take ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H
+
+#include "moec/Analysis/Cost.h"
+
+namespace moec::sm90 {
+
+/// About how many lines of PTX one result takes in the epilogue.
+int64_t estimateEpilogue(tile::ContractOp op);
+
+/// The model of sm90.contract and sm80.gemv.
+std::unique_ptr<CostModel> makeContractCost(mlir::Operation *op,
+                                            tile::LoadAttr load,
+                                            const Target &target);
+
+} // namespace moec::sm90
+
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H

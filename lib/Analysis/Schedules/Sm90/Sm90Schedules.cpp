@@ -1,0 +1,331 @@
+//===- Sm90Schedules.cpp - ways to run a phase on Hopper GPUs ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../ScheduleTables.h"
+#include "../Sm80/Gemv.h"
+#include "Sm90Choice.h"
+#include "Sm90Cost.h"
+#include "Sm90Heavy.h"
+#include "Sm90Join.h"
+#include "Sm90Permuted.h"
+#include "Sm90Quantized.h"
+#include "moec/Analysis/Sm90.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm90;
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
+    : isGrouped(static_cast<bool>(op.getOffsets())),
+      hasScales(static_cast<bool>(op.getInputScale())),
+      quantizes(static_cast<bool>(op.getResultScale())),
+      planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
+      mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()),
+      hasQueue(config.getQueue()), minGroupRows(op.getMinGroupRows()),
+      maxGroupRows(op.getMaxGroupRows()) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  auto result = cast<MemRefType>(op.getResult().getType());
+  groups = isGrouped ? weight.getDimSize(0) : 1;
+  depth = weight.getShape().back();
+  columns = result.getDimSize(1);
+  elementBytes = weight.getElementTypeBitWidth() / 8;
+  resultBytes = result.getElementTypeBitWidth() / 8;
+  n = config.getN();
+  k = config.getK();
+  bandRows = config.getRows();
+  stages = config.getStages();
+}
+
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
+    : Contract(op, config, Alone()) {
+  tile::ContractOp partner = getPartner(op);
+  if (partner && partner.getConfig())
+    shareMemoryWith(Contract(partner, partner.getConfigAttr(), Alone()));
+}
+
+void Contract::shareMemoryWith(const Contract &other) {
+  leastStageBytes = other.getStageBytes();
+  leastStagingBytes = other.getStagingBytes();
+  leastExchangeBytes = other.getExchangeBytes();
+  leastProducerRegisters = other.getOwnProducerRegisters();
+  leastAccumulators = other.getAccumulators();
+}
+
+std::string Contract::whyApart(const Contract &other) const {
+  if (hasScales || other.hasScales)
+    return "the threads that copy the scales of rows do not wait for the "
+           "first one";
+  if (mapRows)
+    return "map_rows = true of the first: the ring's barriers count the "
+           "threads that copy its rows";
+  if (stages != other.stages)
+    return "stages = " + std::to_string(stages) + " and " +
+           std::to_string(other.stages) + " of one ring";
+  if (bodies != other.bodies || rowsOnM != other.rowsOnM)
+    return "their bodies differ, and the table of tiles is one";
+  if (groups != other.groups || !isGrouped || !other.isGrouped ||
+      minGroupRows != other.minGroupRows || maxGroupRows != other.maxGroupRows)
+    return "their groups differ";
+  return {};
+}
+
+tile::ContractOp sm90::getPartner(tile::ContractOp op) {
+  for (auto other : op->getBlock()->getOps<tile::ContractOp>())
+    if ((op.getSignals() && other.getAwaits() == op.getSignals()) ||
+        (op.getAwaits() && other.getSignals() == op.getAwaits()))
+      return other;
+  return nullptr;
+}
+
+/// The number of a memref among the kernel's arguments.
+static int64_t getArgumentNumber(Value memref) {
+  return cast<BlockArgument>(memref).getArgNumber();
+}
+
+SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
+                                                     const Contract &shape) {
+  SmallVector<int64_t> sizes, along, steps, box;
+  auto add = [&](int64_t size, int64_t dimension, int64_t step, int64_t part) {
+    sizes.push_back(size);
+    along.push_back(dimension);
+    steps.push_back(step);
+    box.push_back(part);
+  };
+  int64_t row = shape.isGrouped ? 1 : 0;
+  if (shape.isGrouped)
+    add(shape.groups, 0, 1, 1);
+  if (shape.planes == 1) {
+    add(shape.columns, row, 1, shape.n);
+  } else {
+    // Some columns, of them gate or up, a column.
+    constexpr int64_t paired = Contract::kPairedRows;
+    bool isInterleaved =
+        op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved;
+    int64_t column = isInterleaved ? 2 : 1;
+    add(shape.columns / paired, row, paired * column, shape.n / paired);
+    add(2, row, isInterleaved ? 1 : shape.columns, 2);
+    add(paired, row, column, paired);
+  }
+  add(shape.depth, row + 1, 1, shape.k);
+  SmallVector<tile::TensorMapAttr> maps{tile::TensorMapAttr::get(
+      op.getContext(), getArgumentNumber(op.getWeight()), sizes, along, steps,
+      box, Contract::kStepBytes)};
+  if (!shape.mapRows)
+    return maps;
+  int64_t rows = cast<MemRefType>(op.getInput().getType()).getDimSize(0);
+  for (int64_t body : shape.bodies)
+    maps.push_back(tile::TensorMapAttr::get(
+        op.getContext(), getArgumentNumber(op.getInput()), {rows, shape.depth},
+        {0, 1}, {1, 1}, {body, shape.k}, Contract::kStepBytes));
+  return maps;
+}
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// sm90.contract
+//===----------------------------------------------------------------------===//
+
+/// What no config can mend; empty if there is nothing.
+std::string declineContract(tile::ContractOp op) {
+  auto weight = cast<MemRefType>(op.getWeight().getType());
+  auto result = cast<MemRefType>(op.getResult().getType());
+  if (weight.getElementTypeBitWidth() > 16)
+    return "no tensor core has the precision of f32; weights of 8 and 16 bits "
+           "are taken";
+  // Weights come by tensor maps, which take any strides that bind accepts.
+  for (auto [name, operand] :
+       {std::pair<StringRef, Value>{"input", op.getInput()},
+        {"result", op.getResult()}})
+    if (!cast<MemRefType>(operand.getType()).getLayout().isIdentity())
+      return ("the " + name +
+              " has strides that are not known, and pieces of 16 bytes are "
+              "copied")
+          .str();
+  int64_t rowBytes =
+      weight.getShape().back() * weight.getElementTypeBitWidth() / 8;
+  if (rowBytes % Contract::kChunkBytes)
+    return "a row of weights has " + number(rowBytes) +
+           " bytes, and tensor maps go in multiples of 16";
+  if (op.getLayout() && result.getDimSize(1) % Contract::kPairedRows)
+    return "the result has " + number(result.getDimSize(1)) +
+           " columns, and gate and up are copied by 8 columns";
+  int64_t resultBytes =
+      result.getDimSize(1) * result.getElementTypeBitWidth() / 8;
+  if (result.getElementTypeBitWidth() == 16 &&
+      resultBytes % Contract::kChunkBytes)
+    return "a row of the result has " + number(resultBytes) +
+           " bytes, and rows are copied in multiples of 16";
+  if (op.getResultScale() && result.getDimSize(1) % Contract::kQuantizedColumns)
+    return "the result has " + number(result.getDimSize(1)) +
+           " columns, and a CTA quantizes whole groups of " +
+           number(Contract::kQuantizedColumns);
+  return {};
+}
+
+std::string bodiesIllegal(const Contract &shape) {
+  if (shape.bodies.empty())
+    return "bodies = []; give at least one height";
+  int64_t multiple = shape.sharesBlock() ? 16 : 8;
+  int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxBody;
+  std::string remedy =
+      "; give multiples of " + number(multiple) + " up to " + number(most);
+  if (shape.sharesBlock())
+    remedy += " with n = " + number(shape.n);
+  auto isOnM = [](int64_t body) {
+    return body == Contract::kBlockRows ||
+           body == Contract::kConsumers * Contract::kBlockRows;
+  };
+  if (shape.rowsOnM)
+    remedy = "; give 64 or 128 as the highest with rows_on_m = true, and lower "
+             "ones in multiples of 8";
+  for (int64_t body : shape.bodies)
+    if (body % multiple || body > most ||
+        (shape.hasRowsOnM(body) && !isOnM(body)))
+      return "bodies has " + number(body) + remedy;
+  if (shape.rowsOnM && !isOnM(shape.getMaxBody()))
+    return "bodies up to " + number(shape.getMaxBody()) + remedy;
+  return {};
+}
+
+/// Accumulators of a thread, next to which a step's addresses and the
+/// epilogue fit.
+int64_t getMaxAccumulators(const Contract &shape) {
+  if (shape.rowsOnM)
+    return 192;
+  if (shape.hasScales)
+    return 168;
+  return shape.hasRowThreads() ? 160 : 192;
+}
+
+std::string contractIllegal(Operation *op, tile::ConfigAttr config,
+                            const Target &target) {
+  auto contract = cast<tile::ContractOp>(op);
+  if (std::string reason = declineContract(contract); !reason.empty())
+    return reason;
+  Contract shape(contract, config);
+  int64_t rows = shape.getWeightRows();
+  if (shape.rowsOnM && rows != 128 && rows != 256)
+    return "n = " + number(shape.n) + " with rows_on_m = true; give " +
+           (shape.planes == 2 ? "64 or 128" : "128 or 256");
+  if (shape.quantizes && shape.n != Contract::kQuantizedColumns)
+    return "n = " + number(shape.n) +
+           ", but the columns that share a scale of the result are those of a "
+           "CTA; give " +
+           number(Contract::kQuantizedColumns);
+  if (rows != 64 && rows != 128 && rows != 256)
+    return "n = " + number(shape.n) +
+           (shape.planes == 2 ? "; give 32, 64 or 128"
+                              : "; give 64, 128 or 256");
+  if (std::string reason = bodiesIllegal(shape); !reason.empty())
+    return reason;
+  if (shape.k * shape.elementBytes != Contract::kStepBytes)
+    return "k = " + number(shape.k) + "; give " +
+           number(Contract::kStepBytes / shape.elementBytes);
+  int64_t accumulators = shape.getAccumulators();
+  if (accumulators > getMaxAccumulators(shape))
+    return "n = " + number(shape.n) + ", bodies up to " +
+           number(shape.getMaxBody()) + " needs " + number(accumulators) +
+           " accumulators per thread; give at most " +
+           number(getMaxAccumulators(shape));
+  if (shape.mapRows && contract.getSource())
+    return "map_rows = true, but rows come by 'source', which no map knows";
+  if (shape.stages < Contract::kMinStages ||
+      shape.stages > Contract::kMaxStages)
+    return "stages = " + number(shape.stages) + "; give " +
+           number(Contract::kMinStages) + " to " + number(Contract::kMaxStages);
+  if (shape.hasQueue && !shape.isGrouped)
+    return "queue = true without 'offsets'; only tiles of groups are queued";
+  if (contract.getTickets() && !shape.hasQueue)
+    return "queue = false, but there are 'tickets'; give true, or no tickets";
+  if (contract.getSignals() || contract.getAwaits()) {
+    if (shape.hasQueue)
+      return "queue = true of products that are one kernel, whose tiles have a "
+             "fixed order";
+    tile::ContractOp partner = getPartner(contract);
+    if (!partner || partner->isBeforeInBlock(contract) !=
+                        static_cast<bool>(contract.getAwaits()))
+      return "of two products of a kernel the first one signals and the next "
+             "one awaits that; run tile-join-products";
+    if (partner.getConfig())
+      if (std::string reason =
+              contract.getSignals()
+                  ? shape.whyApart(Contract(partner, partner.getConfigAttr()))
+                  : Contract(partner, partner.getConfigAttr()).whyApart(shape);
+          !reason.empty())
+        return "of two products of a kernel " + reason;
+  }
+  if (shape.getSharedBytes() > target.getSharedBytes())
+    return "stages = " + number(shape.stages) + " needs " +
+           number(shape.getSharedBytes()) +
+           " bytes of shared memory; give at most " +
+           number(target.getSharedBytes());
+  return {};
+}
+
+/// A CTA per multiprocessor takes tiles until there are none left. How many
+/// rows a group has is known on the device alone.
+moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &target) {
+  Contract shape(cast<tile::ContractOp>(op), config);
+  moert::Expr most(target.getMultiprocessors());
+  if (shape.isGrouped)
+    return most;
+  return moert::Expr::min(
+      rowBlocks(shape.getMaxBody()) * moert::Expr(shape.getPanels()), most);
+}
+
+int64_t contractBlock(Operation *, tile::ConfigAttr) {
+  return Contract::kThreads;
+}
+
+int64_t contractShared(Operation *op, tile::ConfigAttr config) {
+  return Contract(cast<tile::ContractOp>(op), config).getSharedBytes();
+}
+
+SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
+                                              tile::ConfigAttr config) {
+  auto contract = cast<tile::ContractOp>(op);
+  return getTensorMaps(contract, Contract(contract, config));
+}
+
+constexpr Schedule kContract = {
+    "sm90.contract",         "tile.contract",     contractIllegal,
+    sm90::chooseContract,    contractGrid,        contractBlock,
+    contractShared,          contractMaps,        sm90::getContractCandidates,
+    sm90::makeContractCost,
+    /*isPreferred=*/nullptr,
+    /*countsIds=*/true,      sm90::joinContracts, sm90::quantizeContract,
+    sm90::permuteContract,
+    /*chunks=*/nullptr,
+    /*follow=*/nullptr,
+    /*whyApart=*/nullptr,    sm90::getHeavyRows,  sm90::splitHeavyContract,
+};
+
+} // namespace
+
+ArrayRef<Schedule> moec::getSm90Schedules() {
+  static const std::vector<Schedule> all = [] {
+    std::vector<Schedule> schedules{kContract};
+    for (Schedule schedule : getSm80Schedules()) {
+      // What both could run is chosen by time.
+      if (schedule.name == sm80::kGemv) {
+        schedule.candidates = kContract.candidates;
+        schedule.costModel = kContract.costModel;
+      }
+      schedules.push_back(schedule);
+    }
+    return schedules;
+  }();
+  return all;
+}

@@ -1,0 +1,128 @@
+//===- Elementwise.h - forms of which each thread shows one -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_CONFORM_ELEMENTWISE_H
+#define MOEC_LIB_PTX_CONFORM_ELEMENTWISE_H
+
+#include "moec/Ptx/Conform/Form.h"
+#include "moec/Ptx/Conform/Random.h"
+
+namespace moec::conform {
+
+/// What the values of an operand look like.
+enum class Draw : uint8_t {
+  /// Random bits, small numbers, limits, powers of two and their neighbours.
+  Integers,
+  /// From 0 past the width.
+  Shifts,
+  /// From 0 to 255, most within 64 bits.
+  Places,
+  /// 0 or 1.
+  Bools,
+  /// Not 0.
+  Divisors,
+  /// Random bits of every exponent, NaNs, infinities, subnormals, signed
+  /// zeros, limits; numbers around 1.
+  Floats,
+  /// Half-way between two numbers of a narrower format, and just beside that.
+  Ties,
+  /// Whole and half numbers, limits of integer types and their neighbours.
+  NearIntegers,
+  /// Close to minus the product of the two operands before.
+  Cancelling,
+  /// Between -160 and 160, and Floats.
+  Exponents,
+  /// The number of the element, so that 65536 elements show all bits.
+  Counting,
+  /// The same bits in all lanes of a warp, not 0.
+  WarpMasks,
+  /// One of a few values, so that lanes agree with one another.
+  Few,
+};
+
+/// One operand. It is loaded into %a0, %a1, ... before the body and stored from
+/// %d0, %d1, ... after it; those of several registers have %a0_0, %a0_1, ...
+struct Operand {
+  unsigned width = 32;
+  unsigned count = 1;
+  Format format = Format::None;
+  Draw draw = Draw::Integers;
+  /// A predicate, which lies in memory as a 32-bit 0 or 1.
+  bool isPredicate = false;
+
+  size_t bytes() const { return width / 8 * count; }
+  Operand as(Draw other) const {
+    Operand copy = *this;
+    copy.draw = other;
+    return copy;
+  }
+  Operand times(unsigned registers) const {
+    Operand copy = *this;
+    copy.count = registers;
+    return copy;
+  }
+};
+
+inline const Operand B16{16}, B32{32}, B64{64};
+inline const Operand Pred{32, 1, Format::None, Draw::Bools, true};
+inline const Operand F32{32, 1, Format::F32, Draw::Floats};
+inline const Operand F16{16, 1, Format::F16, Draw::Floats};
+inline const Operand BF16{16, 1, Format::BF16, Draw::Floats};
+inline const Operand F16X2{32, 1, Format::F16, Draw::Floats};
+inline const Operand BF16X2{32, 1, Format::BF16, Draw::Floats};
+
+/// The rows of one family, and how they are made.
+class Family {
+public:
+  Family(std::string name, std::vector<Form> &forms)
+      : name(std::move(name)), forms(forms) {}
+
+  /// CTAs and threads of the rows from here on.
+  Family &launch(int64_t newGrid, int64_t newBlock) {
+    grid = newGrid;
+    block = newBlock;
+    return *this;
+  }
+
+  /// Shared memory of the rows from here on: %smem is its start, %sh that of
+  /// the thread's own `perThread` bytes behind the first `perCta`.
+  Family &shared(unsigned newPerThread, unsigned newPerCta = 0) {
+    perThread = newPerThread;
+    perCta = newPerCta;
+    return *this;
+  }
+
+  /// "add.s32" over %d0, %a0, %a1: outputs first, in order.
+  Form &op(const std::string &instruction, const std::vector<Operand> &outputs,
+           const std::vector<Operand> &inputs, const std::string &note = "");
+
+  /// Any body. Free to use: %p0 to %p7, %h0 to %h15 (16 bits), %t0 to %t31
+  /// (32), %u0 to %u15 (64); %thread, %cta, %lane, %gid (of the grid); %in0,
+  /// %out0,
+  /// ...: the element's addresses.
+  Form &body(const std::string &rowName, const std::string &text,
+             const std::vector<Operand> &outputs,
+             const std::vector<Operand> &inputs);
+
+private:
+  const std::string name;
+  std::vector<Form> &forms;
+  int64_t grid = 32, block = 128;
+  unsigned perThread = 0, perCta = 0;
+};
+
+/// What stands before the entry of every module.
+std::string moduleHead(int64_t shared);
+
+/// One value of `operand`'s registers. `before` holds the registers drawn for
+/// the element so far.
+uint64_t drawValue(const Operand &operand, Random &random, uint64_t element,
+                   uint64_t warpSeed, const std::vector<uint64_t> &before);
+
+} // namespace moec::conform
+
+#endif // MOEC_LIB_PTX_CONFORM_ELEMENTWISE_H

@@ -1,0 +1,47 @@
+//===- Constants.h - numbers that are known at a place ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_MUTATE_FLOW_CONSTANTS_H
+#define MOEC_LIB_PTX_MUTATE_FLOW_CONSTANTS_H
+
+#include "Live.h"
+
+namespace moec::ptx::mutate {
+
+/// Follows numbers that the kernel's text gives, such as the counters of loops
+/// with a constant number of rounds, as far as branches depend on them.
+class Constants {
+public:
+  explicit Constants(const Flow &flow);
+
+  /// Registers of which the value is known; predicates are 0 or 1.
+  using Values = std::map<std::string, int64_t>;
+
+  /// What the instruction at `index` makes of the values.
+  void apply(size_t index, Values &values) const;
+  /// The instructions that may come next.
+  std::vector<size_t> successors(size_t index, const Values &values) const;
+  /// Forgets what no later branch depends on.
+  void keepLive(size_t index, Values &values) const {
+    live.keep(index, values);
+  }
+  /// No longer follows the register.
+  void drop(const std::string &name) { live.drop(name); }
+
+private:
+  std::optional<int64_t> value(const RawOperand &operand,
+                               const Values &values) const;
+  std::optional<int64_t> compute(const RawInstruction &instruction,
+                                 const Values &values) const;
+
+  const Flow &flow;
+  Live live;
+};
+
+} // namespace moec::ptx::mutate
+
+#endif // MOEC_LIB_PTX_MUTATE_FLOW_CONSTANTS_H

@@ -1,0 +1,42 @@
+//===- Edit.h - changes to a kernel's text ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_MUTATE_MUTANTS_EDIT_H
+#define MOEC_LIB_PTX_MUTATE_MUTANTS_EDIT_H
+
+#include "../../Sim/Program/PtxText.h"
+
+namespace moec::ptx::mutate {
+
+/// Removes an instruction; labels before it stand before the next one.
+void erase(RawKernel &kernel, size_t index);
+
+/// Puts `instruction` before the one at `index`; labels that stand there stand
+/// before it. Its scope, line and location become those of the one at `index`.
+void insertBefore(RawKernel &kernel, size_t index, RawInstruction instruction);
+
+/// A register that the kernel does not have yet, of the scope of the
+/// instruction at `index`.
+RawOperand makeRegister(RawKernel &kernel, size_t index,
+                        const std::string &type);
+
+RawOperand makeWord(const std::string &text);
+RawOperand makeNumber(int64_t value);
+
+/// `opcode` with dots: "add.s32".
+RawInstruction makeInstruction(const std::string &opcode,
+                               std::vector<RawOperand> operands);
+
+/// Whether the opcode has this word.
+bool has(const RawInstruction &instruction, const char *word);
+/// Whether the opcode begins with these words, given with dots.
+bool startsWith(const RawInstruction &instruction, const std::string &words);
+std::string opcodeOf(const RawInstruction &instruction);
+
+} // namespace moec::ptx::mutate
+
+#endif // MOEC_LIB_PTX_MUTATE_MUTANTS_EDIT_H

@@ -1,0 +1,64 @@
+//===- Mutants.h - what is deleted or weakened ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_MUTATE_MUTANTS_MUTANTS_H
+#define MOEC_LIB_PTX_MUTATE_MUTANTS_MUTANTS_H
+
+#include "../../Sim/Program/PtxText.h"
+
+#include <functional>
+
+namespace moec::ptx::mutate {
+
+/// How many of its mutants may go unnoticed.
+enum class Group : uint8_t {
+  /// Waits, expected bytes, arrivals, commits, proxy fences, barriers of the
+  /// CTA: none.
+  Strict,
+  /// Other synchronization: 5 %.
+  Sync,
+  /// Indices and masks: 2 %.
+  Index,
+};
+
+const char *groupName(Group group);
+
+/// One change of one instruction.
+struct Mutant {
+  Group group = Group::Index;
+  /// "mbarrier wait", "proxy fence", "address".
+  std::string kind;
+  /// "deleted", "+4 bytes".
+  std::string change;
+  /// Index and line of the instruction in the original.
+  size_t index = 0;
+  unsigned line = 0;
+  std::function<void(RawKernel &)> apply;
+};
+
+/// All mutants of a kernel, in the order of its text.
+std::vector<Mutant> listMutants(const RawKernel &kernel);
+
+// Parts of listMutants().
+void addWaitMutants(const RawKernel &kernel, size_t index,
+                    std::vector<Mutant> &mutants);
+void addSignalMutants(const RawKernel &kernel, size_t index,
+                      std::vector<Mutant> &mutants);
+void addOrderMutants(const RawKernel &kernel, size_t index,
+                     std::vector<Mutant> &mutants);
+void addIndexMutants(const RawKernel &kernel, size_t index,
+                     std::vector<Mutant> &mutants);
+
+/// Makes one of `index` that deletes the instruction.
+Mutant makeDeletion(Group group, const std::string &kind, size_t index);
+Mutant makeMutant(Group group, const std::string &kind,
+                  const std::string &change, size_t index,
+                  std::function<void(RawKernel &)> apply);
+
+} // namespace moec::ptx::mutate
+
+#endif // MOEC_LIB_PTX_MUTATE_MUTANTS_MUTANTS_H

@@ -1,0 +1,279 @@
+//===- SyncMutants.cpp - waits, signals and order, one less -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Edit.h"
+#include "Mutants.h"
+
+#include <algorithm>
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+
+const char *mutate::groupName(Group group) {
+  static const char *const names[] = {"strict", "sync", "index"};
+  return names[size_t(group)];
+}
+
+Mutant mutate::makeMutant(Group group, const std::string &kind,
+                          const std::string &change, size_t index,
+                          std::function<void(RawKernel &)> apply) {
+  Mutant mutant;
+  mutant.group = group;
+  mutant.kind = kind;
+  mutant.change = change;
+  mutant.index = index;
+  mutant.apply = std::move(apply);
+  return mutant;
+}
+
+Mutant mutate::makeDeletion(Group group, const std::string &kind,
+                            size_t index) {
+  return makeMutant(group, kind, "deleted", index,
+                    [index](RawKernel &kernel) { erase(kernel, index); });
+}
+
+std::vector<Mutant> mutate::listMutants(const RawKernel &kernel) {
+  std::vector<Mutant> mutants;
+  for (size_t i = 0; i < kernel.instructions.size(); ++i) {
+    addWaitMutants(kernel, i, mutants);
+    addSignalMutants(kernel, i, mutants);
+    addOrderMutants(kernel, i, mutants);
+    addIndexMutants(kernel, i, mutants);
+  }
+  for (Mutant &mutant : mutants)
+    mutant.line = kernel.instructions[mutant.index].line;
+  return mutants;
+}
+
+//===----------------------------------------------------------------------===//
+// Waits
+//===----------------------------------------------------------------------===//
+
+/// `wait_group N` with one group more that may be in flight, or deleted.
+static void addGroupWait(const RawKernel &kernel, size_t index,
+                         const std::string &kind,
+                         std::vector<Mutant> &mutants) {
+  mutants.push_back(makeDeletion(Group::Strict, kind, index));
+  if (kernel.instructions[index].operands.empty())
+    return;
+  mutants.push_back(makeMutant(Group::Strict, kind, "one group more", index,
+                               [index](RawKernel &mutated) {
+                                 ++mutated.instructions[index].operands[0].bits;
+                               }));
+}
+
+/// Weakens a loop that polls a counter in global memory until it is high
+/// enough.
+static void addCounterWait(const RawInstruction &load, size_t index,
+                           std::vector<Mutant> &mutants) {
+  std::string type = load.parts.back();
+  unsigned bytes = typeBytes(type);
+  if ((bytes != 4 && bytes != 8) || !load.operands[0].isWord())
+    return;
+  std::string width = std::to_string(8 * bytes);
+  int64_t highest = bytes == 4 ? INT32_MAX : INT64_MAX;
+  mutants.push_back(makeMutant(
+      Group::Strict, "counter wait", "deleted", index, [=](RawKernel &mutated) {
+        RawInstruction &poll = mutated.instructions[index];
+        poll.parts = {"mov", "b" + width};
+        poll.operands = {poll.operands[0], makeNumber(highest)};
+      }));
+  mutants.push_back(
+      makeMutant(Group::Strict, "counter wait", "for one arrival fewer", index,
+                 [=](RawKernel &mutated) {
+                   RawOperand count = mutated.instructions[index].operands[0];
+                   insertBefore(mutated, index + 1,
+                                makeInstruction("add.s" + width,
+                                                {count, count, makeNumber(1)}));
+                 }));
+}
+
+void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
+                            std::vector<Mutant> &mutants) {
+  const RawInstruction &instruction = kernel.instructions[index];
+  bool isTest = startsWith(instruction, "mbarrier.test_wait");
+  if (isTest || startsWith(instruction, "mbarrier.try_wait")) {
+    // Who only asks whether a phase is over has to wait for it elsewhere.
+    const char *kind = isTest ? "mbarrier test" : "mbarrier wait";
+    Group group = isTest ? Group::Sync : Group::Strict;
+    mutants.push_back(
+        makeMutant(group, kind, "deleted", index, [index](RawKernel &mutated) {
+          RawInstruction &wait = mutated.instructions[index];
+          wait.parts = {"setp", "eq", "b32"};
+          wait.operands = {wait.operands[0], makeNumber(0), makeNumber(0)};
+        }));
+    if (has(instruction, "parity"))
+      mutants.push_back(makeMutant(
+          group, kind, "other parity", index, [index](RawKernel &mutated) {
+            RawOperand flipped = makeRegister(mutated, index, "b32");
+            RawOperand &parity = mutated.instructions[index].operands[2];
+            RawInstruction flip =
+                makeInstruction("xor.b32", {flipped, parity, makeNumber(1)});
+            parity = flipped;
+            insertBefore(mutated, index, flip);
+          }));
+    return;
+  }
+  if (startsWith(instruction, "cp.async.wait_group") ||
+      startsWith(instruction, "cp.async.wait_all"))
+    return addGroupWait(kernel, index, "cp.async wait", mutants);
+  if (startsWith(instruction, "wgmma.wait_group"))
+    return addGroupWait(kernel, index, "wgmma wait", mutants);
+  if (startsWith(instruction, "ld.acquire") && has(instruction, "global"))
+    return addCounterWait(instruction, index, mutants);
+  if (!startsWith(instruction, "cp.async.bulk.wait_group"))
+    return;
+  addGroupWait(kernel, index, "bulk wait", mutants);
+  if (!has(instruction, "read"))
+    mutants.push_back(makeMutant(Group::Strict, "bulk wait", "for reads alone",
+                                 index, [index](RawKernel &mutated) {
+                                   mutated.instructions[index].parts.push_back(
+                                       "read");
+                                 }));
+}
+
+//===----------------------------------------------------------------------===//
+// Arrivals, expected bytes, commits
+//===----------------------------------------------------------------------===//
+
+/// Adds `change` to a count that is a number or a register of 32 bits.
+static void addToOperand(RawKernel &kernel, size_t index, size_t operandIndex,
+                         int64_t change, const char *type = "b32",
+                         const char *add = "add.s32") {
+  RawOperand &operand = kernel.instructions[index].operands[operandIndex];
+  if (operand.isNumber()) {
+    operand.bits += uint64_t(change);
+    return;
+  }
+  RawOperand sum = makeRegister(kernel, index, type);
+  RawInstruction made =
+      makeInstruction(add, {sum, operand, makeNumber(change)});
+  operand = sum;
+  insertBefore(kernel, index, made);
+}
+
+static void addExpectation(size_t index, size_t bytesIndex,
+                           std::vector<Mutant> &mutants) {
+  constexpr int64_t kUnit = 16;
+  for (int64_t change : {kUnit, -kUnit})
+    mutants.push_back(makeMutant(
+        Group::Strict, "expected bytes", change > 0 ? "16 more" : "16 fewer",
+        index, [=](RawKernel &mutated) {
+          addToOperand(mutated, index, bytesIndex, change);
+        }));
+}
+
+/// An addition to a counter in global memory that others poll.
+static void addCounterArrival(size_t index, size_t countIndex,
+                              std::vector<Mutant> &mutants) {
+  mutants.push_back(makeDeletion(Group::Strict, "counter arrival", index));
+  mutants.push_back(makeMutant(Group::Strict, "counter arrival", "one more",
+                               index, [=](RawKernel &mutated) {
+                                 addToOperand(mutated, index, countIndex, 1);
+                               }));
+}
+
+void mutate::addSignalMutants(const RawKernel &kernel, size_t index,
+                              std::vector<Mutant> &mutants) {
+  const RawInstruction &instruction = kernel.instructions[index];
+  if (startsWith(instruction, "mbarrier.arrive")) {
+    mutants.push_back(makeDeletion(Group::Strict, "arrival", index));
+    if (!has(instruction, "expect_tx"))
+      return;
+    mutants.push_back(makeMutant(
+        Group::Strict, "expected bytes", "deleted", index,
+        [index](RawKernel &mutated) {
+          RawInstruction &arrive = mutated.instructions[index];
+          arrive.parts.erase(
+              std::find(arrive.parts.begin(), arrive.parts.end(), "expect_tx"));
+          arrive.operands.pop_back();
+        }));
+    return addExpectation(index, 2, mutants);
+  }
+  if (startsWith(instruction, "mbarrier.expect_tx")) {
+    mutants.push_back(makeDeletion(Group::Strict, "expected bytes", index));
+    return addExpectation(index, 1, mutants);
+  }
+  if (startsWith(instruction, "cp.async.mbarrier.arrive"))
+    return mutants.push_back(makeDeletion(Group::Strict, "arrival", index));
+  if (startsWith(instruction, "cp.async.commit_group") ||
+      startsWith(instruction, "cp.async.bulk.commit_group") ||
+      startsWith(instruction, "wgmma.commit_group"))
+    return mutants.push_back(makeDeletion(Group::Strict, "commit", index));
+  bool isAtomic = startsWith(instruction, "atom");
+  if ((isAtomic || startsWith(instruction, "red")) &&
+      has(instruction, "global") && has(instruction, "add") &&
+      has(instruction, "u32"))
+    return addCounterArrival(index, isAtomic ? 2 : 1, mutants);
+  if (!startsWith(instruction, "mbarrier.init"))
+    return;
+  mutants.push_back(makeDeletion(Group::Sync, "mbarrier init", index));
+  for (int64_t change : {1, -1})
+    mutants.push_back(makeMutant(
+        Group::Sync, "mbarrier init",
+        change > 0 ? "one arrival more" : "one arrival fewer", index,
+        [=](RawKernel &mutated) { addToOperand(mutated, index, 1, change); }));
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers, fences, qualifiers
+//===----------------------------------------------------------------------===//
+
+static void addQualifier(const RawInstruction &instruction, size_t index,
+                         const std::string &from, const std::string &to,
+                         std::vector<Mutant> &mutants) {
+  if (!has(instruction, from.c_str()))
+    return;
+  mutants.push_back(makeMutant(Group::Sync, "qualifier", from + " to " + to,
+                               index, [=](RawKernel &mutated) {
+                                 std::vector<std::string> &parts =
+                                     mutated.instructions[index].parts;
+                                 std::replace(parts.begin(), parts.end(), from,
+                                              to);
+                               }));
+}
+
+static void addBarrier(const RawInstruction &instruction, size_t index,
+                       std::vector<Mutant> &mutants) {
+  constexpr int64_t kWarpThreads = 32;
+  mutants.push_back(makeDeletion(Group::Strict, "CTA barrier", index));
+  if (instruction.operands.size() == 2)
+    mutants.push_back(makeMutant(Group::Strict, "CTA barrier", "a warp fewer",
+                                 index, [=](RawKernel &mutated) {
+                                   addToOperand(mutated, index, 1,
+                                                -kWarpThreads);
+                                 }));
+}
+
+void mutate::addOrderMutants(const RawKernel &kernel, size_t index,
+                             std::vector<Mutant> &mutants) {
+  const RawInstruction &instruction = kernel.instructions[index];
+  const std::string &first = instruction.parts.front();
+  if (startsWith(instruction, "bar.warp.sync")) {
+    mutants.push_back(makeDeletion(Group::Sync, "warp barrier", index));
+  } else if (first == "bar" || first == "barrier") {
+    addBarrier(instruction, index, mutants);
+  } else if (startsWith(instruction, "fence.proxy")) {
+    mutants.push_back(makeDeletion(Group::Strict, "proxy fence", index));
+  } else if (startsWith(instruction, "wgmma.fence")) {
+    mutants.push_back(makeDeletion(Group::Sync, "wgmma fence", index));
+  } else if (first == "fence" || first == "membar") {
+    mutants.push_back(makeDeletion(
+        Group::Sync,
+        has(instruction, "mbarrier_init") ? "fence of mbarrier init" : "fence",
+        index));
+    addQualifier(instruction, index, "gpu", "cta", mutants);
+    addQualifier(instruction, index, "gl", "cta", mutants);
+  } else if (first == "ld" || first == "st" || first == "atom" ||
+             first == "red" || first == "mbarrier") {
+    addQualifier(instruction, index, "acquire", "relaxed", mutants);
+    addQualifier(instruction, index, "release", "relaxed", mutants);
+    addQualifier(instruction, index, "acq_rel", "relaxed", mutants);
+    if (first != "mbarrier")
+      addQualifier(instruction, index, "gpu", "cta", mutants);
+  }
+}

@@ -1,0 +1,129 @@
+//===- FenceRule.cpp - proxy fences behind which nothing was written *- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Flow/Paths.h"
+#include "../Mutants/Edit.h"
+#include "Rules.h"
+
+#include <tuple>
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+
+namespace {
+
+/// What a thread may have done since its last fence of the async proxy.
+struct Writes {
+  /// It has written, or learned of what others wrote.
+  bool isAny = false;
+  /// It has initialized mbarriers.
+  bool isInit = false;
+  /// It has copies in flight, which are writes when they end.
+  bool isCopy = false;
+
+  void join(const Writes &other) {
+    isAny |= other.isAny;
+    isInit |= other.isInit;
+    isCopy |= other.isCopy;
+  }
+  bool operator<(const Writes &other) const {
+    return std::tie(isAny, isInit, isCopy) <
+           std::tie(other.isAny, other.isInit, other.isCopy);
+  }
+};
+
+/// The keys of these analyses.
+const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
+
+/// The same for what the thread writes itself, without single numbers.
+Writes transferOwn(const RawInstruction &instruction, Writes writes) {
+  Writes before = writes;
+  const std::string &first = instruction.parts.front();
+  bool isCopy = startsWith(instruction, "cp.async.ca") ||
+                startsWith(instruction, "cp.async.cg");
+  bool isBarrier = (startsWith(instruction, "bar.sync") ||
+                    startsWith(instruction, "barrier.sync")) &&
+                   instruction.operands.size() == 1;
+  if (startsWith(instruction, "fence.proxy.async"))
+    writes.isAny = writes.isInit = false;
+  else if (isBarrier)
+    writes.isAny = false;
+  else if (startsWith(instruction, "mbarrier.init"))
+    writes.isInit = true;
+  else if (isCopy)
+    writes.isCopy |= !instruction.operands[2].isNumber() ||
+                     instruction.operands[2].bits != 4;
+  else if (startsWith(instruction, "cp.async.wait_group") ||
+           startsWith(instruction, "cp.async.wait_all"))
+    writes.isAny |= writes.isCopy;
+  else if (first == "stmatrix" || (first == "st" && (has(instruction, "v2") ||
+                                                     has(instruction, "v4"))))
+    writes.isAny |= !has(instruction, "global") && !has(instruction, "local");
+  if (!instruction.guard.empty())
+    writes.join(before);
+  return writes;
+}
+
+Writes transfer(const RawInstruction &instruction, Writes writes) {
+  Writes before = writes;
+  const std::string &first = instruction.parts.front();
+  if (startsWith(instruction, "fence.proxy.async")) {
+    writes.isAny = writes.isInit = false;
+  } else if (has(instruction, "mbarrier_init")) {
+    writes.isInit = false;
+  } else if (startsWith(instruction, "mbarrier.init")) {
+    writes.isInit = true;
+  } else if (startsWith(instruction, "cp.async.ca") ||
+             startsWith(instruction, "cp.async.cg")) {
+    writes.isCopy = true;
+  } else if (startsWith(instruction, "cp.async.wait_group") ||
+             startsWith(instruction, "cp.async.wait_all")) {
+    writes.isAny |= writes.isCopy;
+  } else if (first == "bar" || first == "barrier" || first == "atom" ||
+             first == "red" || first == "fence" || first == "membar" ||
+             startsWith(instruction, "mbarrier.try_wait") ||
+             startsWith(instruction, "mbarrier.test_wait") ||
+             (first == "ld" &&
+              (has(instruction, "acquire") || has(instruction, "relaxed") ||
+               has(instruction, "volatile")))) {
+    writes.isAny = true;
+  } else if (first == "stmatrix" || first == "st") {
+    writes.isAny |= !has(instruction, "global") && !has(instruction, "local");
+  }
+  if (!instruction.guard.empty())
+    writes.join(before);
+  return writes;
+}
+
+} // namespace
+
+/// Whether the thread of the mutant's fence has written nothing that `step`
+/// counts.
+static bool isIdle(const Flow &flow, const Mutant &mutant, const char *key,
+                   Writes (*step)(const RawInstruction &, Writes)) {
+  const RawInstruction &fence = flow.kernel.instructions[mutant.index];
+  // Fences of global memory are none of these rules' business.
+  if (mutant.kind != "proxy fence" || mutant.change != "deleted" ||
+      opcodeOf(fence) != "fence.proxy.async.shared::cta")
+    return false;
+  const auto &before = flow.remember<std::vector<Writes>>(key, [&] {
+    auto transfer = [&](size_t index, Writes writes) {
+      return step(flow.kernel.instructions[index], writes);
+    };
+    return Paths<Writes>(flow, transfer).solve();
+  });
+  return !before[mutant.index].isAny && !before[mutant.index].isInit;
+}
+
+bool mutate::hasNothingToFence(const Flow &flow, const Mutant &mutant) {
+  return isIdle(flow, mutant, &kWritesAreKnown, transfer);
+}
+
+bool mutate::fencesSingleWords(const Flow &flow, const Mutant &mutant) {
+  return isIdle(flow, mutant, &kOwnWritesAreKnown, transferOwn);
+}

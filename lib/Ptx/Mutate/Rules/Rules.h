@@ -1,0 +1,54 @@
+//===- Rules.h - proofs that a mutant changes nothing -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_MUTATE_RULES_RULES_H
+#define MOEC_LIB_PTX_MUTATE_RULES_RULES_H
+
+#include "../Flow/Flow.h"
+#include "../Mutants/Mutants.h"
+
+namespace moec::ptx::mutate {
+
+/// Why a mutant cannot be told from the original, by a proof that the code of
+/// the rule makes from the kernel.
+struct Rule {
+  /// "single CTA".
+  const char *name;
+  /// What it says and why it holds.
+  const char *text;
+  bool (*proves)(const Flow &flow, const Mutant &mutant);
+  /// The proof leaves something to the simulator: no schedule may show it.
+  bool hasToSurvive = false;
+};
+
+const std::vector<Rule> &allRules();
+
+/// The name of the first rule that proves that the mutant behaves as the
+/// kernel does; empty if there is none. Some speak of mutants alone that have
+/// survived all schedules.
+std::string proveEquivalent(const Flow &flow, const Mutant &mutant,
+                            bool hasSurvived = false);
+
+// The rules.
+bool isOfOneCta(const Flow &flow, const Mutant &mutant);
+bool hasNothingInFlight(const Flow &flow, const Mutant &mutant);
+bool hasNothingToFence(const Flow &flow, const Mutant &mutant);
+bool isNeverEqual(const Flow &flow, const Mutant &mutant);
+bool hasNoConflict(const Flow &flow, const Mutant &mutant);
+bool keepsBuffersApart(const Flow &flow, const Mutant &mutant);
+bool isFencedAlready(const Flow &flow, const Mutant &mutant);
+bool isSameInAllLanes(const Flow &flow, const Mutant &mutant);
+bool isReadByNobody(const Flow &flow, const Mutant &mutant);
+bool asksBeforeItWaits(const Flow &flow, const Mutant &mutant);
+bool fencesSingleWords(const Flow &flow, const Mutant &mutant);
+bool goesOneWay(const Flow &flow, const Mutant &mutant);
+bool writesNothingMore(const Flow &flow, const Mutant &mutant);
+bool guardsOnlyHints(const Flow &flow, const Mutant &mutant);
+
+} // namespace moec::ptx::mutate
+
+#endif // MOEC_LIB_PTX_MUTATE_RULES_RULES_H

@@ -1,0 +1,286 @@
+//===- Tool.cpp - the command ptx-mutate ------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Ptx/Mutate/Tool.h"
+
+#include "Rules/Rules.h"
+#include "Runner.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+using moert::Result;
+using moert::Status;
+
+static const char kHelp[] =
+    R"(ptx-mutate: does the simulator notice when kernels lose their synchronization?
+
+  ptx-mutate LAYER.moepkg --case=INPUTS.safetensors:TOKENS ... [options]
+  ptx-mutate --rules                            what counts as equivalent
+
+Takes the kernels of a layer that was compiled for a GPU, deletes or weakens one
+synchronization, index or mask at a time, and runs each such mutant under the
+simulator on what the launch has found in memory. docs/ptx-mutations.md has the
+results for the compiler's kernels.
+
+  --case=FILE:TOKENS[:CTAS[:MORE]]
+                       inputs of the layer, the CTAs of kernels that ask for
+                       their number (default: 3), and how many more than the
+                       plan launches run, for kernels that send home those
+                       without work (default: 0); several cases make a
+                       mutant's life harder
+  --kernel=NAME        only this kernel; repeated, these
+  --kind=TEXT          only mutants of kinds that contain TEXT
+  --seeds=N            schedules that a mutant of a synchronization has to
+                       survive (default: 8)
+  --index-seeds=N      those of a mutant of an index or mask, which is as wrong
+                       under all of them (default: 2)
+  --sample=N           N mutants per kernel, chosen by --sample-seed=S
+  --index-sample=N     at most N mutants of indices and masks per kernel
+  --threads=N          (default: 1)
+  --json=FILE          every mutant and what became of it
+  --label=TEXT         goes into the JSON
+
+Prints what was missed. The exit code is 0 only when the originals run, and no
+more mutants are missed than docs/ptx-mutations.md allows.
+)";
+
+namespace {
+
+struct Case {
+  std::string file;
+  int64_t tokens = 0, maxGrid = 3, moreCtas = 0;
+};
+
+struct Options {
+  std::string package, json, label;
+  std::vector<Case> cases;
+  std::vector<std::string> kernels;
+  bool listsRules = false;
+  RunnerOptions runner;
+};
+
+Status complain(const std::string &text) {
+  return moert::invalidArgument(text + "; see ptx-mutate --help");
+}
+
+bool parseNumber(const std::string &text, uint64_t &value) {
+  char *end = nullptr;
+  value = std::strtoull(text.c_str(), &end, 0);
+  return !text.empty() && *end == '\0';
+}
+
+/// Takes the number behind the last colon of `text`, if one is there.
+bool takeNumber(std::string &text, uint64_t &number) {
+  size_t colon = text.rfind(':');
+  if (colon == std::string::npos ||
+      !parseNumber(text.substr(colon + 1), number))
+    return false;
+  text.resize(colon);
+  return true;
+}
+
+bool parseCase(const std::string &value, std::vector<Case> &cases) {
+  Case input;
+  input.file = value;
+  std::vector<int64_t> numbers;
+  for (uint64_t number = 0;
+       numbers.size() < 3 && takeNumber(input.file, number);)
+    numbers.insert(numbers.begin(), int64_t(number));
+  if (numbers.empty())
+    return false;
+  input.tokens = numbers[0];
+  if (numbers.size() > 1)
+    input.maxGrid = numbers[1];
+  if (numbers.size() > 2)
+    input.moreCtas = numbers[2];
+  cases.push_back(input);
+  return input.maxGrid > 0;
+}
+
+Result<Options> parseOptions(int argc, char **argv) {
+  Options options;
+  options.runner.showsProgress = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    size_t equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    std::string value =
+        equals == std::string::npos ? "" : word.substr(equals + 1);
+    uint64_t number = 0;
+    bool isNumber = parseNumber(value, number);
+    if (word.compare(0, 2, "--") != 0 && options.package.empty())
+      options.package = word;
+    else if (word == "--rules")
+      options.listsRules = true;
+    else if (name == "--case" && parseCase(value, options.cases))
+      continue;
+    else if (name == "--kernel")
+      options.kernels.push_back(value);
+    else if (name == "--kind")
+      options.runner.kind = value;
+    else if (name == "--json")
+      options.json = value;
+    else if (name == "--label")
+      options.label = value;
+    else if (name == "--seeds" && isNumber && number > 0)
+      options.runner.seeds = number;
+    else if (name == "--index-seeds" && isNumber && number > 0)
+      options.runner.indexSeeds = number;
+    else if (name == "--sample" && isNumber)
+      options.runner.sample = size_t(number);
+    else if (name == "--index-sample" && isNumber)
+      options.runner.indexSample = size_t(number);
+    else if (name == "--sample-seed" && isNumber)
+      options.runner.sampleSeed = number;
+    else if (name == "--threads" && isNumber)
+      options.runner.threads = unsigned(number);
+    else
+      return complain("'" + word + "' is not understood");
+  }
+  if (!options.listsRules && (options.package.empty() || options.cases.empty()))
+    return complain("a package and --case=FILE:TOKENS are needed");
+  return options;
+}
+
+std::string quote(const std::string &text) {
+  std::string quoted = "\"";
+  for (char c : text)
+    if (c == '"' || c == '\\')
+      quoted += std::string("\\") + c;
+    else
+      quoted += c == '\n' || c == '\t' ? ' ' : c;
+  return quoted + "\"";
+}
+
+std::string lineOf(const RawModule &module, unsigned line) {
+  std::string text = line > 0 && line <= module.lines.size()
+                         ? module.lines[line - 1]
+                         : std::string();
+  for (char &c : text)
+    if (c == '\t')
+      c = ' ';
+  size_t begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, 100);
+}
+
+/// Counts of one group.
+struct Tally {
+  size_t all = 0, missed = 0;
+};
+
+/// Whether no more are missed than the group allows, of all and not of a
+/// sample.
+bool isWithin(Group group, const Tally &tally) {
+  constexpr size_t kHundred = 100;
+  size_t percent = group == Group::Strict ? 0 : group == Group::Sync ? 5 : 2;
+  return tally.missed * kHundred <= tally.all * percent;
+}
+
+class Session {
+public:
+  explicit Session(const Options &options) : options(options) {}
+
+  Status run(bool &isGood);
+
+private:
+  void add(const std::string &kernel, const Verdict &verdict);
+  Status writeJson() const;
+
+  const Options &options;
+  Recording recording;
+  Tally tallies[3];
+  std::string entries;
+};
+
+void Session::add(const std::string &kernel, const Verdict &verdict) {
+  const Mutant &mutant = verdict.mutant;
+  const RawModule &module = *recording.modules.at(kernel);
+  Tally &tally = tallies[size_t(mutant.group)];
+  ++tally.all;
+  std::string text = lineOf(module, mutant.line);
+  if (verdict.outcome == Outcome::Missed) {
+    ++tally.missed;
+    std::printf("missed: %s:%u: %s: %s: %s\n", kernel.c_str(), mutant.line,
+                mutant.kind.c_str(), mutant.change.c_str(), text.c_str());
+  }
+  entries += (entries.empty() ? "" : ",\n") + std::string("  {\"kernel\": ") +
+             quote(kernel) + ", \"line\": " + std::to_string(mutant.line) +
+             ", \"group\": " + quote(groupName(mutant.group)) +
+             ", \"kind\": " + quote(mutant.kind) +
+             ", \"change\": " + quote(mutant.change) +
+             ", \"text\": " + quote(text) +
+             ", \"outcome\": " + quote(outcomeName(verdict.outcome)) +
+             ", \"by\": " + quote(verdict.by) +
+             ", \"seed\": " + std::to_string(verdict.seed) +
+             ", \"inputs\": " + quote(verdict.inputs) +
+             ", \"message\": " + quote(verdict.message.substr(0, 300)) + "}";
+}
+
+Status Session::writeJson() const {
+  std::ofstream file(options.json);
+  file << "{\"label\": " << quote(options.label) << ", \"mutants\": [\n"
+       << entries << "\n]}\n";
+  file.close();
+  return file ? Status::ok()
+              : moert::unavailable(options.json + ": cannot be written");
+}
+
+Status Session::run(bool &isGood) {
+  Result<moert::Package> package = moert::Package::open(options.package);
+  if (!package)
+    return package.status();
+  for (const Case &input : options.cases)
+    if (Status status = record(*package, input.file, input.tokens,
+                               {input.maxGrid, input.moreCtas}, recording);
+        !status)
+      return status;
+  std::vector<std::string> kernels = options.kernels;
+  if (kernels.empty())
+    for (const auto &entry : recording.modules)
+      kernels.push_back(entry.first);
+  for (const std::string &kernel : kernels) {
+    Result<std::vector<Verdict>> verdicts =
+        runMutants(recording, kernel, options.runner);
+    if (!verdicts)
+      return verdicts.status().withContext("kernel '" + kernel + "'");
+    for (const Verdict &verdict : *verdicts)
+      add(kernel, verdict);
+  }
+  for (Group group : {Group::Strict, Group::Sync, Group::Index}) {
+    const Tally &tally = tallies[size_t(group)];
+    std::printf("%-6s %6zu mutants, %zu missed\n", groupName(group), tally.all,
+                tally.missed);
+    isGood &= isWithin(group, tally);
+  }
+  return options.json.empty() ? Status::ok() : writeJson();
+}
+
+} // namespace
+
+int mutate::ptxMutateMain(int argc, char **argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::string(argv[i]) == "--help") {
+      std::fputs(kHelp, stdout);
+      return 0;
+    }
+  Result<Options> options = parseOptions(argc, argv);
+  bool isGood = true;
+  Status status = options.status();
+  if (status && options->listsRules)
+    for (const Rule &rule : allRules())
+      std::printf("%s\n    %s\n", rule.name, rule.text);
+  else if (status)
+    status = Session(*options).run(isGood);
+  if (!status)
+    std::fprintf(stderr, "ptx-mutate: error: %s\n", status.message().c_str());
+  return status && isGood ? 0 : 1;
+}

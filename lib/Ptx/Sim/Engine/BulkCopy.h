@@ -1,0 +1,74 @@
+//===- BulkCopy.h - a copy by the copy engine -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_SIM_ENGINE_BULKCOPY_H
+#define MOEC_LIB_PTX_SIM_ENGINE_BULKCOPY_H
+
+#include "Engine.h"
+
+namespace moec::ptx {
+
+/// Between global and shared memory, in pieces that are read and written in
+/// any order. What is read and what is written end apart.
+class BulkCopy : public AsyncOperation {
+public:
+  struct Piece {
+    /// Before swizzling.
+    uint64_t shared = 0, global = 0;
+    uint32_t bytes = 0;
+    /// The bytes of it that are in global memory, at `global`; a load makes the
+    /// others 0, a store leaves them out.
+    uint32_t begin = 0, end = 0;
+    /// What a store has read.
+    std::vector<uint8_t> held;
+  };
+
+  BulkCopy(Warp &warp, const Instruction &instruction, unsigned lane);
+
+  bool advance(Engine &engine) override;
+  bool isDone() const override { return pieces.empty() && held.empty(); }
+  bool usesShared() const override { return !pieces.empty(); }
+  bool hasReadAll() const { return pieces.empty(); }
+
+  /// Whether the asynchronous proxy knows of the mbarrier; false after an
+  /// error.
+  bool knowsMbarrier();
+
+  /// Not begun; and, of stores, read and not written.
+  std::vector<Piece> pieces, held;
+  bool loads = false;
+  /// A wait has ended what it reads.
+  bool isReadAwaited = false;
+  unsigned swizzleBytes = 0;
+  uint64_t bytes = 0, mbarrier = 0;
+  /// What the thread knew and had done when it began the copy.
+  ClockRef clock;
+  unsigned readUnit, writeUnit;
+  uint32_t readTick, writeTick;
+
+private:
+  bool load(Piece &piece);
+  bool read(Piece &piece);
+  bool write(Piece &piece);
+  /// Checks an access, and reports what is wrong.
+  bool check(Region &region, uint64_t address, uint64_t size, bool isWrite);
+  Region *findGlobal(uint64_t address, uint64_t size);
+  Accessor accessor(bool isShared, bool isWrite) const;
+  bool report(const std::string &text);
+  uint8_t *chunk(const Piece &piece, uint32_t offset) {
+    return warp.cta.shared.at(chunkAddress(piece, offset));
+  }
+  uint64_t chunkAddress(const Piece &piece, uint32_t offset) const;
+
+  Warp &warp;
+  const Instruction &source;
+  const unsigned lane;
+};
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_ENGINE_BULKCOPY_H

@@ -1,0 +1,26 @@
+//===- WarpForms.h - lanes that wait for each other -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_SIM_FORMS_WARPFORMS_H
+#define MOEC_LIB_PTX_SIM_FORMS_WARPFORMS_H
+
+#include "../Machine/Machine.h"
+
+namespace moec::ptx {
+
+/// For a `.sync` instruction: checks the member mask, which all lanes have to
+/// agree on, and waits for its lanes. Next if they are here.
+Step gatherMembers(Warp &warp, const Instruction &instruction, LaneMask mask,
+                   Slot members);
+
+/// For an `.aligned` instruction, which all lanes of the warp execute: Next if
+/// they are here.
+Step gatherWarp(Warp &warp, const Instruction &instruction, LaneMask mask);
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_FORMS_WARPFORMS_H

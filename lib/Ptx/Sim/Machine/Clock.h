@@ -1,0 +1,156 @@
+//===- Clock.h - what a thread knows of others ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Vector clocks. A *unit* is a warp of a CTA or one of its asynchronous
+// operations; each counts *ticks*, which advance when it releases. A clock says
+// for each lane of each unit up to which tick its accesses are ordered before
+// whoever has the clock.
+
+#ifndef MOEC_LIB_PTX_SIM_MACHINE_CLOCK_H
+#define MOEC_LIB_PTX_SIM_MACHINE_CLOCK_H
+
+#include "../Program/Program.h"
+
+#include <utility>
+
+namespace moec::ptx {
+
+//===----------------------------------------------------------------------===//
+// Units
+//===----------------------------------------------------------------------===//
+
+inline constexpr unsigned kMaxWarps = 32;
+/// Unit kCopyUnit + w: copies by cp.async that warp w has in flight, which are
+/// of the generic proxy.
+inline constexpr unsigned kCopyUnit = kMaxWarps;
+/// Units from here on: operations of the async proxy.
+inline constexpr unsigned kAsyncUnit = 2 * kMaxWarps;
+inline constexpr unsigned kNumUnits = 128;
+
+inline bool isWarpUnit(unsigned unit) { return unit < kMaxWarps; }
+inline bool isAsyncUnit(unsigned unit) { return unit >= kAsyncUnit; }
+
+//===----------------------------------------------------------------------===//
+// Clocks
+//===----------------------------------------------------------------------===//
+
+/// How many point to an object; a copy of the object begins with none.
+struct RefCount {
+  RefCount() = default;
+  RefCount(const RefCount &) {}
+  RefCount &operator=(const RefCount &) { return *this; }
+
+  unsigned count = 0;
+};
+
+/// A pointer that counts within one thread.
+template <typename T>
+class Ref {
+public:
+  Ref() = default;
+  explicit Ref(T *made) : pointer(made) { retain(); }
+  Ref(const Ref &other) : pointer(other.pointer) { retain(); }
+  Ref(Ref &&other) noexcept : pointer(other.pointer) {
+    other.pointer = nullptr;
+  }
+  Ref &operator=(Ref other) noexcept {
+    std::swap(pointer, other.pointer);
+    return *this;
+  }
+  ~Ref() {
+    if (pointer && --pointer->references.count == 0)
+      delete pointer;
+  }
+
+  T *get() const { return pointer; }
+  T &operator*() const { return *pointer; }
+  T *operator->() const { return pointer; }
+  explicit operator bool() const { return pointer; }
+  bool operator==(const Ref &other) const { return pointer == other.pointer; }
+  bool operator!=(const Ref &other) const { return pointer != other.pointer; }
+
+private:
+  void retain() {
+    if (pointer)
+      ++pointer->references.count;
+  }
+  T *pointer = nullptr;
+};
+
+/// What is known of one CTA.
+struct CtaKnowledge {
+  explicit CtaKnowledge(unsigned numWarps)
+      : lanes(size_t(numWarps) * kWarpLanes, 0) {}
+
+  bool knowsLanes(unsigned unit, LaneMask mask, uint32_t tick) const;
+  void join(const CtaKnowledge &other);
+  void meet(const CtaKnowledge &other);
+  void set(unsigned unit, LaneMask mask, uint32_t tick);
+
+  RefCount references;
+  /// The tick that is known of all lanes of a unit.
+  uint32_t units[kNumUnits] = {};
+  std::vector<uint32_t> lanes;
+};
+
+/// A clock of a thread of one CTA; shared by all who know the same.
+struct Clock {
+  Clock(uint32_t serial, unsigned numWarps) : serial(serial), own(numWarps) {}
+
+  void join(const Clock &other);
+  /// Keeps what both know. The other is of the same CTA.
+  void meet(const Clock &other);
+  /// What is known of another CTA; null if nothing.
+  const CtaKnowledge *findForeign(uint32_t serial) const;
+
+  RefCount references;
+  uint32_t serial;
+  CtaKnowledge own;
+  /// By serial, ascending.
+  std::vector<std::pair<uint32_t, Ref<CtaKnowledge>>> foreign;
+  /// Launches, by Launch::id, that somebody has waited for; ascending. All that
+  /// they did, and all that was over before their end, is known.
+  std::vector<uint64_t> launches;
+
+private:
+  void joinForeign(uint32_t serial, const Ref<CtaKnowledge> &other);
+};
+
+using ClockRef = Ref<Clock>;
+
+/// A clock of its own for `clock`, to be changed.
+Clock &unshare(ClockRef &clock);
+
+/// `into` learns what `from` knows. Equal and null clocks cost nothing.
+void join(ClockRef &into, const ClockRef &from);
+
+//===----------------------------------------------------------------------===//
+// Accesses
+//===----------------------------------------------------------------------===//
+
+/// One access that a cell of memory remembers.
+struct Access {
+  /// 24 bits of the CTA's serial, 7 of the unit, 1 for atomic accesses.
+  uint32_t who = 0;
+  uint32_t tick = 0;
+  LaneMask lanes = 0;
+  /// The instruction, among those of all modules.
+  uint32_t id = 0;
+
+  static uint32_t pack(uint32_t serial, unsigned unit, bool isStrong) {
+    return serial << 8 | unit << 1 | uint32_t(isStrong);
+  }
+  bool isNone() const { return who == 0; }
+  uint32_t serial() const { return who >> 8; }
+  unsigned unit() const { return who >> 1 & 0x7F; }
+  bool isStrong() const { return who & 1; }
+};
+
+inline constexpr uint32_t kMaxSerial = (1u << 24) - 1;
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_MACHINE_CLOCK_H

@@ -1,0 +1,77 @@
+//===- Memory.h - pieces of memory with bounds ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_SIM_MACHINE_MEMORY_H
+#define MOEC_LIB_PTX_SIM_MACHINE_MEMORY_H
+
+#include "Shadow.h"
+
+namespace moec::ptx {
+
+/// Memory that was allocated as one, or the shared memory of a CTA.
+class Region {
+public:
+  Region(std::string name, uint64_t address, uint64_t size, bool isShared)
+      : name(std::move(name)), address(address), size(size),
+        data(size ? new uint8_t[size] : nullptr), shadow(size, isShared) {
+    forget();
+  }
+
+  bool contains(uint64_t at, uint64_t bytes) const {
+    return at - address < size && size - (at - address) >= bytes;
+  }
+  uint8_t *at(uint64_t where) { return data.get() + (where - address); }
+
+  /// All bytes become uninitialized, with values that are likely to show.
+  void forget();
+  bool isInitialized(uint64_t at, uint64_t bytes) const;
+  /// A 1 for each byte that is.
+  void copyInitialized(uint8_t *flags, uint64_t at, uint64_t bytes) const;
+  void markInitialized(uint64_t at, uint64_t bytes);
+  void markUninitialized(uint64_t at, uint64_t bytes);
+
+  const std::string name;
+  const uint64_t address, size;
+
+private:
+  const std::unique_ptr<uint8_t[]> data;
+  /// A byte per byte; empty if all are initialized.
+  std::vector<uint8_t> initialized;
+
+public:
+  Shadow shadow;
+};
+
+/// Global memory. Addresses say nothing about the host's.
+class GlobalMemory {
+public:
+  /// Null if there is not so much memory. `alignment` is a power of two.
+  Region *allocate(const std::string &name, uint64_t bytes, uint64_t alignment);
+  /// False if nothing begins at `address`.
+  bool release(uint64_t address);
+
+  /// The region that the address lies in, even behind its end by a little; null
+  /// if there is none. `hint` makes the next search short.
+  Region *find(uint64_t address, uint32_t &hint) const;
+  Region *find(uint64_t address) const {
+    uint32_t hint = 0;
+    return find(address, hint);
+  }
+
+private:
+  /// By address.
+  std::vector<std::unique_ptr<Region>> regions;
+  uint64_t top = kFirstAddress;
+
+  static constexpr uint64_t kFirstAddress = 0x7000'0000'0000;
+  /// Bytes that belong to nobody, between regions.
+  static constexpr uint64_t kGap = 4096;
+};
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_MACHINE_MEMORY_H

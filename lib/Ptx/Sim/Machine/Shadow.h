@@ -1,0 +1,124 @@
+//===- Shadow.h - who accessed a piece of memory last -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Race detection after FastTrack: a cell remembers its last write and the reads
+// since then that no later read is ordered after.
+
+#ifndef MOEC_LIB_PTX_SIM_MACHINE_SHADOW_H
+#define MOEC_LIB_PTX_SIM_MACHINE_SHADOW_H
+
+#include "Clock.h"
+
+#include <array>
+
+namespace moec::ptx {
+
+/// Where the accesses of former CTAs and kernels stand. Asked only when the
+/// quick answers fail.
+class OrderOracle {
+public:
+  virtual ~OrderOracle();
+  /// Whether all that CTA `serial` did is ordered before whoever has the clock,
+  /// because its kernel ended before the reader's began, or the reader has
+  /// waited for that end.
+  virtual bool isBefore(uint32_t serial, const Clock &reader) const = 0;
+  /// Whether a lane had executed a proxy fence after `tick` and before `until`.
+  virtual bool isFenced(const Access &write, bool isShared,
+                        const Clock &reader) const = 0;
+};
+
+/// Who accesses memory now.
+struct Accessor {
+  const OrderOracle *oracle = nullptr;
+  const Clock *clock = nullptr;
+  /// CTAs with smaller serials are ordered before everybody.
+  uint32_t horizon = 0;
+  Access access;
+  /// `who >> 1` and lanes of the thread whose accesses come before by its own
+  /// program; all ones if there is none.
+  uint32_t own = ~uint32_t(0);
+  LaneMask ownLanes = 0;
+
+  uint32_t serial() const { return access.serial(); }
+};
+
+/// An earlier access that forbids this one.
+struct Conflict {
+  enum class Kind : uint8_t { None, Race, Unfenced };
+  Kind kind = Kind::None;
+  Access other;
+  bool isOtherWrite = false;
+
+  explicit operator bool() const { return kind != Kind::None; }
+};
+
+/// The cells of one region of memory, made when touched.
+class Shadow {
+public:
+  /// `isShared`: memory of one CTA, where few threads read a cell.
+  Shadow(uint64_t bytes, bool isShared) : bytes(bytes), isShared(isShared) {}
+
+  Conflict read(uint64_t offset, uint64_t size, const Accessor &accessor);
+  Conflict write(uint64_t offset, uint64_t size, const Accessor &accessor);
+  /// Whether the last write of the range is ordered before `accessor` and, for
+  /// an asynchronous one, fenced. Leaves no trace.
+  Conflict checkWrite(uint64_t offset, uint64_t size, const Accessor &accessor);
+
+  /// A read of 16 aligned bytes by an asynchronous operation that reads much:
+  /// quicker than read(), and remembered by block.
+  Conflict readBlock(uint64_t offset, const Accessor &accessor);
+
+  /// Writes of `from` become writes of `to`: a copy in flight has arrived.
+  void settle(uint64_t offset, uint64_t size, const Access &from,
+              const Access &to);
+  /// Forgets the range: the host wrote it.
+  void clear(uint64_t offset, uint64_t size);
+
+private:
+  struct Cell {
+    Access write, read;
+  };
+  static constexpr unsigned kPageCells = 256;
+  using Page = std::array<Cell, kPageCells>;
+
+  /// Reads of a block of kBlockBytes; `count` of them.
+  struct Block {
+    static constexpr unsigned kMost = 4;
+    Access reads[kMost];
+    unsigned count = 0;
+  };
+  static constexpr unsigned kBlockBytes = 16;
+
+  Cell &cell(uint64_t index);
+  Page &makePage(uint64_t page);
+  /// Makes cells no larger than the pieces that are accessed.
+  void refine(uint64_t offset, uint64_t size);
+  bool isOrdered(const Access &earlier, const Accessor &accessor) const;
+  bool isOrderedSlowly(const Access &earlier, const Accessor &accessor) const;
+  bool isFineAfterWrite(const Cell &cell, const Accessor &accessor) const;
+  Conflict conflictWithWrite(const Cell &cell, const Accessor &accessor) const;
+  Conflict conflictWithReads(Cell &cell, const Accessor &accessor);
+  Conflict conflictWithBlocks(uint64_t offset, uint64_t size,
+                              const Accessor &accessor);
+  void addRead(Cell &cell, const Accessor &accessor);
+  void addToSet(Cell &cell, const Accessor &accessor);
+  void dropReads(Cell &cell);
+
+  uint64_t bytes;
+  bool isShared;
+  /// A cell has 1 << shift bytes.
+  unsigned shift = 2;
+  std::vector<std::unique_ptr<Page>> pages;
+  /// Empty unless readBlock() was called.
+  std::vector<Block> blocks;
+  /// Reads of cells that several units have read.
+  std::vector<std::vector<Access>> sets;
+  std::vector<uint32_t> freeSets;
+};
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_MACHINE_SHADOW_H

@@ -1,0 +1,466 @@
+//===- MoeDecompose.cpp - a layer becomes pipeline ops ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The order of the ops and their rounding points are those of docs/layers.md:
+// a result type is the place where f32 is rounded.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Names.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_MOEDECOMPOSEPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::moe;
+
+namespace {
+
+/// The values that an epilogue region gets, in the order of its arguments.
+struct EpilogueArgs {
+  /// One, or gate and up.
+  ValueRange accumulators;
+  ValueRange rows;
+  /// For each column operand as many values as there are accumulators.
+  ValueRange columns;
+  ValueRange elementwise;
+};
+
+using EpilogueBuilder =
+    function_ref<Value(ImplicitLocOpBuilder &, const EpilogueArgs &)>;
+
+/// The operands of a grouped_matmul, by name.
+struct Product {
+  Value input, weight;
+  /// The scales of e4m3 operands.
+  Value inputScale, weightScale;
+  Value offsets, source, numValidTokens;
+  SmallVector<Value, 1> rows, columns, elementwise;
+  WeightLayoutAttr layout;
+};
+
+/// Of the quantizations that the level moe describes, block fp8 is lowered; the
+/// others are refused by name. Scales and 'activation_quant' come with
+/// 'weight_quant' only, says the verifier.
+LogicalResult checkLowerable(LayerOp layer) {
+  QuantAttr weights = layer.getWeightQuantAttr();
+  if (!weights)
+    return success();
+  auto isBlockFp8 = [](QuantAttr quant, Granularity granularity, int64_t rows,
+                       bool dynamic) {
+    return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
+           quant.getScale().isF32() && quant.getGranularity() == granularity &&
+           quant.getBlock() == ArrayRef<int64_t>{rows, kScaleBlock} &&
+           !quant.getZeroPoint() && quant.getDynamic() == dynamic;
+  };
+  if (isBlockFp8(weights, Granularity::Block, kScaleBlock, false) &&
+      isBlockFp8(layer.getActivationQuantAttr(), Granularity::Group, 1, true))
+    return success();
+  auto diagnostic = layer.emitOpError("has quantized weights (weight_quant = ")
+                    << weights << ") and ";
+  if (QuantAttr activations = layer.getActivationQuantAttr())
+    diagnostic << "activation_quant = " << activations;
+  else
+    diagnostic << "no activation_quant";
+  return diagnostic << ", which the level moe describes but nothing lowers "
+                       "yet; lowered are f8E4M3FN weights in blocks of [128, "
+                       "128] with dynamic f8E4M3FN activations in groups of "
+                       "[1, 128], each with f32 scales: write that, or give "
+                       "weights of the layer's type and drop 'weight_quant' "
+                       "and the scales";
+}
+
+/// Replaces each moe.param by the constant that it names.
+void resolveParams(LayerOp layer) {
+  layer.walk([&](ParamOp param) {
+    OpBuilder builder(param);
+    auto value =
+        cast<FloatAttr>(layer.getActivationParamsAttr().get(param.getName()));
+    param.replaceAllUsesWith(
+        arith::ConstantOp::create(builder, param.getLoc(), value).getResult());
+    param.erase();
+  });
+}
+
+/// Rewrites one layer; the builder stands before it.
+class LayerDecomposer {
+public:
+  explicit LayerDecomposer(LayerOp layer)
+      : layer(layer), b(layer.getLoc(), layer),
+        dtype(cast<RankedTensorType>(layer.getOutput().getType())
+                  .getElementType()) {}
+
+  void run();
+
+private:
+  RankedTensorType tensorOf(ArrayRef<int64_t> shape, Type element) {
+    return RankedTensorType::get(shape, element);
+  }
+  void setNames(Operation *op, ArrayRef<StringRef> names) {
+    op->setAttr(kNameAttr, b.getStrArrayAttr(names));
+  }
+
+  Value product(const Product &p, RankedTensorType type, StringRef name,
+                EpilogueBuilder epilogue);
+  Value inlineActivation(Region &region, ImplicitLocOpBuilder &builder,
+                         ValueRange args);
+
+  void setInput(Product &p, Value input);
+
+  void route();
+  void permute();
+  void makeExpertInput();
+  Value runExperts();
+  Value runSharedExpert();
+  void reduce(Value expertRows, Value shared);
+
+  /// Only a run knows how many tokens there are, and slots that experts serve.
+  static constexpr int64_t kTokens = ShapedType::kDynamic;
+  static constexpr int64_t kPositions = ShapedType::kDynamic;
+
+  LayerOp layer;
+  ImplicitLocOpBuilder b;
+  Type dtype;
+  Value ids, weights;
+  Value offsets, position, source, rowWeight;
+  /// What the routed experts read: without and with the weight on the input.
+  Value latentInput, expertInput;
+  /// What was quantized already: the hidden states feed two products.
+  DenseMap<Value, QuantizeOp> quantized;
+};
+
+Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
+  Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1.0f));
+  Value exponential = math::ExpOp::create(b, arith::NegFOp::create(b, x));
+  return arith::DivFOp::create(b, one,
+                               arith::AddFOp::create(b, one, exponential));
+}
+
+/// An epilogue that returns its accumulator; not worth a region.
+constexpr std::nullptr_t kNoEpilogue = nullptr;
+
+Value LayerDecomposer::product(const Product &p, RankedTensorType type,
+                               StringRef name, EpilogueBuilder epilogue) {
+  auto op = GroupedMatmulOp::create(
+      b, type, p.input, p.weight, p.inputScale, p.weightScale, p.offsets,
+      p.source, p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout);
+  setNames(op, name);
+  if (!epilogue)
+    return op.getResult();
+  unsigned numAccumulators = p.layout ? 2 : 1;
+  unsigned numArgs = numAccumulators + p.rows.size() +
+                     p.columns.size() * numAccumulators + p.elementwise.size();
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = b.createBlock(&op.getEpilogue(), {},
+                               SmallVector<Type>(numArgs, b.getF32Type()),
+                               SmallVector<Location>(numArgs, b.getLoc()));
+  ValueRange rest = block->getArguments();
+  auto take = [&](size_t count) {
+    ValueRange head = rest.take_front(count);
+    rest = rest.drop_front(count);
+    return head;
+  };
+  EpilogueArgs args;
+  args.accumulators = take(numAccumulators);
+  args.rows = take(p.rows.size());
+  args.columns = take(p.columns.size() * numAccumulators);
+  args.elementwise = take(p.elementwise.size());
+  YieldOp::create(b, epilogue(b, args));
+  return op.getResult();
+}
+
+Value LayerDecomposer::inlineActivation(Region &region,
+                                        ImplicitLocOpBuilder &builder,
+                                        ValueRange args) {
+  Block &body = region.front();
+  IRMapping mapping;
+  mapping.map(body.getArguments(), args);
+  for (Operation &op : body.without_terminator())
+    builder.clone(op, mapping);
+  return mapping.lookupOrDefault(
+      cast<YieldOp>(body.getTerminator()).getValue());
+}
+
+/// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
+/// where the weight has scales. Rows that a product with offsets reads in order
+/// are positions, of which those past the last offset count for nothing.
+void LayerDecomposer::setInput(Product &p, Value input) {
+  p.input = input;
+  if (!p.weightScale)
+    return;
+  QuantizeOp &op = quantized[input];
+  if (!op) {
+    auto type = cast<RankedTensorType>(input.getType());
+    int64_t width = type.getDimSize(1);
+    bool readsPositions = p.offsets && !p.source;
+    op = QuantizeOp::create(
+        b, type.clone(b.getType<Float8E4M3FNType>()),
+        tensorOf(
+            {type.getDimSize(0), llvm::divideCeilSigned(width, kScaleBlock)},
+            b.getF32Type()),
+        input, readsPositions ? p.offsets : Value(),
+        readsPositions ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(),
+        b.getI64IntegerAttr(kScaleBlock));
+    Operation *producer = input.getDefiningOp();
+    StringRef name = producer ? getResultName(producer, 0) : StringRef();
+    if (name.empty())
+      name = "hidden";
+    setNames(op, {(name + "_quantized").str(), (name + "_scale").str()});
+  }
+  p.input = op.getQuantized();
+  p.inputScale = op.getScale();
+}
+
+void LayerDecomposer::route() {
+  if (layer.getTopkIds()) {
+    ids = layer.getTopkIds();
+    weights = layer.getTopkWeights();
+    return;
+  }
+  Value logits = layer.getRouterLogits();
+  if (!logits) {
+    Product p;
+    p.input = layer.getHidden();
+    p.weight = layer.getGateWeight();
+    auto addBias = [](ImplicitLocOpBuilder &b,
+                      const EpilogueArgs &args) -> Value {
+      return arith::AddFOp::create(b, args.accumulators[0], args.columns[0]);
+    };
+    auto type = tensorOf({kTokens, layer.getNumRouted()}, b.getF32Type());
+    if (Value bias = layer.getGateBias()) {
+      p.columns.push_back(bias);
+      logits = product(p, type, "router_logits", addBias);
+    } else {
+      logits = product(p, type, "router_logits", kNoEpilogue);
+    }
+  }
+  int64_t topK = layer.getTopK();
+  auto op = RouteOp::create(b, tensorOf({kTokens, topK}, b.getI32Type()),
+                            tensorOf({kTokens, topK}, b.getF32Type()), logits,
+                            layer.getSelectionBias(), layer.getExpertScale(),
+                            layer.getInputIds(), layer.getHashTable(),
+                            layer.getNumValidTokens(), layer.getRoutingAttr());
+  setNames(op, {"topk_ids", "topk_weights"});
+  IRMapping mapping;
+  layer.getScore().cloneInto(&op.getScore(), mapping);
+  layer.getWeight().cloneInto(&op.getWeight(), mapping);
+  ids = op.getIds();
+  weights = op.getWeights();
+}
+
+void LayerDecomposer::permute() {
+  DenseI64ArrayAttr local;
+  if (PlacementAttr placement = layer.getPlacementAttr())
+    local = b.getDenseI64ArrayAttr(placement.getLocal());
+  int64_t topK = layer.getTopK();
+  auto op = PermuteOp::create(
+      b, tensorOf({layer.getNumLocalExperts() + 1}, b.getI32Type()),
+      tensorOf({kTokens, topK}, b.getI32Type()),
+      tensorOf({kPositions}, b.getI32Type()),
+      tensorOf({kPositions, 1}, b.getF32Type()), ids, weights,
+      layer.getNumValidTokens(), b.getI64IntegerAttr(layer.getNumExperts()),
+      b.getI64IntegerAttr(layer.getNumZeroExperts()), local);
+  setNames(op, {"expert_offsets", "position", "source", "row_weight"});
+  offsets = op.getOffsets();
+  position = op.getPosition();
+  source = op.getSource();
+  rowWeight = op.getRowWeight();
+}
+
+void LayerDecomposer::makeExpertInput() {
+  latentInput = layer.getHidden();
+  if (layer.getLatentDown()) {
+    Product p;
+    p.input = layer.getHidden();
+    p.weight = layer.getLatentDown();
+    latentInput = product(p, tensorOf({kTokens, layer.getExpertWidth()}, dtype),
+                          "latent_in", kNoEpilogue);
+  }
+  expertInput = latentInput;
+  if (!layer.getWeightOnInput())
+    return;
+  auto op = RowMapOp::create(b, latentInput.getType(), latentInput, weights);
+  setNames(op, {"weighted_input"});
+  OpBuilder::InsertionGuard guard(b);
+  Type f32 = b.getF32Type();
+  Block *block =
+      b.createBlock(&op.getBody(), {}, {f32, f32}, {b.getLoc(), b.getLoc()});
+  YieldOp::create(b, arith::MulFOp::create(b, block->getArgument(0),
+                                           block->getArgument(1)));
+  expertInput = op.getResult();
+}
+
+Value LayerDecomposer::runExperts() {
+  Product first;
+  first.weight = layer.getW13();
+  first.weightScale = layer.getW13Scale();
+  first.offsets = offsets;
+  first.source = source;
+  setInput(first, expertInput);
+  first.layout = layer.getLayoutAttr();
+  if (layer.getW13Bias())
+    first.columns.push_back(layer.getW13Bias());
+  Value hidden =
+      product(first, tensorOf({kPositions, layer.getIntermediateSize()}, dtype),
+              "experts_hidden",
+              [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+                SmallVector<Value, 2> inputs(args.accumulators);
+                for (auto [input, bias] : llvm::zip(inputs, args.columns))
+                  input = arith::AddFOp::create(b, input, bias);
+                return inlineActivation(layer.getActivation(), b, inputs);
+              });
+
+  Product second;
+  second.weight = layer.getW2();
+  second.weightScale = layer.getW2Scale();
+  second.offsets = offsets;
+  setInput(second, hidden);
+  if (!layer.getWeightOnInput())
+    second.rows.push_back(rowWeight);
+  if (layer.getW2Bias())
+    second.columns.push_back(layer.getW2Bias());
+  auto finish = [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+    Value y = args.accumulators[0];
+    if (!args.columns.empty())
+      y = arith::AddFOp::create(b, y, args.columns[0]);
+    if (!args.rows.empty())
+      y = arith::MulFOp::create(b, y, args.rows[0]);
+    return y;
+  };
+  auto type = tensorOf({kPositions, layer.getExpertWidth()}, dtype);
+  if (second.rows.empty() && second.columns.empty())
+    return product(second, type, "experts_out", kNoEpilogue);
+  return product(second, type, "experts_out", finish);
+}
+
+Value LayerDecomposer::runSharedExpert() {
+  if (!layer.getSharedW13())
+    return {};
+  Value gate;
+  if (layer.getSharedGate()) {
+    Product p;
+    p.input = layer.getHidden();
+    p.weight = layer.getSharedGate();
+    gate = product(p, tensorOf({kTokens, 1}, b.getF32Type()), "shared_gate",
+                   [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                     return sigmoid(b, args.accumulators[0]);
+                   });
+  }
+  int64_t sharedSize =
+      cast<RankedTensorType>(layer.getSharedW2().getType()).getDimSize(1);
+  Product first;
+  first.weight = layer.getSharedW13();
+  first.weightScale = layer.getSharedW13Scale();
+  setInput(first, layer.getHidden());
+  first.layout = layer.getLayoutAttr();
+  Region &activation = layer.getSharedActivation().empty()
+                           ? layer.getActivation()
+                           : layer.getSharedActivation();
+  Value hidden =
+      product(first, tensorOf({kTokens, sharedSize}, dtype), "shared_hidden",
+              [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                return inlineActivation(activation, b, args.accumulators);
+              });
+  Product second;
+  second.weight = layer.getSharedW2();
+  second.weightScale = layer.getSharedW2Scale();
+  setInput(second, hidden);
+  auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
+  FloatAttr scale = layer.getSharedScaleAttr();
+  if (!gate && !scale)
+    return product(second, type, "shared_out", kNoEpilogue);
+  if (gate)
+    second.rows.push_back(gate);
+  return product(
+      second, type, "shared_out",
+      [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+        Value out = args.accumulators[0];
+        if (!args.rows.empty())
+          out = arith::MulFOp::create(b, out, args.rows[0]);
+        if (scale)
+          out = arith::MulFOp::create(b, out,
+                                      arith::ConstantOp::create(b, scale));
+        return out;
+      });
+}
+
+void LayerDecomposer::reduce(Value expertRows, Value shared) {
+  bool latent = static_cast<bool>(layer.getLatentUp());
+  bool hasZeroExperts = layer.getNumZeroExperts() > 0;
+  auto sum = UnpermuteOp::create(
+      b, tensorOf({kTokens, layer.getExpertWidth()}, dtype), expertRows,
+      position, hasZeroExperts ? latentInput : Value(),
+      hasZeroExperts ? weights : Value(), latent ? Value() : shared,
+      layer.getNumValidTokens());
+  setNames(sum, {latent ? "routed_out" : "output"});
+  Value output = sum.getResult();
+  if (latent) {
+    Product p;
+    p.input = output;
+    p.weight = layer.getLatentUp();
+    p.numValidTokens = layer.getNumValidTokens();
+    auto type = cast<RankedTensorType>(layer.getOutput().getType());
+    auto addShared = [](ImplicitLocOpBuilder &b,
+                        const EpilogueArgs &args) -> Value {
+      return arith::AddFOp::create(b, args.accumulators[0],
+                                   args.elementwise[0]);
+    };
+    if (shared) {
+      p.elementwise.push_back(shared);
+      output = product(p, type, "output", addShared);
+    } else {
+      output = product(p, type, "output", kNoEpilogue);
+    }
+  }
+  layer.getOutput().replaceAllUsesWith(output);
+}
+
+void LayerDecomposer::run() {
+  route();
+  permute();
+  makeExpertInput();
+  Value rows = runExperts();
+  Value shared = runSharedExpert();
+  reduce(rows, shared);
+  layer.erase();
+}
+
+struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    SmallVector<LayerOp> layers;
+    func.walk([&](LayerOp layer) { layers.push_back(layer); });
+    for (LayerOp layer : layers) {
+      if (failed(checkLowerable(layer)) || failed(checkMaxTokens(func, layer)))
+        return signalPassFailure();
+      resolveParams(layer);
+      LayerDecomposer(layer).run();
+    }
+  }
+
+  /// The bound is a fact about the whole function from here on.
+  static LogicalResult checkMaxTokens(func::FuncOp func, LayerOp layer) {
+    auto before = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
+    if (before && before != layer.getMaxTokensAttr())
+      return layer.emitOpError("has max_tokens = ")
+             << layer.getMaxTokens() << ", but function @" << func.getName()
+             << " is bounded by " << before.getInt()
+             << " tokens; give all its layers one bound";
+    func->setAttr(kMaxTokensAttr, layer.getMaxTokensAttr());
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,41 @@
+//===- PassInputs.h - what passes over kernels begin with -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H
+#define MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H
+
+#include "mlir/Pass/PassManager.h"
+#include "moec/Analysis/ConfigText.h"
+#include "moec/Analysis/Schedules.h"
+#include "moec/Dialect/Plan/Plan.h"
+
+namespace moec {
+
+/// The target of a pass, with its part, and the configs that were forced.
+struct PassInputs {
+  Target target;
+  std::vector<ForcedConfig> forced;
+
+  /// From the options of a pass over `op`; reports what is wrong with them.
+  static std::optional<PassInputs>
+  read(mlir::Operation *op, llvm::StringRef pass, llvm::StringRef target,
+       llvm::StringRef part, llvm::ArrayRef<std::string> configs,
+       int64_t lanes = 0);
+};
+
+/// Runs `change` on each program of a module, and where it says that something
+/// has changed, assigns slots anew by `runPipeline`, that of the pass.
+mlir::LogicalResult
+changePrograms(mlir::ModuleOp module,
+               llvm::function_ref<bool(plan::ProgramOp)> change,
+               llvm::function_ref<mlir::LogicalResult(mlir::OpPassManager &,
+                                                      mlir::Operation *)>
+                   runPipeline);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H

@@ -1,0 +1,264 @@
+//===- TileAssignConfig.cpp - choose how each phase runs --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchShape.h"
+#include "PassInputs.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/Threading.h"
+#include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Schedules.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_TILEASSIGNCONFIGPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr llvm::StringLiteral kConfigAttr = "config";
+
+/// What the model of time chooses, by op; null where there is none of the op.
+using ModelChoices = llvm::DenseMap<Operation *, tile::ConfigAttr>;
+
+/// Choices for all that have no config yet, made side by side: each takes a
+/// while.
+ModelChoices askModels(ModuleOp module, const Target &target) {
+  SmallVector<Operation *> ops;
+  for (auto kernel : module.getOps<tile::KernelOp>())
+    if (kernel.getLoadAttr())
+      for (Operation &op : kernel.getBody().front().without_terminator())
+        if (!op.getAttr(kConfigAttr))
+          ops.push_back(&op);
+  std::vector<tile::ConfigAttr> chosen(ops.size());
+  parallelFor(module.getContext(), 0, ops.size(),
+              [&](size_t i) { chosen[i] = chooseForLoad(ops[i], target); });
+  ModelChoices choices;
+  for (auto [op, config] : llvm::zip(ops, chosen))
+    choices[op] = config;
+  return choices;
+}
+
+/// Decides the phases of one kernel, then its grid.
+class KernelConfigurator {
+public:
+  /// `forced` is a config to take, or null.
+  KernelConfigurator(tile::KernelOp kernel, const Target &target,
+                     const ForcedConfig *forced, const ModelChoices &choices)
+      : kernel(kernel), target(target), forced(forced), choices(choices) {}
+
+  LogicalResult run() {
+    for (Operation &op : kernel.getBody().front().without_terminator()) {
+      const Schedule *schedule = decide(op);
+      if (!schedule)
+        return failure();
+      auto config = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
+      remarkChoice(op, config, schedule->grid(&op, config, target));
+    }
+    setLaunchShape(kernel, target);
+    return success();
+  }
+
+private:
+  /// Sets the op's config unless it has one; null after a diagnostic.
+  const Schedule *decide(Operation &op) {
+    if (forced && failed(force(op)))
+      return nullptr;
+    auto given = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
+    if (!given)
+      return choose(op);
+    const Schedule *schedule = findSchedule(target, given.getSchedule());
+    if (!schedule) {
+      InFlightDiagnostic diagnostic = op.emitOpError("has the schedule \"");
+      diagnostic << given.getSchedule() << "\", which the target "
+                 << target.name << " does not have; there are ";
+      listSchedules(diagnostic);
+      return nullptr;
+    }
+    if (schedule->opName != op.getName().getStringRef()) {
+      op.emitOpError("has the schedule \"")
+          << schedule->name << "\", which runs " << schedule->opName
+          << "; drop 'config' to have one chosen";
+      return nullptr;
+    }
+    std::string reason = schedule->whyIllegal(&op, given, target);
+    if (!reason.empty()) {
+      InFlightDiagnostic diagnostic = op.emitOpError();
+      if (forced)
+        diagnostic << "of kernel '" << kernel.getSymName() << "' ";
+      diagnostic << "cannot run as " << given << ": " << reason;
+      return nullptr;
+    }
+    wasGiven = true;
+    return schedule;
+  }
+
+  /// Sets the config that is forced: what it leaves out is as it would be
+  /// chosen.
+  LogicalResult force(Operation &op) {
+    StringRef name = forced->getSchedule();
+    tile::ConfigAttr base;
+    if (name.empty()) {
+      op.removeAttr(kConfigAttr);
+      if (!choose(op))
+        return failure();
+      base = op.getAttrOfType<tile::ConfigAttr>(kConfigAttr);
+    } else if (const Schedule *schedule = findSchedule(target, name);
+               schedule && schedule->opName == op.getName().getStringRef()) {
+      base = schedule->choose(&op, target);
+    } else {
+      // Refused below, as one in the IR.
+      base = tile::ConfigAttr::get(op.getContext(), name, 0, 0, 0, 0, 0, 0);
+    }
+    llvm::Expected<tile::ConfigAttr> config = forced->apply(base);
+    if (!config)
+      return op.emitOpError() << llvm::toString(config.takeError());
+    op.setAttr(kConfigAttr, withoutMaps(op, *config));
+    return success();
+  }
+
+  /// `config` without maps of rows that are not in order yet, where
+  /// tile-permute-rows can bring them there.
+  tile::ConfigAttr withoutMaps(Operation &op, tile::ConfigAttr config) {
+    auto product = dyn_cast<tile::ContractOp>(op);
+    const Schedule *schedule = findSchedule(target, config.getSchedule());
+    bool mayComeInOrder = product && product.getSource() && schedule &&
+                          schedule->permuteRows && kernel.getLoadAttr();
+    return mayComeInOrder ? config.withMapRows(false) : config;
+  }
+
+  /// Sets the config of least time, or that of the first schedule that can run
+  /// the op.
+  const Schedule *choose(Operation &op) {
+    wasGiven = false;
+    auto known = choices.find(&op);
+    tile::ConfigAttr config =
+        known != choices.end() ? known->second : chooseForLoad(&op, target);
+    if (config) {
+      op.setAttr(kConfigAttr, config);
+      return findSchedule(target, config.getSchedule());
+    }
+    std::string reason;
+    for (const Schedule *schedule : getSchedulesFor(target, &op)) {
+      config = schedule->choose(&op, target);
+      reason = schedule->whyIllegal(&op, config, target);
+      if (reason.empty()) {
+        op.setAttr(kConfigAttr, config);
+        return schedule;
+      }
+      remark::missed(op.getLoc(), remarkOptions(schedule->name))
+          << remark::reason("{0}", reason);
+    }
+    InFlightDiagnostic diagnostic = op.emitOpError();
+    if (config) {
+      diagnostic << "cannot run as " << config << ": " << reason;
+      return nullptr;
+    }
+    diagnostic << "has no schedule on the target " << target.name
+               << "; there are ";
+    listSchedules(diagnostic);
+    return nullptr;
+  }
+
+  void listSchedules(InFlightDiagnostic &diagnostic) const {
+    llvm::interleaveComma(getSchedules(target), diagnostic,
+                          [&](const Schedule &s) { diagnostic << s.name; });
+  }
+
+  remark::RemarkOpts remarkOptions(StringRef schedule) {
+    return remark::RemarkOpts::name(schedule)
+        .category("tile-assign-config")
+        .function(kernel.getSymName());
+  }
+
+  void remarkChoice(Operation &op, tile::ConfigAttr config,
+                    const moert::Expr &grid) {
+    remark::passed(op.getLoc(), remarkOptions(config.getSchedule()))
+        << remark::metric("config", config)
+        << remark::metric("grid", grid.str())
+        << remark::reason("{0}", wasGiven ? "given in the IR and legal"
+                                          : "the schedule's choice for " +
+                                                describeTarget());
+  }
+
+  std::string describeTarget() const {
+    return target.isGpu() ? target.name
+                          : std::to_string(target.lanes) + " lanes";
+  }
+
+  tile::KernelOp kernel;
+  const Target &target;
+  const ForcedConfig *forced;
+  const ModelChoices &choices;
+  bool wasGiven = false;
+};
+
+struct TileAssignConfig
+    : moec::impl::TileAssignConfigPassBase<TileAssignConfig> {
+  using TileAssignConfigPassBase::TileAssignConfigPassBase;
+
+  void runOnOperation() override {
+    if (lanes != 0 && !Target::isLegalLanes(lanes)) {
+      getOperation().emitError("tile-assign-config: lanes = ")
+          << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
+      return signalPassFailure();
+    }
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-assign-config", target, part, configs, lanes);
+    if (!inputs)
+      return signalPassFailure();
+    SmallVector<bool> isUsed(inputs->forced.size(), false);
+    ModelChoices choices = askModels(getOperation(), inputs->target);
+    for (auto kernel : getOperation().getOps<tile::KernelOp>()) {
+      const ForcedConfig *last = nullptr;
+      for (auto [config, used] : llvm::zip(inputs->forced, isUsed))
+        if (config.isFor(kernel)) {
+          last = &config;
+          used = true;
+        }
+      if (failed(
+              KernelConfigurator(kernel, inputs->target, last, choices).run()))
+        return signalPassFailure();
+    }
+    for (auto [config, used] : llvm::zip(inputs->forced, isUsed))
+      if (!used && failed(checkUnused(config, inputs->target)))
+        return signalPassFailure();
+  }
+
+  /// Whether tile-split-heavy may make a kernel for some groups of this one.
+  static bool mayBeHeavy(tile::KernelOp kernel, const Target &machine) {
+    auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
+    return product && product.getOffsets() && kernel.getLoadAttr() &&
+           findSchedule(machine, product.getConfigAttr().getSchedule())
+               ->splitHeavy;
+  }
+
+  /// A config that no kernel has: right if it is for more tokens than there can
+  /// be, or for a kernel that is still to be made.
+  LogicalResult checkUnused(const ForcedConfig &config, const Target &machine) {
+    if (config.tokens)
+      for (auto program : getOperation().getOps<plan::ProgramOp>())
+        if (config.tokens->min > int64_t(program.getMaxTokens()))
+          return success();
+    for (auto kernel : getOperation().getOps<tile::KernelOp>())
+      if (config.isFor(getHeavyName(kernel), kernel.getLoadAttr()) &&
+          mayBeHeavy(kernel, machine))
+        return success();
+    InFlightDiagnostic diagnostic =
+        getOperation().emitError("tile-assign-config: config '")
+        << config.str() << "' is for no kernel; there are ";
+    llvm::interleaveComma(
+        getOperation().getOps<tile::KernelOp>(), diagnostic,
+        [&](tile::KernelOp kernel) { diagnostic << kernel.getSymName(); });
+    return diagnostic;
+  }
+};
+
+} // namespace

@@ -1,0 +1,463 @@
+//===- TileSpecialize.cpp - kernels for ranges of tokens --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Ranges end at powers of two. For each kernel whose schedule has a model of
+// its time, the best config of every possible range is known. The products of
+// experts are cut together, every other kernel by itself, so that its cuts cost
+// no kernels of theirs: into ranges that lose the least against a config of its
+// own for every count, where each further range has to pay for its kernels. Of
+// too many kernels, neighbours become one where that loses least.
+
+#include "Launches.h"
+#include "PassInputs.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/Threading.h"
+#include "moec/Analysis/Cost.h"
+#include "moec/Transforms/Passes.h"
+#include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <limits>
+#include <optional>
+
+namespace moec {
+#define GEN_PASS_DEF_TILESPECIALIZEPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Points `first` to `last` of the token counts.
+struct Span {
+  size_t first, last;
+};
+
+/// A kernel whose config depends on its load.
+class ModelledKernel {
+public:
+  ModelledKernel(tile::KernelOp kernel, Operation *phase,
+                 const Schedule &schedule, const Target &target,
+                 tile::LoadAttr load, ArrayRef<int64_t> points)
+      : kernel(kernel), load(load), isGrouped(load.getExperts() > 1),
+        candidates(evaluateCandidates(phase, schedule, target, load, points)) {
+    llvm::erase_if(candidates,
+                   [](const Candidate &c) { return !c.whyNot.empty(); });
+    if (candidates.empty())
+      return;
+    for (size_t i = 0; i < candidates.front().us.size(); ++i)
+      best.push_back(llvm::min_element(candidates, [&](auto &a, auto &b) {
+                       return a.us[i] < b.us[i];
+                     })->us[i]);
+  }
+
+  bool hasChoice() const { return !candidates.empty(); }
+  double getBest(size_t point) const { return best[point]; }
+
+  /// What is chosen for the span: the least mean of scores, the first of
+  /// equals. As the schedule's own choice for a kernel of that load.
+  const Candidate &choose(Span span) const {
+    auto cost = [&](const Candidate &candidate) {
+      double sum = 0;
+      for (size_t i = span.first; i <= span.last; ++i)
+        sum += candidate.scores[i];
+      return sum;
+    };
+    return *llvm::min_element(candidates,
+                              [&](const Candidate &a, const Candidate &b) {
+                                return cost(a) < cost(b);
+                              });
+  }
+
+  /// Time over that of the best configs at a point.
+  double getLoss(Span span, size_t point) const {
+    return choose(span).us[point] - best[point];
+  }
+
+  tile::KernelOp kernel;
+  tile::LoadAttr load;
+  /// Whether it is of experts.
+  bool isGrouped;
+  /// Where it has one config.
+  SmallVector<Span> spans;
+
+private:
+  std::vector<Candidate> candidates;
+  SmallVector<double> best;
+};
+
+class Specializer {
+public:
+  Specializer(plan::VariantOp variant, SymbolTable &symbols,
+              const Target &target, const TileSpecializePassOptions &options,
+              ArrayRef<ForcedConfig> forced)
+      : variant(variant), symbols(symbols), target(target), options(options),
+        forced(forced),
+        points(getTokenPoints(variant.getMinTokens(), variant.getMaxTokens())) {
+    addCuts();
+  }
+
+  void run() {
+    addKernels();
+    if (kernels.empty())
+      return;
+    SmallVector<ModelledKernel *> products;
+    for (ModelledKernel &kernel : kernels)
+      if (kernel.isGrouped)
+        products.push_back(&kernel);
+      else
+        cut(&kernel, kOtherPrice);
+    if (!products.empty())
+      cut(products, kProductsPrice);
+    mergeKernels();
+    SmallVector<Span> spans = getCommonSpans();
+    for (ModelledKernel &kernel : kernels)
+      specialize(kernel, spans);
+    splitVariant(spans);
+  }
+
+private:
+  /// Where ranges of forced configs begin and end.
+  void addCuts();
+  void addKernels();
+  /// The op of a kernel that may have a model, and its load; null if there is
+  /// none, or if it was asked for before.
+  std::pair<tile::ContractOp, tile::LoadAttr> findPhase(plan::LaunchOp launch);
+  tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
+  /// What a range has to win, summed over its points and relative to the time
+  /// of all kernels, to be worth its kernels: of both products, and of another
+  /// one, whose code is shorter.
+  static constexpr double kProductsPrice = 0.0105, kOtherPrice = 0.002;
+  /// Gives each of the kernels its spans, which are cut at the same points.
+  void cut(ArrayRef<ModelledKernel *> group, double price);
+  SmallVector<Span> chooseSpans(ArrayRef<ModelledKernel *> group, double price);
+  /// The time of all kernels at a point with their best configs.
+  double getBest(size_t point) const;
+  double getLoss(ArrayRef<ModelledKernel *> group, Span span) const;
+  /// What makes a kernel one of its own: the config that is forced, or that is
+  /// chosen.
+  using Key = std::pair<const ForcedConfig *, tile::ConfigAttr>;
+  Key getKey(const ModelledKernel &kernel, Span span);
+  /// Neighbours with the same config as one.
+  SmallVector<Span> shareKernels(const ModelledKernel &kernel,
+                                 ArrayRef<Span> spans);
+  /// What is lost if the span and the next one have a kernel together.
+  double getMergeLoss(const ModelledKernel &kernel, const Span *span);
+  void mergeKernels();
+  /// Those that end wherever one of a kernel does.
+  SmallVector<Span> getCommonSpans() const;
+  void specialize(ModelledKernel &kernel, ArrayRef<Span> spans);
+  void splitVariant(ArrayRef<Span> spans);
+  /// The token counts of a span.
+  std::pair<int64_t, int64_t> getTokens(Span span) {
+    return {span.first ? points[span.first - 1] + 1 : variant.getMinTokens(),
+            points[span.last]};
+  }
+
+  plan::VariantOp variant;
+  SymbolTable &symbols;
+  const Target &target;
+  const TileSpecializePassOptions &options;
+  ArrayRef<ForcedConfig> forced;
+  SmallVector<int64_t> points;
+  /// Points after which a range ends in any case.
+  llvm::SmallSet<size_t, 4> cuts;
+  std::vector<ModelledKernel> kernels;
+  llvm::StringSet<llvm::MallocAllocator> seen;
+  /// Per kernel: what it is called in each span.
+  llvm::StringMap<SmallVector<FlatSymbolRefAttr>> names;
+};
+
+void Specializer::addCuts() {
+  SmallVector<int64_t> ends;
+  for (const ForcedConfig &config : forced)
+    if (config.tokens)
+      for (int64_t end : {config.tokens->min - 1, config.tokens->max})
+        if (end > 0 && end >= int64_t(variant.getMinTokens()) &&
+            end < int64_t(variant.getMaxTokens()))
+          ends.push_back(end);
+  llvm::append_range(points, ends);
+  llvm::sort(points);
+  points.erase(llvm::unique(points), points.end());
+  for (int64_t end : ends)
+    cuts.insert(llvm::find(points, end) - points.begin());
+}
+
+Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
+  auto [minTokens, maxTokens] = getTokens(span);
+  tile::KernelOp op = kernel.kernel;
+  const ForcedConfig *last = nullptr;
+  for (const ForcedConfig &config : forced)
+    if (config.kernel == op.getSymName() &&
+        (!config.tokens ||
+         (config.tokens->min <= std::max<int64_t>(minTokens, 1) &&
+          maxTokens <= config.tokens->max)))
+      last = &config;
+  if (last)
+    return {last, {}};
+  return {nullptr, kernel.choose(span).config};
+}
+
+/// Side by side: each takes a while.
+void Specializer::addKernels() {
+  SmallVector<std::pair<tile::ContractOp, tile::LoadAttr>> phases;
+  for (auto launch : variant.getBody().getOps<plan::LaunchOp>())
+    if (auto found = findPhase(launch); found.second)
+      phases.push_back(found);
+  std::vector<std::optional<ModelledKernel>> models(phases.size());
+  parallelFor(variant.getContext(), 0, phases.size(), [&](size_t i) {
+    auto [phase, load] = phases[i];
+    models[i].emplace(phase->getParentOfType<tile::KernelOp>(), phase,
+                      *getSchedulesFor(target, phase).front(), target, load,
+                      points);
+  });
+  for (std::optional<ModelledKernel> &model : models)
+    if (model->hasChoice())
+      kernels.push_back(std::move(*model));
+}
+
+std::pair<tile::ContractOp, tile::LoadAttr>
+Specializer::findPhase(plan::LaunchOp launch) {
+  tile::KernelOp kernel = getKernel(launch, symbols);
+  if (!kernel || !seen.insert(launch.getKernel()).second ||
+      kernel.getLoadAttr())
+    return {};
+  auto phases = kernel.getBody().front().without_terminator();
+  if (!llvm::hasSingleElement(phases))
+    return {};
+  auto phase = dyn_cast<tile::ContractOp>(*phases.begin());
+  if (!phase || phase.getConfigAttr())
+    return {};
+  SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
+  if (schedules.empty() || !schedules.front()->costModel)
+    return {};
+  return {phase, getLoad(launch, phase)};
+}
+
+/// Null where nothing is known of the groups.
+tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
+                                    tile::ContractOp phase) {
+  int64_t topK = 1, experts = 1;
+  if (phase.getOffsets()) {
+    // The kernel that writes the offsets counts rows per expert.
+    Value offsets =
+        launch.getIns()[cast<BlockArgument>(phase.getOffsets()).getArgNumber()];
+    tile::RankOp rank;
+    for (auto writer : variant.getBody().getOps<plan::LaunchOp>())
+      if (llvm::is_contained(writer.getOuts(), offsets))
+        if (auto kernel = symbols.lookup<tile::KernelOp>(writer.getKernel()))
+          kernel.walk([&](tile::RankOp op) { rank = op; });
+    if (!rank)
+      return {};
+    topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
+    experts = rank.getNumExperts() + rank.getNumZeroExperts();
+    // A token may name an expert twice only where it has to.
+    experts = std::max(experts, topK);
+  }
+  return tile::LoadAttr::get(variant.getContext(), variant.getMinTokens(),
+                             variant.getMaxTokens(), topK, experts);
+}
+
+double Specializer::getBest(size_t point) const {
+  // Those that no model is about take about nothing but their launch.
+  constexpr double launchUs = 2.5;
+  double us = launchUs * double(seen.size() - kernels.size());
+  for (const ModelledKernel &kernel : kernels)
+    us += kernel.getBest(point);
+  return us;
+}
+
+/// Time over that of the best configs, summed over the points of the span, and
+/// relative to the time of all kernels there.
+double Specializer::getLoss(ArrayRef<ModelledKernel *> group, Span span) const {
+  for (size_t i = span.first; i < span.last; ++i)
+    if (cuts.contains(i))
+      return kInfinity;
+  double loss = 0;
+  for (size_t i = span.first; i <= span.last; ++i)
+    for (const ModelledKernel *kernel : group)
+      loss += kernel->getLoss(span, i) / getBest(i);
+  return loss;
+}
+
+/// The cuts that lose least, by the best ways to cut what comes before.
+SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group,
+                                           double price) {
+  size_t number = points.size();
+  SmallVector<SmallVector<double>> losses(number,
+                                          SmallVector<double>(number, 0));
+  for (size_t first = 0; first < number; ++first)
+    for (size_t last = first; last < number; ++last)
+      losses[first][last] = getLoss(group, {first, last});
+
+  // For the first `end` points in at most so many spans: the loss, and where
+  // the last span begins.
+  size_t most = std::max(size_t(std::max<int64_t>(options.maxRanges, 1)),
+                         cuts.size() + 1);
+  using Best = std::pair<double, size_t>;
+  SmallVector<SmallVector<Best>> table(
+      most + 1, SmallVector<Best>(number + 1, {kInfinity, 0}));
+  table[0][0].first = 0;
+  for (size_t count = 1; count <= most; ++count)
+    for (size_t end = 1; end <= number; ++end)
+      for (size_t first = 0; first < end; ++first) {
+        double loss =
+            table[count - 1][first].first + losses[first][end - 1] + price;
+        if (loss < table[count][end].first)
+          table[count][end] = {loss, first};
+      }
+  size_t count = 1;
+  for (size_t i = 2; i <= most; ++i)
+    if (table[i][number].first < table[count][number].first)
+      count = i;
+  SmallVector<Span> spans;
+  for (size_t end = number; count > 0; --count) {
+    size_t first = table[count][end].second;
+    spans.insert(spans.begin(), {first, end - 1});
+    end = first;
+  }
+  return spans;
+}
+
+void Specializer::cut(ArrayRef<ModelledKernel *> group, double price) {
+  SmallVector<Span> spans = chooseSpans(group, price);
+  for (ModelledKernel *kernel : group)
+    kernel->spans = shareKernels(*kernel, spans);
+}
+
+SmallVector<Span> Specializer::shareKernels(const ModelledKernel &kernel,
+                                            ArrayRef<Span> spans) {
+  SmallVector<Span> shared;
+  for (Span span : spans) {
+    if (!shared.empty() &&
+        getKey(kernel, shared.back()) == getKey(kernel, span))
+      shared.back().last = span.last;
+    else
+      shared.push_back(span);
+  }
+  return shared;
+}
+
+double Specializer::getMergeLoss(const ModelledKernel &kernel,
+                                 const Span *span) {
+  Span next = span[1], both{span->first, next.last};
+  for (Span part : {*span, next, both})
+    if (getKey(kernel, part).first)
+      return kInfinity;
+  double loss = 0;
+  for (size_t i = both.first; i <= both.last; ++i)
+    loss += (kernel.getLoss(both, i) -
+             kernel.getLoss(i <= span->last ? *span : next, i)) /
+            getBest(i);
+  return loss;
+}
+
+void Specializer::mergeKernels() {
+  while (true) {
+    size_t count = seen.size() - kernels.size();
+    for (const ModelledKernel &kernel : kernels)
+      count += kernel.spans.size();
+    if (count <= size_t(options.maxKernels))
+      return;
+    double least = kInfinity;
+    ModelledKernel *from = nullptr;
+    Span *cheapest = nullptr;
+    for (ModelledKernel &kernel : kernels)
+      for (Span &span : MutableArrayRef(kernel.spans).drop_back())
+        if (double loss = getMergeLoss(kernel, &span); loss < least) {
+          least = loss;
+          from = &kernel;
+          cheapest = &span;
+        }
+    if (!from)
+      return;
+    cheapest->last = cheapest[1].last;
+    from->spans.erase(cheapest + 1);
+  }
+}
+
+SmallVector<Span> Specializer::getCommonSpans() const {
+  SmallVector<Span> spans;
+  for (size_t i = 0; i < points.size(); ++i) {
+    bool begins = llvm::any_of(kernels, [&](const ModelledKernel &kernel) {
+      return llvm::any_of(kernel.spans,
+                          [&](Span own) { return own.first == i; });
+    });
+    if (begins)
+      spans.push_back({i, i});
+    else
+      spans.back().last = i;
+  }
+  return spans;
+}
+
+/// A copy of the kernel per config, in place of it.
+void Specializer::specialize(ModelledKernel &kernel, ArrayRef<Span> spans) {
+  SmallVector<FlatSymbolRefAttr> &inSpans = names[kernel.kernel.getSymName()];
+  for (Span own : kernel.spans) {
+    auto [minTokens, maxTokens] = getTokens(own);
+    tile::KernelOp copy = kernel.kernel;
+    if (kernel.spans.size() > 1) {
+      copy = kernel.kernel.clone();
+      copy.setSymName(
+          (kernel.kernel.getSymName() + "_t" + Twine(maxTokens)).str());
+      symbols.insert(copy, kernel.kernel->getIterator());
+    }
+    copy.setLoadAttr(tile::LoadAttr::get(variant.getContext(), minTokens,
+                                         maxTokens, kernel.load.getTopK(),
+                                         kernel.load.getExperts()));
+    for (Span span : spans)
+      if (own.first <= span.first && span.last <= own.last)
+        inSpans.push_back(FlatSymbolRefAttr::get(copy.getSymNameAttr()));
+  }
+  if (kernel.spans.size() > 1)
+    symbols.erase(kernel.kernel);
+}
+
+void Specializer::splitVariant(ArrayRef<Span> spans) {
+  OpBuilder builder(variant);
+  for (auto [i, span] : llvm::enumerate(spans)) {
+    auto part = cast<plan::VariantOp>(builder.clone(*variant));
+    auto [minTokens, maxTokens] = getTokens(span);
+    part.setMinTokens(minTokens);
+    part.setMaxTokens(maxTokens);
+    for (auto launch : part.getBody().getOps<plan::LaunchOp>())
+      if (auto found = names.find(launch.getKernel()); found != names.end())
+        launch.setKernelAttr(found->second[i]);
+  }
+  variant.erase();
+}
+
+struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
+  using TileSpecializePassBase::TileSpecializePassBase;
+
+  void runOnOperation() override {
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-specialize", target, part, configs);
+    if (!inputs)
+      return signalPassFailure();
+    SymbolTable symbols(getOperation());
+    TileSpecializePassOptions options;
+    options.maxRanges = maxRanges;
+    options.maxKernels = maxKernels;
+    for (auto program : getOperation().getOps<plan::ProgramOp>()) {
+      // Several are somebody's own choice.
+      auto variants =
+          llvm::to_vector(program.getBody().getOps<plan::VariantOp>());
+      if (variants.size() == 1)
+        Specializer(variants.front(), symbols, inputs->target, options,
+                    inputs->forced)
+            .run();
+    }
+  }
+};
+
+} // namespace

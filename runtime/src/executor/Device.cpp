@@ -1,0 +1,86 @@
+//===- Device.cpp - what a plan needs of a device ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Device.h"
+#include "../support/Check.h"
+
+namespace moert {
+
+Buffer::~Buffer() = default;
+Kernel::~Kernel() = default;
+Module::~Module() = default;
+Stream::~Stream() = default;
+Event::~Event() = default;
+Graph::~Graph() = default;
+Device::~Device() = default;
+
+std::string Device::architecture() const { return {}; }
+
+int64_t Device::multiprocessors() const { return 0; }
+
+int64_t Device::memoryBytes() const { return 0; }
+
+bool Device::takesMachineCode() const { return true; }
+
+Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {
+  return unavailable("wrapStream: " + name() +
+                     " has no streams of its own; "
+                     "run on the executor's");
+}
+
+Result<std::unique_ptr<Event>> Device::createTimedEvent() {
+  return unavailable("createTimedEvent: " + name() +
+                     " has no clock; take the time on the host");
+}
+
+Result<double> Device::elapsedSeconds(Event &, Event &) {
+  return unavailable("elapsedSeconds: " + name() +
+                     " has no clock; take the time on the host");
+}
+
+Status Device::checkAddress(const void *) const { return Status::ok(); }
+
+Status Device::checkResident(Kernel &, const LaunchDims &) {
+  return Status::ok();
+}
+
+Status Device::beginCapture(Stream &) {
+  return unavailable("beginCapture: " + name() + " has no graphs; run without");
+}
+
+Result<std::unique_ptr<Graph>> Device::endCapture(Stream &) {
+  return unavailable("endCapture: " + name() + " has no graphs; run without");
+}
+
+Status Device::launchGraph(Stream &, Graph &) {
+  return unavailable("launchGraph: " + name() + " has no graphs; run without");
+}
+
+Result<std::unique_ptr<Graph>>
+captureGraph(Device &device, Stream &stream,
+             const std::function<Status()> &body) {
+  MOERT_CHECK(device.beginCapture(stream));
+  Status captured = body();
+  // Without its end the stream would stay in capture for ever.
+  Result<std::unique_ptr<Graph>> graph = device.endCapture(stream);
+  MOERT_CHECK(captured);
+  return graph;
+}
+
+const char *moduleImageKindName(ModuleImage::Kind kind) {
+  switch (kind) {
+  case ModuleImage::Kind::HostFunctions:
+    return "host functions";
+  case ModuleImage::Kind::Cubin:
+    return "cubin";
+  case ModuleImage::Kind::Ptx:
+    return "PTX";
+  }
+  return "unknown";
+}
+
+} // namespace moert

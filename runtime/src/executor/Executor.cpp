@@ -1,0 +1,472 @@
+//===- Executor.cpp - runs a plan on a device -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Executor.h"
+#include "../support/Check.h"
+
+#include <chrono>
+#include <limits>
+
+namespace moert {
+
+static std::string variantName(size_t index) {
+  return "variants[" + std::to_string(index) + "]";
+}
+
+//===----------------------------------------------------------------------===//
+// Creation
+//===----------------------------------------------------------------------===//
+
+/// Whether the largest launch of a kernel whose CTAs wait for each other can
+/// run: it would never end on a device with too little room.
+static Status checkResident(Device &device, Kernel &kernel,
+                            const KernelDecl &decl, int64_t maxTokens) {
+  Result<int64_t> grid = decl.grid.maxUpTo(maxTokens);
+  if (!grid)
+    return grid.status();
+  LaunchDims dims = {*grid, decl.block, decl.shared};
+  dims.resident = true;
+  return device.checkResident(kernel, dims);
+}
+
+Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
+                                                   const ModuleImage &image,
+                                                   ExecutorOptions options) {
+  MOERT_CHECK(verifyPlan(plan));
+  MOERT_CHECK(device.checkTarget(plan.target));
+  if (options.keepAll) {
+    plan.numSlots = 0;
+    for (TensorDecl &tensor : plan.tensors)
+      if (tensor.role == TensorRole::Workspace)
+        tensor.slot = plan.numSlots++;
+    // Without sharing the workspace is larger, perhaps more than 64 bits hold.
+    MOERT_CHECK(verifyPlan(plan));
+  }
+  std::unique_ptr<Executor> executor(new Executor(device, options));
+  Result<std::unique_ptr<Module>> module = device.loadModule(image);
+  if (!module)
+    return module.status();
+  executor->module = std::move(*module);
+  for (const KernelDecl &decl : plan.kernels) {
+    Result<Kernel *> kernel = executor->module->kernel(decl.name);
+    if (!kernel)
+      return kernel.status();
+    if (decl.resident)
+      MOERT_CHECK(checkResident(device, **kernel, decl, plan.maxTokens));
+    executor->kernels.push_back(*kernel);
+  }
+  executor->bindings.resize(plan.tensors.size());
+  executor->prepared.resize(plan.tensors.size());
+  executor->isPrepared = plan.prepare.empty();
+  executor->thePlan = std::make_shared<const Plan>(std::move(plan));
+  MOERT_CHECK(executor->createStreams());
+  return executor;
+}
+
+Status Executor::createStreams() {
+  for (int64_t i = 0; i < thePlan->numStreams; ++i) {
+    Result<std::unique_ptr<Stream>> stream = device.createStream();
+    if (!stream)
+      return stream.status();
+    streams.push_back(std::move(*stream));
+  }
+  for (int64_t i = 0; i < thePlan->numEvents; ++i) {
+    Result<std::unique_ptr<Event>> event = device.createEvent();
+    if (!event)
+      return event.status();
+    events.push_back(std::move(*event));
+  }
+  return Status::ok();
+}
+
+Result<std::unique_ptr<Executor>> Executor::clone() const {
+  std::unique_ptr<Executor> copy(new Executor(device, options));
+  copy->thePlan = thePlan;
+  copy->module = module;
+  copy->kernels = kernels;
+  copy->prepared = prepared;
+  copy->isPrepared = isPrepared;
+  copy->prepareReport = prepareReport;
+  copy->encodedMaps = encodedMaps;
+  copy->bindings.resize(bindings.size());
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (thePlan->tensors[i].role == TensorRole::Weight)
+      copy->bindings[i] = bindings[i];
+  MOERT_CHECK(copy->createStreams());
+  return copy;
+}
+
+//===----------------------------------------------------------------------===//
+// Workspaces
+//===----------------------------------------------------------------------===//
+
+Result<int64_t> Executor::workspaceBytes(int64_t tokens) const {
+  return moert::workspaceBytes(*thePlan, tokens);
+}
+
+Result<std::shared_ptr<SharedWorkspace>>
+SharedWorkspace::create(Device &device, int64_t bytes) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max() / 4;
+  if (bytes < 0 || bytes > most)
+    return invalidArgument("a workspace of " + std::to_string(bytes) +
+                           " bytes per slot; 0 to " + std::to_string(most) +
+                           " are accepted: give what workspaceBytes() answers");
+  int64_t aligned = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
+                    kWorkspaceAlignment;
+  Result<std::unique_ptr<Buffer>> buffer = device.allocate(
+      static_cast<size_t>(aligned) * kNumSlots, kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status().withContext("workspace of " +
+                                       std::to_string(kNumSlots) + " slots");
+  return std::shared_ptr<SharedWorkspace>(
+      new SharedWorkspace(std::move(*buffer), aligned));
+}
+
+WorkspaceView SharedWorkspace::slot(int index) const {
+  if (bytes == 0)
+    return {};
+  return {static_cast<char *>(buffer->data()) + index * bytes, bytes};
+}
+
+Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
+                              int slot) {
+  if (slot < 0 || slot >= SharedWorkspace::kNumSlots)
+    return outOfRange("useWorkspace: slot " + std::to_string(slot) +
+                      "; 0 and 1 are accepted");
+  // Runs may still use the memory that the executor lets go.
+  MOERT_CHECK(synchronize());
+  resolvedTokens = lastTokens = -1;
+  sharedWorkspace = std::move(workspace);
+  sharedSlot = slot;
+  if (sharedWorkspace) {
+    ownWorkspace.reset();
+    ownWorkspaceTokens = -1;
+  }
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+Status Executor::checkWeights() const {
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    if (thePlan->tensors[i].role != TensorRole::Weight)
+      continue;
+    std::string weight =
+        "prepareWeights: weight '" + thePlan->tensors[i].name + "' ";
+    if (!bindings[i].bound)
+      return invalidArgument(weight + "is not bound; bind it first");
+    if (bindings[i].overwritten)
+      return invalidArgument(weight + "was overwritten when the weights were "
+                                      "prepared before; bind it anew with its "
+                                      "values");
+  }
+  return Status::ok();
+}
+
+Status Executor::allocatePrepared(PrepareReport &report) {
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const TensorDecl &tensor = thePlan->tensors[i];
+    if (tensor.role != TensorRole::Prepared)
+      continue;
+    Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
+    if (!bytes)
+      return bytes.status();
+    if (tensor.inPlaceOf >= 0) {
+      report.inPlaceBytes += *bytes;
+      continue;
+    }
+    prepared[i].reset();
+    Result<std::unique_ptr<Buffer>> buffer =
+        device.allocate(*bytes, kWorkspaceAlignment);
+    if (!buffer)
+      return buffer.status().withContext("prepareWeights: tensor '" +
+                                         tensor.name + "'");
+    prepared[i] = std::move(*buffer);
+    report.bytes += *bytes;
+  }
+  return Status::ok();
+}
+
+void *Executor::addressOf(size_t tensor) const {
+  if (prepared[tensor])
+    return prepared[tensor]->data();
+  int64_t weight = thePlan->tensors[tensor].inPlaceOf;
+  return bindings[weight >= 0 ? static_cast<size_t>(weight) : tensor].data;
+}
+
+Result<PrepareReport> Executor::prepareWeights() {
+  if (isPrepared)
+    return prepareReport;
+  auto start = std::chrono::steady_clock::now();
+  MOERT_CHECK(checkWeights());
+  // What an earlier run still reads stays until it is complete.
+  MOERT_CHECK(synchronize());
+  lastTokens = resolvedTokens = -1;
+  PrepareReport report;
+  MOERT_CHECK(allocatePrepared(report));
+  addresses.assign(bindings.size(), nullptr);
+  for (size_t i = 0; i < bindings.size(); ++i)
+    addresses[i] = addressOf(i);
+  MOERT_CHECK(resolveSteps(thePlan->prepare, "prepare", /*tokens=*/0));
+  // Also where a step fails: nobody knows how far it came.
+  for (const TensorDecl &tensor : thePlan->tensors)
+    if (tensor.inPlaceOf >= 0)
+      bindings[tensor.inPlaceOf].overwritten = true;
+  MOERT_CHECK(runResolved(*streams[0], /*variant=*/-1));
+  MOERT_CHECK(synchronize());
+  isPrepared = true;
+  report.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  prepareReport = report;
+  return report;
+}
+
+//===----------------------------------------------------------------------===//
+// Runs
+//===----------------------------------------------------------------------===//
+
+Status Executor::run(int64_t tokens, Stream *stream) {
+  if (sharedWorkspace)
+    return run(tokens, sharedWorkspace->slot(sharedSlot), stream);
+  if (tokens != resolvedTokens)
+    MOERT_CHECK(checkReady(tokens));
+  if (tokens > ownWorkspaceTokens || !ownWorkspace)
+    MOERT_CHECK(growWorkspace(tokens));
+  return run(tokens,
+             {ownWorkspace->data(), static_cast<int64_t>(ownWorkspace->size())},
+             stream);
+}
+
+Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
+  if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
+      workspace.bytes < resolvedWorkspace.bytes)
+    MOERT_CHECK(resolveRun(tokens, workspace));
+  Stream &first = stream ? *stream : *streams[0];
+  if (options.poison)
+    MOERT_CHECK(poison(first, tokens));
+  return runResolved(first, thePlan->findVariant(tokens));
+}
+
+Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
+  resolvedTokens = -1;
+  MOERT_CHECK(checkReady(tokens));
+  int64_t variantIndex = thePlan->findVariant(tokens);
+  const Variant &variant = thePlan->variants[variantIndex];
+  Result<WorkspaceLayout> layout = layoutWorkspace(*thePlan, variant, tokens);
+  if (!layout)
+    return layout.status();
+  if (workspace.bytes < layout->bytes)
+    return invalidArgument("run: the workspace has " +
+                           std::to_string(workspace.bytes) + " bytes, " +
+                           std::to_string(tokens) + " tokens need " +
+                           std::to_string(layout->bytes) +
+                           "; allocate what workspaceBytes() answers");
+  auto base = reinterpret_cast<uintptr_t>(workspace.data);
+  if (layout->bytes > 0 && (base == 0 || base % kWorkspaceAlignment != 0))
+    return invalidArgument("run: the workspace's address " +
+                           std::to_string(base) + " is not a multiple of " +
+                           std::to_string(kWorkspaceAlignment));
+
+  addresses.assign(thePlan->tensors.size(), nullptr);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (layout->offsets[i] >= 0)
+      addresses[i] = static_cast<char *>(workspace.data) + layout->offsets[i];
+    else
+      addresses[i] = addressOf(i);
+  }
+  lastTokens = tokens;
+  MOERT_CHECK(resolveSteps(variant.steps, variantName(variantIndex) + ".steps",
+                           tokens));
+  resolvedWorkspace = {workspace.data, layout->bytes};
+  resolvedTokens = tokens;
+  return Status::ok();
+}
+
+Status Executor::checkReady(int64_t tokens) const {
+  return checkReadyNow(tokens).withContext("run(" + std::to_string(tokens) +
+                                           ")");
+}
+
+Status Executor::checkReadyNow(int64_t tokens) const {
+  if (tokens < 0 || tokens > thePlan->maxTokens)
+    return outOfRange(
+        "0 to max_tokens = " + std::to_string(thePlan->maxTokens) +
+        " tokens are accepted; compile with a larger "
+        "max_tokens or split the batch");
+  if (!isPrepared)
+    return invalidArgument("the weights are not prepared; call "
+                           "prepareWeights() first");
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const TensorDecl &tensor = thePlan->tensors[i];
+    if (tensor.role == TensorRole::Workspace ||
+        tensor.role == TensorRole::Prepared)
+      continue;
+    if (!bindings[i].bound)
+      return invalidArgument(std::string(tensorRoleName(tensor.role)) + " '" +
+                             tensor.name + "' is not bound; bind it first");
+    if (tensor.shape.empty())
+      continue;
+    Result<int64_t> rows = tensor.shape[0].evaluate(tokens);
+    if (!rows)
+      return rows.status();
+    if (bindings[i].shape[0] < *rows)
+      return invalidArgument("tensor '" + tensor.name + "' is bound with " +
+                             std::to_string(bindings[i].shape[0]) + " rows, " +
+                             std::to_string(*rows) +
+                             " are needed; bind a larger one");
+  }
+  return Status::ok();
+}
+
+Status Executor::growWorkspace(int64_t tokens) {
+  Result<int64_t> bytes = workspaceBytes(tokens);
+  if (!bytes)
+    return bytes.status();
+  if (ownWorkspace && ownWorkspace->size() >= static_cast<size_t>(*bytes)) {
+    ownWorkspaceTokens = tokens;
+    return Status::ok();
+  }
+  // An earlier run may still use the memory that is about to go.
+  MOERT_CHECK(synchronize());
+  ownWorkspace.reset();
+  ownWorkspaceTokens = lastTokens = resolvedTokens = -1;
+  Result<std::unique_ptr<Buffer>> buffer =
+      device.allocate(*bytes, kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status().withContext("run: workspace for " +
+                                       std::to_string(tokens) + " tokens");
+  ownWorkspace = std::move(*buffer);
+  ownWorkspaceTokens = tokens;
+  return Status::ok();
+}
+
+Status Executor::poison(Stream &stream, int64_t tokens) {
+  MOERT_CHECK(device.fill(stream, resolvedWorkspace.data, 0xFF,
+                          resolvedWorkspace.bytes));
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const TensorDecl &tensor = thePlan->tensors[i];
+    if (tensor.role != TensorRole::Output)
+      continue;
+    Result<int64_t> outputBytes = tensorBytes(tensor).evaluate(tokens);
+    if (!outputBytes)
+      return outputBytes.status();
+    MOERT_CHECK(device.fill(stream, addresses[i], 0xFF, *outputBytes));
+  }
+  return Status::ok();
+}
+
+static std::string stepName(const std::string &where, size_t index) {
+  return where + "[" + std::to_string(index) + "]";
+}
+
+Status Executor::resolveSteps(const std::vector<Step> &steps,
+                              const std::string &where, int64_t tokens) {
+  resolved.clear();
+  resolvedArgs.clear();
+  resolvedMaps.clear();
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (Status status = resolveStep(steps[i], tokens); !status)
+      return status.withContext(stepName(where, i));
+  return Status::ok();
+}
+
+Status Executor::resolveStep(const Step &step, int64_t tokens) {
+  ResolvedStep &made = resolved.emplace_back();
+  made.kind = step.kind;
+  made.stream = step.stream;
+  if (step.kind == Step::Kind::Launch)
+    return resolveLaunch(step, tokens, made);
+  made.event = events[step.event].get();
+  return Status::ok();
+}
+
+/// A dependent launch comes after the latest launch of its stream in this run,
+/// as long as nothing else is in between. Launches of no CTAs are left out; if
+/// nothing is before it then, what is on the stream belongs to somebody else,
+/// as the run before this one, and does not count on being overtaken.
+bool Executor::mayBeginEarly(const Step &step) const {
+  if (!step.dependent || !options.dependentLaunches)
+    return false;
+  for (size_t i = resolved.size() - 1; i-- > 0;) {
+    const ResolvedStep &before = resolved[i];
+    if (before.stream != step.stream)
+      continue;
+    if (before.kind != Step::Kind::Launch)
+      return false;
+    if (before.dims.grid > 0)
+      return true;
+  }
+  return false;
+}
+
+Status Executor::resolveLaunch(const Step &step, int64_t tokens,
+                               ResolvedStep &made) {
+  const KernelDecl &decl = thePlan->kernels[step.kernel];
+  Result<int64_t> grid = decl.grid.evaluate(tokens);
+  if (!grid)
+    return grid.status();
+  made.kernel = kernels[step.kernel];
+  made.dims = {*grid, decl.block, decl.shared, mayBeginEarly(step),
+               decl.resident};
+  made.firstArg = resolvedArgs.size();
+  for (const Argument &arg : step.args) {
+    if (arg.kind == Argument::Kind::Tensor) {
+      resolvedArgs.push_back(
+          reinterpret_cast<uintptr_t>(addresses[arg.tensor]));
+      if (thePlan->tensors[arg.tensor].strided) {
+        const std::vector<int64_t> &strides = bindings[arg.tensor].strides;
+        resolvedArgs.insert(resolvedArgs.end(), strides.begin(),
+                            strides.end() - 1);
+      }
+      continue;
+    }
+    Result<int64_t> value = arg.scalar.evaluate(tokens);
+    if (!value)
+      return value.status();
+    resolvedArgs.push_back(static_cast<uint64_t>(*value));
+  }
+  made.numArgs = resolvedArgs.size() - made.firstArg;
+  made.firstMap = resolvedMaps.size();
+  made.numMaps = decl.tensorMaps.size();
+  return resolveMaps(step, tokens);
+}
+
+Status Executor::runResolved(Stream &first, int64_t variant) {
+  for (size_t i = 0; i < resolved.size(); ++i)
+    if (Status status = runStep(resolved[i], first); !status)
+      return status.withContext(stepName(
+          variant < 0 ? "prepare" : variantName(variant) + ".steps", i));
+  return Status::ok();
+}
+
+Status Executor::runStep(const ResolvedStep &step, Stream &first) {
+  Stream &stream = step.stream == 0 ? first : *streams[step.stream];
+  switch (step.kind) {
+  case Step::Kind::RecordEvent:
+    return device.record(stream, *step.event);
+  case Step::Kind::WaitEvent:
+    return device.wait(stream, *step.event);
+  case Step::Kind::Launch:
+    break;
+  }
+  if (step.dims.grid == 0)
+    return Status::ok();
+  return device.launch(stream, *step.kernel, step.dims,
+                       {resolvedArgs.data() + step.firstArg, step.numArgs,
+                        resolvedMaps.data() + step.firstMap, step.numMaps});
+}
+
+Status Executor::synchronize() {
+  for (const std::unique_ptr<Stream> &stream : streams)
+    MOERT_CHECK(device.synchronize(*stream));
+  return Status::ok();
+}
+
+} // namespace moert

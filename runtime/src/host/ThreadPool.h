@@ -1,0 +1,70 @@
+//===- ThreadPool.h - threads that share the CTAs of launches ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_HOST_THREADPOOL_H
+#define MOERT_SRC_HOST_THREADPOOL_H
+
+#include "moert/Device.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <pthread.h>
+
+namespace moert {
+
+/// A launch is a job: its CTAs are handed out by a ticket to the launching
+/// thread and to every worker that is free. Several threads may launch at once;
+/// workers serve the oldest job that has CTAs left.
+class ThreadPool {
+public:
+  /// `numThreads` counts the launching thread, so 1 starts no worker.
+  static Result<std::unique_ptr<ThreadPool>> create(int numThreads);
+  ~ThreadPool();
+
+  /// Calls `kernel` for CTAs 0 .. grid-1; returns when all are done.
+  void run(HostKernelFn kernel, const uint64_t *args, int64_t grid);
+
+private:
+  struct Job {
+    HostKernelFn kernel;
+    const uint64_t *args;
+    int64_t grid;
+    std::atomic<int64_t> ticket{0};
+    /// Workers inside the job. Changed under the mutex; the job may be gone as
+    /// soon as this is 0 and the job is out of the list.
+    std::atomic<int> helpers{0};
+
+    void drain();
+  };
+
+  ThreadPool() = default;
+  static void *threadMain(void *pool);
+  void work();
+  void removeJob(const Job *job);
+
+  std::mutex mutex;
+  /// Signals workers: a job has come, or the pool closes.
+  std::condition_variable jobCame;
+  /// Signals launching threads: a job has lost its last helper.
+  std::condition_variable helpersLeft;
+  /// Jobs that may have CTAs left, oldest first.
+  std::vector<Job *> jobs;
+  /// Mirrors jobs.size() for workers that spin, without the mutex.
+  std::atomic<size_t> numJobs{0};
+  int sleepers = 0;
+  std::atomic<bool> closing{false};
+  std::vector<pthread_t> threads;
+};
+
+} // namespace moert
+
+#endif // MOERT_SRC_HOST_THREADPOOL_H

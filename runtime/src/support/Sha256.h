@@ -1,0 +1,26 @@
+//===- Sha256.h - the digest of files ---------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_SUPPORT_SHA256_H
+#define MOERT_SRC_SUPPORT_SHA256_H
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace moert {
+
+using Sha256Digest = std::array<uint8_t, 32>;
+
+/// SHA-256 (FIPS 180-4) of `size` bytes; by the processor's instructions where
+/// it has them, and they may be used.
+Sha256Digest sha256(const void *data, size_t size,
+                    bool mayUseInstructions = true);
+
+} // namespace moert
+
+#endif // MOERT_SRC_SUPPORT_SHA256_H

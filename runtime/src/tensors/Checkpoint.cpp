@@ -1,0 +1,185 @@
+//===- Checkpoint.cpp - the tensors of a model's folder ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Checkpoint.h"
+
+#include "../support/MappedFile.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+namespace moert {
+
+/// Indexes of the largest models have some 20 MB.
+static constexpr size_t kMaxIndexBytes = 256'000'000;
+
+static constexpr char kIndexName[] = "model.safetensors.index.json";
+static constexpr char kSuffix[] = ".safetensors";
+
+static bool isFolder(const std::string &path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool exists(const std::string &path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+static bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+static std::string join(const std::string &folder, const std::string &file) {
+  return (endsWith(folder, "/") ? folder : folder + "/") + file;
+}
+
+/// The names of the files in a folder, hidden ones left out, in order.
+static Result<std::vector<std::string>> listFolder(const std::string &path) {
+  DIR *folder = opendir(path.c_str());
+  if (!folder)
+    return unavailable(path + ": cannot be read: " + strerror(errno));
+  std::vector<std::string> names;
+  while (dirent *entry = readdir(folder))
+    if (entry->d_name[0] != '.')
+      names.emplace_back(entry->d_name);
+  closedir(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<Checkpoint> Checkpoint::open(const std::string &path) {
+  Checkpoint checkpoint;
+  checkpoint.openedPath = path;
+  Status status =
+      isFolder(path) ? checkpoint.openFolder() : checkpoint.openFile(path);
+  if (!status)
+    return status;
+  return checkpoint;
+}
+
+/// Takes a file as it is, with all of its tensors.
+Status Checkpoint::openFile(const std::string &path) {
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  if (!file)
+    return file.status();
+  for (const SafetensorsEntry &entry : file->entries()) {
+    auto [known, isNew] = fileNumbers.emplace(entry.name, shards.size());
+    if (!isNew)
+      return invalidArgument(
+          openedPath + ": tensor '" + entry.name + "' is in '" +
+          shards[known->second].path + "' and in '" + path + "'; without a " +
+          kIndexName + " each name may occur once in the folder's files");
+  }
+  shards.push_back({path, std::move(*file)});
+  return Status::ok();
+}
+
+Status Checkpoint::openIndex(const std::string &path) {
+  Result<MappedFile> text = MappedFile::open(path);
+  if (!text)
+    return text.status();
+  if (text->bytes() > kMaxIndexBytes)
+    return invalidArgument(path + ": has " + std::to_string(text->bytes()) +
+                           " bytes; an index of at most " +
+                           std::to_string(kMaxIndexBytes) + " is read");
+  Result<CheckpointIndex> index = parseCheckpointIndex(
+      reinterpret_cast<const char *>(text->data()), text->bytes());
+  if (!index) {
+    // It may begin with line and column, as compilers write them.
+    const std::string &message = index.status().message();
+    bool hasPlace = !message.empty() && message[0] >= '0' && message[0] <= '9';
+    return invalidArgument(path + (hasPlace ? ":" : ": ") + message);
+  }
+  indexPath = path;
+  std::unordered_map<std::string, size_t> numbers;
+  for (const auto &[name, file] : *index) {
+    auto [known, isNew] = numbers.emplace(file, shards.size());
+    if (isNew)
+      shards.push_back({join(openedPath, file), std::nullopt});
+    fileNumbers[name] = known->second;
+  }
+  return Status::ok();
+}
+
+Status Checkpoint::openFolder() {
+  if (std::string path = join(openedPath, kIndexName); exists(path))
+    return openIndex(path);
+  if (std::string path = join(openedPath, "model.safetensors"); exists(path))
+    return openFile(path);
+  Result<std::vector<std::string>> names = listFolder(openedPath);
+  if (!names)
+    return names.status();
+  std::string other;
+  for (const std::string &name : *names) {
+    if (endsWith(name, kSuffix)) {
+      if (Status status = openFile(join(openedPath, name)); !status)
+        return status;
+    } else if (endsWith(name, ".bin") || endsWith(name, ".pt") ||
+               endsWith(name, ".pth") || endsWith(name, ".gguf")) {
+      other = name;
+    }
+  }
+  if (!shards.empty())
+    return Status::ok();
+  return notFound(openedPath + ": holds no weights that are read, which are " +
+                  kIndexName + " and its files, or *" + kSuffix +
+                  (other.empty() ? ""
+                                 : "; convert '" + other +
+                                       "' and its like to safetensors"));
+}
+
+Status Checkpoint::load(size_t number) {
+  File &file = shards[number];
+  if (file.contents)
+    return Status::ok();
+  if (!exists(file.path))
+    return notFound(file.path + ": is missing, and " + indexPath + " names it");
+  Result<SafetensorsFile> opened = SafetensorsFile::open(file.path);
+  if (!opened)
+    return opened.status();
+  file.contents = std::move(*opened);
+  return Status::ok();
+}
+
+Result<const SafetensorsEntry *> Checkpoint::find(const std::string &name) {
+  auto known = fileNumbers.find(name);
+  if (known == fileNumbers.end())
+    return notFound(openedPath + ": no tensor '" + name + "'");
+  if (Status status = load(known->second); !status)
+    return status.withContext("tensor '" + name + "'");
+  File &file = shards[known->second];
+  const SafetensorsEntry *entry = file.contents->find(name);
+  if (!entry)
+    return notFound(file.path + ": no tensor '" + name + "', though " +
+                    indexPath + " says so; one of the two is of another model");
+  return entry;
+}
+
+const std::string &Checkpoint::fileOf(const std::string &name) const {
+  auto known = fileNumbers.find(name);
+  assert(known != fileNumbers.end() && "the tensor is one of the checkpoint's");
+  return shards[known->second].path;
+}
+
+std::vector<std::string> Checkpoint::files() const {
+  std::vector<std::string> paths;
+  if (!indexPath.empty())
+    paths.push_back(indexPath);
+  for (const File &file : shards)
+    paths.push_back(file.path);
+  return paths;
+}
+
+} // namespace moert

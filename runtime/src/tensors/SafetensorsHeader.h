@@ -1,0 +1,47 @@
+//===- SafetensorsHeader.h - the JSON header of a safetensors file -*- C++
+//-*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_TENSORS_SAFETENSORSHEADER_H
+#define MOERT_SRC_TENSORS_SAFETENSORSHEADER_H
+
+#include "moert/DType.h"
+#include "moert/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace moert {
+
+/// A tensor as the header states it; offsets count from the end of the header
+/// and are not checked against the data yet.
+struct SafetensorsHeaderEntry {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsHeaderEntry> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Parses the JSON text of a header. A failure names the field or the byte.
+Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
+                                                 size_t bytes);
+
+/// Bytes of a tensor's data; fails where they overflow or are no whole number.
+Result<uint64_t> safetensorsBytes(DType dtype,
+                                  const std::vector<int64_t> &shape);
+
+} // namespace moert
+
+#endif // MOERT_SRC_TENSORS_SAFETENSORSHEADER_H

@@ -1,0 +1,145 @@
+//===- MutantsTest.cpp - tests of what is deleted or weakened ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "MutateTesting.h"
+#include "lib/Ptx/Mutate/Mutants/Edit.h"
+
+using namespace moec::ptx;
+using namespace moec::ptx::mutate;
+using namespace moec::ptx::mutate::test;
+
+namespace {
+
+/// "group kind: change", a line each.
+std::string listOf(const std::string &body) {
+  std::string text;
+  for (const Mutant &mutant : listMutants(parseBody(body).kernels[0]))
+    text += std::string(groupName(mutant.group)) + " " + mutant.kind + ": " +
+            mutant.change + "\n";
+  return text;
+}
+
+TEST(Mutants, Waits) {
+  EXPECT_EQ(listOf("cp.async.wait_group 1;"),
+            "strict cp.async wait: deleted\n"
+            "strict cp.async wait: one group more\n");
+  EXPECT_EQ(listOf("cp.async.bulk.wait_group 0;"),
+            "strict bulk wait: deleted\nstrict bulk wait: one group more\n"
+            "strict bulk wait: for reads alone\n");
+  EXPECT_EQ(listOf("mbarrier.try_wait.parity.shared.b64 %p1, [sm], %r1;"),
+            "strict mbarrier wait: deleted\n"
+            "strict mbarrier wait: other parity\n"
+            "index address: operand 1 +8 bytes\n"
+            "index address: operand 1 -8 bytes\n");
+}
+
+TEST(Mutants, Signals) {
+  std::string list =
+      listOf("mbarrier.arrive.expect_tx.shared.b64 _, [sm], 512;");
+  EXPECT_EQ(
+      list.substr(0, list.find("index")),
+      "strict arrival: deleted\nstrict expected bytes: deleted\n"
+      "strict expected bytes: 16 more\nstrict expected bytes: 16 fewer\n");
+  EXPECT_EQ(listOf("cp.async.commit_group;"), "strict commit: deleted\n");
+}
+
+/// Counters in global memory, by which CTAs wait for each other.
+TEST(Mutants, Counters) {
+  std::string list = listOf("atom.global.add.u32 %r2, [%rd0], 1;");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "strict counter arrival: deleted\n"
+            "strict counter arrival: one more\n");
+  list = listOf("ld.acquire.gpu.global.b32 %r2, [%rd0];");
+  EXPECT_EQ(list.substr(0, list.find("sync")),
+            "strict counter wait: deleted\n"
+            "strict counter wait: for one arrival fewer\n");
+  for (const char *other :
+       {"atom.shared.add.u32 %r2, [%rd0], 1;", "ld.global.b32 %r2, [%rd0];"})
+    EXPECT_EQ(listOf(other).find("counter"), std::string::npos) << other;
+}
+
+TEST(Mutants, CountersChange) {
+  const RawKernel kernel = parseBody("ld.acquire.gpu.global.b32 %r2, [%rd0];\n"
+                                     "setp.lt.s32 %p1, %r2, 5;")
+                               .kernels[0];
+  std::vector<Mutant> waits = mutantsOf(kernel, "counter wait");
+  ASSERT_EQ(waits.size(), 2u);
+  RawKernel deleted = kernel, fewer = kernel;
+  waits[0].apply(deleted);
+  ASSERT_EQ(deleted.instructions.size(), kernel.instructions.size());
+  const RawInstruction &high = deleted.instructions[waits[0].index];
+  EXPECT_EQ(opcodeOf(high), "mov.b32");
+  EXPECT_EQ(high.operands[1].bits, uint64_t(INT32_MAX));
+  waits[1].apply(fewer);
+  ASSERT_EQ(fewer.instructions.size(), kernel.instructions.size() + 1);
+  const RawInstruction &more = fewer.instructions[waits[1].index + 1];
+  EXPECT_EQ(opcodeOf(more), "add.s32");
+  EXPECT_EQ(more.operands[0].text, "%r2");
+  EXPECT_EQ(more.operands[2].bits, 1u);
+}
+
+TEST(Mutants, OrderAndQualifiers) {
+  EXPECT_EQ(listOf("bar.sync 1, 64;"),
+            "strict CTA barrier: deleted\nstrict CTA barrier: a warp fewer\n");
+  EXPECT_EQ(listOf("fence.proxy.async.shared::cta;"),
+            "strict proxy fence: deleted\n");
+  EXPECT_EQ(listOf("fence.acq_rel.gpu;"),
+            "sync fence: deleted\nsync qualifier: gpu to cta\n");
+  EXPECT_EQ(
+      listOf("bar.warp.sync -1;"),
+      "sync warp barrier: deleted\nindex lane mask: without the last lane\n");
+  std::string list = listOf("st.release.gpu.global.b32 [%rd0], %r1;");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "sync qualifier: release to relaxed\nsync qualifier: gpu to cta\n");
+}
+
+TEST(Mutants, IndicesAndMasks) {
+  EXPECT_EQ(listOf("ld.shared.v2.b32 {%r1, %r2}, [%rd1+8];"),
+            "index address: operand 1 +4 bytes\n"
+            "index address: operand 1 -4 bytes\n");
+  EXPECT_EQ(listOf("setp.lt.s32 %p1, %r1, 8;"), "index bound: lt to le\n");
+  EXPECT_EQ(listOf("@%p1 bra l;\nl:"), "index branch: negated\n"
+                                       "index branch: always\n"
+                                       "index branch: never\n");
+  EXPECT_EQ(listOf("@!%p1 mov.b32 %r1, 0;"),
+            "index predicate: negated\nindex predicate: dropped\n");
+  // As a reduction, 17 and 8, 4, 2, 1 apart is the same as 16 and so on.
+  EXPECT_EQ(listOf("shfl.sync.bfly.b32 %r1, %r2, 16, 31, -1;"),
+            "index lane mask: without the last lane\n"
+            "index lane: source lane -1\n");
+  EXPECT_EQ(listOf("cp.async.cg.shared.global [%rd1], [%rd2], 16, %r1;"),
+            "index address: operand 0 +16 bytes\n"
+            "index address: operand 0 -16 bytes\n"
+            "index address: operand 1 +16 bytes\n"
+            "index address: operand 1 -16 bytes\n"
+            "index copy size: all bytes\n");
+}
+
+TEST(Mutants, PhaseToggle) {
+  RawKernel kernel =
+      parseBody("xor.b32 %r2, %r1, 1;\nxor.b32 %r3, %r3, 1;\n"
+                "mbarrier.try_wait.parity.shared.b64 %p1, [sm], %r2;")
+          .kernels[0];
+  std::vector<Mutant> toggles = mutantsOf(kernel, "phase");
+  ASSERT_EQ(toggles.size(), 1u);
+  toggles[0].apply(kernel);
+  EXPECT_EQ(opcodeOf(kernel.instructions[toggles[0].index]), "mov.b32");
+}
+
+TEST(Mutants, OneInstructionChanges) {
+  RawKernel kernel =
+      parseBody("mbarrier.arrive.expect_tx.shared.b64 _, [sm], %r1;")
+          .kernels[0];
+  for (const Mutant &mutant : listMutants(kernel)) {
+    RawKernel mutated = kernel;
+    mutant.apply(mutated);
+    EXPECT_LE(mutated.instructions.size(), kernel.instructions.size() + 1);
+    EXPECT_EQ(opcodeOf(mutated.instructions.back()), "ret");
+  }
+}
+
+} // namespace
