@@ -39,7 +39,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOEJIT_API_VERSION 2
+#define MOEJIT_API_VERSION 3
 
 /* The MOEJIT_API_VERSION that the library was built with. */
 MOERT_API int moejit_api_version(void);
@@ -66,6 +66,10 @@ typedef struct moejit_options {
   /* "sm_80", "sm_90a", "sm_100a". NULL: for moejit_load_layer() the best one
    * that the device runs. */
   const char *target;
+  /* The part that configs are chosen for, as in "h100-sxm"
+   * (docs/cost-model.md). NULL: for moejit_load_layer() the one that the device
+   * is, else the default of the target. */
+  const char *device_part;
   /* The folder of compiled layers (docs/jit.md). NULL: $MOEC_CACHE_DIR, else
    * $XDG_CACHE_HOME/moec, else ~/.cache/moec. */
   const char *cache_directory;

@@ -90,6 +90,7 @@ static LogicalResult lowerToTile(ModuleOp module, int64_t maxKernels,
                                  const CompileOptions &options) {
   TileOptions tile;
   tile.target = options.target;
+  tile.part = options.part;
   tile.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
   tile.dependentLaunches = options.dependentLaunches;
   tile.countIds = options.countIds;
@@ -144,6 +145,7 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
        failed(runPasses(module, options, [&](OpPassManager &manager) {
          TileAssignConfigPassOptions config;
          config.target = options.target;
+         config.part = options.part;
          config.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
          llvm::append_range(config.configs, options.configs);
          manager.addPass(createTileAssignConfigPass(config));

@@ -76,23 +76,27 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   manager.addPass(createTileSplitPhasesPass());
   TileSpecializePassOptions ranges;
   ranges.target = options.target;
+  ranges.part = options.part;
   ranges.maxKernels = options.maxKernels.value_or(kMaxKernels);
   llvm::append_range(ranges.configs, options.configs);
   manager.addPass(createTileSpecializePass(ranges));
   TileAssignConfigPassOptions config;
   config.target = options.target;
+  config.part = options.part;
   config.lanes = options.lanes;
   llvm::append_range(config.configs, options.configs);
   manager.addPass(createTileAssignConfigPass(config));
   if (options.quantizeResults) {
     TileQuantizeResultsPassOptions quantize;
     quantize.target = options.target;
+    quantize.part = options.part;
     llvm::append_range(quantize.configs, options.configs);
     manager.addPass(createTileQuantizeResultsPass(quantize));
   }
   if (options.permuteRows != PermuteRows::Never) {
     TilePermuteRowsPassOptions permute;
     permute.target = options.target;
+    permute.part = options.part;
     permute.always = options.permuteRows == PermuteRows::Always;
     llvm::append_range(permute.configs, options.configs);
     manager.addPass(createTilePermuteRowsPass(permute));
@@ -100,26 +104,31 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   if (options.splitHeavy) {
     TileSplitHeavyPassOptions split;
     split.target = options.target;
+    split.part = options.part;
     llvm::append_range(split.configs, options.configs);
     manager.addPass(createTileSplitHeavyPass(split));
   }
   if (options.dependentLaunches && options.countIds) {
     TileCountIdsPassOptions count;
     count.target = options.target;
+    count.part = options.part;
     manager.addPass(createTileCountIdsPass(count));
   }
   if (options.joinProducts) {
     TileJoinProductsPassOptions join;
     join.target = options.target;
+    join.part = options.part;
     llvm::append_range(join.configs, options.configs);
     manager.addPass(createTileJoinProductsPass(join));
   }
   TileQueueTilesPassOptions queue;
   queue.target = options.target;
+  queue.part = options.part;
   manager.addPass(createTileQueueTilesPass(queue));
   if (options.splitRanking.value_or(0) >= 0) {
     TileSplitRankingPassOptions split;
     split.target = options.target;
+    split.part = options.part;
     llvm::append_range(split.configs, options.configs);
     split.most = options.splitRanking.value_or(kSplitRankingSlots);
     split.mostRouted = options.splitRanking.value_or(
@@ -129,10 +138,12 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   if (options.fuseRouting) {
     TileFuseRoutingPassOptions fuse;
     fuse.target = options.target;
+    fuse.part = options.part;
     llvm::append_range(fuse.configs, options.configs);
     manager.addPass(createTileFuseRoutingPass(fuse));
     TileQuantizeAheadPassOptions ahead;
     ahead.target = options.target;
+    ahead.part = options.part;
     llvm::append_range(ahead.configs, options.configs);
     manager.addPass(createTileQuantizeAheadPass(ahead));
   }
@@ -160,6 +171,10 @@ struct MoeToPlanOptions : PassPipelineOptions<MoeToPlanOptions> {
 struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
   Option<std::string> target{*this, "target", llvm::cl::desc("the target: cpu"),
                              llvm::cl::init("cpu")};
+  Option<std::string> part{*this, "part",
+                           llvm::cl::desc("the part that configs are chosen "
+                                          "for; empty: the target's default"),
+                           llvm::cl::init("")};
   Option<int64_t> lanes{
       *this, "lanes",
       llvm::cl::desc("f32 elements of a vector; 0: those of the host"),
@@ -218,6 +233,7 @@ void moec::registerLevelPipelines() {
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
         TileOptions tile{options.target.getValue(),
+                         options.part.getValue(),
                          options.lanes,
                          options.dependentLaunches,
                          options.countIds,

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/src/CApi.h"
+#include "moec/Analysis/Parts.h"
 #include "moec/Jit/Jit.h"
 #include "moejit/moejit.h"
 #include "llvm/ADT/StringExtras.h"
@@ -62,6 +63,17 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
     if (Status status = checkTarget(from.target); !status)
       return status.withContext("moejit_options.target");
     options.compile.target = from.target;
+  }
+  if (from.device_part) {
+    options.compile.part = from.device_part;
+    // For a device at hand its target is known later.
+    const PartFacts *part = findPart(from.device_part);
+    if (Status status = checkPart(from.target ? from.target
+                                  : part      ? part->architecture.str()
+                                              : "",
+                                  from.device_part);
+        !status)
+      return status.withContext("moejit_options.device_part");
   }
   if (from.cache_directory)
     options.cache.directory = from.cache_directory;
@@ -145,7 +157,7 @@ static void tell(const moejit_compiler &compiler, const JitReport &report) {
 
 static Result<JitLayer> compile(moejit_compiler &compiler,
                                 const moejit_source &source,
-                                const std::string &architecture) {
+                                const moert::Device *device) {
   if (Status status = checkSize(source, "moejit_source"); !status)
     return status;
   if (!source.path)
@@ -158,7 +170,9 @@ static Result<JitLayer> compile(moejit_compiler &compiler,
     overrides.maxTokens = source.max_tokens;
   if (source.num_experts != 0)
     overrides.numExperts = source.num_experts;
-  Result<JitLayer> layer = compiler.jit.compile(*text, overrides, architecture);
+  Result<JitLayer> layer = device
+                               ? compiler.jit.compile(*text, overrides, *device)
+                               : compiler.jit.compile(*text, overrides);
   if (layer)
     tell(compiler, layer->report);
   return layer;
@@ -182,7 +196,7 @@ moert_status *moejit_compile(moejit_compiler *compiler,
     return answer(invalidArgument("moejit_compile: there is no target; set "
                                   "moejit_options.target, as in \"sm_90a\", "
                                   "or call moejit_load_layer for a device"));
-  Result<JitLayer> layer = compile(*compiler, *source, /*architecture=*/"");
+  Result<JitLayer> layer = compile(*compiler, *source, /*device=*/nullptr);
   if (!layer)
     return answer(layer.status());
   Result<std::vector<uint8_t>> bytes = moert::packPackage(layer->package);
@@ -211,8 +225,7 @@ moert_status *moejit_load_layer(moejit_compiler *compiler,
   NEEDED(compiler);
   NEEDED(source);
   NEEDED(device);
-  Result<JitLayer> compiled =
-      compile(*compiler, *source, device->device->architecture());
+  Result<JitLayer> compiled = compile(*compiler, *source, device->device.get());
   if (!compiled)
     return answer(compiled.status());
   moert_package package = {std::move(compiled->package)};

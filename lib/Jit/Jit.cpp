@@ -62,6 +62,12 @@ moert::Status moec::checkTarget(const std::string &name) {
   return moert::Status::ok();
 }
 
+moert::Status moec::checkPart(const std::string &target,
+                              const std::string &part) {
+  std::string why = whyNotPart(target, part);
+  return why.empty() ? moert::Status::ok() : invalidArgument("part " + why);
+}
+
 /// What is compiled for what, and the messages of the compiler.
 struct Jit::Request {
   CompileOptions compile;
@@ -103,6 +109,10 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add("moec cache 1");
   add(buildId);
   add(request.compile.target);
+  // A part that is chosen is as good as one that is given.
+  std::optional<Target> target =
+      Target::find(request.compile.target, /*lanes=*/0, request.compile.part);
+  add(target && target->part ? StringRef(target->part->name) : "");
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
   add(request.compile.dependentLaunches ? "" : "no dependent launches");
   add(request.compile.countIds ? "" : "no counted ids");
@@ -173,6 +183,19 @@ Result<Package> Jit::findOrMake(const Request &request, Source &source,
 Result<JitLayer> Jit::compile(const SourceText &text,
                               const SpecOverrides &overrides,
                               StringRef architecture) {
+  return compileFor(text, overrides, architecture, /*device=*/nullptr);
+}
+
+Result<JitLayer> Jit::compile(const SourceText &text,
+                              const SpecOverrides &overrides,
+                              const moert::Device &device) {
+  return compileFor(text, overrides, device.architecture(), &device);
+}
+
+Result<JitLayer> Jit::compileFor(const SourceText &text,
+                                 const SpecOverrides &overrides,
+                                 StringRef architecture,
+                                 const moert::Device *device) {
   Stopwatch total, watch;
   SpecOverrides asked = overrides;
   asked.toCompile = true;
@@ -186,6 +209,12 @@ Result<JitLayer> Jit::compile(const SourceText &text,
                              "'; sm_80 and later are supported");
   }
   if (moert::Status status = checkTarget(request.compile.target); !status)
+    return status;
+  if (device && request.compile.part.empty())
+    request.compile.part = choosePart(request.compile.target, *device);
+  if (moert::Status status =
+          checkPart(request.compile.target, request.compile.part);
+      !status)
     return status;
   if (options.usePtxas)
     request.architectures = chooseArchitectures(request.compile, architecture);

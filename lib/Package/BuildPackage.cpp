@@ -92,3 +92,11 @@ std::string moec::chooseTarget(StringRef architecture) {
   }
   return best;
 }
+
+std::string moec::choosePart(StringRef target, const moert::Device &device) {
+  if (device.multiprocessors() == 0)
+    return {};
+  const PartFacts *part =
+      findPartOfDevice(target, device.multiprocessors(), device.memoryBytes());
+  return part ? part->name.str() : "";
+}

@@ -75,10 +75,13 @@ std::array<std::string, 3> Summary::getTime(ArrayRef<LaunchedPhase> phases,
 }
 
 size_t Summary::printTimes() {
-  os << "expected on an " << device->name
-     << " in microseconds, launches one after the other, experts equally "
+  bool isMeasured = device->isMeasured();
+  os << "expected on " << device->describe() << (isMeasured ? " " : ",\n")
+     << "in microseconds, launches one after the other, experts equally "
         "likely;\nof the floor: what the least bytes or operations would take "
-        "at the device's measured rates\n";
+        "at "
+     << (isMeasured ? "the device's measured rates\n"
+                    : "rates scaled by the data sheets\n");
   TextTable table({"tokens", "launches", "   least", "       us",
                    "of the floor", "bound by", "    most", "       us",
                    "of the floor", "bound by"});
@@ -97,7 +100,7 @@ size_t Summary::printTimes() {
     table.addRow(std::move(row));
   }
   table.print(os);
-  return 3 + variants.size();
+  return (isMeasured ? 3 : 4) + variants.size();
 }
 
 size_t Summary::printWork() {

@@ -124,7 +124,7 @@ Prediction TimeTable::predict(const LaunchedPhase &phase, int64_t tokens) {
 }
 
 void TimeTable::printTimes() {
-  os << "\nexpected on an " << device.name
+  os << "\nexpected on " << device.describe()
      << ": us / floor us, share of the floor, what bounds it\n";
   TextTable::Row names{"phase"};
   for (int64_t tokens : counts)

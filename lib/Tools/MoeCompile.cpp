@@ -111,8 +111,10 @@ static FailureOr<std::string> produce(const Source &source,
   llvm::raw_string_ostream os(text);
   if (options.explains()) {
     if (failed(lowerToLevel(module, Level::Tile, compile)) ||
-        failed(explainLayer(module, source.spec, *Target::find(compile.target),
-                            options.explain, os)))
+        failed(explainLayer(
+            module, source.spec,
+            *Target::find(compile.target, /*lanes=*/0, compile.part),
+            options.explain, os)))
       return failure();
     return text;
   }

@@ -415,8 +415,7 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   Progress progress("moe-run", "the layer is compiled");
   Jit jit(std::move(jitOptions));
   moert::Result<JitLayer> layer =
-      jit.compile(*session.text, session.overrides,
-                  session.devices.front()->architecture());
+      jit.compile(*session.text, session.overrides, *session.devices.front());
   if (!layer) {
     // It names its places itself.
     llvm::errs() << layer.status().message() << "\n";

@@ -80,6 +80,14 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     if (!Target::find(name))
       return complain("--target: '" + name + "' is unknown; accepted are " +
                       llvm::join(Target::getNames(), ", "));
+  // Of a target that is not known yet, the architecture of the part stands for.
+  const PartFacts *part = findPart(kernels.devicePart);
+  llvm::SmallVector<std::string> targets = getTargets();
+  if (choosesTarget() && part)
+    targets = {part->architecture.str()};
+  for (const std::string &name : targets)
+    if (std::string why = kernels.whyNot(name); !why.empty())
+      return complain(why);
   if (maxTokens.getNumOccurrences() && maxTokens <= 0)
     return complain("--max-tokens must be positive");
   if (numExperts.getNumOccurrences() && numExperts <= 0)
@@ -123,7 +131,13 @@ SpecOverrides ToolOptions::getOverrides() const {
   return overrides;
 }
 
+std::string KernelOptions::whyNot(llvm::StringRef target) const {
+  std::string why = whyNotPart(target, devicePart);
+  return why.empty() ? why : "--device-part: " + why;
+}
+
 void KernelOptions::apply(CompileOptions &options) const {
+  options.part = devicePart;
   options.dependentLaunches = !noDependentLaunches;
   options.countIds = !noCountIds;
   options.quantizeResults = !noQuantizeResults;

@@ -85,8 +85,17 @@ struct KernelOptions {
       : category(category) {}
 
   void apply(CompileOptions &options) const;
+  /// Why no kernels for `target` can be made by these options; empty if they
+  /// can be.
+  std::string whyNot(llvm::StringRef target) const;
 
   llvm::cl::OptionCategory &category;
+  llvm::cl::opt<std::string> devicePart{
+      "device-part", llvm::cl::value_desc("h100-sxm|h200|..."),
+      llvm::cl::desc("On a GPU: the part that configs are chosen for "
+                     "(docs/cost-model.md; default: what the device at hand "
+                     "is; without one, of sm_90a an H200)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> noDependentLaunches{
       "no-dependent-launches",
       llvm::cl::desc("On a GPU: let each launch begin when the one before it "
@@ -213,6 +222,8 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
   /// Whether an option asks for what needs no input.
   virtual bool needsInput() const { return true; }
+  /// Whether a device chooses the target.
+  virtual bool choosesTarget() const { return false; }
 
   /// What --target lists, separated by commas.
   llvm::SmallVector<std::string> getTargets() const;

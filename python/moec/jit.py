@@ -22,7 +22,7 @@ from typing import Any
 
 from .runtime import Device, Layer, Runtime, _Handle, find_library
 
-API_VERSION = 2
+API_VERSION = 3
 _PROGRESS, _WARNING = 0, 1
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -34,6 +34,7 @@ class _Options(ctypes.Structure):
     _fields_ = [
         ("size", ctypes.c_size_t),
         ("target", ctypes.c_char_p),
+        ("device_part", ctypes.c_char_p),
         ("cache_directory", ctypes.c_char_p),
         ("cache_bytes", ctypes.c_uint64),
         ("no_cache", ctypes.c_int),
@@ -99,6 +100,7 @@ class Compiler(_Handle):
         library: str | os.PathLike[str] | None = None,
         *,
         target: str | None = None,
+        device_part: str | None = None,
         cache: bool = True,
         cache_directory: str | os.PathLike[str] | None = None,
         cache_bytes: int = 0,
@@ -110,7 +112,8 @@ class Compiler(_Handle):
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """`library` is libmoec.so, by default $MOEC_LIBRARY. `target` ("sm_90a") is needed to
-        compile without a device. The cache has 1 GiB if `cache_bytes` is 0; `threads` 0 means one
+        compile without a device, for `device_part` ("h100-sxm"; by default the device's, or that
+        of the target). The cache has 1 GiB if `cache_bytes` is 0; `threads` 0 means one
         per core. `configs` are those of kernels instead of what would be chosen, as moe-compile's
         --config. Warnings go to the error stream without `warn`."""
         runtime = Runtime(library or find_library("MOEC_LIBRARY", "libmoec.so.1"))
@@ -128,6 +131,7 @@ class Compiler(_Handle):
         options = _Options(
             size=ctypes.sizeof(_Options),
             target=_encode(target),
+            device_part=_encode(device_part),
             cache_directory=_encode(cache_directory),
             cache_bytes=cache_bytes,
             no_cache=not cache,

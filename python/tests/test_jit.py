@@ -69,6 +69,14 @@ def test_takes_configs(tmp_path: Path) -> None:
         assert given.data != chosen.data
 
 
+def test_takes_a_part(tmp_path: Path) -> None:
+    for part, is_known in ((None, False), ("h200", True), ("h100-sxm", False)):
+        with make_compiler(tmp_path, target="sm_90a", device_part=part) as compiler:
+            assert compiler.compile(SPEC).from_cache == is_known
+    with pytest.raises(MoertError, match="device_part: part 'h300' is unknown; accepted are a100"):
+        make_compiler(tmp_path, device_part="h300")
+
+
 def test_goes_on_without_a_cache(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache").chmod(0o777)

@@ -235,7 +235,8 @@ TEST_F(CostTest, FewLongItemsFillTheirWaves) {
   tile::ContractOp op = makeSecond(kMixtral);
   tile::ConfigAttr config = enumerate(op, kMixtral, 1024, 1024).front().config;
   Prediction time = predict(op, kMixtral, config, 1024);
-  EXPECT_LT(time.waves * double(target.multiprocessors) / time.items, 1.15);
+  EXPECT_LT(time.waves * double(target.getMultiprocessors()) / time.items,
+            1.15);
 }
 
 /// Two ranges side by side with the same choice have it together, too.
@@ -522,7 +523,8 @@ TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {
   EXPECT_EQ(getDeviceRates(*Target::find("cpu", 8)), nullptr);
   EXPECT_EQ(getDeviceRates(*Target::find("sm_80")), nullptr);
-  EXPECT_EQ(getDeviceRates(target)->multiprocessors, target.multiprocessors);
+  EXPECT_EQ(getDeviceRates(target)->multiprocessors,
+            target.getMultiprocessors());
 }
 
 } // namespace

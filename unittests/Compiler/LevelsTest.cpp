@@ -47,7 +47,9 @@ TEST(LevelsTest, EachPipelineReachesTheNextLevel) {
   EXPECT_EQ(*level, Level::Plan);
 
   PassManager toTile(&parsed.context);
-  buildPlanToTilePipeline(toTile, {"cpu", /*lanes=*/8, true, true, {}});
+  TileOptions options;
+  options.lanes = 8;
+  buildPlanToTilePipeline(toTile, options);
   ASSERT_TRUE(succeeded(toTile.run(*parsed.module))) << parsed.messages;
   level = detectLevel(*parsed.module);
   ASSERT_TRUE(succeeded(level));

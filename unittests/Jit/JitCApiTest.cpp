@@ -168,6 +168,18 @@ TEST_F(JitCApiTest, LoadsALayerForTheDevice) {
   EXPECT_NE(message.find("layer.json:1:"), std::string::npos) << message;
   moert_device_free(device);
   unsetenv("MOERT_CUDA_LIBRARY");
+
+  // Configs were chosen for what the device has: 132 multiprocessors, 80 GiB.
+  source.text_bytes = text.size();
+  options.target = "sm_90a";
+  for (auto [part, isSame] : {std::pair("h200", 0), std::pair("h100-sxm", 1)}) {
+    moejit_compiler_free(compiler);
+    compiler = nullptr;
+    options.device_part = part;
+    ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+    ASSERT_EQ(compile(), "");
+    EXPECT_EQ(report.from_cache, isSame) << part;
+  }
 }
 
 TEST_F(JitCApiTest, SaysWhatIsWrong) {
@@ -184,6 +196,12 @@ TEST_F(JitCApiTest, SaysWhatIsWrong) {
                       "into a package"),
             std::string::npos);
   options.target = nullptr;
+  options.device_part = "h300";
+  EXPECT_NE(take(moejit_compiler_create(&options, &compiler))
+                .find("moejit_options.device_part: part 'h300' is unknown; "
+                      "accepted are a100-sxm, "),
+            std::string::npos);
+  options.device_part = nullptr;
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
   EXPECT_NE(compile().find("there is no target; set moejit_options.target"),
             std::string::npos);

@@ -139,6 +139,16 @@ TEST_F(JitTest, HowItIsWrittenIsNotPartOfTheKey) {
       compile(makeOptions("cpu"), makeSpec(), "sm_90").report.fromCache);
   EXPECT_TRUE(
       compile(makeOptions("sm_90a"), makeSpec(), "sm_90").report.fromCache);
+  // So is a part, but another one is another layer.
+  options = makeOptions("sm_90a");
+  options.compile.part = "h200";
+  EXPECT_TRUE(compile(options).report.fromCache);
+  options.compile.part = "h100-sxm";
+  EXPECT_FALSE(compile(options).report.fromCache);
+  options.compile.part = "a100-sxm";
+  EXPECT_EQ(getError(options, makeSpec()),
+            "part 'a100-sxm' does not run code for target 'sm_90a'; give "
+            "target 'sm_80', or one of h100-sxm, h200, sm_90a");
 }
 
 TEST_F(JitTest, WhatIsToBeSeenIsNotTakenFromTheCache) {

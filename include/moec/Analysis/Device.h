@@ -1,4 +1,4 @@
-//===- Device.h - rates of a GPU, measured ----------------------*- C++ -*-===//
+//===- Device.h - rates of a GPU --------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,14 +12,16 @@
 
 namespace moec {
 
-/// What predictions of time are made of. Rates are per second, or per clock of
-/// all multiprocessors where `Clk` says so; times are in microseconds.
-struct DeviceRates {
-  /// Whose rates they are.
-  llvm::StringLiteral name;
-  int64_t multiprocessors;
+/// What predictions of time are made of beside PartFacts, from measurements.
+/// Rates are per second, or per clock of all multiprocessors where `Clk` says
+/// so; times are in microseconds.
+struct PartFit {
+  /// The part that it was measured on (PartFacts::name). For another part its
+  /// coefficients are borrowed: rates and sizes that data sheets tell of both
+  /// are scaled by these, all others stay.
+  llvm::StringLiteral fittedOn;
 
-  // Ceilings that floors are counted by.
+  // Ceilings that floors are counted by: what was reached.
   double readBytes;
   double bf16Operations;
   double fp8Operations;
@@ -40,9 +42,8 @@ struct DeviceRates {
   double unevenShare;
   /// Share of the deviation of the number of tiles that few waves are late by.
   double uncertainShare;
-  /// From the second-level cache, to all multiprocessors and to one.
+  /// From the second-level cache, to all multiprocessors.
   double l2BytesPerClk;
-  double smL2BytesPerClk;
   /// An intermediate below this stays there from its writer to its reader.
   double l2KeptBytes;
 
@@ -56,22 +57,17 @@ struct DeviceRates {
   // Tensor cores.
   /// Clocks per second of a multiprocessor where power does not bound.
   double tensorClock;
-  /// Of one multiprocessor, dense, with elements of 16 bits.
-  double operationsPerClk;
-  /// Share of that that is held, at `tensorClock`.
+  /// Share of PartFacts::operationsPerClk that is held, at `tensorClock`.
   double tensorShare;
   /// The least clocks of one product of 64 weight rows and few input rows.
   double productClk;
-  /// Shared memory of one multiprocessor.
-  double sharedBytesPerClk;
 
   // What each step of a ring, each item of work and each kernel cost on top.
   double stepClk;
   double itemClk;
-  /// Lines of PTX of an epilogue that one multiprocessor runs per clock, and
-  /// how much of an epilogue's time adds to that of the products: less than 1
-  /// if it overlaps with them, more if its instructions wait for one another.
-  double epilogueLinesPerClk;
+  /// An epilogue runs PartFacts::instructionsPerClk of its lines of PTX; how
+  /// much of its time adds to that of the products: less than 1 if it overlaps
+  /// with them, more if its instructions wait for one another.
   double epilogueExposed;
   /// Share of the products that gathering rows without tensor maps costs, and
   /// how much more traffic it is than its bytes.
@@ -107,7 +103,19 @@ struct DeviceRates {
   double overlapOrder;
 };
 
-/// The rates of the GPUs of a target, or null where none were measured.
+/// All that predictions are made of.
+struct DeviceRates : PartFacts, PartFit {
+  /// Whether the fit is the part's own.
+  bool isMeasured() const { return fittedOn == name; }
+  /// "an H200", "an H100 SXM, with coefficients fitted on an H200".
+  std::string describe() const;
+};
+
+/// Those of a part, which is one of `getParts`.
+const DeviceRates &getPartRates(const PartFacts &part);
+
+/// Those of a target's part, or null where the target has none, or no schedules
+/// with a model of their time.
 const DeviceRates *getDeviceRates(const Target &target);
 
 } // namespace moec

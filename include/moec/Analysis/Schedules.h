@@ -19,6 +19,7 @@
 #ifndef MOEC_ANALYSIS_SCHEDULES_H
 #define MOEC_ANALYSIS_SCHEDULES_H
 
+#include "moec/Analysis/Parts.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moert/Expr.h"
 
@@ -38,13 +39,19 @@ struct Target {
   std::string name;
   /// CPU: f32 elements of a vector register: 4, 8 or 16.
   int64_t lanes = 0;
-  /// GPU: multiprocessors of the parts that carry the architecture; 0 where no
-  /// schedule asks.
-  int64_t multiprocessors = 0;
+  /// GPU: the part that configs are chosen for; null where none was named and
+  /// the target has no default.
+  const PartFacts *part = nullptr;
 
   bool isGpu() const { return name != "cpu"; }
+  /// GPU: of the part; 0 where there is none.
+  int64_t getMultiprocessors() const {
+    return part ? part->multiprocessors : 0;
+  }
+  /// GPU: bytes of shared memory that a CTA may have.
+  int64_t getSharedBytes() const;
   /// GPU: instructions convert to and from floats of 8 bits.
-  bool convertsFloat8() const { return isGpu() && name != "sm_80"; }
+  bool convertsFloat8() const;
   /// CPU: vector registers: 32 with AVX-512, else 16.
   int64_t getNumRegisters() const { return lanes == 16 ? 32 : 16; }
 
@@ -53,16 +60,19 @@ struct Target {
   }
   /// The CPU with that many lanes, or with the widest vectors of the machine
   /// that this runs on.
-  static Target cpu(int64_t lanes) { return {"cpu", lanes, 0}; }
+  static Target cpu(int64_t lanes) { return {"cpu", lanes}; }
   static Target hostCpu();
-  /// The target of that name, with `lanes` for a CPU (0: those of the host); no
-  /// value for a name that is none of `getNames`.
-  static std::optional<Target> find(llvm::StringRef name, int64_t lanes = 0);
+  /// The target of that name, with `lanes` for a CPU (0: those of the host), or
+  /// the part of that name for a GPU (empty: the target's default); no value
+  /// for a name that is none of `getNames`, or where `whyNotPart` has a reason.
+  static std::optional<Target> find(llvm::StringRef name, int64_t lanes = 0,
+                                    llvm::StringRef part = {});
   static llvm::ArrayRef<llvm::StringLiteral> getNames();
-  /// The same for a pass over `op`, which reports a name that is none.
+  /// The same for a pass over `op`, which reports what is wrong.
   static std::optional<Target> findFor(mlir::Operation *op,
                                        llvm::StringRef pass,
-                                       llvm::StringRef name, int64_t lanes = 0);
+                                       llvm::StringRef name, int64_t lanes = 0,
+                                       llvm::StringRef part = {});
 };
 
 /// Those of two phases that run in one kernel, the second one on the results of

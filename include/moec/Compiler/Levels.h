@@ -51,6 +51,9 @@ inline llvm::cl::ValuesClass getPermuteRowsValues() {
 /// How kernels at level tile are made.
 struct TileOptions {
   std::string target = "cpu";
+  /// Of a GPU: the part that configs are chosen for, as in "h100-sxm"; empty:
+  /// the target's default.
+  std::string part;
   /// f32 elements of a vector, 0 for that of the host.
   int64_t lanes = 0;
   /// Lets launches begin before the one before them has ended, where the target

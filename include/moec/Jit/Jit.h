@@ -63,6 +63,8 @@ struct JitLayer {
 
 /// Success for the name of a GPU that kernels can be compiled for.
 moert::Status checkTarget(const std::string &target);
+/// Success for the name of a part that runs code for `target`, and for none.
+moert::Status checkPart(const std::string &target, const std::string &part);
 
 /// The compiler as a function. Calls may come from any number of threads.
 class Jit {
@@ -80,9 +82,19 @@ public:
   moert::Result<JitLayer> compile(const SourceText &text,
                                   const SpecOverrides &overrides = {},
                                   llvm::StringRef architecture = {});
+  /// The same for a device at hand. Where the options name no part, configs are
+  /// chosen for the one that it is.
+  moert::Result<JitLayer> compile(const SourceText &text,
+                                  const SpecOverrides &overrides,
+                                  const moert::Device &device);
 
 private:
   struct Request;
+
+  moert::Result<JitLayer> compileFor(const SourceText &text,
+                                     const SpecOverrides &overrides,
+                                     llvm::StringRef architecture,
+                                     const moert::Device *device);
 
   std::string getKey(const Request &request, const Source &source,
                      const std::string &assemblerVersion) const;

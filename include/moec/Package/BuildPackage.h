@@ -32,6 +32,11 @@ std::vector<std::string> chooseArchitectures(const CompileOptions &options,
 /// runs; empty if none does.
 std::string chooseTarget(llvm::StringRef architecture);
 
+/// The part that `device` is, for CompileOptions::part, where it runs code for
+/// `target`: empty for a target whose choices depend on no part, and for a
+/// device that does not tell what it has.
+std::string choosePart(llvm::StringRef target, const moert::Device &device);
+
 } // namespace moec
 
 #endif // MOEC_PACKAGE_BUILDPACKAGE_H

@@ -10,6 +10,9 @@
 
 include "mlir/Pass/PassBase.td"
 
+def PartOption : Option<"part", "part", "std::string", "\"\"",
+    "the part that configs are chosen for, as in h100-sxm; empty: the target's default">;
+
 def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let summary = "rewrite moe.layer into the pipeline ops";
   let description = [{
@@ -72,6 +75,7 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"maxRanges", "max-ranges", "int64_t", "7", "ranges of a kernel at most; 1 for none but the whole">,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels",
            "kernels of a program at most, with those of other passes that are there already">,
@@ -97,6 +101,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
     ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
@@ -118,6 +123,7 @@ def TileQuantizeResultsPass : Pass<"tile-quantize-results", "::mlir::ModuleOp"> 
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -139,6 +145,7 @@ def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"always", "always", "bool", "false", "wherever it can be, whatever it takes">,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
@@ -161,6 +168,7 @@ def TileSplitHeavyPass : Pass<"tile-split-heavy", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -179,6 +187,7 @@ def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"most", "most", "int64_t", "8192", "the most ids that each CTA counts">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -204,6 +213,7 @@ def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -218,7 +228,8 @@ def TileQueueTilesPass : Pass<"tile-queue-tiles", "::mlir::ModuleOp"> {
     after `tile-join-products`, whose kernels have no queue. Changes no number.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"",
-                        "the target: cpu, sm_80, sm_90a or sm_100a">];
+                        "the target: cpu, sm_80, sm_90a or sm_100a">,
+                 PartOption];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -238,6 +249,7 @@ def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"most", "most", "int64_t", "::moec::kSplitRankingSlots",
            "the most slots that one launch ranks">,
     Option<"mostRouted", "most-routed", "int64_t", "::moec::kSplitRoutedSlots",
@@ -260,6 +272,7 @@ def TileFuseRoutingPass : Pass<"tile-fuse-routing", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     Option<"most", "most", "int64_t", "::moec::kFusedRankingSlots",
            "the most slots that a CTA ranks whose tokens it routes">,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
@@ -279,6 +292,7 @@ def TileQuantizeAheadPass : Pass<"tile-quantize-ahead", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }

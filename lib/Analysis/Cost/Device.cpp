@@ -1,4 +1,4 @@
-//===- Device.cpp - rates of a GPU, measured --------------------*- C++ -*-===//
+//===- Device.cpp - rates of a GPU ------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Analysis/Device.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 using namespace moec;
 
@@ -15,9 +17,8 @@ using namespace moec;
 /// 3.4 % off, root mean square; 109 of e4m3, 6.1 %), to 223 in tiles of one
 /// height (sm90_tiles_h200.json; 4.5 %), and to 48 of whole layers (2.8 %).
 /// Assumed: until somebody measures it.
-static constexpr DeviceRates kH200 = {
-    "H200",
-    /*multiprocessors=*/132,
+static constexpr PartFit kH200 = {
+    /*fittedOn=*/"h200",
     /*readBytes=*/4.54e12,        // B/s, measured: 4.39 to 4.54
     /*bf16Operations=*/799e12,    // 1/s, measured: 785 to 799, cool
     /*fp8Operations=*/1491e12,    // 1/s, measured, cool
@@ -29,7 +30,6 @@ static constexpr DeviceRates kH200 = {
     /*unevenShare=*/0.097,        // fitted
     /*uncertainShare=*/0.5,       // assumed
     /*l2BytesPerClk=*/7660,       // B/clk, fitted; others measured 6100
-    /*smL2BytesPerClk=*/64,       // B/clk, by design
     /*l2KeptBytes=*/36e6,         // B, assumed: of 60 MB in two halves
     /*power=*/570,                // W, assumed: 700 by design, 130 idle
     /*readEnergy=*/34.5e-12,      // J/B, fitted
@@ -37,13 +37,10 @@ static constexpr DeviceRates kH200 = {
     /*bf16Energy=*/0.339e-12,     // J, fitted
     /*fp8Energy=*/0.35e-12,       // J, fitted, with promotion
     /*tensorClock=*/1.755e9,      // Hz, assumed: of 1.98, a little warm
-    /*operationsPerClk=*/4096,    // 1/clk, by design
     /*tensorShare=*/0.812,        // fitted
     /*productClk=*/17,            // clk, fitted: 2 KiB at 128 B/clk, and issue
-    /*sharedBytesPerClk=*/128,    // B/clk, by design
     /*stepClk=*/236,              // clk, fitted
     /*itemClk=*/379,              // clk, fitted
-    /*epilogueLinesPerClk=*/128,  // 1/clk, by design: four schedulers
     /*epilogueExposed=*/2.51,     // fitted: instructions wait for each other
     /*gatherShare=*/0.021,        // fitted
     /*gatherL2Share=*/0.487,      // fitted
@@ -60,6 +57,60 @@ static constexpr DeviceRates kH200 = {
     /*overlapOrder=*/5.64,        // fitted
 };
 
+/// Parts that were measured.
+static constexpr const PartFit *kFits[] = {&kH200};
+
+/// The fit of another part, as if all that is not published were the same.
+static PartFit borrow(const PartFit &fit, const PartFacts &from,
+                      const PartFacts &part) {
+  PartFit borrowed = fit;
+  double read = part.sheetReadBytes / from.sheetReadBytes;
+  borrowed.readBytes *= read;
+  borrowed.copyBytes *= read;
+  borrowed.bf16Operations *=
+      part.sheetBf16Operations / from.sheetBf16Operations;
+  borrowed.fp8Operations *= part.sheetFp8Operations / from.sheetFp8Operations;
+  double cache = double(part.l2Bytes) / double(from.l2Bytes);
+  borrowed.l2KeptBytes *= cache;
+  borrowed.bandBytes *= cache;
+  borrowed.power *= part.sheetPower / from.sheetPower;
+  auto getSheetClock = [](const PartFacts &facts) {
+    return facts.sheetBf16Operations /
+           (facts.operationsPerClk * double(facts.multiprocessors));
+  };
+  borrowed.tensorClock *= getSheetClock(part) / getSheetClock(from);
+  return borrowed;
+}
+
+static std::vector<DeviceRates> makeRates() {
+  std::vector<DeviceRates> rates;
+  for (const PartFacts &part : getParts()) {
+    const auto *own = llvm::find_if(
+        kFits, [&](const PartFit *fit) { return fit->fittedOn == part.name; });
+    // There is no nearer one yet.
+    rates.push_back({part, own != std::end(kFits)
+                               ? **own
+                               : borrow(kH200, *findPart("h200"), part)});
+  }
+  return rates;
+}
+
+const DeviceRates &moec::getPartRates(const PartFacts &part) {
+  static const std::vector<DeviceRates> rates = makeRates();
+  return *llvm::find_if(rates, [&](const DeviceRates &candidate) {
+    return candidate.name == part.name;
+  });
+}
+
 const DeviceRates *moec::getDeviceRates(const Target &target) {
-  return target.name == "sm_90a" ? &kH200 : nullptr;
+  // Of other targets no schedule has a model.
+  bool hasModel = target.name == "sm_90a";
+  return hasModel && target.part ? &getPartRates(*target.part) : nullptr;
+}
+
+std::string DeviceRates::describe() const {
+  if (isMeasured())
+    return phrase.str();
+  return phrase.str() + ", with coefficients fitted on " +
+         findPart(fittedOn)->phrase.str();
 }

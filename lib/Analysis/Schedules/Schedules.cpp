@@ -29,20 +29,33 @@ ArrayRef<llvm::StringLiteral> Target::getNames() {
   return names;
 }
 
-std::optional<Target> Target::find(StringRef name, int64_t lanes) {
-  if (!llvm::is_contained(getNames(), name))
+int64_t Target::getSharedBytes() const {
+  const PartFacts *facts = part ? part : getUnknownPart(name);
+  return facts ? facts->sharedBytesPerCta : 0;
+}
+
+bool Target::convertsFloat8() const {
+  const PartFacts *facts = getUnknownPart(name);
+  return facts && facts->convertsFloat8;
+}
+
+std::optional<Target> Target::find(StringRef name, int64_t lanes,
+                                   StringRef part) {
+  if (!llvm::is_contained(getNames(), name) || !whyNotPart(name, part).empty())
     return std::nullopt;
   if (name == "cpu")
     return lanes ? cpu(lanes) : hostCpu();
-  // Multiprocessors of the H100 and the H200 with SXM sockets.
-  constexpr int64_t hopper = 132;
-  return Target{name.str(), 0, name == "sm_90a" ? hopper : 0};
+  return Target{name.str(), 0,
+                part.empty() ? getDefaultPart(name) : findPart(part)};
 }
 
 std::optional<Target> Target::findFor(Operation *op, StringRef pass,
-                                      StringRef name, int64_t lanes) {
-  std::optional<Target> target = find(name, lanes);
-  if (!target) {
+                                      StringRef name, int64_t lanes,
+                                      StringRef part) {
+  std::optional<Target> target = find(name, lanes, part);
+  if (!target && llvm::is_contained(getNames(), name))
+    op->emitError(pass) << ": part " << whyNotPart(name, part);
+  else if (!target) {
     InFlightDiagnostic diagnostic = op->emitError(pass)
                                     << ": target '" << name
                                     << "' is unknown; accepted are ";

@@ -89,6 +89,8 @@ int measure(const Options &options) {
   std::string target = options.target;
   if (target.empty())
     target = chooseTarget((*opened)->architecture());
+  if (std::string why = options.kernels.whyNot(target); !why.empty())
+    return fail(moert::invalidArgument(why));
 
   mlir::DialectRegistry registry;
   registerDialects(registry);
@@ -104,6 +106,8 @@ int measure(const Options &options) {
                      maxTokens,
                      options.threads,
                      llvm::StringRef(options.device).starts_with("cuda")};
+  if (session.jit.compile.part.empty())
+    session.jit.compile.part = choosePart(target, device);
   session.hasBothLayers = options.router;
   if (!options.tuned.empty()) {
     auto tuned = readTuning(options.tuned, *table, target);

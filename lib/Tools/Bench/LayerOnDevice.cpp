@@ -81,7 +81,7 @@ moec::bench::compileLayer(const Session &session, const BenchLayer &layer,
   llvm::append_range(options.compile.configs, configs);
   session.dropOthers(options.compile.configs, withRouter);
   Result<JitLayer> made =
-      Jit(std::move(options)).compile(text, {}, session.device.architecture());
+      Jit(std::move(options)).compile(text, {}, session.device);
   if (!made)
     return made.status();
   moert::PackageChoice choice;

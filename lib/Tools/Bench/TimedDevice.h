@@ -36,6 +36,8 @@ public:
 
   const std::string &name() const override { return device.name(); }
   std::string architecture() const override { return device.architecture(); }
+  int64_t multiprocessors() const override { return device.multiprocessors(); }
+  int64_t memoryBytes() const override { return device.memoryBytes(); }
   bool takesMachineCode() const override { return device.takesMachineCode(); }
   moert::Status checkTarget(const std::string &target) const override {
     return device.checkTarget(target);

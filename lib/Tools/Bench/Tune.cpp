@@ -84,9 +84,12 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
   compile.configs = session.getConfigs(layer);
   // Other configs are for products apart.
   compile.joinProducts &= most == 0;
-  std::optional<Target> target = Target::find(compile.target);
+  std::optional<Target> target =
+      Target::find(compile.target, /*lanes=*/0, compile.part);
   if (!target)
-    return moert::invalidArgument("target '" + compile.target + "' is unknown");
+    return moert::invalidArgument("target '" + compile.target +
+                                  "' is unknown, or does not run on part '" +
+                                  compile.part + "'");
   std::string messages;
   llvm::raw_string_ostream os(messages);
   Diagnostics diagnostics(os);

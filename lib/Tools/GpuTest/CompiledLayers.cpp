@@ -63,6 +63,7 @@ CompiledLayers::compile(const LayerSpec &spec,
     return fail();
   CompileOptions options;
   options.target = target;
+  options.part = choosePart(target, device);
   if (target == "sm_90a") {
     if (kernels.permuteRows)
       options.permuteRows = PermuteRows::Always;

@@ -28,6 +28,8 @@ bool MoeRunOptions::makeSense() const {
     return complain("--valid-tokens must lie between 0 and --tokens");
   if (isGiven(target) && isPackage())
     return complain("--target: a package is compiled already");
+  if (isGiven(kernels.devicePart) && isPackage())
+    return complain("--device-part: a package is compiled already");
   if (getTargets().size() > 1)
     return complain("--target: one target is run at a time");
   if (target != "cpu" && runsOnHost())

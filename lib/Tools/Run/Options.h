@@ -143,6 +143,9 @@ struct MoeRunOptions : ToolOptions {
     return !isPackage() && !runsOnHost() && !isSimulated() && !signature &&
            !bisect && level == ExecutedLevel::LLVM;
   }
+  bool choosesTarget() const override {
+    return target.getNumOccurrences() == 0 && !runsOnHost();
+  }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
 
   /// The options for kernels that run on `device`.
@@ -150,6 +153,8 @@ struct MoeRunOptions : ToolOptions {
     CompileOptions compile = ToolOptions::getCompileOptions();
     if (target.getNumOccurrences() == 0 && !device.architecture().empty())
       compile.target = chooseTarget(device.architecture());
+    if (compile.part.empty())
+      compile.part = choosePart(compile.target, device);
     return compile;
   }
 

@@ -13,10 +13,10 @@ using namespace mlir;
 using namespace moec;
 
 std::optional<PassInputs> PassInputs::read(Operation *op, StringRef pass,
-                                           StringRef target,
+                                           StringRef target, StringRef part,
                                            ArrayRef<std::string> configs,
                                            int64_t lanes) {
-  std::optional<Target> found = Target::findFor(op, pass, target, lanes);
+  std::optional<Target> found = Target::findFor(op, pass, target, lanes, part);
   if (!found)
     return std::nullopt;
   llvm::Expected<std::vector<ForcedConfig>> forced =

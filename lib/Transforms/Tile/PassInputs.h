@@ -15,7 +15,7 @@
 
 namespace moec {
 
-/// The target of a pass, and the configs that were forced.
+/// The target of a pass, with its part, and the configs that were forced.
 struct PassInputs {
   Target target;
   std::vector<ForcedConfig> forced;
@@ -23,7 +23,8 @@ struct PassInputs {
   /// From the options of a pass over `op`; reports what is wrong with them.
   static std::optional<PassInputs>
   read(mlir::Operation *op, llvm::StringRef pass, llvm::StringRef target,
-       llvm::ArrayRef<std::string> configs, int64_t lanes = 0);
+       llvm::StringRef part, llvm::ArrayRef<std::string> configs,
+       int64_t lanes = 0);
 };
 
 /// Runs `change` on each program of a module, and where it says that something

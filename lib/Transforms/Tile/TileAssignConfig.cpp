@@ -211,7 +211,7 @@ struct TileAssignConfig
       return signalPassFailure();
     }
     std::optional<PassInputs> inputs = PassInputs::read(
-        getOperation(), "tile-assign-config", target, configs, lanes);
+        getOperation(), "tile-assign-config", target, part, configs, lanes);
     if (!inputs)
       return signalPassFailure();
     SmallVector<bool> isUsed(inputs->forced.size(), false);

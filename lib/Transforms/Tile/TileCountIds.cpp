@@ -147,8 +147,8 @@ struct TileCountIds : moec::impl::TileCountIdsPassBase<TileCountIds> {
   using TileCountIdsPassBase::TileCountIdsPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-count-ids", target);
+    std::optional<Target> machine = Target::findFor(
+        getOperation(), "tile-count-ids", target, /*lanes=*/0, part);
     if (!machine)
       return signalPassFailure();
     if (failed(IdCounter(getOperation(), *machine, most).run()))

@@ -157,8 +157,8 @@ struct TileFuseRouting : moec::impl::TileFuseRoutingPassBase<TileFuseRouting> {
   using TileFuseRoutingPassBase::TileFuseRoutingPassBase;
 
   void runOnOperation() override {
-    std::optional<PassInputs> inputs =
-        PassInputs::read(getOperation(), "tile-fuse-routing", target, configs);
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-fuse-routing", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     if (most < 0) {

@@ -209,8 +209,8 @@ struct TileJoinProducts
   using TileJoinProductsPassBase::TileJoinProductsPassBase;
 
   void runOnOperation() override {
-    std::optional<PassInputs> inputs =
-        PassInputs::read(getOperation(), "tile-join-products", target, configs);
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-join-products", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

@@ -297,8 +297,8 @@ struct TilePermuteRows : moec::impl::TilePermuteRowsPassBase<TilePermuteRows> {
   using TilePermuteRowsPassBase::TilePermuteRowsPassBase;
 
   void runOnOperation() override {
-    std::optional<PassInputs> inputs =
-        PassInputs::read(getOperation(), "tile-permute-rows", target, configs);
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-permute-rows", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

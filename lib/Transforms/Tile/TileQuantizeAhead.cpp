@@ -98,7 +98,7 @@ struct TileQuantizeAhead
 
   void runOnOperation() override {
     std::optional<PassInputs> inputs = PassInputs::read(
-        getOperation(), "tile-quantize-ahead", target, configs);
+        getOperation(), "tile-quantize-ahead", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     AheadQuantizer(getOperation(), *inputs).run();

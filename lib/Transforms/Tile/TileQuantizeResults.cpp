@@ -214,7 +214,7 @@ struct TileQuantizeResults
 
   void runOnOperation() override {
     std::optional<PassInputs> inputs = PassInputs::read(
-        getOperation(), "tile-quantize-results", target, configs);
+        getOperation(), "tile-quantize-results", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

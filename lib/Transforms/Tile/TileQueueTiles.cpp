@@ -115,8 +115,8 @@ struct TileQueueTiles : moec::impl::TileQueueTilesPassBase<TileQueueTiles> {
   using TileQueueTilesPassBase::TileQueueTilesPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-queue-tiles", target);
+    std::optional<Target> machine = Target::findFor(
+        getOperation(), "tile-queue-tiles", target, /*lanes=*/0, part);
     if (!machine || failed(TileQueuer(getOperation(), *machine).run()))
       signalPassFailure();
   }

@@ -440,8 +440,8 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
   using TileSpecializePassBase::TileSpecializePassBase;
 
   void runOnOperation() override {
-    std::optional<PassInputs> inputs =
-        PassInputs::read(getOperation(), "tile-specialize", target, configs);
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-specialize", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

@@ -155,8 +155,8 @@ struct TileSplitHeavy : moec::impl::TileSplitHeavyPassBase<TileSplitHeavy> {
   using TileSplitHeavyPassBase::TileSplitHeavyPassBase;
 
   void runOnOperation() override {
-    std::optional<PassInputs> inputs =
-        PassInputs::read(getOperation(), "tile-split-heavy", target, configs);
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-split-heavy", target, part, configs);
     if (!inputs ||
         failed(HeavySplitter(getOperation(), inputs->target, inputs->forced)
                    .run()))

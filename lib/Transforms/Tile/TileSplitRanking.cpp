@@ -225,8 +225,8 @@ struct TileSplitRanking
   using TileSplitRankingPassBase::TileSplitRankingPassBase;
 
   void runOnOperation() override {
-    std::optional<PassInputs> inputs =
-        PassInputs::read(getOperation(), "tile-split-ranking", target, configs);
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-split-ranking", target, part, configs);
     if (!inputs)
       return signalPassFailure();
     for (auto [name, slots] : {std::pair("most", most.getValue()),

@@ -136,6 +136,10 @@ public:
   /// "sm_90" on a GPU of compute capability 9.0; empty where images are not
   /// chosen by architecture.
   virtual std::string architecture() const;
+  /// On a GPU: its multiprocessors; 0 where kernels are not chosen by it.
+  virtual int64_t multiprocessors() const;
+  /// On a GPU: bytes of its memory, used or not; 0 where that is not known.
+  virtual int64_t memoryBytes() const;
   /// Whether it runs cubins; if not, it takes PTX.
   virtual bool takesMachineCode() const;
   /// Success where kernels compiled for `target` run here.

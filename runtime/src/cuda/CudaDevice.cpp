@@ -33,6 +33,8 @@ public:
 
   const std::string &name() const override { return deviceName; }
   std::string architecture() const override { return capability.str(); }
+  int64_t multiprocessors() const override { return numMultiprocessors; }
+  int64_t memoryBytes() const override { return int64_t(totalMemory); }
   Status checkTarget(const std::string &target) const override;
 
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes,
@@ -95,7 +97,8 @@ private:
   GpuTarget capability;
   int driverVersion = 0;
   int maxShared = 0;
-  int multiprocessors = 0;
+  int numMultiprocessors = 0;
+  size_t totalMemory = 0;
   /// For copies, which wait for nothing but themselves.
   std::unique_ptr<CudaStream> copies;
 };
@@ -142,7 +145,8 @@ Status CudaDevice::readProperties() {
               device));
   MOERT_CUDA(
       driver, cuDeviceGetAttribute,
-      (&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+      (&numMultiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  MOERT_CUDA(driver, cuDeviceTotalMem, (&totalMemory, device));
   deviceName = "cuda:" + std::to_string(ordinal) + " (" + text + ")";
   return Status::ok();
 }
@@ -332,7 +336,7 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
                 static_cast<size_t>(dims.shared)));
     return Status::ok();
   }));
-  int64_t room = int64_t(perMultiprocessor) * multiprocessors;
+  int64_t room = int64_t(perMultiprocessor) * numMultiprocessors;
   if (dims.grid <= room)
     return Status::ok();
   return invalidArgument("kernel '" + kernel.name() + "' needs " +

@@ -20,6 +20,10 @@ Device::~Device() = default;
 
 std::string Device::architecture() const { return {}; }
 
+int64_t Device::multiprocessors() const { return 0; }
+
+int64_t Device::memoryBytes() const { return 0; }
+
 bool Device::takesMachineCode() const { return true; }
 
 Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {

@@ -229,6 +229,12 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice) {
+  ENTER;
+  *bytes = state.totalMemory;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   ENTER;
   ++state.retained;

@@ -36,6 +36,8 @@ struct FakeCuda {
   int major = 9, minor = 0;
   int driverVersion = 12080;
   int multiprocessors = 132;
+  /// Bytes that the device says it has.
+  size_t totalMemory = size_t(80) << 30;
   /// Bytes that can be allocated in all.
   size_t memory = size_t(1) << 30;
   /// What the compiler of PTX says; a message makes loading fail.

@@ -240,13 +240,13 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
     lines *= double(shape.getWarps());
     double instructions = sums * double(shape.depth) / perInstruction;
     lines += instructions * 2 * perInstruction /
-             (share * device.operationsPerClk) * device.epilogueLinesPerClk;
+             (share * device.operationsPerClk) * device.instructionsPerClk;
   } else {
     lines *= double(shape.threads);
     lines += double(shape.depth) * (sums + perElement * double(rows + shape.n));
   }
   result.tensorUs = 1e6 * inARow * result.waves * lines /
-                    device.epilogueLinesPerClk / device.tensorClock;
+                    device.instructionsPerClk / device.tensorClock;
   // With tensor cores a warp waits for its steps a few at a time.
   double waitUs = 0;
   if (shape.usesTensorCores())

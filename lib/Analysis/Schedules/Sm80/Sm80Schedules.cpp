@@ -287,7 +287,7 @@ moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
       moert::Expr::tokens() * moert::Expr(rowsPerToken * shape.getRowGroups()),
       shape.getCtaGroups());
   constexpr int64_t perMultiprocessor = 16;
-  int64_t most = perMultiprocessor * target.multiprocessors;
+  int64_t most = perMultiprocessor * target.getMultiprocessors();
   return most ? moert::Expr::min(all, most) : all;
 }
 

@@ -14,7 +14,6 @@
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"
 #include "moec/Analysis/Sm90.h"
-#include "moert/Plan.h"
 
 #include <array>
 #include <limits>
@@ -94,8 +93,8 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
 }
 
 /// With as many stages as fit.
-tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
-                            ArrayRef<int64_t> bodies, bool mapRows,
+tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
+                            int64_t n, ArrayRef<int64_t> bodies, bool mapRows,
                             int64_t mostStages, bool rowsOnM = false,
                             bool queue = false, int64_t bandRows = 0) {
   constexpr int64_t leastStages = 3;
@@ -113,7 +112,8 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, int64_t n,
   // Each stage takes as much as the others.
   int64_t least = getBytes(leastStages);
   int64_t perStage = getBytes(leastStages + 1) - least;
-  int64_t more = std::max<int64_t>((moert::kMaxShared - least) / perStage, 0);
+  int64_t more =
+      std::max<int64_t>((target.getSharedBytes() - least) / perStage, 0);
   return make(std::min(leastStages + more, mostStages));
 }
 
@@ -185,7 +185,7 @@ private:
                         bool rowsOnM = false) {
     constexpr int64_t mostStages = 16;
     int64_t n = weightRows / (op.getLayout() ? 2 : 1);
-    return makeConfig(op, n, bodies, mapRows, mostStages, rowsOnM,
+    return makeConfig(op, target, n, bodies, mapRows, mostStages, rowsOnM,
                       suitsQueue(n), getBandRows(n, bodies.back()));
   }
   /// Whether CTAs with `n` columns have so many tiles that they come apart.
@@ -212,7 +212,7 @@ bool CandidateFinder::suitsQueue(int64_t n) {
   constexpr double rounds = 4;
   int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   return mostTiles * double(llvm::divideCeil(columns, n)) >=
-         rounds * double(target.multiprocessors);
+         rounds * double(target.getMultiprocessors());
 }
 
 int64_t CandidateFinder::getBandRows(int64_t n, int64_t body) {
@@ -377,5 +377,5 @@ tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
   auto [n, bodies] = chooseTile(contract);
   bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
   constexpr int64_t mostStages = 8;
-  return makeConfig(contract, n, bodies, mapRows, mostStages);
+  return makeConfig(contract, target, n, bodies, mapRows, mostStages);
 }

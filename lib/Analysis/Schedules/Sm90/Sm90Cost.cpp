@@ -187,7 +187,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
     inputRows = use.rows / use.tiles * (1 + device.gatherL2Share);
   }
   double epilogue = device.epilogueExposed * body * double(shape.n) *
-                    epilogueLines / device.epilogueLinesPerClk;
+                    epilogueLines / device.instructionsPerClk;
   work.productClk += use.tiles * clk;
   work.epilogueClk += use.tiles * epilogue;
   work.kinds.push_back({clk + epilogue, use.tiles});

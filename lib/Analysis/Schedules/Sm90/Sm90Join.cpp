@@ -13,7 +13,6 @@
 #include "Sm90Choice.h"
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/Sm90.h"
-#include "moert/Plan.h"
 
 using namespace mlir;
 using namespace moec;
@@ -61,12 +60,12 @@ tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
 /// Whether two contracts can share a ring; else why not.
 enum class Sharing { Fits, TooLarge, Impossible };
 
-Sharing getSharing(Contract one, const Contract &other) {
+Sharing getSharing(Contract one, const Contract &other, const Target &target) {
   if (!one.whyApart(other).empty())
     return Sharing::Impossible;
   one.shareMemoryWith(other);
-  return one.getSharedBytes() > moert::kMaxShared ? Sharing::TooLarge
-                                                  : Sharing::Fits;
+  return one.getSharedBytes() > target.getSharedBytes() ? Sharing::TooLarge
+                                                        : Sharing::Fits;
 }
 
 std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
@@ -77,7 +76,7 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
              /*mapRows=*/false),
         with(config, n, stages, second.getConfigAttr().getMapRows())};
     Contract one(first, configs.first), other(second, configs.second);
-    Sharing sharing = getSharing(one, other);
+    Sharing sharing = getSharing(one, other, target);
     if (sharing == Sharing::Impossible ||
         estimateBodies(first, one) + estimateBodies(second, other) > kMostLines)
       return std::nullopt;
@@ -154,7 +153,7 @@ sm90::joinContracts(tile::ContractOp first, tile::ContractOp second,
   if (!areFixed)
     return Joiner(first, second, load, target).choose();
   Contract one(first, given.first), other(second, given.second);
-  if (getSharing(one, other) != Sharing::Fits)
+  if (getSharing(one, other, target) != Sharing::Fits)
     return std::nullopt;
   return given;
 }

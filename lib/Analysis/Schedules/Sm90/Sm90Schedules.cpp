@@ -14,7 +14,6 @@
 #include "Sm90Permuted.h"
 #include "Sm90Quantized.h"
 #include "moec/Analysis/Sm90.h"
-#include "moert/Plan.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -212,7 +211,7 @@ int64_t getMaxAccumulators(const Contract &shape) {
 }
 
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
-                            const Target &) {
+                            const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
   if (std::string reason = declineContract(contract); !reason.empty())
     return reason;
@@ -268,10 +267,11 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
           !reason.empty())
         return "of two products of a kernel " + reason;
   }
-  if (shape.getSharedBytes() > moert::kMaxShared)
+  if (shape.getSharedBytes() > target.getSharedBytes())
     return "stages = " + number(shape.stages) + " needs " +
            number(shape.getSharedBytes()) +
-           " bytes of shared memory; give at most " + number(moert::kMaxShared);
+           " bytes of shared memory; give at most " +
+           number(target.getSharedBytes());
   return {};
 }
 
@@ -280,7 +280,7 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
                          const Target &target) {
   Contract shape(cast<tile::ContractOp>(op), config);
-  moert::Expr most(target.multiprocessors);
+  moert::Expr most(target.getMultiprocessors());
   if (shape.isGrouped)
     return most;
   return moert::Expr::min(
