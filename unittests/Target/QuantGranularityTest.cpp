@@ -1,0 +1,160 @@
+//===- QuantGranularityTest.cpp - scales of every granularity ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the CPU decodes beside block fp8: scales of a tensor, a channel, a
+// token, groups and blocks of other sizes, and operands of which one alone is
+// quantized, against sums in double.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelHarness.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace moec;
+using namespace moec::test;
+using moert::DType;
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// How an operand is quantized: what `#moe.quant` says, and rows and columns
+/// that share a scale, 0 for all. Not at all without a text.
+struct Format {
+  std::string granularity;
+  int64_t rows = 0, columns = 0;
+
+  bool isQuantized() const { return !granularity.empty(); }
+  DType getType() const { return isQuantized() ? DType::F8E4M3 : DType::BF16; }
+  int64_t getScaleRows(int64_t size) const {
+    return rows ? ceilDiv(size, rows) : 1;
+  }
+  int64_t getScaleColumns(int64_t size) const {
+    return columns ? ceilDiv(size, columns) : 1;
+  }
+  double get(const Array &scales, int64_t row, int64_t column) const {
+    if (!isQuantized())
+      return 1;
+    return scales.get(rows ? row / rows : 0, columns ? column / columns : 0);
+  }
+  std::string getAttribute(const std::string &name, bool isDynamic) const {
+    if (!isQuantized())
+      return "";
+    return name + " = #moe.quant<storage = f8E4M3FN, scale = f32, " +
+           "granularity = " + granularity +
+           (isDynamic ? ", dynamic = true>, " : ">, ");
+  }
+};
+
+void runProduct(const Format &inputFormat, const Format &weightFormat,
+                int64_t depth, int64_t k) {
+  constexpr int64_t rows = 7, columns = 37;
+  Array input(inputFormat.getType(), {rows, depth}),
+      weight(weightFormat.getType(), {columns, depth}),
+      inputScale(DType::F32, {rows, inputFormat.getScaleColumns(depth)}),
+      weightScale(DType::F32, {weightFormat.getScaleRows(columns),
+                               weightFormat.getScaleColumns(depth)}),
+      result(DType::F32, {rows, columns});
+  input.randomize(1);
+  weight.randomize(2);
+  inputScale.randomize(3);
+  weightScale.randomize(4);
+  std::string x = input.getType(true), w = weight.getType(),
+              xs = inputScale.getType(true), ws = weightScale.getType(),
+              y = result.getType(true);
+  CompiledKernels kernels(
+      "tile.kernel @k(%x: " + x + ", %w: " + w + ", %xs: " + xs +
+      ", %ws: " + ws + ", %y: " + y +
+      ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w +
+      ")" +
+      (inputFormat.isQuantized() ? " input_scale(%xs : " + xs + ")" : "") +
+      (weightFormat.isQuantized() ? " weight_scale(%ws : " + ws + ")" : "") +
+      " outs(%y : " + y + ") {" +
+      inputFormat.getAttribute("input_quant", true) +
+      weightFormat.getAttribute("weight_quant", false) +
+      "config = #tile.config<schedule = \"cpu.contract\", m = 2, n = 4, k = " +
+      std::to_string(k) +
+      ", panel = 16, lanes = 8, rows = 4>}\ntile.return\n}\n");
+  ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
+  kernels.run("k", ceilDiv(rows, 4) * ceilDiv(columns, 16),
+              {&input, &weight, &inputScale, &weightScale, &result}, rows);
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) {
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < depth; ++i) {
+        double term = input.get(row, i) * weight.get(column, i) *
+                      inputFormat.get(inputScale, row, i) *
+                      weightFormat.get(weightScale, column, i);
+        sum += term;
+        size += std::fabs(term);
+      }
+      ASSERT_NEAR(result.get(row, column), sum, 2e-6 * size)
+          << row << ", " << column << ", depth " << depth;
+    }
+}
+
+const Format kPlain;
+const Format kToken{"token", 1, 0};
+const Format kGroup128{"group, block = [1, 128]", 1, 128};
+const Format kGroup32{"group, block = [1, 32]", 1, 32};
+const Format kTensor{"tensor", 0, 0};
+const Format kChannel{"channel", 1, 0};
+const Format kBlock{"block, block = [128, 128]", 128, 128};
+const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
+
+TEST(QuantGranularity, Products) {
+  for (int64_t depth : {32, 128, 200, 392}) {
+    for (const Format &weight : {kTensor, kChannel, kBlock})
+      for (const Format &input : {kPlain, kToken, kGroup128})
+        runProduct(input, weight, depth, 32);
+    for (const Format &weight : {kGroup32, kSmallBlock})
+      for (const Format &input : {kPlain, kToken, kGroup32})
+        runProduct(input, weight, depth, 16);
+    runProduct(kToken, kPlain, depth, 32);
+  }
+}
+
+/// A scale of a whole row, which is more than fits into registers.
+TEST(QuantGranularity, RowsByToken) {
+  for (int64_t columns : {5, 256, 1203}) {
+    constexpr int64_t rows = 4;
+    Array input(DType::BF16, {rows, columns}),
+        codes(DType::F8E4M3, {rows, columns}), scales(DType::F32, {rows, 1});
+    input.randomize(5);
+    std::string x = input.getType(true), q = codes.getType(true),
+                s = scales.getType(true);
+    CompiledKernels kernels(
+        "tile.kernel @k(%x: " + x + ", %q: " + q + ", %s: " + s +
+        ", %t: i64) {\n tile.quantize <storage = f8E4M3FN, scale = f32, "
+        "granularity = token, dynamic = true> tokens(%t) ins(%x : " +
+        x + ") outs(%q, %s : " + q + ", " + s +
+        ") {config = #tile.config<schedule = \"cpu.quantize\", lanes = 8, "
+        "rows = 3>}\ntile.return\n}\n");
+    ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
+    kernels.run("k", ceilDiv(rows, 3), {&input, &codes, &scales}, rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      double largest = 0;
+      for (int64_t i = 0; i < columns; ++i)
+        largest = std::max(largest, std::fabs(double(input.get(row, i))));
+      float scale = std::max(float(largest), 1e-10f) / 448.0f;
+      ASSERT_EQ(float(scales.get(row, 0)), scale) << row;
+      // Half of the last of four digits, or of the least step.
+      for (int64_t i = 0; i < columns; ++i) {
+        double value = input.get(row, i);
+        ASSERT_NEAR(codes.get(row, i) * scale, value,
+                    std::max(std::fabs(value) / 16, scale * 0x1p-10) * 1.0001)
+            << row << ", " << i << " of " << columns;
+      }
+    }
+  }
+}
+
+} // namespace
