@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Package/BuildPackage.h"
+#include "moec/Analysis/Device.h"
 
 #include "moec/Analysis/Schedules.h"
 #include "moec/Package/SpecText.h"
@@ -98,5 +99,7 @@ std::string moec::choosePart(StringRef target, const moert::Device &device) {
     return {};
   const PartFacts *part =
       findPartOfDevice(target, device.multiprocessors(), device.memoryBytes());
-  return part ? part->name.str() : "";
+  // Borrowed coefficients choose worse than those that were measured, on the
+  // device that they are borrowed for too (docs/cost-model.md).
+  return part && getPartRates(*part).isMeasured() ? part->name.str() : "";
 }

@@ -83,7 +83,7 @@ public:
                                   const SpecOverrides &overrides = {},
                                   llvm::StringRef architecture = {});
   /// The same for a device at hand. Where the options name no part, configs are
-  /// chosen for the one that it is.
+  /// chosen for the one that `choosePart` says.
   moert::Result<JitLayer> compile(const SourceText &text,
                                   const SpecOverrides &overrides,
                                   const moert::Device &device);

@@ -33,8 +33,9 @@ std::vector<std::string> chooseArchitectures(const CompileOptions &options,
 std::string chooseTarget(llvm::StringRef architecture);
 
 /// The part that `device` is, for CompileOptions::part, where it runs code for
-/// `target`: empty for a target whose choices depend on no part, and for a
-/// device that does not tell what it has.
+/// `target`: empty for a target whose choices depend on no part, for a device
+/// that does not tell what it has, and for a part whose coefficients were
+/// measured on another one, so that the target's default counts.
 std::string choosePart(llvm::StringRef target, const moert::Device &device);
 
 } // namespace moec
