@@ -417,8 +417,11 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   moert::Result<JitLayer> layer =
       jit.compile(*session.text, session.overrides, *session.devices.front());
   if (!layer) {
-    // It names its places itself.
-    llvm::errs() << layer.status().message() << "\n";
+    // What is wrong with a description names its place itself.
+    const std::string &message = layer.status().message();
+    if (!llvm::StringRef(message).contains(": error: "))
+      return options.complain(message);
+    llvm::errs() << message << "\n";
     return false;
   }
   session.package = std::move(layer->package);

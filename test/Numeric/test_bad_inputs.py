@@ -185,5 +185,6 @@ def test_bad_token_count(tmp_path, option):
 
 
 def test_outputs_that_cannot_be_written(tmp_path):
-    result = moe_run(tmp_path, options=["--outputs=/nowhere/out.safetensors"])
-    expect_refused(result, "/nowhere/out.safetensors")
+    (tmp_path / "file").write_text("no folder")
+    result = moe_run(tmp_path, options=[f"--outputs={tmp_path}/file/out.safetensors"])
+    expect_refused(result, f"{tmp_path}/file is a file, not a folder")
