@@ -155,10 +155,13 @@ TEST(AllowList, Ernie) {
 }
 
 TEST(AllowList, ValuesThatTheModelsCodeCannotTake) {
-  const char *gptOss = R"({"model_type": "gpt_oss", "hidden_size": 64,
+  // Nor can it do without the limit, which 0 means elsewhere.
+  for (const char *limit : {"null", "0.0"})
+    expectRefused(std::string(R"({"model_type": "gpt_oss", "hidden_size": 64,
       "num_local_experts": 8, "num_experts_per_tok": 2,
-      "intermediate_size": 32, "swiglu_limit": null})";
-  expectRefused(gptOss, "swiglu_limit");
+      "intermediate_size": 32, "swiglu_limit": )") +
+                      limit + "}",
+                  "swiglu_limit");
   for (const char *scale : {"0", "-1.5"})
     expectRefused(std::string(R"({"model_type": "glm4_moe", "hidden_size": 64,
       "n_routed_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 4,

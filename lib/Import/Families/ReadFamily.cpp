@@ -34,7 +34,9 @@ constexpr ActivationName kActivationNames[] = {
 /// one a clamp behind the activation is no activation of its own.
 ActivationSpec limitActivation(ActivationSpec activation,
                                std::optional<double> limit) {
-  activation.limit = limit && *limit == 0 ? std::nullopt : limit;
+  // An activation that always has a limit clamps at 0 then, which is refused.
+  bool isOptional = !getParameters(activation.kind).limit.fallback;
+  activation.limit = limit && *limit == 0 && isOptional ? std::nullopt : limit;
   if (activation.kind == Activation::SwigluStep && !activation.limit)
     return getDefaultActivation(Activation::Silu);
   return activation;
