@@ -270,12 +270,13 @@ void checkLayerSpec(const LayerSpec &spec, ImportContext &context) {
 
 void checkCompiles(const LayerSpec &spec, ImportContext &context) {
   if (spec.quantization == WeightQuantization::MxFp4)
-    context.error("quantization.weight",
-                  context.show("quantization.weight") +
-                      " = \"mxfp4\" is described and interpreted, but not "
-                      "compiled yet; compiled are fp8 weights with scales for "
-                      "blocks of 128 x 128, and weights of 16 or 32 bits");
-  // More than any device has, and than offsets in kernels reach.
+    context.error(
+        "quantization.weight",
+        context.show("quantization.weight") +
+            " = \"mxfp4\" is described (--emit=moe, --signature), "
+            "but not compiled yet; compiled are fp8 weights with scales for "
+            "blocks of 128 x 128, and weights of 16 or 32 bits");
+  // Several times what the largest device has.
   constexpr double limit = double(int64_t(1) << 40);
   double bytes = 0;
   for (const TensorInfo &tensor : getTensorSignature(spec)) {

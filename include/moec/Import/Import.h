@@ -37,8 +37,8 @@ struct SpecOverrides {
   /// Of a model's configuration: keys that are read past although they could
   /// describe the layer, as messages show them ("text_config.route_scale").
   std::vector<std::string> ignoredFields;
-  /// The layer is to be compiled, not only described or interpreted: what
-  /// nothing lowers, and what no device could hold, is an error.
+  /// The layer is to be compiled or run, not only described: what nothing
+  /// lowers, and what no device could hold, is an error.
   bool toCompile = false;
   /// Of a model's configuration: the text of the hf_quant_config.json beside
   /// it, which states the quantization of ModelOpt's checkpoints.

@@ -34,10 +34,6 @@ ScaleGroup getScaleGroup(QuantAttr quant) {
   llvm_unreachable("every granularity is listed");
 }
 
-int64_t getStorageBits(QuantAttr quant) {
-  return int64_t(quant.getStorage().getIntOrFloatBitWidth());
-}
-
 static int64_t getNumGroups(int64_t size, int64_t group) {
   return group == ScaleGroup::kAll ? 1 : llvm::divideCeilSigned(size, group);
 }
@@ -87,15 +83,6 @@ bool isBlockFp8(QuantAttr input, QuantAttr weight) {
            getScaleGroup(quant) == ScaleGroup{rows, size};
   };
   return is(input, 1) && is(weight, size);
-}
-
-QuantAttr getDynamicFp8(MLIRContext *context, int64_t columns) {
-  bool isRow = columns == ScaleGroup::kAll;
-  return QuantAttr::get(
-      context, Float8E4M3FNType::get(context), Float32Type::get(context),
-      isRow ? Granularity::Token : Granularity::Group,
-      isRow ? ArrayRef<int64_t>() : ArrayRef<int64_t>{1, columns},
-      /*zero_point=*/false, /*dynamic=*/true);
 }
 
 } // namespace moec::moe

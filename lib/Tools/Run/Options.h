@@ -53,8 +53,9 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> check{
       "check",
-      llvm::cl::desc("Compare with the float64 reference in python/ (needs "
-                     "MOEC_PYTHON or a python3 with its packages)"),
+      llvm::cl::desc("Compare with the float64 reference in python/, in the "
+                     "environment that scripts/setup made, or with the python3 "
+                     "that MOEC_PYTHON names"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> spec{
       "spec", llvm::cl::value_desc("file.json"),
@@ -163,7 +164,7 @@ struct MoeRunOptions : ToolOptions {
     SpecOverrides overrides = getOverrides();
     if (hasValidTokens())
       overrides.numValidTokens = true;
-    overrides.toCompile = !signature && level != ExecutedLevel::Moe;
+    overrides.toCompile = !signature;
     return overrides;
   }
 

@@ -33,9 +33,6 @@ struct ScaleGroup {
 
 ScaleGroup getScaleGroup(QuantAttr quant);
 
-/// Bits that an element takes in memory.
-int64_t getStorageBits(QuantAttr quant);
-
 /// Scales along the contracted dimension, of `width` elements.
 int64_t getNumScaleColumns(QuantAttr quant, int64_t width);
 
@@ -59,10 +56,6 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 /// Whether two operands are block fp8, as DeepSeek-V3 has it: e4m3 with f32
 /// scales, of 128 x 128 weights and of 128 neighbours of a row of the input.
 bool isBlockFp8(QuantAttr input, QuantAttr weight);
-
-/// The quantization of an input of block fp8, and of one with a scale for all
-/// of a row.
-QuantAttr getDynamicFp8(mlir::MLIRContext *context, int64_t columns);
 
 } // namespace moec::moe
 
