@@ -7,10 +7,12 @@
 
 #include "lib/Tools/Bench/RowTable.h"
 #include "ClockedDevice.h"
+#include "lib/Tools/Bench/Fit.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Ptx/Sim/SimDevice.h"
 
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <gtest/gtest.h>
 
@@ -39,6 +41,15 @@ void write(llvm::StringRef folder, llvm::StringRef name, llvm::StringRef text) {
   ASSERT_FALSE(error);
 }
 
+BenchLayer makeTinyLayer() {
+  BenchLayer layer;
+  layer.name = "tiny";
+  layer.numExperts = layer.localExperts = 4;
+  layer.topK = 2;
+  layer.hiddenSize = layer.intermediateSize = 64;
+  return layer;
+}
+
 } // namespace
 
 TEST(RowTable, RecordsTimes) {
@@ -55,11 +66,7 @@ TEST(RowTable, RecordsTimes) {
   ASSERT_TRUE(options.parse(5, const_cast<char **>(arguments)));
 
   Table table;
-  BenchLayer layer;
-  layer.name = "tiny";
-  layer.numExperts = layer.localExperts = 4;
-  layer.topK = 2;
-  layer.hiddenSize = layer.intermediateSize = 64;
+  BenchLayer layer = makeTinyLayer();
   table.layers.push_back(layer);
   BenchLayer single = layer;
   single.name = "single";
@@ -139,5 +146,61 @@ TEST(RowTable, RecordsTimes) {
   EXPECT_EQ(one.getNumber("experts_touched"), 1);
   double ratio = *one.getNumber("sustained_us") / 30000;
   EXPECT_NEAR(one.getNumber("dense_ratio").value_or(-1), ratio, ratio * 1e-3);
+  llvm::sys::fs::remove_directories(folder);
+}
+
+TEST(RowTable, FitsThePartToTimes) {
+  llvm::SmallString<128> folder;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("row-table", folder));
+  write(folder, "yardstick.py", kYardstick);
+  Options options;
+  options.data.setValue(folder.str().str());
+  options.fit.setValue((folder + "/part.inc").str());
+  options.json.setValue((folder + "/record.json").str());
+  options.candidates.setValue(1);
+  options.rowLimit.setValue(600);
+  Table table;
+  table.layers.push_back(makeTinyLayer());
+  table.rows = {{0, 3, 0, "tiny"}};
+
+  auto simulator = ptx::createSimDevice({});
+  ASSERT_TRUE(simulator);
+  ClockedDevice clocked(**simulator);
+  TimedDevice timed(static_cast<moert::Device &>(clocked));
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto generator = DeviceGenerator::create(context, **simulator, "sm_90a");
+  ASSERT_TRUE(generator);
+  JitOptions jit;
+  jit.compile.target = "sm_90a";
+  jit.compile.part = "h100-sxm";
+  jit.useCache = false;
+  Session session = {timed, *generator, jit, 8, 1, true};
+  Peers peers;
+  EXPECT_EQ(RowTable(session, options, table, peers, "abc", "sm_90a").run(), 0);
+
+  auto document = readJson((folder + "/record.json").str());
+  ASSERT_TRUE(document) << document.status().message();
+  const llvm::json::Object &row =
+      *document->getAsObject()->getArray("rows")->front().getAsObject();
+  ASSERT_EQ(row.getString("status"), "measured")
+      << row.getString("reason").value_or("").str();
+  // As chosen, and with others of both products.
+  TimedConfigs read = readTimedConfigs(row);
+  ASSERT_EQ(read.runs.size(), 3u);
+  EXPECT_EQ(read.numFailed, 0);
+  EXPECT_EQ(read.runs.front().configs.size(), 2u);
+  EXPECT_NE(read.runs[1].configs, read.runs[0].configs);
+  EXPECT_GT(read.othersSeconds, 0);
+  auto entry = llvm::MemoryBuffer::getFile(folder + "/part.inc");
+  ASSERT_TRUE(entry);
+  llvm::StringRef text = (*entry)->getBuffer();
+  EXPECT_TRUE(text.contains("fitted by moe-bench --fit to 3 times of layers"))
+      << text.str();
+  EXPECT_TRUE(text.contains("/*fittedOn=*/\"h100-sxm\",")) << text.str();
+  // A ceiling is what was measured.
+  EXPECT_TRUE(text.contains("/*readBytes=*/2e+12, // B/s, measured"))
+      << text.str();
   llvm::sys::fs::remove_directories(folder);
 }

@@ -32,6 +32,7 @@ namespace moec {
 
 struct Candidate;
 class CostModel;
+struct DeviceRates;
 
 /// What a schedule has to know of the machine.
 struct Target {
@@ -42,6 +43,9 @@ struct Target {
   /// GPU: the part that configs are chosen for; null where none was named and
   /// the target has no default.
   const PartFacts *part = nullptr;
+  /// GPU: what times are predicted by in place of what is known of the part;
+  /// null for that.
+  const DeviceRates *rates = nullptr;
 
   bool isGpu() const { return name != "cpu"; }
   /// GPU: of the part; 0 where there is none.

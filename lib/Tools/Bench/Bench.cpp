@@ -13,6 +13,7 @@
 
 #include "../Run/OpenDevice.h"
 #include "../Run/PlanRun.h"
+#include "moec/Analysis/Parts.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Tools/Tools.h"
@@ -48,6 +49,14 @@ std::string getCommit(const Options &options) {
   const llvm::json::Object *object =
       document ? document->getAsObject() : nullptr;
   return object ? object->getString("commit").value_or("").str() : "";
+}
+
+/// The part that a device is, whether or not its coefficients were measured.
+std::string findPartName(const std::string &target,
+                         const moert::Device &device) {
+  const PartFacts *part =
+      findPartOfDevice(target, device.multiprocessors(), device.memoryBytes());
+  return part && part->isKnown ? part->name.str() : std::string();
 }
 
 int list(const Table &table) {
@@ -107,7 +116,9 @@ int measure(const Options &options) {
                      options.threads,
                      llvm::StringRef(options.device).starts_with("cuda")};
   if (session.jit.compile.part.empty())
-    session.jit.compile.part = choosePart(target, device);
+    session.jit.compile.part = options.fit.empty()
+                                   ? choosePart(target, device)
+                                   : findPartName(target, device);
   session.hasBothLayers = options.router;
   if (!options.tuned.empty()) {
     auto tuned = readTuning(options.tuned, *table, target);

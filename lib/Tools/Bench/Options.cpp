@@ -31,6 +31,7 @@ bool Options::parse(int argc, char **argv) {
           "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
           "  moe-bench --tune=tuned --rows=qwen3_30b --seconds=120\n"
+          "  moe-bench --fit=h100_sxm.inc --json=times.json\n"
           "  moe-bench --compare old.json new.json --tolerance=3%\n"
           "\nThe exit code is 0 only if every row was measured; 2 if rows are "
           "left, which --resume measures.\n",
@@ -39,10 +40,14 @@ bool Options::parse(int argc, char **argv) {
   if (threads < 0 || timeLimit <= 0 || rowLimit <= 0 || observations < 1)
     return complain("--threads must not be negative, --time-limit, "
                     "--row-limit and --observations must be positive");
-  if (seconds <= 0 || candidates < 1)
+  if (seconds <= 0 || (candidates.getNumOccurrences() && candidates < 1))
     return complain("--seconds and --candidates must be positive");
   if (!tune.empty() && (profile || router))
     return complain("--tune goes with neither --profile nor --router");
+  if (!fit.empty() && (profile || router || !tune.empty()))
+    return complain("--fit goes with neither --profile, --router nor --tune");
+  if (!fit.empty() && llvm::StringRef(device).starts_with("sim"))
+    return complain("--fit needs a device with a clock; give --device=cuda");
   if (untimed && !profile)
     return complain("--untimed goes with --profile alone");
   if (resume && json.empty())
@@ -57,6 +62,10 @@ bool Options::parse(int argc, char **argv) {
   if (!json.empty())
     if (llvm::Error error =
             written.check("--json", json, OutputCheck::Kind::Text))
+      return complain(llvm::toString(std::move(error)));
+  if (!fit.empty())
+    if (llvm::Error error =
+            written.check("--fit", fit, OutputCheck::Kind::Text))
       return complain(llvm::toString(std::move(error)));
   return parseTolerance();
 }

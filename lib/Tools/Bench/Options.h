@@ -75,14 +75,24 @@ struct Options : private ForeignOptionsRemoved {
                      "those that are better to LAYER.json (for --tuned), no "
                      "table"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> fit{
+      "fit", llvm::cl::value_desc("file"),
+      llvm::cl::desc("Measure the rows with several configs, fit the "
+                     "coefficients of the device's part to the times, and "
+                     "write its entry for lib/Analysis/Cost/Fits "
+                     "(docs/cost-model.md), no table"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<int> candidates{
       "candidates", llvm::cl::value_desc("N"),
       llvm::cl::desc("For --tune: configs of a kernel that are measured at "
-                     "most, the best first by the model (default: 32)"),
-      llvm::cl::init(32), llvm::cl::cat(category)};
+                     "most, the best first by the model (default: 32). For "
+                     "--fit: configs of a kernel beside the chosen one "
+                     "(default: 5)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<double> seconds{
       "seconds", llvm::cl::value_desc("N"),
-      llvm::cl::desc("For --tune: about how long, for all rows (default: 300)"),
+      llvm::cl::desc("For --tune and --fit: about how long, for all rows "
+                     "(default: 300)"),
       llvm::cl::init(300), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> json{
       "json", llvm::cl::value_desc("file"),
@@ -154,6 +164,14 @@ struct Options : private ForeignOptionsRemoved {
   }
   /// A file of the folder of data.
   std::string getDataFile(llvm::StringRef name) const;
+
+  /// Of --candidates.
+  size_t getCandidates() const {
+    constexpr int some = 5, many = 32;
+    return static_cast<size_t>(candidates     ? candidates
+                               : !fit.empty() ? some
+                                              : many);
+  }
 
   /// Of --tolerance.
   double tolerance = 0;

@@ -22,6 +22,7 @@ public:
   /// Keeps the measured rows of a record of the same build on the same device,
   /// those with a field: a table, tuning and profiles have others.
   moert::Status resume(const std::string &path, llvm::StringRef field);
+  const std::string &getCommit() const { return commit; }
   void setCeilings(const Ceilings &ceilings) { this->ceilings = ceilings; }
   /// Of the file, e.g. what the yardstick says of itself.
   void setNote(llvm::StringRef key, llvm::json::Value value);

@@ -8,6 +8,7 @@
 #include "RowTable.h"
 
 #include "../Run/PlanRun.h"
+#include "Fit.h"
 #include "Profile.h"
 #include "TryStatus.h"
 #include "Tune.h"
@@ -48,6 +49,8 @@ bool RowTable::isOver() const {
 llvm::StringRef RowTable::getField() const {
   if (options.profile)
     return "launches";
+  if (!options.fit.empty())
+    return kTimedField;
   return options.tune.empty() ? "floor_us" : kTunedField;
 }
 
@@ -88,6 +91,8 @@ int RowTable::run() {
   }
   if (!options.tune.empty())
     return finishTuning();
+  if (!options.fit.empty())
+    return finishFit();
   if (options.profile)
     return numFailed > 0 ? 1 : numDone < (int64_t)names.size() ? 2 : 0;
   std::vector<const llvm::json::Object *> measured;
@@ -179,10 +184,11 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   running = &row;
   // The simulator ends what hangs itself.
   if (session.hasClock)
-    watchdog.arm(options.rowLimit + (options.tune.empty() ? 0 : tuneSeconds));
+    watchdog.arm(options.rowLimit + (makesTable() ? 0 : tuneSeconds));
   Status status = options.profile ? profileRow(layer, routed, row, result)
-                  : !options.tune.empty()
-                      ? tuneRow(layer, row, result)
+                  : !options.tune.empty() ? tuneRow(layer, row, result)
+                  : !options.fit.empty()
+                      ? fitRow(layer, row, result)
                       : measureRow(layer, routed, row, result);
   watchdog.disarm();
   if (!status) {

@@ -55,6 +55,9 @@ private:
   moert::Status tuneRow(LayerOnDevice &layer, const Row &row,
                         llvm::json::Object &result);
   int finishTuning();
+  moert::Status fitRow(LayerOnDevice &layer, const Row &row,
+                       llvm::json::Object &result);
+  int finishFit();
   /// Routings and hidden states that take turns: as many as the recorded
   /// measurement had, fewer where each run is long and reads everything anyway.
   static int64_t getNumSets(const Row &row);
@@ -65,7 +68,9 @@ private:
   /// What all rows have that were measured as they are this time.
   llvm::StringRef getField() const;
   /// Whether rows are measured for the record.
-  bool makesTable() const { return !options.profile && options.tune.empty(); }
+  bool makesTable() const {
+    return !options.profile && options.tune.empty() && options.fit.empty();
+  }
   /// Records that the row at hand hangs, and ends the process.
   [[noreturn]] void endHanging();
   void give(const Row &row, llvm::json::Object result);
@@ -83,7 +88,7 @@ private:
   /// pair at hand.
   std::unique_ptr<Yardstick> yardstick;
   bool canMeasureLayer = false, canMeasureRow = false, canMeasureDense = false;
-  /// For one of the rows that are left.
+  /// Of --tune and --fit, for one of the rows that are left.
   double tuneSeconds = 0;
   double begin;
   int64_t numFailed = 0, numDone = 0;

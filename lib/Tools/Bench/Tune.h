@@ -8,7 +8,7 @@
 #ifndef MOEC_LIB_TOOLS_BENCH_TUNE_H
 #define MOEC_LIB_TOOLS_BENCH_TUNE_H
 
-#include "RowRun.h"
+#include "Trials.h"
 #include "moec/Analysis/ConfigText.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct TunedRow {
   /// measured, all of products apart.
   double chosenSeconds = 0, foundSeconds = 0;
   /// Those, by kernel.
-  std::vector<std::pair<std::string, std::string>> configs;
+  KernelConfigs configs;
   int64_t numMeasured = 0, numFailed = 0;
 
   /// Whether they are worth to be forced.

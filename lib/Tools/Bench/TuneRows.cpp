@@ -25,11 +25,9 @@ Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row,
                                       drawRoutings(layer.getLayer(), row, sets,
                                                    peers.find(row))));
   TunedRow best;
-  MOEC_TRY_ASSIGN(
-      best,
-      bench::tuneRow(session, layer, *run, row,
-                     {tuneSeconds, static_cast<size_t>(options.candidates)},
-                     llvm::outs()));
+  MOEC_TRY_ASSIGN(best, bench::tuneRow(session, layer, *run, row,
+                                       {tuneSeconds, options.getCandidates()},
+                                       llvm::outs()));
   writeTunedRow(best, result);
   llvm::outs() << llvm::formatv(
       "{0}: chosen {1:F2} us, best {2:F2} us ({3:F3}x) of {4} measured, {5} "
