@@ -106,4 +106,7 @@ TEST(FitRates, EntriesNameEachFieldInItsPlace) {
   auto file = llvm::MemoryBuffer::getFile(FITS "/h200.inc");
   ASSERT_TRUE(file);
   EXPECT_EQ(getNames((*file)->getBuffer()), names);
+  auto other = llvm::MemoryBuffer::getFile(FITS "/h100_sxm.inc");
+  ASSERT_TRUE(other);
+  EXPECT_EQ(getNames((*other)->getBuffer()), names);
 }

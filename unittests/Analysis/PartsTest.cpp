@@ -96,12 +96,12 @@ TEST(PartsTest, FitsAreOwnOrBorrowed) {
   EXPECT_EQ(h200.readBytes, 4.54e12);
   EXPECT_EQ(h200.l2KeptBytes, 36e6);
   EXPECT_EQ(h200.describe(), "an H200");
-  EXPECT_DOUBLE_EQ(h100.readBytes, 4.54e12 * 3.35 / 4.8);
-  EXPECT_DOUBLE_EQ(h100.l2KeptBytes, 30e6);
-  EXPECT_EQ(h100.bf16Operations, h200.bf16Operations);
-  EXPECT_EQ(h100.launchUs, h200.launchUs);
-  EXPECT_EQ(h100.describe(),
-            "an H100 SXM, with coefficients fitted on an H200");
+  EXPECT_EQ(h100.describe(), "an H100 SXM");
+  const DeviceRates &b200 = getPartRates(*findPart("b200"));
+  EXPECT_DOUBLE_EQ(b200.readBytes, 4.54e12 * 8 / 4.8);
+  EXPECT_DOUBLE_EQ(b200.l2KeptBytes, 36e6 * 126 / 60);
+  EXPECT_EQ(b200.launchUs, h200.launchUs);
+  EXPECT_EQ(b200.describe(), "a B200, with coefficients fitted on an H200");
 }
 
 TEST(PartsTest, ADeviceIsFound) {

@@ -14,9 +14,12 @@ using namespace moec;
 static constexpr PartFit kH200 = {
 #include "Fits/h200.inc"
 };
+static constexpr PartFit kH100Sxm = {
+#include "Fits/h100_sxm.inc"
+};
 
-/// Parts that were measured.
-static constexpr const PartFit *kFits[] = {&kH200};
+/// Parts that were measured, each by `moe-bench --fit` or as its entry says.
+static constexpr const PartFit *kFits[] = {&kH200, &kH100Sxm};
 
 /// The fit of another part, as if all that is not published were the same.
 static PartFit borrow(const PartFit &fit, const PartFacts &from,

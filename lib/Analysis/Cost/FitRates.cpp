@@ -236,7 +236,7 @@ void moec::printFit(const PartFit &fit, llvm::StringRef part,
     if (!coefficient.unit.empty())
       os << coefficient.unit << ", ";
     os << kSources[coefficient.source];
-    if (coefficient.source == Coefficient::Borrowed)
+    if (coefficient.source == Coefficient::Borrowed && fit.fittedOn != part)
       os << " from " << fit.fittedOn;
     os << "\n";
   }
