@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/src/CApi.h"
-#include "moec/Analysis/Parts.h"
+#include "moec/Support/Parts.h"
 #include "moec/Jit/Jit.h"
 #include "moejit/moejit.h"
 #include "llvm/ADT/StringExtras.h"

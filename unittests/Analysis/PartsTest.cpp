@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Parts.h"
+#include "moec/Support/Parts.h"
 
 #include "moec/Analysis/Device.h"
+#include "moec/Ptx/Sim/Simulator.h"
 #include "moert/GpuTarget.h"
 #include "moert/Plan.h"
 #include "llvm/ADT/STLExtras.h"
@@ -66,6 +67,20 @@ TEST(PartsTest, EveryPartIsComplete) {
   }
   EXPECT_EQ(findPart("h300"), nullptr);
   EXPECT_EQ(getUnknownPart("h200"), nullptr);
+}
+
+TEST(PartsTest, TheSimulatorHasTheLimitsOfAPart) {
+  const PartFacts &part = *getUnknownPart("sm_90a");
+  using Limits = ptx::SimulatedLimits;
+  // Copies: the expectations take references.
+  int64_t multiprocessors = Limits::kMultiprocessors,
+          shared = Limits::kSharedBytesPerCta,
+          registers = Limits::kRegistersPerMultiprocessor,
+          perThread = Limits::kRegistersPerThread;
+  EXPECT_EQ(multiprocessors, part.multiprocessors);
+  EXPECT_EQ(shared, part.sharedBytesPerCta);
+  EXPECT_EQ(registers, part.registersPerMultiprocessor);
+  EXPECT_EQ(perThread, part.registersPerThread);
 }
 
 TEST(PartsTest, FitsAreOwnOrBorrowed) {

@@ -19,7 +19,7 @@
 #ifndef MOEC_ANALYSIS_SCHEDULES_H
 #define MOEC_ANALYSIS_SCHEDULES_H
 
-#include "moec/Analysis/Parts.h"
+#include "moec/Support/Parts.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moert/Expr.h"
 

@@ -63,7 +63,7 @@ struct CompileOptions {
   /// "cpu", or a GPU as in "sm_80" or "sm_90a".
   std::string target = "cpu";
   /// For GPUs: the part that configs are chosen for, as in "h100-sxm"
-  /// (moec/Analysis/Parts.h); empty: the target's default.
+  /// (moec/Support/Parts.h); empty: the target's default.
   std::string part;
   CpuTargetOptions cpu;
 

@@ -204,8 +204,8 @@ WorkId Simulator::Impl::add(std::unique_ptr<Launch> launch) {
 }
 
 static Status checkDims(const Kernel &kernel, const moert::LaunchDims &dims) {
-  constexpr int64_t kMostThreads = 1024, kMostShared = 227 * 1024,
-                    kMostCtas = INT32_MAX;
+  constexpr int64_t kMostThreads = 1024, kMostCtas = INT32_MAX;
+  constexpr int64_t mostShared = SimulatedLimits::kSharedBytesPerCta;
   std::string where = "launch of '" + kernel.name + "': ";
   if (dims.grid < 1 || dims.grid > kMostCtas)
     return moert::invalidArgument(where + "a grid of " +
@@ -222,9 +222,10 @@ static Status checkDims(const Kernel &kernel, const moert::LaunchDims &dims) {
         "compiled for " +
         std::to_string(kernel.requiredThreads + kernel.maxThreads));
   if (dims.shared < 0 ||
-      dims.shared + int64_t(kernel.staticShared) > kMostShared)
+      dims.shared + int64_t(kernel.staticShared) > mostShared)
     return moert::invalidArgument(where + std::to_string(dims.shared) +
-                                  " bytes of shared memory; a CTA has 227 KiB");
+                                  " bytes of shared memory; a CTA has " +
+                                  std::to_string(mostShared / 1024) + " KiB");
   return Status::ok();
 }
 

@@ -13,7 +13,7 @@
 
 #include "../Run/OpenDevice.h"
 #include "../Run/PlanRun.h"
-#include "moec/Analysis/Parts.h"
+#include "moec/Support/Parts.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Tools/Tools.h"

@@ -170,7 +170,7 @@ moec::bench::fitPart(const Session &session, const Table &table,
   if (!part)
     return moert::invalidArgument(
         "no part is known that this device is; describe it in "
-        "lib/Analysis/Cost/Parts.cpp first, or give --device-part");
+        "lib/Support/Parts.cpp first, or give --device-part");
   std::vector<LoweredRun> lowered;
   std::vector<const BenchLayer *> layers;
   std::vector<const TimedConfigs::Run *> measured;

@@ -20,6 +20,16 @@
 
 namespace moec::ptx {
 
+/// The limits of what is simulated: those of a part of sm_90a of which nothing
+/// else is known (moec/Support/Parts.h, which needs LLVM; a test holds the two
+/// together).
+struct SimulatedLimits {
+  static constexpr int64_t kMultiprocessors = 132;
+  static constexpr int64_t kSharedBytesPerCta = 227 * 1024;
+  static constexpr int64_t kRegistersPerMultiprocessor = 64 * 1024;
+  static constexpr int64_t kRegistersPerThread = 255;
+};
+
 struct SimulatorOptions {
   /// Drives all that hardware leaves open: the order of warps, CTAs and
   /// kernels, when asynchronous work is done, which lane is elected, spurious
@@ -34,7 +44,7 @@ struct SimulatorOptions {
   unsigned residentCtas = 4;
   /// The most that a kernel may have whose CTAs wait for each other
   /// (`dims.resident`); all of those become resident.
-  unsigned maxResidentCtas = 132;
+  unsigned maxResidentCtas = SimulatedLimits::kMultiprocessors;
   /// Instructions of warps, in all runs together, after which a run is given
   /// up.
   uint64_t maxWarpInstructions = UINT64_MAX;

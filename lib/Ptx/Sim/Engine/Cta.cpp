@@ -17,11 +17,13 @@ AsyncOperation::~AsyncOperation() = default;
 /// What a kernel asks for, or the register file of a multiprocessor gives each
 /// thread.
 static unsigned registersPerThread(const Launch &launch) {
-  constexpr unsigned kRegisters = 65536, kStep = 8, kMost = 255;
-  unsigned most = kRegisters / launch.threads / kStep * kStep;
+  constexpr unsigned registers = SimulatedLimits::kRegistersPerMultiprocessor,
+                     step = 8,
+                     mostPerThread = SimulatedLimits::kRegistersPerThread;
+  unsigned most = registers / launch.threads / step * step;
   if (unsigned asked = launch.kernel->maxRegisters)
     most = std::min(most, asked);
-  return std::min(most, kMost);
+  return std::min(most, mostPerThread);
 }
 
 Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)

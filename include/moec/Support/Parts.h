@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_ANALYSIS_PARTS_H
-#define MOEC_ANALYSIS_PARTS_H
+#ifndef MOEC_SUPPORT_PARTS_H
+#define MOEC_SUPPORT_PARTS_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -108,4 +108,4 @@ const PartFacts *findPartOfDevice(llvm::StringRef target,
 
 } // namespace moec
 
-#endif // MOEC_ANALYSIS_PARTS_H
+#endif // MOEC_SUPPORT_PARTS_H

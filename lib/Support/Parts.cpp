@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Parts.h"
+#include "moec/Support/Parts.h"
 
 #include "moert/GpuTarget.h"
 #include "llvm/ADT/STLExtras.h"
