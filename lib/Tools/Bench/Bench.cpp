@@ -13,9 +13,9 @@
 
 #include "../Run/OpenDevice.h"
 #include "../Run/PlanRun.h"
-#include "moec/Support/Parts.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Package/BuildPackage.h"
+#include "moec/Support/Parts.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"

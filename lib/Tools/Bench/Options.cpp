@@ -7,23 +7,26 @@
 
 #include "Options.h"
 
-#include "moec/Compiler/OutputFile.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
-
 using namespace moec;
 using namespace moec::bench;
 
-bool Options::complain(const llvm::Twine &message) const {
-  llvm::errs() << "moe-bench: error: " << message << "\n";
-  return false;
-}
+static constexpr DeviceOptions::Words kWords = {
+    "moe-bench",
+    "cuda|cuda:N|sim|sim:SEED",
+    "What to measure (default: cuda); sim is a simulated GPU, which has no "
+    "clock: rows are checked alone",
+    "Where rows.json, peers_h200.json and yardstick.py are (default: "
+    "../share/moec beside the program)",
+    "List the rows and stop",
+    "Where to record results; written after each row",
+    "Threads of compiler and reference (default: all cores)",
+    "Start no row after so long (default: 600)",
+    600};
+
+Options::Options() : DeviceOptions(kWords) {}
 
 bool Options::parse(int argc, char **argv) {
-  static int anchor;
-  program = llvm::sys::fs::getMainExecutable(argv[0], &anchor);
-  llvm::cl::HideUnrelatedOptions(category);
-  if (!llvm::cl::ParseCommandLineOptions(
+  if (!parseCommandLine(
           argc, argv,
           "moe-bench: measure layers against what the device can do, and "
           "against recorded kernels.\n\n"
@@ -34,8 +37,7 @@ bool Options::parse(int argc, char **argv) {
           "  moe-bench --fit=h100_sxm.inc --json=times.json\n"
           "  moe-bench --compare old.json new.json --tolerance=3%\n"
           "\nThe exit code is 0 only if every row was measured; 2 if rows are "
-          "left, which --resume measures.\n",
-          &llvm::errs()))
+          "left, which --resume measures.\n"))
     return false;
   if (threads < 0 || timeLimit <= 0 || rowLimit <= 0 || observations < 1)
     return complain("--threads must not be negative, --time-limit, "
@@ -55,18 +57,11 @@ bool Options::parse(int argc, char **argv) {
   if (compare ? others.size() != 2 : !others.empty())
     return complain("--compare takes two records, OLD.json and NEW.json; all "
                     "else takes none");
-  // A run is too dear to end at a file that cannot be written.
   OutputCheck written;
   for (const std::string &record : others)
     written.addInput(record);
-  if (!json.empty())
-    if (llvm::Error error =
-            written.check("--json", json, OutputCheck::Kind::Text))
-      return complain(llvm::toString(std::move(error)));
-  if (!fit.empty())
-    if (llvm::Error error =
-            written.check("--fit", fit, OutputCheck::Kind::Text))
-      return complain(llvm::toString(std::move(error)));
+  if (!canWrite(written, "--json", json) || !canWrite(written, "--fit", fit))
+    return false;
   return parseTolerance();
 }
 
@@ -79,15 +74,4 @@ bool Options::parseTolerance() {
   if (isPercent)
     tolerance /= 100;
   return true;
-}
-
-std::string Options::getDataFile(llvm::StringRef name) const {
-  llvm::SmallString<128> path(data);
-  if (data.empty()) {
-    path = program;
-    llvm::sys::path::remove_filename(path);
-    llvm::sys::path::append(path, "..", "share", "moec");
-  }
-  llvm::sys::path::append(path, name);
-  return std::string(path);
 }

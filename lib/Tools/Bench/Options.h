@@ -8,37 +8,21 @@
 #ifndef MOEC_LIB_TOOLS_BENCH_OPTIONS_H
 #define MOEC_LIB_TOOLS_BENCH_OPTIONS_H
 
-#include "../ToolOptions.h"
+#include "../OnDevice/DeviceOptions.h"
 
 namespace moec::bench {
 
-struct Options : private ForeignOptionsRemoved {
-  llvm::cl::OptionCategory category{"Options"};
+struct Options : DeviceOptions {
+  Options();
+
   llvm::cl::list<std::string> others{llvm::cl::Positional,
                                      llvm::cl::desc("[OLD.json NEW.json]"),
                                      llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> device{
-      "device", llvm::cl::value_desc("cuda|cuda:N|sim|sim:SEED"),
-      llvm::cl::desc("What to measure (default: cuda); sim is a simulated GPU, "
-                     "which has no clock: rows are checked alone"),
-      llvm::cl::init("cuda"), llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> target{
-      "target", llvm::cl::value_desc("sm_80|sm_90a"),
-      llvm::cl::desc("What to compile for (default: the best that the GPU "
-                     "runs)"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> data{
-      "data", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Where rows.json, peers_h200.json and yardstick.py are "
-                     "(default: ../share/moec beside the program)"),
-      llvm::cl::cat(category)};
   llvm::cl::list<std::string> rows{
       "rows", llvm::cl::value_desc("NAME[:TOKENS,...]"),
       llvm::cl::desc("Only these rows; * and ? in the name as usual, may be "
                      "given several times"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> list{"list", llvm::cl::desc("List the rows and stop"),
-                           llvm::cl::cat(category)};
   llvm::cl::opt<bool> spec{
       "spec",
       llvm::cl::desc("Print the spec (docs/layers.md) of the first row's layer "
@@ -94,19 +78,11 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("For --tune and --fit: about how long, for all rows "
                      "(default: 300)"),
       llvm::cl::init(300), llvm::cl::cat(category)};
-  llvm::cl::opt<std::string> json{
-      "json", llvm::cl::value_desc("file"),
-      llvm::cl::desc("Where to record results; written after each row"),
-      llvm::cl::cat(category)};
   llvm::cl::opt<bool> resume{
       "resume",
       llvm::cl::desc("Keep the rows that the file of --json has, of the same "
                      "build on the same device"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<double> timeLimit{
-      "time-limit", llvm::cl::value_desc("seconds"),
-      llvm::cl::desc("Start no row after so long (default: 600)"),
-      llvm::cl::init(600), llvm::cl::cat(category)};
   llvm::cl::opt<double> rowLimit{
       "row-limit", llvm::cl::value_desc("seconds"),
       llvm::cl::desc("End the program where a row takes so long: a kernel that "
@@ -128,10 +104,6 @@ struct Options : private ForeignOptionsRemoved {
       llvm::cl::desc("Recorded with the results (default: what the build "
                      "wrote)"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<int> threads{
-      "threads", llvm::cl::value_desc("N"),
-      llvm::cl::desc("Threads of compiler and reference (default: all cores)"),
-      llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cacheDir{
       "cache-dir", llvm::cl::value_desc("folder"),
       llvm::cl::desc("Where compiled layers are kept (docs/jit.md)"),
@@ -152,8 +124,6 @@ struct Options : private ForeignOptionsRemoved {
 
   /// Parses the command line; false, with a message, if it makes no sense.
   bool parse(int argc, char **argv);
-  /// Prints an error; false, for the caller to return.
-  bool complain(const llvm::Twine &message) const;
   /// Of --rows.
   std::vector<std::string> getRows() const {
     return {rows.begin(), rows.end()};
@@ -162,9 +132,6 @@ struct Options : private ForeignOptionsRemoved {
   std::vector<std::string> getConfigs() const {
     return {config.begin(), config.end()};
   }
-  /// A file of the folder of data.
-  std::string getDataFile(llvm::StringRef name) const;
-
   /// Of --candidates.
   size_t getCandidates() const {
     constexpr int some = 5, many = 32;
@@ -178,8 +145,6 @@ struct Options : private ForeignOptionsRemoved {
 
 private:
   bool parseTolerance();
-
-  std::string program;
 };
 
 } // namespace moec::bench

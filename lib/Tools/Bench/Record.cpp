@@ -7,8 +7,6 @@
 
 #include "Record.h"
 
-#include "../Run/OpenDevice.h"
-#include "moec/Compiler/OutputFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -18,12 +16,6 @@
 using namespace moec;
 using namespace moec::bench;
 using moert::Status;
-
-Record::Record(std::string commit, const moert::Device &device,
-               std::string target)
-    : commit(std::move(commit)), device(device.name()),
-      architecture(device.architecture()), driver(getDriverVersion()),
-      target(std::move(target)), date(getUtcTime()) {}
 
 void Record::setNote(llvm::StringRef key, llvm::json::Value value) {
   notes[key] = std::move(value);
@@ -44,17 +36,10 @@ bool Record::isMeasured(const std::string &name) const {
 }
 
 Status Record::resume(const std::string &path, llvm::StringRef field) {
-  moert::Result<llvm::json::Value> document = readJson(path);
-  if (!document)
-    return document.status();
-  const llvm::json::Object *object = document->getAsObject();
-  const llvm::json::Array *kept = object ? object->getArray("rows") : nullptr;
-  if (!kept || object->getString("device") != llvm::StringRef(device) ||
-      object->getString("commit") != llvm::StringRef(commit) ||
-      object->getString("target") != llvm::StringRef(target))
-    return moert::invalidArgument("--resume: " + path +
-                                  " is no record of this build on this device");
-  for (const llvm::json::Value &value : *kept) {
+  moert::Result<llvm::json::Object> object = read(path, "rows");
+  if (!object)
+    return object.status();
+  for (const llvm::json::Value &value : *object->getArray("rows")) {
     const llvm::json::Object *row = value.getAsObject();
     if (row && row->getString("status") == llvm::StringRef("measured") &&
         row->get(field))
@@ -95,30 +80,17 @@ static void writeValue(llvm::json::OStream &json,
 
 Status Record::write(const std::string &path,
                      const std::vector<std::string> &names) const {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  llvm::json::OStream json(os);
-  auto setJson = [&](llvm::StringRef key, const llvm::json::Value &value) {
-    json.attributeBegin(key);
-    writeValue(json, value);
-    json.attributeEnd();
-  };
-  // A line per row.
-  auto writeRow = [&](const llvm::json::Object &row) {
-    json.rawValue([&](llvm::raw_ostream &line) {
-      line << '\n';
-      llvm::json::OStream one(line);
-      writeValue(one, llvm::json::Object(row));
-    });
-  };
-  json.object([&] {
-    json.attribute("benchmark", "moe_bench");
-    json.attribute("commit", commit);
-    json.attribute("device", device);
-    json.attribute("architecture", architecture);
-    json.attribute("driver", driver);
-    json.attribute("target", target);
-    json.attribute("date", date);
+  return DeviceRecord::write(path, "moe_bench", [&](llvm::json::OStream &json) {
+    auto setJson = [&](llvm::StringRef key, const llvm::json::Value &value) {
+      json.attributeBegin(key);
+      writeValue(json, value);
+      json.attributeEnd();
+    };
+    auto writeRow = [&](const llvm::json::Object &row) {
+      writeLine(json, [&](llvm::json::OStream &line) {
+        writeValue(line, llvm::json::Object(row));
+      });
+    };
     setJson("ceilings", llvm::json::Object{{"bandwidth", ceilings.bandwidth},
                                            {"bf16", ceilings.bf16},
                                            {"fp8", ceilings.fp8},
@@ -134,10 +106,6 @@ Status Record::write(const std::string &path,
           writeRow(row);
     });
   });
-  text += '\n';
-  if (mlir::failed(writeOutputFile(path, text)))
-    return moert::unavailable("--json: " + path + " cannot be written");
-  return Status::ok();
 }
 
 static std::string print(const llvm::json::Object &row, llvm::StringRef key,

@@ -8,21 +8,20 @@
 #ifndef MOEC_LIB_TOOLS_BENCH_RECORD_H
 #define MOEC_LIB_TOOLS_BENCH_RECORD_H
 
+#include "../OnDevice/DeviceRecord.h"
 #include "Rows.h"
-#include "moert/Device.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace moec::bench {
 
 /// A file of results: what was measured where, and an object per row.
-class Record {
+class Record : public DeviceRecord {
 public:
-  Record(std::string commit, const moert::Device &device, std::string target);
+  using DeviceRecord::DeviceRecord;
 
   /// Keeps the measured rows of a record of the same build on the same device,
   /// those with a field: a table, tuning and profiles have others.
   moert::Status resume(const std::string &path, llvm::StringRef field);
-  const std::string &getCommit() const { return commit; }
   void setCeilings(const Ceilings &ceilings) { this->ceilings = ceilings; }
   /// Of the file, e.g. what the yardstick says of itself.
   void setNote(llvm::StringRef key, llvm::json::Value value);
@@ -37,7 +36,6 @@ public:
                       const std::vector<std::string> &names) const;
 
 private:
-  std::string commit, device, architecture, driver, target, date;
   Ceilings ceilings;
   llvm::json::Object notes;
   std::map<std::string, llvm::json::Object> rows;

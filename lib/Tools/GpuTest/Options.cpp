@@ -7,23 +7,26 @@
 
 #include "Options.h"
 
-#include "moec/Compiler/OutputFile.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
-
 using namespace moec;
 using namespace moec::gputest;
 
-bool Options::complain(const llvm::Twine &message) const {
-  llvm::errs() << "gpu-test: error: " << message << "\n";
-  return false;
-}
+static constexpr DeviceOptions::Words kWords = {
+    "gpu-test",
+    "cuda|cuda:N|host|sim|sim:SEED",
+    "What to test (default: cuda); sim is a simulated GPU",
+    "Where cases.json and the models' configurations are (default: "
+    "../share/moec beside the program)",
+    "List the cases and stop",
+    "Where to record results; kept up to date",
+    "Threads of the reference and of device host (default: all cores)",
+    "Start no case after so long; end 60 s later even if one hangs (default: "
+    "none)",
+    0};
+
+Options::Options() : DeviceOptions(kWords) {}
 
 bool Options::parse(int argc, char **argv) {
-  static int anchor;
-  program = llvm::sys::fs::getMainExecutable(argv[0], &anchor);
-  llvm::cl::HideUnrelatedOptions(category);
-  if (!llvm::cl::ParseCommandLineOptions(
+  if (!parseCommandLine(
           argc, argv,
           "gpu-test: check compiled layers on a GPU, against a float64 "
           "reference of its own.\n\n"
@@ -31,8 +34,7 @@ bool Options::parse(int argc, char **argv) {
           "  gpu-test --filter='models/*' --json=results.json\n"
           "  gpu-test --resume=results.json --json=results.json\n"
           "\nNeeds the driver of the GPU and nothing else. The exit code is 0 "
-          "only if every case passed;\n2 if some did not run.\n",
-          &llvm::errs()))
+          "only if every case passed;\n2 if some did not run.\n"))
     return false;
   llvm::StringRef text = shard;
   if (!text.empty()) {
@@ -45,21 +47,10 @@ bool Options::parse(int argc, char **argv) {
   }
   if (jobs < 0 || threads < 0 || timeLimit < 0)
     return complain("--jobs, --threads and --time-limit must not be negative");
-  // Hours of a GPU are too dear to end at a file that cannot be written.
-  if (!json.empty())
-    if (llvm::Error error =
-            OutputCheck().check("--json", json, OutputCheck::Kind::Text))
-      return complain(llvm::toString(std::move(error)));
+  OutputCheck written;
+  if (!canWrite(written, "--json", json))
+    return false;
   if (!reference.empty() && (inputs.empty() || outputs.empty()))
     return complain("--reference needs --inputs and --outputs");
   return true;
-}
-
-std::string Options::getDataFolder() const {
-  if (!data.empty())
-    return data;
-  llvm::SmallString<128> path(program);
-  llvm::sys::path::remove_filename(path);
-  llvm::sys::path::append(path, "..", "share", "moec");
-  return std::string(path);
 }

@@ -7,12 +7,8 @@
 
 #include "Record.h"
 
-#include "../Run/OpenDevice.h"
-#include "moec/Compiler/OutputFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 
@@ -25,32 +21,13 @@ llvm::StringRef moec::gputest::getGroup(llvm::StringRef name) {
   return name.split('/').first;
 }
 
-Record::Record(std::string commit, const moert::Device &device,
-               std::string target)
-    : commit(std::move(commit)), device(device.name()),
-      architecture(device.architecture()), driver(getDriverVersion()),
-      target(std::move(target)), date(getUtcTime()) {}
-
 Result<std::vector<std::string>> Record::resume(const std::string &path) {
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
-    return moert::notFound("--resume: " + path + ": " +
-                           file.getError().message());
-  llvm::Expected<llvm::json::Value> document =
-      llvm::json::parse((*file)->getBuffer());
-  if (!document)
-    return moert::invalidArgument("--resume: " + path + ": " +
-                                  llvm::toString(document.takeError()));
-  const llvm::json::Object *object = document->getAsObject();
-  const llvm::json::Array *cases = object ? object->getArray("cases") : nullptr;
-  if (!cases || object->getString("device") != llvm::StringRef(device) ||
-      object->getString("commit") != llvm::StringRef(commit) ||
-      object->getString("target") != llvm::StringRef(target))
-    return moert::invalidArgument("--resume: " + path +
-                                  " is no record of this build on this device");
+  Result<llvm::json::Object> object = read(path, "cases");
+  if (!object)
+    return object.status();
   secondsBefore = object->getNumber("seconds").value_or(0);
   std::vector<std::string> failed;
-  for (const llvm::json::Value &entry : *cases) {
+  for (const llvm::json::Value &entry : *object->getArray("cases")) {
     const llvm::json::Object *fields = entry.getAsObject();
     if (!fields)
       continue;
@@ -133,36 +110,18 @@ static void writeCase(llvm::json::OStream &json, const std::string &name,
 }
 
 Status Record::write(const std::string &path, double seconds) const {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  llvm::json::OStream json(os);
-  json.object([&] {
-    json.attribute("benchmark", "gpu_suite");
-    json.attribute("commit", commit);
-    json.attribute("device", device);
-    json.attribute("architecture", architecture);
-    json.attribute("driver", driver);
-    json.attribute("target", target);
-    json.attribute("date", date);
+  return DeviceRecord::write(path, "gpu_suite", [&](llvm::json::OStream &json) {
     writeNumber(json, "seconds", secondsBefore + seconds);
     json.attribute("passed", countPassed());
     json.attribute("failed", countFailed());
     json.attribute("not_run", countLeft());
     json.attributeArray("cases", [&] {
-      for (const std::string &name : names) {
-        // A line per case.
-        json.rawValue([&](llvm::raw_ostream &line) {
-          line << '\n';
-          llvm::json::OStream one(line);
-          one.object([&] { writeCase(one, name, find(name)); });
+      for (const std::string &name : names)
+        writeLine(json, [&](llvm::json::OStream &line) {
+          line.object([&] { writeCase(line, name, find(name)); });
         });
-      }
     });
   });
-  text += '\n';
-  if (mlir::failed(writeOutputFile(path, text)))
-    return moert::unavailable("--json: " + path + " cannot be written");
-  return Status::ok();
 }
 
 void Record::print(double seconds) const {

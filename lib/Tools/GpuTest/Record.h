@@ -8,17 +8,17 @@
 #ifndef MOEC_LIB_TOOLS_GPUTEST_RECORD_H
 #define MOEC_LIB_TOOLS_GPUTEST_RECORD_H
 
+#include "../OnDevice/DeviceRecord.h"
 #include "Case.h"
-#include "moert/Device.h"
 
 #include <optional>
 
 namespace moec::gputest {
 
 /// Outcomes by case, in the order of the list, and where they come from.
-class Record {
+class Record : public DeviceRecord {
 public:
-  Record(std::string commit, const moert::Device &device, std::string target);
+  using DeviceRecord::DeviceRecord;
 
   /// Takes the outcomes of cases that passed from a file; returns the names of
   /// those that did not.
@@ -43,7 +43,6 @@ private:
   std::optional<Outcome> find(const std::string &name) const;
   void printTimes() const;
 
-  std::string commit, device, architecture, driver, target, date;
   std::vector<std::string> names;
   std::map<std::string, Outcome> outcomes;
   /// What the record took that is resumed.
