@@ -8,7 +8,7 @@
 #ifndef MOEC_DIALECTS_TILE_TILEOPS_TD
 #define MOEC_DIALECTS_TILE_TILEOPS_TD
 
-include "TileDialect.td"
+include "TileConfigs.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -69,7 +69,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
           ^bb0(%v: f32, %r: f32):
             %m = arith.mulf %v, %r : f32
             tile.yield %m : f32
-          } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+          } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 4>}
       tile.return
     }
     ```
@@ -261,7 +261,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
           %y = arith.mulf %gate, %up : f32
           tile.yield %y : f32
         } {layout = #moe.weight_layout<order = gate_up>,
-           config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>}
+           config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32,
+                                         lanes = 16>}
     ```
   }];
   let arguments = (ins

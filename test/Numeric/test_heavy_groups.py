@@ -34,8 +34,8 @@ ROUTINGS = {
     "few": [0, 3, 0, 5, 0, 1],
 }
 #: What differs, the routing, configs of the two products and of their groups with many rows, more options.
-LOW = ("n=64 stages=4 bodies=8", "n=128 stages=4 bodies=8")
-HIGH = ("n=32 stages=5 bodies=16+48", "n=64 stages=6 bodies=32")
+LOW = ("tile_rows=8 tile_columns=64 stages=4", "tile_rows=8 tile_columns=128 stages=4")
+HIGH = ("tile_rows=16+48 tile_columns=32 stages=5", "tile_rows=32 tile_columns=64 stages=6")
 WIDE = {"intermediate_size": 520, "hidden_size": 136}
 FP8 = {"hidden_size": 272, "intermediate_size": 256, "quantization": {"weight": "fp8_block128"}}
 LAYERS = {
@@ -52,19 +52,19 @@ LAYERS = {
     "queue_none": (WIDE, ROUTINGS["none"], [f"{config} queue" for config in LOW],
                    [f"{config} queue" for config in HIGH]),
     "in_order": ({}, SOME, LOW, HIGH, "--permute-rows=always"),
-    "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} rows=48" for config in HIGH]),
+    "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} l2_rows=48" for config in HIGH]),
     "not_dependent": ({}, SOME, LOW, HIGH, "--no-dependent-launches"),
     "bias": ({"dtype": "f16", "expert_bias": True}, SOME, LOW, HIGH),
     # As they are chosen for llama4_maverick at up to 8192 tokens.
     "chosen": ({"hidden_size": 264, "intermediate_size": 136}, [3, 353, 70, 0, 9],
-               ("n=128 stages=5 bodies=32+72+88 queue rows=1952", "n=256 stages=5 bodies=16+40+80 queue rows=1216"),
-               ("n=128 stages=4 bodies=152 queue rows=1952", "n=256 stages=4 bodies=160 queue rows=1216"),
+               ("tile_rows=32+72+88 tile_columns=128 stages=5 l2_rows=1952 queue", "tile_rows=16+40+80 tile_columns=256 stages=5 l2_rows=1216 queue"),
+               ("tile_rows=152 tile_columns=128 stages=4 l2_rows=1952 queue", "tile_rows=160 tile_columns=256 stages=4 l2_rows=1216 queue"),
                "--permute-rows=always"),
     # The first one quantizes its results.
-    "quantized": (FP8, SOME, ("n=128 stages=3 bodies=8 rows_on_m=false", "n=128 stages=4 bodies=8 rows_on_m=false"),
-                  ("n=128 stages=3 bodies=16+64 rows_on_m", "n=128 stages=4 bodies=40 rows_on_m=false")),
-    "apart": (FP8, SOME, ("n=64 stages=4 bodies=8 rows_on_m=false", "n=128 stages=4 bodies=8 rows_on_m=false"),
-              ("n=64 stages=4 bodies=64 rows_on_m", "n=128 stages=4 bodies=40 rows_on_m=false")),
+    "quantized": (FP8, SOME, ("tile_rows=8 tile_columns=128 stages=3 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
+                  ("tile_rows=16+64 tile_columns=128 stages=3 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
+    "apart": (FP8, SOME, ("tile_rows=8 tile_columns=64 stages=4 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
+              ("tile_rows=64 tile_columns=64 stages=4 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
 }
 KERNELS = ("experts_hidden", "experts_out", "experts_hidden_heavy", "experts_out_heavy")
 

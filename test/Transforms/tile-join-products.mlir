@@ -1,11 +1,11 @@
 // Which products become one kernel.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-join-products=target=sm_90a | FileCheck %s --check-prefixes=CHECK,CHOICE
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:n=64 stages=5 bodies=16,out:n=256 stages=5 bodies=16}" --tile-join-products="target=sm_90a configs={hidden:n=64 stages=5 bodies=16,out:n=256 stages=5 bodies=16}" | FileCheck %s --check-prefixes=CHECK,FORCED
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" --tile-join-products="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" | FileCheck %s --check-prefixes=CHECK,FORCED
 // Of those that are forced to have different bodies or stages, none.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=4 bodies=32}" -o %t.bodies
-// RUN: moe-opt %t.bodies --split-input-file --tile-join-products="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=4 bodies=32}" | diff - %t.bodies
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=5 bodies=16}" -o %t.stages
-// RUN: moe-opt %t.stages --split-input-file --tile-join-products="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=5 bodies=16}" | diff - %t.stages
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" -o %t.bodies
+// RUN: moe-opt %t.bodies --split-input-file --tile-join-products="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" | diff - %t.bodies
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" -o %t.stages
+// RUN: moe-opt %t.stages --split-input-file --tile-join-products="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" | diff - %t.stages
 // Nor of those whose rows were brought into order: the first one of a kernel has no maps of them.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-permute-rows="target=sm_90a always" -o %t.permuted
 // RUN: moe-opt %t.permuted --split-input-file --tile-join-products=target=sm_90a | diff - %t.permuted
@@ -41,14 +41,14 @@
 //   CHECK-SAME: grid = #plan.expr<"132">, load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>, resident, shared =
 //   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[X]], %[[W13]] : {{.*}}) offsets(%[[O]] : {{.*}}) source(%[[S]] :
 //   CHECK-SAME:     signals(%[[C]] : memref<1xi32>) outs(%[[H]] :
-//        CHECK: schedule = "sm90.contract", n =
-//  FORCED-SAME: 64, k = 64
-//   CHECK-SAME: stages = [[#STAGES:]], bodies = [16]>, layout
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
+//  FORCED-SAME: 64, step = 64
+//   CHECK-SAME: stages = [[#STAGES:]]>, layout
 //   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[H]], %[[W2]] : {{.*}}) offsets(%[[O]] :
 //   CHECK-SAME:     awaits(%[[C]] : memref<1xi32>) rows(%[[V]] : {{.*}}) outs(%[[Y]] :
-//        CHECK: schedule = "sm90.contract", n =
-//  FORCED-SAME: 256, k = 64
-//   CHECK-SAME: stages = [[#STAGES]], bodies = [16], map_rows = true>
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
+//  FORCED-SAME: 256, step = 64
+//   CHECK-SAME: stages = [[#STAGES]], map_rows>
 //   CHECK-NEXT: tile.return
 //    CHECK-NOT: tile.kernel
 plan.program @layer max_tokens 16 {

@@ -95,7 +95,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     `configs` has configs to take instead, the last one that is for a kernel: `KERNEL:TEXT`, or
     `KERNEL@MIN-MAX:TEXT` for kernels whose `load` is within these token counts. KERNEL is a name with
     or without the range (`experts_hidden` for `experts_hidden_t8` and all others). TEXT has the fields
-    that differ from the choice, as in `n=64 stages=12 bodies=16+32`, maybe after a schedule's name. `map_rows` of
+    that differ from the choice, as in `tile_rows=16+32 tile_columns=64 stages=12`, maybe after a schedule's name. `map_rows` of
     a product that reads its rows by `source` is left to `tile-permute-rows`, which brings them into order.
   }];
   let options = [

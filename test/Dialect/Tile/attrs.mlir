@@ -2,18 +2,18 @@
 // RUN: moe-opt %s | moe-opt | FileCheck %s
 
 // CHECK-LABEL: module @config
-// CHECK-SAME: all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>
-// CHECK-SAME: dots = #tile.config<schedule = "sm_90a.contract.ws">
-// CHECK-SAME: ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>
-// CHECK-SAME: turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true, queue = true>
-// CHECK-SAME: zeros = #tile.config<schedule = "cpu.rank">
+// CHECK-SAME: all = #tile.cpu_contract<register_rows = 4, register_columns = 6, step = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>
+// CHECK-SAME: none = #tile.cpu_rank
+// CHECK-SAME: ring = #tile.sm90_contract<tile_rows = [8, 64, 128], tile_columns = 128, step = 64, stages = 4, map_rows>
+// CHECK-SAME: turned = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m, queue>
+// CHECK-SAME: zeros = #tile.sm90_contract
 module @config attributes {test.values = {
-  all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>,
-  ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>,
-  turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true, queue = true>,
-  dots = #tile.config<schedule = "sm_90a.contract.ws">,
-  // A parameter of 0 is one that the schedule does not have.
-  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0, bodies = [], map_rows = false, rows_on_m = false, queue = false>
+  all = #tile.cpu_contract<register_rows = 4, register_columns = 6, step = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>,
+  ring = #tile.sm90_contract<tile_rows = [8, 64, 128], tile_columns = 128, step = 64, stages = 4, map_rows>,
+  turned = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m, queue>,
+  none = #tile.cpu_rank,
+  // Defaults are not printed; fields may come in any order.
+  zeros = #tile.sm90_contract<l2_rows = 0, stages = 0, step = 0, tile_columns = 0, tile_rows = []>
 }} {}
 
 // CHECK-LABEL: module @tensor_map

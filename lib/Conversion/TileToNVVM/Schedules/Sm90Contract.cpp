@@ -30,7 +30,8 @@ constexpr int64_t kWarp = 32;
 
 Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
                            Sm90Contract *before)
-    : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
+    : op(op), emitter(emitter), b(emitter.b),
+      shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
       shared(before ? before->shared : emitter.dynamicShared()),
       before(before) {
   if (before)
