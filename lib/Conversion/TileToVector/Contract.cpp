@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `panel` result columns of one group (or of one block of `rows`
-// rows of a dense product). Each `n` weight rows of the panel come from memory
-// once and stay in the nearest cache while blocks of `m` input rows meet them
-// in registers. The dot products go to a scratch of at most `rows` rows; the
+// A CTA owns a panel of result columns of one group (or of one block of rows of
+// a dense product). Each `n` weight rows of the panel come from memory once and
+// stay in the nearest cache while blocks of `m` input rows meet them in
+// registers. The dot products go to a scratch of at most `rows` rows; the
 // epilogue then runs over it in vectors of columns.
 //
 // Quantized operands go part by part of the contracted dimension, both decoded

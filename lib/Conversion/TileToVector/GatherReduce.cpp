@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` tokens. Columns run in tiles of `n` (`lanes` if 0), each
+// A CTA owns some tokens. Columns run in tiles of those in registers, each
 // held in registers while the token's rows are added to it in order of j.
 
 #include "Emit.h"

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` positions, which it copies element by element: LLVM makes
+// A CTA owns some positions, which it copies element by element: LLVM makes
 // vectors of that.
 
 #include "Emit.h"

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` rows; the groups of a row run one after the other, in
+// A CTA owns some rows; the groups of a row run one after the other, in
 // vectors of `lanes`. Groups that would be many vectors are read twice.
 // Magnitudes are compared as integers: so NaN is largest.
 

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` rows; columns run in vectors of `lanes`.
+// A CTA owns some rows; columns run in vectors of `lanes`.
 
 #include "Emit.h"
 

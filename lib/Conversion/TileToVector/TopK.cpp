@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` tokens; a row's experts are vectors of `lanes`.
+// A CTA owns some tokens; a row's experts are vectors of `lanes`.
 
 #include "../Emission/TopKStored.h"
 #include "Emit.h"

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `panel` columns of every `rows`-th token, a thread `lanes`
+// A CTA owns `panel` columns of every `token_stride`-th token, a thread `lanes`
 // neighbours of them. `lanes` divides the number of columns, so that no thread
 // has a part of them.
 //

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA has `rows` warps, each of which copies one row of every tensor, up to 8
+// A CTA has `warps`, each of which copies one row of every tensor, up to 8
 // pieces per lane at a time: all of them are asked for before the first is
 // written.
 
