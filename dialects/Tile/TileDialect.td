@@ -68,6 +68,45 @@ def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
   let genVerifyDecl = 1;
 }
 
+def Tile_KernelFormAttr : AttrDef<Tile_Dialect, "KernelForm"> {
+  let mnemonic = "kernel_form";
+  let summary = "how a kernel runs beside others, and beside its own CTAs";
+  let description = [{
+    A kernel without it is an ordinary one: it waits for the launches before it at its entry, and its CTAs run in any
+    order.
+
+    ```mlir
+    #tile.kernel_form<resident = true>
+    ```
+  }];
+  let parameters = (ins
+    DefaultValuedParameter<"bool", "false", "nothing that it touches is touched by launches that it may overlap, so "
+                           "that it waits for them at its end alone">:$independent,
+    DefaultValuedParameter<"bool", "false", "its first phase alone is like that, and the wait comes behind it">:$ahead,
+    DefaultValuedParameter<"bool", "false", "its CTAs wait for each other, so that all of them have to run at once">:$resident,
+    DefaultValuedParameter<"int64_t", "0", "of a thread when a CTA begins, where that is less than ptxas would give "
+                           "it; 0: as ptxas finds">:$registers);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_GroupRowsAttr : AttrDef<Tile_Dialect, "GroupRows"> {
+  let mnemonic = "group_rows";
+  let summary = "the groups that a product takes, by their rows";
+  let description = [{
+    Those with at least `min` rows and at most `max`; all are with no such attribute.
+
+    ```mlir
+    #tile.group_rows<min = 128>
+    ```
+  }];
+  let parameters = (ins
+    DefaultValuedParameter<"int64_t", "1">:$min,
+    DefaultValuedParameter<"int64_t", "std::numeric_limits<int64_t>::max()">:$max);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 def Tile_LoadAttr : AttrDef<Tile_Dialect, "Load"> {
   let mnemonic = "load";
   let summary = "how much work a kernel gets";

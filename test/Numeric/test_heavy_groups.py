@@ -158,15 +158,15 @@ KERNEL = """
 tile.kernel @{name}(%x: memref<?x64xbf16>, %w: memref<5x64x64xbf16>, %o: memref<6xi32>, %s: memref<?xi32>,
     %i: memref<?x2xi32>, %h: memref<?x64xbf16>, %t: i64) {{
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<5x64x64xbf16>) offsets(%o : memref<6xi32>)
-    source(%s : memref<?xi32>) ids(%i : memref<?x2xi32>) outs(%h : memref<?x64xbf16>) epilogue {{
+    source(%s : memref<?xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%h : memref<?x64xbf16>) epilogue {{
     ^bb0(%a: f32):
       tile.yield %a : f32
     }} {{num_experts = 5 : i64{attributes}}}
   tile.return
 }}"""
 ALL = {"all": ""}
-SHARED = {"low": ", max_group_rows = 3 : i64", "middle": ", min_group_rows = 4 : i64, max_group_rows = 9 : i64",
-          "high": ", min_group_rows = 10 : i64"}
+SHARED = {"low": ", group_rows = #tile.group_rows<max = 3>", "middle": ", group_rows = #tile.group_rows<min = 4, max = 9>",
+          "high": ", group_rows = #tile.group_rows<min = 10>"}
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 16, 17, 60])

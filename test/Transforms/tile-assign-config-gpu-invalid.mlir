@@ -161,8 +161,8 @@ tile.kernel @no_tokens_at_a_time(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: 
 // -----
 
 tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give neither 'min_group_rows' nor 'max_group_rows'}}
+  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give no 'group_rows'}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
-      {max_group_rows = 64 : i64, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
+      {group_rows = #tile.group_rows<max = 64>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
   tile.return
 }

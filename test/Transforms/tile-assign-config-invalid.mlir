@@ -182,8 +182,8 @@ tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memre
 // -----
 
 tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give neither 'min_group_rows' nor 'max_group_rows'}}
+  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give no 'group_rows'}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
-      {min_group_rows = 64 : i64, config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32, lanes = 8>}
+      {group_rows = #tile.group_rows<min = 64>, config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32, lanes = 8>}
   tile.return
 }

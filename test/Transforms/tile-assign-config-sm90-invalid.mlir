@@ -174,7 +174,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{queue = false, but there are 'tickets'; give true, or no tickets}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) tickets(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(tickets = %c : memref<1xi32>)
       outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
@@ -183,7 +183,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{queue = true of products that are one kernel, whose tiles have a fixed order}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, queue>}
   tile.return
 }
@@ -192,7 +192,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
@@ -201,9 +201,9 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
-  tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
       outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
@@ -212,9 +212,9 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel their groups differ}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>, max_group_rows = 64 : i64}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>, group_rows = #tile.group_rows<max = 64>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
       outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
@@ -223,9 +223,9 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel stages = 4 and 5 of one ring}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
       outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 5, map_rows>}
   tile.return
 }
@@ -234,9 +234,9 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel their tile_rows differ, and the table of tiles is one}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
       outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [32], tile_columns = 64, step = 64, stages = 4, map_rows>}
   tile.return
 }
@@ -245,9 +245,21 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel map_rows = true of the first: the ring's barriers count the threads that copy its rows}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
       outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @others_schedule(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>,
+    %v: memref<8x64x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{of two products of a kernel the other one has the schedule sm80.contract; give both sm90.contract}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
   tile.return
 }

@@ -38,14 +38,14 @@
 //        CHECK: tile.kernel @hidden_out(%[[X:arg0]]: memref<?x64xbf16>, %[[W13:arg1]]: memref<8x128x64xbf16>, %[[O:arg2]]: memref<9xi32>,
 //   CHECK-SAME:     %[[S:arg3]]: memref<?xi32>, %[[W2:arg4]]: memref<8x64x64xbf16>, %[[V:arg5]]: memref<?x1xf32>,
 //   CHECK-SAME:     %[[H:arg6]]: memref<?x64xbf16>, %[[Y:arg7]]: memref<?x64xbf16>, %[[C:arg8]]: memref<1xi32>, %[[T:tokens]]: i64)
-//   CHECK-SAME: grid = #plan.expr<"132">, load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>, resident, shared =
+//   CHECK-SAME: form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">, load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>, shared =
 //   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[X]], %[[W13]] : {{.*}}) offsets(%[[O]] : {{.*}}) source(%[[S]] :
-//   CHECK-SAME:     signals(%[[C]] : memref<1xi32>) outs(%[[H]] :
+//   CHECK-SAME:     schedule(signals = %[[C]] : memref<1xi32>) outs(%[[H]] :
 //        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
 //  FORCED-SAME: 64, step = 64
 //   CHECK-SAME: stages = [[#STAGES:]]>, layout
 //   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[H]], %[[W2]] : {{.*}}) offsets(%[[O]] :
-//   CHECK-SAME:     awaits(%[[C]] : memref<1xi32>) rows(%[[V]] : {{.*}}) outs(%[[Y]] :
+//   CHECK-SAME:     schedule(awaits = %[[C]] : memref<1xi32>) rows(%[[V]] : {{.*}}) outs(%[[Y]] :
 //        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
 //  FORCED-SAME: 256, step = 64
 //   CHECK-SAME: stages = [[#STAGES]], map_rows>
@@ -172,7 +172,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 //        CHECK: plan.launch @hidden ins(
 //   CHECK-NEXT: plan.launch @rank ins(
 //   CHECK-NEXT: plan.launch @out ins(
-//    CHECK-NOT: awaits(
+//    CHECK-NOT: awaits
 plan.program @apart max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -230,7 +230,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 //    CHECK-NOT: rank_counter
 //        CHECK: plan.launch @hidden ins(
 //   CHECK-NEXT: plan.launch @out ins(
-//    CHECK-NOT: awaits(
+//    CHECK-NOT: awaits
 plan.program @no_ranking max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -282,7 +282,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 //  CHECK-LABEL: plan.program @no_load
 //       CHOICE: plan.launch @hidden ins(
 //  CHOICE-NEXT: plan.launch @out ins(
-//   CHOICE-NOT: awaits(
+//   CHOICE-NOT: awaits
 //       FORCED: plan.launch @hidden_out ins(
 plan.program @no_load max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>

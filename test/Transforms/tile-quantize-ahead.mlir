@@ -32,7 +32,7 @@
 //  AHEAD-LABEL: plan.program @layer
 //        AHEAD: plan.launch @quantize_route_rank dependent
 //        AHEAD: tile.kernel @quantize_route_rank(
-//   AHEAD-SAME: attributes {ahead,
+//   AHEAD-SAME: form = #tile.kernel_form<ahead = true>
 plan.program @layer max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x128xbf16>
   %g = plan.tensor weight "gate" : memref<8x128xbf16>

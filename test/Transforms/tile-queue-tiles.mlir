@@ -24,10 +24,10 @@
 //        CHECK: tile.kernel @rank(
 //        CHECK: outs({{.*}}) counter(%arg6 : memref<1xi32>) {
 //        CHECK: tile.kernel @hidden({{.*}}, %[[C:arg5]]: memref<1xi32>, %tokens: i64)
-//   CHECK-NEXT: tile.contract {{.*}} tickets(%[[C]] : memref<1xi32>) outs(%arg4 :
+//   CHECK-NEXT: tile.contract {{.*}} schedule(tickets = %[[C]] : memref<1xi32>) outs(%arg4 :
 //        CHECK: tile_rows = [16], {{.*}}, queue>
 //        CHECK: tile.kernel @out({{.*}}, %[[C:arg5]]: memref<1xi32>, %tokens: i64)
-//   CHECK-NEXT: tile.contract {{.*}} tickets(%[[C]] : memref<1xi32>) rows(
+//   CHECK-NEXT: tile.contract {{.*}} schedule(tickets = %[[C]] : memref<1xi32>) rows(
 //        CHECK: tile.kernel @ordered(
 //   CHECK-NEXT: tile.contract
 //    CHECK-NOT: tickets
@@ -165,10 +165,10 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %
 tile.kernel @both(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>,
     %h: memref<?x64xbf16>, %z: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
-      signals(%c : memref<1xi32>) outs(%h : memref<?x64xbf16>)
+      schedule(signals = %c : memref<1xi32>) outs(%h : memref<?x64xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
-      awaits(%c : memref<1xi32>) outs(%z : memref<?x64xbf16>)
+      schedule(awaits = %c : memref<1xi32>) outs(%z : memref<?x64xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }

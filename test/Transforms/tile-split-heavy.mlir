@@ -62,16 +62,16 @@
 //        CHECK: tile.kernel @hidden_t512(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @hidden_t8192([[ARGUMENTS:.*]]) attributes {
-//        CHECK: tile_rows = [{{[^]]*}}], {{[^>]*}}, map_rows, queue>, layout = {{.*}}, max_group_rows = [[#ROWS:]] : i64}
+//        CHECK: tile_rows = [{{[^]]*}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<max = [[#ROWS:]]>, layout = 
 //        CHECK: tile.kernel @hidden_heavy_t8192([[ARGUMENTS]]) attributes {
 //   CHECK-SAME: load = #tile.load<min_tokens = 513, max_tokens = 8192, experts = 128>
-//        CHECK: tile_rows = [{{1..}}], {{[^>]*}}, map_rows, queue>, layout = {{.*}}, min_group_rows = [[#ROWS+1]] : i64}
+//        CHECK: tile_rows = [{{1..}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<min = [[#ROWS+1]]>, layout = 
 //        CHECK: tile.kernel @hidden_t16384(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @out_t8192(
-//        CHECK: max_group_rows = [[#ROWS:]] : i64}
+//        CHECK: group_rows = #tile.group_rows<max = [[#ROWS:]]>
 //        CHECK: tile.kernel @out_heavy_t8192(
-//        CHECK: min_group_rows = [[#ROWS+1]] : i64}
+//        CHECK: group_rows = #tile.group_rows<min = [[#ROWS+1]]>
 //    CHECK-NOT: group_rows
 // Of up to 512 tokens a quarter are many rows.
 // FORCED-LABEL: plan.program @layer
@@ -80,9 +80,9 @@
 //       FORCED: plan.launch @hidden_t16384
 //  FORCED-NEXT: plan.launch @hidden_heavy_t16384
 //       FORCED: tile.kernel @hidden_t512(
-//       FORCED: tile_rows = [16], {{.*}}, stages = 4, queue>, layout = {{.*}}, max_group_rows = 127 : i64}
+//       FORCED: tile_rows = [16], {{.*}}, stages = 4, queue>, group_rows = #tile.group_rows<max = 127>, layout = 
 //       FORCED: tile.kernel @hidden_heavy_t512(
-//       FORCED: tile_rows = [64, 96], tile_columns = 128, step = 64, stages = 4, queue>, layout = {{.*}}, min_group_rows = 128 : i64}
+//       FORCED: tile_rows = [64, 96], tile_columns = 128, step = 64, stages = 4, queue>, group_rows = #tile.group_rows<min = 128>, layout = 
 // BEHIND-LABEL: plan.program @layer
 //       BEHIND: plan.variant tokens 513 to 4096 {
 //       BEHIND: plan.launch @hidden_t8192 ins({{.*}}, %topk_ids : {{.*}}) outs(%experts_hidden, %[[COUNTER:[a-z_]+]] :

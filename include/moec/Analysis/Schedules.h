@@ -173,7 +173,7 @@ struct Schedule {
   int64_t (*getHeavyRows)(tile::ContractOp product,
                           tile::LoadAttr load) = nullptr;
   /// GPU: the config of `heavy`, which is `product` for groups with
-  /// `min_group_rows` or more alone; null if it is not expected to take less
+  /// `group_rows` of a `min` alone; null if it is not expected to take less
   /// time for such groups, or if one more launch is expected to take too much
   /// where there are none. That is not asked for with `always`.
   tile::ConfigAttr (*splitHeavy)(tile::ContractOp product,

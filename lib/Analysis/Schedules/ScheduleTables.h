@@ -52,7 +52,7 @@ inline std::string declineSomeGroups(tile::ContractOp op) {
   return op.takesAllGroups()
              ? std::string()
              : "groups are told apart by their rows in sm90.contract alone; "
-               "give neither 'min_group_rows' nor 'max_group_rows'";
+               "give no 'group_rows'";
 }
 
 /// CTAs that own `rows` tokens each.

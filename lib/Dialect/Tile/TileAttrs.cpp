@@ -41,6 +41,34 @@ void tile::printIntegerList(AsmPrinter &printer, ArrayRef<int64_t> values) {
 }
 
 //===----------------------------------------------------------------------===//
+// Kernels and groups
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+KernelFormAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                       bool independent, bool ahead, bool resident,
+                       int64_t registers) {
+  constexpr int64_t most = 255;
+  if (registers < 0 || registers > most)
+    return emitError() << "'registers' is " << registers << "; 0 to " << most
+                       << " are accepted";
+  return success();
+}
+
+LogicalResult
+GroupRowsAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t min,
+                      int64_t max) {
+  if (min < 1 || max < 1)
+    return emitError() << "goes from 'min' " << min << " to 'max' " << max
+                       << "; 1 row or more is accepted at either end";
+  if (max < min)
+    return emitError() << "goes from 'min' " << min << " to 'max' " << max
+                       << ", which no group is between; give a 'max' of at "
+                          "least that 'min'";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Load
 //===----------------------------------------------------------------------===//
 

@@ -124,7 +124,7 @@ tile.kernel @dense(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %v: memref<1xi3
 // Low tiles leave registers to the launch before: 80 of 384 threads at first.
 // CHECK-LABEL: func.func @mapped
 // CHECK-SAME: %[[W:[a-z0-9]+]]: !llvm.ptr, %[[R0:[a-z0-9]+]]: !llvm.ptr, %[[R1:[a-z0-9]+]]: !llvm.ptr)
-// CHECK-SAME: moec.registers = 80 : i32
+// CHECK-SAME: moec.form = #tile.kernel_form<registers = 80>
 // CHECK: nvvm.setmaxregister decrease 56
 // CHECK: scf.if
 // CHECK: nvvm.mbarrier.arrive.expect_tx
@@ -179,7 +179,7 @@ tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?
 tile.kernel @counts_ids(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
     %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
-      source(%s : memref<?xi32>) ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      source(%s : memref<?xi32>) schedule(ids = %i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>,
        num_experts = 6 : i64}
   tile.return
@@ -205,7 +205,7 @@ tile.kernel @counts_ids(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: me
 tile.kernel @counts_ids_mapped(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>,
     %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
-      ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      schedule(ids = %i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, map_rows>,
        local_experts = array<i64: 5, 0, 9>, num_experts = 12 : i64}
   tile.return
@@ -310,7 +310,7 @@ tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memre
 tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
-      source(%s : memref<?xi32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
+      source(%s : memref<?xi32>) schedule(tickets = %c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, queue>}
   tile.return
 }

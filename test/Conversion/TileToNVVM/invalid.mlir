@@ -123,3 +123,19 @@ tile.kernel @touched(%x: memref<?x32xf32>, %q: memref<?x32xf8E4M3FN>, %c: memref
       {config = #tile.sm80_rank<threads = 128, tokens_per_cta = 4, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
+
+// -----
+
+// Which phases a ranking can follow is for its schedule to say.
+tile.kernel @rank_of_others(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>,
+    %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 8>} {
+  tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    } {config = #tile.sm80_row_map<columns_per_cta = 128, vector_width = 4>}
+  // expected-error@+1 {{cannot follow in one kernel: a CTA has its share of what a 'tile.top_k' has routed, and of nothing else; or run tile-split-phases}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}
+  tile.return
+}

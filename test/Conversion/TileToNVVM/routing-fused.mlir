@@ -46,7 +46,7 @@ tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf
 
 // Of its 512 threads 128 quantize before that, ahead of the wait; the first CTA ranks.
 // CHECK-LABEL: func.func @quantized(
-// CHECK-SAME: moec.ahead
+// CHECK-SAME: moec.form = #tile.kernel_form<ahead = true>
 // CHECK: %[[C128:.*]] = arith.constant 128 : i32
 // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
 // CHECK: arith.cmpi slt, %[[THREAD]], %[[C128]]
@@ -62,7 +62,7 @@ tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf
 // CHECK: nvvm.barrier0 {moec.ends_ahead}
 tile.kernel @quantized(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
-    attributes {ahead, block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
+    attributes {form = #tile.kernel_form<ahead = true>, block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>

@@ -43,3 +43,18 @@ module @load attributes {test.values = {
   grouped = #tile.load<min_tokens = 9, max_tokens = 64, top_k = 8, experts = 128>,
   plain = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 1, experts = 1>
 }} {}
+
+// How a kernel runs beside others, and which groups a product takes; defaults are not printed.
+// CHECK-LABEL: module @forms
+// CHECK-SAME: all = #tile.kernel_form<independent = true, ahead = true, resident = true, registers = 80>
+// CHECK-SAME: between = #tile.group_rows<min = 2, max = 9>
+// CHECK-SAME: few = #tile.group_rows<max = 64>
+// CHECK-SAME: many = #tile.group_rows<min = 65>
+// CHECK-SAME: resident = #tile.kernel_form<resident = true>
+module @forms attributes {test.values = {
+  all = #tile.kernel_form<independent = true, ahead = true, resident = true, registers = 80>,
+  resident = #tile.kernel_form<ahead = false, resident = true, registers = 0>,
+  few = #tile.group_rows<min = 1, max = 64>,
+  many = #tile.group_rows<min = 65>,
+  between = #tile.group_rows<min = 2, max = 9>
+}} {}

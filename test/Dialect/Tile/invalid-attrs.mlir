@@ -162,3 +162,13 @@ module attributes {test.a = #tile.load<min_tokens = 9, max_tokens = 8>} {}
 
 // expected-error@+1 {{has 'top_k' 3 of 'experts' 2; at least 1 of at most 2^31 - 1 is accepted}}
 module attributes {test.a = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 3, experts = 2>} {}
+
+// -----
+
+// expected-error@+1 {{'registers' is -1; 0 to 255 are accepted}}
+module attributes {test.a = #tile.kernel_form<registers = -1>} {}
+
+// -----
+
+// expected-error@+1 {{'registers' is 256; 0 to 255 are accepted}}
+module attributes {test.a = #tile.kernel_form<registers = 256>} {}

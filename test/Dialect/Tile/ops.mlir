@@ -84,15 +84,14 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
   // CHECK-NEXT: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<4x24x16xbf16>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>)
   // CHECK-SAME: source(%{{[a-z0-9]+}} : memref<?xi32>)
-  // CHECK-SAME: ids(%{{[a-z0-9]+}} : memref<?x2xi32>)
-  // CHECK-SAME: tickets(%{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: schedule(ids = %{{[a-z0-9]+}} : memref<?x2xi32>, tickets = %{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: rows(%{{[a-z0-9]+}} : memref<?x1xf32>)
   // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<4x24xbf16>)
   // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x12xbf16>) epilogue {
-  // CHECK: } {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, max_group_rows = 64 : i64, min_group_rows = 3 : i64, num_experts = 6 : i64}
+  // CHECK: } {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>, group_rows = #tile.group_rows<min = 3, max = 64>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, num_experts = 6 : i64}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
-      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) ids(%ids : memref<?x2xi32>)
-      tickets(%counter : memref<1xi32>) rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) schedule(ids = %ids : memref<?x2xi32>, tickets = %counter : memref<1xi32>)
+      rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
       outs(%y : memref<?x12xbf16>) epilogue {
       ^bb0(%gate: f32, %up: f32, %row: f32, %gateBias: f32, %upBias: f32):
         %a = arith.addf %gate, %gateBias : f32
@@ -100,7 +99,7 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
         %c = arith.mulf %a, %b : f32
         tile.yield %c : f32
       } {layout = #moe.weight_layout<order = interleaved>, num_experts = 6 : i64,
-         local_experts = array<i64: 4, 0, 2, 5>, min_group_rows = 3 : i64, max_group_rows = 64 : i64,
+         local_experts = array<i64: 4, 0, 2, 5>, group_rows = #tile.group_rows<min = 3, max = 64>,
          config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>}
   tile.return
 }
@@ -187,8 +186,8 @@ tile.kernel @empty(%tokens: i64) {
   tile.return
 }
 
-// CHECK-LABEL: tile.kernel @waits(%{{[a-z0-9]+}}: i64) attributes {grid = #plan.expr<"132">, resident} {
+// CHECK-LABEL: tile.kernel @waits(%{{[a-z0-9]+}}: i64) attributes {form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">} {
 // CHECK-NEXT: tile.return
-tile.kernel @waits(%tokens: i64) attributes {grid = #plan.expr<"132">, resident} {
+tile.kernel @waits(%tokens: i64) attributes {form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">} {
   tile.return
 }

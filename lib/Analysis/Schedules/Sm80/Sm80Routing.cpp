@@ -315,9 +315,16 @@ sm80::countRouted(Operation *first, Operation *second, tile::LoadAttr) {
                                                      threads, shape.panel)};
 }
 
+/// What a phase that is to follow a routing says behind another one.
+constexpr llvm::StringLiteral kNoRouting =
+    "a CTA has its share of what a 'tile.top_k' has routed, and of nothing "
+    "else";
+
 std::string sm80::whyNotCounted(Operation *first, Operation *second,
                                 tile::LoadAttr) {
-  auto topK = cast<tile::TopKOp>(first);
+  auto topK = dyn_cast<tile::TopKOp>(first);
+  if (!topK)
+    return kNoRouting.str();
   auto count = cast<tile::CountSlotsOp>(second);
   TopK routing(topK, topK.getConfigAttr());
   CountSlots shape(count, count.getConfigAttr());
@@ -357,7 +364,9 @@ sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
 /// The one CTA that there is.
 std::string sm80::whyNotRanked(Operation *first, Operation *second,
                                tile::LoadAttr load) {
-  auto topK = cast<tile::TopKOp>(first);
+  auto topK = dyn_cast<tile::TopKOp>(first);
+  if (!topK)
+    return kNoRouting.str();
   auto rank = cast<tile::RankOp>(second);
   TopK routing(topK, topK.getConfigAttr());
   Rank shape(rank, rank.getConfigAttr());

@@ -273,6 +273,11 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                         static_cast<bool>(contract.getAwaits()))
       return "of two products of a kernel the first one signals and the next "
              "one awaits that; run tile-join-products";
+    tile::ConfigAttr others = partner.getConfigAttr();
+    if (others && !isa<tile::Sm90ContractAttr>(others))
+      return ("of two products of a kernel the other one has the schedule " +
+              others.getSchedule() + "; give both sm90.contract")
+          .str();
     if (std::optional<Contract> other = getPartnerShape(contract)) {
       std::string reason = contract.getSignals() ? shape.whyApart(*other)
                                                  : other->whyApart(shape);
