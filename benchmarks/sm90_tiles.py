@@ -148,7 +148,7 @@ def kernel(layer: str, product: str, attributes: str) -> str:
     more = ("%s: memref<?xi32>", "" if mapped else "source(%s : memref<?xi32>)") if gated else (
         "%s: memref<?x1xf32>", "rows(%s : memref<?x1xf32>)")
     layout = ["layout = #moe.weight_layout<order = gate_up>"] if gated else []
-    config = [f"config = {attributes}"] if attributes.startswith("#tile.config") else []
+    config = [f"config = {attributes}"] if attributes.startswith("#tile.sm90_contract") else []
     load = "" if config else f" attributes {{load = {attributes}}}"
     return f"""tile.kernel @k(%x: {rows}, %w: {weights}, {arguments}%o: memref<{groups + 1}xi32>,
     {more[0]}, %y: memref<?x{columns}xbf16>, %t: i64){load} {{
@@ -182,17 +182,17 @@ class Maker:
         load = (f"#tile.load<min_tokens = {tokens}, max_tokens = {tokens}, top_k = {of.top_k}, "
                 f"experts = {of.experts}>")
         text = self.compile(kernel(layer, product, load), "tile").stdout
-        n, bodies = re.search(r"n = (\d+), .*bodies = \[([^]]*)\]", text).groups()
+        bodies, n = re.search(r"sm90_contract<tile_rows = \[([^]]*)\], tile_columns = (\d+)", text).groups()
         return f"{int(n) * (1 + (product != 'down'))}:{bodies.replace(' ', '')}:max"
 
     def make(self, layer: str, product: str, config: str) -> dict | None:
         rows, bodies, stages = config.split(":")
         k = 128 // (1 if LAYERS[layer].scaled else 2)
         n = int(rows.lstrip("m")) // (1 + (product != "down"))
-        flags = ", map_rows = true" * (product != "gate_up") + ", rows_on_m = true" * rows.startswith("m")
+        flags = ", map_rows" * (product != "gate_up") + ", rows_on_m" * rows.startswith("m")
         for count in range(16, 2, -1) if stages == "max" else [int(stages)]:
-            text = kernel(layer, product, f'#tile.config<schedule = "sm90.contract", n = {n}, k = {k}, '
-                          f"stages = {count}, bodies = [{bodies}]{flags}>")
+            text = kernel(layer, product, f"#tile.sm90_contract<tile_rows = [{bodies}], tile_columns = {n}, "
+                          f"step = {k}, stages = {count}{flags}>")
             done = self.compile(text, "tile")
             if not done.returncode or "bytes of shared memory" not in done.stderr:
                 break

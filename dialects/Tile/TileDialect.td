@@ -21,11 +21,15 @@ def Tile_Dialect : Dialect {
   let description = [{
     The level `tile` answers HOW, per kernel: a `tile.kernel` is a short sequence of phases, each one
     coarse op over memrefs. There are no tile-typed values and no load, store or dot ops; values
-    exist only as scalars inside regions. How a phase is cut into CTAs and registers is one
-    `#tile.config` attribute on its op, chosen by `tile-assign-config`; emission decides nothing, so
-    a config edited by hand replays. The same kernels lower to every target.
+    exist only as scalars inside regions. How a phase is cut into CTAs and registers is the attribute
+    `config` of its op, of its schedule's own kind (`#tile.cpu_contract`), chosen by
+    `tile-assign-config`; emission decides nothing, so a config edited by hand replays. The same
+    kernels lower to every target.
   }];
-  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{
+    ::mlir::Attribute parseAttribute(::mlir::DialectAsmParser &parser, ::mlir::Type type) const override;
+    void printAttribute(::mlir::Attribute attribute, ::mlir::DialectAsmPrinter &printer) const override;
+  }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::moec::moe::MoeDialect", "::moec::plan::PlanDialect"];
 }
@@ -34,66 +38,6 @@ def Tile_Dialect : Dialect {
 def Tile_IntegerList : ArrayRefParameter<"int64_t"> {
   let parser = "::moec::tile::parseIntegerList($_parser)";
   let printer = "::moec::tile::printIntegerList($_printer, $_self)";
-}
-def Tile_OptionalIntegerList : OptionalArrayRefParameter<"int64_t"> {
-  let parser = "::moec::tile::parseIntegerList($_parser)";
-  let printer = "::moec::tile::printIntegerList($_printer, $_self)";
-}
-
-def Tile_ConfigAttr : AttrDef<Tile_Dialect, "Config"> {
-  let mnemonic = "config";
-  let summary = "how a schedule runs an op";
-  let description = [{
-    `schedule` names the lowering, `target.name`; the rest are its parameters, 0 where it has none:
-
-    | parameter | |
-    |---|---|
-    | `m` | rows of the innermost tile (registers on a CPU) |
-    | `n` | columns of the innermost tile |
-    | `k` | contracted elements of the innermost tile |
-    | `panel` | columns of weights that one CTA owns; of `sm80.top_k` the most CTAs, 0 for any number |
-    | `lanes` | f32 elements of a vector; of `sm80.top_k` and what ranks, threads of a CTA |
-    | `rows` | rows that one CTA owns; of a schedule with `bodies`, those of a group that meet all columns before others do, 0 for all |
-    | `stages` | buffers of the pipeline between memory and tensor cores |
-    | `bodies` | heights of a tile of rows, ascending; code exists for each |
-    | `map_rows` | whether rows of the input come by tensor maps |
-    | `rows_on_m` | whether rows of the input are on the side of tensor cores whose width is fixed, in bodies that are one or two such sides high |
-    | `queue` | whether CTAs take tiles one after another from a queue, not in a fixed order |
-
-    The dialect checks that the numbers are not negative; whether they suit the op is checked by the
-    schedule itself, in `tile-assign-config` and again when it emits code.
-
-    ```mlir
-    #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>
-    ```
-  }];
-  let parameters = (ins
-    StringRefParameter<"schedule">:$schedule,
-    DefaultValuedParameter<"int64_t", "0">:$m,
-    DefaultValuedParameter<"int64_t", "0">:$n,
-    DefaultValuedParameter<"int64_t", "0">:$k,
-    DefaultValuedParameter<"int64_t", "0">:$panel,
-    DefaultValuedParameter<"int64_t", "0">:$lanes,
-    DefaultValuedParameter<"int64_t", "0">:$rows,
-    DefaultValuedParameter<"int64_t", "0">:$stages,
-    Tile_OptionalIntegerList:$bodies,
-    DefaultValuedParameter<"bool", "false">:$map_rows,
-    DefaultValuedParameter<"bool", "false">:$rows_on_m,
-    DefaultValuedParameter<"bool", "false">:$queue);
-  let builders = [AttrBuilder<(ins "::llvm::StringRef":$schedule, "int64_t":$m, "int64_t":$n,
-      "int64_t":$k, "int64_t":$panel, "int64_t":$lanes, "int64_t":$rows), [{
-    return $_get($_ctxt, schedule, m, n, k, panel, lanes, rows, /*stages=*/0,
-                 ::llvm::ArrayRef<int64_t>(), /*map_rows=*/false, /*rows_on_m=*/false,
-                 /*queue=*/false);
-  }]>];
-  let assemblyFormat = "`<` struct(params) `>`";
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    /// The same for tiles from a queue, or in a fixed order.
-    ConfigAttr withQueue(bool queue) const;
-    /// The same for rows that come by tensor maps, or not.
-    ConfigAttr withMapRows(bool mapRows) const;
-  }];
 }
 
 def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
@@ -120,6 +64,45 @@ def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
     Tile_IntegerList:$steps,
     Tile_IntegerList:$box,
     DefaultValuedParameter<"int64_t", "0">:$swizzle);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_KernelFormAttr : AttrDef<Tile_Dialect, "KernelForm"> {
+  let mnemonic = "kernel_form";
+  let summary = "how a kernel runs beside others, and beside its own CTAs";
+  let description = [{
+    A kernel without it is an ordinary one: it waits for the launches before it at its entry, and its CTAs run in any
+    order.
+
+    ```mlir
+    #tile.kernel_form<resident = true>
+    ```
+  }];
+  let parameters = (ins
+    DefaultValuedParameter<"bool", "false", "nothing that it touches is touched by launches that it may overlap, so "
+                           "that it waits for them at its end alone">:$independent,
+    DefaultValuedParameter<"bool", "false", "its first phase alone is like that, and the wait comes behind it">:$ahead,
+    DefaultValuedParameter<"bool", "false", "its CTAs wait for each other, so that all of them have to run at once">:$resident,
+    DefaultValuedParameter<"int64_t", "0", "of a thread when a CTA begins, where that is less than ptxas would give "
+                           "it; 0: as ptxas finds">:$registers);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_GroupRowsAttr : AttrDef<Tile_Dialect, "GroupRows"> {
+  let mnemonic = "group_rows";
+  let summary = "the groups that a product takes, by their rows";
+  let description = [{
+    Those with at least `min` rows and at most `max`; all are with no such attribute.
+
+    ```mlir
+    #tile.group_rows<min = 128>
+    ```
+  }];
+  let parameters = (ins
+    DefaultValuedParameter<"int64_t", "1">:$min,
+    DefaultValuedParameter<"int64_t", "std::numeric_limits<int64_t>::max()">:$max);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -8,7 +8,7 @@
 #ifndef MOEC_DIALECTS_TILE_TILEOPS_TD
 #define MOEC_DIALECTS_TILE_TILEOPS_TD
 
-include "TileDialect.td"
+include "TileConfigs.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -55,11 +55,10 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     `config` on each phase, from which it follows; for a GPU also `block`, the threads of a CTA,
     `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after
     the arguments. `load`, from `tile-specialize`, says for which token counts the kernel is launched.
-    An `independent` kernel touches nothing that launches touch which it may overlap, so that it waits for
-    them at its end alone (docs/gpu.md); `tile-find-independent` says so. The CTAs of a `resident` kernel
-    wait for each other, so that all of them have to run at once: a device that cannot is refused.
-    In a kernel that quantizes and then routes, whose CTAs quantize `ahead`, that first phase alone is
-    independent, and the wait comes behind it; what a later phase reads it does not write.
+    `form` says how it runs beside others: an `independent` kernel waits for launches before it at its end alone
+    (docs/gpu.md), as `tile-find-independent` says; a `resident` one is refused by a device that cannot run all of
+    its CTAs at once; in one that quantizes and then routes, whose CTAs quantize `ahead`, what a later phase reads
+    the first one does not write.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -69,7 +68,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
           ^bb0(%v: f32, %r: f32):
             %m = arith.mulf %v, %r : f32
             tile.yield %m : f32
-          } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+          } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 4>}
       tile.return
     }
     ```
@@ -78,8 +77,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
                        OptionalAttr<Plan_ExprAttr>:$grid,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
-                       OptionalAttr<Tile_LoadAttr>:$load, UnitAttr:$independent,
-                       UnitAttr:$resident, UnitAttr:$ahead,
+                       OptionalAttr<Tile_LoadAttr>:$load, OptionalAttr<Tile_KernelFormAttr>:$form,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -93,6 +91,18 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     ::mlir::Region *getCallableRegion() { return &getBody(); }
     /// The token count: the last argument.
     ::mlir::Value getTokens() { return getBody().getArguments().back(); }
+    // What `form` says.
+    bool getIndependent() { return getFormAttr() && getFormAttr().getIndependent(); }
+    bool getAhead() { return getFormAttr() && getFormAttr().getAhead(); }
+    bool getResident() { return getFormAttr() && getFormAttr().getResident(); }
+    void setIndependent(bool independent) { setForm(independent, getAhead(), getResident()); }
+    void setAhead(bool ahead) { setForm(getIndependent(), ahead, getResident()); }
+    void setResident(bool resident) { setForm(getIndependent(), getAhead(), resident); }
+
+  private:
+    void setForm(bool independent, bool ahead, bool resident);
+
+  public:
   }];
 }
 
@@ -233,25 +243,25 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     what they stand for and which elements share a value of `input_scale` and `weight_scale`; the sum of those that
     share both is scaled in f32 before it is added. The memref of `outs` is no other operand too.
 
-    `ids` are those that the offsets come from: `offsets` has what `tile.rank` makes of them, with these
-    `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
-    offsets: nothing in a run writes them, so that it need not wait for that. `tile-count-ids` adds them.
+    What `schedule` names changes no result; it is for the schedule that `config` is of:
 
-    Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
-    of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
-    name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
-
-    `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
-    is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
-    kernel begins, and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
+    - `ids` are those that the offsets come from: `offsets` has what `tile.rank` makes of them, with these
+      `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
+      offsets: nothing in a run writes them, so that it need not wait for that. `tile-count-ids` adds them.
+    - Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
+      of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
+      name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
+    - `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
+      is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
+      kernel begins, and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
 
     With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
     quantized as `tile.quantize` does it by `result_quant`, with scales `result_scale`. The bits are those
     of the two phases one after the other. `tile-quantize-results` makes such products.
 
-    With `min_group_rows` or `max_group_rows` the product is one of the groups with at least, or at most, so many
-    rows: of others it reads nothing, and leaves their rows of the result as they are. Two launches then share the
-    groups, and one result, each with a config for its own. `tile-split-heavy` makes such products.
+    With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
+    rows of the result as they are. Two launches then share the groups, and one result, each with a config for its
+    own. `tile-split-heavy` makes such products.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
@@ -261,7 +271,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
           %y = arith.mulf %gate, %up : f32
           tile.yield %y : f32
         } {layout = #moe.weight_layout<order = gate_up>,
-           config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>}
+           config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32,
+                                         lanes = 16>}
     ```
   }];
   let arguments = (ins
@@ -280,17 +291,22 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     OptionalAttr<Moe_QuantAttr>:$result_quant, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
     OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts,
-    OptionalAttr<I64Attr>:$min_group_rows, OptionalAttr<I64Attr>:$max_group_rows,
+    OptionalAttr<Tile_GroupRowsAttr>:$group_rows,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let extraClassDeclaration = [{
     /// Whether groups of any number of rows are the product's.
-    bool takesAllGroups() { return !getMinGroupRows() && !getMaxGroupRows(); }
+    bool takesAllGroups() { return !getGroupRows(); }
     /// Whether a group with so many rows is, if it has any.
     bool takesGroup(int64_t rows) {
-      return rows >= int64_t(getMinGroupRows().value_or(0)) &&
-             (!getMaxGroupRows() || rows <= int64_t(*getMaxGroupRows()));
+      GroupRowsAttr bounds = getGroupRowsAttr();
+      return !bounds || (rows >= bounds.getMin() && rows <= bounds.getMax());
     }
+    // The bounds of `group_rows`; nothing where it has none at that end.
+    std::optional<uint64_t> getMinGroupRows();
+    std::optional<uint64_t> getMaxGroupRows();
+    void setMinGroupRows(int64_t rows);
+    void setMaxGroupRows(int64_t rows);
   }];
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `,` $weight `:` type($input) `,` type($weight) `)`
@@ -299,11 +315,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `weight_scale` `(` $weight_scale `:` type($weight_scale) `)`
       | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
-      | `ids` `(` $ids `:` type($ids) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
-      | `signals` `(` $signals `:` type($signals) `)`
-      | `awaits` `(` $awaits `:` type($awaits) `)`
-      | `tickets` `(` $tickets `:` type($tickets) `)`
+      | `schedule` `(` custom<ScheduleOperands>($ids, type($ids), $signals, type($signals), $awaits, type($awaits),
+                                                $tickets, type($tickets)) `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`

@@ -178,7 +178,7 @@ private:
 };
 
 /// Words after a comma go to the next line where a line would be longer than
-/// 120 columns.
+/// 140 columns.
 void printWrapped(StringRef text, raw_ostream &os) {
   constexpr size_t width = 120;
   while (text.size() > width) {

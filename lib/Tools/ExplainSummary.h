@@ -12,7 +12,7 @@
 
 namespace moec {
 
-/// Prints at most `maxLines` lines of 120 columns about a program: its ranges
+/// Prints at most `maxLines` lines of 140 columns about a program: its ranges
 /// of tokens, with launches and expected times where rates of the target are
 /// known, and the configs of its products.
 void explainSummary(plan::ProgramOp program, int64_t topK, const Target &target,

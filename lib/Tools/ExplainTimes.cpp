@@ -14,6 +14,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -189,9 +190,15 @@ void TimeTable::printHeavy(const LaunchedPhase &heavy,
 
 /// Width and greatest height.
 static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
-  return {config.getN(), config.getBodies().empty()
-                             ? config.getM()
-                             : config.getBodies().back()};
+  using Kind = std::pair<int64_t, int64_t>;
+  return llvm::TypeSwitch<Attribute, Kind>(config)
+      .Case([](tile::Sm90ContractAttr contract) {
+        return Kind(contract.getTileColumns(), contract.getTileRows().back());
+      })
+      .Case([](tile::Sm80GemvAttr gemv) {
+        return Kind(gemv.getTileColumns(), gemv.getTileRows());
+      })
+      .Default(Kind(0, 0));
 }
 
 /// The best of the configs that were not taken, and why others cannot be.

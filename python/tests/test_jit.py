@@ -62,7 +62,7 @@ def test_compiles_once(tmp_path: Path) -> None:
 def test_takes_configs(tmp_path: Path) -> None:
     with make_compiler(tmp_path, target="sm_90a") as compiler:
         chosen = compiler.compile(SPEC)
-    configs = ["experts_out:n=64 stages=4 bodies=48"]
+    configs = ["experts_out:tile_rows=48 tile_columns=64 stages=4"]
     with make_compiler(tmp_path, target="sm_90a", configs=configs) as compiler:
         given = compiler.compile(SPEC)
         assert not given.from_cache

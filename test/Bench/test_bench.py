@@ -194,7 +194,7 @@ def test_tiny_rows_are_right_on_the_simulated_device(data, tmp_path):
         assert row["status"] == "measured" and row["error"] < 0.05, row
         assert row["rows_compared"] == 2 * row["tokens"] and row["kernels"]
         assert set(row["configs"]) == {"experts_hidden", "experts_out"}
-        assert all(config.startswith("sm90.contract n=") for config in row["configs"].values())
+        assert all(config.startswith("sm90.contract tile_rows=") for config in row["configs"].values())
         assert ("router_error" in row) == ("router_rows" in row) == ("zipf" not in name)
         # No clock, no times.
         assert "us" not in row and row["floor_us"] > 0 and row["sets"] == 8
@@ -262,8 +262,8 @@ def test_one_expert_takes_all_tokens(data, tmp_path):
 def test_profile_of_the_layer_with_its_router(data):
     # Configs are for the layer that has the kernel.
     done = run_tiny(data, "--rows=tiny:20", "--profile", "--router", "--no-join-products",
-                    "--config=router_logits:sm80.gemv m=16 n=8 k=32 lanes=64",
-                    "--config=permute:lanes=512", "--config=route_1:lanes=256")
+                    "--config=router_logits:sm80.gemv tile_rows=16 tile_columns=8 step=32 threads=64",
+                    "--config=permute:threads=512", "--config=route_1:threads=256")
     assert done.returncode == 0, done.stdout + done.stderr
     plain, routed = done.stdout.split("tiny:20 with router:")
     assert "permute" in plain and "router_logits" not in plain
@@ -276,9 +276,9 @@ def test_profile_of_the_layer_with_its_router(data):
 
 
 def test_configs_can_be_given(data):
-    good = run_tiny(data, "--rows=tiny:1", "--config=experts_hidden:n=32 stages=4")
+    good = run_tiny(data, "--rows=tiny:1", "--config=experts_hidden:tile_columns=32 stages=4")
     assert good.returncode == 0, good.stdout
-    bad = run_tiny(data, "--rows=tiny:1", "--config=no_such_kernel:n=64")
+    bad = run_tiny(data, "--rows=tiny:1", "--config=no_such_kernel:tile_columns=64")
     assert bad.returncode == 2 and "not compiled" in bad.stdout and "no_such_kernel" in bad.stdout
     missing = run_tiny(data, "--rows=tiny:1", "--tuned=/nowhere")
     assert missing.returncode == 1 and "/nowhere" in missing.stderr

@@ -169,8 +169,8 @@ def published_fp8():
 
 
 #: Of a few tiles each, so that groups of the spreads have up to eight.
-BANDS = ("experts_hidden:n=32 stages=4 bodies=16+48 rows=96",
-         "experts_out:n=64 stages=4 bodies=16+32 rows=64")
+BANDS = ("experts_hidden:tile_rows=16+48 tile_columns=32 stages=4 l2_rows=96",
+         "experts_out:tile_rows=16+32 tile_columns=64 stages=4 l2_rows=64")
 
 
 def ordered():

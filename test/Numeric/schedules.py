@@ -39,10 +39,10 @@ WHOLE = {
 #: Cases by target, schedule and dtype of the layer.
 Counts = Counter[tuple[str, str, str]]
 
-#: A kernel whose schedule no target has: the complaint lists those that there are.
+#: A kernel whose schedule is another target's: the complaint lists those that there are.
 STRANGE = """tile.kernel @strange(%x: memref<?x8xf32>, %p: memref<?x1xi32>, %y: memref<?x8xf32>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x8xf32>, memref<?x1xi32>)
-    outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "no.schedule">}
+    outs(%y : memref<?x8xf32>) {config = #tile.OTHER_gather_reduce}
   tile.return
 }"""
 
@@ -54,7 +54,8 @@ def _run(tool: str, *options: str | Path, text: str | None = None) -> subprocess
 
 def known(target: str) -> list[str]:
     """Every schedule that the compiler has for a target."""
-    done = _run("moe-opt", "-", f"--tile-assign-config=target={target}", text=STRANGE)
+    text = STRANGE.replace("OTHER", "sm80" if target == "cpu" else "cpu")
+    done = _run("moe-opt", "-", f"--tile-assign-config=target={target}", text=text)
     return re.search(r"there are (.*)", done.stderr)[1].split(", ")
 
 
@@ -68,14 +69,14 @@ def chosen(model: Path, target: str, options: tuple[str, ...]) -> set[str]:
     done = _run("moe-compile", model, f"--target={target}", "--emit=tile", *options)
     if done.returncode != 0:
         raise RuntimeError(f"{model}: {done.stderr}")
-    return set(re.findall(r'#tile\.config<schedule = "([^"]+)"', done.stdout))
+    return {name.replace("_", ".", 1) for name in re.findall(r"#tile\.((?:cpu|sm\d+)_\w+)", done.stdout)}
 
 
 def products(case: Case, *options: str) -> set[tuple[str, ...]]:
     """The tiles of the products on sm_90a that a case with its number of tokens launches."""
     text, names = _launched(case, "sm_90a", "--no-join-products", *options)
     kernels = {kernel.split("(")[0]: kernel for kernel in text.split("tile.kernel @")[1:]}
-    tile = r'"sm90\.contract", n = (\d+), .*?bodies = \[(.*?)\]'
+    tile = r"#tile\.sm90_contract<tile_rows = \[(.*?)\], tile_columns = (\d+)"
     return {found for name in names for found in re.findall(tile, kernels[name])}
 
 

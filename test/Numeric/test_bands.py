@@ -21,17 +21,17 @@ FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": 
 #: Fields that differ, tokens, configs of the two products, more options.
 APART = "--no-join-products"
 BANDS = {
-    "hidden": (WIDE_HIDDEN, 90, "n=32 bodies=16 rows=32", "n=64 bodies=16", APART),
-    "out": (WIDE_OUT, 90, "n=32 bodies=16", "n=64 bodies=16 rows=32", APART),
-    "two_heights": (WIDE_HIDDEN, 90, "n=32 bodies=16+48 rows=96", "n=128 bodies=8+24 rows=24", APART),
-    "a_tile_each": ({}, 60, "n=32 bodies=16 rows=8", "n=128 bodies=24 rows=1", APART),
-    "one_band": ({}, 60, "n=32 bodies=16 rows=200", "n=64 bodies=16 rows=1000000", APART),
-    "fp8": (FP8, 110, "n=64 bodies=16+64 rows_on_m rows=64", "n=128 bodies=24+40 rows=48", APART),
-    "in_order": ({}, 90, "n=32 bodies=16 rows=32", "n=64 bodies=16 rows=16", APART,
+    "hidden": (WIDE_HIDDEN, 90, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64", APART),
+    "out": (WIDE_OUT, 90, "tile_rows=16 tile_columns=32", "tile_rows=16 tile_columns=64 l2_rows=32", APART),
+    "two_heights": (WIDE_HIDDEN, 90, "tile_rows=16+48 tile_columns=32 l2_rows=96", "tile_rows=8+24 tile_columns=128 l2_rows=24", APART),
+    "a_tile_each": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=8", "tile_rows=24 tile_columns=128 l2_rows=1", APART),
+    "one_band": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=200", "tile_rows=16 tile_columns=64 l2_rows=1000000", APART),
+    "fp8": (FP8, 110, "tile_rows=16+64 tile_columns=64 l2_rows=64 rows_on_m", "tile_rows=24+40 tile_columns=128 l2_rows=48", APART),
+    "in_order": ({}, 90, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64 l2_rows=16", APART,
                  "--permute-rows=always"),
-    "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "n=32 bodies=16 rows=48",
-                   "n=64 bodies=16 rows=32", APART),
-    "joined": ({}, 60, "n=32 bodies=16 rows=32", "n=64 bodies=16 rows=16"),
+    "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "tile_rows=16 tile_columns=32 l2_rows=48",
+                   "tile_rows=16 tile_columns=64 l2_rows=32", APART),
+    "joined": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64 l2_rows=16"),
 }
 #: Without a queue each round of the CTAs begins at another tile of a band.
 CASES = [(bands, queue) for bands in BANDS for queue in (False, True)
@@ -58,7 +58,7 @@ def test_bands_of_a_router(rows, runs):
     """CTAs side by side take all columns of a tile, or of two, and their tokens end in one."""
     case = Case(f"bands_router_{rows}", SPEC | {"entry": "gate", "num_experts": 200}, tokens=75)
     options = ("--max-tokens=75", "--no-join-products",
-               f"--config=router_logits:sm90.contract n=64 bodies=16 stages=4 rows={rows}")
+               f"--config=router_logits:sm90.contract tile_rows=16 tile_columns=64 stages=4 l2_rows={rows}")
     assert "router_logits" in launched(case, "sm_90a", *options)
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
     report = run.check()

@@ -90,17 +90,17 @@ LAYERS = {
     "f16": ({"dtype": "f16", "entry": "gate", "expert_bias": True}, 19, APART),
     "fp8": (FP8, 19, APART),
     "fp8_rows_on_m": (FP8, 70, APART,
-                      "--config=experts_hidden:n=64 stages=4 bodies=16+64 rows_on_m"),
+                      "--config=experts_hidden:tile_rows=16+64 tile_columns=64 stages=4 rows_on_m"),
     "local": (FEW_LOCAL, 45, APART),
     "nothing_local": (FEW_LOCAL, 1, APART),
     "queue": ({"intermediate_size": 520}, 60, APART,
-              "--config=experts_hidden:n=32 stages=4 bodies=16+32 queue"),
+              "--config=experts_hidden:tile_rows=16+32 tile_columns=32 stages=4 queue"),
     "in_order": ({}, 19, APART, "--no-dependent-launches"),
     "offsets": ({}, 19, APART, "--no-count-ids"),
     "padding": ({"entry": "logits", "num_valid_tokens": True}, 19, APART),
     # Which would be joined otherwise.
-    "join": ({}, 19, "--config=experts_hidden:n=64 stages=4 bodies=16",
-             "--config=experts_out:n=128 stages=4 bodies=16"),
+    "join": ({}, 19, "--config=experts_hidden:tile_rows=16 tile_columns=64 stages=4",
+             "--config=experts_out:tile_rows=16 tile_columns=128 stages=4"),
 }
 
 

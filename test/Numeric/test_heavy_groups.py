@@ -34,8 +34,8 @@ ROUTINGS = {
     "few": [0, 3, 0, 5, 0, 1],
 }
 #: What differs, the routing, configs of the two products and of their groups with many rows, more options.
-LOW = ("n=64 stages=4 bodies=8", "n=128 stages=4 bodies=8")
-HIGH = ("n=32 stages=5 bodies=16+48", "n=64 stages=6 bodies=32")
+LOW = ("tile_rows=8 tile_columns=64 stages=4", "tile_rows=8 tile_columns=128 stages=4")
+HIGH = ("tile_rows=16+48 tile_columns=32 stages=5", "tile_rows=32 tile_columns=64 stages=6")
 WIDE = {"intermediate_size": 520, "hidden_size": 136}
 FP8 = {"hidden_size": 272, "intermediate_size": 256, "quantization": {"weight": "fp8_block128"}}
 LAYERS = {
@@ -52,19 +52,19 @@ LAYERS = {
     "queue_none": (WIDE, ROUTINGS["none"], [f"{config} queue" for config in LOW],
                    [f"{config} queue" for config in HIGH]),
     "in_order": ({}, SOME, LOW, HIGH, "--permute-rows=always"),
-    "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} rows=48" for config in HIGH]),
+    "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} l2_rows=48" for config in HIGH]),
     "not_dependent": ({}, SOME, LOW, HIGH, "--no-dependent-launches"),
     "bias": ({"dtype": "f16", "expert_bias": True}, SOME, LOW, HIGH),
     # As they are chosen for llama4_maverick at up to 8192 tokens.
     "chosen": ({"hidden_size": 264, "intermediate_size": 136}, [3, 353, 70, 0, 9],
-               ("n=128 stages=5 bodies=32+72+88 queue rows=1952", "n=256 stages=5 bodies=16+40+80 queue rows=1216"),
-               ("n=128 stages=4 bodies=152 queue rows=1952", "n=256 stages=4 bodies=160 queue rows=1216"),
+               ("tile_rows=32+72+88 tile_columns=128 stages=5 l2_rows=1952 queue", "tile_rows=16+40+80 tile_columns=256 stages=5 l2_rows=1216 queue"),
+               ("tile_rows=152 tile_columns=128 stages=4 l2_rows=1952 queue", "tile_rows=160 tile_columns=256 stages=4 l2_rows=1216 queue"),
                "--permute-rows=always"),
     # The first one quantizes its results.
-    "quantized": (FP8, SOME, ("n=128 stages=3 bodies=8 rows_on_m=false", "n=128 stages=4 bodies=8 rows_on_m=false"),
-                  ("n=128 stages=3 bodies=16+64 rows_on_m", "n=128 stages=4 bodies=40 rows_on_m=false")),
-    "apart": (FP8, SOME, ("n=64 stages=4 bodies=8 rows_on_m=false", "n=128 stages=4 bodies=8 rows_on_m=false"),
-              ("n=64 stages=4 bodies=64 rows_on_m", "n=128 stages=4 bodies=40 rows_on_m=false")),
+    "quantized": (FP8, SOME, ("tile_rows=8 tile_columns=128 stages=3 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
+                  ("tile_rows=16+64 tile_columns=128 stages=3 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
+    "apart": (FP8, SOME, ("tile_rows=8 tile_columns=64 stages=4 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
+              ("tile_rows=64 tile_columns=64 stages=4 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
 }
 KERNELS = ("experts_hidden", "experts_out", "experts_hidden_heavy", "experts_out_heavy")
 
@@ -158,15 +158,15 @@ KERNEL = """
 tile.kernel @{name}(%x: memref<?x64xbf16>, %w: memref<5x64x64xbf16>, %o: memref<6xi32>, %s: memref<?xi32>,
     %i: memref<?x2xi32>, %h: memref<?x64xbf16>, %t: i64) {{
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<5x64x64xbf16>) offsets(%o : memref<6xi32>)
-    source(%s : memref<?xi32>) ids(%i : memref<?x2xi32>) outs(%h : memref<?x64xbf16>) epilogue {{
+    source(%s : memref<?xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%h : memref<?x64xbf16>) epilogue {{
     ^bb0(%a: f32):
       tile.yield %a : f32
     }} {{num_experts = 5 : i64{attributes}}}
   tile.return
 }}"""
 ALL = {"all": ""}
-SHARED = {"low": ", max_group_rows = 3 : i64", "middle": ", min_group_rows = 4 : i64, max_group_rows = 9 : i64",
-          "high": ", min_group_rows = 10 : i64"}
+SHARED = {"low": ", group_rows = #tile.group_rows<max = 3>", "middle": ", group_rows = #tile.group_rows<min = 4, max = 9>",
+          "high": ", group_rows = #tile.group_rows<min = 10>"}
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 16, 17, 60])

@@ -21,15 +21,15 @@ MORE = {"num_experts": 161, "top_k": 16, "hidden_size": 72, "intermediate_size":
 FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
 #: Fields that differ, tokens, bodies of both products, more options.
 HEIGHTS = {
-    "neighbours": ({}, 110, "bodies=16+24", "bodies=24+32"),
-    "three": ({}, 110, "bodies=8+16+24", "bodies=16+24+40"),
-    "in_bands": ({}, 110, "bodies=16+24 rows=48", "bodies=16+24 rows=24"),
-    "in_order": ({}, 110, "bodies=16+24", "bodies=24+32", "--permute-rows=always"),
-    "fp8": (FP8, 110, "bodies=16+24", "bodies=24+32"),
-    "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "bodies=24+32", "bodies=16+24"),
-    "many_groups": (MANY, 120, "bodies=8+16", "bodies=8+16"),
-    "more_groups": (MORE, 100, "bodies=8+16", "bodies=8+16"),
-    "more_ids": (MORE, 16, "bodies=8+16", "bodies=8"),
+    "neighbours": ({}, 110, "tile_rows=16+24", "tile_rows=24+32"),
+    "three": ({}, 110, "tile_rows=8+16+24", "tile_rows=16+24+40"),
+    "in_bands": ({}, 110, "tile_rows=16+24 l2_rows=48", "tile_rows=16+24 l2_rows=24"),
+    "in_order": ({}, 110, "tile_rows=16+24", "tile_rows=24+32", "--permute-rows=always"),
+    "fp8": (FP8, 110, "tile_rows=16+24", "tile_rows=24+32"),
+    "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "tile_rows=24+32", "tile_rows=16+24"),
+    "many_groups": (MANY, 120, "tile_rows=8+16", "tile_rows=8+16"),
+    "more_groups": (MORE, 100, "tile_rows=8+16", "tile_rows=8+16"),
+    "more_ids": (MORE, 16, "tile_rows=8+16", "tile_rows=8"),
 }
 
 
@@ -39,8 +39,8 @@ def test_heights(heights, runs):
     case = Case(f"heights_{heights}", SPEC | fields, tokens=tokens)
     flag = "stages=4 queue=true"
     options = (f"--max-tokens={tokens}", "--no-join-products",
-               f"--config=experts_hidden:{flag} n=64 {first}",
-               f"--config=experts_out:{flag} n=128 {second}", *more)
+               f"--config=experts_hidden:{flag} tile_columns=64 {first}",
+               f"--config=experts_out:{flag} tile_columns=128 {second}", *more)
     assert {"experts_hidden", "experts_out"} <= launched(case, "sm_90a", *options)
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
     report = run.check()

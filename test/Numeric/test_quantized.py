@@ -60,7 +60,7 @@ def test_same_bits(tokens, fields, bodies, rows_on_m, tmp_path):
     make_inputs(spec, tokens, inputs)
     options = [
         f"--max-tokens={tokens}",
-        f"--config=experts_hidden:n=128 stages=3 bodies={bodies} rows_on_m={str(rows_on_m).lower()}",
+        f"--config=experts_hidden:tile_rows={bodies} tile_columns=128 stages=3 rows_on_m={str(rows_on_m).lower()}",
     ]
     kernels, outputs = [], []
     for extra in ([], ["--no-quantize-results"]):

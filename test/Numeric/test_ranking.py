@@ -23,19 +23,19 @@ VALID = {"entry": "logits", "num_valid_tokens": True, "routing": {"score": "soft
 FP8 = {"hidden_size": 128, "intermediate_size": 128, "quantization": {"weight": "fp8_block128"}}
 #: Target, tokens, what differs from SPEC, the ranking's config, kinds of inputs.
 CASES = [
-    ("sm_80", 0, {}, "rows=4", None),
-    ("sm_80", 1, {}, "rows=4", None),
-    ("sm_80", 50, {}, "rows=4 lanes=64", "minus_one_ids"),
+    ("sm_80", 0, {}, "tokens_per_cta=4", None),
+    ("sm_80", 1, {}, "tokens_per_cta=4", None),
+    ("sm_80", 50, {}, "threads=64 tokens_per_cta=4", "minus_one_ids"),
     # Chunks on no multiple of anything; more of them than there may be of that size.
-    ("sm_90a", 97, MANY, "rows=7", "out_of_range_ids"),
-    ("sm_90a", 300, {}, "rows=1", "one_expert"),
+    ("sm_90a", 97, MANY, "tokens_per_cta=7", "out_of_range_ids"),
+    ("sm_90a", 300, {}, "tokens_per_cta=1", "one_expert"),
     # Panels of experts, and threads that have no part of the counts.
-    ("sm_80", 60, MANY, "rows=5 panel=33 lanes=160", None),
-    ("sm_80", 60, MANY | LOCAL, "rows=5", "minus_one_ids"),
-    ("sm_90a", 40, ZEROS, "rows=3", None),
-    ("sm_90a", 60, VALID, "rows=3", "padding"),
+    ("sm_80", 60, MANY, "threads=160 tokens_per_cta=5 experts_at_once=33", None),
+    ("sm_80", 60, MANY | LOCAL, "tokens_per_cta=5", "minus_one_ids"),
+    ("sm_90a", 40, ZEROS, "tokens_per_cta=3", None),
+    ("sm_90a", 60, VALID, "tokens_per_cta=3", "padding"),
     # Hidden states are quantized beside both launches.
-    ("sm_90a", 40, FP8, "rows=3", "minus_one_ids"),
+    ("sm_90a", 40, FP8, "tokens_per_cta=3", "minus_one_ids"),
 ]
 
 

@@ -14,14 +14,14 @@ LAYER = BASE | {"entry": "gate", "hidden_size": 1056, "num_experts": 20, "top_k"
 
 #: Fields that differ, tokens, config.
 ROUTERS = {
-    "one_token": ({}, 1, "m=16 n=8 lanes=256"),
-    "rows_past_the_end": ({}, 37, "m=16 n=16 lanes=256"),
-    "two_tiles_of_rows": ({}, 37, "m=32 n=32 lanes=128"),
-    "more_warps_than_steps": ({"hidden_size": 64}, 5, "m=16 n=8 lanes=256"),
-    "one_warp": ({"hidden_size": 96}, 5, "m=32 n=64 lanes=32"),
-    "f16": ({"dtype": "f16"}, 9, "m=16 n=8 lanes=64"),
-    "bias": ({"routing": {"gate_bias": True, "renormalize": True}}, 9, "m=16 n=8 lanes=128"),
-    "padding": ({"num_valid_tokens": True}, 21, "m=16 n=8 lanes=128"),
+    "one_token": ({}, 1, "tile_rows=16 tile_columns=8 threads=256"),
+    "rows_past_the_end": ({}, 37, "tile_rows=16 tile_columns=16 threads=256"),
+    "two_tiles_of_rows": ({}, 37, "tile_rows=32 tile_columns=32 threads=128"),
+    "more_warps_than_steps": ({"hidden_size": 64}, 5, "tile_rows=16 tile_columns=8 threads=256"),
+    "one_warp": ({"hidden_size": 96}, 5, "tile_rows=32 tile_columns=64 threads=32"),
+    "f16": ({"dtype": "f16"}, 9, "tile_rows=16 tile_columns=8 threads=64"),
+    "bias": ({"routing": {"gate_bias": True, "renormalize": True}}, 9, "tile_rows=16 tile_columns=8 threads=128"),
+    "padding": ({"num_valid_tokens": True}, 21, "tile_rows=16 tile_columns=8 threads=128"),
 }
 
 
@@ -32,7 +32,7 @@ def test_tensor_cores(router, target, runs):
     case = Case(f"tensor_cores_{router}", LAYER | {"dtype": "bf16"} | fields, tokens=tokens,
                 hard="padding" if router == "padding" else None)
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", f"--target={target}", "--no-join-products",
-                   f"--config=router_logits:sm80.gemv k=32 {config}")
+                   f"--config=router_logits:sm80.gemv step=32 {config}")
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
     runs.forget(run)

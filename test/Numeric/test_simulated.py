@@ -19,8 +19,8 @@ from schedules import TARGETS, count_cases, for_tokens, launched, never_chosen
 
 JOINED = [case for case in CASES if case.name.startswith("join_")]
 #: The second product's rows come without tensor maps.
-UNMAPPED = ("--config=experts_hidden:n=64 stages=4 bodies=16+32",
-            "--config=experts_out:n=64 stages=4 bodies=16+32 map_rows=false")
+UNMAPPED = ("--config=experts_hidden:tile_rows=16+32 tile_columns=64 stages=4",
+            "--config=experts_out:tile_rows=16+32 tile_columns=64 stages=4 map_rows=false")
 
 
 def simulated(case, target):
@@ -68,8 +68,8 @@ def test_few_ids(tokens, top_k, bodies, hard, join, runs):
     case = next(case for case in JOINED if case.name == "join_ids_5")
     case = replace(case, name=f"few_ids_{tokens}_{top_k}_{bodies}_{hard}_{join}", tokens=tokens,
                    hard=hard, model=case.model | {"top_k": top_k, "num_experts": 16})
-    options = (f"--config=experts_hidden:n=64 stages=4 bodies={bodies}",
-               f"--config=experts_out:n=128 stages=4 bodies={bodies}",
+    options = (f"--config=experts_hidden:tile_rows={bodies} tile_columns=64 stages=4",
+               f"--config=experts_out:tile_rows={bodies} tile_columns=128 stages=4",
                *(() if join else ("--no-join-products",)))
     names = launched(case, "sm_90a", *for_tokens(case), *options)
     assert ("experts_hidden_experts_out" in names) == join

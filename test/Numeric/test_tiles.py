@@ -25,7 +25,7 @@ SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 200, "num_experts": 5,
     "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
 }
-CONFIG = re.compile(r'#tile\.config<schedule = "sm90\.contract"[^>]*>')
+CONFIG = re.compile(r"#tile\.sm90_contract<[^>]*>")
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,11 @@ class Tile:
     def config(self, operation: str) -> str:
         """The config for the op that stands in that line."""
         columns = self.rows // (2 if "layout =" in operation else 1)
-        maps = ", map_rows = true" if "map_rows = true" in operation else ""
-        depth = re.search(r"k = (\d+)", operation)[1]
-        queue = ", queue = true" if "queue = true" in operation else ""
-        return (f'#tile.config<schedule = "sm90.contract", n = {columns}, k = {depth}, '
-                f"stages = {self.stages}, bodies = {list(self.bodies)}{maps}"
-                f"{', rows_on_m = true' if self.rows_on_m else ''}{queue}>")
+        maps = ", map_rows" if "map_rows" in operation else ""
+        depth = re.search(r"step = (\d+)", operation)[1]
+        queue = ", queue" if "queue" in operation else ""
+        return (f"#tile.sm90_contract<tile_rows = {list(self.bodies)}, tile_columns = {columns}, step = {depth}, "
+                f"stages = {self.stages}{maps}{', rows_on_m' if self.rows_on_m else ''}{queue}>")
 
     def __str__(self) -> str:
         name = f"{self.rows}x{'_'.join(map(str, self.bodies))}x{self.stages}"
@@ -168,16 +167,16 @@ def test_one_expert_twice(body, tokens, tmp_path):
     config = f"stages=4 bodies={body}"
     compare(Case(f"twice_{body}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
             "--no-join-products",
-            f"--config=experts_hidden:n=64 {config}", f"--config=experts_out:n=128 {config}")
+            f"--config=experts_hidden:tile_columns=64 {config}", f"--config=experts_out:tile_columns=128 {config}")
 
 
 #: Tiles of some groups are more than there are CTAs, so that these take more from the queue: of the
 #: first product, or of the second. By the product that has them, the configs of both, and the sizes.
-NARROW, ON_M = "n=64 bodies=16+32", "n=128 bodies=16+64 rows_on_m"
+NARROW, ON_M = "tile_rows=16+32 tile_columns=64", "tile_rows=16+64 tile_columns=128 rows_on_m"
 QUEUED = {
-    "hidden": ("n=32 bodies=16+32", NARROW, {"hidden_size": 64, "intermediate_size": 520}),
+    "hidden": ("tile_rows=16+32 tile_columns=32", NARROW, {"hidden_size": 64, "intermediate_size": 520}),
     "out": (NARROW, NARROW, {"hidden_size": 1032, "intermediate_size": 72}),
-    "fp8_hidden": ("n=64 bodies=16+64 rows_on_m", ON_M,
+    "fp8_hidden": ("tile_rows=16+64 tile_columns=64 rows_on_m", ON_M,
                    {"hidden_size": 272, "intermediate_size": 1040, **FP8_WEIGHTS}),
     "fp8_out": (NARROW, ON_M, {"hidden_size": 2080, "intermediate_size": 272, **FP8_WEIGHTS}),
 }

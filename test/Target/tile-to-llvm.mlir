@@ -16,6 +16,6 @@ tile.kernel @map(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
   ^bb0(%a: f32):
     %s = math.sqrt %a : f32
     tile.yield %s : f32
-  } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}
+  } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 2>}
   tile.return
 }

@@ -1,20 +1,20 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a --split-input-file --verify-diagnostics
 
 tile.kernel @panel(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  // expected-error @+1 {{panel = 1000; give a multiple of 1024 up to 8192}}
+  // expected-error @+1 {{elements_per_cta = 1000; give a multiple of 1024 up to 8192}}
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1000, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1000, vector_width = 8>}
   tile.return
 }
 
 // -----
 
 tile.kernel @lanes(%x: memref<?x260xbf16>, %q: memref<?x260xf8E4M3FN>, %s: memref<?x3xf32>, %t: i64) {
-  // expected-error @+1 {{lanes = 8; give a divisor of 4}}
+  // expected-error @+1 {{vector_width = 8; give a divisor of 4}}
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x260xbf16>)
       outs(%q, %s : memref<?x260xf8E4M3FN>, memref<?x3xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }
 
@@ -22,10 +22,10 @@ tile.kernel @lanes(%x: memref<?x260xbf16>, %q: memref<?x260xf8E4M3FN>, %s: memre
 
 tile.kernel @depth(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{k = 64; give the 128 elements that share a scale}}
+  // expected-error @+1 {{step = 64; give the 128 elements that share a scale}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 64, lanes = 4>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 4>}
   tile.return
 }
 
@@ -34,14 +34,14 @@ tile.kernel @depth(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a:
 // Pairs of rows: 64 columns share a scale.
 tile.kernel @columns(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x128xf32>, %t: i64) {
-  // expected-error @+1 {{n = 128; give a divisor of the 64 columns that share a scale}}
+  // expected-error @+1 {{tile_columns = 128; give a divisor of the 64 columns that share a scale}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x128xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
         tile.yield %1 : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = interleaved>,
-         config = #tile.config<schedule = "sm80.contract", m = 32, n = 128, k = 128, lanes = 4>}
+         config = #tile.sm80_contract<tile_rows = 32, tile_columns = 128, step = 128, vector_width = 4>}
   tile.return
 }
 
@@ -49,10 +49,10 @@ tile.kernel @columns(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %
 
 tile.kernel @registers(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{m = 128, n = 128 needs 256 accumulators per thread; give at most 128}}
+  // expected-error @+1 {{tile_rows = 128, tile_columns = 128 needs 256 accumulators per thread; give at most 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm80.contract", m = 128, n = 128, k = 128, lanes = 4>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_contract<tile_rows = 128, tile_columns = 128, step = 128, vector_width = 4>}
   tile.return
 }
 
@@ -60,10 +60,10 @@ tile.kernel @registers(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>,
 
 tile.kernel @step(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{k = 64; give 128}}
+  // expected-error @+1 {{step = 64; give 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm90_contract<tile_rows = [64], tile_columns = 256, step = 64, stages = 4>}
   tile.return
 }
 
@@ -71,10 +71,10 @@ tile.kernel @step(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: 
 
 tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{n = 256, bodies up to 128 needs 192 accumulators per thread; give at most 168}}
+  // expected-error @+1 {{tile_columns = 256, tile_rows up to 128 needs 192 accumulators per thread; give at most 168}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm90_contract<tile_rows = [128], tile_columns = 256, step = 128, stages = 4>}
   tile.return
 }
 
@@ -82,11 +82,11 @@ tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a
 
 tile.kernel @quantized_columns(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %a: memref<?x2xf32>, %b: memref<4x2x2xf32>,
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
-  // expected-error @+1 {{n = 256, but the columns that share a scale of the result are those of a CTA; give 128}}
+  // expected-error @+1 {{tile_columns = 256, but the columns that share a scale of the result are those of a CTA; give 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 3, bodies = [16]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 256, step = 128, stages = 3>}
   tile.return
 }
 
@@ -98,7 +98,7 @@ tile.kernel @half_a_group(%x: memref<?x256xf8E4M3FN>, %w: memref<4x192x256xf8E4M
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x192x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x192xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 3, bodies = [16]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 128, stages = 3>}
   tile.return
 }
 
@@ -110,6 +110,6 @@ tile.kernel @quantized_elsewhere(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x25
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 8>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 128, vector_width = 8>}
   tile.return
 }

@@ -9,7 +9,7 @@
 // CHECK-SAME: block = 128 : i64
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 56, 32)">
 // CHECK-SAME: shared = 0 : i64
-// CHECK: #tile.config<schedule = "sm80.quantize", panel = 4096, lanes = 8>
+// CHECK: #tile.sm80_quantize<elements_per_cta = 4096, vector_width = 8>
 // ARITHMETIC-LABEL: llvm.func @quantize
 // ARITHMETIC-NOT: convert.f32x2
 // CONVERT-LABEL: llvm.func @quantize
@@ -24,7 +24,7 @@ tile.kernel @quantize(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN>, %s: 
 // Rows of positions; the last group has 72 columns.
 // CHECK-LABEL: tile.kernel @quantize_positions
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 16, 32)">
-// CHECK: #tile.config<schedule = "sm80.quantize", panel = 4096, lanes = 8>
+// CHECK: #tile.sm80_quantize<elements_per_cta = 4096, vector_width = 8>
 tile.kernel @quantize_positions(%x: memref<?x200xbf16>, %o: memref<9xi32>,
     %q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x200xbf16>) offsets(%o : memref<9xi32>)
@@ -34,7 +34,7 @@ tile.kernel @quantize_positions(%x: memref<?x200xbf16>, %o: memref<9xi32>,
 
 // Odd rows: elements one by one, a warp per group.
 // CHECK-LABEL: tile.kernel @quantize_odd
-// CHECK: #tile.config<schedule = "sm80.quantize", panel = 512, lanes = 1>
+// CHECK: #tile.sm80_quantize<elements_per_cta = 512, vector_width = 1>
 tile.kernel @quantize_odd(%x: memref<?x37xbf16>, %q: memref<?x37xf8E4M3FN>, %s: memref<?x1xf32>,
     %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x37xbf16>)
@@ -43,7 +43,7 @@ tile.kernel @quantize_odd(%x: memref<?x37xbf16>, %q: memref<?x37xf8E4M3FN>, %s: 
 }
 
 // CHECK-LABEL: tile.kernel @odd_rows
-// CHECK: #tile.config<schedule = "sm80.contract", m = 64, n = 32, k = 128, lanes = 1>
+// CHECK: #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 128, vector_width = 1>
 // ARITHMETIC-LABEL: llvm.func @odd_rows
 // ARITHMETIC-NOT: convert.f8x2
 // ARITHMETIC: nvvm.mma.sync {{.*}}(vector<2xf16>, vector<2xf16>, f32)
@@ -62,7 +62,7 @@ tile.kernel @odd_rows(%x: memref<?x200xf8E4M3FN>, %w: memref<37x200xf8E4M3FN>, %
 // four bytes at a time.
 // HOPPER-LABEL: tile.kernel @gate_up
 // HOPPER-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [4, 96, 2, 8, 2048], along = [0, 1, 1, 1, 2], steps = [1, 8, 768, 1, 1], box = [1, 16, 2, 8, 128], swizzle = 128>]
-// HOPPER: #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16, 32, 64, 112]>
+// HOPPER: #tile.sm90_contract<tile_rows = [16, 32, 64, 112], tile_columns = 128, step = 128, stages = 4>
 // CONVERT-LABEL: llvm.func @gate_up
 // CONVERT-DAG: nvvm.cp.async.shared.global {{.*}}, 4, cache = {{ *}}ca
 // CONVERT-DAG: wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3

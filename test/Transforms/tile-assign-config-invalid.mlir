@@ -1,8 +1,8 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics --tile-assign-config="lanes=16"
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{has the schedule "sm90.ws", which the target cpu does not have; there are cpu.contract, cpu.top_k, cpu.rank, cpu.row_map, cpu.quantize, cpu.gather_rows, cpu.gather_reduce}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "sm90.ws", m = 4>}
+  // expected-error @below {{has the schedule "sm90.contract", which the target cpu does not have; there are cpu.contract, cpu.top_k, cpu.rank, cpu.row_map, cpu.quantize, cpu.gather_rows, cpu.gather_reduce}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.sm90_contract<stages = 4>}
   tile.return
 }
 
@@ -10,39 +10,39 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
   // expected-error @below {{has the schedule "cpu.rank", which runs tile.rank; drop 'config' to have one chosen}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.rank">}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_rank}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{m = 0; give at least 1}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", n = 4, k = 16, panel = 16, lanes = 16>}
+  // expected-error @below {{register_rows = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{n = 0; give at least 1}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, k = 16, panel = 16, lanes = 16>}
+  // expected-error @below {{register_columns = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, step = 16, columns_per_cta = 16, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{k = 0; give at least 1}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 16, lanes = 16>}
+  // expected-error @below {{step = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 16, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{panel = 0; give at least 1}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, lanes = 16>}
+  // expected-error @below {{columns_per_cta = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, lanes = 16>}
   tile.return
 }
 
@@ -50,71 +50,71 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
   // expected-error @below {{lanes = 32; give a power of two up to the target's 16}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 32, panel = 16, lanes = 32>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 16, lanes = 32>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{k = 12 is no multiple of lanes = 8}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 12, panel = 16, lanes = 8>}
+  // expected-error @below {{step = 12 is no multiple of lanes = 8}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 12, columns_per_cta = 16, lanes = 8>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{n = 3 needs 3 weight rows at a time; give a multiple of 4 of them}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 3, k = 16, panel = 15, lanes = 16>}
+  // expected-error @below {{register_columns = 3 needs 3 weight rows at a time; give a multiple of 4 of them}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 3, step = 16, columns_per_cta = 15, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{m = 8, n = 4 needs 41 vector registers of 32; give a smaller tile}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 8, n = 4, k = 16, panel = 16, lanes = 16>}
+  // expected-error @below {{register_rows = 8, register_columns = 4 needs 41 vector registers of 32; give a smaller tile}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 8, register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{panel = 18 is no multiple of n = 4}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 18, lanes = 16>}
+  // expected-error @below {{columns_per_cta = 18 is no multiple of register_columns = 4}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 18, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{rows = 8; a product with offsets owns all rows of a group: 0}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16, rows = 8>}
+  // expected-error @below {{rows_per_cta = 8; a product with offsets owns all rows of a group: 0}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16, rows_per_cta = 8>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<32x64xbf16>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{rows = 0; give at least 1}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<32x64xbf16>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16>}
+  // expected-error @below {{rows_per_cta = 0; give at least 1}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<32x64xbf16>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<32x64xbf16>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{rows = 2048, panel = 16 needs 131072 bytes of sums; give a smaller block of at most 65536}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<32x64xbf16>) outs(%y : memref<?x32xbf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16, rows = 2048>}
+  // expected-error @below {{rows_per_cta = 2048, columns_per_cta = 16 needs 131072 bytes of sums; give a smaller block of at most 65536}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<32x64xbf16>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16, rows_per_cta = 2048>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %t: i64) {
-  // expected-error @below {{rows = 0; give at least 1}}
-  tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.config<schedule = "cpu.top_k", lanes = 16>}
+  // expected-error @below {{rows_per_cta = 0; give at least 1}}
+  tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.cpu_top_k<lanes = 16>}
   tile.return
 }
 
@@ -122,39 +122,39 @@ tile.kernel @k(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>,
 
 tile.kernel @k(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %t: i64) {
   // expected-error @below {{lanes = 3; give a power of two up to the target's 16}}
-  tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.config<schedule = "cpu.top_k", lanes = 3, rows = 4>}
+  tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2> {config = #tile.cpu_top_k<lanes = 3, rows_per_cta = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error @below {{n = 12 is no multiple of lanes = 8}}
-  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 12, lanes = 8, rows = 4>}
+  // expected-error @below {{register_columns = 12 is no multiple of lanes = 8}}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.cpu_gather_reduce<register_columns = 12, lanes = 8, rows_per_cta = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error @below {{n = 512 needs 32 accumulators; give at most 16 times lanes}}
-  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 512, lanes = 16, rows = 4>}
+  // expected-error @below {{register_columns = 512 needs 32 accumulators; give at most 16 times lanes}}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.cpu_gather_reduce<register_columns = 512, lanes = 16, rows_per_cta = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error @below {{rows = 0; give at least 1}}
-  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 16, lanes = 16>}
+  // expected-error @below {{rows_per_cta = 0; give at least 1}}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.cpu_gather_reduce<register_columns = 16, lanes = 16>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x2xf32>, %w: memref<32x256xf8E4M3FN>, %ws: memref<1x2xf32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{k = 48; give a divisor of the 128 elements that are decoded at once}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<32x256xf8E4M3FN>) input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<1x2xf32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 48, panel = 16, lanes = 16, rows = 4>}
+  // expected-error @below {{step = 48; give a divisor of the 128 elements that are decoded at once}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<32x256xf8E4M3FN>) input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<1x2xf32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 48, columns_per_cta = 16, lanes = 16, rows_per_cta = 4>}
   tile.return
 }
 
@@ -166,24 +166,24 @@ tile.kernel @quantized_result(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 128, panel = 32, lanes = 8>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16, config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 128, columns_per_cta = 32, lanes = 8>}
   tile.return
 }
 
 // -----
 
 tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
-  // expected-error@+1 {{rows = 0; give at least 1}}
+  // expected-error@+1 {{rows_per_cta = 0; give at least 1}}
   tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
-      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.config<schedule = "cpu.gather_rows">}
+      source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64, config = #tile.cpu_gather_rows}
   tile.return
 }
 
 // -----
 
 tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give neither 'min_group_rows' nor 'max_group_rows'}}
+  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give no 'group_rows'}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
-      {min_group_rows = 64 : i64, config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 32, panel = 32, lanes = 8>}
+      {group_rows = #tile.group_rows<min = 64>, config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32, lanes = 8>}
   tile.return
 }

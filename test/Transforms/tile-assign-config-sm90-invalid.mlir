@@ -1,66 +1,66 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a --split-input-file --verify-diagnostics
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies = []; give at least one height}}
+  // expected-error@+1 {{tile_rows = []; give at least one height}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 12; give multiples of 8 up to 256}}
+  // expected-error@+1 {{tile_rows has 12; give multiples of 8 up to 256}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [12]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [12], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 264; give multiples of 8 up to 256}}
+  // expected-error@+1 {{tile_rows has 264; give multiples of 8 up to 256}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 264]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [8, 264], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{n = 32; give 64, 128 or 256}}
+  // expected-error@+1 {{tile_columns = 32; give 64, 128 or 256}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 32, k = 64, stages = 4, bodies = [8]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 32, step = 64, stages = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{n = 256; give 32, 64 or 128}}
+  // expected-error@+1 {{tile_columns = 256; give 32, 64 or 128}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<256x64xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         tile.yield %g : f32
-      } {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [8]>, layout = #moe.weight_layout<order = gate_up>}
+      } {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 256, step = 64, stages = 4>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{k = 32; give 64}}
+  // expected-error@+1 {{step = 32; give 64}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 32, stages = 4, bodies = [8]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 128, step = 32, stages = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{n = 256, bodies up to 256 needs 256 accumulators per thread; give at most 160}}
+  // expected-error@+1 {{tile_columns = 256, tile_rows up to 256 needs 256 accumulators per thread; give at most 160}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [256]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [256], tile_columns = 256, step = 64, stages = 4>}
   tile.return
 }
 
@@ -69,7 +69,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{stages = 2; give 3 to 16}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 2, bodies = [8]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 128, step = 64, stages = 2>}
   tile.return
 }
 
@@ -78,7 +78,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{stages = 16 needs 284960 bytes of shared memory; give at most 232448}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 16, bodies = [8]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 128, step = 64, stages = 16>}
   tile.return
 }
 
@@ -89,7 +89,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x128x64xbf16>, %o: memref<3xi3
   // expected-error@+1 {{map_rows = true, but rows come by 'source', which no map knows}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x128x64xbf16>)
       offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8], map_rows = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 128, step = 64, stages = 4, map_rows>}
   tile.return
 }
 
@@ -97,18 +97,18 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x128x64xbf16>, %o: memref<3xi3
 
 // Consumers that share a block exchange the sums of half of the rows.
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 24; give multiples of 16 up to 64 with n = 64}}
+  // expected-error@+1 {{tile_rows has 24; give multiples of 16 up to 64 with tile_columns = 64}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16, 24]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16, 24], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 80; give multiples of 16 up to 64 with n = 64}}
+  // expected-error@+1 {{tile_rows has 80; give multiples of 16 up to 64 with tile_columns = 64}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [80]>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [80], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
 
@@ -120,7 +120,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<24x64xbf16>, %y: memref<?x12xf3
       outs(%y : memref<?x12xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         tile.yield %g : f32
-      } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [8]>, layout = #moe.weight_layout<order = gate_up>}
+      } {config = #tile.sm90_contract<tile_rows = [8], tile_columns = 64, step = 64, stages = 4>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
 
@@ -128,36 +128,36 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<24x64xbf16>, %y: memref<?x12xf3
 
 // Input rows on the side of 64.
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies up to 32; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
+  // expected-error@+1 {{tile_rows up to 32; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [32], rows_on_m = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [32], tile_columns = 128, step = 64, stages = 4, rows_on_m>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 192; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
+  // expected-error@+1 {{tile_rows has 192; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 192], rows_on_m = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [64, 192], tile_columns = 128, step = 64, stages = 4, rows_on_m>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{bodies has 72; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
+  // expected-error@+1 {{tile_rows has 72; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [72, 128], rows_on_m = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [72, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{n = 64 with rows_on_m = true; give 128 or 256}}
+  // expected-error@+1 {{tile_columns = 64 with rows_on_m = true; give 128 or 256}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [64], rows_on_m = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [64], tile_columns = 64, step = 64, stages = 4, rows_on_m>}
   tile.return
 }
 
@@ -166,7 +166,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{queue = true without 'offsets'; only tiles of groups are queued}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], queue = true>}
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, queue>}
   tile.return
 }
 
@@ -174,8 +174,8 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{queue = false, but there are 'tickets'; give true, or no tickets}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) tickets(%c : memref<1xi32>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(tickets = %c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
 
@@ -183,8 +183,8 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{queue = true of products that are one kernel, whose tiles have a fixed order}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], queue = true>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, queue>}
   tile.return
 }
 
@@ -192,8 +192,8 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%y : memref<?x128xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
 
@@ -201,10 +201,10 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
-  tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
-      outs(%y : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
+  tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
 
@@ -212,10 +212,10 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel their groups differ}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>, max_group_rows = 64 : i64}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
-      outs(%y : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>, group_rows = #tile.group_rows<max = 64>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
 
@@ -223,21 +223,21 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel stages = 4 and 5 of one ring}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
-      outs(%y : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 5, bodies = [16], map_rows = true>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 5, map_rows>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
-  // expected-error@+1 {{of two products of a kernel their bodies differ, and the table of tiles is one}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
-      outs(%y : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [32], map_rows = true>}
+  // expected-error@+1 {{of two products of a kernel their tile_rows differ, and the table of tiles is one}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [32], tile_columns = 64, step = 64, stages = 4, map_rows>}
   tile.return
 }
 
@@ -245,9 +245,21 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %v: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{of two products of a kernel map_rows = true of the first: the ring's barriers count the threads that copy its rows}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) signals(%c : memref<1xi32>)
-      outs(%h : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
-  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) awaits(%c : memref<1xi32>)
-      outs(%y : memref<?x64xbf16>) {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @others_schedule(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>,
+    %v: memref<8x64x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{of two products of a kernel the other one has the schedule sm80.contract; give both sm90.contract}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%h : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
+  tile.contract tokens(%t) ins(%h, %v : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
+      outs(%y : memref<?x64xbf16>) {config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
   tile.return
 }

@@ -4,16 +4,16 @@
 // RUN: moe-opt %s --tile-assign-config | FileCheck %s --check-prefix=HOST
 
 // The host decides where nobody does.
-// HOST-COUNT-10: config = #tile.config<
+// HOST-COUNT-10: config = #tile.cpu_
 
 // Grouped: as wide a panel as 256 KiB of weights allow; with gate and up a
 // column is a pair of weight rows.
 // CHECK-LABEL: tile.kernel @experts_hidden
 // CHECK-SAME: grid = #plan.expr<"3072">
-// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 32, panel = 32, lanes = 16>
+// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_hidden
-// AVX2: config = #tile.config<schedule = "cpu.contract", m = 2, n = 2, k = 16, panel = 32, lanes = 8>
-// REMARK: remark: [Passed] cpu.contract | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 32, panel = 32, lanes = 16>", grid=3072
+// AVX2: config = #tile.cpu_contract<register_rows = 2, register_columns = 2, step = 16, columns_per_cta = 32, lanes = 8>
+// REMARK: remark: [Passed] cpu.contract | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.cpu_contract<register_rows = 4, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 16>", grid=3072
 tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
   ^bb0(%g: f32, %u: f32):
@@ -25,9 +25,9 @@ tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf
 
 // CHECK-LABEL: tile.kernel @experts_out
 // CHECK-SAME: grid = #plan.expr<"4096">
-// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 32, panel = 64, lanes = 16>
+// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 64, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_out
-// AVX2: config = #tile.config<schedule = "cpu.contract", m = 2, n = 4, k = 16, panel = 64, lanes = 8>
+// AVX2: config = #tile.cpu_contract<register_rows = 2, register_columns = 4, step = 16, columns_per_cta = 64, lanes = 8>
 tile.kernel @experts_out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %off: memref<129xi32>, %y: memref<?x2048xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>) offsets(%off : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
   tile.return
@@ -37,9 +37,9 @@ tile.kernel @experts_out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, 
 // rows fit into 16 registers.
 // CHECK-LABEL: tile.kernel @router_logits
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 8">
-// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 16, lanes = 16, rows = 64>
+// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16, rows_per_cta = 64>
 // AVX2-LABEL: tile.kernel @router_logits
-// AVX2: config = #tile.config<schedule = "cpu.contract", m = 3, n = 4, k = 8, panel = 16, lanes = 8, rows = 64>
+// AVX2: config = #tile.cpu_contract<register_rows = 3, register_columns = 4, step = 8, columns_per_cta = 16, lanes = 8, rows_per_cta = 64>
 tile.kernel @router_logits(%x: memref<?x2048xf32>, %w: memref<128x2048xf32>, %y: memref<?x128xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf32>, memref<128x2048xf32>) outs(%y : memref<?x128xf32>)
   tile.return
@@ -48,7 +48,7 @@ tile.kernel @router_logits(%x: memref<?x2048xf32>, %w: memref<128x2048xf32>, %y:
 // Fewer columns than a tile has.
 // CHECK-LABEL: tile.kernel @shared_gate
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64)">
-// CHECK: panel = 4, lanes = 16, rows = 64>
+// CHECK: columns_per_cta = 4, lanes = 16, rows_per_cta = 64>
 tile.kernel @shared_gate(%x: memref<?x64xbf16>, %w: memref<1x64xbf16>, %y: memref<?x1xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<1x64xbf16>) outs(%y : memref<?x1xf32>)
   tile.return
@@ -56,7 +56,7 @@ tile.kernel @shared_gate(%x: memref<?x64xbf16>, %w: memref<1x64xbf16>, %y: memre
 
 // CHECK-LABEL: tile.kernel @route_0
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 8)">
-// CHECK: config = #tile.config<schedule = "cpu.top_k", lanes = 16, rows = 8>
+// CHECK: config = #tile.cpu_top_k<lanes = 16, rows_per_cta = 8>
 // REMARK: cpu.top_k | Category:tile-assign-config | Function=route_0
 tile.kernel @route_0(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
@@ -65,7 +65,7 @@ tile.kernel @route_0(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2
 
 // CHECK-LABEL: tile.kernel @route_1
 // CHECK-SAME: grid = #plan.expr<"1">
-// CHECK: config = #tile.config<schedule = "cpu.rank">
+// CHECK: config = #tile.cpu_rank
 tile.kernel @route_1(%ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %off: memref<5xi32>, %pos: memref<?x2xi32>, %src: memref<?xi32>, %rw: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) outs(%off, %pos, %src, %rw : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64}
   tile.return
@@ -73,7 +73,7 @@ tile.kernel @route_1(%ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %off: memref<5
 
 // CHECK-LABEL: tile.kernel @weighted_input
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 4)">
-// CHECK: config = #tile.config<schedule = "cpu.row_map", lanes = 16, rows = 4>
+// CHECK: config = #tile.cpu_row_map<lanes = 16, rows_per_cta = 4>
 tile.kernel @weighted_input(%x: memref<?x4xf32>, %w: memref<?x1xf32>, %y: memref<?x4xf32>, %t: i64) {
   tile.row_map tokens(%t) ins(%x : memref<?x4xf32>) rows(%w : memref<?x1xf32>) outs(%y : memref<?x4xf32>) {
   ^bb0(%a: f32, %b: f32):
@@ -86,19 +86,19 @@ tile.kernel @weighted_input(%x: memref<?x4xf32>, %w: memref<?x1xf32>, %y: memref
 // A config by hand is kept and decides the grid.
 // CHECK-LABEL: tile.kernel @output
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 2)">
-// CHECK: config = #tile.config<schedule = "cpu.gather_reduce", n = 8, lanes = 8, rows = 2>
+// CHECK: config = #tile.cpu_gather_reduce<register_columns = 8, lanes = 8, rows_per_cta = 2>
 // REMARK: cpu.gather_reduce | Category:tile-assign-config | Function=output | Reason="given in the IR and legal"
 tile.kernel @output(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf32>, %t: i64) {
-  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 8, lanes = 8, rows = 2>}
+  tile.gather_reduce tokens(%t) ins(%r, %pos : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>) {config = #tile.cpu_gather_reduce<register_columns = 8, lanes = 8, rows_per_cta = 2>}
   tile.return
 }
 
 // Block fp8: a block at a time is f32 in a near cache, whatever the depth; k divides a block.
 // CHECK-LABEL: tile.kernel @experts_hidden_fp8
 // CHECK-SAME: grid = #plan.expr<"3072">
-// CHECK: config = #tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 64, panel = 32, lanes = 16>
+// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 64, columns_per_cta = 32, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_hidden_fp8
-// AVX2: config = #tile.config<schedule = "cpu.contract", m = 3, n = 2, k = 32, panel = 32, lanes = 8>
+// AVX2: config = #tile.cpu_contract<register_rows = 3, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 8>
 tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf32>, %w: memref<128x1536x2048xf8E4M3FN>, %ws: memref<128x12x16xf32>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<128x1536x2048xf8E4M3FN>) input_scale(%xs : memref<?x16xf32>) weight_scale(%ws : memref<128x12x16xf32>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
   ^bb0(%g: f32, %u: f32):
@@ -111,7 +111,7 @@ tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf3
 // Of positions there are top_k per token.
 // CHECK-LABEL: tile.kernel @experts_hidden_quantized
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 4)">
-// CHECK: config = #tile.config<schedule = "cpu.quantize", lanes = 16, rows = 4>
+// CHECK: config = #tile.cpu_quantize<lanes = 16, rows_per_cta = 4>
 tile.kernel @experts_hidden_quantized(%x: memref<?x768xbf16>, %off: memref<129xi32>, %q: memref<?x768xf8E4M3FN>, %s: memref<?x6xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x768xbf16>) offsets(%off : memref<129xi32>) outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
   tile.return
@@ -119,7 +119,7 @@ tile.kernel @experts_hidden_quantized(%x: memref<?x768xbf16>, %off: memref<129xi
 
 // CHECK-LABEL: tile.kernel @gather_rows
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 4)">
-// CHECK: config = #tile.config<schedule = "cpu.gather_rows", rows = 4>
+// CHECK: config = #tile.cpu_gather_rows<rows_per_cta = 4>
 tile.kernel @gather_rows(%x: memref<?x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>, %y: memref<?x2048xbf16>, %t: i64) {
   tile.gather_rows tokens(%t) ins(%x : memref<?x2048xbf16>) offsets(%o : memref<129xi32>)
       source(%s : memref<?xi32>) outs(%y : memref<?x2048xbf16>) {top_k = 8 : i64}

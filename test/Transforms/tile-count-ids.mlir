@@ -19,12 +19,12 @@
 //       CHECK: plan.launch @hidden ins(%{{.*}}, %experts.w13, %expert_offsets, %source, %topk_ids :
 // CHECK-LABEL: tile.kernel @hidden(
 //  CHECK-SAME: %[[IDS:[a-z0-9]+]]: memref<?x2xi32>, %{{[a-z0-9]+}}: memref<?x64xbf16>, %{{[a-z0-9]+}}: i64)
-//       CHECK: source(%{{.*}} : memref<?xi32>) ids(%[[IDS]] : memref<?x2xi32>)
+//       CHECK: source(%{{.*}} : memref<?xi32>) schedule(ids = %[[IDS]] : memref<?x2xi32>)
 //       CHECK: num_experts = 8 : i64
 // CHECK-LABEL: tile.kernel @out(
-//       CHECK: ids(%{{.*}} : memref<?x2xi32>)
+//       CHECK: schedule(ids = %{{.*}} : memref<?x2xi32>)
 //   FEW-LABEL: plan.program @layer
-//     FEW-NOT: ids(%{{.*}} : memref<?x2xi32>)
+//     FEW-NOT: schedule(ids = %{{.*}} : memref<?x2xi32>)
 //   FEW-LABEL: plan.program @declined
 plan.program @layer max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
@@ -92,9 +92,9 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 // CHECK-LABEL: tile.kernel @hidden(
 //       CHECK: local_experts = array<i64: 3, 1, 4, 0, 5, 9, 2, 6>, num_experts = 12 : i64
 // CHECK-LABEL: tile.kernel @out(
-//   CHECK-NOT: ids(%{{.*}} : memref<?x2xi32>)
+//   CHECK-NOT: schedule(ids = %{{.*}} : memref<?x2xi32>)
 // CHECK-LABEL: tile.kernel @hidden_other(
-//       CHECK: ids(%{{.*}} : memref<?x2xi32>)
+//       CHECK: schedule(ids = %{{.*}} : memref<?x2xi32>)
 plan.program @declined max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -167,7 +167,7 @@ tile.kernel @hidden_other(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: 
 
 // Nobody counts ids that a launch makes, nor those of which not all count.
 // CHECK-LABEL: plan.program @made
-//   CHECK-NOT: ids(%{{.*}} : memref<?x2xi32>)
+//   CHECK-NOT: schedule(ids = %{{.*}} : memref<?x2xi32>)
 plan.program @made max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>

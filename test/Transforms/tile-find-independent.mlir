@@ -6,9 +6,9 @@
 // CHECK-LABEL: tile.kernel @a(
 //   CHECK-NOT: independent
 // CHECK-LABEL: tile.kernel @b(
-//  CHECK-SAME: attributes {independent}
+//  CHECK-SAME: attributes {form = #tile.kernel_form<independent = true>}
 // CHECK-LABEL: tile.kernel @c(
-//  CHECK-SAME: attributes {independent}
+//  CHECK-SAME: attributes {form = #tile.kernel_form<independent = true>}
 // CHECK-LABEL: tile.kernel @d(
 //   CHECK-NOT: independent
 plan.program @layer max_tokens 8 {

@@ -5,7 +5,7 @@
 // RUN: moe-opt %t.once --split-input-file --tile-fuse-routing="target=sm_90a most=32" | diff - %t.once
 // Phases with forced configs stay alone, and all do on the CPU.
 // RUN: moe-opt %s --split-input-file -o %t.before
-// RUN: moe-opt %s --split-input-file --tile-fuse-routing="target=sm_90a configs=route_0:rows=4,rank:rows=8" | diff - %t.before
+// RUN: moe-opt %s --split-input-file --tile-fuse-routing="target=sm_90a configs=route_0:tokens_per_cta=4,rank:tokens_per_cta=8" | diff - %t.before
 // RUN: moe-opt %s --split-input-file --tile-fuse-routing | diff - %t.before
 // RUN: not moe-opt %s --split-input-file --tile-fuse-routing=target=sm_70 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-fuse-routing: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
@@ -39,16 +39,16 @@
 //   CHECK-SAME: block = 512 : i64
 //   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>
 //   CHECK-NEXT: tile.top_k tokens(%tokens) logits(%arg0 : memref<?x8xf32>) num_valid_tokens(%arg1 : memref<1xi32>) outs(%arg2, %arg3 :
-//   CHECK-SAME: config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>
+//   CHECK-SAME: config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>
 //   CHECK-NEXT: tile.rank tokens(%tokens) ids(%arg2, %arg3 : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%arg1 : memref<1xi32>)
 //   CHECK-SAME: outs(%arg4, %arg5, %arg6, %arg7 :
-//   CHECK-SAME: config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>
+//   CHECK-SAME: config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
 //   CHECK-NEXT: tile.return
 // The chunks of both are the same.
 //        CHECK: tile.kernel @route_0_rank_counts(
 //   CHECK-SAME: block = 1024 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">
-//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 1024, rows = 4>
-//   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.config<schedule = "sm80.count_slots", panel = 8, lanes = 1024>
+//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.sm80_top_k<threads = 1024, tokens_per_cta = 4, max_ctas = 128>
+//   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.sm80_count_slots<threads = 1024, experts_at_once = 8>
 // Whom nobody launches any more is gone.
 //        CHECK: tile.kernel @route_0(
 //    CHECK-NOT: tile.kernel @rank_counts(
@@ -87,19 +87,19 @@ tile.kernel @logits(%x: memref<?x64xbf16>, %g: memref<8x64xbf16>, %l: memref<?x8
 tile.kernel @route_0(%l: memref<?x8xf32>, %v: memref<1xi32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) num_valid_tokens(%v : memref<1xi32>)
       outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank_counts(%i: memref<?x2xi32>, %v: memref<1xi32>, %c: memref<128x8xi32>, %t: i64) {
   tile.count_slots tokens(%t) ids(%i : memref<?x2xi32>) num_valid_tokens(%v : memref<1xi32>) outs(%c : memref<128x8xi32>)
-      {config = #tile.config<schedule = "sm80.count_slots", panel = 8, lanes = 256>, chunk_tokens = 4 : i64, num_experts = 8 : i64}
+      {config = #tile.sm80_count_slots<threads = 256, experts_at_once = 8>, chunk_tokens = 4 : i64, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref<1xi32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 8>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 8, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @rank_by_counts(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref<1xi32>, %c: memref<128x8xi32>,
@@ -107,7 +107,7 @@ tile.kernel @rank_by_counts(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
       counts(%c : memref<128x8xi32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {chunk_tokens = 4 : i64, config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 4>, num_experts = 8 : i64}
+      {chunk_tokens = 4 : i64, config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 4, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 
@@ -146,14 +146,14 @@ plan.program @apart max_tokens 4 {
 tile.kernel @route_0(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>)
       outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 8>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 8, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 
@@ -183,13 +183,13 @@ plan.program @wide max_tokens 4 {
 tile.kernel @route_0(%l: memref<?x64xf32>, %i: memref<?x40xi32>, %r: memref<?x40xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x64xf32>)
       outs(%i, %r : memref<?x40xi32>, memref<?x40xf32>) <top_k = 40>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x40xi32>, %r: memref<?x40xf32>, %o: memref<65xi32>,
     %p: memref<?x40xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x40xi32>, memref<?x40xf32>)
       outs(%o, %p, %s, %w : memref<65xi32>, memref<?x40xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 64, lanes = 1024, rows = 25>, num_experts = 64 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 25, experts_at_once = 64>, num_experts = 64 : i64}
   tile.return
 }

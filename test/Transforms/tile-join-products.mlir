@@ -1,11 +1,11 @@
 // Which products become one kernel.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-join-products=target=sm_90a | FileCheck %s --check-prefixes=CHECK,CHOICE
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:n=64 stages=5 bodies=16,out:n=256 stages=5 bodies=16}" --tile-join-products="target=sm_90a configs={hidden:n=64 stages=5 bodies=16,out:n=256 stages=5 bodies=16}" | FileCheck %s --check-prefixes=CHECK,FORCED
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" --tile-join-products="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" | FileCheck %s --check-prefixes=CHECK,FORCED
 // Of those that are forced to have different bodies or stages, none.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=4 bodies=32}" -o %t.bodies
-// RUN: moe-opt %t.bodies --split-input-file --tile-join-products="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=4 bodies=32}" | diff - %t.bodies
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=5 bodies=16}" -o %t.stages
-// RUN: moe-opt %t.stages --split-input-file --tile-join-products="target=sm_90a configs={hidden:stages=4 bodies=16,out:stages=5 bodies=16}" | diff - %t.stages
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" -o %t.bodies
+// RUN: moe-opt %t.bodies --split-input-file --tile-join-products="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" | diff - %t.bodies
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" -o %t.stages
+// RUN: moe-opt %t.stages --split-input-file --tile-join-products="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" | diff - %t.stages
 // Nor of those whose rows were brought into order: the first one of a kernel has no maps of them.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-permute-rows="target=sm_90a always" -o %t.permuted
 // RUN: moe-opt %t.permuted --split-input-file --tile-join-products=target=sm_90a | diff - %t.permuted
@@ -38,17 +38,17 @@
 //        CHECK: tile.kernel @hidden_out(%[[X:arg0]]: memref<?x64xbf16>, %[[W13:arg1]]: memref<8x128x64xbf16>, %[[O:arg2]]: memref<9xi32>,
 //   CHECK-SAME:     %[[S:arg3]]: memref<?xi32>, %[[W2:arg4]]: memref<8x64x64xbf16>, %[[V:arg5]]: memref<?x1xf32>,
 //   CHECK-SAME:     %[[H:arg6]]: memref<?x64xbf16>, %[[Y:arg7]]: memref<?x64xbf16>, %[[C:arg8]]: memref<1xi32>, %[[T:tokens]]: i64)
-//   CHECK-SAME: grid = #plan.expr<"132">, load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>, resident, shared =
+//   CHECK-SAME: form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">, load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>, shared =
 //   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[X]], %[[W13]] : {{.*}}) offsets(%[[O]] : {{.*}}) source(%[[S]] :
-//   CHECK-SAME:     signals(%[[C]] : memref<1xi32>) outs(%[[H]] :
-//        CHECK: schedule = "sm90.contract", n =
-//  FORCED-SAME: 64, k = 64
-//   CHECK-SAME: stages = [[#STAGES:]], bodies = [16]>, layout
+//   CHECK-SAME:     schedule(signals = %[[C]] : memref<1xi32>) outs(%[[H]] :
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
+//  FORCED-SAME: 64, step = 64
+//   CHECK-SAME: stages = [[#STAGES:]]>, layout
 //   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[H]], %[[W2]] : {{.*}}) offsets(%[[O]] :
-//   CHECK-SAME:     awaits(%[[C]] : memref<1xi32>) rows(%[[V]] : {{.*}}) outs(%[[Y]] :
-//        CHECK: schedule = "sm90.contract", n =
-//  FORCED-SAME: 256, k = 64
-//   CHECK-SAME: stages = [[#STAGES]], bodies = [16], map_rows = true>
+//   CHECK-SAME:     schedule(awaits = %[[C]] : memref<1xi32>) rows(%[[V]] : {{.*}}) outs(%[[Y]] :
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
+//  FORCED-SAME: 256, step = 64
+//   CHECK-SAME: stages = [[#STAGES]], map_rows>
 //   CHECK-NEXT: tile.return
 //    CHECK-NOT: tile.kernel
 plan.program @layer max_tokens 16 {
@@ -172,7 +172,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 //        CHECK: plan.launch @hidden ins(
 //   CHECK-NEXT: plan.launch @rank ins(
 //   CHECK-NEXT: plan.launch @out ins(
-//    CHECK-NOT: awaits(
+//    CHECK-NOT: awaits
 plan.program @apart max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -230,7 +230,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 //    CHECK-NOT: rank_counter
 //        CHECK: plan.launch @hidden ins(
 //   CHECK-NEXT: plan.launch @out ins(
-//    CHECK-NOT: awaits(
+//    CHECK-NOT: awaits
 plan.program @no_ranking max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -282,7 +282,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 //  CHECK-LABEL: plan.program @no_load
 //       CHOICE: plan.launch @hidden ins(
 //  CHOICE-NEXT: plan.launch @out ins(
-//   CHOICE-NOT: awaits(
+//   CHOICE-NOT: awaits
 //       FORCED: plan.launch @hidden_out ins(
 plan.program @no_load max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>

@@ -2,7 +2,7 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-permute-rows=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-permute-rows="target=sm_90a always" | FileCheck %s --check-prefix=ALWAYS
 // With a config that was forced a product keeps that, and how its rows come; with `always` it keeps what else the config says.
-// DEFINE: %{forced} = configs={hidden:n=64 stages=4 bodies=16+64 rows_on_m=false}
+// DEFINE: %{forced} = configs={hidden:tile_rows=16+64 tile_columns=64 stages=4 rows_on_m=false}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{forced}" --tile-permute-rows="target=sm_90a %{forced}" | FileCheck %s --check-prefix=KEPT
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{forced}" --tile-permute-rows="target=sm_90a always %{forced}" | FileCheck %s --check-prefix=FORCED
 // Other targets have no maps.
@@ -37,18 +37,18 @@
 //        CHECK: tile.kernel @hidden_t16384(%[[X:arg0]]: memref<?x4096xbf16>, %{{arg1}}: memref<8x28672x4096xbf16>, %{{arg2}}: memref<9xi32>, %[[H:arg3]]: memref<?x14336xbf16>, %tokens: i64)
 //   CHECK-SAME: tensor_maps = [{{.*}}#tile.tensor_map<argument = 0,
 //   CHECK-NEXT: tile.contract tokens(%tokens) ins(%[[X]], %arg1 : {{.*}}) offsets(%arg2 : memref<9xi32>) outs(%[[H]] : {{.*}}) epilogue {
-//        CHECK: map_rows = true
+//        CHECK: map_rows
 //        CHECK: tile.kernel @gather_rows(%arg0: memref<?x4096xbf16>, %arg1: memref<9xi32>, %arg2: memref<?xi32>, %arg3: memref<?x4096xbf16>, %tokens: i64)
 //   CHECK-SAME: block = 256 : i64, grid = #plan.expr<"ceildiv(tokens * 2, 8)">
 //   CHECK-NEXT: tile.gather_rows tokens(%tokens) ins(%arg0 : memref<?x4096xbf16>) offsets(%arg1 : memref<9xi32>) source(%arg2 : memref<?xi32>)
-//   CHECK-SAME: outs(%arg3 : memref<?x4096xbf16>) {config = #tile.config<schedule = "sm80.gather_rows", rows = 8>, top_k = 2 : i64}
+//   CHECK-SAME: outs(%arg3 : memref<?x4096xbf16>) {config = #tile.sm80_gather_rows<warps = 8>, top_k = 2 : i64}
 //    CHECK-NOT: tile.kernel
 //  ALWAYS-LABEL: plan.program @wide
 //        ALWAYS: plan.variant tokens 0 to 64 {
 //   ALWAYS-NEXT: plan.launch @gather_rows
 //   ALWAYS-NEXT: plan.launch @hidden_t64 ins(%hidden_states_in_order,
 //        ALWAYS: tile.kernel @hidden_t64(
-//        ALWAYS: map_rows = true
+//        ALWAYS: map_rows
 //   LATER-LABEL: plan.program @wide
 //         LATER: plan.launch @hidden_t64 ins(%hidden_states_in_order_2,
 //         LATER: plan.launch @hidden_t16384 ins(%hidden_states_in_order,
@@ -56,12 +56,12 @@
 //      KEPT-NOT: gather_rows
 //          KEPT: tile.kernel @hidden_t16384(
 //          KEPT: source(
-//          KEPT: n = 64, k = 64, rows = 2440, stages = 4, bodies = [16, 64], queue = true>
+//          KEPT: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 2440, queue>
 //      KEPT-NOT: gather_rows
 //  FORCED-LABEL: plan.program @wide
 //        FORCED: tile.kernel @hidden_t16384(
 //    FORCED-NOT: source(
-//        FORCED: n = 64, k = 64, rows = 2440, stages = 4, bodies = [16, 64], map_rows = true, queue = true>
+//        FORCED: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 2440, map_rows, queue>
 plan.program @wide max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x4096xbf16>
   %w13 = plan.tensor weight "experts.w13" : memref<8x28672x4096xbf16>
@@ -114,10 +114,10 @@ tile.kernel @hidden_t16384(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16
 //   ALWAYS-NEXT: plan.launch @hidden stream 1 ins(%hidden_states_in_order, %experts.w13, %expert_offsets :
 //    KEPT-LABEL: plan.program @narrow_layer
 //      KEPT-NOT: gather_rows
-//          KEPT: n = 64, k = 64, rows = 4880, stages = 4, bodies = [16, 64], queue = true>
+//          KEPT: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 4880, queue>
 //      KEPT-NOT: gather_rows
 //  FORCED-LABEL: plan.program @narrow_layer
-//        FORCED: n = 64, k = 64, rows = 4880, stages = 4, bodies = [16, 64], map_rows = true, queue = true>
+//        FORCED: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 4880, map_rows, queue>
 plan.program @narrow_layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
   %w13 = plan.tensor weight "experts.w13" : memref<128x1536x2048xbf16>
@@ -154,7 +154,7 @@ tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o:
 //  CHECK-NEXT: plan.launch @hidden ins(%hidden_states_in_order, %experts.w13, %[[S]], %experts.w13_scale, %expert_offsets :
 //       CHECK: tile.kernel @hidden(
 //       CHECK: input_scale(%arg2 : memref<?x32xf32>) weight_scale(%arg3 : memref<8x224x32xf32>) offsets(%arg4 : memref<9xi32>) outs(%arg5 :
-//       CHECK: map_rows = true
+//       CHECK: map_rows
 //       CHECK: tile.kernel @gather_rows(
 //       CHECK: tile.gather_rows tokens(%tokens) ins(%arg0, %arg1 : memref<?x4096xf8E4M3FN>, memref<?x32xf32>)
 //  CHECK-SAME: outs(%arg4, %arg5 : memref<?x4096xf8E4M3FN>, memref<?x32xf32>)

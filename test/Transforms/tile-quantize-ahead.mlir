@@ -5,7 +5,7 @@
 // RUN: moe-opt %t.once --split-input-file --tile-quantize-ahead="target=sm_90a" | diff - %t.once
 // A phase with a forced config stays alone, and all do on the CPU.
 // RUN: moe-opt %s --split-input-file -o %t.before
-// RUN: moe-opt %s --split-input-file --tile-quantize-ahead="target=sm_90a configs=quantize:panel=1024" | diff - %t.before
+// RUN: moe-opt %s --split-input-file --tile-quantize-ahead="target=sm_90a configs=quantize:elements_per_cta=1024" | diff - %t.before
 // RUN: moe-opt %s --split-input-file --tile-quantize-ahead | diff - %t.before
 // RUN: not moe-opt %s --split-input-file --tile-quantize-ahead=target=sm_70 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-quantize-ahead: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
@@ -25,14 +25,14 @@
 //        CHECK: tile.kernel @quantize_route_rank(
 //   CHECK-SAME: block = 512 : i64, grid = #plan.expr<"max(max(min(ceildiv(tokens, 8), 2112), ceildiv(tokens, 16)), max(min(ceildiv(tokens, 16), 128), 1))">
 //   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>
-//   CHECK-NEXT: tile.quantize {{.*}}config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>
-//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>
-//   CHECK-NEXT: tile.rank {{.*}}config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>
+//   CHECK-NEXT: tile.quantize {{.*}}config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>
+//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>
+//   CHECK-NEXT: tile.rank {{.*}}config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
 //   CHECK-NEXT: tile.return
 //  AHEAD-LABEL: plan.program @layer
 //        AHEAD: plan.launch @quantize_route_rank dependent
 //        AHEAD: tile.kernel @quantize_route_rank(
-//   AHEAD-SAME: attributes {ahead,
+//   AHEAD-SAME: form = #tile.kernel_form<ahead = true>
 plan.program @layer max_tokens 16 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x128xbf16>
   %g = plan.tensor weight "gate" : memref<8x128xbf16>
@@ -60,15 +60,15 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }
 
@@ -104,15 +104,15 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }
 
@@ -148,14 +148,14 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 64, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 64, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 64, rows = 16>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 64, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }

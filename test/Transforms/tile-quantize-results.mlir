@@ -1,15 +1,15 @@
 // Which products quantize their results.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-quantize-results=target=sm_90a | FileCheck %s
 // A config that cannot, and one that can.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:n=64 stages=4 bodies=16}" -o %t.narrow
-// RUN: moe-opt %t.narrow --split-input-file --tile-quantize-results="target=sm_90a configs={hidden:n=64 stages=4 bodies=16}" | diff - %t.narrow
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:n=128 stages=3 bodies=24}" --tile-quantize-results="target=sm_90a configs={hidden:n=128 stages=3 bodies=24}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=4}" -o %t.narrow
+// RUN: moe-opt %t.narrow --split-input-file --tile-quantize-results="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=4}" | diff - %t.narrow
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=24 tile_columns=128 stages=3}" --tile-quantize-results="target=sm_90a configs={hidden:tile_rows=24 tile_columns=128 stages=3}" | FileCheck %s --check-prefix=FORCED
 // FORCED-LABEL: tile.kernel @hidden
 // FORCED: result_scale(
-// FORCED: n = 128, k = 128, stages = 3, bodies = [24]
+// FORCED: tile_rows = [24], tile_columns = 128, step = 128, stages = 3
 // A quantization with a config of its own stays.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={quantized:panel=2048}" -o %t.kept
-// RUN: moe-opt %t.kept --split-input-file --tile-quantize-results="target=sm_90a configs={quantized:panel=2048}" | diff - %t.kept
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={quantized:elements_per_cta=2048}" -o %t.kept
+// RUN: moe-opt %t.kept --split-input-file --tile-quantize-results="target=sm_90a configs={quantized:elements_per_cta=2048}" | diff - %t.kept
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
 // RUN: moe-opt %t.sm80 --split-input-file --tile-quantize-results=target=sm_80 | diff - %t.sm80
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=cpu -o %t.cpu
@@ -28,7 +28,7 @@
 //   CHECK-NEXT: }
 //        CHECK: tile.kernel @hidden({{.*}}, %[[Q:arg6]]: memref<?x256xf8E4M3FN>, %[[S:arg7]]: memref<?x2xf32>, %tokens: i64) attributes {block = 384
 //   CHECK-NEXT: tile.contract {{.*}} outs(%[[Q]] : memref<?x256xf8E4M3FN>) result_scale(%[[S]] : memref<?x2xf32>) epilogue {
-//        CHECK: schedule = "sm90.contract", n = 128, k = 128
+//        CHECK: #tile.sm90_contract<{{.*}}, tile_columns = 128, step = 128
 //   CHECK-SAME: rounded_to = bf16
 //    CHECK-NOT: tile.kernel
 plan.program @layer max_tokens 64 {

@@ -24,10 +24,10 @@
 //        CHECK: tile.kernel @rank(
 //        CHECK: outs({{.*}}) counter(%arg6 : memref<1xi32>) {
 //        CHECK: tile.kernel @hidden({{.*}}, %[[C:arg5]]: memref<1xi32>, %tokens: i64)
-//   CHECK-NEXT: tile.contract {{.*}} tickets(%[[C]] : memref<1xi32>) outs(%arg4 :
-//        CHECK: bodies = [16], queue = true>
+//   CHECK-NEXT: tile.contract {{.*}} schedule(tickets = %[[C]] : memref<1xi32>) outs(%arg4 :
+//        CHECK: tile_rows = [16], {{.*}}, queue>
 //        CHECK: tile.kernel @out({{.*}}, %[[C:arg5]]: memref<1xi32>, %tokens: i64)
-//   CHECK-NEXT: tile.contract {{.*}} tickets(%[[C]] : memref<1xi32>) rows(
+//   CHECK-NEXT: tile.contract {{.*}} schedule(tickets = %[[C]] : memref<1xi32>) rows(
 //        CHECK: tile.kernel @ordered(
 //   CHECK-NEXT: tile.contract
 //    CHECK-NOT: tickets
@@ -64,7 +64,7 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %
     %w: memref<?x1xf32>, %p: memref<?x2xi32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 128>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
@@ -75,7 +75,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
         %y = arith.mulf %g, %u : f32
         tile.yield %y : f32
       } {layout = #moe.weight_layout<order = gate_up>,
-         config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], queue = true>}
+         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, queue>}
   tile.return
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
@@ -85,7 +85,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
         tile.yield %z : f32
-      } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true, queue = true>}
+      } {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows, queue>}
   tile.return
 }
 tile.kernel @ordered(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
@@ -95,7 +95,7 @@ tile.kernel @ordered(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
         tile.yield %z : f32
-      } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
+      } {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
   tile.return
 }
 
@@ -106,7 +106,7 @@ tile.kernel @ordered(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref
 //    CHECK-NOT: counter
 //        CHECK: tile.kernel @alone(
 //    CHECK-NOT: tickets
-//        CHECK: bodies = [16]>
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>
 plan.program @given_offsets max_tokens 16 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xbf16>
   %w2 = plan.tensor weight "w2" : memref<8x64x64xbf16>
@@ -121,7 +121,7 @@ tile.kernel @alone(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9
     %y: memref<?x64xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       outs(%y : memref<?x64xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], queue = true>}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, queue>}
   tile.return
 }
 
@@ -132,7 +132,7 @@ tile.kernel @alone(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9
 //        CHECK: plan.launch @last ins({{.*}}) outs(%output :
 //        CHECK: tile.kernel @last(
 //    CHECK-NOT: tickets
-//        CHECK: bodies = [16]>
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>
 plan.program @behind_joined max_tokens 16 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xbf16>
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -159,23 +159,23 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %
     %w: memref<?x1xf32>, %p: memref<?x2xi32>, %c: memref<1xi32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<1xi32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 128>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @both(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>,
     %h: memref<?x64xbf16>, %z: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
-      signals(%c : memref<1xi32>) outs(%h : memref<?x64xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
+      schedule(signals = %c : memref<1xi32>) outs(%h : memref<?x64xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
-      awaits(%c : memref<1xi32>) outs(%z : memref<?x64xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
+      schedule(awaits = %c : memref<1xi32>) outs(%z : memref<?x64xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }
 tile.kernel @last(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>,
     %y: memref<?x64xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       outs(%y : memref<?x64xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], queue = true>}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, queue>}
   tile.return
 }

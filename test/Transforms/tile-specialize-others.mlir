@@ -1,7 +1,7 @@
 // A kernel that is no product of experts has ranges of its own, which cost no kernels of theirs.
 // RUN: moe-opt %s --tile-specialize=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=9" | FileCheck %s --check-prefix=FEW
-// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={out@1-16:n=64}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={out@1-16:tile_columns=64}" | FileCheck %s --check-prefix=FORCED
 
 // A range ends wherever that of a kernel does.
 // CHECK-LABEL: plan.program @layer

@@ -4,7 +4,7 @@
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=2" | FileCheck %s --check-prefix=TWO
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=1" | FileCheck %s --check-prefix=ONE
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=5" | FileCheck %s --check-prefix=FEW
-// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={hidden@1-16:n=64 bodies=16,out:n=64}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={hidden@1-16:tile_rows=16 tile_columns=64,out:tile_columns=64}" | FileCheck %s --check-prefix=FORCED
 // RUN: not moe-opt %s --tile-specialize="target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=BAD
 // BAD: tile-specialize: config 'hidden': write KERNEL:TEXT or KERNEL@MIN-MAX:TEXT
 // RUN: moe-opt %s --tile-specialize=target=sm_90a --tile-specialize=target=sm_90a -o %t.twice
@@ -36,9 +36,9 @@
 // What is chosen for the copies then differs: one row for each of few experts
 // needs no tall tiles.
 //       CONFIG: tile.kernel @hidden_t
-//       CONFIG: bodies = [{{[0-9]{1,2}(, [0-9]{1,2})*}}]{{(, queue = true)?}}>
+//       CONFIG: tile_rows = [{{[0-9]{1,2}(, [0-9]{1,2})*}}],
 //       CONFIG: tile.kernel @hidden_t16384
-//       CONFIG: bodies = [{{.*(128|144|160)}}], queue = true>
+//       CONFIG: tile_rows = [{{[^]]*(128|144|160)}}], {{.*}}, queue>
 
 //          TWO: plan.variant tokens 0 to
 //          TWO: plan.variant tokens {{.*}} to 16384

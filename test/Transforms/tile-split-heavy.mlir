@@ -5,11 +5,11 @@
 // RUN: moe-opt %s --split-input-file %{configured} --tile-split-heavy=target=sm_90a -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-split-heavy=target=sm_90a | diff - %t.once
 // A config that was forced is for all groups.
-// DEFINE: %{low} = configs={hidden:n=64 stages=4 bodies=16}
+// DEFINE: %{low} = configs={hidden:tile_rows=16 tile_columns=64 stages=4}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{low}" --tile-split-heavy="target=sm_90a %{low}" | FileCheck %s --check-prefix=LOW --implicit-check-not=hidden_heavy
 // LOW: plan.launch @out_heavy_t8192
 // Unless there is one for those with many rows, which is taken wherever there may be such groups.
-// DEFINE: %{both} = configs={hidden:n=64 stages=4 bodies=16,hidden_heavy:n=128 stages=4 bodies=64+96}
+// DEFINE: %{both} = configs={hidden:tile_rows=16 tile_columns=64 stages=4,hidden_heavy:tile_rows=64+96 tile_columns=128 stages=4}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{both}" --tile-split-heavy="target=sm_90a %{both}" | FileCheck %s --check-prefix=FORCED
 // Other targets do not tell groups apart.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
@@ -22,10 +22,10 @@
 // TARGET: tile-split-heavy: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 // RUN: not moe-opt %s --split-input-file --tile-split-heavy="target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
 // CONFIG: tile-split-heavy: config 'hidden': write KERNEL:TEXT
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-split-heavy="target=sm_90a configs=hidden_heavy:n=33" 2>&1 | FileCheck %s --check-prefix=ILLEGAL
-// ILLEGAL: of kernel 'hidden_heavy_t512' cannot run as 'n=33': n = 33; give 32, 64 or 128
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-split-heavy="target=sm_90a configs={hidden_heavy:sm80.contract n=32}" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
-// SCHEDULE: of kernel 'hidden_heavy_t512' cannot run as 'sm80.contract n=32': the other groups run as sm90.contract; give that
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-split-heavy="target=sm_90a configs=hidden_heavy:tile_columns=33" 2>&1 | FileCheck %s --check-prefix=ILLEGAL
+// ILLEGAL: of kernel 'hidden_heavy_t512' cannot run as 'tile_columns=33': tile_columns = 33; give 32, 64 or 128
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-split-heavy="target=sm_90a configs={hidden_heavy:sm80.contract tile_columns=32}" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// SCHEDULE: of kernel 'hidden_heavy_t512' cannot run as 'sm80.contract tile_columns=32': the other groups run as sm90.contract; give that
 // RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-split-heavy="target=sm_90a configs=hidden_heavy:width=32" 2>&1 | FileCheck %s --check-prefix=FIELD
 // FIELD: config 'hidden_heavy:width=32': 'width=32' is no field
 
@@ -62,16 +62,16 @@
 //        CHECK: tile.kernel @hidden_t512(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @hidden_t8192([[ARGUMENTS:.*]]) attributes {
-//        CHECK: bodies = [{{.*}}], map_rows = true, queue = true>, layout = {{.*}}, max_group_rows = [[#ROWS:]] : i64}
+//        CHECK: tile_rows = [{{[^]]*}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<max = [[#ROWS:]]>, layout = 
 //        CHECK: tile.kernel @hidden_heavy_t8192([[ARGUMENTS]]) attributes {
 //   CHECK-SAME: load = #tile.load<min_tokens = 513, max_tokens = 8192, experts = 128>
-//        CHECK: bodies = [{{1..}}], map_rows = true, queue = true>, layout = {{.*}}, min_group_rows = [[#ROWS+1]] : i64}
+//        CHECK: tile_rows = [{{1..}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<min = [[#ROWS+1]]>, layout = 
 //        CHECK: tile.kernel @hidden_t16384(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @out_t8192(
-//        CHECK: max_group_rows = [[#ROWS:]] : i64}
+//        CHECK: group_rows = #tile.group_rows<max = [[#ROWS:]]>
 //        CHECK: tile.kernel @out_heavy_t8192(
-//        CHECK: min_group_rows = [[#ROWS+1]] : i64}
+//        CHECK: group_rows = #tile.group_rows<min = [[#ROWS+1]]>
 //    CHECK-NOT: group_rows
 // Of up to 512 tokens a quarter are many rows.
 // FORCED-LABEL: plan.program @layer
@@ -80,9 +80,9 @@
 //       FORCED: plan.launch @hidden_t16384
 //  FORCED-NEXT: plan.launch @hidden_heavy_t16384
 //       FORCED: tile.kernel @hidden_t512(
-//       FORCED: stages = 4, bodies = [16], queue = true>, layout = {{.*}}, max_group_rows = 127 : i64}
+//       FORCED: tile_rows = [16], {{.*}}, stages = 4, queue>, group_rows = #tile.group_rows<max = 127>, layout = 
 //       FORCED: tile.kernel @hidden_heavy_t512(
-//       FORCED: n = 128, k = 64, stages = 4, bodies = [64, 96], queue = true>, layout = {{.*}}, min_group_rows = 128 : i64}
+//       FORCED: tile_rows = [64, 96], tile_columns = 128, step = 64, stages = 4, queue>, group_rows = #tile.group_rows<min = 128>, layout = 
 // BEHIND-LABEL: plan.program @layer
 //       BEHIND: plan.variant tokens 513 to 4096 {
 //       BEHIND: plan.launch @hidden_t8192 ins({{.*}}, %topk_ids : {{.*}}) outs(%experts_hidden, %[[COUNTER:[a-z_]+]] :

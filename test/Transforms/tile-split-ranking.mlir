@@ -37,13 +37,13 @@
 //        CHECK: tile.kernel @rank_counts(%[[I:.*]]: memref<?x2xi32>, %[[V:.*]]: memref<1xi32>, %[[C:.*]]: memref<128x3xi32>, %tokens: i64)
 //   CHECK-SAME: block = 512 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">, shared = 0 : i64
 //   CHECK-NEXT: tile.count_slots tokens(%tokens) ids(%[[I]] : memref<?x2xi32>) num_valid_tokens(%[[V]] : memref<1xi32>) outs(%[[C]] : memref<128x3xi32>)
-//   CHECK-SAME: {chunk_tokens = 4 : i64, config = #tile.config<schedule = "sm80.count_slots", panel = 3, lanes = 512>, local_experts = array<i64: 7, 0, 3>, num_experts = 8 : i64}
+//   CHECK-SAME: {chunk_tokens = 4 : i64, config = #tile.sm80_count_slots<threads = 512, experts_at_once = 3>, local_experts = array<i64: 7, 0, 3>, num_experts = 8 : i64}
 //   CHECK-NEXT: tile.return
 //        CHECK: tile.kernel @rank(
 //    CHECK-NOT: counts
 //        CHECK: tile.kernel @rank_by_counts(%arg0: memref<?x2xi32>, %arg1: memref<?x2xf32>, %arg2: memref<1xi32>, %[[C:arg3]]: memref<128x3xi32>, %arg4: memref<4xi32>,
 //   CHECK-NEXT: tile.rank {{.*}} num_valid_tokens(%arg2 : memref<1xi32>) counts(%[[C]] : memref<128x3xi32>) outs(%arg4,
-//   CHECK-SAME: counter(%arg8 : memref<1xi32>) {chunk_tokens = 4 : i64, config = #tile.config<schedule = "sm80.rank", panel = 3, lanes = 64, rows = 4>, local_experts = array<i64: 7, 0, 3>,
+//   CHECK-SAME: counter(%arg8 : memref<1xi32>) {chunk_tokens = 4 : i64, config = #tile.sm80_rank<threads = 64, tokens_per_cta = 4, experts_at_once = 3>, local_experts = array<i64: 7, 0, 3>,
 plan.program @layer max_tokens 16 {
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
   %r = plan.tensor input "topk_weights" rows <"tokens"> : memref<?x2xf32>
@@ -71,7 +71,7 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref<1xi32>, %
     attributes {block = 64 : i64, grid = #plan.expr<"max(min(ceildiv(tokens, 4), 128), 1)">, shared = 0 : i64} {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
       outs(%o, %p, %s, %w : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<1xi32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 3, lanes = 64, rows = 4>, num_experts = 8 : i64,
+      {config = #tile.sm80_rank<threads = 64, tokens_per_cta = 4, experts_at_once = 3>, num_experts = 8 : i64,
        local_experts = array<i64: 7, 0, 3>}
   tile.return
 }
@@ -141,14 +141,14 @@ tile.kernel @always(%i: memref<?x20xi32>, %r: memref<?x20xf32>, %o: memref<9xi32
     %p: memref<?x20xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x20xi32>, memref<?x20xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x20xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 51>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 51, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @later(%i: memref<?x4xi32>, %r: memref<?x4xf32>, %o: memref<9xi32>,
     %p: memref<?x4xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 256>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 256, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 
@@ -173,7 +173,7 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<1026xi32>
     %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<1026xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 1025, lanes = 1024, rows = 512>, num_experts = 1025 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 512, experts_at_once = 1025>, num_experts = 1025 : i64}
   tile.return
 }
 
@@ -182,10 +182,10 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<1026xi32>
 // Slots whose tokens the launch before routes, which can count them: fewer are many, and chunks are small.
 // RUN: moe-opt %s --split-input-file --tile-split-ranking="target=sm_90a most=1000 most-routed=16" | FileCheck %s --check-prefix=FUSABLE
 // A config that is forced keeps its chunks.
-// RUN: moe-opt %s --split-input-file --tile-split-ranking="target=sm_90a most=16 most-routed=0 configs=rank:rows=512" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --split-input-file --tile-split-ranking="target=sm_90a most=16 most-routed=0 configs=rank:tokens_per_cta=512" | FileCheck %s --check-prefix=FORCED
 //   FORCED-LABEL: plan.program @routed
 //         FORCED: plan.variant tokens 9 to 16 {
-//         FORCED: chunk_tokens = 512 : i64, config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 512>
+//         FORCED: chunk_tokens = 512 : i64, config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 512, experts_at_once = 8>
 //  FUSABLE-LABEL: plan.program @routed
 //        FUSABLE: plan.variant tokens 0 to 8 {
 //        FUSABLE: plan.launch @rank ins(
@@ -196,7 +196,7 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<1026xi32>
 //        FUSABLE: tile.kernel @rank_counts(
 //        FUSABLE: chunk_tokens = 16 : i64
 //        FUSABLE: tile.kernel @rank_by_counts(
-//        FUSABLE: chunk_tokens = 16 : i64, config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>
+//        FUSABLE: chunk_tokens = 16 : i64, config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
 plan.program @routed max_tokens 16 {
   %l = plan.tensor input "router_logits" rows <"tokens"> : memref<?x8xf32>
   %p = plan.tensor output "position" rows <"tokens"> : memref<?x2xi32>
@@ -213,13 +213,13 @@ plan.program @routed max_tokens 16 {
 }
 tile.kernel @route(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>,
     %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 1024, rows = 512>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 512, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }

@@ -72,12 +72,12 @@ llvm.func @load(%x: !llvm.ptr<1>) attributes {nvvm.kernel} {
 // -----
 
 // Touches nothing of what may still run, but has to wait for it.
-llvm.func @independent(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.independent} {
+llvm.func @independent(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.form = #tile.kernel_form<independent = true>} {
   %0 = llvm.load %x : !llvm.ptr<1> -> f32
   nvvm.griddepcontrol wait
   llvm.return
 }
-llvm.func @independent_ends(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.independent} {
+llvm.func @independent_ends(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.form = #tile.kernel_form<independent = true>} {
   %0 = llvm.load %x : !llvm.ptr<1> -> f32
   // expected-error@+1 {{ends the kernel on a path}}
   llvm.return
@@ -215,7 +215,7 @@ llvm.func @variable(%v: i32) attributes {nvvm.kernel} {
 // -----
 
 // What comes before the barrier touches nothing that another launch does.
-llvm.func @ahead(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.ahead} {
+llvm.func @ahead(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.form = #tile.kernel_form<ahead = true>} {
   llvm.cond_br %p, ^bb1, ^bb2
 ^bb1:
   llvm.store %v, %x : f32, !llvm.ptr<1>
@@ -229,7 +229,7 @@ llvm.func @ahead(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moe
 
 // -----
 
-llvm.func @behind(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.ahead} {
+llvm.func @behind(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.form = #tile.kernel_form<ahead = true>} {
   llvm.cond_br %p, ^bb1, ^bb2
 ^bb1:
   nvvm.barrier0 {moec.ends_ahead}

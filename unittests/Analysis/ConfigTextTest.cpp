@@ -20,8 +20,8 @@ struct ConfigTextTest : testing::Test {
   tile::ConfigAttr make(int64_t n, int64_t stages, ArrayRef<int64_t> bodies,
                         bool mapRows, bool rowsOnM = false,
                         bool queue = false) {
-    return tile::ConfigAttr::get(&context, "sm90.contract", 0, n, 64, 0, 0, 0,
-                                 stages, bodies, mapRows, rowsOnM, queue);
+    return tile::Sm90ContractAttr::get(&context, bodies, n, /*step=*/64, stages,
+                                       /*l2_rows=*/0, mapRows, rowsOnM, queue);
   }
   static ForcedConfig parse(StringRef entry) {
     llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);
@@ -42,12 +42,15 @@ struct ConfigTextTest : testing::Test {
 
 TEST_F(ConfigTextTest, Prints) {
   EXPECT_EQ(printConfig(make(64, 12, {16, 32}, true)),
-            "sm90.contract n=64 k=64 stages=12 bodies=16+32 map_rows");
+            "sm90.contract tile_rows=16+32 tile_columns=64 step=64 stages=12 "
+            "map_rows");
   EXPECT_EQ(printConfig(make(128, 4, {64, 128}, false, true)),
-            "sm90.contract n=128 k=64 stages=4 bodies=64+128 rows_on_m");
-  EXPECT_EQ(printConfig(tile::ConfigAttr::get(&context, "cpu.contract", 4, 6, 8,
-                                              32, 16, 128)),
-            "cpu.contract m=4 n=6 k=8 panel=32 lanes=16 rows=128");
+            "sm90.contract tile_rows=64+128 tile_columns=128 step=64 stages=4 "
+            "rows_on_m");
+  EXPECT_EQ(
+      printConfig(tile::CpuContractAttr::get(&context, 4, 6, 8, 32, 16, 128)),
+      "cpu.contract register_rows=4 register_columns=6 step=8 "
+      "columns_per_cta=32 lanes=16 rows_per_cta=128");
 }
 
 TEST_F(ConfigTextTest, WhatIsPrintedIsRead) {
@@ -61,9 +64,10 @@ TEST_F(ConfigTextTest, WhatIsPrintedIsRead) {
 TEST_F(ConfigTextTest, OnlyTheFieldsNamedChange) {
   tile::ConfigAttr base = make(128, 4, {8, 64}, true);
   EXPECT_EQ(apply("k:stages=6", base),
-            "sm90.contract n=128 k=64 stages=6 bodies=8+64 map_rows");
-  EXPECT_EQ(apply("k: bodies=16  n=64 map_rows=false ", base),
-            "sm90.contract n=64 k=64 stages=4 bodies=16");
+            "sm90.contract tile_rows=8+64 tile_columns=128 step=64 stages=6 "
+            "map_rows");
+  EXPECT_EQ(apply("k: tile_rows=16 tile_columns=64 map_rows=false ", base),
+            "sm90.contract tile_rows=16 tile_columns=64 step=64 stages=4");
 }
 
 // The tuner's candidates: flags of what is chosen must not stay.
@@ -71,7 +75,8 @@ TEST_F(ConfigTextTest, WholeTextIsThatConfig) {
   tile::ConfigAttr base = make(128, 4, {16, 64}, true, /*rowsOnM=*/true);
   tile::ConfigAttr other = make(64, 8, {72}, false);
   EXPECT_EQ(printWholeConfig(other),
-            "sm90.contract n=64 k=64 stages=8 bodies=72 map_rows=false "
+            "sm90.contract tile_rows=72 tile_columns=64 step=64 stages=8 "
+            "l2_rows=0 map_rows=false "
             "rows_on_m=false queue=false");
   EXPECT_EQ(apply("k:" + printWholeConfig(other), base), printConfig(other));
   EXPECT_EQ(apply("k:" + printWholeConfig(base), other), printConfig(base));
@@ -81,44 +86,52 @@ TEST_F(ConfigTextTest, ErrorsNameTheField) {
   tile::ConfigAttr base = make(128, 4, {8}, false);
   EXPECT_EQ(apply("k:stages=six", base),
             "config 'k:stages=six': 'stages' is 'six'; give a number");
-  EXPECT_EQ(apply("k:bodies=8+", base),
-            "config 'k:bodies=8+': 'bodies' is ''; give a number");
+  EXPECT_EQ(apply("k:tile_rows=8+", base),
+            "config 'k:tile_rows=8+': 'tile_rows' is ''; give a number");
   EXPECT_EQ(apply("k:depth=2", base),
-            "config 'k:depth=2': 'depth=2' is no field; there are m, n, k, "
-            "panel, lanes, rows, stages (as in n=64), bodies=16+32, map_rows, "
-            "rows_on_m, queue");
+            "config 'k:depth=2': 'depth=2' is no field of sm90.contract; it "
+            "has tile_rows, tile_columns, step, stages, l2_rows, map_rows, "
+            "rows_on_m, queue, as in tile_rows=16+32 tile_columns=64 map_rows");
   EXPECT_EQ(apply("k:rows_on_m=yes", base),
-            "config 'k:rows_on_m=yes': 'rows_on_m=yes' is no field; there are "
-            "m, n, k, panel, lanes, rows, stages (as in n=64), bodies=16+32, "
-            "map_rows, rows_on_m, queue");
-  EXPECT_EQ(apply("k:bodies=32+16", base),
-            "config 'k:bodies=32+16': 'bodies' has 16 at index 1; heights from "
-            "1 to 1024, ascending, are accepted");
+            "config 'k:rows_on_m=yes': 'rows_on_m' is 'yes'; give true or "
+            "false");
+  // What tuning files said before each schedule had fields of its own.
+  EXPECT_NE(apply("k:n=64", base).find("'n=64' is no field"),
+            std::string::npos);
+  EXPECT_EQ(apply("k:lanes=8", tile::CpuRankAttr::get(&context)),
+            "config 'k:lanes=8': 'lanes=8' is no field of cpu.rank; it has "
+            "none, as in tile_rows=16+32 tile_columns=64 map_rows");
+  EXPECT_EQ(
+      apply("k:tile_rows=32+16", base),
+      "config 'k:tile_rows=32+16': 'tile_rows' has 16 at index 1; heights from "
+      "1 to 1024, ascending, are accepted");
 }
 
 TEST_F(ConfigTextTest, EntriesHaveKernelRangeAndText) {
-  ForcedConfig config = parse("experts_hidden@1-64:n=64 bodies=16");
+  ForcedConfig config =
+      parse("experts_hidden@1-64:tile_rows=16 tile_columns=64");
   EXPECT_EQ(config.kernel, "experts_hidden");
   ASSERT_TRUE(config.tokens);
   EXPECT_EQ(config.tokens->min, 1);
   EXPECT_EQ(config.tokens->max, 64);
-  EXPECT_EQ(config.text, "n=64 bodies=16");
+  EXPECT_EQ(config.text, "tile_rows=16 tile_columns=64");
   EXPECT_EQ(config.getSchedule(), "");
-  EXPECT_EQ(config.str(), "experts_hidden@1-64:n=64 bodies=16");
-  EXPECT_EQ(parse("k:sm90.contract n=64").getSchedule(), "sm90.contract");
-  EXPECT_FALSE(parse("k:n=64").tokens);
+  EXPECT_EQ(config.str(), "experts_hidden@1-64:tile_rows=16 tile_columns=64");
+  EXPECT_EQ(parse("k:sm90.contract tile_columns=64").getSchedule(),
+            "sm90.contract");
+  EXPECT_FALSE(parse("k:tile_columns=64").tokens);
 }
 
 TEST_F(ConfigTextTest, BadEntries) {
   std::string form = "write KERNEL:TEXT or KERNEL@MIN-MAX:TEXT, as in "
-                     "experts_hidden@1-64:n=64 bodies=16";
-  EXPECT_EQ(getError("n=64"), "config 'n=64': " + form);
-  EXPECT_EQ(getError(":n=64"), "config ':n=64': " + form);
+                     "experts_hidden@1-64:tile_rows=16 tile_columns=64";
+  EXPECT_EQ(getError("tile_columns=64"), "config 'tile_columns=64': " + form);
+  EXPECT_EQ(getError(":tile_columns=64"), "config ':tile_columns=64': " + form);
   EXPECT_EQ(getError("k: "), "config 'k: ': " + form);
   for (StringRef range : {"", "8", "8-", "a-b", "9-8", "-1-8", "0-0"})
-    EXPECT_EQ(getError(("k@" + range + ":n=64").str()),
-              ("config 'k@" + range + ":n=64': the tokens are '" + range +
-               "'; write two numbers in ascending order, as in 1-64")
+    EXPECT_EQ(getError(("k@" + range + ":tile_columns=64").str()),
+              ("config 'k@" + range + ":tile_columns=64': the tokens are '" +
+               range + "'; write two numbers in ascending order, as in 1-64")
                   .str());
 }
 
@@ -138,13 +151,13 @@ TEST_F(ConfigTextTest, EntriesAreForKernels) {
         names += (kernel.getSymName() + " ").str();
     return names;
   };
-  EXPECT_EQ(match("k:n=64"), "k k_t64 k_t99 ");
-  EXPECT_EQ(match("k_t64:n=64"), "k_t64 ");
-  EXPECT_EQ(match("k@1-64:n=64"), "k_t64 ");
-  EXPECT_EQ(match("k@0-99:n=64"), "k_t64 k_t99 ");
-  EXPECT_EQ(match("k@2-64:n=64"), "");
-  EXPECT_EQ(match("k@65-98:n=64"), "");
-  EXPECT_EQ(match("theory:n=64"), "");
+  EXPECT_EQ(match("k:tile_columns=64"), "k k_t64 k_t99 ");
+  EXPECT_EQ(match("k_t64:tile_columns=64"), "k_t64 ");
+  EXPECT_EQ(match("k@1-64:tile_columns=64"), "k_t64 ");
+  EXPECT_EQ(match("k@0-99:tile_columns=64"), "k_t64 k_t99 ");
+  EXPECT_EQ(match("k@2-64:tile_columns=64"), "");
+  EXPECT_EQ(match("k@65-98:tile_columns=64"), "");
+  EXPECT_EQ(match("theory:tile_columns=64"), "");
   // And for those that are made of them for groups with many rows.
   std::string heavy;
   for (tile::KernelOp kernel : kernels)
@@ -153,11 +166,11 @@ TEST_F(ConfigTextTest, EntriesAreForKernels) {
   auto isForHeavy = [&](StringRef entry, tile::KernelOp kernel) {
     return parse(entry).isFor(getHeavyName(kernel), kernel.getLoadAttr());
   };
-  EXPECT_TRUE(isForHeavy("k_heavy:n=64", kernels[1]));
-  EXPECT_TRUE(isForHeavy("k_heavy_t64:n=64", kernels[1]));
-  EXPECT_TRUE(isForHeavy("k_heavy@65-99:n=64", kernels[2]));
-  EXPECT_FALSE(isForHeavy("k_heavy@65-99:n=64", kernels[1]));
-  EXPECT_FALSE(isForHeavy("k:n=64", kernels[1]));
+  EXPECT_TRUE(isForHeavy("k_heavy:tile_columns=64", kernels[1]));
+  EXPECT_TRUE(isForHeavy("k_heavy_t64:tile_columns=64", kernels[1]));
+  EXPECT_TRUE(isForHeavy("k_heavy@65-99:tile_columns=64", kernels[2]));
+  EXPECT_FALSE(isForHeavy("k_heavy@65-99:tile_columns=64", kernels[1]));
+  EXPECT_FALSE(isForHeavy("k:tile_columns=64", kernels[1]));
 }
 
 } // namespace

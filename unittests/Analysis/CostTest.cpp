@@ -42,6 +42,10 @@ const char *const kGatedEpilogue = R"(epilogue {
                tile.yield %1 : f32
              } {layout = #moe.weight_layout<order = gate_up>})";
 
+tile::Sm90ContractAttr asContract(tile::ConfigAttr config) {
+  return cast<tile::Sm90ContractAttr>(config);
+}
+
 class CostTest : public testing::Test {
 protected:
   /// Gate and up of gathered rows.
@@ -227,7 +231,7 @@ TEST_F(CostTest, OneTokenFillsTheBus) {
   const DeviceRates &device = *getDeviceRates(target);
   EXPECT_GE(predict(op, kQwen30, config, 1).items * device.smReadBytes,
             device.readBytes);
-  EXPECT_LE(config.getBodies().back(), 16);
+  EXPECT_LE(asContract(config).getTileRows().back(), 16);
 }
 
 /// A little more than two waves of long items would take three.
@@ -303,10 +307,10 @@ TEST_F(CostTest, CandidatesAreSortedAndExplained) {
 TEST_F(CostTest, QueuesEvenOutTiles) {
   tile::ContractOp op = makeFirst(kQwen235);
   auto getTensorUs = [&](ArrayRef<int64_t> bodies, bool queue) {
-    auto config = tile::ConfigAttr::get(
-        op.getContext(), "sm90.contract", /*m=*/0, /*n=*/128, /*k=*/64,
-        /*panel=*/0, /*lanes=*/0, /*rows=*/0, /*stages=*/4, bodies,
-        /*map_rows=*/false, /*rows_on_m=*/false, queue);
+    auto config = tile::Sm90ContractAttr::get(
+        op.getContext(), bodies, /*tile_columns=*/128, /*step=*/64,
+        /*stages=*/4, /*l2_rows=*/0, /*map_rows=*/false, /*rows_on_m=*/false,
+        queue);
     return predict(op, kQwen235, config, 4096, Routing::Zipf).tensorUs;
   };
   // Of one height, and of several.
@@ -324,6 +328,10 @@ TEST_F(CostTest, MoreTilesCopyMoreWeights) {
     // Of rests, low ones cost less.
     EXPECT_LT(shape.getTileCost(88), shape.getTileCost(136));
   }
+}
+
+int64_t getGemvStep(tile::ConfigAttr config) {
+  return cast<tile::Sm80GemvAttr>(config).getStep();
 }
 
 /// Few rows of a router: all multiprocessors share it. Of many, tiles read
@@ -344,11 +352,12 @@ TEST_F(CostTest, RoutersOfFewTokensShareTheDepth) {
     Prediction time = predict(op, p, enumerate(op, p, 1, 1).front().config, 1);
     EXPECT_GE(time.items, double(p.experts) / 2);
     // One row is too few for tensor cores.
-    EXPECT_EQ(enumerate(op, p, 1, 1).front().config.getK(), 0);
+    EXPECT_EQ(getGemvStep(enumerate(op, p, 1, 1).front().config), 0);
   }
   // Hundreds are too many for FMAs.
   EXPECT_EQ(
-      enumerate(makeRouter(kQwen30), kQwen30, 256, 256).front().config.getK(),
+      getGemvStep(
+          enumerate(makeRouter(kQwen30), kQwen30, 256, 256).front().config),
       32);
   // Products of groups, and those with many columns, are none of its.
   tile::ContractOp grouped = makeSecond(kQwen30);
@@ -363,18 +372,18 @@ TEST_F(CostTest, RoutersOfManyTokensReadRowsOnce) {
   tile::ContractOp op = makeRouter(next);
   for (int64_t tokens : {4096, 16384})
     for (const Candidate &candidate : enumerate(op, next, tokens, tokens)) {
-      tile::ConfigAttr config = candidate.config;
-      if (config.getSchedule() != "sm90.contract")
+      auto config = dyn_cast<tile::Sm90ContractAttr>(candidate.config);
+      if (!config)
         continue;
       // 17 MB of rows stay.
-      EXPECT_EQ(config.getRows(),
-                tokens == 16384 ? config.getBodies().back() : 0);
+      EXPECT_EQ(config.getL2Rows(),
+                tokens == 16384 ? config.getTileRows().back() : 0);
     }
   // All columns are those of one CTA.
   tile::ContractOp narrow = makeRouter(kMixtral);
   for (const Candidate &candidate : enumerate(narrow, kMixtral, 16384, 16384))
-    if (candidate.config.getSchedule() == "sm90.contract")
-      EXPECT_EQ(candidate.config.getRows(), 0);
+    if (auto config = dyn_cast<tile::Sm90ContractAttr>(candidate.config))
+      EXPECT_EQ(config.getL2Rows(), 0);
 }
 
 /// Codes are half of what is written, but a CTA has a whole group of columns.
@@ -385,7 +394,7 @@ TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
     for (const Candidate &candidate : enumerate(op, kQwen30, tokens, tokens)) {
       if (!candidate.whyNot.empty())
         continue;
-      EXPECT_EQ(candidate.config.getN(), 128);
+      EXPECT_EQ(asContract(candidate.config).getTileColumns(), 128);
       Prediction own = predict(op, kQwen30, candidate.config, tokens);
       Prediction other = predict(apart, kQwen30, candidate.config, tokens);
       EXPECT_LE(own.floorUs, other.floorUs);
@@ -453,8 +462,9 @@ TEST_F(CostTest, ManyWideRowsHaveBands) {
                       Bands{makeSecond(kQwen30), kQwen30, 16384, 0}})
     for (const Candidate &candidate :
          enumerate(bands.op, bands.products, bands.tokens, bands.tokens))
-      EXPECT_EQ(candidate.config.getRows(), bands.rows)
-          << bands.tokens << " tokens, n = " << candidate.config.getN();
+      EXPECT_EQ(asContract(candidate.config).getL2Rows(), bands.rows)
+          << bands.tokens << " tokens, tile_columns = "
+          << asContract(candidate.config).getTileColumns();
 }
 
 /// What is for groups with many rows finds none where experts are equally
@@ -504,7 +514,8 @@ TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
   };
   auto [own, config] = split(kLlama4, 513, 8192);
   ASSERT_TRUE(config);
-  EXPECT_GT(config.getBodies().back(), own.getBodies().back());
+  EXPECT_GT(asContract(config).getTileRows().back(),
+            asContract(own).getTileRows().back());
   // Of uneven groups none has so many rows.
   tile::ContractOp heavy = makeFirst(kLlama4);
   heavy.setMinGroupRows(8192 / 4);

@@ -141,11 +141,10 @@ protected:
     const Layer &layer = layers.at(row.layer);
     auto load = tile::LoadAttr::get(op.getContext(), 0, 1 << 20, layer.topK,
                                     layer.experts);
-    auto config = tile::ConfigAttr::get(
-        op.getContext(), "sm90.contract", 0,
-        row.weightRows / (op.getLayout() ? 2 : 1), layer.isScaled ? 128 : 64, 0,
-        0, 0, row.stages, row.bodies, row.product != "gate_up", row.rowsOnM,
-        /*queue=*/false);
+    auto config = tile::Sm90ContractAttr::get(
+        op.getContext(), row.bodies, row.weightRows / (op.getLayout() ? 2 : 1),
+        /*step=*/layer.isScaled ? 128 : 64, row.stages, /*l2_rows=*/0,
+        row.product != "gate_up", row.rowsOnM, /*queue=*/false);
     return schedule->costModel(op, load, target)
         ->predict(config, row.tokens)
         .us;

@@ -40,10 +40,10 @@ plan.program @layer max_tokens 8 {
 
 constexpr llvm::StringLiteral kTileKernels = R"mlir(
 tile.kernel @product(%x: memref<?x8xbf16>, %w: memref<8x8xbf16>, %y: memref<?x8xf32>, %t: i64)
-    attributes {grid = #plan.expr<"ceildiv(tokens, 4)">, resident
+    attributes {grid = #plan.expr<"ceildiv(tokens, 4)">, form = #tile.kernel_form<resident = true>
 } {
   tile.contract tokens(%t) ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%y : memref<?x8xf32>)
-    {config = #tile.config<schedule = "cpu.contract">}
+    {config = #tile.cpu_contract}
   tile.return
 }
 tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {

@@ -224,15 +224,15 @@ TEST(InterpreterDevice, QuantizesResults) {
 /// What one product leaves as it is the other one writes.
 TEST(InterpreterDevice, TakesGroupsByTheirRows) {
   QuantizedRows rows;
-  rows.run(", min_group_rows = 2", {0, 1, 3});
+  rows.run(", group_rows = #tile.group_rows<min = 2>", {0, 1, 3});
   EXPECT_EQ(rows.codes, std::vector<uint8_t>({1, 2, 0xFE, 0x58, 0xFE, 0x58}));
   EXPECT_EQ(rows.scales, Floats({0, 4, 8}));
-  rows.run(", max_group_rows = 1", {0, 1, 3});
+  rows.run(", group_rows = #tile.group_rows<max = 1>", {0, 1, 3});
   EXPECT_EQ(rows.codes,
             std::vector<uint8_t>({0xFE, 0x58, 0xFE, 0x58, 0xFE, 0x58}));
   EXPECT_EQ(rows.scales, Floats({2, 4, 8}));
   QuantizedRows others;
-  others.run(", min_group_rows = 3", {0, 1, 3});
+  others.run(", group_rows = #tile.group_rows<min = 3>", {0, 1, 3});
   EXPECT_EQ(others.codes, std::vector<uint8_t>({1, 2, 3, 4, 5, 6}));
 }
 

@@ -112,7 +112,7 @@ TEST_F(JitCApiTest, TakesConfigs) {
   std::string chosen = bytes;
   moejit_compiler_free(compiler);
 
-  const char *configs[] = {"experts_out:n=64 stages=4 bodies=48"};
+  const char *configs[] = {"experts_out:tile_rows=48 tile_columns=64 stages=4"};
   options.configs = configs;
   options.num_configs = 1;
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
@@ -123,9 +123,9 @@ TEST_F(JitCApiTest, TakesConfigs) {
   EXPECT_TRUE(report.from_cache);
   moejit_compiler_free(compiler);
 
-  configs[0] = "nowhere:n=64";
+  configs[0] = "nowhere:tile_columns=64";
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
-  EXPECT_NE(compile().find("'nowhere:n=64' is for no kernel"),
+  EXPECT_NE(compile().find("'nowhere:tile_columns=64' is for no kernel"),
             std::string::npos);
   moejit_compiler_free(compiler);
   compiler = nullptr;

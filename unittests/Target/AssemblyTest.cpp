@@ -59,14 +59,14 @@ tile.kernel @up(%x: memref<?x72xD>, %w: memref<4x44x72xD>, %o: memref<5xi32>,
     %m = arith.minimumf %2, %bu : f32
     tile.yield %m : f32
   } {layout = #moe.weight_layout<order = interleaved>,
-     config = #tile.config<schedule = "cpu.contract", m = 2, n = 2, panel = 16, lanes = 8>}
+     config = #tile.cpu_contract<register_rows = 2, register_columns = 2, columns_per_cta = 16, lanes = 8>}
   tile.return
 }
 tile.kernel @out(%r: memref<?x30xD>, %p: memref<?x2xi32>, %a: memref<?x30xD>,
                  %y: memref<?x30xD>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%r, %p : memref<?x30xD>, memref<?x2xi32>)
       addend(%a : memref<?x30xD>) outs(%y : memref<?x30xD>)
-      {config = #tile.config<schedule = "cpu.gather_reduce", n = 16, lanes = 8, rows = 4>}
+      {config = #tile.cpu_gather_reduce<register_columns = 16, lanes = 8, rows_per_cta = 4>}
   tile.return
 }
 )";

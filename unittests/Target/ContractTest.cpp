@@ -21,12 +21,12 @@ struct Config {
   int64_t m = 4, n = 4, k = 0, panel = 16, lanes = 8, rows = 0;
   std::string getText() const {
     auto field = [](const char *name, int64_t value) {
-      return value ? std::string(", ") + name + " = " + std::to_string(value)
-                   : std::string();
+      return std::string(name) + " = " + std::to_string(value);
     };
-    return "#tile.config<schedule = \"cpu.contract\"" + field("m", m) +
-           field("n", n) + field("k", k) + field("panel", panel) +
-           field("lanes", lanes) + field("rows", rows) + ">";
+    return "#tile.cpu_contract<" + field("register_rows", m) +
+           field(", register_columns", n) + field(", step", k) +
+           field(", columns_per_cta", panel) + field(", lanes", lanes) +
+           field(", rows_per_cta", rows) + ">";
   }
 };
 

@@ -215,7 +215,7 @@ TEST(Float8, ProductsReadEveryCode) {
       tile.contract tokens(%t) ins(%x, %w : memref<?x160xf8E4M3FN>, memref<32x160xf8E4M3FN>)
           input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<1x2xf32>)
           outs(%y : memref<?x32xf32>)
-          {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm80.contract", m = 32, n = 32, k = 128, lanes = 4>}
+          {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 128, vector_width = 4>}
       tile.return
     })";
   // A place for each column, in both blocks of scales.

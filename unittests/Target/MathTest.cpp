@@ -38,8 +38,9 @@ Array mapRow(const Array &input, const std::string &body,
           "memref<?x4xf32>, " +
           w + ") elementwise(%in : " + in + ") outs(%out : " + out +
           ") epilogue {\n^bb0(%acc: f32, %x: f32):\n" + body +
-          "\ntile.yield %y : f32\n} {config = #tile.config<schedule = "
-          "\"cpu.contract\", m = 1, n = 4, panel = 256, lanes = 8, rows = 1>}"
+          "\ntile.yield %y : f32\n} {config = #tile.cpu_contract<"
+          "register_rows = 1, register_columns = 4, columns_per_cta = 256, "
+          "lanes = 8, rows_per_cta = 1>}"
           "\ntile.return\n}\n",
       cpu);
   EXPECT_TRUE(kernels.isOk()) << kernels.getErrors();
@@ -200,7 +201,7 @@ TEST(Math, RefusesOthers) {
       ^bb0(%x: f32):
         %y = math.sin %x : f32
         tile.yield %y : f32
-      } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 1>}
+      } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 1>}
       tile.return
     })");
   EXPECT_NE(kernels.getErrors().find("there are exp, tanh, erf, log and log1p"),

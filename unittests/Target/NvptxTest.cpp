@@ -428,31 +428,40 @@ TEST(NvptxTest, WarpgroupsShareRegisters) {
             " rows(%r : memref<?x1xf32>) outs(%y : memref<?x2048xbf16>) "
             "epilogue {\n^bb0(%a: f32, %b: f32):\n"
             "  %1 = arith.mulf %a, %b : f32\n  tile.yield %1 : f32\n}"
-            " {config = #tile.config<schedule = \"sm90.contract\", k = 64, " +
-            config + (isMapped ? ", map_rows = true>}" : ">}"));
+            " {config = #tile.sm90_contract<step = 64, " +
+            config + (isMapped ? ", map_rows>}" : ">}"));
   };
   // Threads that copy rows keep more, the more rows there are.
   struct {
     std::string text, producer, consumer;
     int64_t all = 65536 / 384 / 8 * 8;
   } cases[] = {
-      {product(false, "n = 256, stages = 4, bodies = [16, 144]"), "88", "208"},
-      {product(false, "n = 256, stages = 3, bodies = [160]"), "88", "208"},
-      {product(false, "n = 128, stages = 4, bodies = [256]"), "104", "200"},
-      {product(true, "n = 256, stages = 4, bodies = [8, 24, 160]"), "40",
-       "232"},
-      {product(true, "n = 256, stages = 3, bodies = [192]"), "24", "240"},
-      {product(false,
-               "n = 256, stages = 4, bodies = [64, 128], rows_on_m = true"),
+      {product(false, "tile_rows = [16, 144], tile_columns = 256, stages = 4"),
        "88", "208"},
+      {product(false, "tile_rows = [160], tile_columns = 256, stages = 3"),
+       "88", "208"},
+      {product(false, "tile_rows = [256], tile_columns = 128, stages = 4"),
+       "104", "200"},
       {product(true,
-               "n = 256, stages = 4, bodies = [64, 128], rows_on_m = true"),
+               "tile_rows = [8, 24, 160], tile_columns = 256, stages = 4"),
+       "40", "232"},
+      {product(true, "tile_rows = [192], tile_columns = 256, stages = 3"), "24",
+       "240"},
+      {product(
+           false,
+           "tile_rows = [64, 128], tile_columns = 256, stages = 4, rows_on_m"),
+       "88", "208"},
+      {product(
+           true,
+           "tile_rows = [64, 128], tile_columns = 256, stages = 4, rows_on_m"),
        "40", "232"},
       // Low tiles leave room for CTAs of the launch before.
-      {product(false, "n = 128, stages = 4, bodies = [8]"), "56", "88", 80},
-      {product(false, "n = 256, stages = 4, bodies = [8, 32]"), "56", "88", 80},
-      {product(true, "n = 256, stages = 4, bodies = [16, 32]"), "56", "88",
-       80}};
+      {product(false, "tile_rows = [8], tile_columns = 128, stages = 4"), "56",
+       "88", 80},
+      {product(false, "tile_rows = [8, 32], tile_columns = 256, stages = 4"),
+       "56", "88", 80},
+      {product(true, "tile_rows = [16, 32], tile_columns = 256, stages = 4"),
+       "56", "88", 80}};
   for (const auto &[text, producer, consumer, all] : cases) {
     Compilation compiled(text, "sm_90a");
     ASSERT_EQ(compiled.errors, "");
@@ -491,22 +500,22 @@ TEST(NvptxTest, SumsOfAStepFitInRegisters) {
                {true, 64, "16"},
                {false, 256, "16, 32"},
                {false, 128, "8, 32"},
-               {true, 256, "128", ", rows_on_m = true"},
-               {true, 256, "64, 128", ", rows_on_m = true"},
-               {true, 128, "64, 128", ", rows_on_m = true"},
-               {true, 256, "16, 64, 128", ", rows_on_m = true"},
-               {false, 256, "64, 128", ", rows_on_m = true"},
-               {false, 256, "16, 64, 128", ", rows_on_m = true"},
-               {false, 256, "48, 128", ", rows_on_m = true"},
-               {false, 128, "64, 128", ", rows_on_m = true"}};
+               {true, 256, "128", ", rows_on_m"},
+               {true, 256, "64, 128", ", rows_on_m"},
+               {true, 128, "64, 128", ", rows_on_m"},
+               {true, 256, "16, 64, 128", ", rows_on_m"},
+               {false, 256, "64, 128", ", rows_on_m"},
+               {false, 256, "16, 64, 128", ", rows_on_m"},
+               {false, 256, "48, 128", ", rows_on_m"},
+               {false, 128, "64, 128", ", rows_on_m"}};
   for (auto [isPaired, rows, bodies, order] : cases) {
     std::string text =
         scaled(2048, 768, isPaired, isPaired ? "gate_up" : "", "bf16");
-    std::string config = "config = #tile.config<schedule = \"sm90.contract\", "
-                         "n = " +
+    std::string config = "config = #tile.sm90_contract<tile_columns = " +
                          std::to_string(isPaired ? rows / 2 : rows) +
-                         ", k = 128, stages = 4, bodies = [" + bodies + "]" +
-                         order + (isPaired ? ">}" : ", map_rows = true>}");
+                         ", tile_rows = [" + bodies +
+                         "], step = 128, stages = 4" + order +
+                         (isPaired ? ">}" : ", map_rows>}");
     text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
                  ", " + config);
     Compilation compiled(text, "sm_90a");

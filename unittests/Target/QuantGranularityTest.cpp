@@ -80,9 +80,11 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
       " outs(%y : " + y + ") {" +
       inputFormat.getAttribute("input_quant", true) +
       weightFormat.getAttribute("weight_quant", false) +
-      "config = #tile.config<schedule = \"cpu.contract\", m = 2, n = 4, k = " +
+      "config = #tile.cpu_contract<register_rows = 2, register_columns = 4, "
+      "step = " +
       std::to_string(k) +
-      ", panel = 16, lanes = 8, rows = 4>}\ntile.return\n}\n");
+      ", columns_per_cta = 16, lanes = 8, rows_per_cta = "
+      "4>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", ceilDiv(rows, 4) * ceilDiv(columns, 16),
               {&input, &weight, &inputScale, &weightScale, &result}, rows);
@@ -136,8 +138,8 @@ TEST(QuantGranularity, RowsByToken) {
         ", %t: i64) {\n tile.quantize <storage = f8E4M3FN, scale = f32, "
         "granularity = token, dynamic = true> tokens(%t) ins(%x : " +
         x + ") outs(%q, %s : " + q + ", " + s +
-        ") {config = #tile.config<schedule = \"cpu.quantize\", lanes = 8, "
-        "rows = 3>}\ntile.return\n}\n");
+        ") {config = #tile.cpu_quantize<lanes = 8, "
+        "rows_per_cta = 3>}\ntile.return\n}\n");
     ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
     kernels.run("k", ceilDiv(rows, 3), {&input, &codes, &scales}, rows);
     for (int64_t row = 0; row < rows; ++row) {

@@ -108,8 +108,8 @@ void runQuantize(const Array &input, int64_t lanes, int64_t counted = -1) {
       x + ")" + (hasOffsets ? " offsets(%o : memref<3xi32>)" : "") +
       " outs(%q, %s : " + q + ", " + s + ") {" +
       (hasOffsets ? "top_k = 2 : i64, " : "") +
-      "config = #tile.config<schedule = \"cpu.quantize\", lanes = " +
-      std::to_string(lanes) + ", rows = 3>}\ntile.return\n}\n");
+      "config = #tile.cpu_quantize<lanes = " + std::to_string(lanes) +
+      ", rows_per_cta = 3>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", ceilDiv(rows, 3), {&input, &offsets, &codes, &scales},
               hasOffsets ? rows / 2 : rows);
@@ -218,11 +218,11 @@ void runProduct(const Product &p, const Array &input, const Array &weight) {
       ") {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
       "granularity = group, block = [1, 128], dynamic = true>, weight_quant = "
       "#moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block "
-      "= [128, 128]>, config = #tile.config<schedule = "
-      "\"cpu.contract\", m = " +
-      number(p.m) + ", n = " + number(p.n) + ", k = " + number(p.k) +
-      ", panel = 16, lanes = " + number(p.lanes) +
-      ", rows = 4>}\ntile.return\n}\n");
+      "= [128, 128]>, config = #tile.cpu_contract<"
+      "register_rows = " +
+      number(p.m) + ", register_columns = " + number(p.n) + ", step = " +
+      number(p.k) + ", columns_per_cta = 16, lanes = " + number(p.lanes) +
+      ", rows_per_cta = 4>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", ceilDiv(p.rows, 4) * ceilDiv(p.columns, 16),
               {&input, &weight, &inputScale, &weightScale, &result}, p.rows);
@@ -291,10 +291,10 @@ TEST(CpuContractE4M3, KDividesABlock) {
       "f32, granularity = group, block = [1, 128], dynamic = true>, "
       "weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity "
       "= block, block = [128, 128]>, config = "
-      "#tile.config<schedule = \"cpu.contract\", m = 2, n = 4, k = 48, panel "
-      "= 8, lanes = 8, rows = 4>}\ntile.return\n}\n");
+      "#tile.cpu_contract<register_rows = 2, register_columns = 4, step = 48, "
+      "columns_per_cta = 8, lanes = 8, rows_per_cta = 4>}\ntile.return\n}\n");
   EXPECT_NE(kernels.getErrors().find(
-                "takes 48 contracted elements at a time; change k so that they "
+                "takes 48 contracted elements at a time; change step so that they "
                 "divide the 128 that are decoded at once"),
             std::string::npos)
       << kernels.getErrors();

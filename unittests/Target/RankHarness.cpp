@@ -42,7 +42,7 @@ std::string RankTensors::attributes(const std::string &more,
                             " : i64"
                       : "") +
          (local.empty() ? "" : ", local_experts = array<i64:" + local + ">") +
-         (config.empty() ? "" : ", config = #tile.config<" + config + ">") +
+         (config.empty() ? "" : ", config = " + config) +
          "}\n tile.return\n}\n";
 }
 

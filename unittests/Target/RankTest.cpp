@@ -17,7 +17,7 @@ using namespace moec::test;
 
 namespace {
 
-constexpr char kConfig[] = "schedule = \"cpu.rank\"";
+constexpr char kConfig[] = "#tile.cpu_rank";
 
 void run(const RankTensors &tensors) {
   if (tensors.hasCounts())

@@ -30,9 +30,8 @@ void runRowMap(DType dtype, int64_t tokens, int64_t columns) {
       ", %t: i64) {\n tile.row_map tokens(%t) ins(%x : " + type +
       ") rows(%w : memref<?x1xf32>) outs(%y : " + type +
       ") {\n^bb0(%a: f32, %b: f32):\n%p = arith.mulf %a, %b : f32\n"
-      "tile.yield %p : f32\n} {config = #tile.config<schedule = "
-      "\"cpu.row_map\", "
-      "lanes = 8, rows = 2>}\ntile.return\n}\n");
+      "tile.yield %p : f32\n} {config = #tile.cpu_row_map<"
+      "lanes = 8, rows_per_cta = 2>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", (tokens + 1) / 2, {&input, &weight, &result}, tokens);
   std::vector<double> expected;
@@ -84,9 +83,9 @@ void runReduce(const Reduce &r) {
       (r.addend ? " addend(%a : " + type + ")" : "") +
       (r.valid >= 0 ? " num_valid_tokens(%v : memref<1xi32>)" : "") +
       " outs(%y : " + type +
-      ") {config = #tile.config<schedule = \"cpu.gather_reduce\", lanes = 8, "
-      "rows = 2" +
-      (r.n ? ", n = " + std::to_string(r.n) : "") + ">}\n";
+      ") {config = #tile.cpu_gather_reduce<lanes = 8, "
+      "rows_per_cta = 2" +
+      (r.n ? ", register_columns = " + std::to_string(r.n) : "") + ">}\n";
   CompiledKernels kernels("tile.kernel @k(%r: " + type + ", %p: " + slots +
                           ", %i: " + type + ", %w: " + factors +
                           ", %a: " + type + ", %v: memref<1xi32>, %y: " + type +

@@ -30,14 +30,13 @@ struct Config {
   int64_t countPanel = 8, countThreads = 32;
 
   std::string text() const {
-    return "schedule = \"sm80.rank\", panel = " + std::to_string(panel) +
-           ", lanes = " + std::to_string(threads) +
-           ", rows = " + std::to_string(rows);
+    return "#tile.sm80_rank<threads = " + std::to_string(threads) +
+           ", tokens_per_cta = " + std::to_string(rows) +
+           ", experts_at_once = " + std::to_string(panel) + ">";
   }
   std::string countText() const {
-    return "schedule = \"sm80.count_slots\", panel = " +
-           std::to_string(countPanel) +
-           ", lanes = " + std::to_string(countThreads);
+    return "#tile.sm80_count_slots<threads = " + std::to_string(countThreads) +
+           ", experts_at_once = " + std::to_string(countPanel) + ">";
   }
 };
 

@@ -44,7 +44,7 @@ OwningOpRef<ModuleOp> parse(MLIRContext &context, const std::string &config) {
              %o: memref<2xi32>, %y: memref<?x512xbf16>, %t: i64) {
            tile.contract tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<1x512x512xbf16>)
                offsets(%o : memref<2xi32>) outs(%y : memref<?x512xbf16>)
-               {config = #tile.config<schedule = "sm90.contract", k = 64, stages = 4, map_rows = true, )" +
+               {config = #tile.sm90_contract<step = 64, stages = 4, map_rows, )" +
           config + R"(>}
            tile.return
          })",
@@ -160,22 +160,27 @@ TEST_P(Sm90CutTest, TilesHaveAllRows) {
 INSTANTIATE_TEST_SUITE_P(
     All, Sm90CutTest,
     testing::Values(
-        Shape{"One", "n = 256, bodies = [160]", 5000},
-        Shape{"Fixed", "n = 256, bodies = [88, 128, 136, 152]", 5000},
-        Shape{"OneQueued", "n = 256, bodies = [160], queue = true", 5000},
-        Shape{"Queued", "n = 256, bodies = [88, 128, 136, 152], queue = true",
+        Shape{"One", "tile_rows = [160], tile_columns = 256", 5000},
+        Shape{"Fixed", "tile_rows = [88, 128, 136, 152], tile_columns = 256",
+              5000},
+        Shape{"OneQueued", "tile_rows = [160], tile_columns = 256, queue",
+              5000},
+        Shape{"Queued",
+              "tile_rows = [88, 128, 136, 152], tile_columns = 256, queue",
               20000},
-        Shape{"Neighbours", "n = 256, bodies = [152, 160], queue = true",
+        Shape{"Neighbours", "tile_rows = [152, 160], tile_columns = 256, queue",
               20000},
         // The second height is more than twice the first: not side by side.
-        Shape{"FarApart", "n = 256, bodies = [16, 64, 160], queue = true",
-              5000},
-        Shape{"Low", "n = 128, bodies = [8, 16, 24], queue = true", 3000},
+        Shape{"FarApart",
+              "tile_rows = [16, 64, 160], tile_columns = 256, queue", 5000},
+        Shape{"Low", "tile_rows = [8, 16, 24], tile_columns = 128, queue",
+              3000},
         Shape{"RowsOnM",
-              "n = 256, bodies = [16, 64, 128], rows_on_m = true, queue = true",
+              "tile_rows = [16, 64, 128], tile_columns = 256, rows_on_m, queue",
               5000},
         Shape{"RowsOnMFixed",
-              "n = 256, bodies = [16, 64, 128], rows_on_m = true", 5000}),
+              "tile_rows = [16, 64, 128], tile_columns = 256, rows_on_m",
+              5000}),
     [](const testing::TestParamInfo<Shape> &info) { return info.param.name; });
 
 /// Of 1000 rows in bodies of 136 and 152 none is padded: four tiles of one and
@@ -183,9 +188,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Sm90CutHeightsTest, NeighbouringHeightsLeaveNoPadding) {
   for (bool queue : {false, true}) {
     MLIRContext context;
-    auto module =
-        parse(context, std::string("n = 256, bodies = [136, 152], queue = ") +
-                           (queue ? "true" : "false"));
+    auto module = parse(
+        context, std::string("tile_rows = [136, 152], tile_columns = 256") +
+                     (queue ? ", queue" : ""));
     ASSERT_TRUE(module);
     sm90::Contract shape = getShape(*module);
     sm90::Cut cut = sm90::GroupCutter(shape).cut(1000);

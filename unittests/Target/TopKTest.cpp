@@ -110,9 +110,9 @@ struct Kernel {
            ") <top_k = " + std::to_string(test.topK) + test.routing + ">" +
            (test.score.empty() ? "" : " score " + test.score) +
            (test.weight.empty() ? "" : " weight " + test.weight) +
-           " {config = #tile.config<schedule = \"cpu.top_k\", lanes = " +
-           std::to_string(test.lanes) +
-           ", rows = " + std::to_string(test.rows) + ">}\n tile.return\n}\n";
+           " {config = #tile.cpu_top_k<lanes = " + std::to_string(test.lanes) +
+           ", rows_per_cta = " + std::to_string(test.rows) +
+           ">}\n tile.return\n}\n";
   }
 
   void runCompiled() {

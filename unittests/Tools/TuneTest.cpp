@@ -15,7 +15,7 @@ static TunedRow makeRow(const char *text) {
   TunedRow row;
   row.chosenSeconds = 2e-6;
   row.foundSeconds = 1e-6;
-  row.configs = {{"first", text}, {"second", "n=8"}};
+  row.configs = {{"first", text}, {"second", "tile_columns=8"}};
   return row;
 }
 
@@ -29,35 +29,37 @@ static std::vector<std::string> print(const std::map<int64_t, TunedRow> &rows,
 
 TEST(Tune, RangesMeetAtPowersOfTwo) {
   std::vector<std::string> expected = {
-      "first@1-2:n=1",     "second@1-2:n=8",     "first@3-16:n=2",
-      "second@3-16:n=8",   "first@17-128:n=3",   "second@17-128:n=8",
-      "first@129-256:n=4", "second@129-256:n=8",
+      "first@1-2:tile_columns=1",     "second@1-2:tile_columns=8",
+      "first@3-16:tile_columns=2",    "second@3-16:tile_columns=8",
+      "first@17-128:tile_columns=3",  "second@17-128:tile_columns=8",
+      "first@129-256:tile_columns=4", "second@129-256:tile_columns=8",
   };
-  EXPECT_EQ(print({{1, makeRow("n=1")},
-                   {8, makeRow("n=2")},
-                   {64, makeRow("n=3")},
-                   {256, makeRow("n=4")}},
+  EXPECT_EQ(print({{1, makeRow("tile_columns=1")},
+                   {8, makeRow("tile_columns=2")},
+                   {64, makeRow("tile_columns=3")},
+                   {256, makeRow("tile_columns=4")}},
                   256),
             expected);
 }
 
 TEST(Tune, OneRowIsForAllTokens) {
-  std::vector<std::string> expected = {"first@1-16384:n=1",
-                                       "second@1-16384:n=8"};
-  EXPECT_EQ(print({{64, makeRow("n=1")}}, 16384), expected);
+  std::vector<std::string> expected = {"first@1-16384:tile_columns=1",
+                                       "second@1-16384:tile_columns=8"};
+  EXPECT_EQ(print({{64, makeRow("tile_columns=1")}}, 16384), expected);
 }
 
 TEST(Tune, RowsWithoutABetterConfigHaveNone) {
   // What is forced has to be better by more than measurements differ.
-  TunedRow chosen = makeRow("n=2");
+  TunedRow chosen = makeRow("tile_columns=2");
   chosen.foundSeconds = 1.995e-6;
   EXPECT_FALSE(chosen.isBetter());
-  std::vector<std::string> expected = {"first@1-2:n=1", "second@1-2:n=8"};
-  EXPECT_EQ(print({{1, makeRow("n=1")}, {8, chosen}}, 16), expected);
+  std::vector<std::string> expected = {"first@1-2:tile_columns=1",
+                                       "second@1-2:tile_columns=8"};
+  EXPECT_EQ(print({{1, makeRow("tile_columns=1")}, {8, chosen}}, 16), expected);
 }
 
 TEST(Tune, RowsOfARecordAreReadAsTheyWereWritten) {
-  TunedRow row = makeRow("n=1");
+  TunedRow row = makeRow("tile_columns=1");
   row.numMeasured = 5;
   row.numFailed = 1;
   llvm::json::Object fields;
@@ -72,7 +74,11 @@ TEST(Tune, RowsOfARecordAreReadAsTheyWereWritten) {
 }
 
 TEST(Tune, RowsBetweenPowersOfTwoHaveRangesOfTheirOwn) {
-  std::vector<std::string> expected = {"first@1-5:n=1", "second@1-5:n=8",
-                                       "first@6-32:n=2", "second@6-32:n=8"};
-  EXPECT_EQ(print({{5, makeRow("n=1")}, {6, makeRow("n=2")}}, 32), expected);
+  std::vector<std::string> expected = {
+      "first@1-5:tile_columns=1", "second@1-5:tile_columns=8",
+      "first@6-32:tile_columns=2", "second@6-32:tile_columns=8"};
+  EXPECT_EQ(
+      print({{5, makeRow("tile_columns=1")}, {6, makeRow("tile_columns=2")}},
+            32),
+      expected);
 }

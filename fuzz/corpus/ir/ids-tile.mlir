@@ -25,7 +25,7 @@ module {
     }
   }
   tile.kernel @permute(%arg0: memref<?x1xi32>, %arg1: memref<?x1xf32>, %arg2: memref<1xi32>, %arg3: memref<3xi32>, %arg4: memref<?x1xi32>, %arg5: memref<?xi32>, %arg6: memref<?x1xf32>, %tokens: i64) attributes {grid = #plan.expr<"1">} {
-    tile.rank tokens(%tokens) ids(%arg0, %arg1 : memref<?x1xi32>, memref<?x1xf32>) num_valid_tokens(%arg2 : memref<1xi32>) outs(%arg3, %arg4, %arg5, %arg6 : memref<3xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.config<schedule = "cpu.rank">, local_experts = array<i64: 1, 3>, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 4 : i64}
+    tile.rank tokens(%tokens) ids(%arg0, %arg1 : memref<?x1xi32>, memref<?x1xf32>) num_valid_tokens(%arg2 : memref<1xi32>) outs(%arg3, %arg4, %arg5, %arg6 : memref<3xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.cpu_rank, local_experts = array<i64: 1, 3>, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 4 : i64}
     tile.return
   }
   tile.kernel @weighted_input(%arg0: memref<?x64xf16>, %arg1: memref<?x1xf32>, %arg2: memref<?x64xf16>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 4)">} {
@@ -33,7 +33,7 @@ module {
     ^bb0(%arg3: f32, %arg4: f32):
       %0 = arith.mulf %arg3, %arg4 : f32
       tile.yield %0 : f32
-    } {config = #tile.config<schedule = "cpu.row_map", lanes = 16, rows = 4>, moe.name = ["weighted_input"]}
+    } {config = #tile.cpu_row_map<lanes = 16, rows_per_cta = 4>, moe.name = ["weighted_input"]}
     tile.return
   }
   tile.kernel @experts_hidden(%arg0: memref<?x64xf16>, %arg1: memref<2x64x64xf16>, %arg2: memref<3xi32>, %arg3: memref<?xi32>, %arg4: memref<?x32xf16>, %tokens: i64) attributes {grid = #plan.expr<"2">} {
@@ -54,15 +54,15 @@ module {
       %8 = arith.mulf %6, %7 : f32
       %9 = arith.mulf %8, %arg6 : f32
       tile.yield %9 : f32
-    } {config = #tile.config<schedule = "cpu.contract", m = 4, n = 2, k = 16, panel = 32, lanes = 16>, layout = #moe.weight_layout<order = gate_up>, moe.name = ["experts_hidden"]}
+    } {config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 16, columns_per_cta = 32, lanes = 16>, layout = #moe.weight_layout<order = gate_up>, moe.name = ["experts_hidden"]}
     tile.return
   }
   tile.kernel @experts_out(%arg0: memref<?x32xf16>, %arg1: memref<2x64x32xf16>, %arg2: memref<3xi32>, %arg3: memref<?x64xf16>, %tokens: i64) attributes {grid = #plan.expr<"2">} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xf16>, memref<2x64x32xf16>) offsets(%arg2 : memref<3xi32>) outs(%arg3 : memref<?x64xf16>) {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, k = 16, panel = 64, lanes = 16>, moe.name = ["experts_out"]}
+    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xf16>, memref<2x64x32xf16>) offsets(%arg2 : memref<3xi32>) outs(%arg3 : memref<?x64xf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 64, lanes = 16>, moe.name = ["experts_out"]}
     tile.return
   }
   tile.kernel @output(%arg0: memref<?x64xf16>, %arg1: memref<?x1xi32>, %arg2: memref<1xi32>, %arg3: memref<?x64xf16>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 4)">} {
-    tile.gather_reduce tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xf16>, memref<?x1xi32>) num_valid_tokens(%arg2 : memref<1xi32>) outs(%arg3 : memref<?x64xf16>) {config = #tile.config<schedule = "cpu.gather_reduce", n = 64, lanes = 16, rows = 4>, moe.name = ["output"]}
+    tile.gather_reduce tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xf16>, memref<?x1xi32>) num_valid_tokens(%arg2 : memref<1xi32>) outs(%arg3 : memref<?x64xf16>) {config = #tile.cpu_gather_reduce<register_columns = 64, lanes = 16, rows_per_cta = 4>, moe.name = ["output"]}
     tile.return
   }
 }

@@ -16,10 +16,11 @@
 
 namespace moec {
 
-/// "sm90.contract n=64 k=64 stages=12 bodies=16+32 map_rows".
+/// "sm90.contract tile_rows=16+32 tile_columns=64 step=64 stages=12 map_rows":
+/// the fields of the config's attribute that are not at their defaults.
 std::string printConfig(tile::ConfigAttr config);
-/// The same with the flags that are off ("rows_on_m=false"): as the text of a
-/// forced config it is that config, whatever is chosen.
+/// The same with all fields ("rows_on_m=false"): as the text of a forced config
+/// it is that config, whatever is chosen.
 std::string printWholeConfig(tile::ConfigAttr config);
 
 /// A config that somebody wants for a kernel, as in the options of the

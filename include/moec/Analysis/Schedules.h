@@ -10,9 +10,9 @@
 // by schedule name, in lib/Conversion/TileToVector for the CPU and in
 // lib/Conversion/TileToNVVM for GPUs.
 //
-// Units of a config: `n` and `panel` count columns of the result, so that with
-// a gate/up layout one of them is a pair of weight rows. `k` is the number of
-// contracted elements of one step, `rows` the tokens that one CTA owns.
+// Its parameters are an attribute of its own (dialects/Tile/TileConfigs.td).
+// Columns in configs are those of the result, so that with a gate/up layout one
+// of them is a pair of weight rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -96,7 +96,7 @@ struct TokenChunks {
 
 /// One row of the table of schedules.
 struct Schedule {
-  /// As in `#tile.config<schedule = "cpu.contract">`.
+  /// "cpu.contract", whose configs are `#tile.cpu_contract`.
   llvm::StringLiteral name;
   /// The op that it runs: "tile.contract".
   llvm::StringLiteral opName;
@@ -177,7 +177,7 @@ struct Schedule {
   int64_t (*getHeavyRows)(tile::ContractOp product,
                           tile::LoadAttr load) = nullptr;
   /// GPU: the config of `heavy`, which is `product` for groups with
-  /// `min_group_rows` or more alone; null if it is not expected to take less
+  /// `group_rows` of a `min` alone; null if it is not expected to take less
   /// time for such groups, or if one more launch is expected to take too much
   /// where there are none. That is not asked for with `always`.
   tile::ConfigAttr (*splitHeavy)(tile::ContractOp product,

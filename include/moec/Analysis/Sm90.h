@@ -55,7 +55,7 @@ namespace moec::sm90 {
 /// Two products of one kernel, of which the second awaits the first, share all
 /// that: each part is as large as the larger one of theirs.
 struct Contract {
-  /// With a partner in its kernel that has a config, next to that.
+  /// The product by itself, as `config`, which is of this schedule, runs it.
   Contract(tile::ContractOp op, tile::ConfigAttr config);
 
   /// Makes the parts at least as large as the other's.
@@ -357,9 +357,6 @@ struct Contract {
   }
 
 private:
-  struct Alone {};
-  Contract(tile::ContractOp op, tile::ConfigAttr config, Alone);
-
   /// Those of a partner.
   int64_t leastStageBytes = 0, leastStagingBytes = 0, leastExchangeBytes = 0;
   int64_t leastProducerRegisters = 0, leastAccumulators = 0;
@@ -368,6 +365,10 @@ private:
 /// The other one of two products that run in one kernel side by side; null
 /// where there is none.
 tile::ContractOp getPartner(tile::ContractOp op);
+
+/// What a product with that config is in its kernel: next to its partner, if
+/// there is one that has a config of this schedule.
+Contract getShapeInKernel(tile::ContractOp op, tile::ConfigAttr config);
 
 /// The maps that sm90.contract reads by: the weights, then, with `map_rows`,
 /// the rows for each body.

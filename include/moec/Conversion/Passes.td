@@ -58,9 +58,9 @@ def ConvertTileToNVVMPass : Pass<"convert-tile-to-nvvm", "::mlir::ModuleOp"> {
   let description = [{
     Each `tile.kernel` becomes a func.func with the same arguments, in scf, arith, math, memref, vector,
     llvm and nvvm, which says what one thread of a CTA does; the function carries `moec.kernel`,
-    `moec.block`, the threads of a CTA, and where these begin with fewer registers than there are for
-    one CTA, `moec.registers`. Requires one phase per kernel, with a config that the target
-    has, and `block` and `shared` as tile-assign-config sets them; fails with the schedule's reason if
+    `moec.block`, the threads of a CTA, and, where it is no ordinary one, `moec.form`, a `#tile.kernel_form`.
+    Requires one phase per kernel, or several of which each can follow the one before as their schedules know,
+    with configs that the target has, and `block` and `shared` as tile-assign-config sets them; fails with the schedule's reason if
     it cannot obey.
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_80\"",
@@ -74,7 +74,7 @@ def GpuKernelEntryPass : Pass<"gpu-kernel-entry", "::mlir::ModuleOp"> {
   let summary = "the kernel that the driver launches";
   let description = [{
     Each func.func with `moec.kernel` becomes an `llvm.func` of the same name that is a kernel
-    (`nvvm.kernel`, `nvvm.reqntid`; `nvvm.maxnreg` as `moec.registers` says, else all registers for one
+    (`nvvm.kernel`, `nvvm.reqntid`; `nvvm.maxnreg` as `moec.form` says, else all registers for one
     CTA) and takes a global address per memref and i64 scalars: one slot of 64 bits per argument.
     Ensures that kernels can be launched with no knowledge of MLIR's descriptors.
 

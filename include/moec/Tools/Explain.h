@@ -17,7 +17,7 @@ namespace moec {
 enum class ExplainMode { Summary, All };
 
 /// Prints, for a module at level tile, the layer in two lines and then, as a
-/// summary of at most 40 lines of 120 columns: for each range of tokens the
+/// summary of at most 40 lines of 140 columns: for each range of tokens the
 /// launches and, where the target's schedules have a model of their time, what
 /// they are expected to take, as a share of the floor, and what bounds them;
 /// the kernels of products with their configs; and the workspace.

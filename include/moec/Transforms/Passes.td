@@ -95,7 +95,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     `configs` has configs to take instead, the last one that is for a kernel: `KERNEL:TEXT`, or
     `KERNEL@MIN-MAX:TEXT` for kernels whose `load` is within these token counts. KERNEL is a name with
     or without the range (`experts_hidden` for `experts_hidden_t8` and all others). TEXT has the fields
-    that differ from the choice, as in `n=64 stages=12 bodies=16+32`, maybe after a schedule's name. `map_rows` of
+    that differ from the choice, as in `tile_rows=16+32 tile_columns=64 stages=12`, maybe after a schedule's name. `map_rows` of
     a product that reads its rows by `source` is left to `tile-permute-rows`, which brings them into order.
   }];
   let options = [
@@ -156,8 +156,8 @@ def TileSplitHeavyPass : Pass<"tile-split-heavy", "::mlir::ModuleOp"> {
   let description = [{
     A config that suits experts which are about equally likely may have low tiles; where most tokens go to a few
     experts, those want high ones. Each launch of such a grouped product gets one behind it, of a copy of its
-    kernel (`@experts_hidden_heavy_t8192`), for the groups with `min_group_rows` or more, and keeps the others
-    (`max_group_rows`). The product's schedule says from how many rows on, in which config, and whether that pays:
+    kernel (`@experts_hidden_heavy_t8192`), for the groups with many rows (`min` of its `group_rows`), and keeps the others
+    (`max`). The product's schedule says from how many rows on, in which config, and whether that pays:
     whether the model expects such groups to take less time, and a launch that finds none little beside the
     product at the fewest tokens of its `load`. Both launches write rows of one result. Requires a `config` on
     each phase and a `load` on the kernel; changes no number.
@@ -181,7 +181,7 @@ def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
     come from a `tile.rank` over the same ids, which are an input of the caller's that no launch writes,
     without `num_valid_tokens`. Each CTA reads all ids, so there may be `most` of them, at the highest
     token count of a variant. The launches get the ids as one more of their `ins`. A product of groups with
-    `min_group_rows` alone gets none: mostly it has nothing to copy early. Requires a `config` on each phase;
+    a `min` in its `group_rows` gets none: mostly it has nothing to copy early. Requires a `config` on each phase;
     changes no number.
   }];
   let options = [
@@ -363,7 +363,7 @@ def VerifyGpuDependentsPass : Pass<"verify-gpu-dependents", "::mlir::LLVM::LLVMF
     An access is an op with a memory effect and a pointer that may lead into global memory; a pointer of
     unknown origin may. Constants of the module, tensor maps that are prefetched, and ops with the
     attribute `moec.weights` pass: who sets that says that no launch of a run writes what the op reads.
-    In a kernel with the attribute `moec.independent` every access passes; in one with `moec.ahead` those do
+    In a kernel whose `moec.form` is `independent` every access passes; in one that is `ahead` those do
     that come before the barrier with `moec.ends_ahead`.
   }];
 }

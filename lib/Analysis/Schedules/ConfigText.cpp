@@ -11,8 +11,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-#include <array>
-
 using namespace mlir;
 using namespace moec;
 
@@ -24,34 +22,6 @@ static llvm::Error makeError(const Twine &message) {
 // Configs
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// The fields of a config, to be read and written by name.
-struct Fields {
-  explicit Fields(tile::ConfigAttr config)
-      : schedule(config.getSchedule()),
-        numbers({{{"m", config.getM()},
-                  {"n", config.getN()},
-                  {"k", config.getK()},
-                  {"panel", config.getPanel()},
-                  {"lanes", config.getLanes()},
-                  {"rows", config.getRows()},
-                  {"stages", config.getStages()}}}),
-        bodies(config.getBodies()), flags({{{"map_rows", config.getMapRows()},
-                                            {"rows_on_m", config.getRowsOnM()},
-                                            {"queue", config.getQueue()}}}) {}
-
-  llvm::Error set(StringRef field);
-  llvm::Expected<tile::ConfigAttr> make(MLIRContext *context) const;
-
-  std::string schedule;
-  std::array<std::pair<StringRef, int64_t>, 7> numbers;
-  SmallVector<int64_t> bodies;
-  std::array<std::pair<StringRef, bool>, 3> flags;
-};
-
-} // namespace
-
 static llvm::Error parseNumber(StringRef name, StringRef text,
                                int64_t &number) {
   if (!text.getAsInteger(10, number))
@@ -59,58 +29,73 @@ static llvm::Error parseNumber(StringRef name, StringRef text,
   return makeError("'" + name + "' is '" + text + "'; give a number");
 }
 
-llvm::Error Fields::set(StringRef field) {
-  auto [name, value] = field.split('=');
-  for (auto &[known, flag] : flags)
-    if (name == known &&
-        (field == known || value == "true" || value == "false")) {
-      flag = value != "false";
+/// Of a flag the value is empty, "true" or "false".
+static llvm::Error parseValue(StringRef name, StringRef text,
+                              tile::ConfigValue &value) {
+  if (auto *number = std::get_if<int64_t>(&value))
+    return parseNumber(name, text, *number);
+  if (auto *flag = std::get_if<bool>(&value)) {
+    *flag = text != "false";
+    if (text.empty() || text == "true" || text == "false")
       return llvm::Error::success();
-    }
-  if (name == "bodies") {
-    bodies.clear();
-    for (StringRef body : llvm::split(value, '+'))
-      if (llvm::Error error = parseNumber(name, body, bodies.emplace_back()))
-        return error;
-    return llvm::Error::success();
+    return makeError("'" + name + "' is '" + text + "'; give true or false");
   }
-  for (auto &[known, number] : numbers)
-    if (name == known)
-      return parseNumber(name, value, number);
-  return makeError("'" + field +
-                   "' is no field; there are m, n, k, panel, lanes, rows, "
-                   "stages (as in n=64), bodies=16+32, map_rows, rows_on_m, "
-                   "queue");
+  auto &numbers = std::get<SmallVector<int64_t>>(value);
+  numbers.clear();
+  for (StringRef part : llvm::split(text, '+'))
+    if (llvm::Error error = parseNumber(name, part, numbers.emplace_back()))
+      return error;
+  return llvm::Error::success();
 }
 
-llvm::Expected<tile::ConfigAttr> Fields::make(MLIRContext *context) const {
+/// How a value is written: "tile_columns=64", "tile_rows=16+32", "map_rows".
+static std::string printField(const tile::ConfigField &field) {
+  std::string text = field.name.str();
+  if (const auto *number = std::get_if<int64_t>(&field.value))
+    return text + "=" + std::to_string(*number);
+  if (const auto *flag = std::get_if<bool>(&field.value))
+    return *flag ? text : text + "=false";
+  for (auto [i, number] :
+       llvm::enumerate(std::get<SmallVector<int64_t>>(field.value)))
+    text += (i ? "+" : "=") + std::to_string(number);
+  return text;
+}
+
+/// Sets what `text` says of a config's fields.
+static llvm::Error setField(StringRef text, StringRef schedule,
+                            MutableArrayRef<tile::ConfigField> fields) {
+  auto [name, value] = text.split('=');
+  for (tile::ConfigField &field : fields)
+    if (field.name == name)
+      return parseValue(name, value, field.value);
+  std::string known;
+  for (const tile::ConfigField &field : fields)
+    known += (known.empty() ? "" : ", ") + field.name.str();
+  return makeError("'" + text + "' is no field of " + schedule + "; it has " +
+                   (known.empty() ? "none" : known) +
+                   ", as in tile_rows=16+32 tile_columns=64 map_rows");
+}
+
+static llvm::Expected<tile::ConfigAttr>
+makeConfig(tile::ConfigAttr base, ArrayRef<tile::ConfigField> fields) {
+  MLIRContext *context = base.getContext();
   std::string message;
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
     message = diagnostic.str();
     return success();
   });
-  auto config = tile::ConfigAttr::getChecked(
-      [&] { return emitError(UnknownLoc::get(context)); }, context,
-      StringRef(schedule), numbers[0].second, numbers[1].second,
-      numbers[2].second, numbers[3].second, numbers[4].second,
-      numbers[5].second, numbers[6].second, ArrayRef<int64_t>(bodies),
-      flags[0].second, flags[1].second, flags[2].second);
+  tile::ConfigAttr config = base.withFields(
+      fields, [&] { return emitError(UnknownLoc::get(context)); });
   if (!config)
     return makeError(message);
   return config;
 }
 
 static std::string print(tile::ConfigAttr config, bool isWhole) {
-  Fields fields(config);
-  std::string text = fields.schedule;
-  for (auto [name, number] : fields.numbers)
-    if (number)
-      text += (" " + name + "=" + Twine(number)).str();
-  for (auto [i, body] : llvm::enumerate(fields.bodies))
-    text += (i ? "+" : " bodies=") + std::to_string(body);
-  for (auto [name, flag] : fields.flags)
-    if (flag || isWhole)
-      text += (" " + name + (flag ? "" : "=false")).str();
+  std::string text = config.getSchedule().str();
+  for (const tile::ConfigField &field : config.getFields())
+    if (isWhole || !field.isDefault())
+      text += " " + printField(field);
   return text;
 }
 
@@ -134,7 +119,7 @@ llvm::Expected<ForcedConfig> ForcedConfig::parse(StringRef entry) {
   auto [kernel, range] = target.split('@');
   if (kernel.empty() || text.trim().empty())
     return fail("write KERNEL:TEXT or KERNEL@MIN-MAX:TEXT, as in "
-                "experts_hidden@1-64:n=64 bodies=16");
+                "experts_hidden@1-64:tile_rows=16 tile_columns=64");
   ForcedConfig config;
   config.kernel = kernel.str();
   config.text = text.trim().str();
@@ -183,14 +168,14 @@ StringRef ForcedConfig::getSchedule() const {
 
 llvm::Expected<tile::ConfigAttr>
 ForcedConfig::apply(tile::ConfigAttr base) const {
-  Fields fields(base);
+  SmallVector<tile::ConfigField> fields = base.getFields();
   StringRef rest = StringRef(text).drop_front(getSchedule().size());
   for (StringRef field : llvm::split(rest, ' '))
     if (!field.empty())
-      if (llvm::Error error = fields.set(field))
+      if (llvm::Error error = setField(field, base.getSchedule(), fields))
         return makeError("config '" + str() +
                          "': " + llvm::toString(std::move(error)));
-  llvm::Expected<tile::ConfigAttr> config = fields.make(base.getContext());
+  llvm::Expected<tile::ConfigAttr> config = makeConfig(base, fields);
   if (!config)
     return makeError("config '" + str() +
                      "': " + llvm::toString(config.takeError()));

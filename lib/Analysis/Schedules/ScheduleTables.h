@@ -52,15 +52,7 @@ inline std::string declineSomeGroups(tile::ContractOp op) {
   return op.takesAllGroups()
              ? std::string()
              : "groups are told apart by their rows in sm90.contract alone; "
-               "give neither 'min_group_rows' nor 'max_group_rows'";
-}
-
-inline tile::ConfigAttr makeConfig(mlir::Operation *op,
-                                   llvm::StringRef schedule, int64_t m,
-                                   int64_t n, int64_t k, int64_t panel,
-                                   int64_t lanes, int64_t rows) {
-  return tile::ConfigAttr::get(op->getContext(), schedule, m, n, k, panel,
-                               lanes, rows);
+               "give no 'group_rows'";
 }
 
 /// CTAs that own `rows` tokens each.

@@ -29,21 +29,16 @@ FailureOr<Operation *> moec::getOnlyPhase(tile::KernelOp kernel) {
   return phase;
 }
 
-FailureOr<tile::ConfigAttr> moec::requireConfig(Operation *op,
-                                                tile::ConfigAttr config,
-                                                StringRef schedule) {
-  if (!config) {
-    op->emitOpError("has no config; run tile-assign-config first");
-    return failure();
-  }
-  if (config.getSchedule() != schedule) {
-    op->emitOpError("has the schedule '")
-        << config.getSchedule() << "', and on "
-        << (schedule.starts_with("cpu.") ? "the CPU" : "this target")
-        << " it needs '" << schedule << "'";
-    return failure();
-  }
-  return config;
+LogicalResult moec::requireConfig(Operation *op, tile::ConfigAttr config,
+                                  StringRef schedule) {
+  if (!config)
+    return op->emitOpError("has no config; run tile-assign-config first");
+  if (config.getSchedule() != schedule)
+    return op->emitOpError("has the schedule '")
+           << config.getSchedule() << "', and on "
+           << (schedule.starts_with("cpu.") ? "the CPU" : "this target")
+           << " it needs '" << schedule << "'";
+  return success();
 }
 
 LogicalResult moec::requirePositive(Operation *op, StringRef field,

@@ -17,9 +17,19 @@ namespace moec {
 mlir::FailureOr<mlir::Operation *> getOnlyPhase(tile::KernelOp kernel);
 
 /// Fails with a diagnostic unless the op has a config of that schedule.
-mlir::FailureOr<tile::ConfigAttr> requireConfig(mlir::Operation *op,
-                                                tile::ConfigAttr config,
-                                                llvm::StringRef schedule);
+mlir::LogicalResult requireConfig(mlir::Operation *op, tile::ConfigAttr config,
+                                  llvm::StringRef schedule);
+
+/// The op's config as that of the schedule whose attribute `Config` is; fails
+/// with a diagnostic on another one.
+template <typename Config>
+mlir::FailureOr<Config> requireConfig(mlir::Operation *op,
+                                      tile::ConfigAttr config) {
+  llvm::StringRef schedule = Config::getEmpty(op->getContext()).getSchedule();
+  if (mlir::failed(requireConfig(op, config, schedule)))
+    return mlir::failure();
+  return mlir::cast<Config>(config);
+}
 
 /// Fails with a diagnostic unless the config's field is above 0.
 mlir::LogicalResult requirePositive(mlir::Operation *op, llvm::StringRef field,

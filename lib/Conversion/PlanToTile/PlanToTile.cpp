@@ -158,8 +158,8 @@ private:
         /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
         op.getWeightQuantAttr(), /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
-        /*local_experts=*/DenseI64ArrayAttr(), /*min_group_rows=*/IntegerAttr(),
-        /*max_group_rows=*/IntegerAttr(), tile::ConfigAttr());
+        /*local_experts=*/DenseI64ArrayAttr(),
+        /*group_rows=*/tile::GroupRowsAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }

@@ -30,14 +30,12 @@ struct KernelBody {
 /// others of their CTA have written to global memory.
 inline constexpr llvm::StringLiteral kBetweenPhasesAttr = "moec.between_phases";
 
-/// On a kernel whose accesses before a barrier with the other attribute touch
-/// nothing that a launch touches which may still run (`tile.kernel`'s `ahead`).
-inline constexpr llvm::StringLiteral kAheadAttr = "moec.ahead";
-inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
+/// On a kernel, its `#tile.kernel_form`, if it has one.
+inline constexpr llvm::StringLiteral kFormAttr = "moec.form";
 
-/// On a kernel whose threads have fewer registers when a CTA begins than ptxas
-/// would give them: how many.
-inline constexpr llvm::StringLiteral kRegistersAttr = "moec.registers";
+/// On the barrier up to which the accesses of a kernel whose form is `ahead`
+/// touch nothing that a launch touches which may still run.
+inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
 // The schedules that every GPU from sm_80 on can run. Each fails, with the
 // reason as a diagnostic, on what it cannot obey.

@@ -49,9 +49,6 @@ void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
                     b.getUnitAttr());
 }
 
-/// On a kernel that waits for the launch before at its end alone.
-constexpr llvm::StringLiteral kIndependentAttr = "moec.independent";
-
 /// LLVM takes memory that only one argument leads to as unchanged by barriers
 /// and waits. What other threads write, it has to read anew.
 void renewMemoryBehind(Operation *op, LLVM::LLVMFuncOp kernel) {
@@ -77,7 +74,8 @@ void orderLaunches(LLVM::LLVMFuncOp kernel) {
   auto b = ImplicitLocOpBuilder::atBlockBegin(kernel.getLoc(), &entry);
   NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::launch_dependents);
   if (waits.empty()) {
-    if (kernel->hasAttr(kIndependentAttr))
+    auto form = kernel->getAttrOfType<tile::KernelFormAttr>(kFormAttr);
+    if (form && form.getIndependent())
       b.setInsertionPoint(entry.getTerminator());
     waits.push_back(
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait));
@@ -99,8 +97,11 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
       NVVM::NVVMDialect::getReqntidAttrName(),
       b.getDenseI32ArrayAttr({static_cast<int32_t>(threads.getInt())}));
   // Else ptxas spills to make room for more CTAs than shared memory does.
-  if (auto registers = func->getAttrOfType<IntegerAttr>(kRegistersAttr))
-    kernel->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), registers);
+  auto form = func->getAttrOfType<tile::KernelFormAttr>(kFormAttr);
+  if (form && form.getRegisters())
+    kernel->setAttr(
+        NVVM::NVVMDialect::getMaxnregAttrName(),
+        b.getI32IntegerAttr(static_cast<int32_t>(form.getRegisters())));
   else
     kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                     b.getI32IntegerAttr(1));
@@ -120,9 +121,8 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   b.setInsertionPoint(end);
   LLVM::ReturnOp::create(b, ValueRange());
   end->erase();
-  for (StringRef attr : {StringRef(kIndependentAttr), StringRef(kAheadAttr)})
-    if (func->hasAttr(attr))
-      kernel->setAttr(attr, b.getUnitAttr());
+  if (form)
+    kernel->setAttr(kFormAttr, form);
   if (hasDependentLaunches)
     orderLaunches(kernel);
   kernel.walk([&](NVVM::Barrier0Op barrier) {

@@ -89,23 +89,28 @@ public:
   }
 
 private:
-  /// The phase of the kernel; or a product and the one that awaits it; or a
-  /// routing and what follows it, which may have what quantizes before it.
+  /// Whether a phase may be another than the first one, as its schedule knows:
+  /// a product that awaits that one, or what says which others it can follow.
+  bool mayFollow(Operation *phase) {
+    auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
+    const Schedule *schedule =
+        config ? findSchedule(target, config.getSchedule()) : nullptr;
+    auto product = dyn_cast<tile::ContractOp>(phase);
+    if (schedule && product)
+      return schedule->join && product.getAwaits() &&
+             isa<tile::ContractOp>(phase->getPrevNode());
+    return schedule && schedule->whyApart;
+  }
+
+  /// The phase of the kernel, or several of which each may follow the one
+  /// before.
   FailureOr<SmallVector<Operation *>> getPhases() {
     SmallVector<Operation *> phases;
     for (Operation &phase : kernel.getBody().front().without_terminator())
       phases.push_back(&phase);
-    if (phases.size() == 2) {
-      auto one = dyn_cast<tile::ContractOp>(phases.front());
-      auto other = dyn_cast<tile::ContractOp>(phases.back());
-      if (one && other && one.getSignals() && other.getAwaits())
-        return phases;
-      if (isa<tile::TopKOp>(phases.front()) &&
-          isa<tile::CountSlotsOp, tile::RankOp>(phases.back()))
-        return phases;
-    }
-    if (phases.size() == 3 && isa<tile::QuantizeOp>(phases[0]) &&
-        isa<tile::TopKOp>(phases[1]) && isa<tile::RankOp>(phases[2]))
+    if (phases.size() > 1 &&
+        llvm::all_of(ArrayRef<Operation *>(phases).drop_front(),
+                     [&](Operation *phase) { return mayFollow(phase); }))
       return phases;
     FailureOr<Operation *> phase = getOnlyPhase(kernel);
     if (failed(phase))
@@ -221,10 +226,8 @@ private:
                                      builder.getFunctionType(arguments, {}));
     func->setAttr("moec.kernel", builder.getUnitAttr());
     func->setAttr("moec.block", kernel.getBlockAttr());
-    if (kernel.getIndependent())
-      func->setAttr("moec.independent", builder.getUnitAttr());
-    if (kernel.getAhead())
-      func->setAttr(kAheadAttr, builder.getUnitAttr());
+    if (kernel.getForm())
+      func->setAttr(kFormAttr, kernel.getFormAttr());
     func.addEntryBlock();
     return func;
   }

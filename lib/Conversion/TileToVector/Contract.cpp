@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `panel` result columns of one group (or of one block of `rows`
-// rows of a dense product). Each `n` weight rows of the panel come from memory
-// once and stay in the nearest cache while blocks of `m` input rows meet them
-// in registers. The dot products go to a scratch of at most `rows` rows; the
+// A CTA owns a panel of result columns of one group (or of one block of rows of
+// a dense product). Each `n` weight rows of the panel come from memory once and
+// stay in the nearest cache while blocks of `m` input rows meet them in
+// registers. The dot products go to a scratch of at most `rows` rows; the
 // epilogue then runs over it in vectors of columns.
 //
 // Quantized operands go part by part of the contracted dimension, both decoded
@@ -49,52 +49,57 @@ struct Shape {
 };
 
 FailureOr<Shape> getShape(tile::ContractOp op) {
-  auto config = requireConfig(op, op.getConfigAttr(), "cpu.contract");
+  auto config = requireConfig<tile::CpuContractAttr>(op, op.getConfigAttr());
   if (failed(config) || failed(requireLanes(op, config->getLanes())) ||
-      failed(requirePositive(op, "m", config->getM())) ||
-      failed(requirePositive(op, "n", config->getN())) ||
-      failed(requirePositive(op, "panel", config->getPanel())))
+      failed(requirePositive(op, "register_rows", config->getRegisterRows())) ||
+      failed(requirePositive(op, "register_columns",
+                             config->getRegisterColumns())) ||
+      failed(
+          requirePositive(op, "columns_per_cta", config->getColumnsPerCta())))
     return failure();
   if (!op.getOffsets() &&
-      failed(requirePositive(op, "rows", config->getRows())))
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())))
     return failure();
   auto weight = cast<MemRefType>(op.getWeight().getType());
   Shape shape;
   shape.columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   shape.planes = op.getLayout() ? 2 : 1;
   shape.lanes = config->getLanes();
-  shape.m = config->getM();
-  shape.n = config->getN();
-  shape.panel = config->getPanel();
+  shape.m = config->getRegisterRows();
+  shape.n = config->getRegisterColumns();
+  shape.panel = config->getColumnsPerCta();
   Type element = weight.getElementType();
   if (cpu::decodesOperands(op))
     element = Float32Type::get(op.getContext());
-  shape.turn = llvm::alignTo(std::max<int64_t>(config->getK(), 1),
+  shape.turn = llvm::alignTo(std::max<int64_t>(config->getStep(), 1),
                              ContractTile::getStep(element, shape.lanes));
   int64_t rowBytes = shape.planes * shape.getScratchColumns() * 4;
   shape.rows =
-      config->getRows()
-          ? config->getRows()
+      config->getRowsPerCta()
+          ? config->getRowsPerCta()
           : std::clamp<int64_t>(kMaxScratchBytes / rowBytes, 1, kGroupRows);
 
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
   int64_t decoded = cpu::getDecodedColumns(op);
   if (cpu::decodesOperands(op) && decoded % shape.turn != 0)
-    return refuse() << "takes " << shape.turn
-                    << " contracted elements at a time; change k so that they "
-                       "divide the "
-                    << decoded << " that are decoded at once";
+    return refuse()
+           << "takes " << shape.turn
+           << " contracted elements at a time; change step so that they "
+              "divide the "
+           << decoded << " that are decoded at once";
   if (shape.planes * shape.n % 4 != 0)
     return refuse() << "takes " << shape.planes * shape.n
-                    << " weight rows at a time; change n so that they are a "
+                    << " weight rows at a time; change register_columns so "
+                       "that they are a "
                        "multiple of 4";
   if (shape.panel % shape.n != 0)
-    return refuse() << "has panel = " << shape.panel
-                    << ", which is no multiple of n = " << shape.n;
+    return refuse() << "has columns_per_cta = " << shape.panel
+                    << ", which is no multiple of register_columns = "
+                    << shape.n;
   if (shape.rows * rowBytes > kMaxScratchBytes)
     return refuse() << "asks for " << shape.rows * rowBytes
                     << " bytes of accumulators, and " << kMaxScratchBytes
-                    << " is the bound; lower rows or panel";
+                    << " is the bound; lower rows_per_cta or columns_per_cta";
   return shape;
 }
 

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` tokens. Columns run in tiles of `n` (`lanes` if 0), each
+// A CTA owns some tokens. Columns run in tiles of those in registers, each
 // held in registers while the token's rows are added to it in order of j.
 
 #include "Emit.h"
@@ -111,15 +111,17 @@ void GatherReduce::emitColumns(Value token, Value column, int64_t vectors,
 
 LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
                                      KernelEmitter &emitter) {
-  auto config = requireConfig(op, op.getConfigAttr(), "cpu.gather_reduce");
+  auto config =
+      requireConfig<tile::CpuGatherReduceAttr>(op, op.getConfigAttr());
   if (failed(config) ||
-      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
       failed(requireLanes(op, config->getLanes())))
     return failure();
   int64_t lanes = config->getLanes();
-  int64_t tile = config->getN() ? config->getN() : lanes;
+  int64_t tile =
+      config->getRegisterColumns() ? config->getRegisterColumns() : lanes;
   if (tile % lanes)
-    return op.emitOpError("has a config whose n = ")
+    return op.emitOpError("has a config whose register_columns = ")
            << tile << " is not a multiple of lanes = " << lanes;
 
   GatherReduce reduce(op, emitter, lanes);
@@ -129,7 +131,7 @@ LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
   Value tiled = emitter.index(columns - columns % tile);
   Value end = emitter.index(columns);
 
-  RowRange range = emitter.rowsOfCta(config->getRows());
+  RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
   Value valid = emitter.validTokens(op.getNumValidTokens());
   emitter.forLoop(
       range.begin, emitter.min(range.end, valid), 1, [&](Value token) {

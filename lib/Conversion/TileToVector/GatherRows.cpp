@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` positions, which it copies element by element: LLVM makes
+// A CTA owns some positions, which it copies element by element: LLVM makes
 // vectors of that.
 
 #include "Emit.h"
@@ -14,14 +14,15 @@ using namespace moec;
 
 LogicalResult moec::emitGatherRows(tile::GatherRowsOp op,
                                    KernelEmitter &emitter) {
-  auto config = requireConfig(op, op.getConfigAttr(), "cpu.gather_rows");
-  if (failed(config) || failed(requirePositive(op, "rows", config->getRows())))
+  auto config = requireConfig<tile::CpuGatherRowsAttr>(op, op.getConfigAttr());
+  if (failed(config) ||
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())))
     return failure();
   ImplicitLocOpBuilder &b = emitter.b;
   Value offsets = emitter.operand(op.getOffsets());
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-  Value begin = emitter.mul(emitter.cta(), config->getRows());
-  Value end = emitter.min(emitter.add(begin, config->getRows()),
+  Value begin = emitter.mul(emitter.cta(), config->getRowsPerCta());
+  Value end = emitter.min(emitter.add(begin, config->getRowsPerCta()),
                           emitter.loadIndex(offsets, emitter.index(groups)));
   emitter.forLoop(begin, end, 1, [&](Value row) {
     Value source =

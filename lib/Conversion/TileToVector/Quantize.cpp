@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` rows; the groups of a row run one after the other, in
+// A CTA owns some rows; the groups of a row run one after the other, in
 // vectors of `lanes`. Groups that would be many vectors are read twice.
 // Magnitudes are compared as integers: so NaN is largest.
 
@@ -199,15 +199,15 @@ void Quantize::store(Value codes, Value row, Value column, int64_t count) {
 } // namespace
 
 LogicalResult moec::emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter) {
-  auto config = requireConfig(op, op.getConfigAttr(), "cpu.quantize");
+  auto config = requireConfig<tile::CpuQuantizeAttr>(op, op.getConfigAttr());
   if (failed(config) ||
-      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
       failed(requireLanes(op, config->getLanes())))
     return failure();
-  RowRange range = emitter.rowsOfCta(config->getRows());
+  RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
   if (Value offsets = emitter.operand(op.getOffsets())) {
     int64_t last = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-    range.end = emitter.min(emitter.add(range.begin, config->getRows()),
+    range.end = emitter.min(emitter.add(range.begin, config->getRowsPerCta()),
                             emitter.loadIndex(offsets, emitter.index(last)));
   }
   Quantize quantize(op, emitter, config->getLanes());

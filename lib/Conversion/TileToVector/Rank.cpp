@@ -146,7 +146,7 @@ void RankEmission::run() {
 }
 
 LogicalResult moec::emitRank(tile::RankOp op, KernelEmitter &emitter) {
-  if (failed(requireConfig(op, op.getConfigAttr(), "cpu.rank")))
+  if (failed(requireConfig<tile::CpuRankAttr>(op, op.getConfigAttr())))
     return failure();
   RankEmission(op, emitter).run();
   return success();

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` rows; columns run in vectors of `lanes`.
+// A CTA owns some rows; columns run in vectors of `lanes`.
 
 #include "Emit.h"
 
@@ -12,9 +12,9 @@ using namespace mlir;
 using namespace moec;
 
 LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
-  auto config = requireConfig(op, op.getConfigAttr(), "cpu.row_map");
+  auto config = requireConfig<tile::CpuRowMapAttr>(op, op.getConfigAttr());
   if (failed(config) ||
-      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
       failed(requireLanes(op, config->getLanes())))
     return failure();
   int64_t lanes = config->getLanes();
@@ -23,7 +23,7 @@ LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
   int64_t columns = cast<MemRefType>(result.getType()).getDimSize(1);
 
   LogicalResult status = success();
-  RowRange range = emitter.rowsOfCta(config->getRows());
+  RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
   Value zero = emitter.index(0);
   emitter.forLoop(range.begin, range.end, 1, [&](Value row) {
     SmallVector<Value> args(1);

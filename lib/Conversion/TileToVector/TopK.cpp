@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `rows` tokens; a row's experts are vectors of `lanes`.
+// A CTA owns some tokens; a row's experts are vectors of `lanes`.
 
 #include "../Emission/TopKStored.h"
 #include "Emit.h"
@@ -13,11 +13,11 @@ using namespace mlir;
 using namespace moec;
 
 LogicalResult moec::emitTopK(tile::TopKOp op, KernelEmitter &emitter) {
-  auto config = requireConfig(op, op.getConfigAttr(), "cpu.top_k");
+  auto config = requireConfig<tile::CpuTopKAttr>(op, op.getConfigAttr());
   if (failed(config) ||
-      failed(requirePositive(op, "rows", config->getRows())) ||
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
       failed(requireLanes(op, config->getLanes())))
     return failure();
   return TopKStored(op, emitter, config->getLanes())
-      .run(emitter.rowsOfCta(config->getRows()));
+      .run(emitter.rowsOfCta(config->getRowsPerCta()));
 }

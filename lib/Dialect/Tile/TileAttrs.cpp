@@ -41,50 +41,30 @@ void tile::printIntegerList(AsmPrinter &printer, ArrayRef<int64_t> values) {
 }
 
 //===----------------------------------------------------------------------===//
-// Configuration
+// Kernels and groups
 //===----------------------------------------------------------------------===//
 
-ConfigAttr ConfigAttr::withQueue(bool queue) const {
-  return get(getContext(), getSchedule(), getM(), getN(), getK(), getPanel(),
-             getLanes(), getRows(), getStages(), getBodies(), getMapRows(),
-             getRowsOnM(), queue);
+LogicalResult
+KernelFormAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                       bool independent, bool ahead, bool resident,
+                       int64_t registers) {
+  constexpr int64_t most = 255;
+  if (registers < 0 || registers > most)
+    return emitError() << "'registers' is " << registers << "; 0 to " << most
+                       << " are accepted";
+  return success();
 }
 
-ConfigAttr ConfigAttr::withMapRows(bool mapRows) const {
-  return get(getContext(), getSchedule(), getM(), getN(), getK(), getPanel(),
-             getLanes(), getRows(), getStages(), getBodies(), mapRows,
-             getRowsOnM(), getQueue());
-}
-
-LogicalResult ConfigAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                 StringRef schedule, int64_t m, int64_t n,
-                                 int64_t k, int64_t panel, int64_t lanes,
-                                 int64_t rows, int64_t stages,
-                                 ArrayRef<int64_t> bodies, bool mapRows,
-                                 bool rowsOnM, bool queue) {
-  auto [target, op] = schedule.split('.');
-  if (target.empty() || op.empty())
-    return emitError() << "'schedule' is \"" << schedule
-                       << "\"; write the target and the schedule's name, as in "
-                          "\"cpu.contract\"";
-  for (auto [name, value] :
-       {std::pair("m", m), std::pair("n", n), std::pair("k", k),
-        std::pair("panel", panel), std::pair("lanes", lanes),
-        std::pair("rows", rows), std::pair("stages", stages)}) {
-    if (value < 0)
-      return emitError() << "'" << name << "' is " << value
-                         << "; a size above 0 is accepted, or 0 where the "
-                            "schedule has no such parameter";
-    // So that products of two of them and a size of the layer fit in 64 bits.
-    constexpr int64_t largest = int64_t(1) << 20;
-    if (value > largest)
-      return emitError() << "'" << name << "' is " << value << "; at most "
-                         << largest << " is accepted";
-  }
-  for (auto [i, body] : llvm::enumerate(bodies))
-    if (body <= (i ? bodies[i - 1] : 0) || body > 1024)
-      return emitError() << "'bodies' has " << body << " at index " << i
-                         << "; heights from 1 to 1024, ascending, are accepted";
+LogicalResult
+GroupRowsAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t min,
+                      int64_t max) {
+  if (min < 1 || max < 1)
+    return emitError() << "goes from 'min' " << min << " to 'max' " << max
+                       << "; 1 row or more is accepted at either end";
+  if (max < min)
+    return emitError() << "goes from 'min' " << min << " to 'max' " << max
+                       << ", which no group is between; give a 'max' of at "
+                          "least that 'min'";
   return success();
 }
 

@@ -30,3 +30,26 @@ void TileDialect::initialize() {
 #include "dialects/Tile/TileOps.cpp.inc"
       >();
 }
+
+Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
+                                      Type type) const {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef mnemonic;
+  Attribute attribute;
+  OptionalParseResult result =
+      generatedAttributeParser(parser, &mnemonic, type, attribute);
+  if (result.has_value())
+    return attribute;
+  InFlightDiagnostic diagnostic = parser.emitError(loc);
+  diagnostic << "'#tile." << mnemonic << "' is no attribute of the dialect";
+  if (mnemonic == "config")
+    diagnostic << "; each schedule has its own, as in '#tile.sm90_contract<"
+                  "tile_rows = [16], tile_columns = 64>' for what "
+                  "'schedule = \"sm90.contract\"' was";
+  return {};
+}
+
+void TileDialect::printAttribute(Attribute attribute,
+                                 DialectAsmPrinter &printer) const {
+  (void)generatedAttributePrinter(attribute, printer);
+}

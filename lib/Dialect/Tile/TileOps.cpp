@@ -13,6 +13,8 @@
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Tile/Tile.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace moec;
 using namespace moec::tile;
@@ -32,6 +34,15 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void KernelOp::print(OpAsmPrinter &printer) {
   plan::printKernel(printer, *this);
+}
+
+void KernelOp::setForm(bool independent, bool ahead, bool resident) {
+  int64_t registers = getFormAttr() ? getFormAttr().getRegisters() : 0;
+  auto form = KernelFormAttr::get(getContext(), independent, ahead, resident,
+                                  registers);
+  bool isPlain = form == KernelFormAttr::get(getContext(), false, false, false,
+                                             /*registers=*/0);
+  setFormAttr(isPlain ? KernelFormAttr() : form);
 }
 
 void KernelOp::getAsmBlockArgumentNames(Region &body,
@@ -78,7 +89,20 @@ static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   return success();
 }
 
+/// What a kernel or a product of an older moec says, and would be passed over.
+static LogicalResult refuseAttribute(Operation *op, StringRef name,
+                                     const Twine &instead) {
+  if (!op->hasAttr(name))
+    return success();
+  return op->emitOpError("has '")
+         << name << "' as an attribute of its own; give " << instead;
+}
+
 LogicalResult KernelOp::verify() {
+  for (StringRef name : {"independent", "ahead", "resident"})
+    if (failed(refuseAttribute(
+            *this, name, "form = #tile.kernel_form<" + name + " = true>")))
+      return failure();
   if (failed(verifySignature(*this)))
     return failure();
   if (!getBody().hasOneBlock())
@@ -267,24 +291,46 @@ static LogicalResult verifyQuantized(ContractOp op) {
                           {moe::positionsDim(), groups});
 }
 
+// As in the defaults of `group_rows`.
+static constexpr int64_t kFewestRows = 1;
+static constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max();
+
+static std::optional<uint64_t> boundUnless(int64_t none, int64_t rows) {
+  return rows == none ? std::nullopt : std::optional<uint64_t>(rows);
+}
+
+std::optional<uint64_t> ContractOp::getMinGroupRows() {
+  return getGroupRows() ? boundUnless(kFewestRows, getGroupRowsAttr().getMin())
+                        : std::nullopt;
+}
+
+std::optional<uint64_t> ContractOp::getMaxGroupRows() {
+  return getGroupRows() ? boundUnless(kMostRows, getGroupRowsAttr().getMax())
+                        : std::nullopt;
+}
+
+void ContractOp::setMinGroupRows(int64_t rows) {
+  GroupRowsAttr old = getGroupRowsAttr();
+  setGroupRowsAttr(
+      GroupRowsAttr::get(getContext(), rows, old ? old.getMax() : kMostRows));
+}
+
+void ContractOp::setMaxGroupRows(int64_t rows) {
+  GroupRowsAttr old = getGroupRowsAttr();
+  setGroupRowsAttr(
+      GroupRowsAttr::get(getContext(), old ? old.getMin() : kFewestRows, rows));
+}
+
 /// Which groups are the product's.
 static LogicalResult verifyGroups(ContractOp op) {
-  if (op.takesAllGroups())
-    return success();
-  if (!op.getOffsets())
-    return op.emitOpError("has 'min_group_rows' or 'max_group_rows', but no "
-                          "groups; give 'offsets' too");
-  for (auto [name, rows] : {std::pair<StringRef, IntegerAttr>{
-                                "min_group_rows", op.getMinGroupRowsAttr()},
-                            {"max_group_rows", op.getMaxGroupRowsAttr()}})
-    if (rows && rows.getInt() < 1)
-      return op.emitOpError("has ") << name << " = " << rows.getInt()
-                                    << "; give 1 row or more, or drop it";
-  IntegerAttr least = op.getMinGroupRowsAttr(), most = op.getMaxGroupRowsAttr();
-  if (least && most && least.getInt() > most.getInt())
-    return op.emitOpError("has min_group_rows = ")
-           << least.getInt() << " and max_group_rows = " << most.getInt()
-           << ", which no group is between; give as many or more as the last";
+  for (StringRef end : {"min", "max"})
+    if (failed(refuseAttribute(op, (end + "_group_rows").str(),
+                               "group_rows = #tile.group_rows<" + end +
+                                   " = ...>")))
+      return failure();
+  if (op.getGroupRows() && !op.getOffsets())
+    return op.emitOpError(
+        "has 'group_rows', but no groups; give 'offsets' too");
   return success();
 }
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 // Alone in its file: it takes longest to compile and changes least.
 
+#include "ScheduleOperands.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Tile/Tile.h"
 

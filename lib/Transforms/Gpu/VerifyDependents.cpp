@@ -11,6 +11,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "moec/Dialect/Tile/Tile.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/PointerIntPair.h"
@@ -28,10 +29,10 @@ namespace {
 
 /// On an op that reads what no launch of a run writes.
 constexpr llvm::StringLiteral kWeightsAttr = "moec.weights";
-/// On a kernel that touches nothing that launches touch which it may overlap.
-constexpr llvm::StringLiteral kIndependentAttr = "moec.independent";
-/// On a kernel that does so up to a barrier, and on that.
-constexpr llvm::StringLiteral kAheadAttr = "moec.ahead";
+/// On a kernel, how it runs beside the launches that it may overlap.
+constexpr llvm::StringLiteral kFormAttr = "moec.form";
+/// On the barrier up to which a kernel of the form `ahead` touches nothing of
+/// theirs.
 constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
 /// Whether a pointer may lead to memory that another kernel uses.
@@ -95,11 +96,13 @@ private:
 
 class DependentVerifier {
 public:
-  explicit DependentVerifier(LLVM::LLVMFuncOp func) : func(func) {}
+  explicit DependentVerifier(LLVM::LLVMFuncOp func)
+      : func(func), form(func->getAttrOfType<tile::KernelFormAttr>(kFormAttr)) {
+  }
 
   LogicalResult run() {
     SmallVector<State> worklist{
-        {&func.getBody().front(), func->hasAttr(kAheadAttr)}};
+        {&func.getBody().front(), form && form.getAhead()}};
     DenseSet<State> reached{worklist.front()};
     while (!worklist.empty()) {
       State state = worklist.pop_back_val();
@@ -131,7 +134,7 @@ private:
       }
       if (isa<LLVM::ReturnOp>(op))
         return report(op, "ends the kernel");
-      if (!isAhead && !func->hasAttr(kIndependentAttr) && isAccess(op))
+      if (!isAhead && !(form && form.getIndependent()) && isAccess(op))
         return report(op, "accesses global memory");
     }
     return false;
@@ -158,6 +161,8 @@ private:
   }
 
   LLVM::LLVMFuncOp func;
+  /// Null for one that waits for them before all else.
+  tile::KernelFormAttr form;
   GlobalPointers pointers;
   bool hasFailed = false;
 };

@@ -76,10 +76,7 @@ private:
       return choose(op);
     const Schedule *schedule = findSchedule(target, given.getSchedule());
     if (!schedule) {
-      InFlightDiagnostic diagnostic = op.emitOpError("has the schedule \"");
-      diagnostic << given.getSchedule() << "\", which the target "
-                 << target.name << " does not have; there are ";
-      listSchedules(diagnostic);
+      refuseSchedule(op, given.getSchedule());
       return nullptr;
     }
     if (schedule->opName != op.getName().getStringRef()) {
@@ -114,8 +111,12 @@ private:
                schedule && schedule->opName == op.getName().getStringRef()) {
       base = schedule->choose(&op, target);
     } else {
-      // Refused below, as one in the IR.
-      base = tile::ConfigAttr::get(op.getContext(), name, 0, 0, 0, 0, 0, 0);
+      // Refused below, as one in the IR, if it is any target's.
+      base = tile::getEmptyConfig(op.getContext(), name);
+      if (!base) {
+        refuseSchedule(op, name);
+        return failure();
+      }
     }
     llvm::Expected<tile::ConfigAttr> config = forced->apply(base);
     if (!config)
@@ -165,6 +166,13 @@ private:
                << "; there are ";
     listSchedules(diagnostic);
     return nullptr;
+  }
+
+  void refuseSchedule(Operation &op, StringRef name) const {
+    InFlightDiagnostic diagnostic = op.emitOpError("has the schedule \"");
+    diagnostic << name << "\", which the target " << target.name
+               << " does not have; there are ";
+    listSchedules(diagnostic);
   }
 
   void listSchedules(InFlightDiagnostic &diagnostic) const {

@@ -141,7 +141,7 @@ LogicalResult RankingSplitter::takeCounts(tile::KernelOp kernel,
   rank.setChunkTokens(chunkTokens);
   // Other chunks than it had.
   tile::ConfigAttr config = rank.getConfigAttr();
-  if (config.getRows() != chunkTokens)
+  if (cast<tile::Sm80RankAttr>(config).getTokensPerCta() != chunkTokens)
     rank.setConfigAttr(
         findSchedule(target, config.getSchedule())->choose(rank, target));
   setLaunchShape(kernel, target);

@@ -28,8 +28,8 @@ tile.kernel @up_to(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<
     %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
       source(%s : memref<?xi32>) outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
-       max_group_rows = 64 : i64}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>,
+       group_rows = #tile.group_rows<max = 64>}
   tile.return
 }
 
@@ -53,9 +53,9 @@ tile.kernel @up_to(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<
 tile.kernel @between(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
     %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
-      source(%s : memref<?xi32>) ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
-       num_experts = 6 : i64, min_group_rows = 3 : i64, max_group_rows = 9000000000 : i64}
+      source(%s : memref<?xi32>) schedule(ids = %i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>,
+       num_experts = 6 : i64, group_rows = #tile.group_rows<min = 3, max = 9000000000>}
   tile.return
 }
 
@@ -70,7 +70,7 @@ tile.kernel @single(%x: memref<?x64xbf16>, %w: memref<1x128x64xbf16>, %o: memref
     %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<1x128x64xbf16>) offsets(%o : memref<2xi32>)
       source(%s : memref<?xi32>) outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
-       min_group_rows = 65 : i64}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>,
+       group_rows = #tile.group_rows<min = 65>}
   tile.return
 }

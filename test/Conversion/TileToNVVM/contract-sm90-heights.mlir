@@ -36,8 +36,7 @@
 tile.kernel @neighbours(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
       outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 24], map_rows = true,
-       queue = true>}
+      {config = #tile.sm90_contract<tile_rows = [16, 24], tile_columns = 128, step = 64, stages = 4, map_rows, queue>}
   tile.return
 }
 
@@ -58,14 +57,13 @@ tile.kernel @neighbours(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: me
 tile.kernel @fixed(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
       outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 24], map_rows = true>}
+      {config = #tile.sm90_contract<tile_rows = [16, 24], tile_columns = 128, step = 64, stages = 4, map_rows>}
   tile.return
 }
 tile.kernel @apart(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
       outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16, 40], map_rows = true,
-       queue = true>}
+      {config = #tile.sm90_contract<tile_rows = [16, 40], tile_columns = 128, step = 64, stages = 4, map_rows, queue>}
   tile.return
 }
 
@@ -98,12 +96,12 @@ tile.kernel @apart(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<
 tile.kernel @many(%x: memref<?x64xbf16>, %w: memref<70x128x64xbf16>, %o: memref<71xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<70x128x64xbf16>) offsets(%o : memref<71xi32>)
       outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], map_rows = true>}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, map_rows>}
   tile.return
 }
 tile.kernel @some(%x: memref<?x64xbf16>, %w: memref<64x128x64xbf16>, %o: memref<65xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x128x64xbf16>) offsets(%o : memref<65xi32>)
       outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], map_rows = true>}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, map_rows>}
   tile.return
 }

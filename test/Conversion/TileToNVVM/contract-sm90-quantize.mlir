@@ -38,7 +38,7 @@ tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16,
-         config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
+         config = #tile.sm90_contract<tile_rows = [128], tile_columns = 128, step = 128, stages = 4, map_rows, rows_on_m>}
   tile.return
 }
 
@@ -63,7 +63,7 @@ tile.kernel @two_heights(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16,
-         config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [64, 128], map_rows = true, rows_on_m = true>}
+         config = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 128, stages = 4, map_rows, rows_on_m>}
   tile.return
 }
 
@@ -92,7 +92,7 @@ tile.kernel @halves(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, 
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x256xf8E4M3FN>) result_scale(%ys : memref<?x2xf32>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = f16,
-       config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [64], map_rows = true, rows_on_m = true>}
+       config = #tile.sm90_contract<tile_rows = [64], tile_columns = 128, step = 128, stages = 4, map_rows, rows_on_m>}
   tile.return
 }
 
@@ -129,6 +129,6 @@ tile.kernel @weights_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16,
-         config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16], map_rows = true>}
+         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 128, stages = 4, map_rows>}
   tile.return
 }

@@ -42,7 +42,7 @@ tile.kernel @rows_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x256xbf16>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [128], map_rows = true, rows_on_m = true>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm90_contract<tile_rows = [128], tile_columns = 256, step = 128, stages = 4, map_rows, rows_on_m>}
   tile.return
 }
 
@@ -67,6 +67,6 @@ tile.kernel @weights_on_m(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<6x2x2xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x256xbf16>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.config<schedule = "sm90.contract", n = 128, k = 128, stages = 4, bodies = [16], map_rows = true>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 128, stages = 4, map_rows>}
   tile.return
 }

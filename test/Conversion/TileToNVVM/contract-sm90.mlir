@@ -124,7 +124,7 @@ tile.kernel @dense(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %v: memref<1xi3
 // Low tiles leave registers to the launch before: 80 of 384 threads at first.
 // CHECK-LABEL: func.func @mapped
 // CHECK-SAME: %[[W:[a-z0-9]+]]: !llvm.ptr, %[[R0:[a-z0-9]+]]: !llvm.ptr, %[[R1:[a-z0-9]+]]: !llvm.ptr)
-// CHECK-SAME: moec.registers = 80 : i32
+// CHECK-SAME: moec.form = #tile.kernel_form<registers = 80>
 // CHECK: nvvm.setmaxregister decrease 56
 // CHECK: scf.if
 // CHECK: nvvm.mbarrier.arrive.expect_tx
@@ -139,7 +139,7 @@ tile.kernel @dense(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %v: memref<1xi3
 tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 32], map_rows = true>}
+      {config = #tile.sm90_contract<tile_rows = [8, 32], tile_columns = 128, step = 64, stages = 4, map_rows>}
   tile.return
 }
 
@@ -179,8 +179,8 @@ tile.kernel @mapped(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?
 tile.kernel @counts_ids(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: memref<7xi32>, %s: memref<?xi32>,
     %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<6x128x64xbf16>) offsets(%o : memref<7xi32>)
-      source(%s : memref<?xi32>) ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16]>,
+      source(%s : memref<?xi32>) schedule(ids = %i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>,
        num_experts = 6 : i64}
   tile.return
 }
@@ -205,8 +205,8 @@ tile.kernel @counts_ids(%x: memref<?x64xbf16>, %w: memref<6x128x64xbf16>, %o: me
 tile.kernel @counts_ids_mapped(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>,
     %i: memref<?x4xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
-      ids(%i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], map_rows = true>,
+      schedule(ids = %i : memref<?x4xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, map_rows>,
        local_experts = array<i64: 5, 0, 9>, num_experts = 12 : i64}
   tile.return
 }
@@ -239,7 +239,7 @@ tile.kernel @shared_block(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %r: me
       ^bb0(%a: f32, %b: f32):
         %1 = arith.mulf %a, %b : f32
         tile.yield %1 : f32
-      } {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16], map_rows = true>}
+      } {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
   tile.return
 }
 
@@ -272,7 +272,7 @@ tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memre
         %1 = arith.mulf %a, %b : f32
         %2 = arith.addf %1, %d : f32
         tile.yield %2 : f32
-      } {config = #tile.config<schedule = "sm90.contract", n = 256, k = 64, stages = 4, bodies = [64, 128], map_rows = true, rows_on_m = true>}
+      } {config = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 256, step = 64, stages = 4, map_rows, rows_on_m>}
   tile.return
 }
 
@@ -310,8 +310,8 @@ tile.kernel @rows_on_m(%x: memref<?x64xbf16>, %w: memref<256x64xbf16>, %r: memre
 tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
-      source(%s : memref<?xi32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [16], queue = true>}
+      source(%s : memref<?xi32>) schedule(tickets = %c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4, queue>}
   tile.return
 }
 
@@ -340,7 +340,7 @@ tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<
 tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x320x64xbf16>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x320xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, rows = 40, stages = 4, bodies = [16]>}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, l2_rows = 40>}
   tile.return
 }
 
@@ -352,6 +352,6 @@ tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<
 tile.kernel @one_band(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x320x64xbf16>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x320xbf16>)
-      {config = #tile.config<schedule = "sm90.contract", n = 64, k = 64, stages = 4, bodies = [16]>}
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
   tile.return
 }

@@ -1,21 +1,21 @@
-// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=2 n=1 lanes=64"' --convert-tile-to-nvvm --cse | FileCheck %s
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=3"' 2>&1 | FileCheck %s --check-prefix=ROWS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=8 n=8"' 2>&1 | FileCheck %s --check-prefix=SUMS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv lanes=1024"' 2>&1 | FileCheck %s --check-prefix=LANES
+// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=2 tile_columns=1 threads=64"' --convert-tile-to-nvvm --cse | FileCheck %s
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=3"' 2>&1 | FileCheck %s --check-prefix=ROWS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=8 tile_columns=8"' 2>&1 | FileCheck %s --check-prefix=SUMS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv threads=1024"' 2>&1 | FileCheck %s --check-prefix=LANES
 
-// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=16 n=8 k=32 lanes=96"' --convert-tile-to-nvvm --cse | FileCheck %s --check-prefix=TENSOR
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=8 n=8 k=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-ROWS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=16 n=4 k=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-COLUMNS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=16 n=8 k=64"' 2>&1 | FileCheck %s --check-prefix=STEP
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv m=32 n=64 k=32 lanes=256"' 2>&1 | FileCheck %s --check-prefix=MEMORY
+// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=16 tile_columns=8 step=32 threads=96"' --convert-tile-to-nvvm --cse | FileCheck %s --check-prefix=TENSOR
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=8 tile_columns=8 step=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-ROWS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=16 tile_columns=4 step=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-COLUMNS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=16 tile_columns=8 step=64"' 2>&1 | FileCheck %s --check-prefix=STEP
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=32 tile_columns=64 step=32 threads=256"' 2>&1 | FileCheck %s --check-prefix=MEMORY
 
-// TENSOR-ROWS: cannot run as {{.*}}: m = 8; give 16 or 32 with k = 32
-// TENSOR-COLUMNS: cannot run as {{.*}}: n = 4; give 8, 16, 32 or 64 with k = 32
-// STEP: cannot run as {{.*}}: k = 64; give 32 for tensor cores, or 0
-// MEMORY: cannot run as {{.*}}: m = 32, n = 64, lanes = 256 needs 73728 bytes of shared memory; there are 49152
-// ROWS: cannot run as {{.*}}: m = 3; give a power of two up to 32
-// SUMS: cannot run as {{.*}}: m = 8, n = 8 needs 64 sums per thread; give at most 32
-// LANES: cannot run as {{.*}}: lanes = 1024; give a multiple of 32 up to 512
+// TENSOR-ROWS: cannot run as {{.*}}: tile_rows = 8; give 16 or 32 with step = 32
+// TENSOR-COLUMNS: cannot run as {{.*}}: tile_columns = 4; give 8, 16, 32 or 64 with step = 32
+// STEP: cannot run as {{.*}}: step = 64; give 32 for tensor cores, or 0
+// MEMORY: cannot run as {{.*}}: tile_rows = 32, tile_columns = 64, threads = 256 needs 73728 bytes of shared memory; there are 49152
+// ROWS: cannot run as {{.*}}: tile_rows = 3; give a power of two up to 32
+// SUMS: cannot run as {{.*}}: tile_rows = 8, tile_columns = 8 needs 64 sums per thread; give at most 32
+// LANES: cannot run as {{.*}}: threads = 1024; give a multiple of 32 up to 512
 
 // 80 pieces of 16 bytes for 64 threads: one each, and then 16 threads have one
 // more. Two sums per warp, of two rows.

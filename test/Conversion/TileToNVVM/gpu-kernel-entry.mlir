@@ -59,7 +59,7 @@ func.func @gaps(%x: memref<2x4x8xf32, strided<[?, ?, 1]>>, %t: i64) attributes {
 // CHECK-SAME: nvvm.maxnreg = 80 : i32
 // CHECK-LABEL: llvm.func @all_registers
 // CHECK-SAME: nvvm.minctasm = 1 : i32
-func.func @few_registers(%t: i64) attributes {moec.kernel, moec.block = 384 : i64, moec.registers = 80 : i32} {
+func.func @few_registers(%t: i64) attributes {moec.kernel, moec.block = 384 : i64, moec.form = #tile.kernel_form<registers = 80>} {
   return
 }
 func.func @all_registers(%t: i64) attributes {moec.kernel, moec.block = 384 : i64} {
@@ -97,7 +97,7 @@ func.func @waits(%x: memref<?x8xf32>, %y: memref<4xf32>, %t: i64) attributes {mo
 // SM90: nvvm.griddepcontrol wait
 // SM90-NEXT: llvm.inline_asm has_side_effects "", "l,~{memory}"
 // SM90-NEXT: llvm.return
-func.func @independent(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.independent, moec.block = 96 : i64} {
+func.func @independent(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.form = #tile.kernel_form<independent = true>, moec.block = 96 : i64} {
   %i = arith.index_cast %t : i64 to index
   %0 = memref.load %x[%i, %i] : memref<?x8xf32>
   memref.store %0, %x[%i, %i] : memref<?x8xf32>

@@ -18,18 +18,18 @@ tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
-    } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+    } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @illegal(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{panel = 7; give a multiple of 128}}
+  // expected-error@+1 {{columns_per_cta = 7; give a multiple of 128}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
-    } {config = #tile.config<schedule = "sm80.row_map", panel = 7, lanes = 4>}
+    } {config = #tile.sm80_row_map<columns_per_cta = 7, vector_width = 4>}
   tile.return
 }
 
@@ -40,7 +40,7 @@ tile.kernel @launch(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) attribute
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
-    } {config = #tile.config<schedule = "sm80.row_map", panel = 128, lanes = 4>}
+    } {config = #tile.sm80_row_map<columns_per_cta = 128, vector_width = 4>}
   tile.return
 }
 
@@ -49,11 +49,11 @@ tile.kernel @launch(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) attribute
 tile.kernel @rank_of_many(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   // expected-error@+1 {{cannot follow in one kernel: a CTA ranks what all CTAs have routed; give the kernel a 'load' of at most the 8 tokens that one of them takes; or run tile-split-phases}}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 8>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
 
@@ -62,11 +62,11 @@ tile.kernel @rank_of_many(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<
 tile.kernel @rank_by_others(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 256, rows = 8>}
-  // expected-error@+1 {{cannot follow in one kernel: lanes = 256 and 512; give both the same threads}}
+      {config = #tile.sm80_top_k<threads = 256, tokens_per_cta = 8>}
+  // expected-error@+1 {{cannot follow in one kernel: threads = 256 and 512; give both the same threads}}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 8>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
 
@@ -74,10 +74,10 @@ tile.kernel @rank_by_others(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memre
 
 tile.kernel @other_chunks(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x32xi32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
-  // expected-error@+1 {{cannot follow in one kernel: a CTA routes rows = 16 tokens, panel = 0 CTAs at most, and counts those of chunks of 16, 128 at most; give both the same}}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
+  // expected-error@+1 {{cannot follow in one kernel: a CTA routes tokens_per_cta = 16, of max_ctas = 0, and counts those of chunks of 16, 128 at most; give both the same}}
   tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
-      {config = #tile.config<schedule = "sm80.count_slots", panel = 32, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+      {config = #tile.sm80_count_slots<threads = 512, experts_at_once = 32>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
   tile.return
 }
 
@@ -85,10 +85,10 @@ tile.kernel @other_chunks(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<
 
 tile.kernel @no_room(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x40xf32>, %c: memref<128x8192xi32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x40xi32>, memref<?x40xf32>) <top_k = 40>
-      {config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16, max_ctas = 128>}
   // expected-error@+1 {{cannot follow in one kernel: both need 57348 bytes of shared memory; there are 49152}}
   tile.count_slots tokens(%t) ids(%i : memref<?x40xi32>) outs(%c : memref<128x8192xi32>)
-      {config = #tile.config<schedule = "sm80.count_slots", panel = 8192, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 8192 : i64}
+      {config = #tile.sm80_count_slots<threads = 512, experts_at_once = 8192>, chunk_tokens = 16 : i64, num_experts = 8192 : i64}
   tile.return
 }
 
@@ -98,13 +98,13 @@ tile.kernel @few_threads(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c:
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
-  // expected-error@+1 {{cannot follow in one kernel: lanes = 64; give at least the 128 threads that quantize; or run tile-split-phases}}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
+  // expected-error@+1 {{cannot follow in one kernel: threads = 64; give at least the 128 threads that quantize; or run tile-split-phases}}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 64, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 64, tokens_per_cta = 4>}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 64, rows = 4>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 64, tokens_per_cta = 4, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
 
@@ -114,12 +114,28 @@ tile.kernel @touched(%x: memref<?x32xf32>, %q: memref<?x32xf8E4M3FN>, %c: memref
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x32xf32>) outs(%q, %c : memref<?x32xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 4>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 4>}
   // expected-error@+1 {{cannot follow in one kernel: a phase of the same kernel touches what is quantized; or run tile-split-phases}}
   tile.top_k tokens(%t) logits(%x : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 128, rows = 4>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 128, tokens_per_cta = 4, experts_at_once = 32>, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+// Which phases a ranking can follow is for its schedule to say.
+tile.kernel @rank_of_others(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>,
+    %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 8>} {
+  tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+    ^bb0(%v: f32):
+      tile.yield %v : f32
+    } {config = #tile.sm80_row_map<columns_per_cta = 128, vector_width = 4>}
+  // expected-error@+1 {{cannot follow in one kernel: a CTA has its share of what a 'tile.top_k' has routed, and of nothing else; or run tile-split-phases}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }

@@ -17,10 +17,10 @@ tile.kernel @ranked(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf3
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"1">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 16>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
 
@@ -36,9 +36,9 @@ tile.kernel @ranked(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf3
 tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x32xi32>, %t: i64)
     attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"min(ceildiv(tokens, 16), 128)">} {
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", panel = 128, lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16, max_ctas = 128>}
   tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
-      {config = #tile.config<schedule = "sm80.count_slots", panel = 32, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+      {config = #tile.sm80_count_slots<threads = 512, experts_at_once = 32>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
   tile.return
 }
 
@@ -46,7 +46,7 @@ tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf
 
 // Of its 512 threads 128 quantize before that, ahead of the wait; the first CTA ranks.
 // CHECK-LABEL: func.func @quantized(
-// CHECK-SAME: moec.ahead
+// CHECK-SAME: moec.form = #tile.kernel_form<ahead = true>
 // CHECK: %[[C128:.*]] = arith.constant 128 : i32
 // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
 // CHECK: arith.cmpi slt, %[[THREAD]], %[[C128]]
@@ -62,25 +62,25 @@ tile.kernel @counted(%l: memref<?x32xf32>, %i: memref<?x4xi32>, %w: memref<?x4xf
 // CHECK: nvvm.barrier0 {moec.ends_ahead}
 tile.kernel @quantized(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
-    attributes {ahead, block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
+    attributes {form = #tile.kernel_form<ahead = true>, block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 16>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
 tile.kernel @behind(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x2xf32>, %l: memref<?x32xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {block = 512 : i64, shared = 0 : i64, grid = #plan.expr<"tokens">, load = #tile.load<min_tokens = 0, max_tokens = 16>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 16>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }

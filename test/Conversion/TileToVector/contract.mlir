@@ -43,7 +43,7 @@ tile.kernel @grouped(%x: memref<?x64xbf16>, %w: memref<4x32x64xbf16>, %o: memref
     %v = arith.mulf %g, %u : f32
     tile.yield %v : f32
   } {layout = #moe.weight_layout<order = gate_up>,
-     config = #tile.config<schedule = "cpu.contract", m = 1, n = 2, panel = 8, lanes = 8>}
+     config = #tile.cpu_contract<register_rows = 1, register_columns = 2, columns_per_cta = 8, lanes = 8>}
   tile.return
 }
 
@@ -62,7 +62,7 @@ tile.kernel @row_tails(%x: memref<?x8xf32>, %w: memref<2x4x8xf32>, %o: memref<3x
                        %y: memref<?x4xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x8xf32>, memref<2x4x8xf32>)
       offsets(%o : memref<3xi32>) outs(%y : memref<?x4xf32>)
-      {config = #tile.config<schedule = "cpu.contract", m = 3, n = 4, panel = 4, lanes = 4>}
+      {config = #tile.cpu_contract<register_rows = 3, register_columns = 4, columns_per_cta = 4, lanes = 4>}
   tile.return
 }
 
@@ -89,7 +89,7 @@ tile.kernel @tails(%x: memref<?x9xf16>, %w: memref<2x10x9xf16>, %o: memref<3xi32
                    %y: memref<?x10xf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x9xf16>, memref<2x10x9xf16>)
       offsets(%o : memref<3xi32>) outs(%y : memref<?x10xf16>)
-      {config = #tile.config<schedule = "cpu.contract", m = 1, n = 4, panel = 8, lanes = 4>}
+      {config = #tile.cpu_contract<register_rows = 1, register_columns = 4, columns_per_cta = 8, lanes = 4>}
   tile.return
 }
 
@@ -112,6 +112,6 @@ tile.kernel @dense(%x: memref<?x8xf32>, %w: memref<4x8xf32>, %v: memref<1xi32>,
                    %y: memref<?x4xf32>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x8xf32>, memref<4x8xf32>)
       num_valid_tokens(%v : memref<1xi32>) outs(%y : memref<?x4xf32>)
-      {config = #tile.config<schedule = "cpu.contract", m = 1, n = 4, panel = 4, lanes = 4, rows = 8>}
+      {config = #tile.cpu_contract<register_rows = 1, register_columns = 4, columns_per_cta = 4, lanes = 4, rows_per_cta = 8>}
   tile.return
 }

@@ -26,7 +26,7 @@
 tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x136xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x136xf32>) offsets(%off : memref<5xi32>)
       outs(%q, %s : memref<?x136xf8E4M3FN>, memref<?x2xf32>)
-      {top_k = 2 : i64, config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 2>}
+      {top_k = 2 : i64, config = #tile.cpu_quantize<lanes = 8, rows_per_cta = 2>}
   tile.return
 }
 
@@ -64,6 +64,6 @@ tile.kernel @contract(%x: memref<?x256xf8E4M3FN>, %w: memref<160x256xf8E4M3FN>, 
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>,
-         config = #tile.config<schedule = "cpu.contract", m = 1, n = 2, k = 32, panel = 16, lanes = 8, rows = 4>}
+         config = #tile.cpu_contract<register_rows = 1, register_columns = 2, step = 32, columns_per_cta = 16, lanes = 8, rows_per_cta = 4>}
   tile.return
 }

@@ -33,7 +33,7 @@ tile.kernel @all(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<5xi32>,
                  %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
     outs(%o, %p, %s, %r : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-    {num_experts = 4 : i64, config = #tile.config<schedule = "cpu.rank">}
+    {num_experts = 4 : i64, config = #tile.cpu_rank}
   tile.return
 }
 
@@ -63,6 +63,6 @@ tile.kernel @local(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %v: memref<1xi32>, 
   tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
     outs(%o, %p, %s, %r : memref<3xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
     {num_experts = 4 : i64, num_zero_experts = 1 : i64, local_experts = array<i64: 3, 1>,
-     config = #tile.config<schedule = "cpu.rank">}
+     config = #tile.cpu_rank}
   tile.return
 }

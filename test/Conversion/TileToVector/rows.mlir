@@ -15,7 +15,7 @@ tile.kernel @map(%x: memref<?x8xbf16>, %w: memref<?x1xf32>, %y: memref<?x8xbf16>
   ^bb0(%a: f32, %b: f32):
     %p = arith.mulf %a, %b : f32
     tile.yield %p : f32
-  } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}
+  } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 2>}
   tile.return
 }
 
@@ -46,7 +46,7 @@ tile.kernel @reduce(%r: memref<?x16xf32>, %p: memref<?x3xi32>, %i: memref<?x16xf
   tile.gather_reduce tokens(%t) ins(%r, %p : memref<?x16xf32>, memref<?x3xi32>)
       identity(%i, %iw : memref<?x16xf32>, memref<?x3xf32>) addend(%a : memref<?x16xf32>)
       outs(%y : memref<?x16xf32>)
-      {config = #tile.config<schedule = "cpu.gather_reduce", n = 16, lanes = 8, rows = 2>}
+      {config = #tile.cpu_gather_reduce<register_columns = 16, lanes = 8, rows_per_cta = 2>}
   tile.return
 }
 
@@ -63,7 +63,7 @@ tile.kernel @math(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   ^bb0(%a: f32):
     %p = math.exp %a : f32
     tile.yield %p : f32
-  } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 2>}
+  } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 2>}
   tile.return
 }
 
@@ -89,6 +89,6 @@ tile.kernel @gather_rows(%x: memref<?x16xbf16>, %f: memref<?x3xf32>, %o: memref<
     %y: memref<?x16xbf16>, %z: memref<?x3xf32>, %t: i64) {
   tile.gather_rows tokens(%t) ins(%x, %f : memref<?x16xbf16>, memref<?x3xf32>) offsets(%o : memref<5xi32>)
       source(%s : memref<?xi32>) outs(%y, %z : memref<?x16xbf16>, memref<?x3xf32>)
-      {top_k = 2 : i64, config = #tile.config<schedule = "cpu.gather_rows", rows = 4>}
+      {top_k = 2 : i64, config = #tile.cpu_gather_rows<rows_per_cta = 4>}
   tile.return
 }

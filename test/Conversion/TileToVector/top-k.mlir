@@ -45,7 +45,7 @@
 tile.kernel @softmax(%l: memref<?x128xf32>, %ids: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>)
     outs(%ids, %w : memref<?x8xi32>, memref<?x8xf32>) <top_k = 8, softmax = all, renormalize = true>
-    {config = #tile.config<schedule = "cpu.top_k", lanes = 8, rows = 8>}
+    {config = #tile.cpu_top_k<lanes = 8, rows_per_cta = 8>}
   tile.return
 }
 
@@ -71,7 +71,7 @@ tile.kernel @softmax(%l: memref<?x128xf32>, %ids: memref<?x8xi32>, %w: memref<?x
 tile.kernel @tails(%l: memref<?x12xf32>, %v: memref<1xi32>, %ids: memref<?x3xi32>, %w: memref<?x3xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x12xf32>) num_valid_tokens(%v : memref<1xi32>)
     outs(%ids, %w : memref<?x3xi32>, memref<?x3xf32>) <top_k = 3>
-    {config = #tile.config<schedule = "cpu.top_k", lanes = 8, rows = 1>}
+    {config = #tile.cpu_top_k<lanes = 8, rows_per_cta = 1>}
   tile.return
 }
 
@@ -114,7 +114,7 @@ tile.kernel @groups(%l: memref<?x24xf32>, %b: memref<24xf32>, %ids: memref<?x4xi
       %n = arith.negf %x : f32
       tile.yield %n : f32
     }
-    {config = #tile.config<schedule = "cpu.top_k", lanes = 8, rows = 8>}
+    {config = #tile.cpu_top_k<lanes = 8, rows_per_cta = 8>}
   tile.return
 }
 
@@ -136,6 +136,6 @@ tile.kernel @groups(%l: memref<?x24xf32>, %b: memref<24xf32>, %ids: memref<?x4xi
 tile.kernel @hash(%l: memref<?x16xf32>, %i: memref<?xi32>, %h: memref<100x2xi32>, %ids: memref<?x2xi32>, %w: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x16xf32>) input_ids(%i : memref<?xi32>) hash_table(%h : memref<100x2xi32>)
     outs(%ids, %w : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2, select = hash>
-    {config = #tile.config<schedule = "cpu.top_k", lanes = 16, rows = 8>}
+    {config = #tile.cpu_top_k<lanes = 16, rows_per_cta = 8>}
   tile.return
 }

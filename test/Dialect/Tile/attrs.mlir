@@ -2,18 +2,18 @@
 // RUN: moe-opt %s | moe-opt | FileCheck %s
 
 // CHECK-LABEL: module @config
-// CHECK-SAME: all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>
-// CHECK-SAME: dots = #tile.config<schedule = "sm_90a.contract.ws">
-// CHECK-SAME: ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>
-// CHECK-SAME: turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true, queue = true>
-// CHECK-SAME: zeros = #tile.config<schedule = "cpu.rank">
+// CHECK-SAME: all = #tile.cpu_contract<register_rows = 4, register_columns = 6, step = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>
+// CHECK-SAME: none = #tile.cpu_rank
+// CHECK-SAME: ring = #tile.sm90_contract<tile_rows = [8, 64, 128], tile_columns = 128, step = 64, stages = 4, map_rows>
+// CHECK-SAME: turned = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m, queue>
+// CHECK-SAME: zeros = #tile.sm90_contract
 module @config attributes {test.values = {
-  all = #tile.config<schedule = "cpu.contract", m = 4, n = 6, k = 8, panel = 32, lanes = 16, rows = 128>,
-  ring = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [8, 64, 128], map_rows = true>,
-  turned = #tile.config<schedule = "sm90.contract", n = 128, k = 64, stages = 4, bodies = [64, 128], rows_on_m = true, queue = true>,
-  dots = #tile.config<schedule = "sm_90a.contract.ws">,
-  // A parameter of 0 is one that the schedule does not have.
-  zeros = #tile.config<schedule = "cpu.rank", m = 0, n = 0, k = 0, panel = 0, lanes = 0, rows = 0, stages = 0, bodies = [], map_rows = false, rows_on_m = false, queue = false>
+  all = #tile.cpu_contract<register_rows = 4, register_columns = 6, step = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>,
+  ring = #tile.sm90_contract<tile_rows = [8, 64, 128], tile_columns = 128, step = 64, stages = 4, map_rows>,
+  turned = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m, queue>,
+  none = #tile.cpu_rank,
+  // Defaults are not printed; fields may come in any order.
+  zeros = #tile.sm90_contract<l2_rows = 0, stages = 0, step = 0, tile_columns = 0, tile_rows = []>
 }} {}
 
 // CHECK-LABEL: module @tensor_map
@@ -42,4 +42,19 @@ tile.kernel @maps(%w: memref<4x48x40xbf16>, %x: memref<?x40xbf16>, %tokens: i64)
 module @load attributes {test.values = {
   grouped = #tile.load<min_tokens = 9, max_tokens = 64, top_k = 8, experts = 128>,
   plain = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 1, experts = 1>
+}} {}
+
+// How a kernel runs beside others, and which groups a product takes; defaults are not printed.
+// CHECK-LABEL: module @forms
+// CHECK-SAME: all = #tile.kernel_form<independent = true, ahead = true, resident = true, registers = 80>
+// CHECK-SAME: between = #tile.group_rows<min = 2, max = 9>
+// CHECK-SAME: few = #tile.group_rows<max = 64>
+// CHECK-SAME: many = #tile.group_rows<min = 65>
+// CHECK-SAME: resident = #tile.kernel_form<resident = true>
+module @forms attributes {test.values = {
+  all = #tile.kernel_form<independent = true, ahead = true, resident = true, registers = 80>,
+  resident = #tile.kernel_form<ahead = false, resident = true, registers = 0>,
+  few = #tile.group_rows<min = 1, max = 64>,
+  many = #tile.group_rows<min = 65>,
+  between = #tile.group_rows<min = 2, max = 9>
 }} {}

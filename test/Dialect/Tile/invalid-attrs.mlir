@@ -1,77 +1,87 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{'schedule' is ""; write the target and the schedule's name, as in "cpu.contract"}}
-module attributes {test.a = #tile.config<schedule = "">} {}
+// expected-error@+1 {{'#tile.config' is no attribute of the dialect; each schedule has its own, as in '#tile.sm90_contract<tile_rows = [16], tile_columns = 64>' for what 'schedule = "sm90.contract"' was}}
+module attributes {test.a = #tile.config<schedule = "cpu.contract", m = 4>} {}
 
 // -----
 
-// expected-error@+1 {{'schedule' is "cpu"; write the target and the schedule's name, as in "cpu.contract"}}
-module attributes {test.a = #tile.config<schedule = "cpu">} {}
+// expected-error@+1 {{'#tile.sm91_contract' is no attribute of the dialect}}
+module attributes {test.a = #tile.sm91_contract<step = 4>} {}
 
 // -----
 
-// expected-error@+1 {{'schedule' is "cpu."; write the target and the schedule's name, as in "cpu.contract"}}
-module attributes {test.a = #tile.config<schedule = "cpu.">} {}
+// expected-error@+1 {{'panel' is no field of cpu.contract; it has register_rows, register_columns, step, columns_per_cta, lanes, rows_per_cta}}
+module attributes {test.a = #tile.cpu_contract<panel = 8>} {}
 
 // -----
 
-// expected-error@+1 {{'schedule' is ".contract"; write the target and the schedule's name, as in "cpu.contract"}}
-module attributes {test.a = #tile.config<schedule = ".contract">} {}
+// expected-error@+1 {{'lanes' is no field of cpu.rank; it has none}}
+module attributes {test.a = #tile.cpu_rank<lanes = 8>} {}
 
 // -----
 
-// expected-error@+1 {{'m' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", m = -1>} {}
+// expected-error@+1 {{'lanes' is given twice}}
+module attributes {test.a = #tile.cpu_top_k<lanes = 8, lanes = 8>} {}
 
 // -----
 
-// expected-error@+1 {{'n' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", n = -1>} {}
+// expected-error@+1 {{expected '='}}
+module attributes {test.a = #tile.cpu_top_k<lanes>} {}
 
 // -----
 
-// expected-error@+1 {{'k' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", k = -1>} {}
+// expected-error@+1 {{expected '>'}}
+module attributes {test.a = #tile.sm90_contract<queue = true>} {}
 
 // -----
 
-// expected-error@+1 {{'panel' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", panel = -1>} {}
+// expected-error@+1 {{'register_rows' is -1; 0 or more is accepted}}
+module attributes {test.a = #tile.cpu_contract<register_rows = -1>} {}
 
 // -----
 
-// expected-error@+1 {{'lanes' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", lanes = -1>} {}
+// expected-error@+1 {{'rows_per_cta' is -1; 0 or more is accepted}}
+module attributes {test.a = #tile.cpu_gather_rows<rows_per_cta = -1>} {}
 
 // -----
 
-// expected-error@+1 {{'rows' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", rows = -1>} {}
+// expected-error@+1 {{'vector_width' is -1; 0 or more is accepted}}
+module attributes {test.a = #tile.sm80_contract<vector_width = -1>} {}
 
 // -----
 
-// expected-error@+1 {{'panel' is 1048577; at most 1048576 is accepted}}
-module attributes {test.a = #tile.config<schedule = "cpu.x", panel = 1048577>} {}
+// expected-error@+1 {{'max_ctas' is -1; 0 or more is accepted}}
+module attributes {test.a = #tile.sm80_top_k<max_ctas = -1>} {}
 
 // -----
 
-// expected-error@+1 {{'stages' is -1; a size above 0 is accepted, or 0 where the schedule has no such parameter}}
-module attributes {test.a = #tile.config<schedule = "sm90.x", stages = -1>} {}
+// expected-error@+1 {{'stages' is -1; 0 or more is accepted}}
+module attributes {test.a = #tile.sm90_contract<stages = -1>} {}
 
 // -----
 
-// expected-error@+1 {{'bodies' has 8 at index 1; heights from 1 to 1024, ascending, are accepted}}
-module attributes {test.a = #tile.config<schedule = "sm90.x", bodies = [8, 8]>} {}
+// expected-error@+1 {{'l2_rows' is -1; 0 or more is accepted}}
+module attributes {test.a = #tile.sm90_contract<l2_rows = -1>} {}
 
 // -----
 
-// expected-error@+1 {{'bodies' has 0 at index 0; heights from 1 to 1024, ascending, are accepted}}
-module attributes {test.a = #tile.config<schedule = "sm90.x", bodies = [0]>} {}
+// expected-error@+1 {{'columns_per_cta' is 1048577; at most 1048576 is accepted}}
+module attributes {test.a = #tile.sm80_row_map<columns_per_cta = 1048577>} {}
 
 // -----
 
-// expected-error@+1 {{'bodies' has 1025 at index 0; heights from 1 to 1024, ascending, are accepted}}
-module attributes {test.a = #tile.config<schedule = "sm90.x", bodies = [1025]>} {}
+// expected-error@+1 {{'tile_rows' has 8 at index 1; heights from 1 to 1024, ascending, are accepted}}
+module attributes {test.a = #tile.sm90_contract<tile_rows = [8, 8]>} {}
+
+// -----
+
+// expected-error@+1 {{'tile_rows' has 0 at index 0; heights from 1 to 1024, ascending, are accepted}}
+module attributes {test.a = #tile.sm90_contract<tile_rows = [0]>} {}
+
+// -----
+
+// expected-error@+1 {{'tile_rows' has 1025 at index 0; heights from 1 to 1024, ascending, are accepted}}
+module attributes {test.a = #tile.sm90_contract<tile_rows = [1025]>} {}
 
 // -----
 
@@ -152,3 +162,13 @@ module attributes {test.a = #tile.load<min_tokens = 9, max_tokens = 8>} {}
 
 // expected-error@+1 {{has 'top_k' 3 of 'experts' 2; at least 1 of at most 2^31 - 1 is accepted}}
 module attributes {test.a = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 3, experts = 2>} {}
+
+// -----
+
+// expected-error@+1 {{'registers' is -1; 0 to 255 are accepted}}
+module attributes {test.a = #tile.kernel_form<registers = -1>} {}
+
+// -----
+
+// expected-error@+1 {{'registers' is 256; 0 to 255 are accepted}}
+module attributes {test.a = #tile.kernel_form<registers = 256>} {}

@@ -261,7 +261,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'ids'; give 'offsets', which come from them, and 'num_experts' too}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%y : memref<?x8xf32>)
   tile.return
 }
 
@@ -269,7 +269,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'ids'; give 'offsets', which come from them, and 'num_experts' too}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(ids = %i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
   tile.return
 }
 
@@ -277,7 +277,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %o: memref<3xi32>, %i
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'ids' of 3 local experts, but 2 groups}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 3 : i64}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 3 : i64}
   tile.return
 }
 
@@ -285,7 +285,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'ids' of 1 local experts, but 2 groups}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {local_experts = array<i64: 2>, num_experts = 3 : i64}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {local_experts = array<i64: 2>, num_experts = 3 : i64}
   tile.return
 }
 
@@ -293,7 +293,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<?x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{local expert 3 is out of range; ids are 0 to 2}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {local_experts = array<i64: 2, 3>, num_experts = 3 : i64}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%y : memref<?x8xf32>) {local_experts = array<i64: 2, 3>, num_experts = 3 : i64}
   tile.return
 }
 
@@ -301,7 +301,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %i: memref<4x2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{'ids' must be of shape tokens x top_k}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) ids(%i : memref<4x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(ids = %i : memref<4x2xi32>) outs(%y : memref<?x8xf32>) {num_experts = 2 : i64}
   tile.return
 }
 
@@ -309,7 +309,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{'signals' must be of shape 1, not 2}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) signals(%c : memref<2xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(signals = %c : memref<2xi32>) outs(%y : memref<?x8xf32>)
   tile.return
 }
 
@@ -317,7 +317,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<2xi32>, %y
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<?xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{'awaits' must be of shape 1}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) awaits(%c : memref<?xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(awaits = %c : memref<?xi32>) outs(%y : memref<?x8xf32>)
   tile.return
 }
 
@@ -325,7 +325,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<?xi32>, %y
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %c: memref<2xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{'tickets' must be of shape 1, not 2}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) tickets(%c : memref<2xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(tickets = %c : memref<2xi32>) outs(%y : memref<?x8xf32>)
   tile.return
 }
 
@@ -333,7 +333,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'tickets', but no groups whose tiles are many; give 'offsets' too}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(tickets = %c : memref<1xi32>) outs(%y : memref<?x8xf32>)
   tile.return
 }
 
@@ -341,7 +341,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %y
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %c: memref<1xi32>, %d: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'tickets', and 'signals' or 'awaits'; products of one kernel take tiles in a fixed order}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) awaits(%d : memref<1xi32>) tickets(%c : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) schedule(awaits = %d : memref<1xi32>, tickets = %c : memref<1xi32>)  outs(%y : memref<?x8xf32>)
   tile.return
 }
 
@@ -349,39 +349,39 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, 
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %d: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'signals' and 'awaits'; a product is the first or the second of its kernel}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) signals(%c : memref<1xi32>) awaits(%d : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(signals = %c : memref<1xi32>, awaits = %d : memref<1xi32>)  outs(%y : memref<?x8xf32>)
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %y: memref<?x8xf32>, %tokens: i64) {
-  // expected-error@+1 {{has 'min_group_rows' or 'max_group_rows', but no groups; give 'offsets' too}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x8xf32>) {max_group_rows = 8 : i64}
+  // expected-error@+1 {{has 'group_rows', but no groups; give 'offsets' too}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x8xf32>) {group_rows = #tile.group_rows<max = 8>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
-  // expected-error@+1 {{has min_group_rows = -3; give 1 row or more, or drop it}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {min_group_rows = -3 : i64}
+  // expected-error@+1 {{goes from 'min' -3 to 'max' 9223372036854775807; 1 row or more is accepted at either end}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {group_rows = #tile.group_rows<min = -3>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
-  // expected-error@+1 {{has max_group_rows = 0; give 1 row or more, or drop it}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {max_group_rows = 0 : i64}
+  // expected-error@+1 {{goes from 'min' 1 to 'max' 0; 1 row or more is accepted at either end}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {group_rows = #tile.group_rows<max = 0>}
   tile.return
 }
 
 // -----
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
-  // expected-error@+1 {{has min_group_rows = 9 and max_group_rows = 8, which no group is between; give as many or more as the last}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {min_group_rows = 9 : i64, max_group_rows = 8 : i64}
+  // expected-error@+1 {{goes from 'min' 9 to 'max' 8, which no group is between; give a 'max' of at least that 'min'}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {group_rows = #tile.group_rows<min = 9, max = 8>}
   tile.return
 }
 
@@ -535,7 +535,7 @@ tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: m
 // -----
 
 // expected-error@+1 {{is 'ahead', which is for a 'tile.quantize' with other phases behind it; drop it}}
-tile.kernel @ahead_alone(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) attributes {ahead} {
+tile.kernel @ahead_alone(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) attributes {form = #tile.kernel_form<ahead = true>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
   tile.return
 }
@@ -543,6 +543,37 @@ tile.kernel @ahead_alone(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c:
 // -----
 
 // expected-error@+1 {{is 'ahead', which is for a 'tile.quantize' with other phases behind it; drop it}}
-tile.kernel @ahead_of_nothing(%t: i64) attributes {ahead} {
+tile.kernel @ahead_of_nothing(%t: i64) attributes {form = #tile.kernel_form<ahead = true>} {
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'counter' is no operand for a schedule; there are ids, signals, awaits, tickets}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(counter = %c : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{'awaits' is given twice}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(awaits = %c : memref<1xi32>, awaits = %c : memref<1xi32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{has 'resident' as an attribute of its own; give form = #tile.kernel_form<resident = true>}}
+tile.kernel @k(%tokens: i64) attributes {resident} {
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<2x8x16xf32>, %o: memref<3xi32>, %y: memref<?x8xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'min_group_rows' as an attribute of its own; give group_rows = #tile.group_rows<min = ...>}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<2x8x16xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x8xf32>) {min_group_rows = 3 : i64}
   tile.return
 }

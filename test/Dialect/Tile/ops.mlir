@@ -33,11 +33,11 @@ tile.kernel @route(%logits: memref<?x8xf32>, %bias: memref<8xf32>, %scale: memre
   // CHECK: tile.top_k tokens(%[[TOKENS]]) logits(%[[LOGITS]] : memref<?x8xf32>)
   // CHECK-SAME: input_ids(%{{[a-z0-9]+}} : memref<?xi32>)
   // CHECK-SAME: hash_table(%{{[a-z0-9]+}} : memref<10x2xi32>)
-  // CHECK-SAME: <top_k = 2, select = hash> {config = #tile.config<schedule = "cpu.top_k", rows = 8>}
+  // CHECK-SAME: <top_k = 2, select = hash> {config = #tile.cpu_top_k<rows_per_cta = 8>}
   tile.top_k tokens(%tokens) logits(%logits : memref<?x8xf32>)
       input_ids(%input_ids : memref<?xi32>) hash_table(%table : memref<10x2xi32>)
       outs(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
-      <top_k = 2, select = hash> {config = #tile.config<schedule = "cpu.top_k", rows = 8>}
+      <top_k = 2, select = hash> {config = #tile.cpu_top_k<rows_per_cta = 8>}
   // CHECK-NEXT: tile.rank tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>)
   // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: outs(%{{.*}} : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
@@ -48,11 +48,11 @@ tile.kernel @route(%logits: memref<?x8xf32>, %bias: memref<8xf32>, %scale: memre
            : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 8 : i64, num_zero_experts = 1 : i64, local_experts = array<i64: 7, 0, 3>}
   // CHECK-NEXT: tile.rank tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>) outs(
-  // CHECK-SAME: {config = #tile.config<schedule = "cpu.rank">, num_experts = 3 : i64}
+  // CHECK-SAME: {config = #tile.cpu_rank, num_experts = 3 : i64}
   tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
       outs(%offsets, %position, %source, %row_weight
            : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {num_experts = 3 : i64, config = #tile.config<schedule = "cpu.rank">}
+      {num_experts = 3 : i64, config = #tile.cpu_rank}
   // CHECK-NEXT: tile.return
   tile.return
 }
@@ -84,15 +84,14 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
   // CHECK-NEXT: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<4x24x16xbf16>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>)
   // CHECK-SAME: source(%{{[a-z0-9]+}} : memref<?xi32>)
-  // CHECK-SAME: ids(%{{[a-z0-9]+}} : memref<?x2xi32>)
-  // CHECK-SAME: tickets(%{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: schedule(ids = %{{[a-z0-9]+}} : memref<?x2xi32>, tickets = %{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: rows(%{{[a-z0-9]+}} : memref<?x1xf32>)
   // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<4x24xbf16>)
   // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x12xbf16>) epilogue {
-  // CHECK: } {config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, max_group_rows = 64 : i64, min_group_rows = 3 : i64, num_experts = 6 : i64}
+  // CHECK: } {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>, group_rows = #tile.group_rows<min = 3, max = 64>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, num_experts = 6 : i64}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
-      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) ids(%ids : memref<?x2xi32>)
-      tickets(%counter : memref<1xi32>) rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) schedule(ids = %ids : memref<?x2xi32>, tickets = %counter : memref<1xi32>)
+      rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
       outs(%y : memref<?x12xbf16>) epilogue {
       ^bb0(%gate: f32, %up: f32, %row: f32, %gateBias: f32, %upBias: f32):
         %a = arith.addf %gate, %gateBias : f32
@@ -100,8 +99,8 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
         %c = arith.mulf %a, %b : f32
         tile.yield %c : f32
       } {layout = #moe.weight_layout<order = interleaved>, num_experts = 6 : i64,
-         local_experts = array<i64: 4, 0, 2, 5>, min_group_rows = 3 : i64, max_group_rows = 64 : i64,
-         config = #tile.config<schedule = "cpu.contract", m = 4, n = 4, panel = 32, lanes = 16>}
+         local_experts = array<i64: 4, 0, 2, 5>, group_rows = #tile.group_rows<min = 3, max = 64>,
+         config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>}
   tile.return
 }
 
@@ -137,11 +136,11 @@ tile.kernel @rows(%x: memref<?x16xf16>, %w: memref<?x1xf32>, %y: memref<?x16xf16
         tile.yield %z : f32
       }
   // CHECK: tile.row_map tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x16xf16>) outs(%{{[a-z0-9]+}} : memref<?x16xf16>) {
-  // CHECK: } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+  // CHECK: } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 4>}
   tile.row_map tokens(%tokens) ins(%x : memref<?x16xf16>) outs(%y : memref<?x16xf16>) {
       ^bb0(%v: f32):
         tile.yield %v : f32
-      } {config = #tile.config<schedule = "cpu.row_map", lanes = 8, rows = 4>}
+      } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 4>}
   tile.return
 }
 
@@ -160,7 +159,7 @@ tile.kernel private @reduce(%rows: memref<?x16xbf16>, %position: memref<?x2xi32>
       outs(%y : memref<?x16xbf16>) {moe.name = ["output"]}
   // CHECK-NEXT: tile.gather_reduce tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<?x2xi32>) outs(%{{[a-z0-9]+}} : memref<?x16xbf16>) {config
   tile.gather_reduce tokens(%tokens) ins(%rows, %position : memref<?x16xbf16>, memref<?x2xi32>)
-      outs(%y : memref<?x16xbf16>) {config = #tile.config<schedule = "cpu.gather_reduce", rows = 1>}
+      outs(%y : memref<?x16xbf16>) {config = #tile.cpu_gather_reduce<rows_per_cta = 1>}
   tile.return
 }
 
@@ -174,10 +173,10 @@ tile.kernel @ordered(%x: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %offsets: 
       offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
       outs(%y, %z : memref<?x200xf8E4M3FN>, memref<?x2xf32>) {top_k = 2 : i64}
   // CHECK-NEXT: tile.gather_rows tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xf32>)
-  // CHECK-SAME: {config = #tile.config<schedule = "cpu.gather_rows", rows = 4>, top_k = 1 : i64}
+  // CHECK-SAME: {config = #tile.cpu_gather_rows<rows_per_cta = 4>, top_k = 1 : i64}
   tile.gather_rows tokens(%tokens) ins(%s : memref<?x2xf32>)
       offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
-      outs(%z : memref<?x2xf32>) {top_k = 1 : i64, config = #tile.config<schedule = "cpu.gather_rows", rows = 4>}
+      outs(%z : memref<?x2xf32>) {top_k = 1 : i64, config = #tile.cpu_gather_rows<rows_per_cta = 4>}
   tile.return
 }
 
@@ -187,8 +186,8 @@ tile.kernel @empty(%tokens: i64) {
   tile.return
 }
 
-// CHECK-LABEL: tile.kernel @waits(%{{[a-z0-9]+}}: i64) attributes {grid = #plan.expr<"132">, resident} {
+// CHECK-LABEL: tile.kernel @waits(%{{[a-z0-9]+}}: i64) attributes {form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">} {
 // CHECK-NEXT: tile.return
-tile.kernel @waits(%tokens: i64) attributes {grid = #plan.expr<"132">, resident} {
+tile.kernel @waits(%tokens: i64) attributes {form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">} {
   tile.return
 }

@@ -9,10 +9,10 @@ tile.kernel @quantize(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: me
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%x : memref<?x200xbf16>)
       outs(%q, %s : memref<?x200xf8E4M3FN>, memref<?x2xf32>)
   // CHECK: tile.quantize <{{.*}}> tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x256xf16>) offsets(%{{[a-z0-9]+}} : memref<5xi32>)
-  // CHECK-SAME: {config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 4>, top_k = 2 : i64}
+  // CHECK-SAME: {config = #tile.cpu_quantize<lanes = 8, rows_per_cta = 4>, top_k = 2 : i64}
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%tokens) ins(%h : memref<?x256xf16>) offsets(%offsets : memref<5xi32>)
       outs(%r, %t : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-      {top_k = 2 : i64, config = #tile.config<schedule = "cpu.quantize", lanes = 8, rows = 4>}
+      {top_k = 2 : i64, config = #tile.cpu_quantize<lanes = 8, rows_per_cta = 4>}
   tile.return
 }
 

@@ -21,6 +21,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Plan/Plan.h"
+#include "moec/Dialect/Tile/Configs.h"
 
 #include "dialects/Tile/TileDialect.h.inc"
 

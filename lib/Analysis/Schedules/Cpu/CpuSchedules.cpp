@@ -8,6 +8,7 @@
 #include "../ScheduleTables.h"
 #include "moec/Analysis/Cpu.h"
 
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
@@ -21,11 +22,10 @@ namespace {
 // What configs have in common
 //===----------------------------------------------------------------------===//
 
-std::string needsTargetLanes(tile::ConfigAttr config, const Target &target) {
-  if (config.getLanes() > 0 && config.getLanes() <= target.lanes &&
-      llvm::isPowerOf2_64(config.getLanes()))
+std::string needsTargetLanes(int64_t lanes, const Target &target) {
+  if (lanes > 0 && lanes <= target.lanes && llvm::isPowerOf2_64(lanes))
     return {};
-  return "lanes = " + number(config.getLanes()) +
+  return "lanes = " + number(lanes) +
          "; give a power of two up to the target's " + number(target.lanes);
 }
 
@@ -62,59 +62,67 @@ struct ContractShape {
   int64_t parts;
 };
 
-/// The register tile: m x n accumulators, a vector of each of m input rows and
-/// of one weight row at a time.
-std::string contractIllegal(Operation *op, tile::ConfigAttr config,
+/// The register tile: an accumulator of each row and column, a vector of each
+/// of the input rows and of one weight row at a time.
+std::string contractIllegal(Operation *op, tile::ConfigAttr attr,
                             const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
+  auto config = cast<tile::CpuContractAttr>(attr);
   if (std::string reason = declineQuantized(contract); !reason.empty())
     return reason;
   if (std::string reason = declineSomeGroups(contract); !reason.empty())
     return reason;
   ContractShape shape(contract);
-  for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
-                              {"n", config.getN()},
-                              {"k", config.getK()},
-                              {"panel", config.getPanel()}})
+  for (auto [field, value] : {std::pair<StringRef, int64_t>{
+                                  "register_rows", config.getRegisterRows()},
+                              {"register_columns", config.getRegisterColumns()},
+                              {"step", config.getStep()},
+                              {"columns_per_cta", config.getColumnsPerCta()}})
     if (std::string reason = needsPositive(field, value); !reason.empty())
       return reason;
-  if (std::string reason = needsTargetLanes(config, target); !reason.empty())
+  if (std::string reason = needsTargetLanes(config.getLanes(), target);
+      !reason.empty())
     return reason;
-  if (config.getK() % config.getLanes())
-    return "k = " + number(config.getK()) +
+  if (config.getStep() % config.getLanes())
+    return "step = " + number(config.getStep()) +
            " is no multiple of lanes = " + number(config.getLanes());
-  if (shape.decodes && shape.decodedAtOnce % config.getK())
-    return "k = " + number(config.getK()) + "; give a divisor of the " +
+  if (shape.decodes && shape.decodedAtOnce % config.getStep())
+    return "step = " + number(config.getStep()) + "; give a divisor of the " +
            number(shape.decodedAtOnce) + " elements that are decoded at once";
-  int64_t weightRows = config.getN() * shape.rowsPerColumn;
+  int64_t weightRows = config.getRegisterColumns() * shape.rowsPerColumn;
   if (weightRows % 4)
-    return "n = " + number(config.getN()) + " needs " + number(weightRows) +
+    return "register_columns = " + number(config.getRegisterColumns()) +
+           " needs " + number(weightRows) +
            " weight rows at a time; give a multiple of 4 of them";
-  int64_t registers = config.getM() * weightRows + config.getM() + 1;
+  int64_t registers =
+      config.getRegisterRows() * weightRows + config.getRegisterRows() + 1;
   if (registers > target.getNumRegisters())
-    return "m = " + number(config.getM()) + ", n = " + number(config.getN()) +
+    return "register_rows = " + number(config.getRegisterRows()) +
+           ", register_columns = " + number(config.getRegisterColumns()) +
            " needs " + number(registers) + " vector registers of " +
            number(target.getNumRegisters()) + "; give a smaller tile";
-  if (config.getPanel() % config.getN())
-    return "panel = " + number(config.getPanel()) +
-           " is no multiple of n = " + number(config.getN());
+  if (config.getColumnsPerCta() % config.getRegisterColumns())
+    return "columns_per_cta = " + number(config.getColumnsPerCta()) +
+           " is no multiple of register_columns = " +
+           number(config.getRegisterColumns());
   if (shape.grouped)
-    return config.getRows() == 0
+    return config.getRowsPerCta() == 0
                ? std::string()
-               : "rows = " + number(config.getRows()) +
+               : "rows_per_cta = " + number(config.getRowsPerCta()) +
                      "; a product with offsets owns all rows of a group: 0";
-  if (std::string reason = needsPositive("rows", config.getRows());
+  if (std::string reason =
+          needsPositive("rows_per_cta", config.getRowsPerCta());
       !reason.empty())
     return reason;
   // Sums wait on the stack for their epilogue, a row in whole vectors.
   constexpr int64_t stackBytes = 64 * 1024;
-  int64_t sumBytes =
-      4 * shape.rowsPerColumn * config.getRows() *
-      static_cast<int64_t>(llvm::alignTo(config.getPanel(), config.getLanes()));
+  int64_t sumBytes = 4 * shape.rowsPerColumn * config.getRowsPerCta() *
+                     static_cast<int64_t>(llvm::alignTo(
+                         config.getColumnsPerCta(), config.getLanes()));
   if (sumBytes > stackBytes)
-    return "rows = " + number(config.getRows()) +
-           ", panel = " + number(config.getPanel()) + " needs " +
-           number(sumBytes) +
+    return "rows_per_cta = " + number(config.getRowsPerCta()) +
+           ", columns_per_cta = " + number(config.getColumnsPerCta()) +
+           " needs " + number(sumBytes) +
            " bytes of sums; give a smaller block of at most " +
            number(stackBytes);
   return {};
@@ -145,18 +153,19 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
   // A block of scales ends a loop: fewer turns.
   int64_t k = target.lanes * (shape.decodes ? 4 : shape.parts);
-  return tile::ConfigAttr::get(op->getContext(), "cpu.contract", m, n, k,
-                               choosePanel(shape, n), target.lanes,
-                               shape.grouped ? 0 : denseRows);
+  return tile::CpuContractAttr::get(op->getContext(), m, n, k,
+                                    choosePanel(shape, n), target.lanes,
+                                    shape.grouped ? 0 : denseRows);
 }
 
-moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
-                         const Target &) {
+moert::Expr contractGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
+  auto config = cast<tile::CpuContractAttr>(attr);
   ContractShape shape(cast<tile::ContractOp>(op));
-  moert::Expr panels(llvm::divideCeil(shape.columns, config.getPanel()));
+  moert::Expr panels(
+      llvm::divideCeil(shape.columns, config.getColumnsPerCta()));
   if (shape.grouped)
     return moert::Expr(shape.groups) * panels;
-  return rowBlocks(config.getRows()) * panels;
+  return rowBlocks(config.getRowsPerCta()) * panels;
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,76 +173,89 @@ moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
 // cpu.gather_reduce
 //===----------------------------------------------------------------------===//
 
+/// The rows that a CTA of one of them owns.
+int64_t getRowsPerCta(tile::ConfigAttr attr) {
+  return llvm::TypeSwitch<Attribute, int64_t>(attr)
+      .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
+            tile::CpuGatherRowsAttr, tile::CpuGatherReduceAttr>(
+          [](auto config) { return config.getRowsPerCta(); });
+}
+
+/// The lanes of one of them but cpu.gather_rows.
+int64_t getLanes(tile::ConfigAttr attr) {
+  return llvm::TypeSwitch<Attribute, int64_t>(attr)
+      .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
+            tile::CpuGatherReduceAttr>(
+          [](auto config) { return config.getLanes(); });
+}
+
 std::string rowsIllegal(Operation *, tile::ConfigAttr config,
                         const Target &target) {
-  if (std::string reason = needsPositive("rows", config.getRows());
+  if (std::string reason = needsPositive("rows_per_cta", getRowsPerCta(config));
       !reason.empty())
     return reason;
-  return needsTargetLanes(config, target);
+  return needsTargetLanes(getLanes(config), target);
 }
 
 std::string gatherRowsIllegal(Operation *, tile::ConfigAttr config,
                               const Target &) {
-  return needsPositive("rows", config.getRows());
+  return needsPositive("rows_per_cta", getRowsPerCta(config));
 }
 
-std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr config,
+std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr attr,
                                 const Target &target) {
-  std::string reason = rowsIllegal(op, config, target);
+  std::string reason = rowsIllegal(op, attr, target);
   if (!reason.empty())
     return reason;
-  if (config.getN() % config.getLanes())
-    return "n = " + number(config.getN()) +
+  auto config = cast<tile::CpuGatherReduceAttr>(attr);
+  int64_t columns = config.getRegisterColumns();
+  if (columns % config.getLanes())
+    return "register_columns = " + number(columns) +
            " is no multiple of lanes = " + number(config.getLanes());
-  int64_t accumulators = config.getN() / config.getLanes();
+  int64_t accumulators = columns / config.getLanes();
   if (accumulators > target.getNumRegisters() / 2)
-    return "n = " + number(config.getN()) + " needs " + number(accumulators) +
-           " accumulators; give at most " +
+    return "register_columns = " + number(columns) + " needs " +
+           number(accumulators) + " accumulators; give at most " +
            number(target.getNumRegisters() / 2) + " times lanes";
   return {};
 }
 
-tile::ConfigAttr chooseRows(Operation *op, StringRef name, int64_t n,
-                            int64_t lanes, int64_t rows) {
-  return tile::ConfigAttr::get(op->getContext(), name, /*m=*/0, n, /*k=*/0,
-                               /*panel=*/0, lanes, rows);
-}
-
 tile::ConfigAttr chooseTopK(Operation *op, const Target &target) {
-  return chooseRows(op, "cpu.top_k", 0, target.lanes, 8);
+  return tile::CpuTopKAttr::get(op->getContext(), target.lanes, 8);
 }
 
 tile::ConfigAttr chooseRowMap(Operation *op, const Target &target) {
-  return chooseRows(op, "cpu.row_map", 0, target.lanes, 4);
+  return tile::CpuRowMapAttr::get(op->getContext(), target.lanes, 4);
 }
 
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &target) {
-  return chooseRows(op, "cpu.quantize", 0, target.lanes, 4);
+  return tile::CpuQuantizeAttr::get(op->getContext(), target.lanes, 4);
 }
 
 tile::ConfigAttr chooseGatherRows(Operation *op, const Target &) {
-  return chooseRows(op, "cpu.gather_rows", 0, 0, 4);
+  return tile::CpuGatherRowsAttr::get(op->getContext(), 4);
 }
 
 /// Enough accumulators to hide the latency of an addition.
 tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &target) {
-  return chooseRows(op, "cpu.gather_reduce", 4 * target.lanes, target.lanes, 4);
+  return tile::CpuGatherReduceAttr::get(op->getContext(), 4 * target.lanes,
+                                        target.lanes, 4);
 }
 
 moert::Expr rowsGrid(Operation *, tile::ConfigAttr config, const Target &) {
-  return rowBlocks(config.getRows());
+  return rowBlocks(getRowsPerCta(config));
 }
 
 moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
                          const Target &) {
   return positionBlocks(cast<tile::QuantizeOp>(op).getTopK().value_or(1),
-                        config.getRows());
+                        getRowsPerCta(config));
 }
 
 moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
                            const Target &) {
   return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK(),
-                        config.getRows());
+                        getRowsPerCta(config));
 }
 
 //===----------------------------------------------------------------------===//
@@ -245,7 +267,7 @@ std::string rankIllegal(Operation *, tile::ConfigAttr, const Target &) {
 }
 
 tile::ConfigAttr chooseRank(Operation *op, const Target &) {
-  return chooseRows(op, "cpu.rank", 0, 0, 0);
+  return tile::CpuRankAttr::get(op->getContext());
 }
 
 moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {

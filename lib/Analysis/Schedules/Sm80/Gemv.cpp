@@ -21,9 +21,12 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::sm80;
 
-Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr config)
-    : m(config.getM()), n(config.getN()), k(config.getK()),
-      threads(config.getLanes()) {
+Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr attr) {
+  auto config = cast<tile::Sm80GemvAttr>(attr);
+  m = config.getTileRows();
+  n = config.getTileColumns();
+  k = config.getStep();
+  threads = config.getThreads();
   auto weight = cast<MemRefType>(op.getWeight().getType());
   depth = weight.getShape().back();
   columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
@@ -59,13 +62,15 @@ static std::string declineGemv(tile::ContractOp op) {
 /// Why FMAs cannot be; empty if they can.
 static std::string fmaIllegal(const Gemv &shape) {
   for (auto [field, value] :
-       {std::pair<StringRef, int64_t>{"m", shape.m}, {"n", shape.n}})
+       {std::pair<StringRef, int64_t>{"tile_rows", shape.m},
+        {"tile_columns", shape.n}})
     if (value <= 0 || value > kMaxSums || !llvm::isPowerOf2_64(value))
       return (field + " = " + Twine(value) + "; give a power of two up to " +
               Twine(kMaxSums))
           .str();
   if (shape.m * shape.n > kMaxSums)
-    return "m = " + number(shape.m) + ", n = " + number(shape.n) + " needs " +
+    return "tile_rows = " + number(shape.m) +
+           ", tile_columns = " + number(shape.n) + " needs " +
            number(shape.m * shape.n) + " sums per thread; give at most " +
            number(kMaxSums);
   return {};
@@ -74,23 +79,24 @@ static std::string fmaIllegal(const Gemv &shape) {
 /// Why tensor cores cannot be used; empty if they can.
 static std::string tensorIllegal(const Gemv &shape) {
   if (shape.k != Gemv::kTensorDepth)
-    return "k = " + number(shape.k) + "; give " + number(Gemv::kTensorDepth) +
-           " for tensor cores, or 0";
+    return "step = " + number(shape.k) + "; give " +
+           number(Gemv::kTensorDepth) + " for tensor cores, or 0";
   if (shape.elementBytes != 2)
-    return "k = " + number(shape.k) +
+    return "step = " + number(shape.k) +
            ", but tensor cores take elements of 16 bits; give 0";
   if (shape.depth % Gemv::kTensorDepth)
-    return "k = " + number(shape.k) + ", but rows have " + number(shape.depth) +
-           " elements; give 0";
+    return "step = " + number(shape.k) + ", but rows have " +
+           number(shape.depth) + " elements; give 0";
   if (shape.m != 16 && shape.m != 32)
-    return "m = " + number(shape.m) +
-           "; give 16 or 32 with k = " + number(shape.k);
+    return "tile_rows = " + number(shape.m) +
+           "; give 16 or 32 with step = " + number(shape.k);
   if (shape.n < 8 || shape.n > 64 || !llvm::isPowerOf2_64(shape.n))
-    return "n = " + number(shape.n) +
-           "; give 8, 16, 32 or 64 with k = " + number(shape.k);
+    return "tile_columns = " + number(shape.n) +
+           "; give 8, 16, 32 or 64 with step = " + number(shape.k);
   if (shape.getSumBytes() > kStaticSharedBytes)
-    return "m = " + number(shape.m) + ", n = " + number(shape.n) +
-           ", lanes = " + number(shape.threads) + " needs " +
+    return "tile_rows = " + number(shape.m) +
+           ", tile_columns = " + number(shape.n) +
+           ", threads = " + number(shape.threads) + " needs " +
            number(shape.getSumBytes()) + " bytes of shared memory; there are " +
            number(kStaticSharedBytes);
   return {};
@@ -101,11 +107,11 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
   auto contract = cast<tile::ContractOp>(op);
   if (std::string reason = declineGemv(contract); !reason.empty())
     return reason;
-  if (config.getLanes() <= 0 || config.getLanes() % kWarp ||
-      config.getLanes() > kMostThreads)
-    return "lanes = " + number(config.getLanes()) +
-           "; give a multiple of 32 up to " + number(kMostThreads);
   Gemv shape(contract, config);
+  if (shape.threads <= 0 || shape.threads % kWarp ||
+      shape.threads > kMostThreads)
+    return "threads = " + number(shape.threads) +
+           "; give a multiple of 32 up to " + number(kMostThreads);
   return shape.usesTensorCores() ? tensorIllegal(shape) : fmaIllegal(shape);
 }
 
@@ -113,8 +119,7 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
 static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
                                        int64_t n) {
   auto make = [&](int64_t threads) {
-    return tile::ConfigAttr::get(op->getContext(), kGemv, m, n, /*k=*/0,
-                                 /*panel=*/0, threads, /*rows=*/0);
+    return tile::Sm80GemvAttr::get(op->getContext(), m, n, /*step=*/0, threads);
   };
   int64_t pieces = std::max<int64_t>(Gemv(op, make(kWarp)).getPieces(), 1);
   int64_t perThread = llvm::divideCeil(pieces, kMostThreads);
@@ -126,9 +131,8 @@ static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
                                          int64_t n) {
   constexpr int64_t mostThreads = 256;
   for (int64_t threads = mostThreads;; threads /= 2) {
-    auto config =
-        tile::ConfigAttr::get(op->getContext(), kGemv, m, n, Gemv::kTensorDepth,
-                              /*panel=*/0, threads, /*rows=*/0);
+    auto config = tile::Sm80GemvAttr::get(op->getContext(), m, n,
+                                          Gemv::kTensorDepth, threads);
     Gemv shape(op, config);
     if (threads == kWarp || (shape.getSumBytes() <= kStaticSharedBytes &&
                              shape.getWarps() <= shape.getTensorSteps()))
@@ -158,7 +162,7 @@ moert::Expr sm80::gemvGrid(Operation *op, tile::ConfigAttr config,
 }
 
 int64_t sm80::gemvBlock(Operation *, tile::ConfigAttr config) {
-  return config.getLanes();
+  return cast<tile::Sm80GemvAttr>(config).getThreads();
 }
 
 bool sm80::isGemvPreferred(Operation *op) {

@@ -7,6 +7,7 @@
 
 #include "Sm80Routing.h"
 
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -20,9 +21,10 @@ using namespace moec::sm80;
 // Sizes
 //===----------------------------------------------------------------------===//
 
-TopK::TopK(tile::TopKOp op, tile::ConfigAttr config)
-    : row(getRow(op)), threads(config.getLanes()) {
-  chunks = {config.getPanel(), config.getRows()};
+TopK::TopK(tile::TopKOp op, tile::ConfigAttr attr) : row(getRow(op)) {
+  auto config = cast<tile::Sm80TopKAttr>(attr);
+  threads = config.getThreads();
+  chunks = {config.getMaxCtas(), config.getTokensPerCta()};
 }
 
 /// How many places a row's values take, padded by group.
@@ -82,15 +84,18 @@ int64_t sm80::getNumLocalExperts(tile::CountSlotsOp op) {
 }
 
 CountSlots::CountSlots(tile::CountSlotsOp op, tile::ConfigAttr config)
-    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
-      panel(config.getPanel()),
+    : numLocal(getNumLocalExperts(op)),
+      threads(cast<tile::Sm80CountSlotsAttr>(config).getThreads()),
+      panel(cast<tile::Sm80CountSlotsAttr>(config).getExpertsAtOnce()),
       chunks{cast<MemRefType>(op.getCounts().getType()).getDimSize(0),
              static_cast<int64_t>(op.getChunkTokens())} {}
 
-Rank::Rank(tile::RankOp op, tile::ConfigAttr config)
-    : numLocal(getNumLocalExperts(op)), threads(config.getLanes()),
-      panel(config.getPanel()), chunks{kMaxCtas, config.getRows()},
-      hasCounts(op.getCounts()) {
+Rank::Rank(tile::RankOp op, tile::ConfigAttr attr)
+    : numLocal(getNumLocalExperts(op)), hasCounts(op.getCounts()) {
+  auto config = cast<tile::Sm80RankAttr>(attr);
+  threads = config.getThreads();
+  panel = config.getExpertsAtOnce();
+  chunks = {kMaxCtas, config.getTokensPerCta()};
   if (hasCounts)
     chunks.most = cast<MemRefType>(op.getCounts().getType()).getDimSize(0);
   auto kernel = op->getParentOfType<tile::KernelOp>();
@@ -130,8 +135,7 @@ static moert::Expr chunksGrid(TokenChunks chunks) {
 }
 
 //===----------------------------------------------------------------------===//
-// sm80.top_k: a CTA of `lanes` threads routes `rows` tokens, or more where
-// there would be more than `panel` CTAs
+// sm80.top_k
 //===----------------------------------------------------------------------===//
 
 std::string sm80::topKIllegal(Operation *op, tile::ConfigAttr config,
@@ -140,14 +144,14 @@ std::string sm80::topKIllegal(Operation *op, tile::ConfigAttr config,
   TopK shape(cast<tile::TopKOp>(op), config);
   if (shape.threads <= 0 || shape.threads > mostThreads ||
       shape.threads % kWarp)
-    return "lanes = " + number(shape.threads) +
+    return "threads = " + number(shape.threads) +
            "; give a multiple of 32 up to " + number(mostThreads);
   if (shape.chunks.tokens <= 0 || shape.chunks.tokens > mostRows)
-    return "rows = " + number(shape.chunks.tokens) + "; give 1 to " +
-           number(mostRows) + " tokens";
+    return "tokens_per_cta = " + number(shape.chunks.tokens) + "; give 1 to " +
+           number(mostRows);
   int64_t bytes = shape.getWarps() * TopK::getWarpBytes(cast<tile::TopKOp>(op));
   if (bytes > kStaticSharedBytes)
-    return "lanes = " + number(shape.threads) + " needs " + number(bytes) +
+    return "threads = " + number(shape.threads) + " needs " + number(bytes) +
            " bytes of shared memory; there are " + number(kStaticSharedBytes);
   return {};
 }
@@ -158,8 +162,8 @@ tile::ConfigAttr sm80::chooseTopK(Operation *op, const Target &) {
   int64_t warps = mostWarps;
   if (int64_t bytes = TopK::getWarpBytes(cast<tile::TopKOp>(op)))
     warps = std::clamp<int64_t>(kStaticSharedBytes / bytes, 1, mostWarps);
-  return makeConfig(op, "sm80.top_k", 0, 0, 0, /*panel=*/0, warps * kWarp,
-                    warps);
+  return tile::Sm80TopKAttr::get(op->getContext(), warps * kWarp, warps,
+                                 /*max_ctas=*/0);
 }
 
 moert::Expr sm80::topKGrid(Operation *op, tile::ConfigAttr config,
@@ -169,26 +173,26 @@ moert::Expr sm80::topKGrid(Operation *op, tile::ConfigAttr config,
 }
 
 //===----------------------------------------------------------------------===//
-// sm80.count_slots: CTAs of `lanes` threads, which count the slots of a chunk
-// for `panel` local experts at a time; sm80.rank: CTAs like that which place
-// the slots of a chunk, of `rows` tokens or more
+// sm80.count_slots; sm80.rank, whose CTAs place the slots of a chunk
 //===----------------------------------------------------------------------===//
 
-static std::string chunkIllegal(tile::ConfigAttr config, int64_t maxPanel) {
+/// Of a CTA of so many threads, with counters of so many experts.
+static std::string chunkIllegal(int64_t threads, int64_t experts,
+                                int64_t maxExperts) {
   constexpr int64_t mostThreads = 1024;
-  if (config.getLanes() <= 0 || config.getLanes() > mostThreads ||
-      config.getLanes() % kWarp)
-    return "lanes = " + number(config.getLanes()) +
-           "; give a multiple of 32 up to " + number(mostThreads);
-  if (config.getPanel() <= 0 || config.getPanel() > maxPanel)
-    return "panel = " + number(config.getPanel()) + "; give 1 to " +
-           number(maxPanel) + " local experts";
+  if (threads <= 0 || threads > mostThreads || threads % kWarp)
+    return "threads = " + number(threads) + "; give a multiple of 32 up to " +
+           number(mostThreads);
+  if (experts <= 0 || experts > maxExperts)
+    return "experts_at_once = " + number(experts) + "; give 1 to " +
+           number(maxExperts);
   return {};
 }
 
-std::string sm80::countSlotsIllegal(Operation *, tile::ConfigAttr config,
+std::string sm80::countSlotsIllegal(Operation *op, tile::ConfigAttr config,
                                     const Target &) {
-  return chunkIllegal(config, CountSlots::kMaxPanel);
+  CountSlots shape(cast<tile::CountSlotsOp>(op), config);
+  return chunkIllegal(shape.threads, shape.panel, CountSlots::kMaxPanel);
 }
 
 /// Threads have two slots of a chunk that is no larger than it has to be.
@@ -196,7 +200,7 @@ tile::ConfigAttr sm80::chooseCountSlots(Operation *op, const Target &) {
   constexpr int64_t threads = 512;
   int64_t panel = std::min(getNumLocalExperts(cast<tile::CountSlotsOp>(op)),
                            CountSlots::kMaxPanel);
-  return makeConfig(op, "sm80.count_slots", 0, 0, 0, panel, threads, 0);
+  return tile::Sm80CountSlotsAttr::get(op->getContext(), threads, panel);
 }
 
 moert::Expr sm80::countSlotsGrid(Operation *op, tile::ConfigAttr config,
@@ -207,16 +211,19 @@ moert::Expr sm80::countSlotsGrid(Operation *op, tile::ConfigAttr config,
 std::string sm80::rankIllegal(Operation *op, tile::ConfigAttr config,
                               const Target &) {
   constexpr int64_t mostRows = 1 << 20;
-  if (std::string reason = chunkIllegal(config, Rank::kMaxPanel);
+  Rank shape(cast<tile::RankOp>(op), config);
+  if (std::string reason =
+          chunkIllegal(shape.threads, shape.panel, Rank::kMaxPanel);
       !reason.empty())
     return reason;
   std::optional<int64_t> counted = cast<tile::RankOp>(op).getChunkTokens();
-  if (counted && config.getRows() != *counted)
-    return "rows = " + number(config.getRows()) + "; give the " +
+  int64_t tokens = shape.chunks.tokens;
+  if (counted && tokens != *counted)
+    return "tokens_per_cta = " + number(tokens) + "; give the " +
            number(*counted) + " tokens of the chunks that 'counts' are of";
-  if (config.getRows() <= 0 || config.getRows() > mostRows)
-    return "rows = " + number(config.getRows()) + "; give 1 to " +
-           number(mostRows) + " tokens";
+  if (tokens <= 0 || tokens > mostRows)
+    return "tokens_per_cta = " + number(tokens) + "; give 1 to " +
+           number(mostRows);
   return {};
 }
 
@@ -235,7 +242,7 @@ tile::ConfigAttr sm80::chooseRank(Operation *op, const Target &) {
   int64_t threads = rank.getCounts() && rows * topK <= leastThreads
                         ? leastThreads
                         : mostThreads;
-  return makeConfig(op, "sm80.rank", 0, 0, 0, panel, threads, rows);
+  return tile::Sm80RankAttr::get(op->getContext(), threads, rows, panel);
 }
 
 /// Without tokens there are offsets to be written.
@@ -245,8 +252,10 @@ moert::Expr sm80::rankGrid(Operation *op, tile::ConfigAttr config,
       chunksGrid(Rank(cast<tile::RankOp>(op), config).chunks), 1);
 }
 
-int64_t sm80::chunkBlock(Operation *, tile::ConfigAttr config) {
-  return config.getLanes();
+int64_t sm80::chunkBlock(Operation *, tile::ConfigAttr attr) {
+  return llvm::TypeSwitch<Attribute, int64_t>(attr)
+      .Case<tile::Sm80TopKAttr, tile::Sm80CountSlotsAttr, tile::Sm80RankAttr>(
+          [](auto config) { return config.getThreads(); });
 }
 
 /// Counts of a chunk should be no more than its slots: all CTAs read them.
@@ -287,7 +296,7 @@ static std::string whyNoRoom(tile::TopKOp first, const TopK &routing,
 static std::string whyOtherThreads(const TopK &routing, int64_t threads) {
   if (routing.threads == threads)
     return {};
-  return "lanes = " + number(routing.threads) + " and " + number(threads) +
+  return "threads = " + number(routing.threads) + " and " + number(threads) +
          "; give both the same threads";
 }
 
@@ -299,25 +308,32 @@ sm80::countRouted(Operation *first, Operation *second, tile::LoadAttr) {
   int64_t threads = getRoutingThreads(topK, shape.getWords(), kCountingWarps);
   if (!threads)
     return std::nullopt;
-  return JoinedConfigs{
-      makeConfig(first, "sm80.top_k", 0, 0, 0, shape.chunks.most, threads,
-                 shape.chunks.tokens),
-      makeConfig(second, "sm80.count_slots", 0, 0, 0, shape.panel, threads, 0)};
+  return JoinedConfigs{tile::Sm80TopKAttr::get(first->getContext(), threads,
+                                               shape.chunks.tokens,
+                                               shape.chunks.most),
+                       tile::Sm80CountSlotsAttr::get(second->getContext(),
+                                                     threads, shape.panel)};
 }
+
+/// What a phase that is to follow a routing says behind another one.
+constexpr llvm::StringLiteral kNoRouting =
+    "a CTA has its share of what a 'tile.top_k' has routed, and of nothing "
+    "else";
 
 std::string sm80::whyNotCounted(Operation *first, Operation *second,
                                 tile::LoadAttr) {
-  auto topK = cast<tile::TopKOp>(first);
+  auto topK = dyn_cast<tile::TopKOp>(first);
+  if (!topK)
+    return kNoRouting.str();
   auto count = cast<tile::CountSlotsOp>(second);
   TopK routing(topK, topK.getConfigAttr());
   CountSlots shape(count, count.getConfigAttr());
   if (routing.chunks.most != shape.chunks.most ||
       routing.chunks.tokens != shape.chunks.tokens)
-    return "a CTA routes rows = " + number(routing.chunks.tokens) +
-           " tokens, panel = " + number(routing.chunks.most) +
-           " CTAs at most, and counts those of chunks of " +
-           number(shape.chunks.tokens) + ", " + number(shape.chunks.most) +
-           " at most; give both the same";
+    return "a CTA routes tokens_per_cta = " + number(routing.chunks.tokens) +
+           ", of max_ctas = " + number(routing.chunks.most) +
+           ", and counts those of chunks of " + number(shape.chunks.tokens) +
+           ", " + number(shape.chunks.most) + " at most; give both the same";
   if (std::string reason = whyOtherThreads(routing, shape.threads);
       !reason.empty())
     return reason;
@@ -333,20 +349,24 @@ sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
   int64_t tokens = std::max<int64_t>(load.getMaxTokens(), 1);
   if (!threads)
     return std::nullopt;
-  tile::ConfigAttr config =
-      makeConfig(second, "sm80.rank", 0, 0, 0, rank.getConfigAttr().getPanel(),
-                 threads, tokens);
+  auto config = tile::Sm80RankAttr::get(
+      second->getContext(), threads, tokens,
+      cast<tile::Sm80RankAttr>(rank.getConfigAttr()).getExpertsAtOnce());
   Rank shape(rank, config);
   if (tokens * topK.getRouting().getTopK() > shape.getFewSlots())
     return std::nullopt;
-  return JoinedConfigs{
-      makeConfig(first, "sm80.top_k", 0, 0, 0, 0, threads, tokens), config};
+  return JoinedConfigs{tile::Sm80TopKAttr::get(first->getContext(), threads,
+                                               tokens,
+                                               /*max_ctas=*/0),
+                       config};
 }
 
 /// The one CTA that there is.
 std::string sm80::whyNotRanked(Operation *first, Operation *second,
                                tile::LoadAttr load) {
-  auto topK = cast<tile::TopKOp>(first);
+  auto topK = dyn_cast<tile::TopKOp>(first);
+  if (!topK)
+    return kNoRouting.str();
   auto rank = cast<tile::RankOp>(second);
   TopK routing(topK, topK.getConfigAttr());
   Rank shape(rank, rank.getConfigAttr());
@@ -386,7 +406,7 @@ std::string sm80::whyNotAhead(Operation *first, Operation *second,
     return "of so many experts, or slots, the kernel waits for the launch "
            "before it at its entry";
   if (routing.threads < Quantize::kThreads)
-    return "lanes = " + number(routing.threads) + "; give at least the " +
+    return "threads = " + number(routing.threads) + "; give at least the " +
            number(Quantize::kThreads) + " threads that quantize";
   // Nobody waits for what other CTAs quantize.
   for (Operation &phase : *second->getBlock())

@@ -11,6 +11,7 @@
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -31,7 +32,7 @@ int64_t sm80::getVectorLanes(MemRefType result) {
   return lanes;
 }
 
-Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       planes(op.getLayout() ? 2 : 1) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
@@ -39,10 +40,11 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
   depth = weight.getShape().back();
   columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   elementBytes = weight.getElementTypeBitWidth() / 8;
-  m = config.getM();
-  n = config.getN();
-  k = config.getK();
-  lanes = config.getLanes();
+  auto config = cast<tile::Sm80ContractAttr>(attr);
+  m = config.getTileRows();
+  n = config.getTileColumns();
+  k = config.getStep();
+  lanes = config.getVectorWidth();
 }
 
 int64_t Contract::getSharedBytes() const {
@@ -52,7 +54,8 @@ int64_t Contract::getSharedBytes() const {
 
 Quantize::Quantize(tile::QuantizeOp op, tile::ConfigAttr config)
     : columns(cast<MemRefType>(op.getInput().getType()).getDimSize(1)),
-      lanes(config.getLanes()), panel(config.getPanel()) {}
+      lanes(cast<tile::Sm80QuantizeAttr>(config).getVectorWidth()),
+      panel(cast<tile::Sm80QuantizeAttr>(config).getElementsPerCta()) {}
 
 namespace {
 
@@ -65,11 +68,11 @@ constexpr int64_t kMaxSharedBytes = 99 * 1024;
 /// Accumulators of a thread, next to which addresses and fragments fit.
 constexpr int64_t kMaxAccumulators = 128;
 
-std::string needsLanes(tile::ConfigAttr config, MemRefType result) {
+std::string needsLanes(int64_t lanes, MemRefType result) {
   int64_t most = getVectorLanes(result);
-  if (config.getLanes() > 0 && most % config.getLanes() == 0)
+  if (lanes > 0 && most % lanes == 0)
     return {};
-  return "lanes = " + number(config.getLanes()) + "; give a divisor of " +
+  return "vector_width = " + number(lanes) + "; give a divisor of " +
          number(most);
 }
 
@@ -82,13 +85,13 @@ std::string scalesIllegal(tile::ContractOp op, const Contract &shape) {
     return {};
   moe::ScaleGroup group = moe::getScaleGroup(op.getWeightQuantAttr());
   if (shape.k != group.columns)
-    return "k = " + number(shape.k) + "; give the " + number(group.columns) +
+    return "step = " + number(shape.k) + "; give the " + number(group.columns) +
            " elements that share a scale";
   bool areMixed = op.getLayout() && op.getLayoutAttr().getOrder() ==
                                         moe::GateUpOrder::Interleaved;
   int64_t columns = areMixed ? group.rows / 2 : group.rows;
   if (columns % shape.n)
-    return "n = " + number(shape.n) + "; give a divisor of the " +
+    return "tile_columns = " + number(shape.n) + "; give a divisor of the " +
            number(columns) + " columns that share a scale";
   return {};
 }
@@ -102,15 +105,16 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
     return reason;
   Contract shape(contract, config);
   auto result = cast<MemRefType>(contract.getResult().getType());
-  for (auto [field, value] : {std::pair<StringRef, int64_t>{"m", config.getM()},
-                              {"n", config.getN()}})
+  for (auto [field, value] :
+       {std::pair<StringRef, int64_t>{"tile_rows", shape.m},
+        {"tile_columns", shape.n}})
     if (value <= 0 || value % 32)
       return (field + " = " + Twine(value) + "; give a multiple of 32").str();
   int64_t rowBytes = shape.k * shape.elementBytes;
   if (rowBytes != 64 && rowBytes != 128)
-    return "k = " + number(shape.k) + " is " + number(rowBytes) +
+    return "step = " + number(shape.k) + " is " + number(rowBytes) +
            " bytes of a row; give 64 or 128 bytes";
-  if (std::string reason = needsLanes(config, result); !reason.empty())
+  if (std::string reason = needsLanes(shape.lanes, result); !reason.empty())
     return reason;
   if (std::string reason = scalesIllegal(contract, shape); !reason.empty())
     return reason;
@@ -119,12 +123,13 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (shape.hasScales())
     sums *= 2;
   if (sums > kMaxAccumulators)
-    return "m = " + number(shape.m) + ", n = " + number(shape.n) + " needs " +
-           number(sums) + " accumulators per thread; give at most " +
-           number(kMaxAccumulators);
+    return "tile_rows = " + number(shape.m) +
+           ", tile_columns = " + number(shape.n) + " needs " + number(sums) +
+           " accumulators per thread; give at most " + number(kMaxAccumulators);
   if (shape.getSharedBytes() > kMaxSharedBytes)
-    return "m = " + number(shape.m) + ", n = " + number(shape.n) +
-           ", k = " + number(shape.k) + " needs " +
+    return "tile_rows = " + number(shape.m) +
+           ", tile_columns = " + number(shape.n) +
+           ", step = " + number(shape.k) + " needs " +
            number(shape.getSharedBytes()) +
            " bytes of shared memory; give at most " + number(kMaxSharedBytes);
   return {};
@@ -139,9 +144,9 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &) {
   constexpr int64_t fewColumns = 1024;
   bool isNarrow = result.getDimSize(1) <= fewColumns && !contract.getOffsets();
   int64_t rowBytes = weight.getElementTypeBitWidth() <= 16 ? 128 : 64;
-  return makeConfig(op, "sm80.contract", /*m=*/64, /*n=*/isNarrow ? 32 : 64,
-                    rowBytes * 8 / weight.getElementTypeBitWidth(), /*panel=*/0,
-                    getVectorLanes(result), /*rows=*/0);
+  return tile::Sm80ContractAttr::get(
+      op->getContext(), /*tile_rows=*/64, /*tile_columns=*/isNarrow ? 32 : 64,
+      rowBytes * 8 / weight.getElementTypeBitWidth(), getVectorLanes(result));
 }
 
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
@@ -164,8 +169,8 @@ int64_t contractShared(Operation *op, tile::ConfigAttr config) {
 int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
 
 //===----------------------------------------------------------------------===//
-// sm80.row_map, sm80.gather_reduce: a CTA owns `panel` columns of a token, or
-// of every `rows`-th one, a thread `lanes` of them
+// sm80.row_map, sm80.gather_reduce: a CTA owns columns of a token, or of every
+// `token_stride`-th one, a thread a vector of them
 //===----------------------------------------------------------------------===//
 
 MemRefType getResultType(Operation *op) {
@@ -174,24 +179,44 @@ MemRefType getResultType(Operation *op) {
   return cast<MemRefType>(cast<tile::GatherReduceOp>(op).getResult().getType());
 }
 
+/// What both have: columns of a CTA, and of a thread.
+struct Columns {
+  explicit Columns(tile::ConfigAttr attr) {
+    llvm::TypeSwitch<Attribute>(attr)
+        .Case<tile::Sm80RowMapAttr, tile::Sm80GatherReduceAttr>(
+            [&](auto config) {
+              perCta = config.getColumnsPerCta();
+              perThread = config.getVectorWidth();
+            });
+  }
+
+  int64_t perCta = 0, perThread = 0;
+};
+
 std::string columnsIllegal(Operation *op, tile::ConfigAttr config,
                            const Target &) {
-  if (std::string reason = needsLanes(config, getResultType(op));
+  Columns columns(config);
+  if (std::string reason = needsLanes(columns.perThread, getResultType(op));
       !reason.empty())
     return reason;
   constexpr int64_t mostThreads = 1024;
-  int64_t step = kWarp * config.getLanes();
-  if (config.getPanel() > 0 && config.getPanel() % step == 0 &&
-      config.getPanel() / config.getLanes() <= mostThreads)
+  int64_t step = kWarp * columns.perThread;
+  if (columns.perCta > 0 && columns.perCta % step == 0 &&
+      columns.perCta / columns.perThread <= mostThreads)
     return {};
-  return "panel = " + number(config.getPanel()) + "; give a multiple of " +
-         number(step) + " up to " + number(mostThreads * config.getLanes());
+  return "columns_per_cta = " + number(columns.perCta) +
+         "; give a multiple of " + number(step) + " up to " +
+         number(mostThreads * columns.perThread);
+}
+
+int64_t getTokenStride(tile::ConfigAttr config) {
+  return cast<tile::Sm80GatherReduceAttr>(config).getTokenStride();
 }
 
 std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr config,
                                 const Target &target) {
-  if (config.getRows() <= 0)
-    return "rows = " + number(config.getRows()) +
+  if (getTokenStride(config) <= 0)
+    return "token_stride = " + number(getTokenStride(config)) +
            "; give 1 or more tokens at a time";
   return columnsIllegal(op, config, target);
 }
@@ -210,8 +235,8 @@ int64_t getPanels(Operation *op, int64_t panel) {
 }
 
 tile::ConfigAttr chooseRowMap(Operation *op, const Target &) {
-  return makeConfig(op, "sm80.row_map", 0, 0, 0, choosePanel(op),
-                    getVectorLanes(getResultType(op)), 0);
+  return tile::Sm80RowMapAttr::get(op->getContext(), choosePanel(op),
+                                   getVectorLanes(getResultType(op)));
 }
 
 /// CTAs for several times as many as fit at once, so that they end together;
@@ -219,24 +244,26 @@ tile::ConfigAttr chooseRowMap(Operation *op, const Target &) {
 tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &) {
   constexpr int64_t ctas = 8192;
   int64_t panel = choosePanel(op);
-  return makeConfig(op, "sm80.gather_reduce", 0, 0, 0, panel,
-                    getVectorLanes(getResultType(op)),
-                    llvm::divideCeil(ctas, getPanels(op, panel)));
+  return tile::Sm80GatherReduceAttr::get(
+      op->getContext(), panel, getVectorLanes(getResultType(op)),
+      llvm::divideCeil(ctas, getPanels(op, panel)));
 }
 
 moert::Expr columnsGrid(Operation *op, tile::ConfigAttr config,
                         const Target &) {
-  return moert::Expr::tokens() * moert::Expr(getPanels(op, config.getPanel()));
+  return moert::Expr::tokens() *
+         moert::Expr(getPanels(op, Columns(config).perCta));
 }
 
 moert::Expr gatherReduceGrid(Operation *op, tile::ConfigAttr config,
                              const Target &) {
-  return moert::Expr::min(moert::Expr::tokens(), config.getRows()) *
-         moert::Expr(getPanels(op, config.getPanel()));
+  return moert::Expr::min(moert::Expr::tokens(), getTokenStride(config)) *
+         moert::Expr(getPanels(op, Columns(config).perCta));
 }
 
 int64_t columnsBlock(Operation *, tile::ConfigAttr config) {
-  return config.getPanel() / config.getLanes();
+  Columns columns(config);
+  return columns.perCta / columns.perThread;
 }
 
 //===----------------------------------------------------------------------===//
@@ -250,15 +277,15 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
   if (moe::getScaleGroup(quantize.getQuant()).columns != Quantize::kGroup)
     return "scales are of other than " + number(Quantize::kGroup) +
            " neighbours, and those are what a part of a warp quantizes";
-  if (std::string reason = needsLanes(config, input); !reason.empty())
-    return reason;
   Quantize shape(quantize, config);
+  if (std::string reason = needsLanes(shape.lanes, input); !reason.empty())
+    return reason;
   int64_t step = shape.getGroupsAtOnce() * Quantize::kGroup;
   constexpr int64_t mostSteps = 8;
   if (shape.panel > 0 && shape.panel % step == 0 &&
       shape.panel <= mostSteps * step)
     return {};
-  return "panel = " + number(shape.panel) + "; give a multiple of " +
+  return "elements_per_cta = " + number(shape.panel) + "; give a multiple of " +
          number(step) + " up to " + number(mostSteps * step);
 }
 
@@ -269,7 +296,7 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   int64_t lanes =
       getVectorLanes(cast<MemRefType>(quantize.getInput().getType()));
   auto makePanel = [&](int64_t panel) {
-    return makeConfig(op, "sm80.quantize", 0, 0, 0, panel, lanes, 0);
+    return tile::Sm80QuantizeAttr::get(op->getContext(), panel, lanes);
   };
   Quantize shape(quantize, makePanel(0));
   int64_t steps = std::max<int64_t>(vectors / shape.getVectors(), 1);
@@ -296,31 +323,35 @@ int64_t quantizeBlock(Operation *, tile::ConfigAttr) {
 }
 
 //===----------------------------------------------------------------------===//
-// sm80.gather_rows: `rows` warps, a row each
+// sm80.gather_rows
 //===----------------------------------------------------------------------===//
+
+int64_t getGatherWarps(tile::ConfigAttr config) {
+  return cast<tile::Sm80GatherRowsAttr>(config).getWarps();
+}
 
 std::string gatherRowsIllegal(Operation *, tile::ConfigAttr config,
                               const Target &) {
   constexpr int64_t mostWarps = 32;
-  if (config.getRows() > 0 && config.getRows() <= mostWarps)
+  if (getGatherWarps(config) > 0 && getGatherWarps(config) <= mostWarps)
     return {};
-  return "rows = " + number(config.getRows()) + "; give 1 to " +
-         number(mostWarps) + " warps";
+  return "warps = " + number(getGatherWarps(config)) + "; give 1 to " +
+         number(mostWarps);
 }
 
 tile::ConfigAttr chooseGatherRows(Operation *op, const Target &) {
   constexpr int64_t warps = 8;
-  return makeConfig(op, "sm80.gather_rows", 0, 0, 0, 0, 0, warps);
+  return tile::Sm80GatherRowsAttr::get(op->getContext(), warps);
 }
 
 moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
                            const Target &) {
   return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK(),
-                        config.getRows());
+                        getGatherWarps(config));
 }
 
 int64_t gatherRowsBlock(Operation *, tile::ConfigAttr config) {
-  return config.getRows() * kWarp;
+  return getGatherWarps(config) * kWarp;
 }
 
 constexpr Schedule kSm80Schedules[] = {

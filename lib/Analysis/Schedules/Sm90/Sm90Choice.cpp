@@ -57,7 +57,8 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
   int64_t lines = estimateBodies(op, shape);
   if (lines <= kMostLines)
     return {};
-  return "bodies have epilogues of about " + std::to_string(lines) +
+  return "tiles of these rows have epilogues of about " +
+         std::to_string(lines) +
          " lines together, which take ptxas too long; at most " +
          std::to_string(kMostLines) + " are tried";
 }
@@ -70,7 +71,7 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
   if (shape.hasScales && !shape.rowsOnM && shape.bodies.size() > 1 &&
       (shape.getAccumulators() > mostScaled ||
        shape.bodies.size() > scaledBodies))
-    return std::to_string(shape.bodies.size()) + " bodies with " +
+    return std::to_string(shape.bodies.size()) + " heights in tile_rows with " +
            std::to_string(shape.getAccumulators()) +
            " accumulators leave too few registers for scales; at most " +
            std::to_string(scaledBodies) + " with " +
@@ -85,7 +86,7 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            "copied without maps; at most " +
            std::to_string(shortEpilogue) + " are tried";
   if (!shape.mapRows && shape.getMaxBody() > highest)
-    return "bodies up to " + std::to_string(shape.getMaxBody()) +
+    return "tile_rows up to " + std::to_string(shape.getMaxBody()) +
            " leave too few registers where rows are copied without maps; at "
            "most " +
            std::to_string(highest) + " is tried";
@@ -101,13 +102,12 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
   int64_t elementBytes =
       cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
   auto make = [&](int64_t stages) {
-    return tile::ConfigAttr::get(op->getContext(), "sm90.contract", /*m=*/0, n,
-                                 Contract::kStepBytes / elementBytes,
-                                 /*panel=*/0, /*lanes=*/0, bandRows, stages,
-                                 bodies, mapRows, rowsOnM, queue);
+    return tile::Sm90ContractAttr::get(
+        op->getContext(), bodies, n, Contract::kStepBytes / elementBytes,
+        stages, bandRows, mapRows, rowsOnM, queue);
   };
   auto getBytes = [&](int64_t stages) {
-    return Contract(op, make(stages)).getSharedBytes();
+    return getShapeInKernel(op, make(stages)).getSharedBytes();
   };
   // Each stage takes as much as the others.
   int64_t least = getBytes(leastStages);

@@ -49,12 +49,12 @@ private:
 };
 
 /// Without a queue, and so without bands, whose rows are those of one product.
-tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
+tile::ConfigAttr with(tile::Sm90ContractAttr base, int64_t n, int64_t stages,
                       bool mapRows) {
-  return tile::ConfigAttr::get(
-      base.getContext(), base.getSchedule(), base.getM(), n, base.getK(),
-      base.getPanel(), base.getLanes(), /*rows=*/0, stages, base.getBodies(),
-      mapRows, base.getRowsOnM(), /*queue=*/false);
+  return tile::Sm90ContractAttr::get(base.getContext(), base.getTileRows(), n,
+                                     base.getStep(), stages, /*l2_rows=*/0,
+                                     mapRows, base.getRowsOnM(),
+                                     /*queue=*/false);
 }
 
 /// Whether two contracts can share a ring; else why not.
@@ -68,13 +68,14 @@ Sharing getSharing(Contract one, const Contract &other, const Target &target) {
                                                         : Sharing::Fits;
 }
 
-std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
+std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
+  auto config = cast<tile::Sm90ContractAttr>(attr);
+  bool mapRows = second.getConfigAttr().getMapRows();
   for (int64_t stages = Contract::kMaxStages; stages >= Contract::kMinStages;
        --stages) {
     JoinedConfigs configs{
-        with(config, config.getN(), stages,
-             /*mapRows=*/false),
-        with(config, n, stages, second.getConfigAttr().getMapRows())};
+        with(config, config.getTileColumns(), stages, /*mapRows=*/false),
+        with(config, n, stages, mapRows)};
     Contract one(first, configs.first), other(second, configs.second);
     Sharing sharing = getSharing(one, other, target);
     if (sharing == Sharing::Impossible ||

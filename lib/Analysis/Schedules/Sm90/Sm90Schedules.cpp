@@ -25,13 +25,11 @@ using namespace moec::sm90;
 // Sizes
 //===----------------------------------------------------------------------===//
 
-Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
+Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       hasScales(static_cast<bool>(op.getInputScale())),
       quantizes(static_cast<bool>(op.getResultScale())),
-      planes(op.getLayout() ? 2 : 1), bodies(config.getBodies()),
-      mapRows(config.getMapRows()), rowsOnM(config.getRowsOnM()),
-      hasQueue(config.getQueue()), minGroupRows(op.getMinGroupRows()),
+      planes(op.getLayout() ? 2 : 1), minGroupRows(op.getMinGroupRows()),
       maxGroupRows(op.getMaxGroupRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
@@ -40,17 +38,15 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr config, Alone)
   columns = result.getDimSize(1);
   elementBytes = weight.getElementTypeBitWidth() / 8;
   resultBytes = result.getElementTypeBitWidth() / 8;
-  n = config.getN();
-  k = config.getK();
-  bandRows = config.getRows();
+  auto config = cast<tile::Sm90ContractAttr>(attr);
+  bodies.assign(config.getTileRows().begin(), config.getTileRows().end());
+  n = config.getTileColumns();
+  k = config.getStep();
   stages = config.getStages();
-}
-
-Contract::Contract(tile::ContractOp op, tile::ConfigAttr config)
-    : Contract(op, config, Alone()) {
-  tile::ContractOp partner = getPartner(op);
-  if (partner && partner.getConfig())
-    shareMemoryWith(Contract(partner, partner.getConfigAttr(), Alone()));
+  bandRows = config.getL2Rows();
+  mapRows = config.getMapRows();
+  rowsOnM = config.getRowsOnM();
+  hasQueue = config.getQueue();
 }
 
 void Contract::shareMemoryWith(const Contract &other) {
@@ -72,7 +68,7 @@ std::string Contract::whyApart(const Contract &other) const {
     return "stages = " + std::to_string(stages) + " and " +
            std::to_string(other.stages) + " of one ring";
   if (bodies != other.bodies || rowsOnM != other.rowsOnM)
-    return "their bodies differ, and the table of tiles is one";
+    return "their tile_rows differ, and the table of tiles is one";
   if (groups != other.groups || !isGrouped || !other.isGrouped ||
       minGroupRows != other.minGroupRows || maxGroupRows != other.maxGroupRows)
     return "their groups differ";
@@ -85,6 +81,23 @@ tile::ContractOp sm90::getPartner(tile::ContractOp op) {
         (op.getAwaits() && other.getSignals() == op.getAwaits()))
       return other;
   return nullptr;
+}
+
+/// The partner's own shape; nothing where there is no partner, or where it has
+/// no config of this schedule.
+static std::optional<Contract> getPartnerShape(tile::ContractOp op) {
+  tile::ContractOp partner = getPartner(op);
+  if (!partner ||
+      !isa_and_nonnull<tile::Sm90ContractAttr>(partner.getConfigAttr()))
+    return std::nullopt;
+  return Contract(partner, partner.getConfigAttr());
+}
+
+Contract sm90::getShapeInKernel(tile::ContractOp op, tile::ConfigAttr config) {
+  Contract shape(op, config);
+  if (std::optional<Contract> partner = getPartnerShape(op))
+    shape.shareMemoryWith(*partner);
+  return shape;
 }
 
 /// The number of a memref among the kernel's arguments.
@@ -177,13 +190,13 @@ std::string declineContract(tile::ContractOp op) {
 
 std::string bodiesIllegal(const Contract &shape) {
   if (shape.bodies.empty())
-    return "bodies = []; give at least one height";
+    return "tile_rows = []; give at least one height";
   int64_t multiple = shape.sharesBlock() ? 16 : 8;
   int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxBody;
   std::string remedy =
       "; give multiples of " + number(multiple) + " up to " + number(most);
   if (shape.sharesBlock())
-    remedy += " with n = " + number(shape.n);
+    remedy += " with tile_columns = " + number(shape.n);
   auto isOnM = [](int64_t body) {
     return body == Contract::kBlockRows ||
            body == Contract::kConsumers * Contract::kBlockRows;
@@ -194,9 +207,9 @@ std::string bodiesIllegal(const Contract &shape) {
   for (int64_t body : shape.bodies)
     if (body % multiple || body > most ||
         (shape.hasRowsOnM(body) && !isOnM(body)))
-      return "bodies has " + number(body) + remedy;
+      return "tile_rows has " + number(body) + remedy;
   if (shape.rowsOnM && !isOnM(shape.getMaxBody()))
-    return "bodies up to " + number(shape.getMaxBody()) + remedy;
+    return "tile_rows up to " + number(shape.getMaxBody()) + remedy;
   return {};
 }
 
@@ -218,25 +231,26 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   Contract shape(contract, config);
   int64_t rows = shape.getWeightRows();
   if (shape.rowsOnM && rows != 128 && rows != 256)
-    return "n = " + number(shape.n) + " with rows_on_m = true; give " +
+    return "tile_columns = " + number(shape.n) +
+           " with rows_on_m = true; give " +
            (shape.planes == 2 ? "64 or 128" : "128 or 256");
   if (shape.quantizes && shape.n != Contract::kQuantizedColumns)
-    return "n = " + number(shape.n) +
+    return "tile_columns = " + number(shape.n) +
            ", but the columns that share a scale of the result are those of a "
            "CTA; give " +
            number(Contract::kQuantizedColumns);
   if (rows != 64 && rows != 128 && rows != 256)
-    return "n = " + number(shape.n) +
+    return "tile_columns = " + number(shape.n) +
            (shape.planes == 2 ? "; give 32, 64 or 128"
                               : "; give 64, 128 or 256");
   if (std::string reason = bodiesIllegal(shape); !reason.empty())
     return reason;
   if (shape.k * shape.elementBytes != Contract::kStepBytes)
-    return "k = " + number(shape.k) + "; give " +
+    return "step = " + number(shape.k) + "; give " +
            number(Contract::kStepBytes / shape.elementBytes);
   int64_t accumulators = shape.getAccumulators();
   if (accumulators > getMaxAccumulators(shape))
-    return "n = " + number(shape.n) + ", bodies up to " +
+    return "tile_columns = " + number(shape.n) + ", tile_rows up to " +
            number(shape.getMaxBody()) + " needs " + number(accumulators) +
            " accumulators per thread; give at most " +
            number(getMaxAccumulators(shape));
@@ -259,13 +273,18 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                         static_cast<bool>(contract.getAwaits()))
       return "of two products of a kernel the first one signals and the next "
              "one awaits that; run tile-join-products";
-    if (partner.getConfig())
-      if (std::string reason =
-              contract.getSignals()
-                  ? shape.whyApart(Contract(partner, partner.getConfigAttr()))
-                  : Contract(partner, partner.getConfigAttr()).whyApart(shape);
-          !reason.empty())
+    tile::ConfigAttr others = partner.getConfigAttr();
+    if (others && !isa<tile::Sm90ContractAttr>(others))
+      return ("of two products of a kernel the other one has the schedule " +
+              others.getSchedule() + "; give both sm90.contract")
+          .str();
+    if (std::optional<Contract> other = getPartnerShape(contract)) {
+      std::string reason = contract.getSignals() ? shape.whyApart(*other)
+                                                 : other->whyApart(shape);
+      if (!reason.empty())
         return "of two products of a kernel " + reason;
+      shape.shareMemoryWith(*other);
+    }
   }
   if (shape.getSharedBytes() > target.getSharedBytes())
     return "stages = " + number(shape.stages) + " needs " +
@@ -292,7 +311,7 @@ int64_t contractBlock(Operation *, tile::ConfigAttr) {
 }
 
 int64_t contractShared(Operation *op, tile::ConfigAttr config) {
-  return Contract(cast<tile::ContractOp>(op), config).getSharedBytes();
+  return getShapeInKernel(cast<tile::ContractOp>(op), config).getSharedBytes();
 }
 
 SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `panel` columns of every `rows`-th token, a thread `lanes`
+// A CTA owns `panel` columns of every `token_stride`-th token, a thread `lanes`
 // neighbours of them. `lanes` divides the number of columns, so that no thread
 // has a part of them.
 //
@@ -64,7 +64,7 @@ private:
 
   ThreadEmitter &emitter;
   ImplicitLocOpBuilder &b;
-  tile::ConfigAttr config;
+  tile::Sm80GatherReduceAttr config;
   Value rows, position, identity, identityWeights, addend, numValidTokens,
       result;
   int64_t lanes, topK;
@@ -77,14 +77,15 @@ private:
 
 Sm80GatherReduce::Sm80GatherReduce(tile::GatherReduceOp op,
                                    ThreadEmitter &emitter)
-    : emitter(emitter), b(emitter.b), config(op.getConfigAttr()),
+    : emitter(emitter), b(emitter.b),
+      config(cast<tile::Sm80GatherReduceAttr>(op.getConfigAttr())),
       rows(emitter.operand(op.getRows())),
       position(emitter.operand(op.getPosition())),
       identity(emitter.operand(op.getIdentity())),
       identityWeights(emitter.operand(op.getIdentityWeights())),
       addend(emitter.operand(op.getAddend())),
       numValidTokens(op.getNumValidTokens()),
-      result(emitter.operand(op.getResult())), lanes(config.getLanes()),
+      result(emitter.operand(op.getResult())), lanes(config.getVectorWidth()),
       topK(getColumns(position)),
       sumType(emitter.vectorType(b.getF32Type(), lanes)) {}
 
@@ -226,7 +227,7 @@ Value Sm80GatherReduce::reduce(const Slots &slots) {
 }
 
 void Sm80GatherReduce::emit() {
-  int64_t columns = getColumns(result), panel = config.getPanel();
+  int64_t columns = getColumns(result), panel = config.getColumnsPerCta();
   Value panels = emitter.index(llvm::divideCeil(columns, panel));
   Value begin = arith::DivUIOp::create(b, emitter.cta(), panels);
   Value first = arith::RemUIOp::create(b, emitter.cta(), panels);
@@ -252,12 +253,12 @@ void Sm80GatherReduce::emit() {
   Value lastToken =
       arith::SubIOp::create(b, emitter.tokens(), emitter.index(1));
   Value zero = emitter.index(0);
-  emitter.forLoop(begin, emitter.tokens(), config.getRows(),
+  emitter.forLoop(begin, emitter.tokens(), config.getTokenStride(),
                   loadSlots(begin, zero).position,
                   [&](Value token, ValueRange carried) {
                     // The next token's positions are on their way while this
                     // one's rows are added.
-                    Value next = emitter.add(token, config.getRows());
+                    Value next = emitter.add(token, config.getTokenStride());
                     Value nextPosition =
                         loadSlots(emitter.min(next, lastToken), zero).position;
                     Value total = getTotal({token, zero, carried[0]});

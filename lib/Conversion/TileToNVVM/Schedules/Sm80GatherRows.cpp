@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA has `rows` warps, each of which copies one row of every tensor, up to 8
+// A CTA has `warps`, each of which copies one row of every tensor, up to 8
 // pieces per lane at a time: all of them are asked for before the first is
 // written.
 
@@ -81,9 +81,11 @@ void Sm80GatherRows::emit() {
   Value offsets = emitter.operand(op.getOffsets());
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
   Value count = emitter.loadIndex(offsets, emitter.index(groups));
-  Value row =
-      emitter.add(emitter.mul(emitter.cta(), op.getConfigAttr().getRows()),
-                  emitter.toIndex(emitter.warp()));
+  Value row = emitter.add(
+      emitter.mul(
+          emitter.cta(),
+          cast<tile::Sm80GatherRowsAttr>(op.getConfigAttr()).getWarps()),
+      emitter.toIndex(emitter.warp()));
   Value isThere =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, count);
   emitter.ifThen(isThere, [&] {

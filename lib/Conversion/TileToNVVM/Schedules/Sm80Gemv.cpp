@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 // A CTA multiplies up to `m` rows with `n` columns of a dense product, and its
-// threads share the depth: each has every `lanes`-th piece of 16 bytes of all
+// threads share the depth: each has every `threads`-th piece of 16 bytes of all
 // rows. Then their sums are added: by lanes of a warp, which halve the number
 // of sums that each has at every step, then by warps, in order. A single row,
 // which is all that there is of one token, has code of its own.

@@ -17,8 +17,8 @@ LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
   auto op = cast<tile::RowMapOp>(phase);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   ImplicitLocOpBuilder &b = emitter.b;
-  tile::ConfigAttr config = op.getConfigAttr();
-  int64_t lanes = config.getLanes(), panel = config.getPanel();
+  auto config = cast<tile::Sm80RowMapAttr>(op.getConfigAttr());
+  int64_t lanes = config.getVectorWidth(), panel = config.getColumnsPerCta();
   Value input = emitter.operand(op.getInput());
   Value result = emitter.operand(op.getResult());
   int64_t columns = getColumns(result);

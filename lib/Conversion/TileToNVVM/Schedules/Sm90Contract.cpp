@@ -30,7 +30,8 @@ constexpr int64_t kWarp = 32;
 
 Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
                            Sm90Contract *before)
-    : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
+    : op(op), emitter(emitter), b(emitter.b),
+      shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
       shared(before ? before->shared : emitter.dynamicShared()),
       before(before) {
   if (before)
@@ -464,8 +465,11 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
   if (tile::ContractOp partner = sm90::getPartner(op))
     contracts.emplace_back(partner, emitter, &first);
   if (first.shape.isSlim())
-    body.func->setAttr(kRegistersAttr, emitter.b.getI32IntegerAttr(int32_t(
-                                           first.shape.getRegisters())));
+    body.func->setAttr(kFormAttr,
+                       tile::KernelFormAttr::get(
+                           op.getContext(), body.kernel.getIndependent(),
+                           body.kernel.getAhead(), body.kernel.getResident(),
+                           first.shape.getRegisters()));
   first.emitPrologue();
   if (op.getNumValidTokens())
     emitZeroRows(first);

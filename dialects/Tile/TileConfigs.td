@@ -1,0 +1,254 @@
+//===- TileConfigs.td - how schedules run phases ---------------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// An attribute per schedule. A new one is a `Tile_Config` here: its syntax, its
+// text form, its getters and its page in docs/reference follow from its fields.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECTS_TILE_TILECONFIGS_TD
+#define MOEC_DIALECTS_TILE_TILECONFIGS_TD
+
+include "TileDialect.td"
+
+def Tile_ConfigAttr : AttrInterface<"ConfigAttr"> {
+  let cppNamespace = "::moec::tile";
+  let description = [{
+    How a schedule runs an op: the attribute of that schedule, with a value for each of its fields.
+    Passes hand configs around as this interface; the schedule itself, its emission and its model of
+    time cast it to their own attribute.
+
+    Numbers are 0 to 2^20, where 0 is what a field means by it or no legal value at all; the dialect
+    checks that much. Whether they suit the op is checked by the schedule, in `tile-assign-config`
+    and again when it emits code.
+  }];
+  let methods = [
+    InterfaceMethod<"The schedule, as `target.name`: \"sm90.contract\".",
+                    "::llvm::StringRef", "getSchedule">,
+    InterfaceMethod<"All fields with their values, in the order in which they are printed.",
+                    "::llvm::SmallVector<::moec::tile::ConfigField>", "getFields">,
+    InterfaceMethod<"The same attribute with these values, which are those of `getFields` but for "
+                    "what is changed; null after an error where one is none that the dialect takes.",
+                    "::moec::tile::ConfigAttr", "withFields",
+                    (ins "::llvm::ArrayRef<::moec::tile::ConfigField>":$fields,
+                         "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError)>,
+    InterfaceMethod<"Whether CTAs take tiles one after another from a queue.",
+                    "bool", "getQueue", (ins), "", "return false;">,
+    InterfaceMethod<"The same for tiles from a queue, or in a fixed order; unchanged where a "
+                    "schedule knows one order only.",
+                    "::moec::tile::ConfigAttr", "withQueue", (ins "bool":$queue), "",
+                    "return $_attr;">,
+    InterfaceMethod<"Whether rows of the input come by tensor maps.",
+                    "bool", "getMapRows", (ins), "", "return false;">,
+    InterfaceMethod<"The same for rows that come by tensor maps, or not; unchanged where a "
+                    "schedule has no maps of rows.",
+                    "::moec::tile::ConfigAttr", "withMapRows", (ins "bool":$map_rows), "",
+                    "return $_attr;">,
+  ];
+}
+
+/// A field of a config: what it is called, its C++ type as a value and as a parameter.
+class Tile_ConfigField<string fieldName, string cppType, string cppParameterType, AttrOrTypeParameter fieldParameter> {
+  string name = fieldName;
+  string type = cppType;
+  string parameterType = cppParameterType;
+  AttrOrTypeParameter parameter = fieldParameter;
+}
+class Tile_Number<string name, string doc>
+    : Tile_ConfigField<name, "int64_t", "int64_t", DefaultValuedParameter<"int64_t", "0", doc>>;
+class Tile_Numbers<string name, string doc>
+    : Tile_ConfigField<name, "::llvm::SmallVector<int64_t>", "::llvm::ArrayRef<int64_t>",
+                       OptionalArrayRefParameter<"int64_t", doc>>;
+class Tile_Flag<string name, string doc>
+    : Tile_ConfigField<name, "bool", "bool", DefaultValuedParameter<"bool", "false", doc>>;
+
+/// The attribute of the schedule `target.phase`.
+class Tile_Config<string target, string phase, string className, list<Tile_ConfigField> fields>
+    : AttrDef<Tile_Dialect, className, [DeclareAttrInterfaceMethods<Tile_ConfigAttr>]> {
+  let mnemonic = target # "_" # phase;
+  let parameters = !dag(ins, !foreach(f, fields, f.parameter), !foreach(f, fields, f.name));
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = !not(!empty(fields));
+
+  code baseDeclaration = "  /// The attribute with every field at its default.\n  static " # className #
+      "Attr getEmpty(::mlir::MLIRContext *context) { return get(" #
+      !interleave(!listconcat(["context"], !foreach(f, fields, f.parameterType # "()")), ", ") # "); }\n";
+  let extraClassDeclaration = baseDeclaration;
+  let extraClassDefinition = [{
+    ::llvm::StringRef $cppClass::getSchedule() const { return "}] # target # "." # phase # [{"; }
+    ::llvm::SmallVector<::moec::tile::ConfigField> $cppClass::getFields() const {
+      return }] # "{" #
+      !interleave(!foreach(f, fields, "{\"" # f.name # "\", " # f.type # "(getImpl()->" # f.name # ")}"),
+                  ", ") # "}" # [{;
+    }
+    ::moec::tile::ConfigAttr $cppClass::withFields(
+        ::llvm::ArrayRef<::moec::tile::ConfigField> fields,
+        ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError) const {
+      return getChecked(}] #
+      !interleave(!listconcat(["emitError", "getContext()"],
+                              !foreach(i, !range(!size(fields)),
+                                       "std::get<" # fields[i].type # ">(fields[" # i # "].value)")),
+                  ", ") # [{);
+    }
+    ::mlir::Attribute $cppClass::parse(::mlir::AsmParser &parser, ::mlir::Type) {
+      return ::moec::tile::parseConfig(parser, getEmpty(parser.getContext()));
+    }
+    void $cppClass::print(::mlir::AsmPrinter &printer) const {
+      ::moec::tile::printConfig(printer, *this);
+    }
+  }] # !if(!empty(fields), "", [{
+    ::llvm::LogicalResult $cppClass::verify(}] #
+      !interleave(!listconcat(["::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError"],
+                              !foreach(f, fields, f.parameterType # " " # f.name)), ", ") # [{) {
+      return ::moec::tile::verifyConfig(emitError, }] # "{" #
+      !interleave(!foreach(f, fields, "{\"" # f.name # "\", " # f.type # "(" # f.name # ")}"), ", ") # "}" # [{);
+    }
+  }]);
+}
+
+//===----------------------------------------------------------------------===//
+// CPU
+//===----------------------------------------------------------------------===//
+
+defvar Tile_Lanes = Tile_Number<"lanes", "f32 elements of a vector">;
+defvar Tile_RowsPerCta = Tile_Number<"rows_per_cta", "rows that one CTA owns">;
+
+def Tile_CpuContractAttr : Tile_Config<"cpu", "contract", "CpuContract", [
+    Tile_Number<"register_rows", "input rows whose sums are in registers at once">,
+    Tile_Number<"register_columns", "columns whose sums are in registers at once; with a layout each is a pair of weight rows">,
+    Tile_Number<"step", "contracted elements of a turn of the innermost loop">,
+    Tile_Number<"columns_per_cta", "columns of the result that one CTA owns">,
+    Tile_Lanes,
+    Tile_Number<"rows_per_cta", "rows that one CTA owns; 0 with offsets: all of a group">]> {
+  let summary = "how cpu.contract multiplies";
+  let description = [{
+    A CTA goes through its columns with `register_rows` x `register_columns` sums in vector registers.
+
+    ```mlir
+    #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32, lanes = 16>
+    ```
+  }];
+}
+
+def Tile_CpuTopKAttr : Tile_Config<"cpu", "top_k", "CpuTopK", [Tile_Lanes, Tile_RowsPerCta]> {
+  let summary = "how cpu.top_k routes";
+}
+
+def Tile_CpuRankAttr : Tile_Config<"cpu", "rank", "CpuRank", []> {
+  let summary = "how cpu.rank places slots: one CTA does";
+}
+
+def Tile_CpuRowMapAttr : Tile_Config<"cpu", "row_map", "CpuRowMap", [Tile_Lanes, Tile_RowsPerCta]> {
+  let summary = "how cpu.row_map maps rows";
+}
+
+def Tile_CpuQuantizeAttr : Tile_Config<"cpu", "quantize", "CpuQuantize", [Tile_Lanes, Tile_RowsPerCta]> {
+  let summary = "how cpu.quantize quantizes rows";
+}
+
+def Tile_CpuGatherRowsAttr : Tile_Config<"cpu", "gather_rows", "CpuGatherRows", [Tile_RowsPerCta]> {
+  let summary = "how cpu.gather_rows copies rows";
+}
+
+def Tile_CpuGatherReduceAttr : Tile_Config<"cpu", "gather_reduce", "CpuGatherReduce", [
+    Tile_Number<"register_columns", "columns whose sums are in registers at once; 0: a vector of them">,
+    Tile_Lanes, Tile_RowsPerCta]> {
+  let summary = "how cpu.gather_reduce sums rows";
+}
+
+//===----------------------------------------------------------------------===//
+// Every GPU
+//===----------------------------------------------------------------------===//
+
+defvar Tile_VectorWidth = Tile_Number<"vector_width", "elements that a thread loads or stores at once">;
+defvar Tile_ColumnsPerCta = Tile_Number<"columns_per_cta", "columns of a row that one CTA owns">;
+defvar Tile_Threads = Tile_Number<"threads", "threads of a CTA">;
+defvar Tile_ExpertsAtOnce = Tile_Number<"experts_at_once", "local experts that have counters in shared memory at once">;
+defvar Tile_TokensPerCta = Tile_Number<"tokens_per_cta", "tokens that one CTA owns, or more where there would be too many CTAs">;
+
+def Tile_Sm80ContractAttr : Tile_Config<"sm80", "contract", "Sm80Contract", [
+    Tile_Number<"tile_rows", "input rows of a CTA's tile">,
+    Tile_Number<"tile_columns", "columns of a CTA's tile; with a layout each is a pair of weight rows">,
+    Tile_Number<"step", "contracted elements of a stage of the pipeline">,
+    Tile_VectorWidth]> {
+  let summary = "how sm80.contract multiplies";
+  let description = [{
+    ```mlir
+    #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 64, vector_width = 8>
+    ```
+  }];
+}
+
+def Tile_Sm80GemvAttr : Tile_Config<"sm80", "gemv", "Sm80Gemv", [
+    Tile_Number<"tile_rows", "input rows of a CTA's tile">,
+    Tile_Number<"tile_columns", "columns of a CTA's tile">,
+    Tile_Number<"step", "contracted elements of a step of the tensor cores; 0: FMAs multiply">,
+    Tile_Number<"threads", "threads of a CTA, which share the contracted dimension">]> {
+  let summary = "how sm80.gemv multiplies few rows with few columns";
+}
+
+def Tile_Sm80TopKAttr : Tile_Config<"sm80", "top_k", "Sm80TopK", [
+    Tile_Threads, Tile_TokensPerCta,
+    Tile_Number<"max_ctas", "the most CTAs; 0: any number">]> {
+  let summary = "how sm80.top_k routes";
+}
+
+def Tile_Sm80CountSlotsAttr : Tile_Config<"sm80", "count_slots", "Sm80CountSlots", [Tile_Threads, Tile_ExpertsAtOnce]> {
+  let summary = "how sm80.count_slots counts";
+}
+
+def Tile_Sm80RankAttr : Tile_Config<"sm80", "rank", "Sm80Rank", [Tile_Threads, Tile_TokensPerCta, Tile_ExpertsAtOnce]> {
+  let summary = "how sm80.rank places slots";
+}
+
+def Tile_Sm80RowMapAttr : Tile_Config<"sm80", "row_map", "Sm80RowMap", [Tile_ColumnsPerCta, Tile_VectorWidth]> {
+  let summary = "how sm80.row_map maps rows";
+}
+
+def Tile_Sm80QuantizeAttr : Tile_Config<"sm80", "quantize", "Sm80Quantize", [
+    Tile_Number<"elements_per_cta", "elements of the list of all rows' groups that one CTA takes at a time">,
+    Tile_VectorWidth]> {
+  let summary = "how sm80.quantize quantizes rows";
+}
+
+def Tile_Sm80GatherRowsAttr : Tile_Config<"sm80", "gather_rows", "Sm80GatherRows", [
+    Tile_Number<"warps", "warps of a CTA, which copy a row each">]> {
+  let summary = "how sm80.gather_rows copies rows";
+}
+
+def Tile_Sm80GatherReduceAttr : Tile_Config<"sm80", "gather_reduce", "Sm80GatherReduce", [
+    Tile_ColumnsPerCta, Tile_VectorWidth,
+    Tile_Number<"token_stride", "from one token of a CTA to its next one: the most CTAs along tokens">]> {
+  let summary = "how sm80.gather_reduce sums rows";
+}
+
+//===----------------------------------------------------------------------===//
+// Hopper
+//===----------------------------------------------------------------------===//
+
+def Tile_Sm90ContractAttr : Tile_Config<"sm90", "contract", "Sm90Contract", [
+    Tile_Numbers<"tile_rows", "heights of a CTA's tiles, ascending; code exists for each">,
+    Tile_Number<"tile_columns", "columns of a CTA's tile; with a layout each is a pair of weight rows">,
+    Tile_Number<"step", "contracted elements of a stage">,
+    Tile_Number<"stages", "buffers of the pipeline between memory and tensor cores">,
+    Tile_Number<"l2_rows", "rows of a group that meet all columns before others do, so that they stay in the second-level cache; 0: all">,
+    Tile_Flag<"map_rows", "rows of the input come by tensor maps">,
+    Tile_Flag<"rows_on_m", "rows of the input are on the side of tensor cores whose width is fixed, in tiles that are one or two such sides high">,
+    Tile_Flag<"queue", "CTAs take tiles one after another from a queue, not in a fixed order">]> {
+  let summary = "how sm90.contract multiplies";
+  let description = [{
+    ```mlir
+    #tile.sm90_contract<tile_rows = [16, 32], tile_columns = 64, step = 64, stages = 12, map_rows>
+    ```
+  }];
+  let extraClassDeclaration = baseDeclaration # [{
+    ConfigAttr withQueue(bool queue) const;
+    ConfigAttr withMapRows(bool mapRows) const;
+  }];
+}
+
+#endif
