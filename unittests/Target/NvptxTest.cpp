@@ -182,11 +182,12 @@ std::string gatherReduce(const std::string &dtype, int64_t columns,
           ") num_valid_tokens(%v : memref<1xi32>) outs(%y : " + y + ")");
 }
 
-std::string quantize(const std::string &dtype, int64_t columns,
-                     bool hasOffsets) {
+std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
+                     bool areRows = false) {
   std::string n = "?x" + std::to_string(columns);
   std::string x = memref(n, dtype), q = memref(n, "f8E4M3FN");
-  std::string s = memref("?x" + std::to_string((columns + 127) / 128), "f32");
+  int64_t scales = areRows ? 1 : (columns + 127) / 128;
+  std::string s = memref("?x" + std::to_string(scales), "f32");
   std::vector<std::string> arguments{"%x: " + x};
   if (hasOffsets)
     arguments.push_back("%o: memref<7xi32>");
@@ -194,9 +195,10 @@ std::string quantize(const std::string &dtype, int64_t columns,
   arguments.push_back("%s: " + s);
   return kernel(
       arguments,
-      "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, "
-      "block = [1, 128], dynamic = true> tokens(%t) ins(%x : " +
-          x + (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
+      "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = " +
+          std::string(areRows ? "token" : "group, block = [1, 128]") +
+          ", dynamic = true> tokens(%t) ins(%x : " + x +
+          (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
           ") outs(%q, %s : " + q + ", " + s + ")" +
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
@@ -287,6 +289,8 @@ std::vector<Case> makeMatrix() {
     cases.push_back({dtype + "_quantize", quantize(dtype, 2048, false)});
     cases.push_back({dtype + "_quantize_rows", quantize(dtype, 760, true)});
     cases.push_back({dtype + "_quantize_odd", quantize(dtype, 37, true)});
+    cases.push_back(
+        {dtype + "_quantize_token", quantize(dtype, 7168, true, true)});
     cases.push_back({dtype + "_of_e4m3", scaled(768, 2048, true, "", dtype)});
   }
   cases.push_back({"e4m3_dense", scaled(2048, 256, false, "", "f32")});

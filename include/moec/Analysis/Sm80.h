@@ -143,8 +143,10 @@ struct Gemv {
 
 /// sm80.quantize: a CTA of `kThreads` takes `panel` elements of the list of all
 /// rows' groups, in vectors of `lanes`. Lanes of a warp share a group, and a
-/// thread has a vector of several groups, or several vectors of one. Where a
-/// scale is that of a whole row, all threads of a CTA share the row.
+/// thread has a vector of several groups, or several vectors of one.
+///
+/// Where a scale is that of a row, a CTA takes whole rows, `panel` elements of
+/// one at a time, a vector per thread.
 struct Quantize {
   Quantize(tile::QuantizeOp op, tile::ConfigAttr config);
 
@@ -152,7 +154,10 @@ struct Quantize {
   static constexpr int64_t kGroup = 128;
 
   int64_t columns, lanes, panel;
+  /// Neighbours that share a scale, or moe::ScaleGroup::kAll.
+  int64_t size;
 
+  bool areRows() const { return size == moe::ScaleGroup::kAll; }
   /// Groups of a row; the last one may be smaller.
   int64_t getRowGroups() const { return (columns + kGroup - 1) / kGroup; }
   /// Threads that share a group, and vectors of it that each has.

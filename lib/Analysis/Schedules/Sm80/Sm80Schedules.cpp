@@ -71,7 +71,8 @@ int64_t Contract::getSharedBytes() const {
 
 Quantize::Quantize(tile::QuantizeOp op, tile::ConfigAttr config)
     : columns(cast<MemRefType>(op.getInput().getType()).getDimSize(1)),
-      lanes(config.getLanes()), panel(config.getPanel()) {}
+      lanes(config.getLanes()), panel(config.getPanel()),
+      size(moe::getScaleGroup(op.getQuant()).columns) {}
 
 namespace {
 
@@ -286,12 +287,20 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto quantize = cast<tile::QuantizeOp>(op);
   auto input = cast<MemRefType>(quantize.getInput().getType());
-  if (moe::getScaleGroup(quantize.getQuant()).columns != Quantize::kGroup)
+  Quantize shape(quantize, config);
+  if (!shape.areRows() && shape.size != Quantize::kGroup)
     return "scales are of other than " + number(Quantize::kGroup) +
-           " neighbours, and those are what a part of a warp quantizes";
+           " neighbours, which a part of a warp quantizes, or whole rows";
   if (std::string reason = needsLanes(config, input); !reason.empty())
     return reason;
-  Quantize shape(quantize, config);
+  if (shape.areRows()) {
+    int64_t atOnce = Quantize::kThreads * shape.lanes;
+    return shape.panel == atOnce
+               ? std::string()
+               : "panel = " + number(shape.panel) +
+                     " of whole rows; give the " + number(atOnce) +
+                     " elements that threads take at once";
+  }
   int64_t step = shape.getGroupsAtOnce() * Quantize::kGroup;
   constexpr int64_t mostSteps = 8;
   if (shape.panel > 0 && shape.panel % step == 0 &&
@@ -301,7 +310,8 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
          number(step) + " up to " + number(mostSteps * step);
 }
 
-/// Four vectors per thread: as much in flight as memory needs, and few CTAs.
+/// Four vectors per thread: as much in flight as memory needs, and few CTAs. Of
+/// whole rows a thread has so many in turn.
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   auto quantize = cast<tile::QuantizeOp>(op);
   constexpr int64_t vectors = 4;
@@ -311,6 +321,8 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
     return makeConfig(op, "sm80.quantize", 0, 0, 0, panel, lanes, 0);
   };
   Quantize shape(quantize, makePanel(0));
+  if (shape.areRows())
+    return makePanel(Quantize::kThreads * lanes);
   int64_t steps = std::max<int64_t>(vectors / shape.getVectors(), 1);
   return makePanel(steps * shape.getGroupsAtOnce() * Quantize::kGroup);
 }
@@ -322,9 +334,13 @@ moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
   auto quantize = cast<tile::QuantizeOp>(op);
   Quantize shape(quantize, config);
   int64_t rowsPerToken = quantize.getTopK().value_or(1);
-  moert::Expr all = moert::Expr::ceilDiv(
-      moert::Expr::tokens() * moert::Expr(rowsPerToken * shape.getRowGroups()),
-      shape.getCtaGroups());
+  moert::Expr tokens = moert::Expr::tokens();
+  moert::Expr all =
+      shape.areRows()
+          ? tokens * moert::Expr(rowsPerToken)
+          : moert::Expr::ceilDiv(
+                tokens * moert::Expr(rowsPerToken * shape.getRowGroups()),
+                shape.getCtaGroups());
   constexpr int64_t perMultiprocessor = 16;
   int64_t most = perMultiprocessor * target.getMultiprocessors();
   return most ? moert::Expr::min(all, most) : all;
