@@ -50,10 +50,26 @@ ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
              : ScaleTime::InLoop;
 }
 
+/// e4m3 with scales that are multiplied as they are.
+static bool isPlainFloat8(moe::QuantAttr quant) {
+  return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
+         quant.getScale().isF32() && !quant.getZeroPoint();
+}
+
+bool moec::areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight) {
+  return isPlainFloat8(input) && isPlainFloat8(weight) &&
+         (moe::isBlockFp8(input, weight) ||
+          moe::getCommonColumns(input, weight) == moe::ScaleGroup::kAll);
+}
+
+std::string moec::describeFloat8Products() {
+  return "f8E4M3FN of both operands with f32 scales of whole rows, or of "
+         "weights in blocks of [128, 128] and inputs in groups of [1, 128]";
+}
+
 bool moec::isDecodedOnGpu(moe::QuantAttr quant) {
   static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
-  return !quant || (isa<Float8E4M3FNType>(quant.getStorage()) &&
-                    quant.getScale().isF32() && !quant.getZeroPoint() &&
+  return !quant || (isPlainFloat8(quant) &&
                     moe::getScaleGroup(quant).columns % kDecodedColumns == 0);
 }
 

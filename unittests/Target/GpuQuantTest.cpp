@@ -295,6 +295,20 @@ TEST(GpuQuant, WholeRows) {
         runProduct({kToken, weight, "bf16", 288, 72, order, true}, target);
 }
 
+/// On Hopper tensor cores add up short rows by themselves, and steps of long
+/// ones: in bodies with weight rows, or input rows, on the side of 64, and
+/// where consumers share 64 weight rows.
+TEST(GpuQuant, WholeRowsOnHopper) {
+  for (int64_t depth : {288, 1072})
+    for (std::string config :
+         {"n = 128, k = 128, stages = 3, bodies = [8, 32]",
+          "n = 64, k = 128, stages = 3, bodies = [16, 64], rows_on_m = true",
+          "n = 32, k = 128, stages = 4, bodies = [32]"})
+      runProduct({kToken, kChannel, "bf16", depth, 72, "gate_up", true,
+                  "schedule = \"sm90.contract\", " + config},
+                 "sm_90a", 4e-6);
+}
+
 /// One operand is as it is, the other one becomes its type.
 TEST(GpuQuant, OneOperand) {
   for (std::string target : kTargets)

@@ -532,6 +532,29 @@ TEST(NvptxTest, WarpgroupsShareRegisters) {
   }
 }
 
+/// A product of e4m3 by sm90.contract, of which a CTA has so many weight rows.
+void expectNoSpills(bool isPaired, int64_t rows, const std::string &bodies,
+                    const std::string &order, int64_t depth,
+                    const Format &input, const Format &weight) {
+  std::string text = scaled(depth, 768, isPaired, isPaired ? "gate_up" : "",
+                            "bf16", input, weight);
+  std::string config = "config = #tile.config<schedule = \"sm90.contract\", "
+                       "n = " +
+                       std::to_string(isPaired ? rows / 2 : rows) +
+                       ", k = 128, stages = 4, bodies = [" + bodies + "]" +
+                       order + (isPaired ? ">}" : ", map_rows = true>}");
+  text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
+               ", " + config);
+  Compilation compiled(text, "sm_90a");
+  ASSERT_EQ(compiled.errors, "");
+  auto assembled = assemble(compiled.ptx, "sm_90a");
+  ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
+  EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
+  ASSERT_EQ(assembled->kernels.size(), 1u);
+  EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0) << config;
+  EXPECT_EQ(assembled->kernels[0].stackBytes, 0) << config;
+}
+
 /// The highest bodies of e4m3 leave the registers that they need; those of 32
 /// rows begin with few.
 TEST(NvptxTest, SumsOfAStepFitInRegisters) {
@@ -558,24 +581,24 @@ TEST(NvptxTest, SumsOfAStepFitInRegisters) {
                {false, 256, "16, 64, 128", ", rows_on_m = true"},
                {false, 256, "48, 128", ", rows_on_m = true"},
                {false, 128, "64, 128", ", rows_on_m = true"}};
-  for (auto [isPaired, rows, bodies, order] : cases) {
-    std::string text =
-        scaled(2048, 768, isPaired, isPaired ? "gate_up" : "", "bf16");
-    std::string config = "config = #tile.config<schedule = \"sm90.contract\", "
-                         "n = " +
-                         std::to_string(isPaired ? rows / 2 : rows) +
-                         ", k = 128, stages = 4, bodies = [" + bodies + "]" +
-                         order + (isPaired ? ">}" : ", map_rows = true>}");
-    text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
-                 ", " + config);
-    Compilation compiled(text, "sm_90a");
-    ASSERT_EQ(compiled.errors, "");
-    auto assembled = assemble(compiled.ptx, "sm_90a");
-    ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
-    EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
-    ASSERT_EQ(assembled->kernels.size(), 1u);
-    EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0) << config;
-    EXPECT_EQ(assembled->kernels[0].stackBytes, 0) << config;
+  for (const auto &test : cases)
+    expectNoSpills(test.isPaired, test.rows, test.bodies, test.order, 2048,
+                   kGroups, kBlocks);
+}
+
+/// With scales of whole rows, sums of long rows are apart step by step, too; of
+/// short ones they leave room for higher bodies.
+TEST(NvptxTest, ScalesOfRowsFitInRegisters) {
+  for (bool isPaired : {false, true}) {
+    for (std::string bodies : {"112", "16, 32, 64, 112", "8, 32"})
+      expectNoSpills(isPaired, 256, bodies, "", 2048, kToken, kChannel);
+    for (std::string bodies : {"128", "16, 64, 128"})
+      expectNoSpills(isPaired, 256, bodies, ", rows_on_m = true", 2048, kToken,
+                     kChannel);
+    expectNoSpills(isPaired, 128, "168", "", 2048, kToken, kChannel);
+    for (std::string bodies : {"160", "16, 32, 64, 128", "8, 32"})
+      expectNoSpills(isPaired, 256, bodies, "", 768, kToken, kChannel);
+    expectNoSpills(isPaired, 64, "64", "", 768, kToken, kChannel);
   }
 }
 

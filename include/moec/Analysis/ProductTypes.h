@@ -58,6 +58,12 @@ struct ScaleTimes {
   }
 };
 
+/// Whether tensor cores that know e4m3 multiply two operands as they are in
+/// memory: both are e4m3 with f32 scales of whole rows, or block fp8.
+bool areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight);
+/// What `areFloat8Products` accepts, in words.
+std::string describeFloat8Products();
+
 /// Whether GPUs decode an operand (null: it is not quantized): e4m3 with f32
 /// scales, of a whole row or of a multiple of `kDecodedColumns` neighbours.
 bool isDecodedOnGpu(moe::QuantAttr quant);
