@@ -1,5 +1,4 @@
-//===- QuantSupport.cpp - which quantizations a target multiplies -*- C++
-//-*-===//
+//===- QuantSupport.cpp - which quantizations targets multiply --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,6 +7,7 @@
 
 #include "moec/Analysis/QuantSupport.h"
 
+#include "moec/Analysis/ProductTypes.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -29,16 +29,15 @@ static bool isDecoded(moe::QuantAttr quant) {
 
 std::string moec::declineProduct(const Target &target, moe::QuantAttr input,
                                  moe::QuantAttr weight) {
-  bool isPlain = !input && !weight;
-  if (isPlain || moe::isBlockFp8(input, weight))
-    return {};
   std::string what = "an input quantized " + show(input) +
                      " with a weight quantized " + show(weight) +
                      " is not multiplied on target " + target.name;
-  if (target.isGpu())
-    return what + "; f8E4M3FN with f32 scales is, of weights in blocks of "
-                  "[128, 128] and of inputs in dynamic groups of [1, 128], and "
-                  "target cpu multiplies other granularities too";
+  if (target.isGpu()) {
+    if (isDecodedOnGpu(input) && isDecodedOnGpu(weight))
+      return {};
+    return what + "; " + describeDecodedOnGpu() +
+           " is, and target cpu multiplies other groups too";
+  }
   if (isDecoded(input) && isDecoded(weight))
     return {};
   return what + "; f8E4M3FN with f32 scales of any granularity is, and weights "
@@ -47,8 +46,10 @@ std::string moec::declineProduct(const Target &target, moe::QuantAttr input,
 
 std::string moec::declineQuantize(const Target &target, moe::QuantAttr quant) {
   constexpr int64_t neighbours = 128;
-  if (!target.isGpu() || moe::getScaleGroup(quant).columns == neighbours)
+  int64_t columns = moe::getScaleGroup(quant).columns;
+  if (!target.isGpu() || columns == neighbours ||
+      columns == moe::ScaleGroup::kAll)
     return {};
   return "rows are not quantized " + show(quant) + " on target " + target.name +
-         "; groups of [1, 128] are";
+         "; groups of [1, 128] and whole rows are";
 }

@@ -4,27 +4,27 @@
 // RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(moe-decompose,moe-legalize-quant))' | FileCheck %s --check-prefix=CPU
 
 // Activations in the layer's type.
-// GPU: 'moe.grouped_matmul' op cannot be lowered: an input quantized as it is with a weight quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]> is not multiplied on target sm_90a; f8E4M3FN with f32 scales is, of weights in blocks of [128, 128] and of inputs in dynamic groups of [1, 128], and target cpu multiplies other granularities too
+// GPU: 'moe.grouped_matmul' op cannot be lowered: an input quantized as it is with a weight quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 16]> is not multiplied on target sm_90a; f8E4M3FN with f32 scales of whole rows, or of multiples of 32 neighbours is, and target cpu multiplies other groups too
 // CPU-LABEL: func.func @weights_only
 //   CPU-NOT: moe.quantize
 //       CPU: moe.grouped_matmul {{.*}} : tensor<?x256xbf16>, tensor<4x256x256xf8E4M3FN> weight_scale(
 func.func @weights_only(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>,
-    %w13: tensor<4x256x256xf8E4M3FN>, %s13: tensor<4x2x2xf32>, %w2: tensor<4x256x256xf8E4M3FN>, %s2: tensor<4x2x2xf32>) -> tensor<?x256xbf16> {
+    %w13: tensor<4x256x256xf8E4M3FN>, %s13: tensor<4x2x16xf32>, %w2: tensor<4x256x256xf8E4M3FN>, %s2: tensor<4x2x16xf32>) -> tensor<?x256xbf16> {
   %0 = moe.layer %x : tensor<?x256xbf16> ids(%ids : tensor<?x2xi32>) weights(%wt : tensor<?x2xf32>)
-      w13_scale(%s13 : tensor<4x2x2xf32>) w2_scale(%s2 : tensor<4x2x2xf32>)
+      w13_scale(%s13 : tensor<4x2x16xf32>) w2_scale(%s2 : tensor<4x2x16xf32>)
       experts(%w13, %w2 : tensor<4x256x256xf8E4M3FN>, tensor<4x256x256xf8E4M3FN>)
       activation {
       ^bb0(%a: f32):
         moe.yield %a : f32
-      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
+      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 16]>}
       -> tensor<?x256xbf16>
   return %0 : tensor<?x256xbf16>
 }
 
 // -----
 
-// Blocks of another size.
-// GPU: 'moe.grouped_matmul' op cannot be lowered: {{.*}} with a weight quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [64, 64]> is not multiplied on target sm_90a
+// Blocks of another size, and groups of another length of the inputs.
+// GPU: 'moe.quantize' op cannot be lowered: rows are not quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 64], dynamic = true> on target sm_90a; groups of [1, 128] and whole rows are
 // CPU-LABEL: func.func @small_blocks
 //       CPU: moe.quantize
 //       CPU: moe.grouped_matmul {{.*}} input_scale({{.*}}) weight_scale(
@@ -37,7 +37,7 @@ func.func @small_blocks(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tens
       ^bb0(%a: f32):
         moe.yield %a : f32
       } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [64, 64]>,
-         activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>}
+         activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 64], dynamic = true>}
       -> tensor<?x256xbf16>
   return %0 : tensor<?x256xbf16>
 }

@@ -22,26 +22,47 @@ tile.kernel @lanes(%x: memref<?x260xbf16>, %q: memref<?x260xf8E4M3FN>, %s: memre
 
 tile.kernel @depth(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{step = 64; give the 128 elements that share a scale}}
+  // expected-error @+1 {{step = 32 is 32 bytes of a row; give 64 or 128 bytes}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
       input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x256xf32>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 4>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 32, vector_width = 4>}
   tile.return
 }
 
 // -----
 
-// Pairs of rows: 64 columns share a scale.
-tile.kernel @columns(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
-    %b: memref<2x2xf32>, %y: memref<?x128xf32>, %t: i64) {
-  // expected-error @+1 {{tile_columns = 128; give a divisor of the 64 columns that share a scale}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)
-      input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>) outs(%y : memref<?x128xf32>) epilogue {
-      ^bb0(%g: f32, %u: f32):
-        %1 = arith.mulf %g, %u : f32
-        tile.yield %1 : f32
-      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = interleaved>,
-         config = #tile.sm80_contract<tile_rows = 32, tile_columns = 128, step = 128, vector_width = 4>}
+// Elements of 1 byte next to elements of 4: in a step of 16 a row of weights is one piece.
+tile.kernel @pieces(%x: memref<?x256xf32>, %w: memref<256x256xf8E4M3FN>, %b: memref<256x1xf32>,
+    %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{tile_columns = 32 with step = 16; give a multiple of the 128 rows that are copied at a time}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf32>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<256x1xf32>) outs(%y : memref<?x256xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
+       config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 16, vector_width = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @parts(%x: memref<?x256xf32>, %w: memref<256x256xf8E4M3FN>, %b: memref<256x1xf32>,
+    %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{step = 16; give a multiple of the 32 elements that are decoded at once}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf32>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<256x1xf32>) outs(%y : memref<?x256xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
+       config = #tile.sm80_contract<tile_rows = 32, tile_columns = 128, step = 16, vector_width = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @groups(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %b: memref<256x16xf32>,
+    %y: memref<?x256xf32>, %t: i64) {
+  // expected-error @+1 {{the weight is quantized otherwise than is decoded: f8E4M3FN with f32 scales of whole rows, or of multiples of 32 neighbours}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<256x16xf32>) outs(%y : memref<?x256xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 16]>,
+       config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 4>}
   tile.return
 }
 

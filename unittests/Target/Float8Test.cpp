@@ -48,6 +48,15 @@ struct QuantizeCase {
   int64_t rows, columns;
   /// Positions of two groups of rows, of two per token; fewer than `rows`.
   bool hasOffsets = false;
+  /// A scale of each row, instead of each 128 neighbours.
+  bool areRows = false;
+
+  int64_t getGroup() const { return areRows ? columns : 128; }
+  int64_t getNumGroups() const {
+    return (columns + getGroup() - 1) / getGroup();
+  }
+  /// What zeros count as.
+  float getLeast() const { return areRows ? 1.0f / 512 : 1e-10f; }
 };
 
 class Quantize : public testing::TestWithParam<QuantizeCase> {};
@@ -117,7 +126,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
       : test.dtype == "bf16" ? llvm::APFloat::BFloat()
                              : llvm::APFloat::IEEEhalf();
   std::string n = std::to_string(test.columns);
-  int64_t groups = (test.columns + 127) / 128;
+  int64_t groups = test.getNumGroups();
   std::string scale = "memref<?x" + std::to_string(groups) + "xf32>";
   std::string x = "memref<?x" + n + "x" + test.dtype + ">";
   std::string q = "memref<?x" + n + "xf8E4M3FN>";
@@ -125,9 +134,9 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
   if (test.hasOffsets)
     text += ", %o: memref<3xi32>";
   text += ", %q: " + q + ", %s: " + scale + ", %t: i64) {\n" +
-          "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = "
-          "group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : " +
-          x + ")";
+          "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = " +
+          (test.areRows ? "token" : "group, block = [1, 128]") +
+          ", dynamic = true> tokens(%t) ins(%x : " + x + ")";
   if (test.hasOffsets)
     text += " offsets(%o : memref<3xi32>)";
   text += " outs(%q, %s : " + q + ", " + scale + ")";
@@ -156,8 +165,8 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
     auto scales = kernel.read<float>(first + 1, test.rows * groups);
     for (int64_t row = 0; row < test.rows; ++row)
       for (int64_t group = 0; group < groups; ++group) {
-        int64_t begin = 128 * group;
-        int64_t end = std::min(begin + 128, test.columns);
+        int64_t begin = test.getGroup() * group;
+        int64_t end = std::min(begin + test.getGroup(), test.columns);
         const float *of = &values[row * test.columns];
         float most = 0;
         for (int64_t i = begin; i < end; ++i)
@@ -165,7 +174,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
           if (!std::isnan(most) && !(std::fabs(of[i]) <= most))
             most = std::fabs(of[i]);
         float expected =
-            std::isnan(most) ? most : std::fmax(most, 1e-10f) / 448;
+            std::isnan(most) ? most : std::fmax(most, test.getLeast()) / 448;
         float actual = scales[row * groups + group];
         if (row >= written) {
           ASSERT_EQ(actual, 0.5) << target << " row " << row;
@@ -189,18 +198,23 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Float8, Quantize,
-                         testing::Values(QuantizeCase{"bf16", 11, 512},
-                                         QuantizeCase{"f16", 9, 200},
-                                         QuantizeCase{"f32", 9, 384},
-                                         QuantizeCase{"bf16", 7, 37},
-                                         QuantizeCase{"f32", 7, 130},
-                                         QuantizeCase{"bf16", 12, 320, true}),
-                         [](const testing::TestParamInfo<QuantizeCase> &info) {
-                           return info.param.dtype + "_" +
-                                  std::to_string(info.param.columns) +
-                                  (info.param.hasOffsets ? "_offsets" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Float8, Quantize,
+    testing::Values(QuantizeCase{"bf16", 11, 512}, QuantizeCase{"f16", 9, 200},
+                    QuantizeCase{"f32", 9, 384}, QuantizeCase{"bf16", 7, 37},
+                    QuantizeCase{"f32", 7, 130},
+                    QuantizeCase{"bf16", 12, 320, true},
+                    // A thread has one vector and none,
+                    // several, or single elements.
+                    QuantizeCase{"bf16", 9, 200, false, true},
+                    QuantizeCase{"bf16", 12, 5632, true, true},
+                    QuantizeCase{"f32", 9, 2052, false, true},
+                    QuantizeCase{"f16", 7, 37, true, true}),
+    [](const testing::TestParamInfo<QuantizeCase> &info) {
+      return info.param.dtype + "_" + std::to_string(info.param.columns) +
+             (info.param.hasOffsets ? "_offsets" : "") +
+             (info.param.areRows ? "_rows" : "");
+    });
 
 //===----------------------------------------------------------------------===//
 // Products

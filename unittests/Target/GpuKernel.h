@@ -39,6 +39,9 @@ public:
     grid = kernel.getGrid()->getExpr();
     dims.block = kernel.getBlockAttr().getInt();
     dims.shared = kernel.getSharedAttr().getInt();
+    if (mlir::ArrayAttr all = kernel.getTensorMapsAttr())
+      for (auto map : all.getAsRange<tile::TensorMapAttr>())
+        addMap(map, kernel);
     mlir::PassManager lower(&context);
     buildTileToNVVMPipeline(lower, target);
     if (mlir::failed(lower.run(*module)))
@@ -64,7 +67,15 @@ public:
     auto loaded = simulator.load(ptx, "kernel.ptx");
     ASSERT_TRUE(loaded) << loaded.status().message();
     slots.push_back(static_cast<uint64_t>(tokens));
-    auto params = moec::ptx::packParams(*(*loaded)->find("kernel"), slots);
+    std::vector<moert::TensorMap> encoded;
+    for (auto [argument, recipe] : maps) {
+      recipe.data = reinterpret_cast<void *>(slots[argument]);
+      auto map = moec::ptx::encodeTensorMap(recipe);
+      ASSERT_TRUE(map) << map.status().message();
+      encoded.push_back(*map);
+    }
+    auto params =
+        moec::ptx::packParams(*(*loaded)->find("kernel"), slots, encoded);
     ASSERT_TRUE(params) << params.status().message();
     dims.grid = *grid->evaluate(tokens);
     moert::Status status = simulator.launch(**loaded, "kernel", dims, *params);
@@ -79,6 +90,26 @@ public:
   }
 
 private:
+  /// Of an argument whose sizes are known and that lies densely.
+  void addMap(tile::TensorMapAttr map, tile::KernelOp kernel) {
+    auto type = mlir::cast<mlir::MemRefType>(
+        kernel.getBody().getArgument(map.getArgument()).getType());
+    int64_t bytes = type.getElementTypeBitWidth() / 8;
+    moert::TensorMapRecipe recipe;
+    recipe.dtype = bytes == 1 ? moert::DType::F8E4M3 : moert::DType::BF16;
+    recipe.shape = map.getSizes().vec();
+    recipe.box = map.getBox().vec();
+    recipe.swizzleBytes = map.getSwizzle();
+    for (auto [along, step] : llvm::zip(map.getAlong(), map.getSteps())) {
+      int64_t stride = bytes * step;
+      for (int64_t size : type.getShape().drop_front(along + 1))
+        stride *= size;
+      recipe.strideBytes.push_back(stride);
+    }
+    recipe.strideBytes.pop_back();
+    maps.push_back({size_t(map.getArgument()), recipe});
+  }
+
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<moert::Expr> grid;
@@ -86,6 +117,8 @@ private:
   std::string ptx;
   moec::ptx::Simulator simulator;
   std::vector<uint64_t> slots;
+  /// Of an argument each.
+  std::vector<std::pair<size_t, moert::TensorMapRecipe>> maps;
 };
 
 } // namespace moec::test

@@ -182,11 +182,12 @@ std::string gatherReduce(const std::string &dtype, int64_t columns,
           ") num_valid_tokens(%v : memref<1xi32>) outs(%y : " + y + ")");
 }
 
-std::string quantize(const std::string &dtype, int64_t columns,
-                     bool hasOffsets) {
+std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
+                     bool areRows = false) {
   std::string n = "?x" + std::to_string(columns);
   std::string x = memref(n, dtype), q = memref(n, "f8E4M3FN");
-  std::string s = memref("?x" + std::to_string((columns + 127) / 128), "f32");
+  int64_t scales = areRows ? 1 : (columns + 127) / 128;
+  std::string s = memref("?x" + std::to_string(scales), "f32");
   std::vector<std::string> arguments{"%x: " + x};
   if (hasOffsets)
     arguments.push_back("%o: memref<7xi32>");
@@ -194,33 +195,71 @@ std::string quantize(const std::string &dtype, int64_t columns,
   arguments.push_back("%s: " + s);
   return kernel(
       arguments,
-      "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, "
-      "block = [1, 128], dynamic = true> tokens(%t) ins(%x : " +
-          x + (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
+      "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = " +
+          std::string(areRows ? "token" : "group, block = [1, 128]") +
+          ", dynamic = true> tokens(%t) ins(%x : " + x +
+          (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
           ") outs(%q, %s : " + q + ", " + s + ")" +
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
 
-/// A product of e4m3.
+/// How an operand of a product is quantized: the granularity in words, and the
+/// rows and columns that share a scale, 0 for all. Not at all without words:
+/// then it has elements of type `element`.
+struct Format {
+  std::string granularity;
+  int64_t rows = 0, columns = 0;
+  std::string element = "f8E4M3FN";
+
+  bool isQuantized() const { return !granularity.empty(); }
+  int64_t getScaleRows(int64_t size) const {
+    return rows ? (size + rows - 1) / rows : 1;
+  }
+  std::string getScaleColumns(int64_t size) const {
+    return std::to_string(columns ? (size + columns - 1) / columns : 1);
+  }
+  std::string getAttribute(const std::string &name, bool isDynamic) const {
+    return isQuantized()
+               ? name +
+                     " = #moe.quant<storage = f8E4M3FN, scale = "
+                     "f32, granularity = " +
+                     granularity + (isDynamic ? ", dynamic = true" : "") + ">, "
+               : "";
+  }
+};
+
+const Format kGroups{"group, block = [1, 128]", 1, 128};
+const Format kToken{"token", 1, 0};
+const Format kBlocks{"block, block = [128, 128]", 128, 128};
+const Format kChannel{"channel", 1, 0};
+
+/// A product of which one or both operands are quantized; block fp8 unless
+/// others are given.
 std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
-                   const std::string &order, const std::string &result) {
+                   const std::string &order, const std::string &result,
+                   const Format &input = kGroups,
+                   const Format &weight = kBlocks) {
   int64_t rows = order.empty() ? columns : 2 * columns;
-  int64_t blocks = order.empty() || order == "interleaved"
-                       ? (rows + 127) / 128
-                       : 2 * ((columns + 127) / 128);
+  int64_t scaleRows = order.empty() || order == "interleaved"
+                          ? weight.getScaleRows(rows)
+                          : 2 * weight.getScaleRows(columns);
   std::string k = std::to_string(depth);
-  std::string depthBlocks = std::to_string((depth + 127) / 128);
   std::string g = isGrouped ? "6x" : "";
-  std::string x = memref("?x" + k, "f8E4M3FN"),
-              w = memref(g + std::to_string(rows) + "x" + k, "f8E4M3FN");
-  std::string a = memref("?x" + depthBlocks, "f32"),
-              b = memref(g + std::to_string(blocks) + "x" + depthBlocks, "f32"),
+  std::string x = memref("?x" + k, input.element),
+              w = memref(g + std::to_string(rows) + "x" + k, weight.element);
+  std::string a = memref("?x" + input.getScaleColumns(depth), "f32"),
+              b = memref(g + std::to_string(scaleRows) + "x" +
+                             weight.getScaleColumns(depth),
+                         "f32"),
               y = memref("?x" + std::to_string(columns), result);
   std::vector<std::string> arguments{"%x: " + x, "%w: " + w, "%a: " + a,
                                      "%b: " + b};
-  std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w +
-                      ") input_scale(%a : " + a + ") weight_scale(%b : " + b +
-                      ")";
+  std::string phase =
+      "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
+  if (input.isQuantized())
+    phase += " input_scale(%a : " + a + ")";
+  if (weight.isQuantized())
+    phase += " weight_scale(%b : " + b + ")";
   if (isGrouped) {
     arguments.push_back("%o: memref<7xi32>");
     arguments.push_back("%s: memref<?xi32>");
@@ -236,10 +275,9 @@ std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
              "  %5 = arith.divf %g, %4 : f32\n"
              "  %6 = arith.mulf %5, %u : f32\n"
              "  tile.yield %6 : f32\n}";
-  phase += " {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
-           "granularity = group, block = [1, 128], dynamic = true>, "
-           "weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
-           "granularity = block, block = [128, 128]>";
+  std::string attributes = input.getAttribute("input_quant", true) +
+                           weight.getAttribute("weight_quant", false);
+  phase += " {" + attributes.substr(0, attributes.size() - 2);
   if (!order.empty())
     phase += ", layout = #moe.weight_layout<order = " + order + ">";
   return kernel(arguments, phase + "}");
@@ -251,6 +289,8 @@ std::vector<Case> makeMatrix() {
     cases.push_back({dtype + "_quantize", quantize(dtype, 2048, false)});
     cases.push_back({dtype + "_quantize_rows", quantize(dtype, 760, true)});
     cases.push_back({dtype + "_quantize_odd", quantize(dtype, 37, true)});
+    cases.push_back(
+        {dtype + "_quantize_token", quantize(dtype, 7168, true, true)});
     cases.push_back({dtype + "_of_e4m3", scaled(768, 2048, true, "", dtype)});
   }
   cases.push_back({"e4m3_dense", scaled(2048, 256, false, "", "f32")});
@@ -259,6 +299,25 @@ std::vector<Case> makeMatrix() {
   // Blocks that are not full; rows that are not on multiples of 16 bytes.
   cases.push_back({"e4m3_tails", scaled(720, 328, true, "gate_up", "bf16")});
   cases.push_back({"e4m3_odd", scaled(511, 37, true, "up_gate", "bf16")});
+  cases.push_back({"e4m3_rows", scaled(2048, 768, true, "gate_up", "bf16",
+                                       kToken, kChannel)});
+  cases.push_back({"e4m3_rows_odd",
+                   scaled(511, 37, true, "up_gate", "bf16", kToken, kChannel)});
+  cases.push_back({"e4m3_channels", scaled(2048, 768, true, "interleaved",
+                                           "bf16", kGroups, kChannel)});
+  cases.push_back(
+      {"e4m3_blocks", scaled(2048, 768, true, "gate_up", "bf16", kGroups,
+                             {"block, block = [16, 64]", 16, 64})});
+  for (std::string dtype : {"f32", "bf16", "f16"}) {
+    Format plain{"", 0, 0, dtype}, groups{"group, block = [1, 32]", 1, 32};
+    cases.push_back(
+        {dtype + "_with_channels",
+         scaled(2048, 768, true, "gate_up", dtype, plain, kChannel)});
+    cases.push_back({dtype + "_with_groups",
+                     scaled(2048, 768, true, "gate_up", dtype, plain, groups)});
+    cases.push_back({dtype + "_with_tokens",
+                     scaled(2048, 256, false, "", dtype, kToken, plain)});
+  }
   for (std::string dtype : {"f32", "bf16", "f16"}) {
     cases.push_back({dtype + "_dense", contract(dtype, 2048, 256, false, "")});
     cases.push_back({dtype + "_grouped", contract(dtype, 768, 2048, true, "")});
@@ -482,6 +541,28 @@ TEST(NvptxTest, WarpgroupsShareRegisters) {
   }
 }
 
+/// A product of e4m3 by sm90.contract, of which a CTA has so many weight rows.
+void expectNoSpills(bool isPaired, int64_t rows, const std::string &bodies,
+                    const std::string &order, int64_t depth,
+                    const Format &input, const Format &weight) {
+  std::string text = scaled(depth, 768, isPaired, isPaired ? "gate_up" : "",
+                            "bf16", input, weight);
+  std::string config =
+      "config = #tile.sm90_contract<tile_columns = " +
+      std::to_string(isPaired ? rows / 2 : rows) + ", tile_rows = [" + bodies +
+      "], step = 128, stages = 4" + order + (isPaired ? ">}" : ", map_rows>}");
+  text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
+               ", " + config);
+  Compilation compiled(text, "sm_90a");
+  ASSERT_EQ(compiled.errors, "");
+  auto assembled = assemble(compiled.ptx, "sm_90a");
+  ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
+  EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
+  ASSERT_EQ(assembled->kernels.size(), 1u);
+  EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0) << config;
+  EXPECT_EQ(assembled->kernels[0].stackBytes, 0) << config;
+}
+
 /// The highest bodies of e4m3 leave the registers that they need; those of 32
 /// rows begin with few.
 TEST(NvptxTest, SumsOfAStepFitInRegisters) {
@@ -508,24 +589,24 @@ TEST(NvptxTest, SumsOfAStepFitInRegisters) {
                {false, 256, "16, 64, 128", ", rows_on_m"},
                {false, 256, "48, 128", ", rows_on_m"},
                {false, 128, "64, 128", ", rows_on_m"}};
-  for (auto [isPaired, rows, bodies, order] : cases) {
-    std::string text =
-        scaled(2048, 768, isPaired, isPaired ? "gate_up" : "", "bf16");
-    std::string config = "config = #tile.sm90_contract<tile_columns = " +
-                         std::to_string(isPaired ? rows / 2 : rows) +
-                         ", tile_rows = [" + bodies +
-                         "], step = 128, stages = 4" + order +
-                         (isPaired ? ">}" : ", map_rows>}");
-    text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
-                 ", " + config);
-    Compilation compiled(text, "sm_90a");
-    ASSERT_EQ(compiled.errors, "");
-    auto assembled = assemble(compiled.ptx, "sm_90a");
-    ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
-    EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
-    ASSERT_EQ(assembled->kernels.size(), 1u);
-    EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0) << config;
-    EXPECT_EQ(assembled->kernels[0].stackBytes, 0) << config;
+  for (const auto &test : cases)
+    expectNoSpills(test.isPaired, test.rows, test.bodies, test.order, 2048,
+                   kGroups, kBlocks);
+}
+
+/// With scales of whole rows, sums of long rows are apart step by step, too; of
+/// short ones they leave room for higher bodies.
+TEST(NvptxTest, ScalesOfRowsFitInRegisters) {
+  for (bool isPaired : {false, true}) {
+    for (std::string bodies : {"112", "16, 32, 64, 112", "8, 32"})
+      expectNoSpills(isPaired, 256, bodies, "", 2048, kToken, kChannel);
+    for (std::string bodies : {"128", "16, 64, 128"})
+      expectNoSpills(isPaired, 256, bodies, ", rows_on_m", 2048, kToken,
+                     kChannel);
+    expectNoSpills(isPaired, 128, "168", "", 2048, kToken, kChannel);
+    for (std::string bodies : {"160", "16, 32, 64, 128", "8, 32"})
+      expectNoSpills(isPaired, 256, bodies, "", 768, kToken, kChannel);
+    expectNoSpills(isPaired, 64, "64", "", 768, kToken, kChannel);
   }
 }
 

@@ -8,6 +8,7 @@
 #ifndef MOEC_ANALYSIS_DEVICE_H
 #define MOEC_ANALYSIS_DEVICE_H
 
+#include "moec/Analysis/ProductTypes.h"
 #include "moec/Analysis/Schedules.h"
 
 namespace moec {
@@ -25,6 +26,9 @@ struct PartFit {
   double readBytes;
   double bf16Operations;
   double fp8Operations;
+  double getOperations(ComputeType type) const {
+    return isFloat8(type) ? fp8Operations : bf16Operations;
+  }
 
   // Memory.
   /// What kernels hold that read and write rows.
@@ -53,6 +57,9 @@ struct PartFit {
   /// J per byte from memory, and from the second-level cache; per operation on
   /// 16 and on 8 bits.
   double readEnergy, l2Energy, bf16Energy, fp8Energy;
+  double getEnergy(ComputeType type) const {
+    return isFloat8(type) ? fp8Energy : bf16Energy;
+  }
 
   // Tensor cores.
   /// Clocks per second of a multiprocessor where power does not bound.

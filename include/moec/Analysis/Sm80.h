@@ -12,6 +12,7 @@
 #ifndef MOEC_ANALYSIS_SM80_H
 #define MOEC_ANALYSIS_SM80_H
 
+#include "moec/Analysis/ProductTypes.h"
 #include "moec/Analysis/Schedules.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -28,7 +29,9 @@ int64_t getVectorLanes(mlir::MemRefType result);
 /// sm80.contract: a CTA of 4 warps multiplies `m` rows with `n` columns (each
 /// of them two weight rows, with a layout) in steps of `k`.
 ///
-/// Of e4m3, all columns of a plane share the weights' scales.
+/// Quantized operands become the compute type on their way from shared memory.
+/// Scales of a whole row are applied behind the loop; of others a step has one
+/// part or several, whose sums are apart from those of the parts before.
 ///
 /// Copies go in chunks of 16 bytes through `kStages` buffers of shared memory,
 /// in which a row is padded by one chunk, so that reading a column of chunks
@@ -43,34 +46,58 @@ struct Contract {
   static constexpr int64_t kWarpRows = 2;
   static constexpr int64_t kWarpColumns = 2;
 
+  /// An operand's rows: in memory, and in a stage's buffer.
+  struct Rows {
+    /// Bytes of an element; elements of a row, and of a step.
+    int64_t bytes, depth, k;
+
+    int64_t getChunkElements() const { return kChunkBytes / bytes; }
+    /// Chunks of a row per step.
+    int64_t getChunks() const { return k / getChunkElements(); }
+    /// Rows that the CTA's threads copy at a time, a chunk each.
+    int64_t getRowsPerCopy() const { return kThreads / getChunks(); }
+    int64_t getStride() const { return k * bytes + kChunkBytes; }
+    /// Rows of the global tensor lie on multiples of a chunk.
+    bool isAligned() const { return depth * bytes % kChunkBytes == 0; }
+  };
+
   bool isGrouped;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t planes;
-  int64_t elementBytes;
   int64_t m, n, k, lanes;
+  Rows input, weight;
+  ComputeType compute;
+  ScaleTimes scales;
+  /// Contracted elements that share the scales that are applied in the loop: a
+  /// divisor of `k`, or all of it.
+  int64_t partDepth;
+  /// Columns of a plane have scales of their own inside the loop.
+  bool hasColumnScales;
 
   /// f32 has no tensor core of its precision.
-  bool usesTensorCores() const { return elementBytes <= 2; }
-  /// Elements of 8 bits are e4m3; a step is a block of their scales.
-  bool hasScales() const { return elementBytes == 1; }
+  bool usesTensorCores() const { return compute != ComputeType::F32; }
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
+  /// Those of a step.
+  int64_t getParts() const { return k / partDepth; }
   int64_t getWeightRows() const { return planes * n; }
-  int64_t getChunkElements() const { return kChunkBytes / elementBytes; }
-  /// Chunks of a row per step.
-  int64_t getRowChunks() const { return k / getChunkElements(); }
-  /// Rows that the CTA's threads copy at a time, a chunk each.
-  int64_t getRowsPerCopy() const { return kThreads / getRowChunks(); }
-  int64_t getRowStride() const { return k * elementBytes + kChunkBytes; }
-  int64_t getStageBytes() const {
-    return (m + getWeightRows()) * getRowStride();
+  /// Behind the input rows of a stage, counted in rows of weights.
+  int64_t getFirstWeightRow() const {
+    return llvm::divideCeil(m * input.getStride(), weight.getStride());
   }
+  int64_t getStageBytes() const {
+    return (getFirstWeightRow() + getWeightRows()) * weight.getStride();
+  }
+  /// Accumulators of a thread: those of a part are apart.
+  int64_t getAccumulators() const {
+    return m * getWeightRows() / kThreads * (scales.areInLoop() ? 2 : 1);
+  }
+  /// As many as fit next to addresses, fragments and scales.
+  int64_t getMaxAccumulators() const { return hasColumnScales ? 64 : 128; }
   /// f32 elements from one row of sums to the next.
   int64_t getSumStride() const { return n + 8; }
   int64_t getSharedBytes() const;
-  /// Rows of the global tensors lie on multiples of a chunk.
-  bool isAligned() const { return depth * elementBytes % kChunkBytes == 0; }
 };
 
 /// sm80.gemv: a CTA of `threads` threads, which share the depth, multiplies up
@@ -117,6 +144,9 @@ struct Gemv {
 /// sm80.quantize: a CTA of `kThreads` takes `panel` elements of the list of all
 /// rows' groups, in vectors of `lanes`. Lanes of a warp share a group, and a
 /// thread has a vector of several groups, or several vectors of one.
+///
+/// Where a scale is that of a row, a CTA takes whole rows, `panel` elements of
+/// one at a time, a vector per thread.
 struct Quantize {
   Quantize(tile::QuantizeOp op, tile::ConfigAttr config);
 
@@ -124,7 +154,10 @@ struct Quantize {
   static constexpr int64_t kGroup = 128;
 
   int64_t columns, lanes, panel;
+  /// Neighbours that share a scale, or moe::ScaleGroup::kAll.
+  int64_t size;
 
+  bool areRows() const { return size == moe::ScaleGroup::kAll; }
   /// Groups of a row; the last one may be smaller.
   int64_t getRowGroups() const { return (columns + kGroup - 1) / kGroup; }
   /// Threads that share a group, and vectors of it that each has.

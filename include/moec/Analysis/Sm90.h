@@ -12,7 +12,7 @@
 #ifndef MOEC_ANALYSIS_SM90_H
 #define MOEC_ANALYSIS_SM90_H
 
-#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Analysis/ProductTypes.h"
 
 #include <algorithm>
 #include <optional>
@@ -36,8 +36,10 @@ namespace moec::sm90 {
 /// has two rows of 64, not a quarter of them, and their scales. Lower bodies,
 /// for the rest of a group, are as without.
 ///
-/// Of e4m3 a step is a block of the scales, which come with it; a consumer sums
-/// the step of a block of weights apart.
+/// Of block fp8 a step is a block of the scales, which come with it; a consumer
+/// sums the step of a block of weights apart and adds it, scaled, to its f32
+/// sums. Scales of whole rows are applied ahead of the epilogue; then tensor
+/// cores add up all of a short row, and of a longer one steps are apart too.
 ///
 /// With a layout 8 gate rows and the 8 up rows of the same columns follow one
 /// another in a block, so that a thread has gate and up of a column.
@@ -80,7 +82,7 @@ struct Contract {
   static constexpr int64_t kMaxBody = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of
   /// a step are apart; bytes of a row that a warp stages at once.
-  static constexpr int64_t kScaledWidth = 128, kStagedBytes = 128;
+  static constexpr int64_t kPromotedWidth = 128, kStagedBytes = 128;
   /// The producer publishes a step after the next one, and a consumer frees a
   /// step when it has begun the next one.
   static constexpr int64_t kMinStages = 3, kMaxStages = 16;
@@ -106,13 +108,21 @@ struct Contract {
   /// Warps of the consumers.
   static constexpr int64_t kConsumerWarps = kConsumers * 4;
 
-  bool isGrouped, hasScales;
+  bool isGrouped;
   /// Results become codes with a scale.
   bool quantizes;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t planes;
-  int64_t elementBytes, resultBytes;
+  /// Of an element of both operands, as it is in memory.
+  int64_t storageBits;
+  int64_t resultBytes;
+  /// What tensor cores multiply.
+  ComputeType compute;
+  ScaleTimes scales;
+  /// The sums of each step are apart and are added in f32: where scales come
+  /// with it, or where tensor cores would lose too many digits of a whole row.
+  bool promotes;
   int64_t n, k, stages;
   /// About so many rows of a group are multiplied by all weight rows before
   /// others are, so that they stay in the second-level cache; 0: all.
@@ -129,6 +139,10 @@ struct Contract {
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
+  int64_t getRowBytes() const { return depth * storageBits / 8; }
+  int64_t getStepBytes() const { return k * storageBits / 8; }
+  /// Scales come with each step.
+  bool copiesScales() const { return scales.areInLoop(); }
   int64_t getMaxBody() const { return bodies.back(); }
   /// Tiles of a band; 0: all of a group.
   int64_t getBandTiles() const {
@@ -182,7 +196,7 @@ struct Contract {
     if (!hasRowsOnM(body))
       return kBlockRows;
     int64_t rows = getConsumerWeights(body);
-    return hasScales ? std::min(rows, kScaledWidth) : rows;
+    return promotes ? std::min(rows, kPromotedWidth) : rows;
   }
   int64_t getBlockColumns(int64_t body) const {
     return getBlockWeights(body) / planes;
@@ -196,14 +210,14 @@ struct Contract {
   }
   /// Accumulators of a thread.
   int64_t getAccumulators() const {
-    return (getBlocks(getMaxBody()) + hasScales) *
+    return (getBlocks(getMaxBody()) + promotes) *
            getProductWidth(getMaxBody()) / 2;
   }
 
   //===--- Registers and shared memory ---===//
 
   /// Some threads of the producer copy rows, or scales, one by one.
-  bool hasRowThreads() const { return !mapRows || hasScales; }
+  bool hasRowThreads() const { return !mapRows || copiesScales(); }
   /// A slim CTA has less than half of a multiprocessor's registers, so that it
   /// begins beside CTAs of the launch before: its tiles are low. No kernel
   /// within these limits spills (NvptxTest, ModelsTest).
@@ -224,16 +238,16 @@ struct Contract {
                : std::max(getOwnProducerRegisters(), leastProducerRegisters);
   }
   int64_t getOwnProducerRegisters() const {
-    if (rowsOnM && hasScales)
+    if (rowsOnM && promotes)
       return mapRows ? 56 : getAccumulators() > 128 ? 72 : 88;
     bool isOne = bodies.size() == 1;
-    if (mapRows && hasScales)
+    if (mapRows && promotes)
       return isOne ? 40 : 56;
     if (mapRows)
       return getAccumulators() <= 160 ? 40 : 24;
-    if (getMaxBody() <= (hasScales ? 96 : 144) && isOne)
+    if (getMaxBody() <= (promotes ? 96 : 144) && isOne)
       return 72;
-    return getMaxBody() <= (hasScales ? 144 : 160) ? 88 : 104;
+    return getMaxBody() <= (promotes ? 144 : 160) ? 88 : 104;
   }
   int64_t getConsumerRegisters() const {
     constexpr int64_t unit = 8;
@@ -302,8 +316,8 @@ struct Contract {
   int64_t getScaleOffset() const { return stages * getStageBytes(); }
   /// Of a stage, in whole chunks: scales of rows, then of weights.
   int64_t getScaleBytes() const {
-    int64_t scales = hasScales ? getMaxBody() + getScaleSlots() : 0;
-    return (scales * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
+    int64_t count = copiesScales() ? getMaxBody() + getScaleSlots() : 0;
+    return (count * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
            kChunkBytes;
   }
   int64_t getStagingOffset() const {

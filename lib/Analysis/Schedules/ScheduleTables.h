@@ -9,7 +9,6 @@
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SCHEDULETABLES_H
 
 #include "moec/Analysis/Schedules.h"
-#include "moec/Dialect/Moe/QuantLayout.h"
 
 namespace moec {
 
@@ -34,17 +33,6 @@ inline std::string declineQuantized(tile::ContractOp op) {
   return op.getResultScale() ? "'result_scale' is written by sm90.contract "
                                "alone; give a tile.quantize of the result"
                              : std::string();
-}
-
-/// What a schedule whose code multiplies block fp8 and plain elements says of
-/// other quantizations; empty if there are none.
-inline std::string declineQuant(tile::ContractOp op) {
-  moe::QuantAttr input = op.getInputQuantAttr();
-  moe::QuantAttr weight = op.getWeightQuantAttr();
-  if ((!input && !weight) || moe::isBlockFp8(input, weight))
-    return {};
-  return "operands are quantized otherwise than as f8E4M3FN with f32 scales, "
-         "weights in blocks of [128, 128] and inputs in groups of [1, 128]";
 }
 
 /// What a schedule whose code takes all groups says; empty if it may.

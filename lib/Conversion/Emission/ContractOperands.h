@@ -53,6 +53,17 @@ inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
   return emitter.add(inside(column), half * rows);
 }
 
+/// The scale of a whole row of the input (of type index), f32: one of its own,
+/// or the one that all rows share.
+inline mlir::Value loadInputScale(KernelEmitter &emitter, tile::ContractOp op,
+                                  mlir::Value row) {
+  mlir::Value scales = emitter.operand(op.getInputScale());
+  mlir::Value zero = emitter.index(0);
+  if (mlir::cast<mlir::MemRefType>(scales.getType()).getRank() == 1)
+    return emitter.loadF32(scales, zero);
+  return emitter.loadF32(scales, {row, zero});
+}
+
 } // namespace moec
 
 #endif // MOEC_LIB_CONVERSION_EMISSION_CONTRACTOPERANDS_H

@@ -24,11 +24,14 @@ public:
   mlir::Value round(mlir::ValueRange values);
   /// Four e4m3 as f16, two per i32; exact.
   std::pair<mlir::Value, mlir::Value> extend(mlir::Value four);
+  /// The same as bf16.
+  std::pair<mlir::Value, mlir::Value> extendToBF16(mlir::Value four);
 
 private:
   mlir::Value roundPair(mlir::Value low, mlir::Value high);
   mlir::Value roundOne(mlir::Value value);
   mlir::Value extendPair(mlir::Value four, int64_t pair);
+  mlir::Value extendPairToBF16(mlir::Value four, int64_t pair);
 
   mlir::ImplicitLocOpBuilder &b;
   bool hasInstructions;

@@ -10,7 +10,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <algorithm>
 #include <limits>
 
 using namespace mlir;
@@ -50,8 +52,8 @@ Value Quantizer::invert(Value scale, Value factor) {
   return math::FmaOp::create(b, reciprocal, left, reciprocal);
 }
 
-Quantizer::Divisor Quantizer::getDivisor(Value largest) {
-  constexpr double least = 1e-10, greatestFloat8 = 448;
+Quantizer::Divisor Quantizer::getDivisor(Value largest, double least) {
+  constexpr double greatestFloat8 = 448;
   largest = larger(largest, makeF32(least));
   Value infinity = makeF32(std::numeric_limits<double>::infinity());
   Value isInfinite =
@@ -69,4 +71,23 @@ Value Quantizer::divide(Value value, const Divisor &divisor) {
   // way for a second correction to tell.
   int64_t corrections = element.isF32() ? 2 : 1;
   return divide(value, divisor.factor, divisor.reciprocal, corrections);
+}
+
+Value Quantizer::encode(Value values, const Divisor &divisor) {
+  constexpr int64_t perWord = 4;
+  int64_t lanes = cast<VectorType>(values.getType()).getNumElements();
+  SmallVector<Value> quotients, words;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    quotients.push_back(
+        divide(vector::ExtractOp::create(b, values, lane), divisor));
+  for (int64_t i = 0; i < lanes; i += perWord)
+    words.push_back(round(ArrayRef<Value>(quotients).slice(
+        i, std::min<int64_t>(perWord, lanes - i))));
+  if (lanes < perWord)
+    return arith::TruncIOp::create(b, b.getIntegerType(8 * lanes),
+                                   words.front());
+  if (words.size() == 1)
+    return words.front();
+  return vector::FromElementsOp::create(
+      b, VectorType::get(words.size(), b.getI32Type()), words);
 }

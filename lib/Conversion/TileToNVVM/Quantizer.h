@@ -29,14 +29,18 @@ public:
   struct Divisor {
     mlir::Value scale, factor, reciprocal;
   };
-  /// From the largest magnitude (f32) of a group.
-  Divisor getDivisor(mlir::Value largest);
+  /// From the largest magnitude (f32) of a group, which counts as at least
+  /// `least`.
+  Divisor getDivisor(mlir::Value largest, double least);
   /// A value (f32) of the group, as it is rounded.
   mlir::Value divide(mlir::Value value, const Divisor &divisor);
   /// Up to four of them as codes, the first one in the low byte of an i32.
   mlir::Value round(mlir::ValueRange quotients) {
     return floats.round(quotients);
   }
+  /// A vector of f32 of the group as codes: bits of as many bytes, or a vector
+  /// of i32 where there are more than four.
+  mlir::Value encode(mlir::Value values, const Divisor &divisor);
 
 private:
   mlir::Value makeF32(double value);

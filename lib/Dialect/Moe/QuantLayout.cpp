@@ -75,6 +75,10 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
   return common;
 }
 
+float getLeastMagnitude(QuantAttr quant) {
+  return quant.getGranularity() == Granularity::Token ? 1.0f / 512 : 1e-10f;
+}
+
 bool isBlockFp8(QuantAttr input, QuantAttr weight) {
   constexpr int64_t size = 128;
   auto is = [&](QuantAttr quant, int64_t rows) {

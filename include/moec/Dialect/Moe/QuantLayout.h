@@ -53,6 +53,10 @@ int64_t getScaleColumn(QuantAttr quant, int64_t element);
 /// scales.
 int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 
+/// The least absolute maximum that a dynamic scale is made of, so that zeros
+/// have one: 1/512 for a `token`, else 1e-10.
+float getLeastMagnitude(QuantAttr quant);
+
 /// Whether two operands are block fp8, as DeepSeek-V3 has it: e4m3 with f32
 /// scales, of 128 x 128 weights and of 128 neighbours of a row of the input.
 bool isBlockFp8(QuantAttr input, QuantAttr weight);

@@ -401,6 +401,9 @@ std::string sm80::whyNotAhead(Operation *first, Operation *second,
   auto topK = cast<tile::TopKOp>(second);
   if (!quantize)
     return "a routing comes first, or behind a 'tile.quantize'";
+  if (Quantize(quantize, quantize.getConfigAttr()).areRows())
+    return "threads that share the scale of a row wait for one another at a "
+           "barrier of the whole CTA; groups of [1, 128] need none";
   TopK routing(topK, topK.getConfigAttr());
   if (routing.row != TopK::Row::Held)
     return "of so many experts, or slots, the kernel waits for the launch "

@@ -16,6 +16,8 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 using namespace mlir;
 using namespace moec;
@@ -32,19 +34,38 @@ int64_t sm80::getVectorLanes(MemRefType result) {
   return lanes;
 }
 
+/// Whether the columns of a CTA and plane, of which there are `n`, have scales
+/// of the weight of their own.
+static bool haveOwnScales(tile::ContractOp op, int64_t n) {
+  int64_t rows = moe::getScaleGroup(op.getWeightQuantAttr()).rows;
+  if (rows == moe::ScaleGroup::kAll)
+    return false;
+  bool areMixed = op.getLayout() && op.getLayoutAttr().getOrder() ==
+                                        moe::GateUpOrder::Interleaved;
+  return rows % (areMixed ? 2 * n : n);
+}
+
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
-      planes(op.getLayout() ? 2 : 1) {
-  auto weight = cast<MemRefType>(op.getWeight().getType());
-  groups = isGrouped ? weight.getDimSize(0) : 1;
-  depth = weight.getShape().back();
+      planes(op.getLayout() ? 2 : 1), compute(getDecodedType(op)), scales(op) {
+  auto weightType = cast<MemRefType>(op.getWeight().getType());
+  auto inputType = cast<MemRefType>(op.getInput().getType());
+  groups = isGrouped ? weightType.getDimSize(0) : 1;
+  depth = weightType.getShape().back();
   columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
-  elementBytes = weight.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm80ContractAttr>(attr);
   m = config.getTileRows();
   n = config.getTileColumns();
   k = config.getStep();
   lanes = config.getVectorWidth();
+  auto getRows = [&](MemRefType type) {
+    return Rows{type.getElementTypeBitWidth() / 8, depth, k};
+  };
+  input = getRows(inputType);
+  weight = getRows(weightType);
+  partDepth = std::gcd(k, moe::getCommonColumns(op.getInputQuantAttr(),
+                                                op.getWeightQuantAttr()));
+  hasColumnScales = scales.weight == ScaleTime::InLoop && haveOwnScales(op, n);
 }
 
 int64_t Contract::getSharedBytes() const {
@@ -55,7 +76,8 @@ int64_t Contract::getSharedBytes() const {
 Quantize::Quantize(tile::QuantizeOp op, tile::ConfigAttr config)
     : columns(cast<MemRefType>(op.getInput().getType()).getDimSize(1)),
       lanes(cast<tile::Sm80QuantizeAttr>(config).getVectorWidth()),
-      panel(cast<tile::Sm80QuantizeAttr>(config).getElementsPerCta()) {}
+      panel(cast<tile::Sm80QuantizeAttr>(config).getElementsPerCta()),
+      size(moe::getScaleGroup(op.getQuant()).columns) {}
 
 namespace {
 
@@ -65,8 +87,6 @@ namespace {
 
 /// Shared memory that a CTA can have on every architecture from sm_80 on.
 constexpr int64_t kMaxSharedBytes = 99 * 1024;
-/// Accumulators of a thread, next to which addresses and fragments fit.
-constexpr int64_t kMaxAccumulators = 128;
 
 std::string needsLanes(int64_t lanes, MemRefType result) {
   int64_t most = getVectorLanes(result);
@@ -76,32 +96,46 @@ std::string needsLanes(int64_t lanes, MemRefType result) {
          number(most);
 }
 
-/// Why a shape does not suit e4m3, whose step is a block of scales, with a
-/// CTA's columns in one; empty if it does.
-std::string scalesIllegal(tile::ContractOp op, const Contract &shape) {
-  if (std::string reason = declineQuant(op); !reason.empty())
+/// What no config can mend; empty if there is nothing.
+std::string declineContract(tile::ContractOp op) {
+  if (std::string reason = declineQuantized(op); !reason.empty())
     return reason;
-  if (!shape.hasScales())
-    return {};
-  moe::ScaleGroup group = moe::getScaleGroup(op.getWeightQuantAttr());
-  if (shape.k != group.columns)
-    return "step = " + number(shape.k) + "; give the " + number(group.columns) +
-           " elements that share a scale";
-  bool areMixed = op.getLayout() && op.getLayoutAttr().getOrder() ==
-                                        moe::GateUpOrder::Interleaved;
-  int64_t columns = areMixed ? group.rows / 2 : group.rows;
-  if (columns % shape.n)
-    return "tile_columns = " + number(shape.n) + "; give a divisor of the " +
-           number(columns) + " columns that share a scale";
+  if (std::string reason = declineSomeGroups(op); !reason.empty())
+    return reason;
+  for (auto [name, quant] :
+       {std::pair<StringRef, moe::QuantAttr>{"input", op.getInputQuantAttr()},
+        {"weight", op.getWeightQuantAttr()}})
+    if (!isDecodedOnGpu(quant))
+      return ("the " + name + " is quantized otherwise than is decoded: " +
+              describeDecodedOnGpu())
+          .str();
+  return {};
+}
+
+/// Why the step does not suit the operands; empty if it does.
+std::string stepIllegal(const Contract &shape) {
+  int64_t bytes = std::max(shape.input.bytes, shape.weight.bytes);
+  int64_t rowBytes = shape.k * bytes;
+  if (rowBytes != 64 && rowBytes != 128)
+    return "step = " + number(shape.k) + " is " + number(rowBytes) +
+           " bytes of a row; give 64 or 128 bytes";
+  for (auto [field, value, rows] :
+       {std::tuple("tile_rows", shape.m, shape.input),
+        std::tuple("tile_columns", shape.n, shape.weight)})
+    if (value % rows.getRowsPerCopy())
+      return std::string(field) + " = " + number(value) +
+             " with step = " + number(shape.k) + "; give a multiple of the " +
+             number(rows.getRowsPerCopy()) + " rows that are copied at a time";
+  if (shape.k % kDecodedColumns && shape.input.bytes != shape.weight.bytes)
+    return "step = " + number(shape.k) + "; give a multiple of the " +
+           number(kDecodedColumns) + " elements that are decoded at once";
   return {};
 }
 
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto contract = cast<tile::ContractOp>(op);
-  if (std::string reason = declineQuantized(contract); !reason.empty())
-    return reason;
-  if (std::string reason = declineSomeGroups(contract); !reason.empty())
+  if (std::string reason = declineContract(contract); !reason.empty())
     return reason;
   Contract shape(contract, config);
   auto result = cast<MemRefType>(contract.getResult().getType());
@@ -110,22 +144,18 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
         {"tile_columns", shape.n}})
     if (value <= 0 || value % 32)
       return (field + " = " + Twine(value) + "; give a multiple of 32").str();
-  int64_t rowBytes = shape.k * shape.elementBytes;
-  if (rowBytes != 64 && rowBytes != 128)
-    return "step = " + number(shape.k) + " is " + number(rowBytes) +
-           " bytes of a row; give 64 or 128 bytes";
+  if (shape.k <= 0)
+    return needsPositive("step", shape.k);
+  if (std::string reason = stepIllegal(shape); !reason.empty())
+    return reason;
   if (std::string reason = needsLanes(shape.lanes, result); !reason.empty())
     return reason;
-  if (std::string reason = scalesIllegal(contract, shape); !reason.empty())
-    return reason;
-  int64_t sums = shape.m * shape.getWeightRows() / Contract::kThreads;
-  // Those of a block, and all.
-  if (shape.hasScales())
-    sums *= 2;
-  if (sums > kMaxAccumulators)
+  int64_t sums = shape.getAccumulators();
+  if (sums > shape.getMaxAccumulators())
     return "tile_rows = " + number(shape.m) +
            ", tile_columns = " + number(shape.n) + " needs " + number(sums) +
-           " accumulators per thread; give at most " + number(kMaxAccumulators);
+           " accumulators per thread; give at most " +
+           number(shape.getMaxAccumulators());
   if (shape.getSharedBytes() > kMaxSharedBytes)
     return "tile_rows = " + number(shape.m) +
            ", tile_columns = " + number(shape.n) +
@@ -136,17 +166,31 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
 }
 
 /// Products with few columns, such as a router's, get narrow tiles: there are
-/// few CTAs.
+/// few CTAs. So that the threads have a chunk each to copy, decoded operands
+/// next to f32 are no exception.
 tile::ConfigAttr chooseContract(Operation *op, const Target &) {
   auto contract = cast<tile::ContractOp>(op);
-  auto weight = cast<MemRefType>(contract.getWeight().getType());
+  auto getBits = [](Value operand) {
+    return cast<MemRefType>(operand.getType()).getElementTypeBitWidth();
+  };
   auto result = cast<MemRefType>(contract.getResult().getType());
+  int64_t inputBits = getBits(contract.getInput());
+  int64_t weightBits = getBits(contract.getWeight());
+  int64_t bits = std::max(inputBits, weightBits);
   constexpr int64_t fewColumns = 1024;
-  bool isNarrow = result.getDimSize(1) <= fewColumns && !contract.getOffsets();
-  int64_t rowBytes = weight.getElementTypeBitWidth() <= 16 ? 128 : 64;
-  return tile::Sm80ContractAttr::get(
-      op->getContext(), /*tile_rows=*/64, /*tile_columns=*/isNarrow ? 32 : 64,
-      rowBytes * 8 / weight.getElementTypeBitWidth(), getVectorLanes(result));
+  bool isNarrow = result.getDimSize(1) <= fewColumns &&
+                  !contract.getOffsets() && weightBits * 4 > bits;
+  bool isPlainF32 = inputBits == weightBits && bits > 16;
+  int64_t rowBytes = isPlainF32 ? 64 : 128;
+  auto make = [&](int64_t m) {
+    return tile::Sm80ContractAttr::get(
+        op->getContext(), /*tile_rows=*/m, /*tile_columns=*/isNarrow ? 32 : 64,
+        rowBytes * 8 / bits, getVectorLanes(result));
+  };
+  constexpr int64_t most = 64, fewer = 32;
+  Contract shape(contract, make(most));
+  bool fits = shape.getAccumulators() <= shape.getMaxAccumulators();
+  return make(fits ? most : fewer);
 }
 
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
@@ -274,12 +318,20 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &) {
   auto quantize = cast<tile::QuantizeOp>(op);
   auto input = cast<MemRefType>(quantize.getInput().getType());
-  if (moe::getScaleGroup(quantize.getQuant()).columns != Quantize::kGroup)
-    return "scales are of other than " + number(Quantize::kGroup) +
-           " neighbours, and those are what a part of a warp quantizes";
   Quantize shape(quantize, config);
+  if (!shape.areRows() && shape.size != Quantize::kGroup)
+    return "scales are of other than " + number(Quantize::kGroup) +
+           " neighbours, which a part of a warp quantizes, or whole rows";
   if (std::string reason = needsLanes(shape.lanes, input); !reason.empty())
     return reason;
+  if (shape.areRows()) {
+    int64_t atOnce = Quantize::kThreads * shape.lanes;
+    return shape.panel == atOnce
+               ? std::string()
+               : "elements_per_cta = " + number(shape.panel) +
+                     " of whole rows; give the " + number(atOnce) +
+                     " elements that threads take at once";
+  }
   int64_t step = shape.getGroupsAtOnce() * Quantize::kGroup;
   constexpr int64_t mostSteps = 8;
   if (shape.panel > 0 && shape.panel % step == 0 &&
@@ -289,7 +341,8 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
          number(step) + " up to " + number(mostSteps * step);
 }
 
-/// Four vectors per thread: as much in flight as memory needs, and few CTAs.
+/// Four vectors per thread: as much in flight as memory needs, and few CTAs. Of
+/// whole rows a thread has so many in turn.
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   auto quantize = cast<tile::QuantizeOp>(op);
   constexpr int64_t vectors = 4;
@@ -299,6 +352,8 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
     return tile::Sm80QuantizeAttr::get(op->getContext(), panel, lanes);
   };
   Quantize shape(quantize, makePanel(0));
+  if (shape.areRows())
+    return makePanel(Quantize::kThreads * lanes);
   int64_t steps = std::max<int64_t>(vectors / shape.getVectors(), 1);
   return makePanel(steps * shape.getGroupsAtOnce() * Quantize::kGroup);
 }
@@ -310,9 +365,13 @@ moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
   auto quantize = cast<tile::QuantizeOp>(op);
   Quantize shape(quantize, config);
   int64_t rowsPerToken = quantize.getTopK().value_or(1);
-  moert::Expr all = moert::Expr::ceilDiv(
-      moert::Expr::tokens() * moert::Expr(rowsPerToken * shape.getRowGroups()),
-      shape.getCtaGroups());
+  moert::Expr tokens = moert::Expr::tokens();
+  moert::Expr all =
+      shape.areRows()
+          ? tokens * moert::Expr(rowsPerToken)
+          : moert::Expr::ceilDiv(
+                tokens * moert::Expr(rowsPerToken * shape.getRowGroups()),
+                shape.getCtaGroups());
   constexpr int64_t perMultiprocessor = 16;
   int64_t most = perMultiprocessor * target.getMultiprocessors();
   return most ? moert::Expr::min(all, most) : all;

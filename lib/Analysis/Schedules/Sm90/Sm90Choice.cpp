@@ -68,7 +68,7 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
 std::string spills(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t highest = 192, mostScaled = 128;
   constexpr size_t scaledBodies = 2;
-  if (shape.hasScales && !shape.rowsOnM && shape.bodies.size() > 1 &&
+  if (shape.promotes && !shape.rowsOnM && shape.bodies.size() > 1 &&
       (shape.getAccumulators() > mostScaled ||
        shape.bodies.size() > scaledBodies))
     return std::to_string(shape.bodies.size()) + " heights in tile_rows with " +
@@ -78,7 +78,7 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            std::to_string(mostScaled) + " are tried";
   constexpr int64_t mostRowsOnM = 128, shortEpilogue = 19;
   int64_t lines = estimateEpilogue(op);
-  if (shape.rowsOnM && shape.hasScales && !shape.mapRows &&
+  if (shape.rowsOnM && shape.promotes && !shape.mapRows &&
       shape.getAccumulators() > mostRowsOnM && lines > shortEpilogue)
     return "an epilogue of about " + std::to_string(lines) + " lines with " +
            std::to_string(shape.getAccumulators()) +
@@ -99,12 +99,12 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
                             int64_t mostStages, bool rowsOnM = false,
                             bool queue = false, int64_t bandRows = 0) {
   constexpr int64_t leastStages = 3;
-  int64_t elementBytes =
-      cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth() / 8;
+  int64_t bits =
+      cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth();
   auto make = [&](int64_t stages) {
-    return tile::Sm90ContractAttr::get(
-        op->getContext(), bodies, n, Contract::kStepBytes / elementBytes,
-        stages, bandRows, mapRows, rowsOnM, queue);
+    return tile::Sm90ContractAttr::get(op->getContext(), bodies, n,
+                                       Contract::kStepBytes * 8 / bits, stages,
+                                       bandRows, mapRows, rowsOnM, queue);
   };
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).getSharedBytes();
@@ -123,7 +123,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
-  // With e4m3 the sums of a step take registers too.
+  // Of e4m3 the sums of a step may take registers too.
   static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
   constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
@@ -306,9 +306,10 @@ void CandidateFinder::addRowsOnM(int64_t weightRows) {
 
 std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   findFor(weightRows);
-  // With many rows that have scales, each thread then has those of two.
+  // With many rows whose scales come with each step, a thread then has those of
+  // two.
   constexpr int64_t fewest = 128;
-  if (op.getInputScale() && weightRows >= fewest)
+  if (ScaleTimes(op).areInLoop() && weightRows >= fewest)
     addRowsOnM(weightRows);
   return std::move(candidates);
 }
@@ -346,7 +347,8 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
                                                    const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
   if (cast<MemRefType>(contract.getWeight().getType())
-          .getElementTypeBitWidth() > 16)
+              .getElementTypeBitWidth() > 16 ||
+      !declineQuant(contract).empty())
     return {};
   // Products of one kernel have none.
   bool mayQueue = !contract.getSignals() && !contract.getAwaits();

@@ -13,6 +13,10 @@
 
 namespace moec::sm90 {
 
+/// Why tensor cores cannot multiply the operands as they are in memory; empty
+/// if they can.
+std::string declineQuant(tile::ContractOp op);
+
 /// The configs that are worth a look: of sm90.contract, and of sm80.gemv.
 std::vector<Candidate> getContractCandidates(mlir::Operation *op,
                                              tile::LoadAttr load,

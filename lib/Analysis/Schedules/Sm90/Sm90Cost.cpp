@@ -38,6 +38,11 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
   int64_t lines = store + element * op.getElementwiseOperands().size() +
                   perRowOrColumn * (op.getRowOperands().size() +
                                     op.getColumnOperands().size());
+  // Scales of whole rows are operands of rows and columns, too.
+  ScaleTimes scales(op);
+  for (ScaleTime time : {scales.input, scales.weight})
+    if (time == ScaleTime::InEpilogue)
+      lines += perRowOrColumn + 1;
   op.getEpilogue().walk([&](Operation *inner) {
     if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
       lines += expanded;
@@ -175,7 +180,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
   double stepClk = perStep * chains * std::max(product, shared);
   if (shape.bodies.size() > 1)
     stepClk *= 1 + device.bodiesShare;
-  if (shape.elementBytes == 1)
+  if (shape.promotes)
     stepClk += (shape.hasRowsOnM(height) ? device.rowPromotionExposed
                                          : device.promotionExposed) *
                chains * width / 2;
@@ -237,10 +242,10 @@ double ContractCost::getMemoryBytes(const Contract &shape,
                                     const RowCounts &counts,
                                     int64_t tokens) const {
   double weights = counts.active * double(shape.planes * shape.columns) *
-                   double(shape.depth * shape.elementBytes);
+                   double(shape.getRowBytes());
   double rows = counts.rows * double(shape.groups);
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
-  double input = inputRows * double(shape.depth * shape.elementBytes);
+  double input = inputRows * double(shape.getRowBytes());
   double result = rows * double(shape.columns * shape.resultBytes);
   if (shape.quantizes) {
     int64_t scales = shape.columns / Contract::kQuantizedColumns;
@@ -258,10 +263,8 @@ double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
   double operations = 2 * counts.rows * double(shape.groups) *
                       double(shape.planes * shape.columns) *
                       double(shape.depth);
-  double rate =
-      shape.elementBytes == 1 ? device.fp8Operations : device.bf16Operations;
   return 1e6 *
-         std::max(operations / rate,
+         std::max(operations / device.getOperations(shape.compute),
                   getMemoryBytes(shape, counts, tokens) / device.readBytes);
 }
 
@@ -340,8 +343,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
                       double(2 * shape.depth);
   double energy = getMemoryBytes(shape, rows, tokens) * device.readEnergy +
                   work.l2Bytes * panels * device.l2Energy +
-                  operations * (shape.elementBytes == 1 ? device.fp8Energy
-                                                        : device.bf16Energy);
+                  operations * device.getEnergy(shape.compute);
   result.powerUs = 1e6 * energy / device.power;
   result.fixedUs = device.getLaunchTime();
   double order = device.overlapOrder;

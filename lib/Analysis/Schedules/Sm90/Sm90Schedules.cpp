@@ -25,18 +25,30 @@ using namespace moec::sm90;
 // Sizes
 //===----------------------------------------------------------------------===//
 
+/// Whether the tensor cores' sums of a row would lose too many digits. Of e4m3
+/// they keep about 14, and cut off the others: each addition of `kProductBytes`
+/// products loses less than 2^-13 of the largest sum on the way, those of a row
+/// of `most` less than 2^-8, half of the last digit of bf16.
+static bool losesDigits(ComputeType type, int64_t depth) {
+  constexpr int64_t most = 1024;
+  static_assert(most / Contract::kProductBytes <= 1 << (13 - 8));
+  return isFloat8(type) && depth > most;
+}
+
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
-      hasScales(static_cast<bool>(op.getInputScale())),
       quantizes(static_cast<bool>(op.getResultScale())),
-      planes(op.getLayout() ? 2 : 1), minGroupRows(op.getMinGroupRows()),
+      planes(op.getLayout() ? 2 : 1),
+      compute(op.getInputQuantAttr() ? ComputeType::E4M3 : getDecodedType(op)),
+      scales(op), minGroupRows(op.getMinGroupRows()),
       maxGroupRows(op.getMaxGroupRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   groups = isGrouped ? weight.getDimSize(0) : 1;
   depth = weight.getShape().back();
   columns = result.getDimSize(1);
-  elementBytes = weight.getElementTypeBitWidth() / 8;
+  promotes = copiesScales() || losesDigits(compute, depth);
+  storageBits = weight.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);
   bodies.assign(config.getTileRows().begin(), config.getTileRows().end());
@@ -58,7 +70,7 @@ void Contract::shareMemoryWith(const Contract &other) {
 }
 
 std::string Contract::whyApart(const Contract &other) const {
-  if (hasScales || other.hasScales)
+  if (copiesScales() || other.copiesScales())
     return "the threads that copy the scales of rows do not wait for the "
            "first one";
   if (mapRows)
@@ -103,6 +115,15 @@ Contract sm90::getShapeInKernel(tile::ContractOp op, tile::ConfigAttr config) {
 /// The number of a memref among the kernel's arguments.
 static int64_t getArgumentNumber(Value memref) {
   return cast<BlockArgument>(memref).getArgNumber();
+}
+
+std::string sm90::declineQuant(tile::ContractOp op) {
+  moe::QuantAttr input = op.getInputQuantAttr();
+  moe::QuantAttr weight = op.getWeightQuantAttr();
+  if ((!input && !weight) || areFloat8Products(input, weight))
+    return {};
+  return "tensor cores take " + describeFloat8Products() +
+         "; others are decoded, by sm80.contract";
 }
 
 SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
@@ -153,6 +174,12 @@ namespace {
 std::string declineContract(tile::ContractOp op) {
   if (std::string reason = declineQuant(op); !reason.empty())
     return reason;
+  if (moe::QuantAttr quant = op.getResultQuantAttr();
+      quant && moe::getScaleGroup(quant).columns != Contract::kQuantizedColumns)
+    return "results are quantized in other than groups of " +
+           number(Contract::kQuantizedColumns) +
+           ", which are what a CTA has of a row; give a tile.quantize of the "
+           "result";
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   if (weight.getElementTypeBitWidth() > 16)
@@ -218,7 +245,7 @@ std::string bodiesIllegal(const Contract &shape) {
 int64_t getMaxAccumulators(const Contract &shape) {
   if (shape.rowsOnM)
     return 192;
-  if (shape.hasScales)
+  if (shape.promotes)
     return 168;
   return shape.hasRowThreads() ? 160 : 192;
 }
@@ -245,9 +272,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                               : "; give 64, 128 or 256");
   if (std::string reason = bodiesIllegal(shape); !reason.empty())
     return reason;
-  if (shape.k * shape.elementBytes != Contract::kStepBytes)
+  if (shape.getStepBytes() != Contract::kStepBytes)
     return "step = " + number(shape.k) + "; give " +
-           number(Contract::kStepBytes / shape.elementBytes);
+           number(Contract::kStepBytes * 8 / shape.storageBits);
   int64_t accumulators = shape.getAccumulators();
   if (accumulators > getMaxAccumulators(shape))
     return "tile_columns = " + number(shape.n) + ", tile_rows up to " +

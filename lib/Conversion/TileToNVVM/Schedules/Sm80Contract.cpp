@@ -62,6 +62,7 @@ private:
   /// Null for a dense product.
   Value group;
   Value firstColumn;
+  Sm80Scales *scales = nullptr;
   LogicalResult status = success();
 };
 
@@ -80,13 +81,9 @@ LogicalResult Sm80Contract::emit() {
       column = emitter.min(column, last);
     return addressOf(weight, getLeading(getWeightRow(plane, column)));
   };
-  SmallVector<Value> scales;
-  if (Value scale = emitter.operand(op.getWeightScale()))
-    for (int64_t plane = 0; plane < shape.planes; ++plane)
-      scales.push_back(addressOf(
-          scale, getLeading(getScaleRow(emitter, op, plane, firstColumn))));
-  Sm80Products products(emitter, shape, getElementType(weight), floats,
-                        weightAddress, scales);
+  Sm80Scales ofTile(emitter, op, shape, group, firstColumn);
+  scales = &ofTile;
+  Sm80Products products(emitter, op, shape, floats, weightAddress, ofTile);
   if (op.getOffsets())
     emitGrouped(products);
   else
@@ -125,12 +122,12 @@ void Sm80Contract::emitRows(Sm80Products &products, Value firstRow,
                             Value count) {
   // Rows past the end repeat the last one; nobody reads their sums.
   Value last = arith::SubIOp::create(b, count, emitter.index(1));
+  auto sourceOf = [&](Value position) {
+    return source ? emitter.loadIndex(source, position) : position;
+  };
   auto addressIn = [&](Value memref, Value row) {
     Value inside = emitter.min(emitter.toIndex(row), last);
-    Value position = emitter.add(firstRow, inside);
-    if (source)
-      position = emitter.loadIndex(source, position);
-    return addressOf(memref, {position});
+    return addressOf(memref, {sourceOf(emitter.add(firstRow, inside))});
   };
   products.emit([&](int64_t, Value row) { return addressIn(input, row); },
                 [&](int64_t, Value row) {
@@ -142,6 +139,13 @@ void Sm80Contract::emitRows(Sm80Products &products, Value firstRow,
       sums.push_back(products.loadSums(plane, row, column, shape.lanes));
     Value position = emitter.add(firstRow, row);
     Value resultColumn = emitter.add(firstColumn, column);
+    if (shape.scales.areInEpilogue()) {
+      Value from = shape.scales.input == ScaleTime::InEpilogue
+                       ? sourceOf(position)
+                       : Value();
+      for (auto [plane, sum] : llvm::enumerate(sums))
+        sum = scales->apply(plane, sum, from, resultColumn);
+    }
     Value value = emitEpilogue(sums, position, resultColumn);
     if (value)
       emitter.storeVector(value, result, {position, resultColumn});

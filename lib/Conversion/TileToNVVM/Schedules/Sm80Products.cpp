@@ -18,88 +18,112 @@ using sm80::Contract;
 static constexpr int64_t kFmaRows = 8;
 static constexpr int64_t kFmaColumns = 16;
 
-Sm80Products::Sm80Products(ThreadEmitter &emitter, const Contract &shape,
-                           Type element, Float8 floats,
-                           RowAddress weightAddress, ValueRange weightScales)
-    : emitter(emitter), b(emitter.b), shape(shape), element(element),
+Sm80Products::Operand Sm80Products::makeOperand(const Contract::Rows &rows,
+                                                int64_t firstRow, Value memref,
+                                                Float8 floats,
+                                                OperandDecoder::Side side) {
+  return {rows,
+          firstRow,
+          OperandDecoder(emitter, getElementType(memref), shape.compute, floats,
+                         side),
+          emitter.divide(emitter.thread(), rows.getChunks()),
+          emitter.remainder(emitter.thread(), rows.getChunks()),
+          {},
+          {}};
+}
+
+Sm80Products::Sm80Products(ThreadEmitter &emitter, tile::ContractOp op,
+                           const Contract &shape, Float8 floats,
+                           RowAddress weightAddress, Sm80Scales &scales)
+    : emitter(emitter), b(emitter.b), shape(shape), scales(scales),
+      element(getType(b.getContext(), shape.compute)),
       shared(emitter.dynamicShared()),
-      copyRow(emitter.divide(emitter.thread(), shape.getRowChunks())),
-      copyChunk(emitter.remainder(emitter.thread(), shape.getRowChunks())),
+      input(makeOperand(shape.input, /*firstRow=*/0,
+                        emitter.operand(op.getInput()), floats,
+                        OperandDecoder::Side::Input)),
+      weight(makeOperand(shape.weight, shape.getFirstWeightRow(),
+                         emitter.operand(op.getWeight()), floats,
+                         OperandDecoder::Side::Weight)),
       warpRow(emitter.divide(emitter.warp(), Contract::kWarpColumns)),
       warpColumn(emitter.remainder(emitter.warp(), Contract::kWarpColumns)),
       threadRow(emitter.divide(emitter.thread(), kFmaColumns)),
-      threadColumn(emitter.remainder(emitter.thread(), kFmaColumns)),
-      floats(floats), weightScales(weightScales) {
-  weightCopies = makeCopies(shape.m, shape.planes, shape.n, weightAddress);
+      threadColumn(emitter.remainder(emitter.thread(), kFmaColumns)) {
+  makeCopies(weight, shape.planes, shape.n, weightAddress);
+  if (!shape.hasColumnScales)
+    return;
+  SmallVector<Value> columns;
+  Value first = getFirstColumn();
+  for (int64_t i = 0; i < getNumThreadColumns(); ++i)
+    columns.push_back(emitter.scale(first, 1, getColumnDistance(i)));
+  scales.findColumns(columns);
 }
 
 //===----------------------------------------------------------------------===//
 // Copies to shared memory
 //===----------------------------------------------------------------------===//
 
-/// For rows of which the first is row `firstRow` of a buffer.
-Sm80Products::Copies Sm80Products::makeCopies(int64_t firstRow, int64_t planes,
-                                              int64_t rows,
-                                              RowAddress address) {
-  Copies copies;
+void Sm80Products::makeCopies(Operand &operand, int64_t planes, int64_t rows,
+                              RowAddress address) {
+  operand.from.clear();
+  operand.to.clear();
   for (int64_t plane = 0; plane < planes; ++plane)
-    for (int64_t row = 0; row < rows; row += shape.getRowsPerCopy()) {
-      Value here = emitter.scale(copyRow, 1, row);
+    for (int64_t row = 0; row < rows; row += operand.rows.getRowsPerCopy()) {
+      Value here = emitter.scale(operand.copyRow, 1, row);
       Value from = address(plane, here);
-      if (shape.isAligned())
-        from = emitter.advance(from,
-                               emitter.scale(copyChunk, Contract::kChunkBytes));
-      copies.from.push_back(from);
-      copies.to.push_back((firstRow + plane * rows + row) *
-                          shape.getRowStride());
+      if (operand.rows.isAligned())
+        from = emitter.advance(
+            from, emitter.scale(operand.copyChunk, Contract::kChunkBytes));
+      operand.from.push_back(from);
+      operand.to.push_back((operand.firstRow + plane * rows + row) *
+                           operand.rows.getStride());
     }
-  return copies;
 }
 
 void Sm80Products::copyStep(Value step, Value stage) {
-  copyChunks(inputCopies, step, stage);
-  copyChunks(weightCopies, step, stage);
+  copyChunks(input, step, stage);
+  copyChunks(weight, step, stage);
 }
 
-void Sm80Products::copyChunks(const Copies &copies, Value step, Value stage) {
+void Sm80Products::copyChunks(const Operand &operand, Value step, Value stage) {
+  const Contract::Rows &rows = operand.rows;
   Value first = emitter.scale(step, shape.k);
   Value firstOfChunk =
-      addI32(first, emitter.scale(copyChunk, shape.getChunkElements()));
+      addI32(first, emitter.scale(operand.copyChunk, rows.getChunkElements()));
   // Past a row's end zeros take its place, in inputs and weights alike.
   Value bytes;
-  if (shape.isAligned() && shape.depth % shape.k)
+  if (rows.isAligned() && shape.depth % shape.k)
     bytes = arith::SelectOp::create(
         b, emitter.isLess(firstOfChunk, emitter.i32(shape.depth)),
         emitter.i32(Contract::kChunkBytes), emitter.i32(0));
-  Value offset = arith::ExtUIOp::create(
-      b, b.getI64Type(), emitter.scale(first, shape.elementBytes));
-  Value chunk = emitter.scale(copyChunk, Contract::kChunkBytes);
-  Value to = emitter.advance(
-      shared, addI32(stage, addI32(emitter.scale(copyRow, shape.getRowStride()),
-                                   chunk)));
-  for (auto [from, distance] : llvm::zip(copies.from, copies.to)) {
+  Value offset = arith::ExtUIOp::create(b, b.getI64Type(),
+                                        emitter.scale(first, rows.bytes));
+  Value chunk = emitter.scale(operand.copyChunk, Contract::kChunkBytes);
+  Value row = emitter.scale(operand.copyRow, rows.getStride());
+  Value to = emitter.advance(shared, addI32(stage, addI32(row, chunk)));
+  for (auto [from, distance] : llvm::zip(operand.from, operand.to)) {
     Value here = emitter.advance(to, distance);
-    if (shape.isAligned())
+    if (rows.isAligned())
       emitter.copyAsync(here, emitter.advance(from, offset), bytes);
     else
-      emitter.store(loadElements(from, firstOfChunk), here,
+      emitter.store(loadElements(operand, from, firstOfChunk), here,
                     Contract::kChunkBytes);
   }
 }
 
 /// A chunk, element by element. What lies past the row's end is not read.
-Value Sm80Products::loadElements(Value from, Value first) {
-  Type bits = b.getIntegerType(shape.elementBytes * 8);
+Value Sm80Products::loadElements(const Operand &operand, Value from,
+                                 Value first) {
+  int64_t bytes = operand.rows.bytes;
+  Type bits = b.getIntegerType(bytes * 8);
   Value zero = arith::ConstantOp::create(b, b.getIntegerAttr(bits, 0));
   Value last = emitter.i32(shape.depth - 1);
   SmallVector<Value> elements;
-  for (int64_t i = 0; i < shape.getChunkElements(); ++i) {
+  for (int64_t i = 0; i < operand.rows.getChunkElements(); ++i) {
     Value here = emitter.scale(first, 1, i);
     Value inside = arith::MinSIOp::create(b, here, last);
-    Value at = arith::ExtUIOp::create(
-        b, b.getI64Type(), emitter.scale(inside, shape.elementBytes));
-    Value loaded =
-        emitter.load(bits, emitter.advance(from, at), shape.elementBytes);
+    Value at =
+        arith::ExtUIOp::create(b, b.getI64Type(), emitter.scale(inside, bytes));
+    Value loaded = emitter.load(bits, emitter.advance(from, at), bytes);
     Value isInside =
         arith::CmpIOp::create(b, arith::CmpIPredicate::sle, here, last);
     elements.push_back(arith::SelectOp::create(b, isInside, loaded, zero));
@@ -125,9 +149,15 @@ int64_t Sm80Products::getNumSums() const {
 }
 
 void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
-  inputCopies = makeCopies(0, 1, shape.m, inputAddress);
-  if (shape.hasScales())
-    findScales(scaleAddress);
+  makeCopies(input, /*planes=*/1, shape.m, inputAddress);
+  if (scales.hasRowsInLoop()) {
+    SmallVector<Value> addresses;
+    Value first = getFirstRow();
+    for (int64_t i = 0; i < getNumThreadRows(); ++i)
+      addresses.push_back(
+          scaleAddress(0, emitter.scale(first, 1, getRowDistance(i))));
+    scales.setRows(addresses);
+  }
   constexpr int64_t ahead = Contract::kStages - 1;
   int64_t steps = shape.getSteps();
   for (int64_t step = 0; step < ahead; ++step) {
@@ -164,49 +194,64 @@ void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
 
 SmallVector<Value> Sm80Products::multiplyStep(Value step, Value stage,
                                               ValueRange sums) {
-  if (shape.hasScales())
-    return multiplyScaled(step, stage, sums);
-  return shape.usesTensorCores() ? multiplyOnCores(stage, sums)
-                                 : multiplyByFma(stage, sums);
+  if (!shape.scales.areInLoop())
+    return multiplyPart(stage, /*part=*/0, sums);
+  SmallVector<Value> next(sums);
+  for (int64_t part = 0; part < shape.getParts(); ++part) {
+    // Loaded before they are needed.
+    Sm80Scales::Factors factors = scales.load(step, part);
+    SmallVector<Value> zeros(getNumSums(), emitter.f32(0));
+    SmallVector<Value> products = multiplyPart(stage, part, zeros);
+    next = scales.add(factors, products, next,
+                      [&](int64_t i) { return getPlace(i); });
+  }
+  return next;
+}
+
+SmallVector<Value> Sm80Products::multiplyPart(Value stage, int64_t part,
+                                              ValueRange sums) {
+  if (!shape.usesTensorCores())
+    return multiplyByFma(stage, part, sums);
+  if (!input.decoder.isPlain() || !weight.decoder.isPlain())
+    return multiplyDecoded(stage, part, sums);
+  return multiplyOnCores(stage, sums);
 }
 
 //===----------------------------------------------------------------------===//
 // Tensor cores
 //===----------------------------------------------------------------------===//
 
-std::pair<Value, Value> Sm80Products::findMatrices(Value stage) {
-  int64_t stride = shape.getRowStride();
-  Value lane = emitter.lane();
-  // Of input rows, lanes 0 .. 15 address the first 8 elements and the others
-  // the second.
-  Value inputRow = addI32(emitter.scale(warpRow, getWarpRows()),
-                          emitter.remainder(lane, kCoreRows));
-  Value inputPart =
-      emitter.scale(emitter.divide(lane, kCoreRows), Contract::kChunkBytes);
-  // Of weight rows, every 8 lanes one half of 8 rows.
-  Value weightRow =
-      emitter.scale(addI32(emitter.scale(warpColumn, getWarpColumns()),
-                           addI32(emitter.scale(emitter.divide(lane, 16), 8),
-                                  emitter.remainder(lane, 8))),
-                    1, shape.m);
-  Value weightPart = emitter.scale(
-      emitter.remainder(emitter.divide(lane, 8), 2), Contract::kChunkBytes);
-  auto at = [&](Value row, Value part) {
-    Value offset = addI32(emitter.scale(row, stride), part);
-    return emitter.advance(shared, addI32(stage, offset));
+Value Sm80Products::stageAddress(Value stage, const Operand &operand, Value row,
+                                 Value bytes) {
+  Value offset = emitter.scale(emitter.scale(row, 1, operand.firstRow),
+                               operand.rows.getStride());
+  if (bytes)
+    offset = addI32(offset, bytes);
+  return emitter.advance(shared, addI32(stage, offset));
+}
+
+std::pair<Value, Value> Sm80Products::findRows(Value stage, bool asMatrices) {
+  auto getPlace = [&](OperandDecoder &decoder, Value first) {
+    return asMatrices ? decoder.getMatrixPlace(first)
+                      : decoder.getQuadPlace(first);
   };
-  return {at(inputRow, inputPart), at(weightRow, weightPart)};
+  auto [inputRow, inputBytes] =
+      getPlace(input.decoder, emitter.scale(warpRow, getWarpRows()));
+  auto [weightRow, weightBytes] =
+      getPlace(weight.decoder, emitter.scale(warpColumn, getWarpColumns()));
+  return {stageAddress(stage, input, inputRow, inputBytes),
+          stageAddress(stage, weight, weightRow, weightBytes)};
 }
 
 /// Sums are ordered by plane, block of rows, block of columns, element.
 SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
-  int64_t stride = shape.getRowStride();
-  auto [inputs, weights] = findMatrices(stage);
+  int64_t stride = input.rows.getStride();
+  auto [inputs, weights] = findRows(stage, /*asMatrices=*/true);
   SmallVector<Value> next(sums);
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;
   for (int64_t k = 0; k < shape.k; k += kCoreDepth) {
-    int64_t step = k * shape.elementBytes;
+    int64_t step = k * input.rows.bytes;
     SmallVector<SmallVector<Value>> a;
     for (int64_t row = 0; row < rowBlocks; ++row)
       a.push_back(emitter.loadMatrices(
@@ -237,33 +282,26 @@ SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
 //===----------------------------------------------------------------------===//
 
 /// Sums are ordered by plane, row, column.
-SmallVector<Value> Sm80Products::multiplyByFma(Value stage, ValueRange sums) {
+SmallVector<Value> Sm80Products::multiplyByFma(Value stage, int64_t part,
+                                               ValueRange sums) {
   constexpr int64_t width = 4;
-  int64_t stride = shape.getRowStride();
   int64_t rows = shape.m / kFmaRows, columns = shape.n / kFmaColumns;
-  auto type = VectorType::get(width, b.getF32Type());
-  auto at = [&](Value row) {
-    return emitter.advance(shared, addI32(stage, emitter.scale(row, stride)));
-  };
-  Value inputs = at(threadRow);
-  Value weights = at(emitter.scale(threadColumn, 1, shape.m));
-  auto load = [&](Value base, int64_t row, int64_t k) {
-    Value from = emitter.advance(base, row * stride + k * shape.elementBytes);
-    Value four = emitter.load(type, from, Contract::kChunkBytes);
-    SmallVector<Value> parts;
-    for (int64_t i = 0; i < width; ++i)
-      parts.push_back(vector::ExtractOp::create(b, four, i));
-    return parts;
+  Value inputs = stageAddress(stage, input, threadRow);
+  Value weights = stageAddress(stage, weight, threadColumn);
+  auto load = [&](Operand &operand, Value base, int64_t row, int64_t k) {
+    return operand.decoder.loadFour(emitter.advance(
+        base, row * operand.rows.getStride() + k * operand.rows.bytes));
   };
   SmallVector<Value> next(sums);
-  for (int64_t k = 0; k < shape.k; k += width) {
+  int64_t first = part * shape.partDepth;
+  for (int64_t k = first; k < first + shape.partDepth; k += width) {
     SmallVector<SmallVector<Value>> x;
     for (int64_t row = 0; row < rows; ++row)
-      x.push_back(load(inputs, row * kFmaRows, k));
+      x.push_back(load(input, inputs, row * kFmaRows, k));
     for (int64_t plane = 0; plane < shape.planes; ++plane)
       for (int64_t column = 0; column < columns; ++column) {
         SmallVector<Value> w =
-            load(weights, plane * shape.n + column * kFmaColumns, k);
+            load(weight, weights, plane * shape.n + column * kFmaColumns, k);
         for (int64_t row = 0; row < rows; ++row) {
           Value &sum = next[(plane * rows + row) * columns + column];
           for (int64_t i = 0; i < width; ++i)
@@ -287,41 +325,70 @@ Value Sm80Products::sumAddress(int64_t plane, Value row, Value column) {
                          plane * shape.m * stride * bytes);
 }
 
-void Sm80Products::storeSums(ValueRange sums) {
+Sm80Scales::Place Sm80Products::getPlace(int64_t i) const {
   if (!shape.usesTensorCores()) {
     int64_t rows = shape.m / kFmaRows, columns = shape.n / kFmaColumns;
-    for (auto [i, sum] : llvm::enumerate(sums)) {
-      int64_t plane = i / (rows * columns);
-      int64_t row = i / columns % rows, column = i % columns;
-      emitter.store(
-          sum,
-          sumAddress(plane, emitter.scale(threadRow, 1, row * kFmaRows),
-                     emitter.scale(threadColumn, 1, column * kFmaColumns)),
-          4);
-    }
-    return;
+    return {i / (rows * columns), i / columns % rows, i % columns};
   }
   // A thread holds neighbours of two rows, 8 apart.
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;
-  Value row = addI32(emitter.scale(warpRow, getWarpRows()),
-                     emitter.divide(emitter.lane(), 4));
-  Value column = addI32(emitter.scale(warpColumn, getWarpColumns()),
-                        emitter.scale(emitter.remainder(emitter.lane(), 4), 2));
-  auto pair = VectorType::get(2, b.getF32Type());
-  for (size_t i = 0; i < sums.size(); i += 2) {
-    int64_t block = i / kCoreSums, half = i / 2 % 2;
-    int64_t plane = block / (rowBlocks * columnBlocks);
-    int64_t rowBlock = block / columnBlocks % rowBlocks;
-    int64_t columnBlock = block % columnBlocks;
-    Value two =
-        vector::FromElementsOp::create(b, pair, ValueRange(sums.slice(i, 2)));
+  int64_t block = i / kCoreSums;
+  return {block / (rowBlocks * columnBlocks),
+          block / columnBlocks % rowBlocks * 2 + i / 2 % 2,
+          block % columnBlocks * 2 + i % 2};
+}
+
+Value Sm80Products::getFirstRow() {
+  if (!shape.usesTensorCores())
+    return threadRow;
+  return addI32(emitter.scale(warpRow, getWarpRows()),
+                emitter.divide(emitter.lane(), 4));
+}
+
+Value Sm80Products::getFirstColumn() {
+  if (!shape.usesTensorCores())
+    return threadColumn;
+  return addI32(emitter.scale(warpColumn, getWarpColumns()),
+                emitter.scale(emitter.remainder(emitter.lane(), 4), 2));
+}
+
+int64_t Sm80Products::getRowDistance(int64_t row) const {
+  return row * (shape.usesTensorCores() ? kCoreRows / 2 : kFmaRows);
+}
+
+int64_t Sm80Products::getColumnDistance(int64_t column) const {
+  return shape.usesTensorCores() ? column / 2 * kCoreColumns + column % 2
+                                 : column * kFmaColumns;
+}
+
+int64_t Sm80Products::getNumThreadRows() const {
+  return shape.usesTensorCores() ? getWarpRows() / (kCoreRows / 2)
+                                 : shape.m / kFmaRows;
+}
+
+int64_t Sm80Products::getNumThreadColumns() const {
+  return shape.usesTensorCores() ? getWarpColumns() / kCoreColumns * 2
+                                 : shape.n / kFmaColumns;
+}
+
+void Sm80Products::storeSums(ValueRange sums) {
+  Value row = getFirstRow(), column = getFirstColumn();
+  // With tensor cores neighbours are stored together.
+  int64_t atOnce = shape.usesTensorCores() ? 2 : 1;
+  auto type = VectorType::get(atOnce, b.getF32Type());
+  for (int64_t i = 0, end = sums.size(); i < end; i += atOnce) {
+    Sm80Scales::Place place = getPlace(i);
+    Value stored = sums[i];
+    if (atOnce > 1)
+      stored = vector::FromElementsOp::create(
+          b, type, ValueRange(sums.slice(i, atOnce)));
     emitter.store(
-        two,
-        sumAddress(plane,
-                   emitter.scale(row, 1, rowBlock * kCoreRows + half * 8),
-                   emitter.scale(column, 1, columnBlock * kCoreColumns)),
-        8);
+        stored,
+        sumAddress(place.plane,
+                   emitter.scale(row, 1, getRowDistance(place.row)),
+                   emitter.scale(column, 1, getColumnDistance(place.column))),
+        4 * atOnce);
   }
 }
 

@@ -8,9 +8,8 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM80PRODUCTS_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM80PRODUCTS_H
 
-#include "../Float8.h"
-#include "../ThreadEmitter.h"
-#include "moec/Analysis/Sm80.h"
+#include "../OperandDecoder.h"
+#include "Sm80Scales.h"
 
 namespace moec {
 
@@ -22,9 +21,9 @@ namespace moec {
 /// every 8th row and every 16th column. Where rows are not on multiples of 16
 /// bytes, elements are copied one by one.
 ///
-/// e4m3 becomes f16 on its way from shared memory to tensor cores. A step is a
-/// block of the scales: its sums, times their scales, are added to those of the
-/// steps before.
+/// Quantized elements become the compute type on their way from shared memory.
+/// With scales inside the loop, the sums of each part of a step, times their
+/// scales, are added to those of the parts before.
 class Sm80Products {
 public:
   /// Calls made once per CTA, with what does not depend on the rows:
@@ -34,16 +33,14 @@ public:
   using RowAddress =
       llvm::function_ref<mlir::Value(int64_t plane, mlir::Value row)>;
 
-  /// e4m3: `weightScales` are the addresses of the weights' scales, one per
-  /// plane.
-  Sm80Products(ThreadEmitter &emitter, const sm80::Contract &shape,
-               mlir::Type element, Float8 floats, RowAddress weightAddress,
-               mlir::ValueRange weightScales);
+  Sm80Products(ThreadEmitter &emitter, tile::ContractOp op,
+               const sm80::Contract &shape, Float8 floats,
+               RowAddress weightAddress, Sm80Scales &scales);
 
   /// Multiplies, and leaves the sums in shared memory, where `loadSums` finds
   /// them after it. `inputAddress(0, r)` is the address of input row r of the
-  /// tile, `scaleAddress(0, r)` that of its scales (e4m3). `release` has to
-  /// follow before the next call.
+  /// tile, `scaleAddress(0, r)` that of its scales, where those are applied
+  /// inside the loop. `release` has to follow before the next call.
   void emit(RowAddress inputAddress, RowAddress scaleAddress);
   /// `lanes` neighbours of a row of sums; row and column are of type index.
   mlir::Value loadSums(int64_t plane, mlir::Value row, mlir::Value column,
@@ -58,38 +55,65 @@ private:
   /// Elements of the sums of such a product that one thread holds.
   static constexpr int64_t kCoreSums = 4;
 
-  /// The pieces of a step that a thread copies: where they come from, and how
-  /// far behind the first one they go.
-  struct Copies {
+  /// An operand: its elements, and the pieces of a step that a thread copies.
+  struct Operand {
+    sm80::Contract::Rows rows;
+    /// The first of them in a stage.
+    int64_t firstRow;
+    OperandDecoder decoder;
+    /// The row and the chunk of it that the thread copies first.
+    mlir::Value copyRow, copyChunk;
+    /// Where the pieces come from, and how far behind the first one they go.
     llvm::SmallVector<mlir::Value> from;
     llvm::SmallVector<int64_t> to;
   };
 
-  Copies makeCopies(int64_t firstRow, int64_t planes, int64_t rows,
-                    RowAddress address);
+  Operand makeOperand(const sm80::Contract::Rows &rows, int64_t firstRow,
+                      mlir::Value memref, Float8 floats,
+                      OperandDecoder::Side side);
+  void makeCopies(Operand &operand, int64_t planes, int64_t rows,
+                  RowAddress address);
+  /// Where a row of an operand lies in a stage, and `bytes` on (null: 0).
+  mlir::Value stageAddress(mlir::Value stage, const Operand &operand,
+                           mlir::Value row, mlir::Value bytes = {});
   /// Copies step `step` into the buffer at `stage`; both are i32.
   void copyStep(mlir::Value step, mlir::Value stage);
-  void copyChunks(const Copies &copies, mlir::Value step, mlir::Value stage);
-  mlir::Value loadElements(mlir::Value from, mlir::Value first);
+  void copyChunks(const Operand &operand, mlir::Value step, mlir::Value stage);
+  mlir::Value loadElements(const Operand &operand, mlir::Value from,
+                           mlir::Value first);
   mlir::Value nextStage(mlir::Value stage);
 
   llvm::SmallVector<mlir::Value>
   multiplyStep(mlir::Value step, mlir::Value stage, mlir::ValueRange sums);
-  /// Where the lane's first rows of matrices lie in a stage: of inputs, of
-  /// weights.
-  std::pair<mlir::Value, mlir::Value> findMatrices(mlir::Value stage);
+  /// The elements of part `part` of a step; all of it, where scales are not
+  /// applied inside the loop.
+  llvm::SmallVector<mlir::Value> multiplyPart(mlir::Value stage, int64_t part,
+                                              mlir::ValueRange sums);
+  /// Where the lane begins to read in a stage, of inputs and of weights: its
+  /// rows of matrices, or its quads.
+  std::pair<mlir::Value, mlir::Value> findRows(mlir::Value stage,
+                                               bool asMatrices);
   llvm::SmallVector<mlir::Value> multiplyOnCores(mlir::Value stage,
                                                  mlir::ValueRange sums);
-  /// e4m3, in Sm80Float8.cpp.
-  void findScales(RowAddress scaleAddress);
+  /// In Sm80Decoded.cpp.
   llvm::SmallVector<mlir::Value>
-  multiplyScaled(mlir::Value step, mlir::Value stage, mlir::ValueRange sums);
-  llvm::SmallVector<mlir::Value> multiplyFloat8(mlir::Value stage);
+  multiplyDecoded(mlir::Value stage, int64_t part, mlir::ValueRange sums);
   llvm::SmallVector<mlir::Value>
-  addFloat8(mlir::Value inputs, mlir::Value weights, mlir::ValueRange before);
-  llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value stage,
+  addDecoded(mlir::Value inputs, mlir::Value weights, mlir::ValueRange before);
+  llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value stage, int64_t part,
                                                mlir::ValueRange sums);
   int64_t getNumSums() const;
+  /// Where the thread's sum `i` belongs: its plane, and its number among the
+  /// thread's rows and among the thread's columns of a plane.
+  Sm80Scales::Place getPlace(int64_t i) const;
+  /// The thread's first row and column of the tile (i32), and how far on its
+  /// others are.
+  mlir::Value getFirstRow();
+  mlir::Value getFirstColumn();
+  int64_t getRowDistance(int64_t row) const;
+  int64_t getColumnDistance(int64_t column) const;
+  int64_t getNumThreadRows() const;
+  int64_t getNumThreadColumns() const;
   void storeSums(mlir::ValueRange sums);
   mlir::Value sumAddress(int64_t plane, mlir::Value row, mlir::Value column);
 
@@ -105,19 +129,15 @@ private:
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   sm80::Contract shape;
+  Sm80Scales &scales;
+  /// What tensor cores, or FMAs, multiply.
   mlir::Type element;
   mlir::Value shared;
-  /// The row and the chunk of it that the thread copies first.
-  mlir::Value copyRow, copyChunk;
+  Operand input, weight;
   /// Of the warp: its row and column in the tile of warps.
   mlir::Value warpRow, warpColumn;
   /// FMA: the thread's first row and column.
   mlir::Value threadRow, threadColumn;
-  Copies inputCopies, weightCopies;
-  /// e4m3: where the scales of the planes lie, and those of the thread's rows
-  /// in the order of its sums.
-  Float8 floats;
-  llvm::SmallVector<mlir::Value> weightScales, inputScales;
 };
 
 } // namespace moec

@@ -8,11 +8,11 @@
 // apart as there are CTAs. Some lanes of a warp share a group: each has vectors
 // of it, all of which are loaded before the first one is needed; the lanes'
 // largest magnitudes meet by shuffles. Threads that only another phase of the
-// kernel has take no part.
+// kernel has take no part. Where a row has one scale, see Sm80QuantizeRows.cpp.
 
 #include "../Emit.h"
 #include "../Quantizer.h"
-#include "../ThreadEmitter.h"
+#include "Sm80QuantizeRows.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Analysis/Sm80.h"
 
@@ -46,7 +46,6 @@ private:
     /// Vectors of f32.
     SmallVector<Value> values;
   };
-  Value countRows();
   Share load(Value group, Value groups);
   void quantize(const Share &share);
   void store(const Share &share, const Quantizer::Divisor &divisor,
@@ -61,16 +60,9 @@ private:
   Value quantized, scale;
 };
 
-Value Sm80Quantize::countRows() {
-  Value offsets = emitter.operand(op.getOffsets());
-  if (!offsets)
-    return emitter.tokens();
-  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-  return emitter.loadIndex(offsets, emitter.index(groups));
-}
-
 void Sm80Quantize::emit() {
-  Value groups = emitter.mul(countRows(), shape.getRowGroups());
+  Value groups =
+      emitter.mul(countQuantizedRows(op, emitter), shape.getRowGroups());
   Value ctas = emitter.toIndex(NVVM::GridDimXOp::create(b, b.getI32Type()));
   // All threads of a CTA take part in the shuffles, or none does.
   auto loop =
@@ -141,7 +133,8 @@ void Sm80Quantize::quantize(const Share &share) {
   }
   for (int64_t mask = 1; mask < shape.getLanes(); mask *= 2)
     largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
-  Quantizer::Divisor divisor = quantizer.getDivisor(largest);
+  Quantizer::Divisor divisor =
+      quantizer.getDivisor(largest, moe::getLeastMagnitude(op.getQuant()));
   for (size_t i = 0; i < share.values.size(); ++i)
     store(share, divisor, i);
   Value isFirst = arith::CmpIOp::create(
@@ -154,21 +147,7 @@ void Sm80Quantize::quantize(const Share &share) {
 
 void Sm80Quantize::store(const Share &share, const Quantizer::Divisor &divisor,
                          size_t vector) {
-  constexpr int64_t perWord = 4;
-  SmallVector<Value> quotients, words;
-  for (int64_t lane = 0; lane < shape.lanes; ++lane)
-    quotients.push_back(quantizer.divide(
-        vector::ExtractOp::create(b, share.values[vector], lane), divisor));
-  for (int64_t i = 0; i < shape.lanes; i += perWord)
-    words.push_back(quantizer.round(ArrayRef<Value>(quotients).slice(
-        i, std::min<int64_t>(perWord, shape.lanes - i))));
-  Value codes = words.front();
-  if (shape.lanes < perWord)
-    codes =
-        arith::TruncIOp::create(b, b.getIntegerType(8 * shape.lanes), codes);
-  else if (words.size() > 1)
-    codes = vector::FromElementsOp::create(
-        b, VectorType::get(words.size(), b.getI32Type()), words);
+  Value codes = quantizer.encode(share.values[vector], divisor);
   Value exists = share.exists;
   if (Value inside = share.inside[vector])
     exists = arith::AndIOp::create(b, exists, inside);
@@ -183,8 +162,13 @@ void Sm80Quantize::store(const Share &share, const Quantizer::Divisor &divisor,
 
 LogicalResult moec::emitSm80Quantize(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  Sm80Quantize quantize(cast<tile::QuantizeOp>(phase), emitter,
-                        body.target.convertsFloat8());
+  auto op = cast<tile::QuantizeOp>(phase);
+  bool convertsFloat8 = body.target.convertsFloat8();
+  if (sm80::Quantize(op, op.getConfigAttr()).areRows()) {
+    emitRowQuantization(op, emitter, convertsFloat8);
+    return success();
+  }
+  Sm80Quantize quantize(op, emitter, convertsFloat8);
   constexpr int64_t threads = sm80::Quantize::kThreads;
   if (body.threads == threads)
     quantize.emit();

@@ -24,7 +24,13 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
   auto emitBody = [&](int64_t body, const ContractTile &tile, RingPlace place) {
     ContractPart part = products.getPart(body, tile);
     ContractOperands operands = loadSm90Operands(contract, part);
+    // Next to sums of steps there are no registers for what comes later.
+    bool isEarly = !contract.shape.promotes;
+    if (isEarly)
+      loadSm90Scales(contract, part, operands);
     ContractSums sums = products.emit(body, tile, place);
+    if (!isEarly)
+      loadSm90Scales(contract, part, operands);
     if (failed(emitSm90Epilogue(contract, part, operands, sums)))
       status = failure();
     return sums.end;

@@ -48,6 +48,7 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
     add([&](int64_t octet, int64_t element) {
       return sums.blocks[block][fragments.getSum(plane, octet, element)];
     });
+  applyScales(args, block, first, octets);
   for (ArrayRef<Value> rows : operands.rows)
     add([&](int64_t octet, int64_t element) {
       return fragments.getOfRow(rows, octet, element);
@@ -67,6 +68,28 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
     return *value;
   status = failure();
   return args.front();
+}
+
+void Sm90Epilogue::applyScales(MutableArrayRef<Value> planes, int64_t block,
+                               int64_t first, int64_t octets) {
+  Value rows;
+  if (!operands.rowScales.empty())
+    rows = gather(first, octets, [&](int64_t octet, int64_t element) {
+      return fragments.getOfRow(operands.rowScales, octet, element);
+    });
+  for (auto [plane, values] : llvm::enumerate(planes)) {
+    Value factor = rows;
+    if (!operands.columnScales.empty()) {
+      ArrayRef<Value> scales = operands.columnScales[plane];
+      factor = gather(first, octets, [&](int64_t octet, int64_t element) {
+        return fragments.getOfColumn(scales, block, octet, element);
+      });
+      if (rows)
+        factor = arith::MulFOp::create(b, rows, factor);
+    }
+    if (factor)
+      values = arith::MulFOp::create(b, values, factor);
+  }
 }
 
 void Sm90Epilogue::ifAny(Value flag, function_ref<void()> body) {

@@ -82,6 +82,9 @@ private:
   void storeSingly(int64_t block, int64_t first, mlir::Value results);
   /// Whether a result is one; i1.
   mlir::Value isThere(mlir::Value row, mlir::Value column);
+  /// Sums of planes, times the scales of whole rows; the same octets.
+  void applyScales(llvm::MutableArrayRef<mlir::Value> planes, int64_t block,
+                   int64_t first, int64_t octets);
   /// One f32 per element of `octets` fragments. `load(octet, element)`.
   mlir::Value gather(int64_t first, int64_t octets,
                      llvm::function_ref<mlir::Value(int64_t, int64_t)> load);

@@ -94,39 +94,68 @@ Value Sm90Fragments::getSpread(ArrayRef<Value> loaded, int64_t along) {
   return emitter.getFromLane(loaded[along / kWarp], lane);
 }
 
-Value Sm90Fragments::loadOfColumn(Value operand, int64_t plane, Value column) {
-  SmallVector<Value> indices{
-      getWeightRow(emitter, contract.op, plane, toSafeColumn(column))};
+SmallVector<Value> Sm90Fragments::getIndices(Value row) {
+  SmallVector<Value> indices{row};
   if (shape.isGrouped)
     indices.insert(indices.begin(), emitter.toIndex(part.tile.group));
-  return emitter.loadF32(emitter.operand(operand), indices);
+  return indices;
 }
 
-SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
-  auto load = [&](Value row) {
-    return emitter.loadF32(emitter.operand(operand),
-                           {toPosition(row), emitter.index(0)});
-  };
+SmallVector<Value> Sm90Fragments::loadRows(Load load) {
+  auto loadAt = [&](Value row) { return load(toPosition(row)); };
   if (!isOnM)
-    return spread(part.height, load);
+    return spread(part.height, loadAt);
   SmallVector<Value> loaded;
   for (int64_t element = 0; element < getSize(); element += 2)
-    loaded.push_back(load(getRow(/*octet=*/0, element)));
+    loaded.push_back(loadAt(getRow(/*octet=*/0, element)));
   return loaded;
 }
 
-SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand, int64_t plane) {
+SmallVector<Value> Sm90Fragments::loadColumns(Load load) {
   if (isOnM)
     return spread(shape.getConsumerColumns(part.body), [&](Value column) {
-      return loadOfColumn(operand, plane,
-                          contract.addI32(part.tile.firstColumn, column));
+      return load(toSafeColumn(contract.addI32(part.tile.firstColumn, column)));
     });
   SmallVector<Value> loaded;
   for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
     for (int64_t element = 0; element < getSize(); element += 2)
       loaded.push_back(
-          loadOfColumn(operand, plane, getColumn(block, /*octet=*/0, element)));
+          load(toSafeColumn(getColumn(block, /*octet=*/0, element))));
   return loaded;
+}
+
+SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
+  return loadRows([&](Value position) {
+    return emitter.loadF32(emitter.operand(operand),
+                           {position, emitter.index(0)});
+  });
+}
+
+SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand, int64_t plane) {
+  return loadColumns([&](Value column) {
+    SmallVector<Value> indices =
+        getIndices(getWeightRow(emitter, contract.op, plane, column));
+    return emitter.loadF32(emitter.operand(operand), indices);
+  });
+}
+
+SmallVector<Value> Sm90Fragments::loadRowScales() {
+  Value source = emitter.operand(contract.op.getSource());
+  return loadRows([&](Value position) {
+    if (source)
+      position = emitter.loadIndex(source, position);
+    return loadInputScale(emitter, contract.op, position);
+  });
+}
+
+SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t plane) {
+  return loadColumns([&](Value column) {
+    SmallVector<Value> indices =
+        getIndices(getScaleRow(emitter, contract.op, plane, column));
+    indices.push_back(emitter.index(0));
+    return emitter.loadF32(emitter.operand(contract.op.getWeightScale()),
+                           indices);
+  });
 }
 
 Value Sm90Fragments::getOfRow(ArrayRef<Value> loaded, int64_t octet,
@@ -153,4 +182,16 @@ ContractOperands moec::loadSm90Operands(Sm90Contract &contract,
     for (int64_t plane = 0; plane < contract.shape.planes; ++plane)
       operands.columns.push_back(fragments.loadOfColumns(operand, plane));
   return operands;
+}
+
+void moec::loadSm90Scales(Sm90Contract &contract, const ContractPart &part,
+                          ContractOperands &operands) {
+  if (!contract.shape.scales.areInEpilogue())
+    return;
+  Sm90Fragments fragments(contract, part);
+  if (contract.shape.scales.input == ScaleTime::InEpilogue)
+    operands.rowScales = fragments.loadRowScales();
+  if (contract.shape.scales.weight == ScaleTime::InEpilogue)
+    for (int64_t plane = 0; plane < contract.shape.planes; ++plane)
+      operands.columnScales.push_back(fragments.loadColumnScales(plane));
 }

@@ -17,6 +17,10 @@ namespace moec {
 /// Sm90Fragments loads.
 struct ContractOperands {
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> rows, columns;
+  /// Scales of whole rows: of input rows, and per plane of columns. Empty where
+  /// there are none.
+  llvm::SmallVector<mlir::Value> rowScales;
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> columnScales;
 };
 
 /// Which results a thread has. Of 64 by 8 of the tensor cores' tile it has four
@@ -51,6 +55,9 @@ public:
   llvm::SmallVector<mlir::Value> loadOfRows(mlir::Value operand);
   llvm::SmallVector<mlir::Value> loadOfColumns(mlir::Value operand,
                                                int64_t plane);
+  /// The same of scales of whole rows.
+  llvm::SmallVector<mlir::Value> loadRowScales();
+  llvm::SmallVector<mlir::Value> loadColumnScales(int64_t plane);
   /// An element's, of what was loaded.
   mlir::Value getOfRow(llvm::ArrayRef<mlir::Value> loaded, int64_t octet,
                        int64_t element);
@@ -73,8 +80,13 @@ private:
   spread(int64_t count, llvm::function_ref<mlir::Value(mlir::Value)> load);
   /// The one at `along` from the thread's first.
   mlir::Value getSpread(llvm::ArrayRef<mlir::Value> loaded, int64_t along);
-  mlir::Value loadOfColumn(mlir::Value operand, int64_t plane,
-                           mlir::Value column);
+  /// What a thread has of rows, or of columns: `load` gets a position, or a
+  /// column of the result, of type index.
+  using Load = llvm::function_ref<mlir::Value(mlir::Value)>;
+  llvm::SmallVector<mlir::Value> loadRows(Load load);
+  llvm::SmallVector<mlir::Value> loadColumns(Load load);
+  /// Indices of a matrix of the tile's group.
+  llvm::SmallVector<mlir::Value> getIndices(mlir::Value row);
 
   Sm90Contract &contract;
   AsyncEmitter &emitter;
@@ -89,6 +101,9 @@ private:
 
 ContractOperands loadSm90Operands(Sm90Contract &contract,
                                   const ContractPart &part);
+/// Adds the scales of whole rows.
+void loadSm90Scales(Sm90Contract &contract, const ContractPart &part,
+                    ContractOperands &operands);
 /// Makes results of a consumer's sums, and writes them. Fails with a diagnostic
 /// on an epilogue that cannot be emitted.
 mlir::LogicalResult emitSm90Epilogue(Sm90Contract &contract,

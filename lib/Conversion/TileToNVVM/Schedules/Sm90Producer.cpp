@@ -348,7 +348,7 @@ SmallVector<Value> RowCopier::findTileAndRows(const Sm90Contract::Items &items,
 RowCopier::State RowCopier::emitTile(const ContractTile &tile,
                                      ArrayRef<Value> rows, RingPlace place) {
   SmallVector<Value> scaleSources;
-  if (shape.hasScales)
+  if (shape.copiesScales())
     scaleSources = scales.find(tile, own);
   State start{place, place.stage, emitter.i32(0)};
   return State::unpack(emitter.forLoop(
@@ -381,7 +381,7 @@ RowCopier::State RowCopier::emitStep(const ContractTile &tile,
   waitForSpace(contract, state.place);
   if (!shape.mapRows)
     copyRows(tile, rows, step, state.place.stage);
-  if (shape.hasScales)
+  if (shape.copiesScales())
     scales.copy(tile, scaleSources, own, step, state.place.stage);
   emitter.commitCopies();
 

@@ -63,8 +63,8 @@ Sm90Products::getSides(int64_t body, const Factors &factors, int64_t i) {
 
 ContractSums Sm90Products::emit(int64_t body, const ContractTile &tile,
                                 RingPlace place) {
-  ContractSums sums = shape.hasScales ? multiplyScaled(body, tile, place)
-                                      : multiply(body, place);
+  ContractSums sums = shape.promotes ? multiplyPromoted(body, tile, place)
+                                     : multiply(body, place);
   if (shape.sharesBlock())
     exchange(sums.blocks.front());
   return sums;

@@ -47,14 +47,16 @@ private:
     mlir::Value weights, rows;
   };
 
-  /// The sums of 16-bit elements, and of e4m3 with scales (in Sm90Scales.cpp).
+  /// The sums as tensor cores make them, and those of steps, added in f32 (in
+  /// Sm90Promoted.cpp).
   ContractSums multiply(int64_t body, RingPlace place);
-  ContractSums multiplyScaled(int64_t body, const ContractTile &tile,
-                              RingPlace place);
-  void addScaled(int64_t body, llvm::MutableArrayRef<mlir::Value> sums,
-                 llvm::ArrayRef<mlir::Value> products,
-                 llvm::ArrayRef<mlir::Value> rowScales,
-                 llvm::ArrayRef<mlir::Value> weightScales);
+  ContractSums multiplyPromoted(int64_t body, const ContractTile &tile,
+                                RingPlace place);
+  /// Without scales if there are none.
+  void promote(int64_t body, llvm::MutableArrayRef<mlir::Value> sums,
+               llvm::ArrayRef<mlir::Value> products,
+               llvm::ArrayRef<mlir::Value> rowScales,
+               llvm::ArrayRef<mlir::Value> weightScales);
   /// Products of a step and a block.
   int64_t getStepProducts() const;
   /// A stage, with the first of the consumer's blocks of weights.

@@ -15,6 +15,7 @@
 #include "../InlinePtx.h"
 #include "../Quantizer.h"
 #include "Sm90Epilogue.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -76,6 +77,11 @@ private:
   void makeDivisors();
   Value getDivisorAddress(Value row);
   Quantizer::Divisor getDivisor(Value pair, int64_t i);
+  /// From the largest magnitude of a row.
+  Quantizer::Divisor getDivisor(Value largest) {
+    return quantizer.getDivisor(
+        largest, moe::getLeastMagnitude(op.getResultQuantAttr()));
+  }
   /// The scale of a row of the part.
   void storeScale(Value row, Value scale, Value isStored);
 
@@ -258,7 +264,7 @@ void Sm90Quantize::makeDivisors() {
           b.getF32Type());
       largest = largest ? quantizer.larger(largest, own) : own;
     }
-    Quantizer::Divisor divisor = quantizer.getDivisor(largest);
+    Quantizer::Divisor divisor = getDivisor(largest);
     Value both = vector::FromElementsOp::create(
         b, VectorType::get(2, b.getF32Type()),
         ValueRange{divisor.factor, divisor.reciprocal});
@@ -388,7 +394,7 @@ LogicalResult Sm90Quantize::emit() {
       Value largest = findLargestOfRows();
       SmallVector<Quantizer::Divisor, 2> divisors;
       for (int64_t i = 0; i < perOctet; ++i)
-        divisors.push_back(quantizer.getDivisor(get(largest, i)));
+        divisors.push_back(getDivisor(get(largest, i)));
       quantizeRows(divisors);
       // The first two lanes of a quad have a row each.
       Value lane = getQuadLane();

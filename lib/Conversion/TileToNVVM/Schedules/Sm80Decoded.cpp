@@ -1,0 +1,70 @@
+//===- Sm80Decoded.cpp - products of quantized elements ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm80Products.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// A loop: of the whole step ptxas would take more into registers than there
+/// are.
+SmallVector<Value> Sm80Products::multiplyDecoded(Value stage, int64_t part,
+                                                 ValueRange sums) {
+  std::pair<Value, Value> rows = findRows(stage, /*asMatrices=*/false);
+  int64_t first = part * shape.partDepth;
+  return emitter.forLoop(
+      emitter.index(first), emitter.index(first + shape.partDepth),
+      kDecodedColumns, SmallVector<Value>(sums), [&](Value k, ValueRange sums) {
+        auto at = [&](Value base, const Operand &operand) {
+          return emitter.advance(
+              base, emitter.scale(emitter.toI32(k), operand.rows.bytes));
+        };
+        return addDecoded(at(rows.first, input), at(rows.second, weight), sums);
+      });
+}
+
+/// The products of `kDecodedColumns` elements.
+SmallVector<Value> Sm80Products::addDecoded(Value inputs, Value weights,
+                                            ValueRange before) {
+  static_assert(kDecodedColumns == 2 * kCoreDepth);
+  SmallVector<Value> sums(before);
+  int64_t rowBlocks = getWarpRows() / kCoreRows;
+  int64_t columnBlocks = getWarpColumns() / kCoreColumns;
+  // a[block][half of the depth].
+  SmallVector<std::array<SmallVector<Value>, 2>> a(rowBlocks);
+  for (int64_t block = 0; block < rowBlocks; ++block) {
+    int64_t stride = input.rows.getStride();
+    SmallVector<Value> quads = input.decoder.loadQuads(
+        emitter.advance(inputs, block * kCoreRows * stride), stride);
+    for (int64_t half = 0; half < 2; ++half) {
+      auto [low0, high0] = input.decoder.decode(quads[2 * half]);
+      auto [low8, high8] = input.decoder.decode(quads[2 * half + 1]);
+      a[block][half] = {low0, low8, high0, high8};
+    }
+  }
+  for (int64_t plane = 0; plane < shape.planes; ++plane)
+    for (int64_t column = 0; column < columnBlocks; column += 2) {
+      int64_t row = plane * shape.n + column * kCoreColumns;
+      int64_t stride = weight.rows.getStride();
+      SmallVector<Value> quads = weight.decoder.loadQuads(
+          emitter.advance(weights, row * stride), stride);
+      for (int64_t i = 0; i < 4; ++i) {
+        auto [low, high] = weight.decoder.decode(quads[i]);
+        for (int64_t block = 0; block < rowBlocks; ++block) {
+          int64_t first =
+              ((plane * rowBlocks + block) * columnBlocks + column + i / 2) *
+              kCoreSums;
+          auto place = MutableArrayRef<Value>(sums).slice(first, kCoreSums);
+          SmallVector<Value> product =
+              emitter.multiply(element, a[block][i % 2], ValueRange{low, high},
+                               SmallVector<Value>(place));
+          llvm::copy(product, place.begin());
+        }
+      }
+    }
+  return sums;
+}
