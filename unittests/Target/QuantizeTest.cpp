@@ -293,10 +293,11 @@ TEST(CpuContractE4M3, KDividesABlock) {
       "= block, block = [128, 128]>, config = "
       "#tile.cpu_contract<register_rows = 2, register_columns = 4, step = 48, "
       "columns_per_cta = 8, lanes = 8, rows_per_cta = 4>}\ntile.return\n}\n");
-  EXPECT_NE(kernels.getErrors().find(
-                "takes 48 contracted elements at a time; change step so that they "
-                "divide the 128 that are decoded at once"),
-            std::string::npos)
+  EXPECT_NE(
+      kernels.getErrors().find(
+          "takes 48 contracted elements at a time; change step so that they "
+          "divide the 128 that are decoded at once"),
+      std::string::npos)
       << kernels.getErrors();
 }
 
