@@ -87,7 +87,8 @@ typedef struct moejit_options {
   /* Not 0: leave the PTX to the driver though there is a ptxas. */
   int no_ptxas;
   /* Configs of kernels instead of what would be chosen, each as moe-compile's
-   * --config has it (docs/cost-model.md): "experts_out@1-64:tile_rows=16 tile_columns=64".
+   * --config has it (docs/cost-model.md):
+   * "experts_out@1-64:tile_rows=16 tile_columns=64".
    * They are for every layer of the compiler. */
   const char *const *configs;
   size_t num_configs;

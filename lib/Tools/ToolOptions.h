@@ -206,9 +206,10 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
   llvm::cl::list<std::string> config{
       "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
-      llvm::cl::desc("Config of a kernel instead of the choice, as "
-                     "--explain prints it, or just the fields that differ: "
-                     "--config='experts_hidden@1-64:tile_rows=16 tile_columns=64'"),
+      llvm::cl::desc(
+          "Config of a kernel instead of the choice, as "
+          "--explain prints it, or just the fields that differ: "
+          "--config='experts_hidden@1-64:tile_rows=16 tile_columns=64'"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> tuned{
       "tuned", llvm::cl::value_desc("file.json"),

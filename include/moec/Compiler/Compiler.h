@@ -96,7 +96,8 @@ struct CompileOptions {
   /// For GPUs: lets the launch that routes tokens count or rank their slots.
   bool fuseRouting = true;
   /// Configs to take instead of those that would be chosen, as in
-  /// "experts_hidden@1-64:tile_rows=16 tile_columns=64" (moec/Analysis/ConfigText.h).
+  /// "experts_hidden@1-64:tile_rows=16 tile_columns=64"
+  /// (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;
   /// Prints the IR after each pass on the error stream.
   bool printIRAfterAll = false;

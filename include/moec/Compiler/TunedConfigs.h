@@ -22,7 +22,7 @@ namespace moec {
 ///
 ///   {"target": "sm_90a",
 ///    "configs": [{"kernel": "experts_hidden", "tokens": [1, 64],
-///                 "config": "sm90.contract tile_rows=16 tile_columns=64 stages=12"}]}
+///                 "config": "sm90.contract tile_rows=16 stages=12"}]}
 ///
 /// Without `tokens` a config is for any number of them. Says on `os` what is
 /// wrong.
