@@ -299,7 +299,7 @@ TEST(GpuQuant, WholeRows) {
 /// ones: in bodies with weight rows, or input rows, on the side of 64, and
 /// where consumers share 64 weight rows.
 TEST(GpuQuant, WholeRowsOnHopper) {
-  for (int64_t depth : {288, 1072})
+  for (int64_t depth : {288, 2064})
     for (std::string config :
          {"n = 128, k = 128, stages = 3, bodies = [8, 32]",
           "n = 64, k = 128, stages = 3, bodies = [16, 64], rows_on_m = true",
