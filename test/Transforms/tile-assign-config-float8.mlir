@@ -78,3 +78,45 @@ tile.kernel @gate_up(%x: memref<?x2048xf8E4M3FN>, %w: memref<4x1536x2048xf8E4M3F
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>}
   tile.return
 }
+
+// A CTA has a row at a time.
+// CHECK-LABEL: tile.kernel @quantize_tokens
+// CHECK-SAME: grid = #plan.expr<"tokens">
+// CHECK: #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>
+tile.kernel @quantize_tokens(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%x : memref<?x7168xbf16>)
+      outs(%q, %s : memref<?x7168xf8E4M3FN>, memref<?x1xf32>)
+  tile.return
+}
+
+// Scales of whole rows: tensor cores take them on Hopper, too. Those of a tensor are as many as there are halves.
+// CHECK-LABEL: tile.kernel @whole_rows
+// CHECK: #tile.config<schedule = "sm80.contract", m = 64, n = 64, k = 128, lanes = 8>
+// HOPPER-LABEL: tile.kernel @whole_rows
+// HOPPER: #tile.config<schedule = "sm90.contract", n = 128, k = 128
+tile.kernel @whole_rows(%x: memref<?x256xf8E4M3FN>, %w: memref<4x512x256xf8E4M3FN>, %a: memref<?x1xf32>, %b: memref<4x2x1xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x512x256xf8E4M3FN>)
+      input_scale(%a : memref<?x1xf32>) weight_scale(%b : memref<4x2x1xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>, layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+
+// Weights alone are decoded. With scales of columns inside the loop a CTA has fewer rows.
+// CHECK-LABEL: tile.kernel @weights_alone
+// CHECK: #tile.config<schedule = "sm80.contract", m = 32, n = 64, k = 64, lanes = 8>
+// HOPPER-LABEL: tile.kernel @weights_alone
+// HOPPER: #tile.config<schedule = "sm80.contract", m = 32, n = 64, k = 64, lanes = 8>
+tile.kernel @weights_alone(%x: memref<?x256xbf16>, %w: memref<4x512x256xf8E4M3FN>, %b: memref<4x512x8xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x512x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x512x8xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32]>, layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}

@@ -299,7 +299,7 @@ TEST(GpuQuant, WholeRows) {
 /// ones: in bodies with weight rows, or input rows, on the side of 64, and
 /// where consumers share 64 weight rows.
 TEST(GpuQuant, WholeRowsOnHopper) {
-  for (int64_t depth : {288, 1072})
+  for (int64_t depth : {288, 2064})
     for (std::string config :
          {"tile_columns = 128, step = 128, stages = 3, tile_rows = [8, 32]",
           "tile_columns = 64, step = 128, stages = 3, tile_rows = [16, 64], "

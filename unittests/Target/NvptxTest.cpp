@@ -299,7 +299,7 @@ std::vector<Case> makeMatrix() {
   // Blocks that are not full; rows that are not on multiples of 16 bytes.
   cases.push_back({"e4m3_tails", scaled(720, 328, true, "gate_up", "bf16")});
   cases.push_back({"e4m3_odd", scaled(511, 37, true, "up_gate", "bf16")});
-  cases.push_back({"e4m3_rows", scaled(2048, 768, true, "gate_up", "bf16",
+  cases.push_back({"e4m3_rows", scaled(4096, 768, true, "gate_up", "bf16",
                                        kToken, kChannel)});
   cases.push_back({"e4m3_rows_odd",
                    scaled(511, 37, true, "up_gate", "bf16", kToken, kChannel)});
@@ -599,14 +599,14 @@ TEST(NvptxTest, SumsOfAStepFitInRegisters) {
 TEST(NvptxTest, ScalesOfRowsFitInRegisters) {
   for (bool isPaired : {false, true}) {
     for (std::string bodies : {"112", "16, 32, 64, 112", "8, 32"})
-      expectNoSpills(isPaired, 256, bodies, "", 2048, kToken, kChannel);
+      expectNoSpills(isPaired, 256, bodies, "", 4096, kToken, kChannel);
     for (std::string bodies : {"128", "16, 64, 128"})
-      expectNoSpills(isPaired, 256, bodies, ", rows_on_m", 2048, kToken,
+      expectNoSpills(isPaired, 256, bodies, ", rows_on_m", 4096, kToken,
                      kChannel);
-    expectNoSpills(isPaired, 128, "168", "", 2048, kToken, kChannel);
+    expectNoSpills(isPaired, 128, "168", "", 4096, kToken, kChannel);
     for (std::string bodies : {"160", "16, 32, 64, 128", "8, 32"})
-      expectNoSpills(isPaired, 256, bodies, "", 768, kToken, kChannel);
-    expectNoSpills(isPaired, 64, "64", "", 768, kToken, kChannel);
+      expectNoSpills(isPaired, 256, bodies, "", 2048, kToken, kChannel);
+    expectNoSpills(isPaired, 64, "64", "", 2048, kToken, kChannel);
   }
 }
 

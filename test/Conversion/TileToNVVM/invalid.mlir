@@ -110,6 +110,22 @@ tile.kernel @few_threads(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c:
 
 // -----
 
+tile.kernel @rows(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref<?x1xf32>, %l: memref<?x32xf32>,
+    %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
+    attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+  // expected-error@+1 {{cannot follow in one kernel: threads that share the scale of a row wait for one another at a barrier of the whole CTA; groups of [1, 128] need none; or run tile-split-phases}}
+  tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
+      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 128, rows = 4>, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
 tile.kernel @touched(%x: memref<?x32xf32>, %q: memref<?x32xf8E4M3FN>, %c: memref<?x1xf32>,
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {

@@ -1,0 +1,26 @@
+// Scales of whole rows on Hopper: none comes with a step.
+// RUN: moe-opt %s --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+
+// Of a short row tensor cores add up all, as of 16-bit elements. Scales are loaded before, rows by their source.
+// CHECK-LABEL: func.func @short
+// No scales are copied.
+// CHECK-NOT: cp.async.shared.global {{.*}}, 4
+// CHECK: nvvm.setmaxregister increase
+// CHECK: memref.load %{{.*}} : memref<?xi32
+// CHECK: memref.load %{{.*}} : memref<?x1xf32
+// CHECK: memref.load %{{.*}} : memref<6x256x1xf32
+// CHECK: scf.for
+// CHECK: nvvm.wgmma.mma_async {{.*}}A[<e4m3>
+// CHECK-NOT: arith.addf
+// CHECK: scf.yield
+// CHECK: nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK: arith.mulf {{.*}} : vector
+// CHECK: arith.mulf {{.*}} : vector
+tile.kernel @short(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %xs: memref<?x1xf32>,
+    %ws: memref<6x256x1xf32>, %o: memref<7xi32>, %s: memref<?xi32>, %y: memref<?x256xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
+      input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<6x256x1xf32>)
+      offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [64]>}
+  tile.return
+}
