@@ -81,7 +81,7 @@ private:
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
   void printHeavy(const LaunchedPhase &heavy, const LaunchedPhase &others);
   void printOthers(const LaunchedPhase &phase);
-  const Schedule *findModelled(const LaunchedPhase &phase) const {
+  const ModelsTime *findModelled(const LaunchedPhase &phase) const {
     return moec::findModelled(phase, target);
   }
 
@@ -196,7 +196,7 @@ static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
 
 /// The best of the configs that were not taken, and why others cannot be.
 void TimeTable::printOthers(const LaunchedPhase &phase) {
-  const Schedule *schedule = findModelled(phase);
+  const ModelsTime *schedule = findModelled(phase);
   if (!schedule)
     return;
   constexpr size_t shown = 4;

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
 
 #include "../Compiler/ParsedModule.h"
 #include "moec/Analysis/ConfigText.h"
@@ -162,12 +164,13 @@ protected:
   }
   std::vector<Candidate> enumerate(tile::ContractOp op, Products p,
                                    int64_t minTokens, int64_t maxTokens) {
-    return enumerateCandidates(op, *schedule, target,
+    return enumerateCandidates(op, *schedule->as<ModelsTime>(), target,
                                makeLoad(op, p, minTokens, maxTokens));
   }
   Prediction predict(tile::ContractOp op, Products p, tile::ConfigAttr config,
                      int64_t tokens, Routing routing = Routing::Uniform) {
-    return schedule->costModel(op, makeLoad(op, p, 0, 1 << 20), target)
+    return schedule->as<ModelsTime>()
+        ->costModel(op, makeLoad(op, p, 0, 1 << 20), target)
         ->predict(config, tokens, routing);
   }
 
@@ -259,8 +262,8 @@ TEST_F(CostTest, UnevenRoutingIsNoDisaster) {
   for (tile::ContractOp op : {makeFirst(kQwen30), makeSecond(kQwen30)})
     for (int64_t tokens : {64, 256, 1024}) {
       std::vector<Candidate> all = enumerate(op, kQwen30, tokens, tokens);
-      auto model =
-          schedule->costModel(op, makeLoad(op, kQwen30, 0, 1 << 20), target);
+      auto model = schedule->as<ModelsTime>()->costModel(
+          op, makeLoad(op, kQwen30, 0, 1 << 20), target);
       double best = std::numeric_limits<double>::infinity();
       for (const Candidate &candidate : all)
         if (candidate.whyNot.empty())
@@ -408,9 +411,9 @@ TEST_F(CostTest, RowsInOrderPayForWideProducts) {
     product.setConfigAttr(
         enumerate(product, p, minTokens, maxTokens).front().config);
     ordered.setConfigAttr(product.getConfigAttr());
-    return schedule->permuteRows(product, gather, ordered,
-                                 makeLoad(product, p, minTokens, maxTokens),
-                                 isFixed, always, target);
+    return schedule->as<PermutesRows>()->permuteRows(
+        product, gather, ordered, makeLoad(product, p, minTokens, maxTokens),
+        isFixed, always, target);
   };
   tile::ConfigAttr wide = permute(kMixtral, 4097, 16384, false, false);
   ASSERT_TRUE(wide);
@@ -493,10 +496,11 @@ TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
     product.setConfigAttr(
         enumerate(product, p, minTokens, maxTokens).front().config);
     tile::LoadAttr load = makeLoad(product, p, minTokens, maxTokens);
-    heavy.setMinGroupRows(schedule->getHeavyRows(product, load));
+    heavy.setMinGroupRows(
+        schedule->as<SplitsHeavy>()->getHeavyRows(product, load));
     EXPECT_GE(*heavy.getMinGroupRows(), uint64_t(maxTokens / 4));
-    tile::ConfigAttr config =
-        schedule->splitHeavy(product, heavy, load, always, target);
+    tile::ConfigAttr config = schedule->as<SplitsHeavy>()->splitHeavy(
+        product, heavy, load, always, target);
     if (config) {
       EXPECT_EQ(schedule->whyIllegal(heavy, config, target), "");
     }

@@ -146,7 +146,8 @@ protected:
         row.weightRows / (op.getLayout() ? 2 : 1), layer.isScaled ? 128 : 64, 0,
         0, 0, row.stages, row.bodies, row.product != "gate_up", row.rowsOnM,
         /*queue=*/false);
-    return schedule->costModel(op, load, target)
+    return schedule->as<ModelsTime>()
+        ->costModel(op, load, target)
         ->predict(config, row.tokens)
         .us;
   }

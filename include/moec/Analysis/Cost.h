@@ -70,6 +70,19 @@ struct Candidate {
   double relative = 0;
 };
 
+/// Of a schedule whose time for a load is modelled, so that its config depends
+/// on it: what is chosen from, and by.
+class ModelsTime {
+public:
+  virtual ~ModelsTime() = default;
+  virtual std::vector<Candidate> candidates(mlir::Operation *op,
+                                            tile::LoadAttr load,
+                                            const Target &target) const = 0;
+  virtual std::unique_ptr<CostModel> costModel(mlir::Operation *op,
+                                               tile::LoadAttr load,
+                                               const Target &target) const = 0;
+};
+
 /// Token counts that stand for a range: powers of two and its end. Those of
 /// two ranges side by side, of which the first ends at a power of two, are
 /// those of both together.
@@ -88,18 +101,17 @@ struct PhaseForm {
 double getRelativeTime(tile::LoadAttr load, const Target &target,
                        const PhaseForm &one, const PhaseForm &other);
 
-/// Every candidate that `schedule` has for `phase`, also those of schedules
+/// Every candidate that a schedule has for `phase`, also those of schedules
 /// that it is compared with, best first, of equals the one that comes first
-/// among the schedule's; those that cannot be are last. The schedule has
-/// candidates and a cost model.
+/// among the schedule's; those that cannot be are last.
 std::vector<Candidate> enumerateCandidates(mlir::Operation *phase,
-                                           const Schedule &schedule,
+                                           const ModelsTime &schedule,
                                            const Target &target,
                                            tile::LoadAttr load);
 
 /// The same in the order of the schedule, at other token counts.
 std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
-                                          const Schedule &schedule,
+                                          const ModelsTime &schedule,
                                           const Target &target,
                                           tile::LoadAttr load,
                                           llvm::ArrayRef<int64_t> points);

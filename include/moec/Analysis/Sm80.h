@@ -12,6 +12,7 @@
 #ifndef MOEC_ANALYSIS_SM80_H
 #define MOEC_ANALYSIS_SM80_H
 
+#include "moec/Analysis/Rewrites/SplitRanking.h"
 #include "moec/Analysis/Schedules.h"
 #include "llvm/Support/MathExtras.h"
 

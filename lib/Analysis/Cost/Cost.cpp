@@ -36,6 +36,7 @@ double moec::getRelativeTime(tile::LoadAttr load, const Target &target,
                              const PhaseForm &one, const PhaseForm &other) {
   auto getModel = [&](const PhaseForm &form) {
     return findSchedule(target, form.config.getSchedule())
+        ->as<ModelsTime>()
         ->costModel(form.phase, load, target);
   };
   auto getTime = [](const PhaseForm &form, CostModel &model, int64_t tokens,
@@ -56,7 +57,7 @@ double moec::getRelativeTime(tile::LoadAttr load, const Target &target,
 }
 
 std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
-                                                const Schedule &schedule,
+                                                const ModelsTime &schedule,
                                                 const Target &target,
                                                 tile::LoadAttr load,
                                                 ArrayRef<int64_t> points) {
@@ -98,7 +99,7 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
 }
 
 std::vector<Candidate> moec::enumerateCandidates(Operation *phase,
-                                                 const Schedule &schedule,
+                                                 const ModelsTime &schedule,
                                                  const Target &target,
                                                  tile::LoadAttr load) {
   std::vector<Candidate> candidates = evaluateCandidates(
@@ -127,10 +128,13 @@ tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target) {
 tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target,
                                      tile::LoadAttr load) {
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
-  if (!load || schedules.empty() || !schedules.front()->costModel)
+  const ModelsTime *modelled = load && !schedules.empty()
+                                   ? schedules.front()->as<ModelsTime>()
+                                   : nullptr;
+  if (!modelled)
     return {};
   std::vector<Candidate> candidates =
-      enumerateCandidates(phase, *schedules.front(), target, load);
+      enumerateCandidates(phase, *modelled, target, load);
   if (candidates.empty() || !candidates.front().whyNot.empty())
     return {};
   return candidates.front().config;

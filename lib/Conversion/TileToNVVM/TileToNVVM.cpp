@@ -14,6 +14,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Analysis/LaunchShape.h"
+#include "moec/Analysis/Rewrites/FollowPhase.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
 
@@ -161,8 +162,10 @@ private:
          llvm::zip(phases.drop_back(), phases.drop_front())) {
       auto config = second->getAttrOfType<tile::ConfigAttr>("config");
       const Schedule *schedule = findSchedule(target, config.getSchedule());
+      const auto *follows = schedule->as<FollowsPhase>();
       std::string reason =
-          schedule->whyApart(first, second, kernel.getLoadAttr());
+          follows ? follows->whyApart(first, second, kernel.getLoadAttr())
+                  : (schedule->name + " follows no phase").str();
       if (!reason.empty())
         return second->emitOpError("cannot follow in one kernel: ")
                << reason << "; or run tile-split-phases";

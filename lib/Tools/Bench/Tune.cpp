@@ -68,7 +68,7 @@ findPhases(tile::KernelOp kernel, const Target &target) {
     auto config = op.getAttrOfType<tile::ConfigAttr>("config");
     const Schedule *own =
         config ? findSchedule(target, config.getSchedule()) : nullptr;
-    if (own && own->candidates && own->costModel)
+    if (own && own->as<ModelsTime>())
       found.emplace_back(&op, getBaseName(kernel));
   }
   if (found.size() > 1)
@@ -117,9 +117,9 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
     tunable.chosen = printWholeConfig(config);
     if (most == 0)
       return;
-    std::vector<Candidate> candidates =
-        evaluateCandidates(phase, *findSchedule(*target, config.getSchedule()),
-                           *target, kernel.getLoadAttr(), {row.tokens});
+    std::vector<Candidate> candidates = evaluateCandidates(
+        phase, *findSchedule(*target, config.getSchedule())->as<ModelsTime>(),
+        *target, kernel.getLoadAttr(), {row.tokens});
     llvm::erase_if(candidates, [](const Candidate &candidate) {
       return !candidate.whyNot.empty();
     });

@@ -10,6 +10,8 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/Threading.h"
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
 
@@ -130,7 +132,7 @@ private:
     auto product = dyn_cast<tile::ContractOp>(op);
     const Schedule *schedule = findSchedule(target, config.getSchedule());
     bool mayComeInOrder = product && product.getSource() && schedule &&
-                          schedule->permuteRows && kernel.getLoadAttr();
+                          schedule->as<PermutesRows>() && kernel.getLoadAttr();
     return mayComeInOrder ? config.withMapRows(false) : config;
   }
 
@@ -169,7 +171,7 @@ private:
 
   void listSchedules(InFlightDiagnostic &diagnostic) const {
     llvm::interleaveComma(getSchedules(target), diagnostic,
-                          [&](const Schedule &s) { diagnostic << s.name; });
+                          [&](const Schedule *s) { diagnostic << s->name; });
   }
 
   remark::RemarkOpts remarkOptions(StringRef schedule) {
@@ -237,7 +239,7 @@ struct TileAssignConfig
     auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
     return product && product.getOffsets() && kernel.getLoadAttr() &&
            findSchedule(machine, product.getConfigAttr().getSchedule())
-               ->splitHeavy;
+               ->as<SplitsHeavy>();
   }
 
   /// A config that no kernel has: right if it is for more tokens than there can

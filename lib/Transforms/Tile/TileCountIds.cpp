@@ -10,6 +10,7 @@
 
 #include "LaunchShape.h"
 #include "Launches.h"
+#include "moec/Analysis/Rewrites/CountIds.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -108,7 +109,7 @@ void IdCounter::collect(plan::LaunchOp launch) {
       product.getMinGroupRows())
     return;
   const Schedule *schedule = getSchedule(product);
-  if (!schedule || !schedule->countsIds)
+  if (!schedule || !schedule->as<CountsIds>())
     return;
   Ranking ranking =
       findRanking(launch, getPassed(launch, product.getOffsets()));

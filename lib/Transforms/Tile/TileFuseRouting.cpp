@@ -9,6 +9,7 @@
 #include "MergedLaunch.h"
 #include "PassInputs.h"
 #include "Variants.h"
+#include "moec/Analysis/Rewrites/FollowPhase.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -33,7 +34,7 @@ private:
   /// The launch right before that routes what this one counts or ranks.
   plan::LaunchOp getRouting(plan::LaunchOp second);
   /// The schedule of the launch's phase, if it can follow a routing.
-  const Schedule *getSchedule(plan::LaunchOp second);
+  const FollowsPhase *getSchedule(plan::LaunchOp second);
   /// What a kernel is for in which one CTA routes and ranks all; null if there
   /// is none of that phase.
   tile::LoadAttr getLoad(tile::RankOp rank);
@@ -53,7 +54,7 @@ private:
   MergedKernels kernels;
 };
 
-const Schedule *RoutingFuser::getSchedule(plan::LaunchOp second) {
+const FollowsPhase *RoutingFuser::getSchedule(plan::LaunchOp second) {
   tile::KernelOp kernel = getKernel(second, symbols);
   if (!kernel ||
       !llvm::hasSingleElement(kernel.getBody().front().without_terminator()))
@@ -63,7 +64,7 @@ const Schedule *RoutingFuser::getSchedule(plan::LaunchOp second) {
           "config");
   const Schedule *schedule =
       config ? findSchedule(target, config.getSchedule()) : nullptr;
-  return schedule && schedule->follow ? schedule : nullptr;
+  return schedule ? schedule->as<FollowsPhase>() : nullptr;
 }
 
 plan::LaunchOp RoutingFuser::getRouting(plan::LaunchOp second) {

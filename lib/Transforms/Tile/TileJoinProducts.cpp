@@ -9,6 +9,7 @@
 #include "MergedLaunch.h"
 #include "PassInputs.h"
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Rewrites/JoinProducts.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -68,7 +69,7 @@ std::optional<Pair> ProductJoiner::findPair(plan::LaunchOp second) {
   const Schedule *schedule =
       findSchedule(target, one.getConfigAttr().getSchedule());
   Value offsets = getPassed(first, one.getOffsets());
-  if (!schedule || !schedule->join || !offsets ||
+  if (!schedule || !schedule->as<JoinsProducts>() || !offsets ||
       offsets != getPassed(second, other.getOffsets()) ||
       getPassed(first, one.getIds()) != getPassed(second, other.getIds()) ||
       getPassed(first, one.getResult()) != getPassed(second, other.getInput()))
@@ -102,7 +103,7 @@ std::optional<JoinedConfigs> ProductJoiner::chooseConfigs(Pair pair,
                                load.getTopK(), load.getExperts());
   const Schedule &schedule =
       *findSchedule(target, one.getConfigAttr().getSchedule());
-  return schedule.join(one, other, load, areFixed, target);
+  return schedule.as<JoinsProducts>()->join(one, other, load, areFixed, target);
 }
 
 /// Whether the two products of a kernel have them.

@@ -11,6 +11,7 @@
 #include "LaunchShape.h"
 #include "Launches.h"
 #include "PassInputs.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -205,7 +206,7 @@ tile::ConfigAttr RowPermuter::chooseConfig(tile::ContractOp product,
   const Schedule &schedule =
       *findSchedule(target, product.getConfigAttr().getSchedule());
   auto kernel = cast<tile::KernelOp>(product->getParentOp());
-  return schedule.permuteRows(
+  return schedule.as<PermutesRows>()->permuteRows(
       product, getPhase<tile::GatherRowsOp>(gather, symbols),
       getProduct(permuted), kernel.getLoadAttr(), isForced(kernel, forced),
       always || wantsMaps(kernel), target);
@@ -284,7 +285,7 @@ bool RowPermuter::run() {
     const Schedule *schedule =
         findSchedule(target, product.getConfigAttr().getSchedule());
     tile::KernelOp kernel = getKernel(launch, symbols);
-    if (schedule && schedule->permuteRows && kernel.getLoadAttr())
+    if (schedule && schedule->as<PermutesRows>() && kernel.getLoadAttr())
       products[kernel].push_back(launch);
   });
   bool hasChanged = false;

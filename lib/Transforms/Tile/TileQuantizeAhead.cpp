@@ -11,6 +11,7 @@
 #include "LaunchShape.h"
 #include "MergedLaunch.h"
 #include "PassInputs.h"
+#include "moec/Analysis/Rewrites/FollowPhase.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -58,8 +59,8 @@ plan::LaunchOp AheadQuantizer::getRouting(plan::LaunchOp quantization) {
     return nullptr;
   const Schedule *schedule =
       findSchedule(target, first.getConfigAttr().getSchedule());
-  if (!schedule || !schedule->follow ||
-      !schedule->follow(quantize, first, kernel.getLoadAttr()))
+  const auto *follows = schedule ? schedule->as<FollowsPhase>() : nullptr;
+  if (!follows || !follows->follow(quantize, first, kernel.getLoadAttr()))
     return nullptr;
   // Or it would wait for them, and the logits with it.
   for (Operation *op = routing; op; op = op->getPrevNode())

@@ -11,6 +11,7 @@
 #include "Launches.h"
 #include "PassInputs.h"
 #include "mlir/IR/IRMapping.h"
+#include "moec/Analysis/Rewrites/QuantizeResults.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -136,9 +137,9 @@ tile::ConfigAttr ResultQuantizer::chooseConfig(tile::KernelOp kernel,
       findSchedule(target, product.getConfigAttr().getSchedule());
   tile::LoadAttr load = kernel.getLoadAttr();
   bool isFixed = isForced(kernel, forced);
-  if (!schedule || !schedule->quantizeResult || (!load && !isFixed))
+  if (!schedule || !schedule->as<QuantizesResults>() || (!load && !isFixed))
     return {};
-  return schedule->quantizeResult(
+  return schedule->as<QuantizesResults>()->quantizeResult(
       product, getPhase<tile::QuantizeOp>(pair.quantization, symbols), copy,
       load, isFixed, target);
 }

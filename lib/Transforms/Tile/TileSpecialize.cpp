@@ -45,7 +45,7 @@ struct Span {
 class ModelledKernel {
 public:
   ModelledKernel(tile::KernelOp kernel, Operation *phase,
-                 const Schedule &schedule, const Target &target,
+                 const ModelsTime &schedule, const Target &target,
                  tile::LoadAttr load, ArrayRef<int64_t> points)
       : kernel(kernel), load(load), isGrouped(load.getExperts() > 1),
         candidates(evaluateCandidates(phase, schedule, target, load, points)) {
@@ -216,8 +216,8 @@ void Specializer::addKernels() {
   parallelFor(variant.getContext(), 0, phases.size(), [&](size_t i) {
     auto [phase, load] = phases[i];
     models[i].emplace(phase->getParentOfType<tile::KernelOp>(), phase,
-                      *getSchedulesFor(target, phase).front(), target, load,
-                      points);
+                      *getSchedulesFor(target, phase).front()->as<ModelsTime>(),
+                      target, load, points);
   });
   for (std::optional<ModelledKernel> &model : models)
     if (model->hasChoice())
@@ -237,7 +237,7 @@ Specializer::findPhase(plan::LaunchOp launch) {
   if (!phase || phase.getConfigAttr())
     return {};
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
-  if (schedules.empty() || !schedules.front()->costModel)
+  if (schedules.empty() || !schedules.front()->as<ModelsTime>())
     return {};
   return {phase, getLoad(launch, phase)};
 }

@@ -11,6 +11,7 @@
 #include "LaunchShape.h"
 #include "Launches.h"
 #include "PassInputs.h"
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -63,7 +64,7 @@ const Schedule *HeavySplitter::findSchedule(plan::LaunchOp launch) {
     return nullptr;
   const Schedule *schedule =
       moec::findSchedule(target, product.getConfigAttr().getSchedule());
-  return schedule && schedule->splitHeavy ? schedule : nullptr;
+  return schedule && schedule->as<SplitsHeavy>() ? schedule : nullptr;
 }
 
 const ForcedConfig *HeavySplitter::findForced(StringRef name,
@@ -84,7 +85,7 @@ HeavySplitter::chooseConfig(tile::KernelOp kernel, tile::KernelOp heavy,
   if (!own && isForced(kernel, forced))
     return tile::ConfigAttr();
   tile::ContractOp product = getProduct(heavy);
-  tile::ConfigAttr config = schedule.splitHeavy(
+  tile::ConfigAttr config = schedule.as<SplitsHeavy>()->splitHeavy(
       getProduct(kernel), product, load, /*always=*/own != nullptr, target);
   if (!own)
     return config;
@@ -108,7 +109,7 @@ LogicalResult HeavySplitter::split(tile::KernelOp kernel,
                                    ArrayRef<plan::LaunchOp> launches) {
   tile::ContractOp product = getProduct(kernel);
   tile::LoadAttr load = kernel.getLoadAttr();
-  int64_t heavyRows = schedule.getHeavyRows(product, load);
+  int64_t heavyRows = schedule.as<SplitsHeavy>()->getHeavyRows(product, load);
   // A token has one row of a group at most.
   if (load.getMaxTokens() < heavyRows)
     return success();

@@ -12,6 +12,7 @@
 #include "Launches.h"
 #include "PassInputs.h"
 #include "Variants.h"
+#include "moec/Analysis/Rewrites/SplitRanking.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -43,6 +44,7 @@ private:
   TokenChunks getChunks(tile::RankOp rank, bool isRouted) {
     tile::ConfigAttr config = rank.getConfigAttr();
     return *findSchedule(target, config.getSchedule())
+                ->as<ReadsCounts>()
                 ->chunks(rank, config, isRouted);
   }
   /// From how many tokens on there are too many slots for one launch.
@@ -76,8 +78,8 @@ tile::RankOp RankingSplitter::getRank(plan::LaunchOp launch) {
     return nullptr;
   tile::ConfigAttr config = rank.getConfigAttr();
   const Schedule *schedule = findSchedule(target, config.getSchedule());
-  bool hasChunks = schedule && schedule->chunks &&
-                   schedule->chunks(rank, config, /*isRouted=*/false);
+  const auto *reads = schedule ? schedule->as<ReadsCounts>() : nullptr;
+  bool hasChunks = reads && reads->chunks(rank, config, /*isRouted=*/false);
   return hasChunks ? rank : nullptr;
 }
 

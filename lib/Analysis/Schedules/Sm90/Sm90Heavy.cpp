@@ -38,7 +38,7 @@ class HeavyTimes {
 public:
   HeavyTimes(const Schedule &schedule, tile::ContractOp heavy,
              tile::LoadAttr load, const Target &target)
-      : model(schedule.costModel(heavy, load, target)) {
+      : model(schedule.as<ModelsTime>()->costModel(heavy, load, target)) {
     auto least = static_cast<int64_t>(*heavy.getMinGroupRows());
     for (int64_t tokens :
          getTokenPoints(load.getMinTokens(), load.getMaxTokens()))
@@ -72,8 +72,10 @@ tile::ConfigAttr sm90::splitHeavyContract(tile::ContractOp product,
   // the product, at the fewest tokens.
   constexpr double mostShare = 0.00125;
   int64_t fewest = std::max<int64_t>(load.getMinTokens(), 1);
-  double all =
-      schedule.costModel(product, load, target)->predict(own, fewest).us;
+  double all = schedule.as<ModelsTime>()
+                   ->costModel(product, load, target)
+                   ->predict(own, fewest)
+                   .us;
   if (!always && getDeviceRates(target)->getIdleTime() > mostShare * all)
     return {};
   HeavyTimes times(schedule, heavy, load, target);
@@ -81,7 +83,8 @@ tile::ConfigAttr sm90::splitHeavyContract(tile::ContractOp product,
   constexpr double worth = 0.05;
   tile::ConfigAttr best = own;
   double least = times.get(own) * (always ? 1 : 1 - worth);
-  for (const Candidate &candidate : schedule.candidates(heavy, load, target)) {
+  for (const Candidate &candidate :
+       schedule.as<ModelsTime>()->candidates(heavy, load, target)) {
     if (!candidate.whyNot.empty() ||
         candidate.config.getSchedule() != schedule.name ||
         !schedule.whyIllegal(heavy, candidate.config, target).empty())

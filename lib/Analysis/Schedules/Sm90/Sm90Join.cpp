@@ -11,6 +11,7 @@
 #include "Sm90Join.h"
 
 #include "Sm90Choice.h"
+#include "Sm90Cost.h"
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/Sm90.h"
 
@@ -26,8 +27,8 @@ public:
          const Target &target)
       : first(first), second(second), load(load), target(target),
         schedule(*findSchedule(target, first.getConfigAttr().getSchedule())),
-        firstModel(schedule.costModel(first, load, target)),
-        secondModel(schedule.costModel(second, load, target)),
+        firstModel(schedule.as<ModelsTime>()->costModel(first, load, target)),
+        secondModel(schedule.as<ModelsTime>()->costModel(second, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())) {}
 
   std::optional<JoinedConfigs> choose();
@@ -56,6 +57,18 @@ tile::ConfigAttr with(tile::ConfigAttr base, int64_t n, int64_t stages,
       base.getPanel(), base.getLanes(), /*rows=*/0, stages, base.getBodies(),
       mapRows, base.getRowsOnM(), /*queue=*/false);
 }
+
+/// sm90.contract for tiles in a fixed order alone.
+struct OrderedTiles final : ModelsTime {
+  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
+                                    const Target &target) const override {
+    return getOrderedCandidates(op, load, target);
+  }
+  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
+                                       const Target &target) const override {
+    return makeContractCost(op, load, target);
+  }
+};
 
 /// Whether two contracts can share a ring; else why not.
 enum class Sharing { Fits, TooLarge, Impossible };
@@ -113,8 +126,7 @@ double Joiner::getTime(const JoinedConfigs &configs) {
 std::optional<JoinedConfigs> Joiner::choose() {
   // The best of the first one's configs for tiles in a fixed order, each with
   // all widths of the second.
-  Schedule ordered = schedule;
-  ordered.candidates = getOrderedCandidates;
+  const OrderedTiles ordered;
   constexpr size_t mostConfigs = 6;
   static constexpr int64_t widths[] = {64, 128, 256};
   SmallVector<tile::ConfigAttr> bases{first.getConfigAttr()};

@@ -8,11 +8,11 @@
 #ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90PERMUTED_H
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90PERMUTED_H
 
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
 
 namespace moec::sm90 {
 
-/// `Schedule::permuteRows` of sm90.contract.
+/// `PermutesRows::permuteRows` of sm90.contract.
 tile::ConfigAttr permuteContract(tile::ContractOp product,
                                  tile::GatherRowsOp gather,
                                  tile::ContractOp permuted, tile::LoadAttr load,

@@ -8,11 +8,11 @@
 #ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90QUANTIZED_H
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90QUANTIZED_H
 
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Rewrites/QuantizeResults.h"
 
 namespace moec::sm90 {
 
-/// `Schedule::quantizeResult` of sm90.contract.
+/// `QuantizesResults::quantizeResult` of sm90.contract.
 tile::ConfigAttr quantizeContract(tile::ContractOp product,
                                   tile::QuantizeOp quantization,
                                   tile::ContractOp quantized,
