@@ -239,7 +239,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
     Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
     of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
-    name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
+    name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`) makes such kernels.
 
     `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
     is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
@@ -251,7 +251,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
     With `min_group_rows` or `max_group_rows` the product is one of the groups with at least, or at most, so many
     rows: of others it reads nothing, and leaves their rows of the result as they are. Two launches then share the
-    groups, and one result, each with a config for its own. `tile-split-heavy` makes such products.
+    groups, and one result, each with a config for its own. `split-heavy` (`tile-rewrite-launches`) makes such products.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
@@ -375,7 +375,7 @@ def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
   let description = [{
     Row p of each result becomes row `source[p]` of the input of the same number, for as many p as the last of
     `offsets` says, at most `tokens * top_k`; the results' rows from there on are not touched. So a product can
-    read what it multiplies by tensor maps. `tile-permute-rows` adds it.
+    read what it multiplies by tensor maps. `permute-rows` (`tile-rewrite-launches`) adds it.
 
     ```mlir
     tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) offsets(%offsets : memref<9xi32>)

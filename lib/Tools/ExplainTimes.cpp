@@ -161,7 +161,7 @@ void TimeTable::printJoined(const LaunchedPhase &first,
      << first.name << " and " << second.name
      << " are one kernel: one ring of stages and one table of tiles serve\n"
         "both, so that their configs differ in n and map_rows alone; "
-        "--no-join-products tells of each apart\n";
+        "--disable=join-products tells of each apart\n";
 }
 
 /// What a launch is for that has nothing to do while experts are equally
@@ -183,7 +183,7 @@ void TimeTable::printHeavy(const LaunchedPhase &heavy,
      << " rows or more, " << others.name << " all others;\n"
      << llvm::formatv("with all tokens at the same experts it takes {0:f1} us "
                       "at T={1}, in the other's config {2:f1} us; "
-                      "--no-split-heavy\nlets one launch take all\n",
+                      "--disable=split-heavy\nlets one launch take all\n",
                       getTime(heavy.op), counts.back(), getTime(others.op));
 }
 

@@ -76,9 +76,9 @@ struct Target {
 /// results of the first.
 struct JoinedConfigs {
   tile::ConfigAttr first, second;
-  /// Of two products: the share of what they take apart that is saved, summed
-  /// over the powers of two of the load; 0 where it is not known.
-  double saved = 0;
+  /// What the two take apart, relative to what their models say: together they
+  /// lack what is known to save time apart.
+  double apart = 1;
 };
 
 /// One way to run an op. What every schedule has is here; what only some can do

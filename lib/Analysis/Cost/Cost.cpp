@@ -32,28 +32,14 @@ ArrayRef<WeightedRouting> moec::getWeightedRoutings() {
   return all;
 }
 
-double moec::getRelativeTime(tile::LoadAttr load, const Target &target,
-                             const PhaseForm &one, const PhaseForm &other) {
-  auto getModel = [&](const PhaseForm &form) {
-    return findSchedule(target, form.config.getSchedule())
-        ->as<ModelsTime>()
-        ->costModel(form.phase, load, target);
-  };
-  auto getTime = [](const PhaseForm &form, CostModel &model, int64_t tokens,
-                    Routing routing) {
-    double us = model.predict(form.config, tokens, routing).us;
-    return form.beside ? us + form.beside(tokens, routing) : us;
-  };
-  std::unique_ptr<CostModel> oneModel = getModel(one),
-                             otherModel = getModel(other);
-  SmallVector<int64_t> points =
-      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
-  double relative = 0;
-  for (int64_t tokens : points)
-    for (auto [routing, weight] : getWeightedRoutings())
-      relative += weight * getTime(one, *oneModel, tokens, routing) /
-                  getTime(other, *otherModel, tokens, routing);
-  return relative / double(points.size());
+double moec::getKernelPrice(tile::KernelOp kernel) {
+  // As they have lines of PTX: some thousands, several hundred, a hundred.
+  constexpr double groupedPrice = 0.00525, densePrice = 0.002,
+                   otherPrice = 0.0002;
+  double price = otherPrice;
+  for (auto product : kernel.getBody().getOps<tile::ContractOp>())
+    price = std::max(price, product.getOffsets() ? groupedPrice : densePrice);
+  return price;
 }
 
 std::vector<Candidate> moec::evaluateCandidates(Operation *phase,

@@ -83,7 +83,8 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
   CompileOptions compile = session.jit.compile;
   compile.configs = session.getConfigs(layer);
   // Other configs are for products apart.
-  compile.joinProducts &= most == 0;
+  if (most > 0)
+    compile.disable.push_back("join-products");
   std::optional<Target> target =
       Target::find(compile.target, /*lanes=*/0, compile.part);
   if (!target)
@@ -161,7 +162,7 @@ public:
     small.maxTokens = row.tokens;
     small.jit.threads = 1;
     small.jit.useCache = false;
-    small.jit.compile.joinProducts = false;
+    small.jit.compile.disable.push_back("join-products");
   }
 
   Result<TunedRow> tune() {

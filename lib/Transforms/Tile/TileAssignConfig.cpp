@@ -127,7 +127,7 @@ private:
   }
 
   /// `config` without maps of rows that are not in order yet, where
-  /// tile-permute-rows can bring them there.
+  /// permute-rows can bring them there.
   tile::ConfigAttr withoutMaps(Operation &op, tile::ConfigAttr config) {
     auto product = dyn_cast<tile::ContractOp>(op);
     const Schedule *schedule = findSchedule(target, config.getSchedule());
@@ -234,7 +234,7 @@ struct TileAssignConfig
         return signalPassFailure();
   }
 
-  /// Whether tile-split-heavy may make a kernel for some groups of this one.
+  /// Whether split-heavy may make a kernel for some groups of this one.
   static bool mayBeHeavy(tile::KernelOp kernel, const Target &machine) {
     auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
     return product && product.getOffsets() && kernel.getLoadAttr() &&

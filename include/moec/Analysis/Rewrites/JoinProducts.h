@@ -17,7 +17,7 @@ class JoinsProducts {
 public:
   virtual ~JoinsProducts() = default;
   /// The configs with which two products, which have configs of this schedule,
-  /// are one kernel; nothing if they cannot be, or are expected to take longer.
+  /// are one kernel, of least time for the load; nothing if there are none.
   /// With `areFixed` those that they have.
   virtual std::optional<JoinedConfigs> join(tile::ContractOp first,
                                             tile::ContractOp second,

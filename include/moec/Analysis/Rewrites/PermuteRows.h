@@ -16,15 +16,9 @@ namespace moec {
 class PermutesRows {
 public:
   virtual ~PermutesRows() = default;
-  /// The config of `permuted`, which is a product with a config of this
-  /// schedule, but for its rows, which `gather` has brought into order; null if
-  /// it cannot, or if it is expected to take longer than `product` does, which
-  /// finds them by `source`. That is not asked for with `always`. With
-  /// `isFixed` the config that it has, by tensor maps, and only with `always`.
-  virtual tile::ConfigAttr
-  permuteRows(tile::ContractOp product, tile::GatherRowsOp gather,
-              tile::ContractOp permuted, tile::LoadAttr load, bool isFixed,
-              bool always, const Target &target) const = 0;
+  /// A config with rows by tensor maps, and whether one has.
+  virtual tile::ConfigAttr withMaps(tile::ConfigAttr config) const = 0;
+  virtual bool hasMaps(tile::ConfigAttr config) const = 0;
 };
 
 } // namespace moec

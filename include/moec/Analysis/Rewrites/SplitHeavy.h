@@ -17,18 +17,16 @@ namespace moec {
 class SplitsHeavy {
 public:
   virtual ~SplitsHeavy() = default;
-  /// From how many rows on a group has a launch of its own, behind that of a
-  /// product with a config of this schedule, if `splitHeavy` says so.
+  /// From how many rows on a group may have a launch of its own, behind that of
+  /// a product with a config of this schedule.
   virtual int64_t getHeavyRows(tile::ContractOp product,
                                tile::LoadAttr load) const = 0;
-  /// The config of `heavy`, which is `product` for groups with
-  /// `min_group_rows` or more alone; null if it is not expected to take less
-  /// time for such groups, or if one more launch is expected to take too much
-  /// where there are none. That is not asked for with `always`.
-  virtual tile::ConfigAttr splitHeavy(tile::ContractOp product,
-                                      tile::ContractOp heavy,
-                                      tile::LoadAttr load, bool always,
-                                      const Target &target) const = 0;
+  /// The config of least time of `heavy`, which is `product` for groups with
+  /// `min_group_rows` or more alone; that of `product` where none takes less.
+  virtual tile::ConfigAttr chooseHeavy(tile::ContractOp product,
+                                       tile::ContractOp heavy,
+                                       tile::LoadAttr load,
+                                       const Target &target) const = 0;
 };
 
 } // namespace moec

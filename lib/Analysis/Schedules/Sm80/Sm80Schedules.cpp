@@ -7,6 +7,7 @@
 
 #include "../ScheduleTables.h"
 #include "Gemv.h"
+#include "Sm80Copies.h"
 #include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
@@ -360,8 +361,8 @@ struct RowMapSchedule final : Schedule {
   }
 };
 
-struct QuantizeSchedule final : Schedule {
-  QuantizeSchedule() : Schedule("sm80.quantize", "tile.quantize") {}
+struct QuantizeSchedule final : ScheduleWith<Schedule, CopiesRows> {
+  QuantizeSchedule() : ScheduleWith("sm80.quantize", "tile.quantize") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
     return quantizeIllegal(op, config, target);
@@ -376,10 +377,15 @@ struct QuantizeSchedule final : Schedule {
   int64_t block(Operation *op, tile::ConfigAttr config) const override {
     return quantizeBlock(op, config);
   }
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictQuantize(cast<tile::QuantizeOp>(op), load, tokens, routing,
+                           device);
+  }
 };
 
-struct GatherRowsSchedule final : Schedule {
-  GatherRowsSchedule() : Schedule("sm80.gather_rows", "tile.gather_rows") {}
+struct GatherRowsSchedule final : ScheduleWith<Schedule, CopiesRows> {
+  GatherRowsSchedule() : ScheduleWith("sm80.gather_rows", "tile.gather_rows") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
     return gatherRowsIllegal(op, config, target);
@@ -393,6 +399,11 @@ struct GatherRowsSchedule final : Schedule {
   }
   int64_t block(Operation *op, tile::ConfigAttr config) const override {
     return gatherRowsBlock(op, config);
+  }
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictGatherRows(cast<tile::GatherRowsOp>(op), load, tokens,
+                             routing, device);
   }
 };
 

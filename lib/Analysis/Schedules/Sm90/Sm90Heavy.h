@@ -15,10 +15,10 @@ namespace moec::sm90 {
 /// `SplitsHeavy::getHeavyRows` of sm90.contract.
 int64_t getHeavyRows(tile::ContractOp product, tile::LoadAttr load);
 
-/// `SplitsHeavy::splitHeavy` of sm90.contract.
-tile::ConfigAttr splitHeavyContract(tile::ContractOp product,
-                                    tile::ContractOp heavy, tile::LoadAttr load,
-                                    bool always, const Target &target);
+/// `SplitsHeavy::chooseHeavy` of sm90.contract.
+tile::ConfigAttr chooseHeavyContract(tile::ContractOp product,
+                                     tile::ContractOp heavy,
+                                     tile::LoadAttr load, const Target &target);
 
 } // namespace moec::sm90
 

@@ -15,6 +15,8 @@
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/Sm90.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace moec;
 using namespace moec::sm90;
@@ -37,6 +39,8 @@ private:
   /// The second one's config with `n` columns beside `config`, in which the
   /// number of stages becomes one that fits; nothing if there is none.
   std::optional<JoinedConfigs> pair(tile::ConfigAttr config, int64_t n);
+  /// Together they have no queue.
+  double getApart();
   /// What the two are predicted to take, relative to what they take apart;
   /// summed over the points.
   double getTime(const JoinedConfigs &configs);
@@ -101,13 +105,14 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr config, int64_t n) {
   return std::nullopt;
 }
 
-double Joiner::getTime(const JoinedConfigs &configs) {
-  const DeviceRates &device = *getDeviceRates(target);
-  double saved = device.getLaunchTime();
-  // Together they have none.
+double Joiner::getApart() {
   bool areQueued =
       first.getConfigAttr().getQueue() && second.getConfigAttr().getQueue();
-  double queued = areQueued ? 1 - device.queueShare : 1;
+  return areQueued ? 1 - getDeviceRates(target)->queueShare : 1;
+}
+
+double Joiner::getTime(const JoinedConfigs &configs) {
+  double saved = getDeviceRates(target)->getLaunchTime();
   double relative = 0;
   for (int64_t tokens : points)
     for (WeightedRouting weighted : getWeightedRoutings()) {
@@ -118,7 +123,7 @@ double Joiner::getTime(const JoinedConfigs &configs) {
                       predict(*secondModel, configs.second) - saved;
       double apart = predict(*firstModel, first.getConfigAttr()) +
                      predict(*secondModel, second.getConfigAttr());
-      relative += weighted.weight * joined / (apart * queued);
+      relative += weighted.weight * joined / (apart * configs.apart);
     }
   return relative;
 }
@@ -138,18 +143,16 @@ std::optional<JoinedConfigs> Joiner::choose() {
       bases.push_back(candidate.config);
   }
   std::optional<JoinedConfigs> best;
-  // What it has to save to be worth the time that one large kernel takes to
-  // compile.
-  constexpr double worth = 0.005;
-  double least = double(points.size()) * (1 - worth);
+  double least = std::numeric_limits<double>::infinity();
   for (tile::ConfigAttr base : bases)
     for (int64_t n : widths)
-      if (std::optional<JoinedConfigs> configs = pair(base, n))
+      if (std::optional<JoinedConfigs> configs = pair(base, n)) {
+        configs->apart = getApart();
         if (double time = getTime(*configs); time < least) {
           least = time;
           best = configs;
-          best->saved = double(points.size()) - time;
         }
+      }
   return best;
 }
 

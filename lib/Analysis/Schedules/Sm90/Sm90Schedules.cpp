@@ -11,9 +11,8 @@
 #include "Sm90Cost.h"
 #include "Sm90Heavy.h"
 #include "Sm90Join.h"
-#include "Sm90Permuted.h"
-#include "Sm90Quantized.h"
 #include "moec/Analysis/Rewrites/CountIds.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Sm90.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -259,7 +258,7 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
     if (!partner || partner->isBeforeInBlock(contract) !=
                         static_cast<bool>(contract.getAwaits()))
       return "of two products of a kernel the first one signals and the next "
-             "one awaits that; run tile-join-products";
+             "one awaits that; run tile-rewrite-launches";
     if (partner.getConfig())
       if (std::string reason =
               contract.getSignals()
@@ -303,8 +302,8 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 }
 
 struct ContractSchedule final
-    : ScheduleWith<Schedule, ModelsTime, CountsIds, JoinsProducts,
-                   QuantizesResults, PermutesRows, SplitsHeavy> {
+    : ScheduleWith<Schedule, ModelsTime, CountsIds, JoinsProducts, PermutesRows,
+                   SplitsHeavy> {
   ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
@@ -341,30 +340,20 @@ struct ContractSchedule final
                                     const Target &target) const override {
     return joinContracts(first, second, load, areFixed, target);
   }
-  tile::ConfigAttr quantizeResult(tile::ContractOp product,
-                                  tile::QuantizeOp quantization,
-                                  tile::ContractOp quantized,
-                                  tile::LoadAttr load, bool isFixed,
-                                  const Target &target) const override {
-    return quantizeContract(product, quantization, quantized, load, isFixed,
-                            target);
+  tile::ConfigAttr withMaps(tile::ConfigAttr config) const override {
+    return config.withMapRows(true);
   }
-  tile::ConfigAttr permuteRows(tile::ContractOp product,
-                               tile::GatherRowsOp gather,
-                               tile::ContractOp permuted, tile::LoadAttr load,
-                               bool isFixed, bool always,
-                               const Target &target) const override {
-    return permuteContract(product, gather, permuted, load, isFixed, always,
-                           target);
+  bool hasMaps(tile::ConfigAttr config) const override {
+    return config.getMapRows();
   }
   int64_t getHeavyRows(tile::ContractOp product,
                        tile::LoadAttr load) const override {
     return sm90::getHeavyRows(product, load);
   }
-  tile::ConfigAttr splitHeavy(tile::ContractOp product, tile::ContractOp heavy,
-                              tile::LoadAttr load, bool always,
-                              const Target &target) const override {
-    return splitHeavyContract(product, heavy, load, always, target);
+  tile::ConfigAttr chooseHeavy(tile::ContractOp product, tile::ContractOp heavy,
+                               tile::LoadAttr load,
+                               const Target &target) const override {
+    return chooseHeavyContract(product, heavy, load, target);
   }
 };
 
