@@ -64,7 +64,7 @@ public:
       relaxEpilogue(phase);
     }
     // A schedule emits the product that awaits its phase with it.
-    if (isa<tile::ContractOp>(phases->front()))
+    if (isa<tile::ContractOp>(phases->back()))
       phases->resize(1);
     else if (failed(checkFollowing(*phases)))
       return failure();
@@ -90,8 +90,8 @@ public:
   }
 
 private:
-  /// The phase of the kernel; or a product and the one that awaits it; or a
-  /// routing and what follows it, which may have what quantizes before it.
+  /// The phase of the kernel; or a product and the one that awaits it; or phases
+  /// of which all but the first are of schedules that may follow another one.
   FailureOr<SmallVector<Operation *>> getPhases() {
     SmallVector<Operation *> phases;
     for (Operation &phase : kernel.getBody().front().without_terminator())
@@ -101,12 +101,14 @@ private:
       auto other = dyn_cast<tile::ContractOp>(phases.back());
       if (one && other && one.getSignals() && other.getAwaits())
         return phases;
-      if (isa<tile::TopKOp>(phases.front()) &&
-          isa<tile::CountSlotsOp, tile::RankOp>(phases.back()))
-        return phases;
     }
-    if (phases.size() == 3 && isa<tile::QuantizeOp>(phases[0]) &&
-        isa<tile::TopKOp>(phases[1]) && isa<tile::RankOp>(phases[2]))
+    auto mayFollow = [&](Operation *phase) {
+      auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
+      const Schedule *schedule =
+          config ? findSchedule(target, config.getSchedule()) : nullptr;
+      return schedule && schedule->as<FollowsPhase>();
+    };
+    if (phases.size() > 1 && llvm::all_of(llvm::drop_begin(phases), mayFollow))
       return phases;
     FailureOr<Operation *> phase = getOnlyPhase(kernel);
     if (failed(phase))
@@ -162,10 +164,8 @@ private:
          llvm::zip(phases.drop_back(), phases.drop_front())) {
       auto config = second->getAttrOfType<tile::ConfigAttr>("config");
       const Schedule *schedule = findSchedule(target, config.getSchedule());
-      const auto *follows = schedule->as<FollowsPhase>();
-      std::string reason =
-          follows ? follows->whyApart(first, second, kernel.getLoadAttr())
-                  : (schedule->name + " follows no phase").str();
+      std::string reason = schedule->as<FollowsPhase>()->whyApart(
+          first, second, kernel.getLoadAttr());
       if (!reason.empty())
         return second->emitOpError("cannot follow in one kernel: ")
                << reason << "; or run tile-split-phases";

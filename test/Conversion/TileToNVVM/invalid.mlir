@@ -123,3 +123,16 @@ tile.kernel @touched(%x: memref<?x32xf32>, %q: memref<?x32xf8E4M3FN>, %c: memref
       {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 128, rows = 4>, num_experts = 32 : i64}
   tile.return
 }
+
+// -----
+
+tile.kernel @counts_first(%i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x32xi32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
+      {config = #tile.config<schedule = "sm80.count_slots", panel = 32, lanes = 512>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+  // expected-error@+1 {{cannot follow in one kernel: it follows a 'tile.top_k' alone; or run tile-split-phases}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 512, rows = 8>, num_experts = 32 : i64}
+  tile.return
+}

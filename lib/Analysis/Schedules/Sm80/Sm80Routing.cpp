@@ -307,7 +307,9 @@ sm80::countRouted(Operation *first, Operation *second, tile::LoadAttr) {
 
 std::string sm80::whyNotCounted(Operation *first, Operation *second,
                                 tile::LoadAttr) {
-  auto topK = cast<tile::TopKOp>(first);
+  auto topK = dyn_cast<tile::TopKOp>(first);
+  if (!topK)
+    return "it follows a 'tile.top_k' alone";
   auto count = cast<tile::CountSlotsOp>(second);
   TopK routing(topK, topK.getConfigAttr());
   CountSlots shape(count, count.getConfigAttr());
@@ -346,7 +348,9 @@ sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
 /// The one CTA that there is.
 std::string sm80::whyNotRanked(Operation *first, Operation *second,
                                tile::LoadAttr load) {
-  auto topK = cast<tile::TopKOp>(first);
+  auto topK = dyn_cast<tile::TopKOp>(first);
+  if (!topK)
+    return "it follows a 'tile.top_k' alone";
   auto rank = cast<tile::RankOp>(second);
   TopK routing(topK, topK.getConfigAttr());
   Rank shape(rank, rank.getConfigAttr());
@@ -381,6 +385,8 @@ std::string sm80::whyNotAhead(Operation *first, Operation *second,
   auto topK = cast<tile::TopKOp>(second);
   if (!quantize)
     return "a routing comes first, or behind a 'tile.quantize'";
+  if (!isa_and_nonnull<tile::RankOp>(second->getNextNode()))
+    return "a routing whose slots one CTA ranks quantizes first, no other";
   TopK routing(topK, topK.getConfigAttr());
   if (routing.row != TopK::Row::Held)
     return "of so many experts, or slots, the kernel waits for the launch "
