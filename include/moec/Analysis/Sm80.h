@@ -12,8 +12,8 @@
 #ifndef MOEC_ANALYSIS_SM80_H
 #define MOEC_ANALYSIS_SM80_H
 
-#include "moec/Analysis/Rewrites/SplitRanking.h"
 #include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/TokenChunks.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>

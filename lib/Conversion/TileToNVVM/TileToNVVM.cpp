@@ -90,8 +90,9 @@ public:
   }
 
 private:
-  /// The phase of the kernel; or a product and the one that awaits it; or phases
-  /// of which all but the first are of schedules that may follow another one.
+  /// The phase of the kernel; or a product and the one that awaits it; or
+  /// phases of which all but the first are of schedules that may follow another
+  /// one.
   FailureOr<SmallVector<Operation *>> getPhases() {
     SmallVector<Operation *> phases;
     for (Operation &phase : kernel.getBody().front().without_terminator())

@@ -9,14 +9,9 @@
 #define MOEC_ANALYSIS_REWRITES_SPLITRANKING_H
 
 #include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/TokenChunks.h"
 
 namespace moec {
-
-/// How `tile.count_slots` cuts tokens into chunks: into `most` at most, of at
-/// least `tokens` each.
-struct TokenChunks {
-  int64_t most, tokens;
-};
 
 /// Of a schedule of rankings on a GPU whose code reads `counts`.
 class ReadsCounts {
