@@ -67,8 +67,8 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     same best config share a kernel. `load` on a kernel says what the range is, and `tile-assign-config`
     chooses by it. The products of experts are cut together, each other kernel by itself, so that its cuts
     cost no kernels of theirs; a range of the program ends wherever one of a kernel does. A cut has to save
-    the price of its kernels (docs/launch-rewrites.md) in time of all kernels, summed over the powers of two, and the program has at most `max-kernels` kernels: of more, ranges side by side share one
-    where that loses least. Targets whose schedules have no model of their time (`cpu`), kernels with a `config`
+    the price of its kernels (docs/launch-rewrites.md) in time of all kernels, summed over the powers of two, and
+    the program has at most `max-kernels` kernels: of more, ranges side by side share one where that loses least. Targets whose schedules have no model of their time (`cpu`), kernels with a `config`
     or a `load` and programs of several variants stay as they are.
     Ranges are also cut where those of `configs`, which are those of `tile-assign-config`, begin and end.
   }];
