@@ -247,13 +247,13 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
     - `ids` are those that the offsets come from: `offsets` has what `tile.rank` makes of them, with these
       `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
-      offsets: nothing in a run writes them, so that it need not wait for that. `tile-count-ids` adds them.
+      offsets: nothing in a run writes them, so that it need not wait for that. `count-ids` (`tile-rewrite-launches`) adds them.
     - Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
       of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
-      name the same counter, `(1)`, which is 0 when the kernel begins. `tile-join-products` makes such kernels.
+      name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`) makes such kernels.
     - `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
       is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
-      kernel begins, and when it ends. `tile-queue-tiles` adds it where `config` says `queue`.
+      kernel begins, and when it ends. `queue-tiles` (`tile-rewrite-launches`) adds it where `config` says `queue`.
 
     With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
     quantized as `tile.quantize` does it by `result_quant`, with scales `result_scale`. The bits are those
@@ -261,7 +261,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
     With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
     rows of the result as they are. Two launches then share the groups, and one result, each with a config for its
-    own. `tile-split-heavy` makes such products.
+    own. `split-heavy` (`tile-rewrite-launches`) makes such products.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
@@ -389,7 +389,7 @@ def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
   let description = [{
     Row p of each result becomes row `source[p]` of the input of the same number, for as many p as the last of
     `offsets` says, at most `tokens * top_k`; the results' rows from there on are not touched. So a product can
-    read what it multiplies by tensor maps. `tile-permute-rows` adds it.
+    read what it multiplies by tensor maps. `permute-rows` (`tile-rewrite-launches`) adds it.
 
     ```mlir
     tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) offsets(%offsets : memref<9xi32>)

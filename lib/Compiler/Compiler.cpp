@@ -84,50 +84,55 @@ LogicalResult moec::decomposeLayers(ModuleOp module,
   });
 }
 
-/// From level plan, with so many kernels before some are split and others
-/// joined.
-static LogicalResult lowerToTile(ModuleOp module, int64_t maxKernels,
-                                 const CompileOptions &options) {
-  TileOptions tile;
-  tile.target = options.target;
-  tile.part = options.part;
+static TileOptions getTileOptions(const CompileOptions &options) {
+  TileOptions tile = options;
   tile.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
-  tile.dependentLaunches = options.dependentLaunches;
-  tile.countIds = options.countIds;
-  tile.quantizeResults = options.quantizeResults && !options.keepAllBuffers;
-  tile.permuteRows =
-      options.keepAllBuffers ? PermuteRows::Never : options.permuteRows;
-  tile.splitHeavy = options.splitHeavy;
-  tile.joinProducts = options.joinProducts;
-  tile.splitRanking = options.splitRanking;
-  tile.fuseRouting = options.fuseRouting;
-  tile.configs = options.configs;
-  tile.maxKernels = maxKernels;
-  return runPasses(module, options, [&](OpPassManager &manager) {
-    buildPlanToTilePipeline(manager, tile);
-  });
+  if (options.keepAllBuffers)
+    for (const char *rewrite : {"quantize-results", "permute-rows"})
+      tile.disable.push_back(rewrite);
+  return tile;
 }
 
-/// Where passes have added more kernels than others have joined, all of them
-/// run again, with fewer to begin with.
-static LogicalResult lowerToTile(ModuleOp module,
-                                 const CompileOptions &options) {
-  OwningOpRef<ModuleOp> before;
-  if (options.isGpu())
-    before = module.clone();
-  for (int64_t most = kMaxKernels, last = 0, stalled = 0;;) {
-    if (failed(lowerToTile(module, most, options)))
-      return failure();
-    int64_t count = llvm::range_size(module.getOps<tile::KernelOp>());
-    if (!before || count <= kMaxKernels || most == 1)
-      return success();
-    // What is merged may have been joined, so that there are no fewer.
-    stalled = count == last ? stalled + 1 : 0;
-    most = std::max<int64_t>(most - (count - kMaxKernels) - stalled, 1);
-    last = count;
-    module.getBodyRegion().takeBody(
-        OwningOpRef<ModuleOp>(before->clone())->getBodyRegion());
+/// From a level to the next one; at level tile, which IR by hand may be at,
+/// what lacks there.
+static void buildStep(OpPassManager &manager, Level from,
+                      const CompileOptions &options) {
+  switch (from) {
+  case Level::Moe:
+    return buildMoeToPlanPipeline(manager, options.target,
+                                  options.keepAllBuffers);
+  case Level::Plan:
+    return buildPlanToTilePipeline(manager, getTileOptions(options));
+  case Level::Tile:
+    return buildTilePipeline(manager, getTileOptions(options));
   }
+}
+
+static void buildKernels(OpPassManager &manager,
+                         const CompileOptions &options) {
+  if (options.isGpu())
+    buildTileToNVVMPipeline(manager, options.target);
+  else
+    buildTileToLLVMPipeline(manager);
+}
+
+static Level getNext(Level level) {
+  return level == Level::Moe ? Level::Plan : Level::Tile;
+}
+
+std::string moec::printPipeline(Level from, Level to, bool toKernels,
+                                const CompileOptions &options) {
+  OpPassManager manager(ModuleOp::getOperationName());
+  if (from == Level::Tile)
+    buildStep(manager, from, options);
+  for (Level level = from; level < to; level = getNext(level))
+    buildStep(manager, level, options);
+  if (toKernels)
+    buildKernels(manager, options);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  manager.printAsTextualPipeline(os);
+  return text;
 }
 
 LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
@@ -139,36 +144,24 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
     return module.emitError("the module is at level '")
            << stringifyLevel(*current) << "', below '" << stringifyLevel(level)
            << "'; lowering cannot be undone";
-  // IR by hand may lack configs, or have grids that do not fit them.
-  if (*current == Level::Tile &&
-      ((!options.isGpu() && failed(checkCpu(module, options.cpu))) ||
-       failed(runPasses(module, options, [&](OpPassManager &manager) {
-         TileAssignConfigPassOptions config;
-         config.target = options.target;
-         config.part = options.part;
-         config.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
-         llvm::append_range(config.configs, options.configs);
-         manager.addPass(createTileAssignConfigPass(config));
-       }))))
+  auto runStep = [&] {
+    if (*current != Level::Moe && !options.isGpu() &&
+        failed(checkCpu(module, options.cpu)))
+      return failure();
+    return runPasses(module, options, [&](OpPassManager &manager) {
+      buildStep(manager, *current, options);
+    });
+  };
+  if (*current == Level::Tile && failed(runStep()))
     return failure();
   if (failed(dumpLevel(module, *current, options)))
     return failure();
-  if (*current == Level::Moe && level > Level::Moe) {
-    if (failed(runPasses(module, options, [&](OpPassManager &manager) {
-          buildMoeToPlanPipeline(manager, options.target,
-                                 options.keepAllBuffers);
-        })))
+  while (*current < level) {
+    if (failed(runStep()))
       return failure();
-    current = Level::Plan;
+    current = getNext(*current);
     if (failed(dumpLevel(module, *current, options)))
       return failure();
-  }
-  if (*current == Level::Plan && level > Level::Plan) {
-    if (!options.isGpu() && failed(checkCpu(module, options.cpu)))
-      return failure();
-    if (failed(lowerToTile(module, options)))
-      return failure();
-    return dumpLevel(module, Level::Tile, options);
   }
   return success();
 }
@@ -182,12 +175,7 @@ lowerKernels(ModuleOp module, const CompileOptions &options) {
   if (options.isGpu())
     recordTileLines(module);
   OwningOpRef<ModuleOp> kernels = module.clone();
-  auto build = [&](OpPassManager &manager) {
-    if (options.isGpu())
-      buildTileToNVVMPipeline(manager, options.target);
-    else
-      buildTileToLLVMPipeline(manager);
-  };
+  auto build = [&](OpPassManager &manager) { buildKernels(manager, options); };
   if (failed(runPasses(*kernels, options, build)) ||
       failed(dumpKernels(*kernels, options)))
     return failure();

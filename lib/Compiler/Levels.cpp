@@ -70,83 +70,33 @@ void moec::buildMoeToPlanPipeline(OpPassManager &manager, StringRef target,
   manager.addNestedPass<plan::ProgramOp>(createPlanAssignSlotsPass(slots));
 }
 
+template <typename PassOptions>
+static PassOptions makePassOptions(const TileOptions &options) {
+  PassOptions pass;
+  pass.target = options.target;
+  pass.part = options.part;
+  pass.lanes = options.lanes;
+  llvm::append_range(pass.configs, options.configs);
+  return pass;
+}
+
+void moec::buildTilePipeline(OpPassManager &manager,
+                             const TileOptions &options) {
+  manager.addPass(createTileAssignConfigPass(
+      makePassOptions<TileAssignConfigPassOptions>(options)));
+}
+
 void moec::buildPlanToTilePipeline(OpPassManager &manager,
                                    const TileOptions &options) {
   manager.addPass(createConvertPlanToTilePass());
   manager.addPass(createTileSplitPhasesPass());
-  TileSpecializePassOptions ranges;
-  ranges.target = options.target;
-  ranges.part = options.part;
-  ranges.maxKernels = options.maxKernels.value_or(kMaxKernels);
-  llvm::append_range(ranges.configs, options.configs);
-  manager.addPass(createTileSpecializePass(ranges));
-  TileAssignConfigPassOptions config;
-  config.target = options.target;
-  config.part = options.part;
-  config.lanes = options.lanes;
-  llvm::append_range(config.configs, options.configs);
-  manager.addPass(createTileAssignConfigPass(config));
-  if (options.quantizeResults) {
-    TileQuantizeResultsPassOptions quantize;
-    quantize.target = options.target;
-    quantize.part = options.part;
-    llvm::append_range(quantize.configs, options.configs);
-    manager.addPass(createTileQuantizeResultsPass(quantize));
-  }
-  if (options.permuteRows != PermuteRows::Never) {
-    TilePermuteRowsPassOptions permute;
-    permute.target = options.target;
-    permute.part = options.part;
-    permute.always = options.permuteRows == PermuteRows::Always;
-    llvm::append_range(permute.configs, options.configs);
-    manager.addPass(createTilePermuteRowsPass(permute));
-  }
-  if (options.splitHeavy) {
-    TileSplitHeavyPassOptions split;
-    split.target = options.target;
-    split.part = options.part;
-    llvm::append_range(split.configs, options.configs);
-    manager.addPass(createTileSplitHeavyPass(split));
-  }
-  if (options.dependentLaunches && options.countIds) {
-    TileCountIdsPassOptions count;
-    count.target = options.target;
-    count.part = options.part;
-    manager.addPass(createTileCountIdsPass(count));
-  }
-  if (options.joinProducts) {
-    TileJoinProductsPassOptions join;
-    join.target = options.target;
-    join.part = options.part;
-    llvm::append_range(join.configs, options.configs);
-    manager.addPass(createTileJoinProductsPass(join));
-  }
-  TileQueueTilesPassOptions queue;
-  queue.target = options.target;
-  queue.part = options.part;
-  manager.addPass(createTileQueueTilesPass(queue));
-  if (options.splitRanking.value_or(0) >= 0) {
-    TileSplitRankingPassOptions split;
-    split.target = options.target;
-    split.part = options.part;
-    llvm::append_range(split.configs, options.configs);
-    split.most = options.splitRanking.value_or(kSplitRankingSlots);
-    split.mostRouted = options.splitRanking.value_or(
-        options.fuseRouting ? kSplitRoutedSlots : kSplitRankingSlots);
-    manager.addPass(createTileSplitRankingPass(split));
-  }
-  if (options.fuseRouting) {
-    TileFuseRoutingPassOptions fuse;
-    fuse.target = options.target;
-    fuse.part = options.part;
-    llvm::append_range(fuse.configs, options.configs);
-    manager.addPass(createTileFuseRoutingPass(fuse));
-    TileQuantizeAheadPassOptions ahead;
-    ahead.target = options.target;
-    ahead.part = options.part;
-    llvm::append_range(ahead.configs, options.configs);
-    manager.addPass(createTileQuantizeAheadPass(ahead));
-  }
+  auto kernels = makePassOptions<TileChooseKernelsPassOptions>(options);
+  llvm::append_range(kernels.disable, options.disable);
+  llvm::append_range(kernels.set, options.set);
+  // Only a product that waits by itself need not wait for offsets.
+  if (!options.dependentLaunches)
+    kernels.disable.push_back("count-ids");
+  manager.addPass(createTileChooseKernelsPass(kernels));
   if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;
@@ -183,39 +133,12 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "dependent-launches",
       llvm::cl::desc("let launches begin before the one before has ended"),
       llvm::cl::init(true)};
-  Option<bool> countIds{
-      *this, "count-ids",
-      llvm::cl::desc("let products that are dependent launches count ids"),
-      llvm::cl::init(true)};
-  Option<bool> quantizeResults{
-      *this, "quantize-results",
-      llvm::cl::desc("let products quantize their results where that takes "
-                     "less time"),
-      llvm::cl::init(true)};
-  Option<PermuteRows> permuteRows{
-      *this, "permute-rows",
-      llvm::cl::desc("copy rows into order ahead of a product"),
-      llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues()};
-  Option<bool> splitHeavy{
-      *this, "split-heavy",
-      llvm::cl::desc("let groups with many rows have launches of their own "
-                     "where those take less time"),
-      llvm::cl::init(true)};
-  Option<bool> joinProducts{
-      *this, "join-products",
-      llvm::cl::desc("let two products be one kernel where that takes less "
-                     "time"),
-      llvm::cl::init(true)};
-  Option<int64_t> splitRanking{
-      *this, "split-ranking",
-      llvm::cl::desc("the most slots that one launch ranks; negative: any "
-                     "number"),
-      llvm::cl::init(kSplitRankingSlots)};
-  Option<bool> fuseRouting{
-      *this, "fuse-routing",
-      llvm::cl::desc("let the launch that routes tokens count or rank their "
-                     "slots"),
-      llvm::cl::init(true)};
+  ListOption<std::string> disable{
+      *this, "disable",
+      llvm::cl::desc("rewrites of tile-rewrite-launches that do not run")};
+  ListOption<std::string> set{
+      *this, "set",
+      llvm::cl::desc("parameters of rewrites: REWRITE.NAME[=VALUE]")};
   ListOption<std::string> configs{
       *this, "configs",
       llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
@@ -232,22 +155,14 @@ void moec::registerLevelPipelines() {
   PassPipelineRegistration<PlanToTileOptions>(
       "plan-to-tile", "from kernels on tensors to configured tile kernels",
       [](OpPassManager &manager, const PlanToTileOptions &options) {
-        TileOptions tile{options.target.getValue(),
-                         options.part.getValue(),
-                         options.lanes,
-                         options.dependentLaunches,
-                         options.countIds,
-                         options.quantizeResults,
-                         options.permuteRows,
-                         options.splitHeavy,
-                         options.joinProducts,
-                         options.splitRanking.hasValue()
-                             ? std::optional(options.splitRanking.getValue())
-                             : std::nullopt,
-                         options.fuseRouting,
-                         {},
-                         std::nullopt};
+        TileOptions tile;
+        tile.target = options.target;
+        tile.part = options.part;
+        tile.lanes = options.lanes;
+        tile.dependentLaunches = options.dependentLaunches;
         llvm::append_range(tile.configs, options.configs);
+        llvm::append_range(tile.disable, options.disable);
+        llvm::append_range(tile.set, options.set);
         buildPlanToTilePipeline(manager, tile);
       });
 }

@@ -48,4 +48,16 @@ void moec::registerPasses() {
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();
+  // Of MLIR: what the pipelines from level tile to the llvm dialect run.
+  arith::registerArithExpandOpsPass();
+  registerArithToLLVMConversionPass();
+  registerConvertControlFlowToLLVMPass();
+  registerConvertFuncToLLVMPass();
+  registerConvertMathToLLVMPass();
+  registerConvertNVVMToLLVMPass();
+  registerConvertVectorToLLVMPass();
+  registerFinalizeMemRefToLLVMConversionPass();
+  registerReconcileUnrealizedCastsPass();
+  registerSCFToControlFlowPass();
+  registerUBToLLVMConversionPass();
 }

@@ -115,18 +115,8 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(target && target->part ? StringRef(target->part->name) : "");
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
   add(request.compile.dependentLaunches ? "" : "no dependent launches");
-  add(request.compile.countIds ? "" : "no counted ids");
-  add(request.compile.quantizeResults ? "" : "no quantized results");
-  add(request.compile.permuteRows == PermuteRows::Auto    ? ""
-      : request.compile.permuteRows == PermuteRows::Never ? "rows as they are"
-                                                          : "rows in order");
-  add(request.compile.splitHeavy ? "" : "no heavy groups apart");
-  add(request.compile.joinProducts ? "" : "no joined products");
-  add(request.compile.splitRanking
-          ? "ranking split above " +
-                std::to_string(*request.compile.splitRanking)
-          : "");
-  add(request.compile.fuseRouting ? "" : "no fused routing");
+  add(llvm::join(request.compile.disable, ","));
+  add(llvm::join(request.compile.set, ","));
   add(llvm::join(request.compile.configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));

@@ -82,7 +82,7 @@ private:
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
   void printHeavy(const LaunchedPhase &heavy, const LaunchedPhase &others);
   void printOthers(const LaunchedPhase &phase);
-  const Schedule *findModelled(const LaunchedPhase &phase) const {
+  const ModelsTime *findModelled(const LaunchedPhase &phase) const {
     return moec::findModelled(phase, target);
   }
 
@@ -162,7 +162,7 @@ void TimeTable::printJoined(const LaunchedPhase &first,
      << first.name << " and " << second.name
      << " are one kernel: one ring of stages and one table of tiles serve\n"
         "both, so that their configs differ in n and map_rows alone; "
-        "--no-join-products tells of each apart\n";
+        "--disable=join-products tells of each apart\n";
 }
 
 /// What a launch is for that has nothing to do while experts are equally
@@ -184,7 +184,7 @@ void TimeTable::printHeavy(const LaunchedPhase &heavy,
      << " rows or more, " << others.name << " all others;\n"
      << llvm::formatv("with all tokens at the same experts it takes {0:f1} us "
                       "at T={1}, in the other's config {2:f1} us; "
-                      "--no-split-heavy\nlets one launch take all\n",
+                      "--disable=split-heavy\nlets one launch take all\n",
                       getTime(heavy.op), counts.back(), getTime(others.op));
 }
 
@@ -203,7 +203,7 @@ static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
 
 /// The best of the configs that were not taken, and why others cannot be.
 void TimeTable::printOthers(const LaunchedPhase &phase) {
-  const Schedule *schedule = findModelled(phase);
+  const ModelsTime *schedule = findModelled(phase);
   if (!schedule)
     return;
   constexpr size_t shown = 4;

@@ -69,6 +69,11 @@ struct Options : ToolOptions {
           clEnumValN(ExplainMode::Summary, "", "")),
       cl::init(ExplainMode::Summary),
       cl::cat(category)};
+  cl::opt<bool> dumpPipeline{
+      "dump-pipeline",
+      cl::desc("Print the passes from the input's level to the one that --emit "
+               "asks for, as text for moe-opt --pass-pipeline, instead of IR"),
+      cl::cat(category)};
   bool explains() const { return explain.getNumOccurrences() > 0; }
 
   /// Whether the options make sense together; prints why not.
@@ -79,6 +84,9 @@ bool Options::makeSense() const {
   if (explains() && emit.getNumOccurrences() > 0)
     return complain("--explain prints for people what --emit prints as IR; "
                     "leave one of them out");
+  if (dumpPipeline && (explains() || makesPackage() || emit == Emit::Spec))
+    return complain("--dump-pipeline prints the passes to IR; leave out "
+                    "--explain, --emit=spec and -o FILE.moepkg");
   if (makesPackage() && (explains() || emit.getNumOccurrences() > 0))
     return complain("-o " + output +
                     " is a package; leave out --emit and --explain");
@@ -118,6 +126,22 @@ static FailureOr<std::string> produce(const Source &source,
       return failure();
     return text;
   }
+  Level level = options.emit == Emit::Moe    ? Level::Moe
+                : options.emit == Emit::Plan ? Level::Plan
+                                             : Level::Tile;
+  if (options.dumpPipeline) {
+    FailureOr<Level> from = detectLevel(module);
+    if (failed(from))
+      return failure();
+    if (*from > level) {
+      options.complain("--emit=" + stringifyLevel(level) +
+                       ": the input is at level " + stringifyLevel(*from) +
+                       ", below it");
+      return failure();
+    }
+    bool toKernels = options.emit == Emit::LLVM || options.emit == Emit::PTX;
+    return printPipeline(*from, level, toKernels, compile) + "\n";
+  }
   if (options.emit == Emit::Spec) {
     if (source.spec)
       return printLayerSpec(*source.spec) + "\n";
@@ -128,9 +152,6 @@ static FailureOr<std::string> produce(const Source &source,
     return emitLLVM(module, compile);
   if (options.emit == Emit::PTX)
     return emitPTX(module, compile);
-  Level level = options.emit == Emit::Moe    ? Level::Moe
-                : options.emit == Emit::Plan ? Level::Plan
-                                             : Level::Tile;
   if (failed(lowerToLevel(module, level, compile)))
     return failure();
   module.print(os);

@@ -32,21 +32,21 @@ SmallVector<LaunchedPhase> moec::getLaunchedPhases(plan::VariantOp variant) {
   return phases;
 }
 
-const Schedule *moec::findModelled(const LaunchedPhase &phase,
-                                   const Target &target) {
+const ModelsTime *moec::findModelled(const LaunchedPhase &phase,
+                                     const Target &target) {
   auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
   tile::KernelOp kernel = phase.kernel;
   const Schedule *schedule = config && kernel.getLoadAttr()
                                  ? findSchedule(target, config.getSchedule())
                                  : nullptr;
-  return schedule && schedule->costModel ? schedule : nullptr;
+  return schedule ? schedule->as<ModelsTime>() : nullptr;
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                               int64_t topK, const Target &target,
                               const DeviceRates &device) {
   Prediction prediction;
-  if (const Schedule *schedule = findModelled(phase, target)) {
+  if (const ModelsTime *schedule = findModelled(phase, target)) {
     tile::KernelOp kernel = phase.kernel;
     prediction =
         schedule->costModel(phase.op, kernel.getLoadAttr(), target)

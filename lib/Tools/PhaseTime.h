@@ -28,7 +28,8 @@ struct LaunchedPhase {
 llvm::SmallVector<LaunchedPhase> getLaunchedPhases(plan::VariantOp variant);
 
 /// The schedule that has a model of the phase's time, or null.
-const Schedule *findModelled(const LaunchedPhase &phase, const Target &target);
+const ModelsTime *findModelled(const LaunchedPhase &phase,
+                               const Target &target);
 
 /// The time of a phase if experts are equally likely: by the model of its
 /// schedule, or of its bytes and a launch where there is none.

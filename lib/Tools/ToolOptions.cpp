@@ -11,6 +11,7 @@
 #include "moec/Analysis/Schedules.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/TunedConfigs.h"
+#include "moec/Transforms/LaunchRewrites.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/PrettyStackTrace.h"
@@ -132,21 +133,20 @@ SpecOverrides ToolOptions::getOverrides() const {
 }
 
 std::string KernelOptions::whyNot(llvm::StringRef target) const {
-  std::string why = whyNotPart(target, devicePart);
-  return why.empty() ? why : "--device-part: " + why;
+  if (std::string why = whyNotPart(target, devicePart); !why.empty())
+    return "--device-part: " + why;
+  if (llvm::Error error = checkLaunchRewrites(disable))
+    return "--disable: " + llvm::toString(std::move(error));
+  if (llvm::Error error = parseRewriteParameters(set).takeError())
+    return "--set: " + llvm::toString(std::move(error));
+  return {};
 }
 
 void KernelOptions::apply(CompileOptions &options) const {
   options.part = devicePart;
   options.dependentLaunches = !noDependentLaunches;
-  options.countIds = !noCountIds;
-  options.quantizeResults = !noQuantizeResults;
-  options.permuteRows = permuteRows;
-  options.splitHeavy = !noSplitHeavy;
-  options.joinProducts = !noJoinProducts;
-  if (splitRanking.getNumOccurrences())
-    options.splitRanking = splitRanking;
-  options.fuseRouting = !noFuseRouting;
+  options.disable.assign(disable.begin(), disable.end());
+  options.set.assign(set.begin(), set.end());
 }
 
 CompileOptions ToolOptions::getCompileOptions() const {

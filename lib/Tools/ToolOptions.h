@@ -101,44 +101,17 @@ struct KernelOptions {
       llvm::cl::desc("On a GPU: let each launch begin when the one before it "
                      "has ended, not earlier"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noCountIds{
-      "no-count-ids",
-      llvm::cl::desc("On a GPU: let no product count ids, so that each waits "
-                     "for the launch before it ahead of its first copy"),
+  llvm::cl::list<std::string> disable{
+      "disable", llvm::cl::value_desc("rewrite,..."), llvm::cl::CommaSeparated,
+      llvm::cl::desc("On a GPU: leave out rewrites of launches "
+                     "(docs/launch-rewrites.md), as in "
+                     "--disable=join-products,split-heavy"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noQuantizeResults{
-      "no-quantize-results",
-      llvm::cl::desc("On a GPU: let no product quantize its results: a kernel "
-                     "behind it does"),
-      llvm::cl::cat(category)};
-  WordOption<PermuteRows> permuteRows{
-      "permute-rows",
-      llvm::cl::desc(
-          "On a GPU: copy rows into the order of their experts ahead of a "
-          "product"),
-      llvm::cl::init(PermuteRows::Auto), getPermuteRowsValues(),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noSplitHeavy{
-      "no-split-heavy",
-      llvm::cl::desc("On a GPU: let no groups with many rows have a launch of "
-                     "their own: one takes all groups"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noJoinProducts{
-      "no-join-products",
-      llvm::cl::desc("On a GPU: let each product be a kernel of its "
-                     "own"),
-      llvm::cl::cat(category)};
-  NumberOption<int64_t> splitRanking{
-      "split-ranking", llvm::cl::value_desc("slots"),
-      llvm::cl::desc("On a GPU: the most slots that one launch ranks; a launch "
-                     "of its own counts more of them before (default: 16384, "
-                     "or 2048 where the launch that routes tokens can count "
-                     "their slots; -1: any number)"),
-      llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noFuseRouting{
-      "no-fuse-routing",
-      llvm::cl::desc("On a GPU: let no launch that routes tokens count or rank "
-                     "their slots"),
+  llvm::cl::list<std::string> set{
+      "set", llvm::cl::value_desc("rewrite.name[=value],..."),
+      llvm::cl::CommaSeparated,
+      llvm::cl::desc("On a GPU: another value for a parameter of a rewrite, as "
+                     "in --set=split-ranking.most=2048,permute-rows.always"),
       llvm::cl::cat(category)};
 };
 

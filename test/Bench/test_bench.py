@@ -228,7 +228,7 @@ def test_time_limit(data):
 
 
 def test_profile_counts_what_kernels_have_to_do(data):
-    done = run_tiny(data, "--rows=tiny:20", "--profile", "--no-join-products")
+    done = run_tiny(data, "--rows=tiny:20", "--profile", "--disable=join-products")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.strip()}
     # All eight experts, the hidden states, the ids and weights by experts.
@@ -239,7 +239,7 @@ def test_profile_counts_what_kernels_have_to_do(data):
 
 def test_untimed_profiles_are_recorded(data, tmp_path):
     path = tmp_path / "record.json"
-    done = run_tiny(data, "--rows=tiny:20", "--profile", "--untimed", "--no-join-products",
+    done = run_tiny(data, "--rows=tiny:20", "--profile", "--untimed", "--disable=join-products",
                     f"--json={path}")
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = read(path)["rows"]
@@ -261,7 +261,7 @@ def test_one_expert_takes_all_tokens(data, tmp_path):
 
 def test_profile_of_the_layer_with_its_router(data):
     # Configs are for the layer that has the kernel.
-    done = run_tiny(data, "--rows=tiny:20", "--profile", "--router", "--no-join-products",
+    done = run_tiny(data, "--rows=tiny:20", "--profile", "--router", "--disable=join-products",
                     "--config=router_logits:sm80.gemv tile_rows=16 tile_columns=8 step=32 threads=64",
                     "--config=permute:threads=512", "--config=route_1:threads=256")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -49,7 +49,7 @@ def test_kernels_are_what_is_asked_for(tmp_path):
     for text in sorted(special):
         spec, configs = json.loads(text)
         model.write_text(json.dumps(spec))
-        options = [f"--config={config}" for config in configs] or ["--permute-rows=always"]
+        options = [f"--config={config}" for config in configs] or ["--set=permute-rows.always"]
         kernels = subprocess.run([binary("moe-compile"), model, "--target=sm_90a", *options],
                                  capture_output=True, text=True, check=True).stdout
         wanted = {"rows = 96, stages", "rows = 64, stages"} if configs else {"tile.gather_rows"}

@@ -74,7 +74,7 @@ def chosen(model: Path, target: str, options: tuple[str, ...]) -> set[str]:
 
 def products(case: Case, *options: str) -> set[tuple[str, ...]]:
     """The tiles of the products on sm_90a that a case with its number of tokens launches."""
-    text, names = _launched(case, "sm_90a", "--no-join-products", *options)
+    text, names = _launched(case, "sm_90a", "--disable=join-products", *options)
     kernels = {kernel.split("(")[0]: kernel for kernel in text.split("tile.kernel @")[1:]}
     tile = r"#tile\.sm90_contract<tile_rows = \[(.*?)\], tile_columns = (\d+)"
     return {found for name in names for found in re.findall(tile, kernels[name])}

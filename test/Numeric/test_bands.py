@@ -19,7 +19,7 @@ WIDE_HIDDEN = {"intermediate_size": 520}
 WIDE_OUT = {"hidden_size": 1032}
 FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
 #: Fields that differ, tokens, configs of the two products, more options.
-APART = "--no-join-products"
+APART = "--disable=join-products"
 BANDS = {
     "hidden": (WIDE_HIDDEN, 90, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64", APART),
     "out": (WIDE_OUT, 90, "tile_rows=16 tile_columns=32", "tile_rows=16 tile_columns=64 l2_rows=32", APART),
@@ -28,7 +28,7 @@ BANDS = {
     "one_band": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=200", "tile_rows=16 tile_columns=64 l2_rows=1000000", APART),
     "fp8": (FP8, 110, "tile_rows=16+64 tile_columns=64 l2_rows=64 rows_on_m", "tile_rows=24+40 tile_columns=128 l2_rows=48", APART),
     "in_order": ({}, 90, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64 l2_rows=16", APART,
-                 "--permute-rows=always"),
+                 "--set=permute-rows.always"),
     "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "tile_rows=16 tile_columns=32 l2_rows=48",
                    "tile_rows=16 tile_columns=64 l2_rows=32", APART),
     "joined": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64 l2_rows=16"),
@@ -57,7 +57,7 @@ def test_bands(bands, queue, runs):
 def test_bands_of_a_router(rows, runs):
     """CTAs side by side take all columns of a tile, or of two, and their tokens end in one."""
     case = Case(f"bands_router_{rows}", SPEC | {"entry": "gate", "num_experts": 200}, tokens=75)
-    options = ("--max-tokens=75", "--no-join-products",
+    options = ("--max-tokens=75", "--disable=join-products",
                f"--config=router_logits:sm90.contract tile_rows=16 tile_columns=64 stages=4 l2_rows={rows}")
     assert "router_logits" in launched(case, "sm_90a", *options)
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)

@@ -72,12 +72,12 @@ def test_same_bits(target, tokens, fields, most, hard, tmp_path):
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, hard))
     options = [f"--max-tokens={tokens}"]
     if most is not None:
-        options.append(f"--split-ranking={most}")
+        options.append(f"--set=split-ranking.most={most}")
     fused = "route_0_route_1" + ("" if most is None else "_counts")
     if "quantization" in spec and spec["num_experts"] != STORED["num_experts"]:
         fused = f"hidden_quantized_{fused}"
     outputs = []
-    for more in ([], ["--no-fuse-routing"]):
+    for more in ([], ["--disable=fuse-routing"]):
         kernels = launched(case, target, *options, *more)
         assert (fused in kernels) == (not more)
         assert ("route_0" in kernels) == bool(more)

@@ -82,7 +82,7 @@ FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": 
 #: Most tokens have no row.
 FEW_LOCAL = {"num_experts": 24, "placement": {"local_experts": [20, 3]}}
 #: Fields that differ, tokens, more options.
-APART = "--no-join-products"
+APART = "--disable=join-products"
 LAYERS = {
     "one_token": ({}, 1, APART),
     "bf16": ({}, 19, APART),
@@ -96,7 +96,7 @@ LAYERS = {
     "queue": ({"intermediate_size": 520}, 60, APART,
               "--config=experts_hidden:tile_rows=16+32 tile_columns=32 stages=4 queue"),
     "in_order": ({}, 19, APART, "--no-dependent-launches"),
-    "offsets": ({}, 19, APART, "--no-count-ids"),
+    "offsets": ({}, 19, APART, "--disable=count-ids"),
     "padding": ({"entry": "logits", "num_valid_tokens": True}, 19, APART),
     # Which would be joined otherwise.
     "join": ({}, 19, "--config=experts_hidden:tile_rows=16 tile_columns=64 stages=4",
@@ -110,7 +110,7 @@ def test_layers(layer, runs):
     fields, tokens, *options = LAYERS[layer]
     case = Case(f"in_order_{layer}", SPEC | fields, tokens=tokens,
                 hard="padding" if layer == "padding" else None)
-    options += ["--permute-rows=always", f"--max-tokens={tokens}"]
+    options += ["--set=permute-rows.always", f"--max-tokens={tokens}"]
     kernels = launched(case, "sm_90a", *options)
     assert kernels >= {"gather_rows", "experts_hidden", "experts_out"}
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
@@ -119,9 +119,9 @@ def test_layers(layer, runs):
     runs.forget(run)
 
 
-@pytest.mark.parametrize("option", ["never", "auto"])
-def test_option(option):
+@pytest.mark.parametrize("options", [("--disable=permute-rows",), ()], ids=["never", "auto"])
+def test_option(options):
     """Of layers as small as these a copy takes longer than it saves; other targets have no maps."""
     case = Case("in_order_option", SPEC, tokens=19)
-    assert "gather_rows" not in launched(case, "sm_90a", f"--permute-rows={option}")
-    assert "gather_rows" not in launched(case, "sm_80", "--permute-rows=always")
+    assert "gather_rows" not in launched(case, "sm_90a", *options)
+    assert "gather_rows" not in launched(case, "sm_80", "--set=permute-rows.always")

@@ -41,17 +41,17 @@ FP8 = {"hidden_size": 272, "intermediate_size": 256, "quantization": {"weight": 
 LAYERS = {
     **{routing: ({}, rows, LOW, HIGH) for routing, rows in ROUTINGS.items()},
     # By offsets; of many groups a lane has several.
-    "offsets": ({}, SOME, LOW, HIGH, "--no-count-ids"),
-    "many_groups": ({"num_experts": 70}, [0] * 31 + SOME + [0] * 33, LOW, HIGH, "--no-count-ids"),
-    "one_group": ({"num_experts": 1}, [50], LOW, HIGH, "--no-count-ids"),
-    "one_low_group": ({"num_experts": 1}, [32], LOW, HIGH, "--no-count-ids"),
+    "offsets": ({}, SOME, LOW, HIGH, "--disable=count-ids"),
+    "many_groups": ({"num_experts": 70}, [0] * 31 + SOME + [0] * 33, LOW, HIGH, "--disable=count-ids"),
+    "one_group": ({"num_experts": 1}, [50], LOW, HIGH, "--disable=count-ids"),
+    "one_low_group": ({"num_experts": 1}, [32], LOW, HIGH, "--disable=count-ids"),
     # One counter after the other is set back by its last tile, and by none where there are none.
     "queue": (WIDE, SOME, [f"{config} queue" for config in LOW], [f"{config} queue" for config in HIGH]),
     "queue_one": (WIDE, ROUTINGS["one"], [f"{config} queue" for config in LOW],
                   [f"{config} queue" for config in HIGH]),
     "queue_none": (WIDE, ROUTINGS["none"], [f"{config} queue" for config in LOW],
                    [f"{config} queue" for config in HIGH]),
-    "in_order": ({}, SOME, LOW, HIGH, "--permute-rows=always"),
+    "in_order": ({}, SOME, LOW, HIGH, "--set=permute-rows.always"),
     "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} l2_rows=48" for config in HIGH]),
     "not_dependent": ({}, SOME, LOW, HIGH, "--no-dependent-launches"),
     "bias": ({"dtype": "f16", "expert_bias": True}, SOME, LOW, HIGH),
@@ -59,7 +59,7 @@ LAYERS = {
     "chosen": ({"hidden_size": 264, "intermediate_size": 136}, [3, 353, 70, 0, 9],
                ("tile_rows=32+72+88 tile_columns=128 stages=5 l2_rows=1952 queue", "tile_rows=16+40+80 tile_columns=256 stages=5 l2_rows=1216 queue"),
                ("tile_rows=152 tile_columns=128 stages=4 l2_rows=1952 queue", "tile_rows=160 tile_columns=256 stages=4 l2_rows=1216 queue"),
-               "--permute-rows=always"),
+               "--set=permute-rows.always"),
     # The first one quantizes its results.
     "quantized": (FP8, SOME, ("tile_rows=8 tile_columns=128 stages=3 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
                   ("tile_rows=16+64 tile_columns=128 stages=3 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
@@ -108,7 +108,7 @@ def test_option():
     forced = (f"--config=experts_hidden:{LOW[0]}", f"--config=experts_hidden_heavy:{HIGH[0]}")
     assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80")
     assert "experts_hidden_heavy" in launched(case, "sm_90a", "--max-tokens=80", *forced)
-    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80", "--no-split-heavy", *forced)
+    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80", "--disable=split-heavy", *forced)
     # Such products are one kernel, but for that.
     low = [f"--config={kernel}:{config}" for kernel, config in zip(KERNELS, LOW)]
     assert "experts_hidden_experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low)

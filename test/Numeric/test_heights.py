@@ -24,7 +24,7 @@ HEIGHTS = {
     "neighbours": ({}, 110, "tile_rows=16+24", "tile_rows=24+32"),
     "three": ({}, 110, "tile_rows=8+16+24", "tile_rows=16+24+40"),
     "in_bands": ({}, 110, "tile_rows=16+24 l2_rows=48", "tile_rows=16+24 l2_rows=24"),
-    "in_order": ({}, 110, "tile_rows=16+24", "tile_rows=24+32", "--permute-rows=always"),
+    "in_order": ({}, 110, "tile_rows=16+24", "tile_rows=24+32", "--set=permute-rows.always"),
     "fp8": (FP8, 110, "tile_rows=16+24", "tile_rows=24+32"),
     "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "tile_rows=24+32", "tile_rows=16+24"),
     "many_groups": (MANY, 120, "tile_rows=8+16", "tile_rows=8+16"),
@@ -38,7 +38,7 @@ def test_heights(heights, runs):
     fields, tokens, first, second, *more = HEIGHTS[heights]
     case = Case(f"heights_{heights}", SPEC | fields, tokens=tokens)
     flag = "stages=4 queue=true"
-    options = (f"--max-tokens={tokens}", "--no-join-products",
+    options = (f"--max-tokens={tokens}", "--disable=join-products",
                f"--config=experts_hidden:{flag} tile_columns=64 {first}",
                f"--config=experts_out:{flag} tile_columns=128 {second}", *more)
     assert {"experts_hidden", "experts_out"} <= launched(case, "sm_90a", *options)

@@ -63,7 +63,7 @@ def test_same_bits(tokens, fields, bodies, rows_on_m, tmp_path):
         f"--config=experts_hidden:tile_rows={bodies} tile_columns=128 stages=3 rows_on_m={str(rows_on_m).lower()}",
     ]
     kernels, outputs = [], []
-    for extra in ([], ["--no-quantize-results"]):
+    for extra in ([], ["--disable=quantize-results"]):
         kernels.append(launched(Case("quantized", spec, tokens), "sm_90a", *options, *extra))
         path = tmp_path / f"out{len(outputs)}.safetensors"
         command = [

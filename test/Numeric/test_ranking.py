@@ -50,16 +50,16 @@ def test_same_bits(target, tokens, fields, config, hard, tmp_path):
     model, inputs = tmp_path / "model.json", tmp_path / "in.safetensors"
     model.write_text(json.dumps(spec))
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, hard))
-    options = [f"--max-tokens={max(tokens, 1)}", f"--config={kernel}:{config}", "--no-fuse-routing"]
+    options = [f"--max-tokens={max(tokens, 1)}", f"--config={kernel}:{config}", "--disable=fuse-routing"]
     if target == "sm_90a":
-        options.append("--no-join-products")
+        options.append("--disable=join-products")
     outputs = []
-    for most in (0, -1):
-        more = [*options, f"--split-ranking={most}"]
+    for counted in (True, False):
+        more = [*options, "--set=split-ranking.most=0" if counted else "--disable=split-ranking"]
         kernels = launched(case, target, *more)
         # Without a slot there is nothing to count.
-        assert (f"{kernel}_counts" in kernels) == (most == 0 and tokens > 0)
-        outputs.append(tmp_path / f"out{most}.safetensors")
+        assert (f"{kernel}_counts" in kernels) == (counted and tokens > 0)
+        outputs.append(tmp_path / f"out{len(outputs)}.safetensors")
         command = [
             str(binary("moe-run")), str(model), f"--target={target}", f"--device=sim:0-{SEEDS - 1}",
             f"--tokens={tokens}", f"--inputs={inputs}", f"--outputs={outputs[-1]}", *more,

@@ -29,7 +29,7 @@ def simulated(case, target):
 
 def options_for(case, target):
     options = simulated(case, target)
-    return options if case in JOINED or target == "sm_80" else (*options, "--no-join-products")
+    return options if case in JOINED or target == "sm_80" else (*options, "--disable=join-products")
 
 
 def check(run, runs):
@@ -70,7 +70,7 @@ def test_few_ids(tokens, top_k, bodies, hard, join, runs):
                    hard=hard, model=case.model | {"top_k": top_k, "num_experts": 16})
     options = (f"--config=experts_hidden:tile_rows={bodies} tile_columns=64 stages=4",
                f"--config=experts_out:tile_rows={bodies} tile_columns=128 stages=4",
-               *(() if join else ("--no-join-products",)))
+               *(() if join else ("--disable=join-products",)))
     names = launched(case, "sm_90a", *for_tokens(case), *options)
     assert ("experts_hidden_experts_out" in names) == join
     check(runs.get(case, *simulated(case, "sm_90a"), *options), runs)

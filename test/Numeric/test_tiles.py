@@ -166,7 +166,7 @@ def test_one_expert_twice(body, tokens, tmp_path):
     write_tensors(inputs, tensors)
     config = f"stages=4 bodies={body}"
     compare(Case(f"twice_{body}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
-            "--no-join-products",
+            "--disable=join-products",
             f"--config=experts_hidden:tile_columns=64 {config}", f"--config=experts_out:tile_columns=128 {config}")
 
 
@@ -182,7 +182,7 @@ QUEUED = {
 }
 
 
-@pytest.mark.parametrize("options", ((), ("--no-count-ids",)), ids=("ids", "offsets"))
+@pytest.mark.parametrize("options", ((), ("--disable=count-ids",)), ids=("ids", "offsets"))
 @pytest.mark.parametrize("product", QUEUED)
 def test_queue(product, options, tmp_path):
     """Both products draw from one counter, which the first leaves at 0."""
@@ -193,7 +193,7 @@ def test_queue(product, options, tmp_path):
     model.write_text(json.dumps(spec))
     tokens = 60
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
-    options += (f"--max-tokens={tokens}", "--no-join-products",
+    options += (f"--max-tokens={tokens}", "--disable=join-products",
                 f"--config=experts_hidden:stages=4 queue {first}",
                 f"--config=experts_out:stages=4 queue {second}")
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", *options)

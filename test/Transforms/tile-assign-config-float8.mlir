@@ -82,7 +82,7 @@ tile.kernel @gate_up(%x: memref<?x2048xf8E4M3FN>, %w: memref<4x1536x2048xf8E4M3F
 // A CTA has a row at a time.
 // CHECK-LABEL: tile.kernel @quantize_tokens
 // CHECK-SAME: grid = #plan.expr<"tokens">
-// CHECK: #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>
+// CHECK: #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>
 tile.kernel @quantize_tokens(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%x : memref<?x7168xbf16>)
       outs(%q, %s : memref<?x7168xf8E4M3FN>, memref<?x1xf32>)
@@ -91,9 +91,9 @@ tile.kernel @quantize_tokens(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN
 
 // Scales of whole rows: tensor cores take them on Hopper, too. Those of a tensor are as many as there are halves.
 // CHECK-LABEL: tile.kernel @whole_rows
-// CHECK: #tile.config<schedule = "sm80.contract", m = 64, n = 64, k = 128, lanes = 8>
+// CHECK: #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 128, vector_width = 8>
 // HOPPER-LABEL: tile.kernel @whole_rows
-// HOPPER: #tile.config<schedule = "sm90.contract", n = 128, k = 128
+// HOPPER: #tile.sm90_contract<tile_rows = [{{.*}}], tile_columns = 128, step = 128
 tile.kernel @whole_rows(%x: memref<?x256xf8E4M3FN>, %w: memref<4x512x256xf8E4M3FN>, %a: memref<?x1xf32>, %b: memref<4x2x1xf32>,
     %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x512x256xf8E4M3FN>)
@@ -107,9 +107,9 @@ tile.kernel @whole_rows(%x: memref<?x256xf8E4M3FN>, %w: memref<4x512x256xf8E4M3F
 
 // Weights alone are decoded. With scales of columns inside the loop a CTA has fewer rows.
 // CHECK-LABEL: tile.kernel @weights_alone
-// CHECK: #tile.config<schedule = "sm80.contract", m = 32, n = 64, k = 64, lanes = 8>
+// CHECK: #tile.sm80_contract<tile_rows = 32, tile_columns = 64, step = 64, vector_width = 8>
 // HOPPER-LABEL: tile.kernel @weights_alone
-// HOPPER: #tile.config<schedule = "sm80.contract", m = 32, n = 64, k = 64, lanes = 8>
+// HOPPER: #tile.sm80_contract<tile_rows = 32, tile_columns = 64, step = 64, vector_width = 8>
 tile.kernel @weights_alone(%x: memref<?x256xbf16>, %w: memref<4x512x256xf8E4M3FN>, %b: memref<4x512x8xf32>,
     %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x512x256xf8E4M3FN>)

@@ -191,7 +191,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
-  // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
+  // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-rewrite-launches}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
       outs(%y : memref<?x128xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
@@ -200,7 +200,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %h: memref<?x64xbf16>, %y: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
-  // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-join-products}}
+  // expected-error@+1 {{of two products of a kernel the first one signals and the next one awaits that; run tile-rewrite-launches}}
   tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(awaits = %c : memref<1xi32>)
       outs(%y : memref<?x64xbf16>) {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)

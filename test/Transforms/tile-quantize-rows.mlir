@@ -65,10 +65,10 @@ tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 512, rows = 16>}
+      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
   tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 8, lanes = 512, rows = 16>, num_experts = 8 : i64}
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
 
 #include "../Compiler/ParsedModule.h"
 #include "moec/Analysis/ConfigText.h"
@@ -166,12 +168,13 @@ protected:
   }
   std::vector<Candidate> enumerate(tile::ContractOp op, Products p,
                                    int64_t minTokens, int64_t maxTokens) {
-    return enumerateCandidates(op, *schedule, target,
+    return enumerateCandidates(op, *schedule->as<ModelsTime>(), target,
                                makeLoad(op, p, minTokens, maxTokens));
   }
   Prediction predict(tile::ContractOp op, Products p, tile::ConfigAttr config,
                      int64_t tokens, Routing routing = Routing::Uniform) {
-    return schedule->costModel(op, makeLoad(op, p, 0, 1 << 20), target)
+    return schedule->as<ModelsTime>()
+        ->costModel(op, makeLoad(op, p, 0, 1 << 20), target)
         ->predict(config, tokens, routing);
   }
 
@@ -263,8 +266,8 @@ TEST_F(CostTest, UnevenRoutingIsNoDisaster) {
   for (tile::ContractOp op : {makeFirst(kQwen30), makeSecond(kQwen30)})
     for (int64_t tokens : {64, 256, 1024}) {
       std::vector<Candidate> all = enumerate(op, kQwen30, tokens, tokens);
-      auto model =
-          schedule->costModel(op, makeLoad(op, kQwen30, 0, 1 << 20), target);
+      auto model = schedule->as<ModelsTime>()->costModel(
+          op, makeLoad(op, kQwen30, 0, 1 << 20), target);
       double best = std::numeric_limits<double>::infinity();
       for (const Candidate &candidate : all)
         if (candidate.whyNot.empty())
@@ -410,37 +413,30 @@ TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
 
 /// A copy of rows is little beside a product with many columns.
 TEST_F(CostTest, RowsInOrderPayForWideProducts) {
-  auto permute = [&](Products p, int64_t minTokens, int64_t maxTokens,
-                     bool isFixed, bool always) {
+  const auto &permutes = *schedule->as<PermutesRows>();
+  const auto &copies =
+      *findSchedule(target, "sm80.gather_rows")->as<CopiesRows>();
+  const DeviceRates &device = *getDeviceRates(target);
+  auto getSaved = [&](Products p, int64_t tokens) {
     tile::ContractOp product = makeFirst(p);
     auto [gather, ordered] = makeOrdered(p);
-    product.setConfigAttr(
-        enumerate(product, p, minTokens, maxTokens).front().config);
-    ordered.setConfigAttr(product.getConfigAttr());
-    return schedule->permuteRows(product, gather, ordered,
-                                 makeLoad(product, p, minTokens, maxTokens),
-                                 isFixed, always, target);
+    tile::LoadAttr load = makeLoad(product, p, tokens, tokens);
+    tile::ConfigAttr own = enumerate(product, p, tokens, tokens).front().config;
+    tile::ConfigAttr best = chooseForLoad(ordered, target, load);
+    EXPECT_FALSE(permutes.hasMaps(own));
+    EXPECT_TRUE(permutes.hasMaps(best));
+    // A config that was given stays, but for the maps.
+    tile::ConfigAttr mapped = permutes.withMaps(own);
+    EXPECT_EQ(schedule->whyIllegal(ordered, mapped, target), "");
+    EXPECT_NE(schedule->whyIllegal(product, mapped, target), "");
+    return predict(product, p, own, tokens).us -
+           predict(ordered, p, best, tokens).us - device.getLaunchTime() -
+           copies.predict(gather, load, tokens, Routing::Uniform, device);
   };
-  tile::ConfigAttr wide = permute(kMixtral, 4097, 16384, false, false);
-  ASSERT_TRUE(wide);
-  EXPECT_TRUE(wide.getMapRows());
-  EXPECT_FALSE(permute(kQwen30, 4097, 16384, false, false));
+  EXPECT_GT(getSaved(kMixtral, 8192), 0);
+  EXPECT_LT(getSaved(kQwen30, 8192), 0);
   // Few tokens take little longer than one more launch.
-  EXPECT_FALSE(permute(kMixtral, 0, 8, false, false));
-  for (Products p : {kMixtral, kQwen30})
-    for (int64_t tokens : {8, 16384}) {
-      // Whatever it takes.
-      tile::ConfigAttr best = permute(p, tokens, tokens, false, true);
-      ASSERT_TRUE(best);
-      EXPECT_TRUE(best.getMapRows());
-      // A config that was given stays, but for the maps.
-      EXPECT_FALSE(permute(p, tokens, tokens, true, false));
-      tile::ConfigAttr given =
-          enumerate(makeFirst(p), p, tokens, tokens).front().config;
-      tile::ConfigAttr mapped = permute(p, tokens, tokens, true, true);
-      ASSERT_TRUE(mapped);
-      EXPECT_EQ(printConfig(mapped), printConfig(given.withMapRows(true)));
-    }
+  EXPECT_LT(getSaved(kMixtral, 8), 0);
 }
 
 /// About 20 MB of rows are multiplied by all weights before others are, if all
@@ -494,26 +490,25 @@ TEST_F(CostTest, GroupsShareTheWork) {
   EXPECT_LT(device.getIdleTime(), device.getLaunchTime());
 }
 
-/// They get a launch where high tiles save time that low ones take, and one
-/// launch more takes none to speak of.
-TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
-  auto split = [&](Products p, int64_t minTokens, int64_t maxTokens,
-                   bool always = false) {
+/// High tiles save time that low ones take.
+TEST_F(CostTest, HeavyGroupsHaveHighTiles) {
+  const auto &splits = *schedule->as<SplitsHeavy>();
+  auto choose = [&](Products p, int64_t minTokens, int64_t maxTokens) {
     tile::ContractOp product = makeFirst(p), heavy = makeFirst(p);
     product.setConfigAttr(
         enumerate(product, p, minTokens, maxTokens).front().config);
     tile::LoadAttr load = makeLoad(product, p, minTokens, maxTokens);
-    heavy.setMinGroupRows(schedule->getHeavyRows(product, load));
+    heavy.setMinGroupRows(splits.getHeavyRows(product, load));
     EXPECT_GE(*heavy.getMinGroupRows(), uint64_t(maxTokens / 4));
-    tile::ConfigAttr config =
-        schedule->splitHeavy(product, heavy, load, always, target);
-    if (config) {
-      EXPECT_EQ(schedule->whyIllegal(heavy, config, target), "");
-    }
+    tile::ConfigAttr config = splits.chooseHeavy(product, heavy, load, target);
+    EXPECT_EQ(schedule->whyIllegal(heavy, config, target), "");
+    EXPECT_LE(
+        predict(heavy, p, config, maxTokens, Routing::Same).us,
+        predict(heavy, p, product.getConfigAttr(), maxTokens, Routing::Same)
+            .us);
     return std::pair(product.getConfigAttr(), config);
   };
-  auto [own, config] = split(kLlama4, 513, 8192);
-  ASSERT_TRUE(config);
+  auto [own, config] = choose(kLlama4, 513, 8192);
   EXPECT_GT(asContract(config).getTileRows().back(),
             asContract(own).getTileRows().back());
   // Of uneven groups none has so many rows.
@@ -521,14 +516,18 @@ TEST_F(CostTest, HeavyGroupsPayForTheirLaunch) {
   heavy.setMinGroupRows(8192 / 4);
   EXPECT_EQ(predict(heavy, kLlama4, config, 8192, Routing::Zipf).us,
             getDeviceRates(target)->getIdleTime());
-  // Tiles are high for all; a launch takes longer than it may.
-  EXPECT_FALSE(split(kLlama4, 8193, 16384).second);
-  EXPECT_FALSE(split(kLlama4, 1, 8192).second);
   for (Products p : {kQwen30, kMixtral})
-    EXPECT_FALSE(split(p, 513, 8192).second);
-  // Whatever it takes.
-  for (Products p : {kQwen30, kMixtral, kLlama4})
-    EXPECT_TRUE(split(p, 1, 8192, /*always=*/true).second);
+    choose(p, 513, 8192);
+}
+
+/// As much as they have code.
+TEST_F(CostTest, KernelsHaveAPrice) {
+  auto getPrice = [](mlir::Operation *phase) {
+    return getKernelPrice(phase->getParentOfType<tile::KernelOp>());
+  };
+  auto [gather, ordered] = makeOrdered(kQwen30);
+  EXPECT_EQ(getPrice(makeFirst(kQwen30)), getPrice(ordered));
+  EXPECT_LT(getPrice(gather), getPrice(ordered) / 10);
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

@@ -145,7 +145,8 @@ protected:
         op.getContext(), row.bodies, row.weightRows / (op.getLayout() ? 2 : 1),
         /*step=*/layer.isScaled ? 128 : 64, row.stages, /*l2_rows=*/0,
         row.product != "gate_up", row.rowsOnM, /*queue=*/false);
-    return schedule->costModel(op, load, target)
+    return schedule->as<ModelsTime>()
+        ->costModel(op, load, target)
         ->predict(config, row.tokens)
         .us;
   }

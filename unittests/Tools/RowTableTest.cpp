@@ -103,7 +103,7 @@ TEST(RowTable, RecordsTimes) {
   jit.compile.target = "sm_90a";
   jit.useCache = false;
   // All CTAs of a joined kernel at once take the simulator minutes here.
-  jit.compile.joinProducts = false;
+  jit.compile.disable = {"join-products"};
   Session session = {timed, *generator, jit, 8, 1, true};
   EXPECT_EQ(RowTable(session, options, table, peers, "abc", "sm_90a").run(), 0);
 

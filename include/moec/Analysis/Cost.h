@@ -15,6 +15,8 @@
 
 namespace moec {
 
+struct DeviceRates;
+
 /// What a phase is expected to take, and what of. The parts overlap.
 struct Prediction {
   double us = 0;
@@ -70,36 +72,51 @@ struct Candidate {
   double relative = 0;
 };
 
+/// Of a schedule whose time for a load is modelled, so that its config depends
+/// on it: what is chosen from, and by.
+class ModelsTime {
+public:
+  virtual ~ModelsTime() = default;
+  virtual std::vector<Candidate> candidates(mlir::Operation *op,
+                                            tile::LoadAttr load,
+                                            const Target &target) const = 0;
+  virtual std::unique_ptr<CostModel> costModel(mlir::Operation *op,
+                                               tile::LoadAttr load,
+                                               const Target &target) const = 0;
+};
+
 /// Token counts that stand for a range: powers of two and its end. Those of
 /// two ranges side by side, of which the first ends at a power of two, are
 /// those of both together.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
-/// A phase with a config, and what a launch that it needs beside it takes, in
-/// microseconds; null for none.
-struct PhaseForm {
-  mlir::Operation *phase;
-  tile::ConfigAttr config;
-  llvm::function_ref<double(int64_t tokens, Routing routing)> beside = nullptr;
+/// Of a schedule that reads and writes rows and computes little: its config
+/// does not depend on time, but what it takes is known.
+class CopiesRows {
+public:
+  virtual ~CopiesRows() = default;
+  /// Microseconds beside a launch.
+  virtual double predict(mlir::Operation *op, tile::LoadAttr load,
+                         int64_t tokens, Routing routing,
+                         const DeviceRates &device) const = 0;
 };
 
-/// What one form takes relative to the other: the mean over the token points of
-/// the load and over routings, by weight. Their schedules have a cost model.
-double getRelativeTime(tile::LoadAttr load, const Target &target,
-                       const PhaseForm &one, const PhaseForm &other);
+/// What a kernel more has to save to be worth what it takes to compile: time
+/// relative to that of all launches, summed over token points. The longer its
+/// code, the more.
+double getKernelPrice(tile::KernelOp kernel);
 
-/// Every candidate that `schedule` has for `phase`, also those of schedules
+/// Every candidate that a schedule has for `phase`, also those of schedules
 /// that it is compared with, best first, of equals the one that comes first
-/// among the schedule's; those that cannot be are last. The schedule has
-/// candidates and a cost model.
+/// among the schedule's; those that cannot be are last.
 std::vector<Candidate> enumerateCandidates(mlir::Operation *phase,
-                                           const Schedule &schedule,
+                                           const ModelsTime &schedule,
                                            const Target &target,
                                            tile::LoadAttr load);
 
 /// The same in the order of the schedule, at other token counts.
 std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
-                                          const Schedule &schedule,
+                                          const ModelsTime &schedule,
                                           const Target &target,
                                           tile::LoadAttr load,
                                           llvm::ArrayRef<int64_t> points);

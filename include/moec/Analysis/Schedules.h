@@ -19,19 +19,17 @@
 #ifndef MOEC_ANALYSIS_SCHEDULES_H
 #define MOEC_ANALYSIS_SCHEDULES_H
 
+#include "mlir/Support/TypeID.h"
 #include "moec/Support/Parts.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moert/Expr.h"
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace moec {
 
-struct Candidate;
-class CostModel;
 struct DeviceRates;
 
 /// What a schedule has to know of the machine.
@@ -79,115 +77,87 @@ struct Target {
                                        llvm::StringRef part = {});
 };
 
-/// Those of two phases that run in one kernel, the second one on the results of
-/// the first.
+/// The configs of two phases that run in one kernel, the second one on the
+/// results of the first.
 struct JoinedConfigs {
   tile::ConfigAttr first, second;
-  /// Of two products: the share of what they take apart that is saved, summed
-  /// over the powers of two of the load; 0 where it is not known.
-  double saved = 0;
+  /// What the two take apart, relative to what their models say: together they
+  /// lack what is known to save time apart.
+  double apart = 1;
 };
 
-/// How `tile.count_slots` cuts tokens into chunks: into `most` at most, of at
-/// least `tokens` each.
-struct TokenChunks {
-  int64_t most, tokens;
-};
+/// One way to run an op. What every schedule has is here; what only some can do
+/// is an interface of its own, beside what asks for it: a schedule that can
+/// derives from `ScheduleWith` that interface, and `as` finds it.
+class Schedule {
+public:
+  virtual ~Schedule() = default;
 
-/// One row of the table of schedules.
-struct Schedule {
   /// "cpu.contract", whose configs are `#tile.cpu_contract`.
-  llvm::StringLiteral name;
+  const llvm::StringLiteral name;
   /// The op that it runs: "tile.contract".
-  llvm::StringLiteral opName;
+  const llvm::StringLiteral opName;
+
   /// Empty if `config` is legal for `op`, else why not and what would be.
-  std::string (*whyIllegal)(mlir::Operation *op, tile::ConfigAttr config,
-                            const Target &target);
+  virtual std::string whyIllegal(mlir::Operation *op, tile::ConfigAttr config,
+                                 const Target &target) const = 0;
   /// The config of choice.
-  tile::ConfigAttr (*choose)(mlir::Operation *op, const Target &target);
+  virtual tile::ConfigAttr choose(mlir::Operation *op,
+                                  const Target &target) const = 0;
   /// The number of CTAs of a kernel with this one phase.
-  moert::Expr (*grid)(mlir::Operation *op, tile::ConfigAttr config,
-                      const Target &target);
-  /// GPU: threads of a CTA, and bytes of dynamic shared memory. Null on a CPU.
-  int64_t (*block)(mlir::Operation *op, tile::ConfigAttr config) = nullptr;
-  int64_t (*shared)(mlir::Operation *op, tile::ConfigAttr config) = nullptr;
-  /// GPU: the tensor maps of the kernel; null where it has none.
-  llvm::SmallVector<tile::TensorMapAttr> (*tensorMaps)(
-      mlir::Operation *op, tile::ConfigAttr config) = nullptr;
-  /// What Cost.h chooses from for a load, and by. Null where one config suits
-  /// any number of rows.
-  std::vector<Candidate> (*candidates)(mlir::Operation *op, tile::LoadAttr load,
-                                       const Target &target) = nullptr;
-  std::unique_ptr<CostModel> (*costModel)(mlir::Operation *op,
-                                          tile::LoadAttr load,
-                                          const Target &target) = nullptr;
-  /// Whether it is preferred to those before it, for any number of rows. Null
-  /// where it is not.
-  bool (*isPreferred)(mlir::Operation *op) = nullptr;
-  /// GPU: whether code counts `ids` where it has them.
-  bool countsIds = false;
-  /// GPU: the configs with which two products, which have configs of this
-  /// schedule, are one kernel; nothing if they cannot be, or are expected to
-  /// take longer. With `areFixed` those that they have. Null where no code does
-  /// that.
-  std::optional<JoinedConfigs> (*join)(tile::ContractOp first,
-                                       tile::ContractOp second,
-                                       tile::LoadAttr load, bool areFixed,
-                                       const Target &target) = nullptr;
-  /// GPU: the config with which a product, which has one of this schedule,
-  /// quantizes its results itself, as `quantized` does, the same product with
-  /// `result_scale`; null if it cannot, or is expected to take longer than with
-  /// `quantization` behind it. With `isFixed` the config that it has. Null
-  /// where no code does that.
-  tile::ConfigAttr (*quantizeResult)(tile::ContractOp product,
-                                     tile::QuantizeOp quantization,
-                                     tile::ContractOp quantized,
-                                     tile::LoadAttr load, bool isFixed,
-                                     const Target &target) = nullptr;
-  /// GPU: the config of `permuted`, which is a product with a config of this
-  /// schedule, but for its rows, which `gather` has brought into order; null if
-  /// it cannot, or if it is expected to take longer than `product` does, which
-  /// finds them by `source`. That is not asked for with `always`. With
-  /// `isFixed` the config that it has, by tensor maps, and only with `always`.
-  /// Null where no code does that.
-  tile::ConfigAttr (*permuteRows)(tile::ContractOp product,
-                                  tile::GatherRowsOp gather,
-                                  tile::ContractOp permuted,
-                                  tile::LoadAttr load, bool isFixed,
-                                  bool always, const Target &target) = nullptr;
-  /// GPU: the chunks whose slots a `tile.count_slots` may count for a ranking,
-  /// which has a config of this schedule; nothing where that would not pay.
-  /// `isRouted`: in the kernel that routes these tokens. Null where no code
-  /// reads `counts`.
-  std::optional<TokenChunks> (*chunks)(tile::RankOp op, tile::ConfigAttr config,
-                                       bool isRouted) = nullptr;
-  /// GPU: the configs with which a CTA needs, of all that the phase `first`
-  /// makes, at most its own share when it goes on to `second`, which has a
-  /// config of this schedule, so that both are phases of one kernel for `load`;
-  /// nothing where there are none. Null where no CTA can do that.
-  std::optional<JoinedConfigs> (*follow)(mlir::Operation *first,
-                                         mlir::Operation *second,
-                                         tile::LoadAttr load) = nullptr;
-  /// GPU: empty if the configs that both have are such, else why not.
-  std::string (*whyApart)(mlir::Operation *first, mlir::Operation *second,
-                          tile::LoadAttr load) = nullptr;
-  /// GPU: from how many rows on a group has a launch of its own, behind that of
-  /// a product with a config of this schedule, if `splitHeavy` says so. Null
-  /// where no code tells groups apart by their rows.
-  int64_t (*getHeavyRows)(tile::ContractOp product,
-                          tile::LoadAttr load) = nullptr;
-  /// GPU: the config of `heavy`, which is `product` for groups with
-  /// `group_rows` of a `min` alone; null if it is not expected to take less
-  /// time for such groups, or if one more launch is expected to take too much
-  /// where there are none. That is not asked for with `always`.
-  tile::ConfigAttr (*splitHeavy)(tile::ContractOp product,
-                                 tile::ContractOp heavy, tile::LoadAttr load,
-                                 bool always, const Target &target) = nullptr;
+  virtual moert::Expr grid(mlir::Operation *op, tile::ConfigAttr config,
+                           const Target &target) const = 0;
+  /// GPU: threads of a CTA, and bytes of dynamic shared memory.
+  virtual int64_t block(mlir::Operation * /*op*/,
+                        tile::ConfigAttr /*config*/) const {
+    return 0;
+  }
+  virtual int64_t shared(mlir::Operation * /*op*/,
+                         tile::ConfigAttr /*config*/) const {
+    return 0;
+  }
+  /// GPU: the tensor maps of the kernel.
+  virtual llvm::SmallVector<tile::TensorMapAttr>
+  tensorMaps(mlir::Operation * /*op*/, tile::ConfigAttr /*config*/) const {
+    return {};
+  }
+  /// Whether it is preferred to those before it, for any number of rows.
+  virtual bool isPreferred(mlir::Operation * /*op*/) const { return false; }
+
+  /// What else it can do; null if it cannot.
+  template <typename Interface>
+  const Interface *as() const {
+    return static_cast<const Interface *>(find(mlir::TypeID::get<Interface>()));
+  }
+
+protected:
+  Schedule(llvm::StringLiteral name, llvm::StringLiteral opName)
+      : name(name), opName(opName) {}
+  Schedule(const Schedule &) = delete;
+  Schedule &operator=(const Schedule &) = delete;
+
+  virtual const void *find(mlir::TypeID /*interface*/) const { return nullptr; }
+};
+
+/// A schedule, `Base`, that has these interfaces too.
+template <typename Base, typename... Interfaces>
+class ScheduleWith : public Base, public Interfaces... {
+public:
+  using Base::Base;
+
+protected:
+  const void *find(mlir::TypeID interface) const override {
+    const void *found = Base::find(interface);
+    (void)((interface == mlir::TypeID::get<Interfaces>() &&
+            (found = static_cast<const Interfaces *>(this))) ||
+           ...);
+    return found;
+  }
 };
 
 /// All schedules of a target; of those for an op, the first one whose choice of
 /// a config is legal is the one of choice.
-llvm::ArrayRef<Schedule> getSchedules(const Target &target);
+llvm::ArrayRef<const Schedule *> getSchedules(const Target &target);
 
 /// The target's schedule called `name`, or null.
 const Schedule *findSchedule(const Target &target, llvm::StringRef name);

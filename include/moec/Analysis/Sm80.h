@@ -14,6 +14,7 @@
 
 #include "moec/Analysis/ProductTypes.h"
 #include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/TokenChunks.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>

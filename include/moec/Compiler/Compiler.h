@@ -58,47 +58,18 @@ mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
                                    const SpecOverrides &overrides,
                                    llvm::SourceMgr &texts);
 
-/// What a pipeline does beside lowering.
-struct CompileOptions {
-  /// "cpu", or a GPU as in "sm_80" or "sm_90a".
-  std::string target = "cpu";
-  /// For GPUs: the part that configs are chosen for, as in "h100-sxm"
-  /// (moec/Support/Parts.h); empty: the target's default.
-  std::string part;
+/// What is compiled for, and what a compilation does beside. `lanes` are those
+/// of `cpu`.
+struct CompileOptions : TileOptions {
   CpuTargetOptions cpu;
 
   /// For GPUs: which ptxas, and how long it may take.
   AssembleOptions assembler;
 
-  bool isGpu() const { return target != "cpu"; }
   NvptxOptions getNvptx() const { return {target}; }
-  /// Gives each buffer a workspace slot of its own, to look at after a run.
+  /// Gives each buffer a workspace slot of its own, to look at after a run, and
+  /// leaves out rewrites of launches that make others of them.
   bool keepAllBuffers = false;
-  /// For GPUs: lets launches begin before the one before them has ended.
-  bool dependentLaunches = true;
-  /// For GPUs: lets products count ids, so that they need not wait for offsets.
-  bool countIds = true;
-  /// For GPUs: lets products quantize their results where that takes less time.
-  /// Not with `keepAllBuffers`: there would be fewer to look at.
-  bool quantizeResults = true;
-  /// For GPUs: whether rows are copied into order ahead of a product. Never
-  /// with `keepAllBuffers`.
-  PermuteRows permuteRows = PermuteRows::Auto;
-  /// For GPUs: lets groups with many rows have launches of their own where
-  /// those take less time.
-  bool splitHeavy = true;
-  /// For GPUs: lets two products be one kernel where that takes less time.
-  bool joinProducts = true;
-  /// For GPUs: the most slots that one launch ranks; a launch of its own counts
-  /// more of them before. Negative: any number. Nothing: as tile-split-ranking
-  /// has it.
-  std::optional<int64_t> splitRanking;
-  /// For GPUs: lets the launch that routes tokens count or rank their slots.
-  bool fuseRouting = true;
-  /// Configs to take instead of those that would be chosen, as in
-  /// "experts_hidden@1-64:tile_rows=16 tile_columns=64"
-  /// (moec/Analysis/ConfigText.h).
-  std::vector<std::string> configs;
   /// Prints the IR after each pass on the error stream.
   bool printIRAfterAll = false;
   /// Folder (made if missing) that gets each level that is passed:
@@ -115,6 +86,12 @@ struct CompileOptions {
 /// above it.
 mlir::LogicalResult lowerToLevel(mlir::ModuleOp module, Level level,
                                  const CompileOptions &options);
+
+/// The passes by which `lowerToLevel` takes a module from one level to another,
+/// with `toKernels` also those from there to kernels in the llvm dialect, as
+/// text for moe-opt --pass-pipeline.
+std::string printPipeline(Level from, Level to, bool toKernels,
+                          const CompileOptions &options);
 
 /// From layers to pipeline ops, without leaving level moe.
 mlir::LogicalResult decomposeLayers(mlir::ModuleOp module,

@@ -10,9 +10,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/CommandLine.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,58 +33,37 @@ void buildMoeToPlanPipeline(mlir::OpPassManager &manager,
                             llvm::StringRef target,
                             bool keepAllBuffers = false);
 
-/// Whether rows are copied into order ahead of a product: where that is
-/// expected to take less time, nowhere, or wherever it can be.
-enum class PermuteRows { Auto, Never, Always };
-
-/// For options of a command line.
-inline llvm::cl::ValuesClass getPermuteRowsValues() {
-  return llvm::cl::values(
-      clEnumValN(PermuteRows::Auto, "auto",
-                 "where that is expected to take less time"),
-      clEnumValN(PermuteRows::Never, "never", "nowhere"),
-      clEnumValN(PermuteRows::Always, "always", "wherever that can be"));
-}
-
 /// How kernels at level tile are made.
 struct TileOptions {
+  /// "cpu", or a GPU as in "sm_80" or "sm_90a".
   std::string target = "cpu";
-  /// Of a GPU: the part that configs are chosen for, as in "h100-sxm"; empty:
-  /// the target's default.
+  /// Of a GPU: the part that configs are chosen for, as in "h100-sxm"
+  /// (moec/Support/Parts.h); empty: the target's default.
   std::string part;
   /// f32 elements of a vector, 0 for that of the host.
   int64_t lanes = 0;
-  /// Lets launches begin before the one before them has ended, where the target
-  /// can.
+  /// Of a GPU: lets launches begin before the one before them has ended, where
+  /// the target can.
   bool dependentLaunches = true;
-  /// Lets products count ids, where launches are dependent and the schedule
-  /// can.
-  bool countIds = true;
-  /// Lets products quantize their results, where the schedule can and that is
-  /// expected to take less time.
-  bool quantizeResults = true;
-  PermuteRows permuteRows = PermuteRows::Auto;
-  /// Lets groups with many rows have launches of their own, where the schedule
-  /// can tell groups apart and that is expected to take less time.
-  bool splitHeavy = true;
-  /// Lets two products be one kernel, where the schedule can and that is
-  /// expected to take less time.
-  bool joinProducts = true;
-  /// The most slots that one launch ranks, where the schedule can do it in two;
-  /// negative: any number. Nothing: as tile-split-ranking has it.
-  std::optional<int64_t> splitRanking;
-  /// Lets the launch that routes tokens count or rank their slots.
-  bool fuseRouting = true;
-  /// Configs to take instead of those that would be chosen (ConfigText.h).
+  /// Of a GPU: rewrites of launches that do not run, by name, and parameters of
+  /// others (moec/Transforms/LaunchRewrites.h).
+  std::vector<std::string> disable, set;
+  /// Configs to take instead of those that would be chosen, as in
+  /// "experts_hidden@1-64:tile_rows=16 tile_columns=64"
+  /// (moec/Analysis/ConfigText.h).
   std::vector<std::string> configs;
-  /// Kernels at most, before those that tile-specialize has not seen. Nothing:
-  /// as that has it.
-  std::optional<int64_t> maxKernels;
+
+  bool isGpu() const { return target != "cpu"; }
 };
 
 /// From level plan to configured kernels at level tile.
 void buildPlanToTilePipeline(mlir::OpPassManager &manager,
                              const TileOptions &options = {});
+
+/// At level tile: configs for phases that IR by hand has without, and launches
+/// as configs say.
+void buildTilePipeline(mlir::OpPassManager &manager,
+                       const TileOptions &options = {});
 
 /// Makes `moe-to-plan` and `plan-to-tile` known to pass pipelines as text.
 void registerLevelPipelines();

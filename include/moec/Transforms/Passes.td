@@ -9,6 +9,7 @@
 #define MOEC_TRANSFORMS_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+include "LaunchRewrites.td"
 
 def PartOption : Option<"part", "part", "std::string", "\"\"",
     "the part that configs are chosen for, as in h100-sxm; empty: the target's default">;
@@ -66,9 +67,8 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     same best config share a kernel. `load` on a kernel says what the range is, and `tile-assign-config`
     chooses by it. The products of experts are cut together, each other kernel by itself, so that its cuts
     cost no kernels of theirs; a range of the program ends wherever one of a kernel does. A cut has to save
-    1.05 % of the time of all modelled kernels, summed over the powers of two, or 0.2 % where it is of one
-    other kernel, and the program has at most `max-kernels` kernels: of more, ranges side by side share one
-    where that loses least. Targets whose schedules have no model of their time (`cpu`), kernels with a `config`
+    the price of its kernels (docs/launch-rewrites.md) in time of all kernels, summed over the powers of two, and
+    the program has at most `max-kernels` kernels: of more, ranges side by side share one where that loses least. Targets whose schedules have no model of their time (`cpu`), kernels with a `config`
     or a `load` and programs of several variants stay as they are.
     Ranges are also cut where those of `configs`, which are those of `tile-assign-config`, begin and end.
   }];
@@ -96,7 +96,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     `KERNEL@MIN-MAX:TEXT` for kernels whose `load` is within these token counts. KERNEL is a name with
     or without the range (`experts_hidden` for `experts_hidden_t8` and all others). TEXT has the fields
     that differ from the choice, as in `tile_rows=16+32 tile_columns=64 stages=12`, maybe after a schedule's name. `map_rows` of
-    a product that reads its rows by `source` is left to `tile-permute-rows`, which brings them into order.
+    a product that reads its rows by `source` is left to `permute-rows` (`tile-rewrite-launches`), which brings them into order.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
@@ -107,193 +107,48 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
-def TileQuantizeResultsPass : Pass<"tile-quantize-results", "::mlir::ModuleOp"> {
-  let summary = "let products quantize their results";
+def TileRewriteLaunchesPass : Pass<"tile-rewrite-launches", "::mlir::ModuleOp"> {
+  let summary = "rewrite launches where that saves time";
   let description = [{
-    Gives a grouped product `result_scale`, so that it writes e4m3 and scales itself, where each of its
-    launches is followed by one of a `tile.quantize` of its results, on the same stream and with the same
-    offsets, and nothing else reads these: there is one launch less, and less to write and read. The product's
-    schedule says whether it can, in which config, and whether that is expected to take less time. Buffers that
-    nobody uses any more are erased, and slots assigned anew (`plan-assign-slots`). Kernels keep their names.
+    Runs the rewrites below, in this order (docs/launch-rewrites.md). For each site that a rewrite matches and may
+    legally rewrite it builds what would be, and predicts what that takes; it stays if the time that it saves at each
+    token point, relative to that of all launches there and summed over the points, is more than the price of the
+    kernels that it adds. Where a device's times are not known, whatever is legal is done. Each decision is
+    remarked with its reason (`--remarks-filter=tile-rewrite-launches`). Kernels that nobody launches any more and
+    buffers that nobody uses are erased; slots are assigned anew where that is needed (`plan-assign-slots`).
     Requires a `config` on each phase; changes no number.
 
-    `configs` are those that were forced (`tile-assign-config`): a product that has one keeps it, and quantizes
-    if it can; a quantization that has one stays.
+    `configs` are those that were forced (`tile-assign-config`). `disable` leaves rewrites out; with `only`, others
+    than these. `set` gives a parameter another value, as in `set=split-ranking.most=2048,permute-rows.always`.
+  }] # !foldl("", LaunchRewrites, text, rewrite,
+              text # "\n    **`" # rewrite.name # "`**: " # rewrite.summary # "\n\n" # rewrite.description);
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
+    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">,
+    ListOption<"disable", "disable", "std::string", "rewrites that do not run">,
+    ListOption<"only", "only", "std::string", "the rewrites that run; none: all">,
+    ListOption<"set", "set", "std::string", "parameters: REWRITE.NAME[=VALUE]">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
+def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
+  let summary = "choose ranges, configs and rewrites within a number of kernels";
+  let description = [{
+    Runs `tile-specialize`, `tile-assign-config` and `tile-rewrite-launches`. Where the module then has more than
+    `max-kernels` kernels, they run again from the beginning with fewer kernels for ranges of tokens, until it has
+    not or until there are no ranges left. `configs`, `disable` and `set` are as those passes have them.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TilePermuteRowsPass : Pass<"tile-permute-rows", "::mlir::ModuleOp"> {
-  let summary = "bring rows into order ahead of a product";
-  let description = [{
-    Where a grouped product reads its rows by `source`, each of its launches may get one of a `tile.gather_rows`
-    in front, which copies them (and their scales) into a buffer in the order of their groups; the product then
-    has no `source`, and its config `map_rows`. The product's schedule says whether it can, in which config, and
-    whether both together are expected to take less time: a copy of a row is little beside a wide product.
-    Kernels keep their names; slots are assigned anew (`plan-assign-slots`). Requires a `config` on each phase
-    and a `load` on the kernel; changes no number.
-
-    `configs` are those that were forced (`tile-assign-config`): a product that has one keeps it, and its
-    `source` unless the config says `map_rows`; with `always` it gets `map_rows` if that is legal. With
-    `always` all products that can have their rows in order.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    Option<"always", "always", "bool", "false", "wherever it can be, whatever it takes">,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileSplitHeavyPass : Pass<"tile-split-heavy", "::mlir::ModuleOp"> {
-  let summary = "a launch of their own for groups with many rows";
-  let description = [{
-    A config that suits experts which are about equally likely may have low tiles; where most tokens go to a few
-    experts, those want high ones. Each launch of such a grouped product gets one behind it, of a copy of its
-    kernel (`@experts_hidden_heavy_t8192`), for the groups with many rows (`min` of its `group_rows`), and keeps the others
-    (`max`). The product's schedule says from how many rows on, in which config, and whether that pays:
-    whether the model expects such groups to take less time, and a launch that finds none little beside the
-    product at the fewest tokens of its `load`. Both launches write rows of one result. Requires a `config` on
-    each phase and a `load` on the kernel; changes no number.
-
-    `configs` are those that were forced (`tile-assign-config`): a product that has one keeps all groups, unless
-    one is forced under the name of the copy, with the range or without; then it is split in any case.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileCountIdsPass : Pass<"tile-count-ids", "::mlir::ModuleOp"> {
-  let summary = "let products count ids instead of reading offsets";
-  let description = [{
-    Gives grouped products `ids`, so that they know their groups and can copy weights before the launches
-    before them have ended: a product's schedule has to emit that, and in all of its launches its offsets
-    come from a `tile.rank` over the same ids, which are an input of the caller's that no launch writes,
-    without `num_valid_tokens`. Each CTA reads all ids, so there may be `most` of them, at the highest
-    token count of a variant. The launches get the ids as one more of their `ins`. A product of groups with
-    a `min` in its `group_rows` gets none: mostly it has nothing to copy early. Requires a `config` on each phase;
-    changes no number.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    Option<"most", "most", "int64_t", "8192", "the most ids that each CTA counts">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileJoinProductsPass : Pass<"tile-join-products", "::mlir::ModuleOp"> {
-  let summary = "let two products be one kernel";
-  let description = [{
-    Makes one `resident` kernel and launch of two grouped products that follow each other, the second on the
-    results of the first and with the same offsets: weights of the second arrive while the last tiles of the
-    first are multiplied, and there is one launch less. Their schedule chooses configs that go together, and
-    says whether that is expected to take less time than two launches do. The first `signals` and the second
-    `awaits`, by a counter that the `tile.rank` before them sets to 0 (one more of its launches' `outs`, in a
-    slot of its own). What the first reads gets a slot of its own too, if the second would write there.
-    Where that is so of one or two tokens, but not of all that the variant is for, and saves 1.05 % of their
-    time, the variant is cut there.
-    Where `tile-permute-rows` has brought the first one's rows into order, both stay apart: such rows are for tensor
-    maps, which the first one of a kernel has none of; so do products of some groups alone (`tile-split-heavy`).
-    Requires a `config` on each phase; changes no number.
-
-    `configs` are those that were forced (`tile-assign-config`): products that have one keep it, and are
-    joined if they can be.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileQueueTilesPass : Pass<"tile-queue-tiles", "::mlir::ModuleOp"> {
-  let summary = "give products a counter of the tiles to take next";
-  let description = [{
-    Gives products whose `config` says `queue` their `tickets`: a counter that the `tile.rank` that writes
-    their offsets sets to 0 (one more of its launches' `outs`, in a slot of its own, the same for all
-    products of a run), as one more of the `outs` of their launches. Where no such launch comes before on
-    the same stream, the `config` says `queue` no more, so that heights of tiles suit a fixed order. Runs
-    after `tile-join-products`, whose kernels have no queue. Changes no number.
-  }];
-  let options = [Option<"target", "target", "std::string", "\"cpu\"",
-                        "the target: cpu, sm_80, sm_90a or sm_100a">,
-                 PartOption];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileSplitRankingPass : Pass<"tile-split-ranking", "::mlir::ModuleOp"> {
-  let summary = "let a launch count slots before they are ranked";
-  let description = [{
-    Puts a launch of a `tile.count_slots` in front of those of a `tile.rank` that have more than `most` slots, and
-    gives the ranking its `counts`: CTAs that rank many slots then need not count all of them each. A variant
-    whose token counts lie on both sides is split in two; if the ranking's kernel is launched with fewer slots
-    too, those with more have a copy (`@permute_by_counts`). The counts (`permute_counts`, as the kernel that
-    makes them) are one more buffer, in a slot of its own, and one more of the launches' `ins`. The chunks are
-    those that the config of the ranking has; fewer tokens each where the launch before routes them, which can
-    count them too (`tile-fuse-routing`), unless the config is among the `configs` that were forced. The
-    ranking's schedule has to read counts, and says whether that can pay (not of more experts than a chunk has
-    slots). Requires a `config` on each phase; changes no number. Runs after the passes that look for rankings.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    Option<"most", "most", "int64_t", "::moec::kSplitRankingSlots",
-           "the most slots that one launch ranks">,
-    Option<"mostRouted", "most-routed", "int64_t", "::moec::kSplitRoutedSlots",
-           "the same where the launch before routes their tokens">,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileFuseRoutingPass : Pass<"tile-fuse-routing", "::mlir::ModuleOp"> {
-  let summary = "let the launch that routes tokens count or rank their slots";
-  let description = [{
-    Makes a launch of a `tile.top_k` and the one behind it one launch, of a kernel with both phases
-    (`@route_0_route_1`), if a CTA needs just its own share of the first for its share of the second: where
-    that is a `tile.count_slots`, each CTA counts the slots of the tokens that it routes; where it is a
-    `tile.rank` of up to `most` slots, and of 32 tokens, one CTA does both. A variant whose token counts lie on
-    both sides of that is split in two; such a kernel has a `load` that says so. The phases get configs that
-    agree (docs/gpu.md). `configs` are those that were forced (`tile-assign-config`): a phase that has one stays alone.
-    Requires a `config` on each phase; changes no number. Runs after `tile-split-ranking`.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    Option<"most", "most", "int64_t", "::moec::kFusedRankingSlots",
-           "the most slots that a CTA ranks whose tokens it routes">,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
-  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
-}
-
-def TileQuantizeAheadPass : Pass<"tile-quantize-ahead", "::mlir::ModuleOp"> {
-  let summary = "let the launch that routes few tokens quantize them while it waits";
-  let description = [{
-    Makes a launch that quantizes what no launch before it touches, such as hidden states, and the one right
-    before it, which routes and ranks in one CTA (`tile-fuse-routing`), one launch, of a kernel that quantizes
-    first (`@hidden_quantized_route_0_route_1`): CTAs do that while others still make logits, the first one then
-    waits for these, and the product behind waits for one launch less. Only where the schedule that routes waits by itself, not at
-    the kernel's entry (docs/gpu.md). `configs` are those that were forced (`tile-assign-config`): what has one
-    stays alone. Requires a `config` on each phase; changes no number. Runs after `tile-fuse-routing`.
-  }];
-  let options = [
-    Option<"target", "target", "std::string", "\"cpu\"",
-           "the target: cpu, sm_80, sm_90a or sm_100a">,
-    PartOption,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">];
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
+    Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels", "kernels of a module at most">,
+    ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">,
+    ListOption<"disable", "disable", "std::string", "rewrites that do not run">,
+    ListOption<"set", "set", "std::string", "parameters of rewrites: REWRITE.NAME[=VALUE]">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 

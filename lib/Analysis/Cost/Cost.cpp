@@ -32,31 +32,18 @@ ArrayRef<WeightedRouting> moec::getWeightedRoutings() {
   return all;
 }
 
-double moec::getRelativeTime(tile::LoadAttr load, const Target &target,
-                             const PhaseForm &one, const PhaseForm &other) {
-  auto getModel = [&](const PhaseForm &form) {
-    return findSchedule(target, form.config.getSchedule())
-        ->costModel(form.phase, load, target);
-  };
-  auto getTime = [](const PhaseForm &form, CostModel &model, int64_t tokens,
-                    Routing routing) {
-    double us = model.predict(form.config, tokens, routing).us;
-    return form.beside ? us + form.beside(tokens, routing) : us;
-  };
-  std::unique_ptr<CostModel> oneModel = getModel(one),
-                             otherModel = getModel(other);
-  SmallVector<int64_t> points =
-      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
-  double relative = 0;
-  for (int64_t tokens : points)
-    for (auto [routing, weight] : getWeightedRoutings())
-      relative += weight * getTime(one, *oneModel, tokens, routing) /
-                  getTime(other, *otherModel, tokens, routing);
-  return relative / double(points.size());
+double moec::getKernelPrice(tile::KernelOp kernel) {
+  // As they have lines of PTX: some thousands, several hundred, a hundred.
+  constexpr double groupedPrice = 0.00525, densePrice = 0.002,
+                   otherPrice = 0.0002;
+  double price = otherPrice;
+  for (auto product : kernel.getBody().getOps<tile::ContractOp>())
+    price = std::max(price, product.getOffsets() ? groupedPrice : densePrice);
+  return price;
 }
 
 std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
-                                                const Schedule &schedule,
+                                                const ModelsTime &schedule,
                                                 const Target &target,
                                                 tile::LoadAttr load,
                                                 ArrayRef<int64_t> points) {
@@ -98,7 +85,7 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
 }
 
 std::vector<Candidate> moec::enumerateCandidates(Operation *phase,
-                                                 const Schedule &schedule,
+                                                 const ModelsTime &schedule,
                                                  const Target &target,
                                                  tile::LoadAttr load) {
   std::vector<Candidate> candidates = evaluateCandidates(
@@ -127,10 +114,13 @@ tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target) {
 tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target,
                                      tile::LoadAttr load) {
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
-  if (!load || schedules.empty() || !schedules.front()->costModel)
+  const ModelsTime *modelled = load && !schedules.empty()
+                                   ? schedules.front()->as<ModelsTime>()
+                                   : nullptr;
+  if (!modelled)
     return {};
   std::vector<Candidate> candidates =
-      enumerateCandidates(phase, *schedules.front(), target, load);
+      enumerateCandidates(phase, *modelled, target, load);
   if (candidates.empty() || !candidates.front().whyNot.empty())
     return {};
   return candidates.front().config;

@@ -20,12 +20,9 @@ LaunchShape moec::getLaunchShape(tile::KernelOp kernel, const Target &target) {
     shape.grid = shape.grid == moert::Expr(0)
                      ? grid
                      : moert::Expr::max(shape.grid, grid);
-    if (schedule.block)
-      shape.block = std::max(shape.block, schedule.block(&op, config));
-    if (schedule.shared)
-      shape.shared = std::max(shape.shared, schedule.shared(&op, config));
-    if (schedule.tensorMaps)
-      llvm::append_range(shape.tensorMaps, schedule.tensorMaps(&op, config));
+    shape.block = std::max(shape.block, schedule.block(&op, config));
+    shape.shared = std::max(shape.shared, schedule.shared(&op, config));
+    llvm::append_range(shape.tensorMaps, schedule.tensorMaps(&op, config));
   }
   return shape;
 }

@@ -12,11 +12,11 @@
 
 namespace moec {
 
-llvm::ArrayRef<Schedule> getCpuSchedules();
+llvm::ArrayRef<const Schedule *> getCpuSchedules();
 /// Schedules that every GPU from sm_80 on can run.
-llvm::ArrayRef<Schedule> getSm80Schedules();
+llvm::ArrayRef<const Schedule *> getSm80Schedules();
 /// Those of Hopper GPUs, before those of every GPU.
-llvm::ArrayRef<Schedule> getSm90Schedules();
+llvm::ArrayRef<const Schedule *> getSm90Schedules();
 
 // What reasons are made of.
 inline std::string number(int64_t value) { return std::to_string(value); }

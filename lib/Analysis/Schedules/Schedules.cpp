@@ -64,28 +64,27 @@ std::optional<Target> Target::findFor(Operation *op, StringRef pass,
   return target;
 }
 
-ArrayRef<Schedule> moec::getSchedules(const Target &target) {
+ArrayRef<const Schedule *> moec::getSchedules(const Target &target) {
   if (target.name == "sm_90a")
     return getSm90Schedules();
   return target.isGpu() ? getSm80Schedules() : getCpuSchedules();
 }
 
 const Schedule *moec::findSchedule(const Target &target, StringRef name) {
-  for (const Schedule &schedule : getSchedules(target))
-    if (schedule.name == name)
-      return &schedule;
+  for (const Schedule *schedule : getSchedules(target))
+    if (schedule->name == name)
+      return schedule;
   return nullptr;
 }
 
 SmallVector<const Schedule *> moec::getSchedulesFor(const Target &target,
                                                     Operation *op) {
   SmallVector<const Schedule *> schedules;
-  for (const Schedule &schedule : getSchedules(target))
-    if (schedule.opName == op->getName().getStringRef())
-      schedules.push_back(&schedule);
+  for (const Schedule *schedule : getSchedules(target))
+    if (schedule->opName == op->getName().getStringRef())
+      schedules.push_back(schedule);
   std::stable_partition(
-      schedules.begin(), schedules.end(), [&](const Schedule *schedule) {
-        return schedule->isPreferred && schedule->isPreferred(op);
-      });
+      schedules.begin(), schedules.end(),
+      [&](const Schedule *schedule) { return schedule->isPreferred(op); });
   return schedules;
 }

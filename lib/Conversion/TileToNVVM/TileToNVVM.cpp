@@ -14,6 +14,8 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Analysis/LaunchShape.h"
+#include "moec/Analysis/Rewrites/FollowPhase.h"
+#include "moec/Analysis/Rewrites/JoinProducts.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
 
@@ -63,7 +65,7 @@ public:
       relaxEpilogue(phase);
     }
     // A schedule emits the product that awaits its phase with it.
-    if (isa<tile::ContractOp>(phases->front()))
+    if (isa<tile::ContractOp>(phases->back()))
       phases->resize(1);
     else if (failed(checkFollowing(*phases)))
       return failure();
@@ -97,9 +99,9 @@ private:
         config ? findSchedule(target, config.getSchedule()) : nullptr;
     auto product = dyn_cast<tile::ContractOp>(phase);
     if (schedule && product)
-      return schedule->join && product.getAwaits() &&
+      return schedule->as<JoinsProducts>() && product.getAwaits() &&
              isa<tile::ContractOp>(phase->getPrevNode());
-    return schedule && schedule->whyApart;
+    return schedule && schedule->as<FollowsPhase>();
   }
 
   /// The phase of the kernel, or several of which each may follow the one
@@ -166,8 +168,8 @@ private:
          llvm::zip(phases.drop_back(), phases.drop_front())) {
       auto config = second->getAttrOfType<tile::ConfigAttr>("config");
       const Schedule *schedule = findSchedule(target, config.getSchedule());
-      std::string reason =
-          schedule->whyApart(first, second, kernel.getLoadAttr());
+      std::string reason = schedule->as<FollowsPhase>()->whyApart(
+          first, second, kernel.getLoadAttr());
       if (!reason.empty())
         return second->emitOpError("cannot follow in one kernel: ")
                << reason << "; or run tile-split-phases";

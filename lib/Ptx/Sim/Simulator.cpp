@@ -237,7 +237,8 @@ Status Simulator::checkResident(const std::string &kernel,
   return moert::invalidArgument(
       "kernel '" + kernel + "' needs " + std::to_string(dims.grid) +
       " CTAs at once, and the simulated GPU runs at most " +
-      std::to_string(most) + "; compile the layer with --no-join-products");
+      std::to_string(most) +
+      "; compile the layer with --disable=join-products");
 }
 
 Result<WorkId> Simulator::submit(const LoadedModule &module,

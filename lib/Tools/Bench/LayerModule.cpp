@@ -31,7 +31,8 @@ LayerModule::lower(const Session &session, const BenchLayer &layer,
                    bool productsApart) {
   CompileOptions compile = session.jit.compile;
   compile.configs = configs ? *configs : session.getConfigs(layer);
-  compile.joinProducts &= !productsApart;
+  if (productsApart)
+    compile.disable.push_back("join-products");
   std::unique_ptr<LayerModule> made(new LayerModule());
   std::optional<Target> target =
       Target::find(compile.target, /*lanes=*/0, compile.part);
@@ -76,8 +77,9 @@ std::vector<ModelledPhase> LayerModule::getPhases(int64_t tokens) {
       auto config = op.getAttrOfType<tile::ConfigAttr>("config");
       const Schedule *own =
           config ? findSchedule(target, config.getSchedule()) : nullptr;
-      if (own && own->candidates && own->costModel)
-        phases.push_back({&op, kernel.getLoadAttr(), own, getBaseName(kernel)});
+      if (const ModelsTime *models = own ? own->as<ModelsTime>() : nullptr)
+        phases.push_back(
+            {&op, kernel.getLoadAttr(), models, getBaseName(kernel)});
     }
     if (phases.size() > before + 1)
       for (size_t i = before; i < phases.size(); ++i)

@@ -9,7 +9,7 @@
 #define MOEC_LIB_TOOLS_BENCH_LAYERMODULE_H
 
 #include "LayerOnDevice.h"
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Cost.h"
 
 namespace moec::bench {
 
@@ -18,7 +18,7 @@ struct ModelledPhase {
   mlir::Operation *phase;
   /// Of its kernel.
   tile::LoadAttr load;
-  const Schedule *schedule;
+  const ModelsTime *schedule;
   /// How --config names it: by the kernel, without its range, or, of two
   /// products in one kernel, by what they make.
   std::string name;

@@ -26,7 +26,7 @@ Trials::Trials(Session &session, LayerOnDevice &layer, RowRun &run,
   small.maxTokens = row.tokens;
   small.jit.threads = 1;
   small.jit.useCache = false;
-  small.jit.compile.joinProducts = false;
+  small.jit.compile.disable.push_back("join-products");
 }
 
 size_t Trials::getNumThreads() {

@@ -66,7 +66,7 @@ CompiledLayers::compile(const LayerSpec &spec,
   options.part = choosePart(target, device);
   if (target == "sm_90a") {
     if (kernels.permuteRows)
-      options.permuteRows = PermuteRows::Always;
+      options.set = {"permute-rows.always"};
     options.configs = kernels.configs;
   }
   if (!options.isGpu()) {

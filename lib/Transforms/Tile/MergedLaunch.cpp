@@ -75,16 +75,3 @@ void MergedLaunch::replaceBy(tile::KernelOp kernel) {
   first->erase();
   second->erase();
 }
-
-void moec::eraseMerged(ModuleOp module, const MergedKernels &kernels,
-                       SymbolTable &symbols) {
-  for (auto &[names, kernel] : kernels)
-    for (StringAttr name : {names.first, names.second}) {
-      bool isLaunched = false;
-      module.walk([&](plan::LaunchOp launch) {
-        isLaunched |= launch.getKernelAttr().getAttr() == name;
-      });
-      if (Operation *old = isLaunched ? nullptr : symbols.lookup(name))
-        symbols.erase(old);
-    }
-}

@@ -44,10 +44,6 @@ using MergedKernels =
     llvm::MapVector<std::pair<mlir::StringAttr, mlir::StringAttr>,
                     tile::KernelOp>;
 
-/// Erases those that merged kernels are made of and nobody launches any more.
-void eraseMerged(mlir::ModuleOp module, const MergedKernels &kernels,
-                 mlir::SymbolTable &symbols);
-
 } // namespace moec
 
 #endif // MOEC_LIB_TRANSFORMS_TILE_MERGEDLAUNCH_H

@@ -7,8 +7,6 @@
 
 #include "PassInputs.h"
 
-#include "moec/Transforms/Passes.h"
-
 using namespace mlir;
 using namespace moec;
 
@@ -25,16 +23,4 @@ std::optional<PassInputs> PassInputs::read(Operation *op, StringRef pass,
     return PassInputs{*found, std::move(*forced)};
   op->emitError(pass) << ": " << llvm::toString(forced.takeError());
   return std::nullopt;
-}
-
-LogicalResult moec::changePrograms(
-    ModuleOp module, llvm::function_ref<bool(plan::ProgramOp)> change,
-    llvm::function_ref<LogicalResult(OpPassManager &, Operation *)>
-        runPipeline) {
-  OpPassManager slots(plan::ProgramOp::getOperationName());
-  slots.addPass(createPlanAssignSlotsPass());
-  for (auto program : module.getOps<plan::ProgramOp>())
-    if (change(program) && failed(runPipeline(slots, program)))
-      return failure();
-  return success();
 }

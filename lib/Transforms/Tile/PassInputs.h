@@ -27,15 +27,6 @@ struct PassInputs {
        int64_t lanes = 0);
 };
 
-/// Runs `change` on each program of a module, and where it says that something
-/// has changed, assigns slots anew by `runPipeline`, that of the pass.
-mlir::LogicalResult
-changePrograms(mlir::ModuleOp module,
-               llvm::function_ref<bool(plan::ProgramOp)> change,
-               llvm::function_ref<mlir::LogicalResult(mlir::OpPassManager &,
-                                                      mlir::Operation *)>
-                   runPipeline);
-
 } // namespace moec
 
 #endif // MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H

@@ -10,6 +10,8 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/Threading.h"
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
 
@@ -126,12 +128,12 @@ private:
   }
 
   /// `config` without maps of rows that are not in order yet, where
-  /// tile-permute-rows can bring them there.
+  /// permute-rows can bring them there.
   tile::ConfigAttr withoutMaps(Operation &op, tile::ConfigAttr config) {
     auto product = dyn_cast<tile::ContractOp>(op);
     const Schedule *schedule = findSchedule(target, config.getSchedule());
     bool mayComeInOrder = product && product.getSource() && schedule &&
-                          schedule->permuteRows && kernel.getLoadAttr();
+                          schedule->as<PermutesRows>() && kernel.getLoadAttr();
     return mayComeInOrder ? config.withMapRows(false) : config;
   }
 
@@ -177,7 +179,7 @@ private:
 
   void listSchedules(InFlightDiagnostic &diagnostic) const {
     llvm::interleaveComma(getSchedules(target), diagnostic,
-                          [&](const Schedule &s) { diagnostic << s.name; });
+                          [&](const Schedule *s) { diagnostic << s->name; });
   }
 
   remark::RemarkOpts remarkOptions(StringRef schedule) {
@@ -240,12 +242,12 @@ struct TileAssignConfig
         return signalPassFailure();
   }
 
-  /// Whether tile-split-heavy may make a kernel for some groups of this one.
+  /// Whether split-heavy may make a kernel for some groups of this one.
   static bool mayBeHeavy(tile::KernelOp kernel, const Target &machine) {
     auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
     return product && product.getOffsets() && kernel.getLoadAttr() &&
            findSchedule(machine, product.getConfigAttr().getSchedule())
-               ->splitHeavy;
+               ->as<SplitsHeavy>();
   }
 
   /// A config that no kernel has: right if it is for more tokens than there can

@@ -45,7 +45,7 @@ struct Span {
 class ModelledKernel {
 public:
   ModelledKernel(tile::KernelOp kernel, Operation *phase,
-                 const Schedule &schedule, const Target &target,
+                 const ModelsTime &schedule, const Target &target,
                  tile::LoadAttr load, ArrayRef<int64_t> points)
       : kernel(kernel), load(load), isGrouped(load.getExperts() > 1),
         candidates(evaluateCandidates(phase, schedule, target, load, points)) {
@@ -114,9 +114,9 @@ public:
       if (kernel.isGrouped)
         products.push_back(&kernel);
       else
-        cut(&kernel, kOtherPrice);
+        cut(&kernel);
     if (!products.empty())
-      cut(products, kProductsPrice);
+      cut(products);
     mergeKernels();
     SmallVector<Span> spans = getCommonSpans();
     for (ModelledKernel &kernel : kernels)
@@ -132,13 +132,9 @@ private:
   /// none, or if it was asked for before.
   std::pair<tile::ContractOp, tile::LoadAttr> findPhase(plan::LaunchOp launch);
   tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
-  /// What a range has to win, summed over its points and relative to the time
-  /// of all kernels, to be worth its kernels: of both products, and of another
-  /// one, whose code is shorter.
-  static constexpr double kProductsPrice = 0.0105, kOtherPrice = 0.002;
   /// Gives each of the kernels its spans, which are cut at the same points.
-  void cut(ArrayRef<ModelledKernel *> group, double price);
-  SmallVector<Span> chooseSpans(ArrayRef<ModelledKernel *> group, double price);
+  void cut(ArrayRef<ModelledKernel *> group);
+  SmallVector<Span> chooseSpans(ArrayRef<ModelledKernel *> group);
   /// The time of all kernels at a point with their best configs.
   double getBest(size_t point) const;
   double getLoss(ArrayRef<ModelledKernel *> group, Span span) const;
@@ -216,8 +212,8 @@ void Specializer::addKernels() {
   parallelFor(variant.getContext(), 0, phases.size(), [&](size_t i) {
     auto [phase, load] = phases[i];
     models[i].emplace(phase->getParentOfType<tile::KernelOp>(), phase,
-                      *getSchedulesFor(target, phase).front(), target, load,
-                      points);
+                      *getSchedulesFor(target, phase).front()->as<ModelsTime>(),
+                      target, load, points);
   });
   for (std::optional<ModelledKernel> &model : models)
     if (model->hasChoice())
@@ -237,7 +233,7 @@ Specializer::findPhase(plan::LaunchOp launch) {
   if (!phase || phase.getConfigAttr())
     return {};
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
-  if (schedules.empty() || !schedules.front()->costModel)
+  if (schedules.empty() || !schedules.front()->as<ModelsTime>())
     return {};
   return {phase, getLoad(launch, phase)};
 }
@@ -289,8 +285,11 @@ double Specializer::getLoss(ArrayRef<ModelledKernel *> group, Span span) const {
 }
 
 /// The cuts that lose least, by the best ways to cut what comes before.
-SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group,
-                                           double price) {
+SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group) {
+  // What a range has to win to be worth its kernels.
+  double price = 0;
+  for (const ModelledKernel *kernel : group)
+    price += getKernelPrice(kernel->kernel);
   size_t number = points.size();
   SmallVector<SmallVector<double>> losses(number,
                                           SmallVector<double>(number, 0));
@@ -327,8 +326,8 @@ SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group,
   return spans;
 }
 
-void Specializer::cut(ArrayRef<ModelledKernel *> group, double price) {
-  SmallVector<Span> spans = chooseSpans(group, price);
+void Specializer::cut(ArrayRef<ModelledKernel *> group) {
+  SmallVector<Span> spans = chooseSpans(group);
   for (ModelledKernel *kernel : group)
     kernel->spans = shareKernels(*kernel, spans);
 }

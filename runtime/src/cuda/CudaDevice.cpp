@@ -342,7 +342,7 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
   return invalidArgument("kernel '" + kernel.name() + "' needs " +
                          std::to_string(dims.grid) + " CTAs at once, and " +
                          deviceName + " runs at most " + std::to_string(room) +
-                         "; compile the layer with --no-join-products");
+                         "; compile the layer with --disable=join-products");
 }
 
 Status CudaDevice::launch(Stream &stream, Kernel &kernel,

@@ -1,5 +1,5 @@
-// RUN: moe-opt %S/../../Transforms/tile-join-products.mlir --split-input-file --tile-assign-config=target=sm_90a --tile-join-products=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
-// RUN: moe-opt %S/../../Transforms/tile-join-products.mlir --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s --check-prefix=APART
+// RUN: moe-opt %S/../../Transforms/Launch/join-products.mlir --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=join-products target=sm_90a" --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+// RUN: moe-opt %S/../../Transforms/Launch/join-products.mlir --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s --check-prefix=APART
 
 // CTAs take tiles in an order that spreads those which have one more.
 // CHECK-LABEL: func.func @hidden_out

@@ -21,6 +21,6 @@ tile.kernel @short(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x256x256xf8E4M3FN>)
       input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<6x256x1xf32>)
       offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x256xbf16>)
-      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, config = #tile.config<schedule = "sm90.contract", n = 256, k = 128, stages = 4, bodies = [64]>}
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, config = #tile.sm90_contract<tile_rows = [64], tile_columns = 256, step = 128, stages = 4>}
   tile.return
 }

@@ -114,13 +114,13 @@ tile.kernel @rows(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %c: memref
     %i: memref<?x4xi32>, %w: memref<?x4xf32>, %o: memref<33xi32>, %p: memref<?x4xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 4>} {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%x : memref<?x256xbf16>) outs(%q, %c : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.quantize", panel = 1024, lanes = 8>}
+      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
   // expected-error@+1 {{cannot follow in one kernel: threads that share the scale of a row wait for one another at a barrier of the whole CTA; groups of [1, 128] need none; or run tile-split-phases}}
   tile.top_k tokens(%t) logits(%l : memref<?x32xf32>) outs(%i, %w : memref<?x4xi32>, memref<?x4xf32>) <top_k = 4>
-      {config = #tile.config<schedule = "sm80.top_k", lanes = 128, rows = 4>}
+      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.config<schedule = "sm80.rank", panel = 32, lanes = 128, rows = 4>, num_experts = 32 : i64}
+      {config = #tile.sm80_rank<threads = 128, tokens_per_cta = 4, experts_at_once = 32>, num_experts = 32 : i64}
   tile.return
 }
 
@@ -150,6 +150,19 @@ tile.kernel @rank_of_others(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %i: memref
       tile.yield %v : f32
     } {config = #tile.sm80_row_map<columns_per_cta = 128, vector_width = 4>}
   // expected-error@+1 {{cannot follow in one kernel: a CTA has its share of what a 'tile.top_k' has routed, and of nothing else; or run tile-split-phases}}
+  tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
+      outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}
+  tile.return
+}
+
+// -----
+
+tile.kernel @counts_first(%i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<128x32xi32>, %o: memref<33xi32>, %p: memref<?x4xi32>,
+    %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
+  tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
+      {config = #tile.sm80_count_slots<threads = 512, experts_at_once = 32>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
+  // expected-error@+1 {{cannot follow in one kernel: it follows a 'tile.top_k' alone; or run tile-split-phases}}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
       {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}

@@ -274,20 +274,123 @@ moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {
   return 1;
 }
 
-constexpr Schedule kCpuSchedules[] = {
-    {"cpu.contract", "tile.contract", contractIllegal, chooseContract,
-     contractGrid},
-    {"cpu.top_k", "tile.top_k", rowsIllegal, chooseTopK, rowsGrid},
-    {"cpu.rank", "tile.rank", rankIllegal, chooseRank, rankGrid},
-    {"cpu.row_map", "tile.row_map", rowsIllegal, chooseRowMap, rowsGrid},
-    {"cpu.quantize", "tile.quantize", rowsIllegal, chooseQuantize,
-     quantizeGrid},
-    {"cpu.gather_rows", "tile.gather_rows", gatherRowsIllegal, chooseGatherRows,
-     gatherRowsGrid},
-    {"cpu.gather_reduce", "tile.gather_reduce", gatherReduceIllegal,
-     chooseGatherReduce, rowsGrid},
+struct ContractSchedule final : Schedule {
+  ContractSchedule() : Schedule("cpu.contract", "tile.contract") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return contractIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseContract(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return contractGrid(op, config, target);
+  }
+};
+
+struct TopKSchedule final : Schedule {
+  TopKSchedule() : Schedule("cpu.top_k", "tile.top_k") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return rowsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseTopK(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return rowsGrid(op, config, target);
+  }
+};
+
+struct RankSchedule final : Schedule {
+  RankSchedule() : Schedule("cpu.rank", "tile.rank") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return rankIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseRank(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return rankGrid(op, config, target);
+  }
+};
+
+struct RowMapSchedule final : Schedule {
+  RowMapSchedule() : Schedule("cpu.row_map", "tile.row_map") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return rowsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseRowMap(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return rowsGrid(op, config, target);
+  }
+};
+
+struct QuantizeSchedule final : Schedule {
+  QuantizeSchedule() : Schedule("cpu.quantize", "tile.quantize") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return rowsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseQuantize(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return quantizeGrid(op, config, target);
+  }
+};
+
+struct GatherRowsSchedule final : Schedule {
+  GatherRowsSchedule() : Schedule("cpu.gather_rows", "tile.gather_rows") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return gatherRowsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseGatherRows(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return gatherRowsGrid(op, config, target);
+  }
+};
+
+struct GatherReduceSchedule final : Schedule {
+  GatherReduceSchedule()
+      : Schedule("cpu.gather_reduce", "tile.gather_reduce") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return gatherReduceIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseGatherReduce(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return rowsGrid(op, config, target);
+  }
 };
 
 } // namespace
 
-ArrayRef<Schedule> moec::getCpuSchedules() { return kCpuSchedules; }
+ArrayRef<const Schedule *> moec::getCpuSchedules() {
+  static const ContractSchedule contract;
+  static const TopKSchedule topK;
+  static const RankSchedule rank;
+  static const RowMapSchedule rowMap;
+  static const QuantizeSchedule quantize;
+  static const GatherRowsSchedule gatherRows;
+  static const GatherReduceSchedule gatherReduce;
+  static const Schedule *const all[] = {
+      &contract, &topK, &rank, &rowMap, &quantize, &gatherRows, &gatherReduce};
+  return all;
+}

@@ -13,7 +13,7 @@
 
 namespace moec::sm80 {
 
-// A row of the table of schedules. Preferred for a few columns, such as the
+// What the schedule is made of. Preferred for a few columns, such as the
 // gate of a shared expert, of which a tile would be next to empty.
 inline constexpr llvm::StringLiteral kGemv = "sm80.gemv";
 std::string gemvIllegal(mlir::Operation *op, tile::ConfigAttr config,
@@ -24,6 +24,32 @@ moert::Expr gemvGrid(mlir::Operation *op, tile::ConfigAttr config,
 int64_t gemvBlock(mlir::Operation *op, tile::ConfigAttr config);
 int64_t gemvShared(mlir::Operation *op, tile::ConfigAttr config);
 bool isGemvPreferred(mlir::Operation *op);
+
+/// sm80.gemv by itself.
+struct GemvSchedule : Schedule {
+  GemvSchedule() : Schedule(kGemv, "tile.contract") {}
+  std::string whyIllegal(mlir::Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return gemvIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(mlir::Operation *op,
+                          const Target &target) const override {
+    return chooseGemv(op, target);
+  }
+  moert::Expr grid(mlir::Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return gemvGrid(op, config, target);
+  }
+  int64_t block(mlir::Operation *op, tile::ConfigAttr config) const override {
+    return gemvBlock(op, config);
+  }
+  int64_t shared(mlir::Operation *op, tile::ConfigAttr config) const override {
+    return gemvShared(op, config);
+  }
+  bool isPreferred(mlir::Operation *op) const override {
+    return isGemvPreferred(op);
+  }
+};
 
 /// The configs that are worth a look: none for products of groups or with many
 /// columns.

@@ -404,6 +404,8 @@ std::string sm80::whyNotAhead(Operation *first, Operation *second,
   if (Quantize(quantize, quantize.getConfigAttr()).areRows())
     return "threads that share the scale of a row wait for one another at a "
            "barrier of the whole CTA; groups of [1, 128] need none";
+  if (!isa_and_nonnull<tile::RankOp>(second->getNextNode()))
+    return "a routing whose slots one CTA ranks quantizes first, no other";
   TopK routing(topK, topK.getConfigAttr());
   if (routing.row != TopK::Row::Held)
     return "of so many experts, or slots, the kernel waits for the launch "

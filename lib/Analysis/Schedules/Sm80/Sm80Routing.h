@@ -11,9 +11,14 @@
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H
 
 #include "../ScheduleTables.h"
+#include "moec/Analysis/Rewrites/FollowPhase.h"
+#include "moec/Analysis/Rewrites/SplitRanking.h"
 #include "moec/Analysis/Sm80.h"
 
 namespace moec::sm80 {
+
+/// Those that choose experts, count slots and rank them.
+llvm::ArrayRef<const Schedule *> getRoutingSchedules();
 
 std::string topKIllegal(mlir::Operation *op, tile::ConfigAttr config,
                         const Target &target);

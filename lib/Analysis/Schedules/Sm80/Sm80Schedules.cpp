@@ -7,6 +7,7 @@
 
 #include "../ScheduleTables.h"
 #include "Gemv.h"
+#include "Sm80Copies.h"
 #include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
@@ -210,8 +211,6 @@ int64_t contractShared(Operation *op, tile::ConfigAttr config) {
   return Contract(cast<tile::ContractOp>(op), config).getSharedBytes();
 }
 
-int64_t noShared(Operation *, tile::ConfigAttr) { return 0; }
-
 //===----------------------------------------------------------------------===//
 // sm80.row_map, sm80.gather_reduce: a CTA owns columns of a token, or of every
 // `token_stride`-th one, a thread a vector of them
@@ -413,38 +412,125 @@ int64_t gatherRowsBlock(Operation *, tile::ConfigAttr config) {
   return getGatherWarps(config) * kWarp;
 }
 
-constexpr Schedule kSm80Schedules[] = {
-    {"sm80.contract", "tile.contract", contractIllegal, chooseContract,
-     contractGrid, contractBlock, contractShared},
-    {kGemv, "tile.contract", gemvIllegal, chooseGemv, gemvGrid, gemvBlock,
-     gemvShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
-     /*costModel=*/nullptr, isGemvPreferred},
-    {"sm80.top_k", "tile.top_k", topKIllegal, chooseTopK, topKGrid, chunkBlock,
-     noShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
-     /*costModel=*/nullptr, /*isPreferred=*/nullptr, /*countsIds=*/false,
-     /*join=*/nullptr, /*quantizeResult=*/nullptr, /*permuteRows=*/nullptr,
-     /*chunks=*/nullptr, quantizeAhead, whyNotAhead},
-    {"sm80.count_slots", "tile.count_slots", countSlotsIllegal,
-     chooseCountSlots, countSlotsGrid, chunkBlock, noShared,
-     /*tensorMaps=*/nullptr, /*candidates=*/nullptr, /*costModel=*/nullptr,
-     /*isPreferred=*/nullptr, /*countsIds=*/false, /*join=*/nullptr,
-     /*quantizeResult=*/nullptr, /*permuteRows=*/nullptr, /*chunks=*/nullptr,
-     countRouted, whyNotCounted},
-    {"sm80.rank", "tile.rank", rankIllegal, chooseRank, rankGrid, chunkBlock,
-     noShared, /*tensorMaps=*/nullptr, /*candidates=*/nullptr,
-     /*costModel=*/nullptr, /*isPreferred=*/nullptr, /*countsIds=*/false,
-     /*join=*/nullptr, /*quantizeResult=*/nullptr, /*permuteRows=*/nullptr,
-     rankChunks, rankRouted, whyNotRanked},
-    {"sm80.row_map", "tile.row_map", columnsIllegal, chooseRowMap, columnsGrid,
-     columnsBlock, noShared},
-    {"sm80.quantize", "tile.quantize", quantizeIllegal, chooseQuantize,
-     quantizeGrid, quantizeBlock, noShared},
-    {"sm80.gather_rows", "tile.gather_rows", gatherRowsIllegal,
-     chooseGatherRows, gatherRowsGrid, gatherRowsBlock, noShared},
-    {"sm80.gather_reduce", "tile.gather_reduce", gatherReduceIllegal,
-     chooseGatherReduce, gatherReduceGrid, columnsBlock, noShared},
+struct ContractSchedule final : Schedule {
+  ContractSchedule() : Schedule("sm80.contract", "tile.contract") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return contractIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseContract(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return contractGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return contractBlock(op, config);
+  }
+  int64_t shared(Operation *op, tile::ConfigAttr config) const override {
+    return contractShared(op, config);
+  }
+};
+
+struct RowMapSchedule final : Schedule {
+  RowMapSchedule() : Schedule("sm80.row_map", "tile.row_map") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return columnsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseRowMap(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return columnsGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return columnsBlock(op, config);
+  }
+};
+
+struct QuantizeSchedule final : ScheduleWith<Schedule, CopiesRows> {
+  QuantizeSchedule() : ScheduleWith("sm80.quantize", "tile.quantize") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return quantizeIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseQuantize(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return quantizeGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return quantizeBlock(op, config);
+  }
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictQuantize(cast<tile::QuantizeOp>(op), load, tokens, routing,
+                           device);
+  }
+};
+
+struct GatherRowsSchedule final : ScheduleWith<Schedule, CopiesRows> {
+  GatherRowsSchedule() : ScheduleWith("sm80.gather_rows", "tile.gather_rows") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return gatherRowsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseGatherRows(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return gatherRowsGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return gatherRowsBlock(op, config);
+  }
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictGatherRows(cast<tile::GatherRowsOp>(op), load, tokens,
+                             routing, device);
+  }
+};
+
+struct GatherReduceSchedule final : Schedule {
+  GatherReduceSchedule()
+      : Schedule("sm80.gather_reduce", "tile.gather_reduce") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return gatherReduceIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseGatherReduce(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return gatherReduceGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return columnsBlock(op, config);
+  }
 };
 
 } // namespace
 
-ArrayRef<Schedule> moec::getSm80Schedules() { return kSm80Schedules; }
+ArrayRef<const Schedule *> moec::getSm80Schedules() {
+  static const GemvSchedule gemv;
+  static const ContractSchedule contract;
+  static const RowMapSchedule rowMap;
+  static const QuantizeSchedule quantize;
+  static const GatherRowsSchedule gatherRows;
+  static const GatherReduceSchedule gatherReduce;
+  static const std::vector<const Schedule *> all = [] {
+    std::vector<const Schedule *> schedules{&contract, &gemv};
+    llvm::append_range(schedules, getRoutingSchedules());
+    schedules.insert(schedules.end(),
+                     {&rowMap, &quantize, &gatherRows, &gatherReduce});
+    return schedules;
+  }();
+  return all;
+}

@@ -161,7 +161,7 @@ public:
                   const Target &target, bool mayQueue)
       : op(op), target(target),
         schedule(*findSchedule(target, "sm90.contract")),
-        model(schedule.costModel(op, load, target)),
+        model(makeContractCost(op, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
         mapRows(!op.getSource() && isBuffer(op.getInput())) {
     if (mayQueue && op.getOffsets()) {
@@ -371,7 +371,7 @@ tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
   if (tile::LoadAttr load = kernel.getLoadAttr()) {
     const Schedule *schedule = findSchedule(target, "sm90.contract");
     for (const Candidate &candidate :
-         enumerateCandidates(op, *schedule, target, load))
+         enumerateCandidates(op, *schedule->as<ModelsTime>(), target, load))
       if (candidate.whyNot.empty() &&
           candidate.config.getSchedule() == schedule->name)
         return candidate.config;

@@ -13,7 +13,6 @@
 #include "Sm90Heavy.h"
 
 #include "moec/Analysis/Cost.h"
-#include "moec/Analysis/Device.h"
 #include "moec/Analysis/Sm90.h"
 
 using namespace mlir;
@@ -38,7 +37,7 @@ class HeavyTimes {
 public:
   HeavyTimes(const Schedule &schedule, tile::ContractOp heavy,
              tile::LoadAttr load, const Target &target)
-      : model(schedule.costModel(heavy, load, target)) {
+      : model(schedule.as<ModelsTime>()->costModel(heavy, load, target)) {
     auto least = static_cast<int64_t>(*heavy.getMinGroupRows());
     for (int64_t tokens :
          getTokenPoints(load.getMinTokens(), load.getMaxTokens()))
@@ -62,26 +61,16 @@ private:
 
 } // namespace
 
-tile::ConfigAttr sm90::splitHeavyContract(tile::ContractOp product,
-                                          tile::ContractOp heavy,
-                                          tile::LoadAttr load, bool always,
-                                          const Target &target) {
-  tile::ConfigAttr own = product.getConfigAttr();
-  const Schedule &schedule = *findSchedule(target, own.getSchedule());
-  // An eighth of a percent: what a launch without work may take of the time of
-  // the product, at the fewest tokens.
-  constexpr double mostShare = 0.00125;
-  int64_t fewest = std::max<int64_t>(load.getMinTokens(), 1);
-  double all =
-      schedule.costModel(product, load, target)->predict(own, fewest).us;
-  if (!always && getDeviceRates(target)->getIdleTime() > mostShare * all)
-    return {};
+tile::ConfigAttr sm90::chooseHeavyContract(tile::ContractOp product,
+                                           tile::ContractOp heavy,
+                                           tile::LoadAttr load,
+                                           const Target &target) {
+  tile::ConfigAttr best = product.getConfigAttr();
+  const Schedule &schedule = *findSchedule(target, best.getSchedule());
   HeavyTimes times(schedule, heavy, load, target);
-  // What it has to save of that time to be worth a kernel.
-  constexpr double worth = 0.05;
-  tile::ConfigAttr best = own;
-  double least = times.get(own) * (always ? 1 : 1 - worth);
-  for (const Candidate &candidate : schedule.candidates(heavy, load, target)) {
+  double least = times.get(best);
+  for (const Candidate &candidate :
+       schedule.as<ModelsTime>()->candidates(heavy, load, target)) {
     if (!candidate.whyNot.empty() ||
         candidate.config.getSchedule() != schedule.name ||
         !schedule.whyIllegal(heavy, candidate.config, target).empty())
@@ -92,5 +81,5 @@ tile::ConfigAttr sm90::splitHeavyContract(tile::ContractOp product,
     least = us;
     best = candidate.config;
   }
-  return always || best != own ? best : tile::ConfigAttr();
+  return best;
 }

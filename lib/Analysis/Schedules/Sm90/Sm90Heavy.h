@@ -8,17 +8,17 @@
 #ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEAVY_H
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEAVY_H
 
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
 
 namespace moec::sm90 {
 
-/// `Schedule::getHeavyRows` of sm90.contract.
+/// `SplitsHeavy::getHeavyRows` of sm90.contract.
 int64_t getHeavyRows(tile::ContractOp product, tile::LoadAttr load);
 
-/// `Schedule::splitHeavy` of sm90.contract.
-tile::ConfigAttr splitHeavyContract(tile::ContractOp product,
-                                    tile::ContractOp heavy, tile::LoadAttr load,
-                                    bool always, const Target &target);
+/// `SplitsHeavy::chooseHeavy` of sm90.contract.
+tile::ConfigAttr chooseHeavyContract(tile::ContractOp product,
+                                     tile::ContractOp heavy,
+                                     tile::LoadAttr load, const Target &target);
 
 } // namespace moec::sm90
 

@@ -11,8 +11,11 @@
 #include "Sm90Join.h"
 
 #include "Sm90Choice.h"
+#include "Sm90Cost.h"
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/Sm90.h"
+
+#include <limits>
 
 using namespace mlir;
 using namespace moec;
@@ -26,8 +29,8 @@ public:
          const Target &target)
       : first(first), second(second), load(load), target(target),
         schedule(*findSchedule(target, first.getConfigAttr().getSchedule())),
-        firstModel(schedule.costModel(first, load, target)),
-        secondModel(schedule.costModel(second, load, target)),
+        firstModel(schedule.as<ModelsTime>()->costModel(first, load, target)),
+        secondModel(schedule.as<ModelsTime>()->costModel(second, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())) {}
 
   std::optional<JoinedConfigs> choose();
@@ -36,6 +39,8 @@ private:
   /// The second one's config with `n` columns beside `config`, in which the
   /// number of stages becomes one that fits; nothing if there is none.
   std::optional<JoinedConfigs> pair(tile::ConfigAttr config, int64_t n);
+  /// Together they have no queue.
+  double getApart();
   /// What the two are predicted to take, relative to what they take apart;
   /// summed over the points.
   double getTime(const JoinedConfigs &configs);
@@ -56,6 +61,18 @@ tile::ConfigAttr with(tile::Sm90ContractAttr base, int64_t n, int64_t stages,
                                      mapRows, base.getRowsOnM(),
                                      /*queue=*/false);
 }
+
+/// sm90.contract for tiles in a fixed order alone.
+struct OrderedTiles final : ModelsTime {
+  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
+                                    const Target &target) const override {
+    return getOrderedCandidates(op, load, target);
+  }
+  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
+                                       const Target &target) const override {
+    return makeContractCost(op, load, target);
+  }
+};
 
 /// Whether two contracts can share a ring; else why not.
 enum class Sharing { Fits, TooLarge, Impossible };
@@ -89,13 +106,14 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
   return std::nullopt;
 }
 
-double Joiner::getTime(const JoinedConfigs &configs) {
-  const DeviceRates &device = *getDeviceRates(target);
-  double saved = device.getLaunchTime();
-  // Together they have none.
+double Joiner::getApart() {
   bool areQueued =
       first.getConfigAttr().getQueue() && second.getConfigAttr().getQueue();
-  double queued = areQueued ? 1 - device.queueShare : 1;
+  return areQueued ? 1 - getDeviceRates(target)->queueShare : 1;
+}
+
+double Joiner::getTime(const JoinedConfigs &configs) {
+  double saved = getDeviceRates(target)->getLaunchTime();
   double relative = 0;
   for (int64_t tokens : points)
     for (WeightedRouting weighted : getWeightedRoutings()) {
@@ -106,7 +124,7 @@ double Joiner::getTime(const JoinedConfigs &configs) {
                       predict(*secondModel, configs.second) - saved;
       double apart = predict(*firstModel, first.getConfigAttr()) +
                      predict(*secondModel, second.getConfigAttr());
-      relative += weighted.weight * joined / (apart * queued);
+      relative += weighted.weight * joined / (apart * configs.apart);
     }
   return relative;
 }
@@ -114,8 +132,7 @@ double Joiner::getTime(const JoinedConfigs &configs) {
 std::optional<JoinedConfigs> Joiner::choose() {
   // The best of the first one's configs for tiles in a fixed order, each with
   // all widths of the second.
-  Schedule ordered = schedule;
-  ordered.candidates = getOrderedCandidates;
+  const OrderedTiles ordered;
   constexpr size_t mostConfigs = 6;
   static constexpr int64_t widths[] = {64, 128, 256};
   SmallVector<tile::ConfigAttr> bases{first.getConfigAttr()};
@@ -127,18 +144,16 @@ std::optional<JoinedConfigs> Joiner::choose() {
       bases.push_back(candidate.config);
   }
   std::optional<JoinedConfigs> best;
-  // What it has to save to be worth the time that one large kernel takes to
-  // compile.
-  constexpr double worth = 0.005;
-  double least = double(points.size()) * (1 - worth);
+  double least = std::numeric_limits<double>::infinity();
   for (tile::ConfigAttr base : bases)
     for (int64_t n : widths)
-      if (std::optional<JoinedConfigs> configs = pair(base, n))
+      if (std::optional<JoinedConfigs> configs = pair(base, n)) {
+        configs->apart = getApart();
         if (double time = getTime(*configs); time < least) {
           least = time;
           best = configs;
-          best->saved = double(points.size()) - time;
         }
+      }
   return best;
 }
 

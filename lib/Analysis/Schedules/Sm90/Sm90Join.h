@@ -8,11 +8,11 @@
 #ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90JOIN_H
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90JOIN_H
 
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Rewrites/JoinProducts.h"
 
 namespace moec::sm90 {
 
-/// `Schedule::join` of sm90.contract.
+/// `JoinsProducts::join` of sm90.contract.
 std::optional<JoinedConfigs> joinContracts(tile::ContractOp first,
                                            tile::ContractOp second,
                                            tile::LoadAttr load, bool areFixed,

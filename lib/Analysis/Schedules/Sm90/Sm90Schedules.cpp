@@ -11,8 +11,8 @@
 #include "Sm90Cost.h"
 #include "Sm90Heavy.h"
 #include "Sm90Join.h"
-#include "Sm90Permuted.h"
-#include "Sm90Quantized.h"
+#include "moec/Analysis/Rewrites/CountIds.h"
+#include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Sm90.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -299,7 +299,7 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
     if (!partner || partner->isBeforeInBlock(contract) !=
                         static_cast<bool>(contract.getAwaits()))
       return "of two products of a kernel the first one signals and the next "
-             "one awaits that; run tile-join-products";
+             "one awaits that; run tile-rewrite-launches";
     tile::ConfigAttr others = partner.getConfigAttr();
     if (others && !isa<tile::Sm90ContractAttr>(others))
       return ("of two products of a kernel the other one has the schedule " +
@@ -347,32 +347,84 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
   return getTensorMaps(contract, Contract(contract, config));
 }
 
-constexpr Schedule kContract = {
-    "sm90.contract",         "tile.contract",     contractIllegal,
-    sm90::chooseContract,    contractGrid,        contractBlock,
-    contractShared,          contractMaps,        sm90::getContractCandidates,
-    sm90::makeContractCost,
-    /*isPreferred=*/nullptr,
-    /*countsIds=*/true,      sm90::joinContracts, sm90::quantizeContract,
-    sm90::permuteContract,
-    /*chunks=*/nullptr,
-    /*follow=*/nullptr,
-    /*whyApart=*/nullptr,    sm90::getHeavyRows,  sm90::splitHeavyContract,
+struct ContractSchedule final
+    : ScheduleWith<Schedule, ModelsTime, CountsIds, JoinsProducts, PermutesRows,
+                   SplitsHeavy> {
+  ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return contractIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return sm90::chooseContract(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return contractGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return contractBlock(op, config);
+  }
+  int64_t shared(Operation *op, tile::ConfigAttr config) const override {
+    return contractShared(op, config);
+  }
+  SmallVector<tile::TensorMapAttr>
+  tensorMaps(Operation *op, tile::ConfigAttr config) const override {
+    return contractMaps(op, config);
+  }
+  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
+                                    const Target &target) const override {
+    return sm90::getContractCandidates(op, load, target);
+  }
+  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
+                                       const Target &target) const override {
+    return sm90::makeContractCost(op, load, target);
+  }
+  std::optional<JoinedConfigs> join(tile::ContractOp first,
+                                    tile::ContractOp second,
+                                    tile::LoadAttr load, bool areFixed,
+                                    const Target &target) const override {
+    return joinContracts(first, second, load, areFixed, target);
+  }
+  tile::ConfigAttr withMaps(tile::ConfigAttr config) const override {
+    return config.withMapRows(true);
+  }
+  bool hasMaps(tile::ConfigAttr config) const override {
+    return config.getMapRows();
+  }
+  int64_t getHeavyRows(tile::ContractOp product,
+                       tile::LoadAttr load) const override {
+    return sm90::getHeavyRows(product, load);
+  }
+  tile::ConfigAttr chooseHeavy(tile::ContractOp product, tile::ContractOp heavy,
+                               tile::LoadAttr load,
+                               const Target &target) const override {
+    return chooseHeavyContract(product, heavy, load, target);
+  }
+};
+
+/// What both could run is chosen by time.
+struct ModelledGemvSchedule final
+    : ScheduleWith<sm80::GemvSchedule, ModelsTime> {
+  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
+                                    const Target &target) const override {
+    return sm90::getContractCandidates(op, load, target);
+  }
+  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
+                                       const Target &target) const override {
+    return sm90::makeContractCost(op, load, target);
+  }
 };
 
 } // namespace
 
-ArrayRef<Schedule> moec::getSm90Schedules() {
-  static const std::vector<Schedule> all = [] {
-    std::vector<Schedule> schedules{kContract};
-    for (Schedule schedule : getSm80Schedules()) {
-      // What both could run is chosen by time.
-      if (schedule.name == sm80::kGemv) {
-        schedule.candidates = kContract.candidates;
-        schedule.costModel = kContract.costModel;
-      }
-      schedules.push_back(schedule);
-    }
+ArrayRef<const Schedule *> moec::getSm90Schedules() {
+  static const ContractSchedule contract;
+  static const ModelledGemvSchedule gemv;
+  static const std::vector<const Schedule *> all = [] {
+    std::vector<const Schedule *> schedules{&contract};
+    for (const Schedule *schedule : getSm80Schedules())
+      schedules.push_back(schedule->name == sm80::kGemv ? &gemv : schedule);
     return schedules;
   }();
   return all;

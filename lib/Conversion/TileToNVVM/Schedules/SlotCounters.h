@@ -11,7 +11,7 @@
 
 #include "../../Emission/RankIds.h"
 #include "../ThreadEmitter.h"
-#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/TokenChunks.h"
 
 namespace moec {
 

@@ -1,0 +1,21 @@
+//===- CountIds.h - what count-ids asks of a schedule -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_REWRITES_COUNTIDS_H
+#define MOEC_ANALYSIS_REWRITES_COUNTIDS_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+/// Of a schedule of products on a GPU whose code counts `ids` where it has
+/// them.
+class CountsIds {};
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_REWRITES_COUNTIDS_H

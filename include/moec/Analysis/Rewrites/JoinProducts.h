@@ -1,0 +1,30 @@
+//===- JoinProducts.h - what join-products asks of a schedule ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_REWRITES_JOINPRODUCTS_H
+#define MOEC_ANALYSIS_REWRITES_JOINPRODUCTS_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+/// Of a schedule of products on a GPU: two of them can be one kernel.
+class JoinsProducts {
+public:
+  virtual ~JoinsProducts() = default;
+  /// The configs with which two products, which have configs of this schedule,
+  /// are one kernel, of least time for the load; nothing if there are none.
+  /// With `areFixed` those that they have.
+  virtual std::optional<JoinedConfigs> join(tile::ContractOp first,
+                                            tile::ContractOp second,
+                                            tile::LoadAttr load, bool areFixed,
+                                            const Target &target) const = 0;
+};
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_REWRITES_JOINPRODUCTS_H

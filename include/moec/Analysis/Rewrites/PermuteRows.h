@@ -1,0 +1,26 @@
+//===- PermuteRows.h - what permute-rows asks of a schedule -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_REWRITES_PERMUTEROWS_H
+#define MOEC_ANALYSIS_REWRITES_PERMUTEROWS_H
+
+#include "moec/Analysis/Schedules.h"
+
+namespace moec {
+
+/// Of a schedule of products on a GPU that can read rows in order by maps.
+class PermutesRows {
+public:
+  virtual ~PermutesRows() = default;
+  /// A config with rows by tensor maps, and whether one has.
+  virtual tile::ConfigAttr withMaps(tile::ConfigAttr config) const = 0;
+  virtual bool hasMaps(tile::ConfigAttr config) const = 0;
+};
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_REWRITES_PERMUTEROWS_H

@@ -1,0 +1,29 @@
+//===- SplitRanking.h - what split-ranking asks of a schedule ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_REWRITES_SPLITRANKING_H
+#define MOEC_ANALYSIS_REWRITES_SPLITRANKING_H
+
+#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/TokenChunks.h"
+
+namespace moec {
+
+/// Of a schedule of rankings on a GPU whose code reads `counts`.
+class ReadsCounts {
+public:
+  virtual ~ReadsCounts() = default;
+  /// The chunks whose slots a `tile.count_slots` may count for a ranking, which
+  /// has a config of this schedule; nothing where that would not pay.
+  /// `isRouted`: in the kernel that routes these tokens.
+  virtual std::optional<TokenChunks>
+  chunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) const = 0;
+};
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_REWRITES_SPLITRANKING_H

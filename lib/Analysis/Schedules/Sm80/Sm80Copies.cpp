@@ -1,0 +1,52 @@
+//===- Sm80Copies.cpp - how long kernels take that copy rows ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm80Copies.h"
+
+#include "moec/Analysis/Device.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Rows of all groups that offsets tell apart; a row per token without them.
+static double getRows(Value offsets, tile::LoadAttr load, int64_t tokens,
+                      Routing routing) {
+  if (!offsets)
+    return double(tokens);
+  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+  return RowCounts(load, groups, tokens, routing).rows * double(groups);
+}
+
+double sm80::predictQuantize(tile::QuantizeOp op, tile::LoadAttr load,
+                             int64_t tokens, Routing routing,
+                             const DeviceRates &device) {
+  auto input = cast<MemRefType>(op.getInput().getType());
+  auto scale = cast<MemRefType>(op.getScale().getType());
+  double elementBytes = double(input.getElementTypeBitWidth()) / 8;
+  constexpr double codeBytes = 1, scaleBytes = 4;
+  double rowBytes = double(input.getDimSize(1)) * (elementBytes + codeBytes) +
+                    double(scale.getDimSize(1)) * scaleBytes;
+  return 1e6 * getRows(op.getOffsets(), load, tokens, routing) * rowBytes /
+         device.copyBytes;
+}
+
+double sm80::predictGatherRows(tile::GatherRowsOp op, tile::LoadAttr load,
+                               int64_t tokens, Routing routing,
+                               const DeviceRates &device) {
+  double rows = getRows(op.getOffsets(), load, tokens, routing);
+  double rowBytes = 0;
+  for (Value input : op.getInputs()) {
+    auto type = cast<MemRefType>(input.getType());
+    rowBytes +=
+        double(type.getDimSize(1)) * double(type.getElementTypeBitWidth()) / 8;
+  }
+  // What does not fit the second-level cache is read for each expert anew.
+  double inputRows = rowBytes * double(tokens) > device.l2KeptBytes
+                         ? rows
+                         : std::min(rows, double(tokens));
+  return 1e6 * rowBytes * (rows + inputRows) / device.copyBytes;
+}

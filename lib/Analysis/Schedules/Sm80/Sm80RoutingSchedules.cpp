@@ -1,0 +1,106 @@
+//===- Sm80RoutingSchedules.cpp - schedules of routing ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm80Routing.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::sm80;
+
+namespace {
+
+struct TopKSchedule final : ScheduleWith<Schedule, FollowsPhase> {
+  TopKSchedule() : ScheduleWith("sm80.top_k", "tile.top_k") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return topKIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseTopK(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return topKGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return chunkBlock(op, config);
+  }
+  std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
+                                      tile::LoadAttr load) const override {
+    return quantizeAhead(first, second, load);
+  }
+  std::string whyApart(Operation *first, Operation *second,
+                       tile::LoadAttr load) const override {
+    return whyNotAhead(first, second, load);
+  }
+};
+
+struct CountSlotsSchedule final : ScheduleWith<Schedule, FollowsPhase> {
+  CountSlotsSchedule() : ScheduleWith("sm80.count_slots", "tile.count_slots") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return countSlotsIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseCountSlots(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return countSlotsGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return chunkBlock(op, config);
+  }
+  std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
+                                      tile::LoadAttr load) const override {
+    return countRouted(first, second, load);
+  }
+  std::string whyApart(Operation *first, Operation *second,
+                       tile::LoadAttr load) const override {
+    return whyNotCounted(first, second, load);
+  }
+};
+
+struct RankSchedule final : ScheduleWith<Schedule, ReadsCounts, FollowsPhase> {
+  RankSchedule() : ScheduleWith("sm80.rank", "tile.rank") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return rankIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return chooseRank(op, target);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return rankGrid(op, config, target);
+  }
+  int64_t block(Operation *op, tile::ConfigAttr config) const override {
+    return chunkBlock(op, config);
+  }
+  std::optional<TokenChunks> chunks(tile::RankOp op, tile::ConfigAttr config,
+                                    bool isRouted) const override {
+    return rankChunks(op, config, isRouted);
+  }
+  std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
+                                      tile::LoadAttr load) const override {
+    return rankRouted(first, second, load);
+  }
+  std::string whyApart(Operation *first, Operation *second,
+                       tile::LoadAttr load) const override {
+    return whyNotRanked(first, second, load);
+  }
+};
+
+} // namespace
+
+ArrayRef<const Schedule *> sm80::getRoutingSchedules() {
+  static const TopKSchedule topK;
+  static const CountSlotsSchedule countSlots;
+  static const RankSchedule rank;
+  static const Schedule *const all[] = {&topK, &countSlots, &rank};
+  return all;
+}

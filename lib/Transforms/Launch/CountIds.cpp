@@ -1,0 +1,126 @@
+//===- CountIds.cpp - products that count ids themselves --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/Rewrites/CountIds.h"
+#include "LaunchRewrite.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// The launch of a `tile.rank` over ids that can be counted, and these; without
+/// a rank where there are none.
+struct Ranking {
+  tile::RankOp rank;
+  Value ids;
+
+  bool isLike(const Ranking &other) {
+    return rank && other.rank && ids == other.ids &&
+           rank.getNumExperts() == tile::RankOp(other.rank).getNumExperts() &&
+           rank.getLocalExpertsAttr() ==
+               tile::RankOp(other.rank).getLocalExpertsAttr();
+  }
+};
+
+class CountIds final : public LaunchRewrite {
+public:
+  using LaunchRewrite::LaunchRewrite;
+
+  std::vector<RewriteSite> match() override;
+  std::string whyIllegal(const RewriteSite &site) override;
+  LogicalResult commit(const RewriteSite &site) override;
+
+private:
+  /// Where a launch's offsets come from.
+  Ranking findRanking(plan::LaunchOp launch);
+  bool isConstant(Value ids);
+  bool areFew(plan::LaunchOp launch, Value ids);
+};
+
+} // namespace
+
+/// Whether the caller brings them, and no launch writes them.
+bool CountIds::isConstant(Value ids) {
+  auto tensor = ids.getDefiningOp<plan::TensorOp>();
+  if (!tensor || tensor.getRole() != plan::Role::Input)
+    return false;
+  return llvm::none_of(ids.getUsers(), [&](Operation *user) {
+    auto launch = dyn_cast<plan::LaunchOp>(user);
+    return !launch || llvm::is_contained(launch.getOuts(), ids);
+  });
+}
+
+bool CountIds::areFew(plan::LaunchOp launch, Value ids) {
+  auto variant = dyn_cast<plan::VariantOp>(launch->getParentOp());
+  if (!variant)
+    return false;
+  // Each CTA reads all of them.
+  constexpr int64_t mostIds = 8192;
+  int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);
+  return static_cast<int64_t>(variant.getMaxTokens()) <=
+         getParameter("most").value_or(mostIds) / topK;
+}
+
+Ranking CountIds::findRanking(plan::LaunchOp launch) {
+  Value offsets =
+      getPassed(launch, getPhase<tile::ContractOp>(launch).getOffsets());
+  plan::LaunchOp before = findWriter(launch, offsets);
+  auto rank = before ? getPhase<tile::RankOp>(before) : nullptr;
+  if (!rank || rank.getNumValidTokens() ||
+      getPassed(before, rank.getOffsets()) != offsets)
+    return {};
+  Value ids = getPassed(before, rank.getIds());
+  if (!isConstant(ids) || !areFew(launch, ids))
+    return {};
+  return {rank, ids};
+}
+
+std::vector<RewriteSite> CountIds::match() {
+  return matchKernels<tile::ContractOp>([&](plan::LaunchOp,
+                                            tile::ContractOp product) {
+    const Schedule *schedule = getSchedule(product);
+    // Groups with many rows are rare: mostly there are no weights to copy
+    // early.
+    return product.getOffsets() && !product.getIds() &&
+           !product.getMinGroupRows() && schedule && schedule->as<CountsIds>();
+  });
+}
+
+std::string CountIds::whyIllegal(const RewriteSite &site) {
+  // A kernel has one signature: all of its launches agree.
+  Ranking first = findRanking(site.getLaunch());
+  for (const RewriteSite::Place &place : site.places)
+    if (!first.isLike(findRanking(place.front())))
+      return "offsets are not of a ranking of few ids that the caller brings, "
+             "the same in all launches";
+  return {};
+}
+
+LogicalResult CountIds::commit(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  auto product = cast<tile::ContractOp>(kernel.getBody().front().front());
+  auto [rank, ids] = findRanking(site.getLaunch());
+  // Behind the other ins; in the same place in every launch.
+  unsigned number = site.getLaunch().getIns().size();
+  if (failed(kernel.insertArgument(number, ids.getType(), DictionaryAttr(),
+                                   product.getLoc())))
+    return kernel.emitOpError("cannot take the ids that it could count");
+  for (const RewriteSite::Place &place : site.places)
+    plan::LaunchOp(place.front()).getInsMutable().append(ids);
+  product.getIdsMutable().assign(kernel.getArgument(number));
+  product.setNumExperts(rank.getNumExperts());
+  product.setLocalExpertsAttr(rank.getLocalExpertsAttr());
+  // Tensor maps name arguments by number.
+  setLaunchShape(kernel, context.target);
+  return success();
+}
+
+std::unique_ptr<LaunchRewrite> moec::makeCountIds(RewriteContext &context) {
+  return std::make_unique<CountIds>("count-ids", context);
+}

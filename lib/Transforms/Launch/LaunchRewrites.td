@@ -1,0 +1,40 @@
+//===- LaunchRewrites.td - all rewrites of launches --------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// What the reference says of the rewrites in LaunchRewrites.def, in their order.
+
+#ifndef MOEC_TRANSFORMS_LAUNCHREWRITES_TD
+#define MOEC_TRANSFORMS_LAUNCHREWRITES_TD
+
+class LaunchRewrite<string rewriteName> {
+  string name = rewriteName;
+  string summary = "";
+  string description = "";
+}
+
+include "QuantizeResults.td"
+include "PermuteRows.td"
+include "SplitHeavy.td"
+include "CountIds.td"
+include "JoinProducts.td"
+include "QueueTiles.td"
+include "SplitRanking.td"
+include "FuseRouting.td"
+include "QuantizeAhead.td"
+
+defvar LaunchRewrites = [
+  QuantizeResultsRewrite,
+  PermuteRowsRewrite,
+  SplitHeavyRewrite,
+  CountIdsRewrite,
+  JoinProductsRewrite,
+  QueueTilesRewrite,
+  SplitRankingRewrite,
+  FuseRoutingRewrite,
+  QuantizeAheadRewrite
+];
+
+#endif

@@ -1,0 +1,297 @@
+//===- PermuteRows.cpp - rows in order before a product ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "LaunchRewrite.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class PermuteRows final : public LaunchRewrite {
+public:
+  using LaunchRewrite::LaunchRewrite;
+
+  std::vector<RewriteSite> match() override;
+  std::string whyIllegal(const RewriteSite &site) override;
+  FailureOr<std::string> build(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
+  LogicalResult commit(const RewriteSite &site) override;
+  void leave(const RewriteSite &) override;
+  // The new buffers have no slots.
+  bool movesBuffers() const override { return true; }
+
+private:
+  tile::KernelOp makeProduct(tile::KernelOp kernel);
+  /// A launch of `permuted` instead of `product`, and before it one that copies
+  /// its rows.
+  plan::LaunchOp launch(plan::LaunchOp product, tile::KernelOp permuted);
+  /// The launch before `before` that copies rows: of `inputs`, to buffers.
+  plan::LaunchOp makeGather(plan::LaunchOp before, ArrayRef<Value> inputs,
+                            tile::ContractOp contract);
+  tile::KernelOp getGatherKernel(ArrayRef<Type> types, int64_t topK,
+                                 Location loc);
+  /// The buffer for `topK` rows of `input` per token, of all variants.
+  Value getBuffer(Value input, int64_t topK);
+  /// One that nothing else in the program has.
+  std::string makeBufferName(plan::ProgramOp program, Value input);
+  bool wantsMaps(tile::KernelOp kernel, const PermutesRows &permutes);
+  /// The config of the product with rows in order; null if there is none.
+  tile::ConfigAttr chooseConfig(tile::KernelOp kernel, tile::ContractOp product,
+                                const PermutesRows &permutes);
+  bool isAlways() const { return getParameter("always").value_or(0) != 0; }
+
+  llvm::MapVector<std::pair<Value, int64_t>, Value> buffers;
+  SmallVector<tile::KernelOp> gathers;
+  /// What was built for a site: launches of copies and of products.
+  tile::KernelOp permuted;
+  RewriteSite added;
+};
+
+} // namespace
+
+static tile::ContractOp getProduct(tile::KernelOp kernel) {
+  return cast<tile::ContractOp>(kernel.getBody().front().front());
+}
+
+/// What a product reads of each row.
+static SmallVector<Value> getRows(tile::ContractOp product) {
+  SmallVector<Value> rows{product.getInput()};
+  if (Value scale = product.getInputScale())
+    rows.push_back(scale);
+  return rows;
+}
+
+std::vector<RewriteSite> PermuteRows::match() {
+  return matchKernels<tile::ContractOp>(
+      [&](plan::LaunchOp launch, tile::ContractOp product) {
+        const Schedule *schedule = getSchedule(product);
+        return product.getSource() && schedule &&
+               schedule->as<PermutesRows>() && getKernel(launch).getLoadAttr();
+      });
+}
+
+tile::KernelOp PermuteRows::makeProduct(tile::KernelOp kernel) {
+  tile::KernelOp permuted = kernel.clone();
+  symbols.insert(permuted, std::next(kernel->getIterator()));
+  tile::ContractOp product = getProduct(permuted);
+  unsigned source = cast<BlockArgument>(product.getSource()).getArgNumber();
+  product.getSourceMutable().clear();
+  // No other operand of a product is of its type.
+  (void)permuted.eraseArgument(source);
+  return permuted;
+}
+
+std::string PermuteRows::makeBufferName(plan::ProgramOp program, Value input) {
+  auto getName = [](Operation *op) {
+    return op->getAttrOfType<StringAttr>("name").getValue();
+  };
+  llvm::StringSet<> names;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    names.insert(getName(buffer));
+  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
+    names.insert(getName(tensor));
+  std::string first = (getName(input.getDefiningOp()) + "_in_order").str();
+  std::string name = first;
+  for (int64_t number = 2; names.contains(name); ++number)
+    name = first + "_" + std::to_string(number);
+  return name;
+}
+
+Value PermuteRows::getBuffer(Value input, int64_t topK) {
+  Value &buffer = buffers[{input, topK}];
+  if (buffer)
+    return buffer;
+  // Behind the other buffers, or the tensors.
+  Operation *last = input.getDefiningOp();
+  auto program = last->getParentOfType<plan::ProgramOp>();
+  for (auto other : program.getBody().getOps<plan::BufferOp>())
+    last = last->isBeforeInBlock(other) ? other : last;
+  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
+    last = last->isBeforeInBlock(tensor) ? tensor : last;
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointAfter(last);
+  moert::Expr size = moert::Expr::tokens() * moert::Expr(topK);
+  auto rows = plan::ExprAttr::get(program.getContext(), size.str());
+  buffer = plan::BufferOp::create(builder, input.getLoc(), input.getType(),
+                                  makeBufferName(program, input), rows,
+                                  IntegerAttr());
+  return buffer;
+}
+
+tile::KernelOp PermuteRows::getGatherKernel(ArrayRef<Type> types, int64_t topK,
+                                            Location loc) {
+  // Its grid has a place for each row that there can be.
+  for (tile::KernelOp kernel : gathers)
+    if (kernel.getFunctionType().getInputs() == types &&
+        cast<tile::GatherRowsOp>(kernel.getBody().front().front()).getTopK() ==
+            static_cast<uint64_t>(topK))
+      return kernel;
+  OpBuilder builder(loc.getContext());
+  builder.setInsertionPointToEnd(context.module.getBody());
+  auto kernel = tile::KernelOp::create(builder, loc, "gather_rows",
+                                       builder.getFunctionType(types, {}));
+  symbols.insert(kernel);
+  auto arguments = kernel.getBody().getArguments().drop_back();
+  size_t numRows = (arguments.size() - 2) / 2;
+  SmallVector<Value> values(arguments.begin(), arguments.end());
+  ArrayRef<Value> all(values);
+  builder.setInsertionPointToStart(&kernel.getBody().front());
+  auto op = tile::GatherRowsOp::create(
+      builder, loc, kernel.getTokens(), all.take_front(numRows), all[numRows],
+      all[numRows + 1], all.take_back(numRows), builder.getI64IntegerAttr(topK),
+      tile::ConfigAttr());
+  tile::ReturnOp::create(builder, loc);
+  const Schedule *schedule = getSchedulesFor(context.target, op).front();
+  op.setConfigAttr(schedule->choose(op, context.target));
+  setLaunchShape(kernel, context.target);
+  gathers.push_back(kernel);
+  return kernel;
+}
+
+plan::LaunchOp PermuteRows::makeGather(plan::LaunchOp before,
+                                       ArrayRef<Value> inputs,
+                                       tile::ContractOp contract) {
+  auto kernel = cast<tile::KernelOp>(contract->getParentOp());
+  int64_t topK = kernel.getLoadAttr().getTopK();
+  SmallVector<Value> ins(inputs), outs;
+  ins.push_back(getPassed(before, contract.getOffsets()));
+  ins.push_back(getPassed(before, contract.getSource()));
+  for (Value input : inputs)
+    outs.push_back(getBuffer(input, topK));
+  SmallVector<Type> types(ValueRange(ins).getTypes());
+  llvm::append_range(types, ValueRange(outs).getTypes());
+  OpBuilder builder(before);
+  types.push_back(builder.getI64Type());
+  tile::KernelOp gather = getGatherKernel(types, topK, before.getLoc());
+  return plan::LaunchOp::create(builder, before.getLoc(), gather.getSymName(),
+                                before.getStream(), ins, outs,
+                                /*dependent=*/false);
+}
+
+plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
+                                   tile::KernelOp permuted) {
+  tile::ContractOp contract = getPhase<tile::ContractOp>(product);
+  SmallVector<Value> rows = getRows(contract), inputs;
+  for (Value row : rows)
+    inputs.push_back(getPassed(product, row));
+  plan::LaunchOp gather = makeGather(product, inputs, contract);
+  SmallVector<Value> ins;
+  for (auto [argument, value] :
+       llvm::zip(contract->getBlock()->getArguments(), product.getIns())) {
+    if (argument == contract.getSource())
+      continue;
+    auto *row = llvm::find(rows, Value(argument));
+    ins.push_back(row == rows.end()
+                      ? Value(value)
+                      : gather.getOuts()[std::distance(rows.begin(), row)]);
+  }
+  OpBuilder builder(product);
+  plan::LaunchOp::create(builder, product.getLoc(), permuted.getSymName(),
+                         product.getStream(), ins, product.getOuts(),
+                         product.getDependent());
+  return gather;
+}
+
+/// Whether the config that is forced for a kernel is one by tensor maps.
+bool PermuteRows::wantsMaps(tile::KernelOp kernel,
+                            const PermutesRows &permutes) {
+  bool wants = false;
+  for (const ForcedConfig &config : context.forced)
+    if (config.isFor(kernel)) {
+      llvm::Expected<tile::ConfigAttr> whole =
+          config.apply(getProduct(kernel).getConfigAttr());
+      wants = whole && permutes.hasMaps(*whole);
+      llvm::consumeError(whole.takeError());
+    }
+  return wants;
+}
+
+std::string PermuteRows::whyIllegal(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  const auto &permutes = *getSchedule(getProduct(kernel))->as<PermutesRows>();
+  if (isForced(kernel) && !isAlways() && !wantsMaps(kernel, permutes))
+    return "the config that is forced finds rows by 'source'";
+  return {};
+}
+
+tile::ConfigAttr PermuteRows::chooseConfig(tile::KernelOp kernel,
+                                           tile::ContractOp product,
+                                           const PermutesRows &permutes) {
+  if (isForced(kernel)) {
+    tile::ConfigAttr config = permutes.withMaps(product.getConfigAttr());
+    bool isLegal = getSchedule(product)
+                       ->whyIllegal(product, config, context.target)
+                       .empty();
+    return isLegal ? config : tile::ConfigAttr();
+  }
+  tile::ConfigAttr config =
+      chooseForLoad(product, context.target, kernel.getLoadAttr());
+  return config && permutes.hasMaps(config) ? config : tile::ConfigAttr();
+}
+
+FailureOr<std::string> PermuteRows::build(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  permuted = makeProduct(kernel);
+  // With launches of its own, for its schedule looks at what is passed.
+  for (const RewriteSite::Place &place : site.places) {
+    plan::LaunchOp gather = launch(place.front(), permuted);
+    added.places.push_back(
+        {gather, cast<plan::LaunchOp>(place.front()->getPrevNode())});
+  }
+  tile::ContractOp product = getProduct(permuted);
+  tile::ConfigAttr config =
+      chooseConfig(kernel, product, *getSchedule(product)->as<PermutesRows>());
+  if (!config)
+    return std::string("no config of the product reads rows by maps");
+  product.setConfigAttr(config);
+  setLaunchShape(permuted, context.target);
+  return std::string();
+}
+
+std::optional<PredictedChange> PermuteRows::predict(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  if (isForced(kernel) || isAlways())
+    return std::nullopt;
+  tile::LoadAttr load = kernel.getLoadAttr();
+  PredictedChange change{getPoints(site)};
+  change.before =
+      context.objective.predict(getForm(site.getLaunch()), change.points);
+  change.after = context.objective.predict(
+      {getForm(added.getLaunch(0), load), getForm(added.getLaunch(1))},
+      change.points);
+  change.price = getPriceOf(added.getLaunch(0), added);
+  return change;
+}
+
+LogicalResult PermuteRows::commit(const RewriteSite &site) {
+  StringAttr name = getKernel(site.getLaunch()).getSymNameAttr();
+  replaceKernel(getKernel(site.getLaunch()), permuted);
+  for (const RewriteSite::Place &place : site.places)
+    place.front()->erase();
+  for (RewriteSite::Place &place : added.places)
+    place[1].setKernel(name);
+  added.places.clear();
+  permuted = nullptr;
+  return success();
+}
+
+void PermuteRows::leave(const RewriteSite &) {
+  for (const RewriteSite::Place &place : added.places)
+    for (plan::LaunchOp launch : place)
+      launch->erase();
+  added.places.clear();
+  if (permuted)
+    symbols.erase(permuted);
+  permuted = nullptr;
+}
+
+std::unique_ptr<LaunchRewrite> moec::makePermuteRows(RewriteContext &context) {
+  return std::make_unique<PermuteRows>("permute-rows", context);
+}

@@ -1,0 +1,115 @@
+//===- QuantizeAhead.cpp - quantize while logits are made -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Tile/MergedLaunch.h"
+#include "LaunchRewrite.h"
+#include "moec/Analysis/Rewrites/FollowPhase.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class QuantizeAhead final : public LaunchRewrite {
+public:
+  using LaunchRewrite::LaunchRewrite;
+
+  std::vector<RewriteSite> match() override;
+  std::string whyIllegal(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
+  LogicalResult commit(const RewriteSite &site) override;
+
+private:
+  /// The routing of a kernel that routes and ranks, in one CTA; or null.
+  tile::TopKOp getRouting(plan::LaunchOp launch);
+
+  MergedKernels kernels;
+};
+
+} // namespace
+
+tile::TopKOp QuantizeAhead::getRouting(plan::LaunchOp launch) {
+  tile::KernelOp kernel = getKernel(launch);
+  if (!kernel)
+    return nullptr;
+  Block &body = kernel.getBody().front();
+  auto routing = dyn_cast<tile::TopKOp>(body.front());
+  return routing && routing.getConfig() &&
+                 isa<tile::RankOp>(body.getTerminator()->getPrevNode())
+             ? routing
+             : nullptr;
+}
+
+std::vector<RewriteSite> QuantizeAhead::match() {
+  return matchPairs([&](plan::LaunchOp routing, plan::LaunchOp quantization) {
+    auto quantize = getPhase<tile::QuantizeOp>(quantization);
+    return quantize && quantize.getConfig() && getRouting(routing);
+  });
+}
+
+std::string QuantizeAhead::whyIllegal(const RewriteSite &site) {
+  plan::LaunchOp launch = site.getLaunch(0), quantization = site.getLaunch(1);
+  if (isForced(getKernel(quantization)))
+    return "the quantization has a config of its own";
+  tile::TopKOp routing = getRouting(launch);
+  auto quantize = getPhase<tile::QuantizeOp>(quantization);
+  const Schedule *schedule = getSchedule(routing);
+  const auto *follows = schedule ? schedule->as<FollowsPhase>() : nullptr;
+  if (!follows)
+    return "the routing's schedule follows no phase";
+  if (!follows->follow(quantize, routing, getKernel(launch).getLoadAttr()))
+    return follows->whyApart(quantize, routing,
+                             getKernel(launch).getLoadAttr());
+  // Or it would wait for them, and the logits with it.
+  for (Operation *op = launch; op; op = op->getPrevNode())
+    if (auto before = dyn_cast<plan::LaunchOp>(op);
+        before &&
+        !isIndependent(quantization.getIns(), quantization.getOuts(), before))
+      return "a launch before touches what is quantized";
+  return {};
+}
+
+/// A product of few tokens waits for the launch before it, and that one, if it
+/// quantizes, for the routing before: whoever waits relies on all before to
+/// have ended. In one kernel with the routing it is a wait less.
+std::optional<PredictedChange> QuantizeAhead::predict(const RewriteSite &site) {
+  PhaseForm routing = getForm(site.getLaunch(0)),
+            quantization = getForm(site.getLaunch(1));
+  PredictedChange change{getPoints(site)};
+  change.before =
+      context.objective.predict({routing, quantization}, change.points);
+  routing.isLaunched = false;
+  change.after =
+      context.objective.predict({quantization, routing}, change.points);
+  // One kernel for all sites of these two.
+  bool isMade = kernels.contains({site.getLaunch(1).getKernelAttr().getAttr(),
+                                  site.getLaunch(0).getKernelAttr().getAttr()});
+  change.price = (isMade ? 0 : getKernelPrice(getKernel(site.getLaunch(0)))) -
+                 getPriceOf(site.getLaunch(0), site) -
+                 getPriceOf(site.getLaunch(1), site);
+  return change;
+}
+
+LogicalResult QuantizeAhead::commit(const RewriteSite &site) {
+  plan::LaunchOp routing = site.getLaunch(0), quantization = site.getLaunch(1);
+  MergedLaunch merged(quantization, routing);
+  tile::KernelOp &kernel = kernels[{quantization.getKernelAttr().getAttr(),
+                                    routing.getKernelAttr().getAttr()}];
+  if (!kernel) {
+    tile::LoadAttr load = getKernel(routing).getLoadAttr();
+    kernel = merged.makeKernel(symbols);
+    kernel.setLoadAttr(load);
+    setLaunchShape(kernel, context.target);
+  }
+  merged.replaceBy(kernel);
+  return success();
+}
+
+std::unique_ptr<LaunchRewrite>
+moec::makeQuantizeAhead(RewriteContext &context) {
+  return std::make_unique<QuantizeAhead>("quantize-ahead", context);
+}

@@ -1,0 +1,192 @@
+//===- QuantizeResults.cpp - products that quantize -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchRewrite.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class QuantizeResults final : public LaunchRewrite {
+public:
+  using LaunchRewrite::LaunchRewrite;
+
+  std::vector<RewriteSite> match() override;
+  std::string whyIllegal(const RewriteSite &site) override;
+  FailureOr<std::string> build(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
+  LogicalResult commit(const RewriteSite &site) override;
+  void leave(const RewriteSite &) override;
+  // What products read must not lie where they write now.
+  bool movesBuffers() const override { return true; }
+
+private:
+  /// The launch behind a product's that quantizes what it makes; or null.
+  plan::LaunchOp findQuantization(plan::LaunchOp launch);
+  /// The kernel with a product that quantizes, under a name of its own.
+  tile::KernelOp makeKernel(plan::LaunchOp launch, plan::LaunchOp quantization);
+
+  /// What was built; null where nothing was.
+  tile::KernelOp quantized;
+};
+
+} // namespace
+
+static tile::ContractOp getProduct(tile::KernelOp kernel) {
+  return cast<tile::ContractOp>(kernel.getBody().front().front());
+}
+
+plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
+  auto next = dyn_cast_or_null<plan::LaunchOp>(launch->getNextNode());
+  if (!next || next.getStream() != launch.getStream() ||
+      launch.getOuts().size() != 1)
+    return nullptr;
+  auto product = getPhase<tile::ContractOp>(launch);
+  auto quantize = getPhase<tile::QuantizeOp>(next);
+  Value result = launch.getOuts().front();
+  if (!quantize || !product.getOffsets() ||
+      getPassed(launch, product.getOffsets()) !=
+          getPassed(next, quantize.getOffsets()) ||
+      getPassed(next, quantize.getInput()) != result ||
+      !isa<BFloat16Type, Float16Type>(
+          getElementTypeOrSelf(product.getResult().getType())))
+    return nullptr;
+  // Nobody else of this variant uses it, and nobody outside of the program.
+  if (!result.getDefiningOp<plan::BufferOp>())
+    return nullptr;
+  for (Operation *user : result.getUsers())
+    if (user->getParentOp() == launch->getParentOp() && user != launch &&
+        user != next)
+      return nullptr;
+  return next;
+}
+
+std::vector<RewriteSite> QuantizeResults::match() {
+  std::vector<RewriteSite> sites =
+      matchKernels<tile::ContractOp>([](plan::LaunchOp, tile::ContractOp op) {
+        return op.getConfig().has_value();
+      });
+  // A kernel has one signature: all of its launches are followed so.
+  llvm::erase_if(sites, [&](RewriteSite &site) {
+    return llvm::any_of(site.places, [&](RewriteSite::Place &place) {
+      plan::LaunchOp next = findQuantization(place.front());
+      if (next)
+        place.push_back(next);
+      return !next;
+    });
+  });
+  return sites;
+}
+
+std::string QuantizeResults::whyIllegal(const RewriteSite &site) {
+  for (const RewriteSite::Place &place : site.places)
+    if (isForced(getKernel(place[1])))
+      return "the quantization has a config of its own";
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  if (!kernel.getLoadAttr() && !isForced(kernel))
+    return "nothing is known of the product's rows";
+  return {};
+}
+
+tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
+                                           plan::LaunchOp quantization) {
+  tile::KernelOp kernel = getKernel(launch);
+  tile::ContractOp product = getProduct(kernel);
+  SmallVector<Type> types(launch.getIns().getTypes());
+  llvm::append_range(types, quantization.getOuts().getTypes());
+  OpBuilder builder(kernel);
+  types.push_back(builder.getI64Type());
+  auto made =
+      tile::KernelOp::create(builder, kernel.getLoc(), kernel.getSymName(),
+                             builder.getFunctionType(types, {}));
+  symbols.insert(made, kernel->getIterator());
+  made.setLoadAttr(kernel.getLoadAttr());
+  // Behind what is read, the result becomes codes and scales.
+  auto arguments = made.getBody().getArguments().drop_back();
+  Value scale = arguments.back();
+  IRMapping mapping;
+  for (auto [from, to] : llvm::zip(kernel.getBody().getArguments().drop_back(),
+                                   arguments.drop_back()))
+    mapping.map(from, to);
+  mapping.map(kernel.getTokens(), made.getTokens());
+  builder.setInsertionPointToStart(&made.getBody().front());
+  auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
+  copy.getResultScaleMutable().assign(scale);
+  copy.setResultQuantAttr(
+      getPhase<tile::QuantizeOp>(quantization).getQuantAttr());
+  copy.setRoundedToAttr(
+      TypeAttr::get(getElementTypeOrSelf(product.getResult().getType())));
+  tile::ReturnOp::create(builder, kernel.getLoc());
+  return made;
+}
+
+FailureOr<std::string> QuantizeResults::build(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  quantized = makeKernel(site.getLaunch(), site.getLaunch(1));
+  tile::ContractOp product = getProduct(quantized);
+  if (isForced(kernel)) {
+    std::string why = getSchedule(product)->whyIllegal(
+        product, product.getConfigAttr(), context.target);
+    if (!why.empty())
+      return why;
+  } else {
+    tile::ConfigAttr config =
+        chooseForLoad(product, context.target, kernel.getLoadAttr());
+    if (!config)
+      return std::string("no config of the product quantizes");
+    product.setConfigAttr(config);
+  }
+  setLaunchShape(quantized, context.target);
+  return std::string();
+}
+
+std::optional<PredictedChange>
+QuantizeResults::predict(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  if (isForced(kernel))
+    return std::nullopt;
+  tile::LoadAttr load = kernel.getLoadAttr();
+  tile::ContractOp product = getProduct(quantized);
+  PredictedChange change{getPoints(site)};
+  change.before = context.objective.predict(
+      {getForm(site.getLaunch()), getForm(site.getLaunch(1), load)},
+      change.points);
+  change.after = context.objective.predict(
+      PhaseForm{product, product.getConfigAttr(), load}, change.points);
+  change.price = -getPriceOf(site.getLaunch(1), site);
+  return change;
+}
+
+LogicalResult QuantizeResults::commit(const RewriteSite &site) {
+  for (const RewriteSite::Place &place : site.places) {
+    plan::LaunchOp launch = place[0], quantization = place[1];
+    OpBuilder builder(launch);
+    plan::LaunchOp::create(builder, launch.getLoc(), launch.getKernel(),
+                           launch.getStream(), launch.getIns(),
+                           quantization.getOuts(), launch.getDependent());
+  }
+  replaceKernel(getKernel(site.getLaunch()), quantized);
+  for (const RewriteSite::Place &place : site.places)
+    for (plan::LaunchOp launch : place)
+      launch->erase();
+  quantized = nullptr;
+  return success();
+}
+
+void QuantizeResults::leave(const RewriteSite &) {
+  if (quantized)
+    symbols.erase(quantized);
+  quantized = nullptr;
+}
+
+std::unique_ptr<LaunchRewrite>
+moec::makeQuantizeResults(RewriteContext &context) {
+  return std::make_unique<QuantizeResults>("quantize-results", context);
+}

@@ -1,0 +1,99 @@
+//===- QueueTiles.cpp - counters of tiles to take next ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchRewrite.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// Whether a product has a queue is said by its config, for heights of tiles
+/// depend on it. The counter is that of the ranking before it.
+class QueueTiles final : public LaunchRewrite {
+public:
+  using LaunchRewrite::LaunchRewrite;
+
+  std::vector<RewriteSite> match() override;
+  std::string whyIllegal(const RewriteSite &site) override;
+  LogicalResult commit(const RewriteSite &site) override;
+  void leave(const RewriteSite &site) override;
+
+private:
+  /// The launch that can clear the launch's counter; null if there is none.
+  plan::LaunchOp findRanking(plan::LaunchOp launch);
+};
+
+} // namespace
+
+static tile::ContractOp getProduct(tile::KernelOp kernel) {
+  return cast<tile::ContractOp>(kernel.getBody().front().front());
+}
+
+plan::LaunchOp QueueTiles::findRanking(plan::LaunchOp launch) {
+  Value offsets =
+      getPassed(launch, getPhase<tile::ContractOp>(launch).getOffsets());
+  plan::LaunchOp ranking = offsets ? findWriter(launch, offsets) : nullptr;
+  if (!ranking || ranking.getStream() != launch.getStream() ||
+      !getPhase<tile::RankOp>(ranking))
+    return nullptr;
+  // Products of one kernel leave the counter as it is.
+  for (Operation *op = launch->getPrevNode(); op != ranking;
+       op = op->getPrevNode())
+    if (auto between = dyn_cast<plan::LaunchOp>(op))
+      if (tile::KernelOp kernel = getKernel(between))
+        if (llvm::any_of(kernel.getBody().getOps<tile::ContractOp>(),
+                         [](tile::ContractOp op) { return op.getSignals(); }))
+          return nullptr;
+  return ranking;
+}
+
+std::vector<RewriteSite> QueueTiles::match() {
+  return matchKernels<tile::ContractOp>(
+      [](plan::LaunchOp, tile::ContractOp product) {
+        return !product.getTickets() && product.getConfig() &&
+               product.getConfigAttr().getQueue();
+      });
+}
+
+std::string QueueTiles::whyIllegal(const RewriteSite &site) {
+  for (const RewriteSite::Place &place : site.places)
+    if (!findRanking(place.front()))
+      return "no ranking before it clears a counter";
+  return {};
+}
+
+LogicalResult QueueTiles::commit(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  tile::ContractOp product = getProduct(kernel);
+  // Behind the other arguments but the tokens.
+  unsigned number = kernel.getBody().getNumArguments() - 1;
+  Value counter;
+  for (const RewriteSite::Place &place : site.places) {
+    plan::LaunchOp launch = place.front();
+    counter = getCounter(findRanking(launch), symbols);
+    launch.getOutsMutable().append(counter);
+  }
+  if (failed(kernel.insertArgument(number, counter.getType(), DictionaryAttr(),
+                                   product.getLoc())))
+    return kernel.emitOpError("cannot take the counter of its tiles");
+  product.getTicketsMutable().assign(kernel.getArgument(number));
+  setLaunchShape(kernel, context.target);
+  return success();
+}
+
+/// Nobody clears a counter: tiles in a fixed order, and of heights for that.
+void QueueTiles::leave(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  tile::ContractOp product = getProduct(kernel);
+  product.setConfigAttr(product.getConfigAttr().withQueue(false));
+  setLaunchShape(kernel, context.target);
+}
+
+std::unique_ptr<LaunchRewrite> moec::makeQueueTiles(RewriteContext &context) {
+  return std::make_unique<QueueTiles>("queue-tiles", context);
+}

@@ -1,0 +1,183 @@
+//===- SplitHeavy.cpp - launches for groups with many rows ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/Rewrites/SplitHeavy.h"
+#include "LaunchRewrite.h"
+#include "moec/Analysis/Device.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class SplitHeavy final : public LaunchRewrite {
+public:
+  using LaunchRewrite::LaunchRewrite;
+
+  std::vector<RewriteSite> match() override;
+  std::string whyIllegal(const RewriteSite &site) override;
+  FailureOr<std::string> build(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
+  LogicalResult commit(const RewriteSite &site) override;
+  void leave(const RewriteSite &site) override;
+
+private:
+  /// The last config that is forced for the kernel of such groups; or null.
+  const ForcedConfig *findOwnForced(tile::KernelOp kernel);
+  /// From how many rows on groups are apart.
+  int64_t getHeavyRows(tile::KernelOp kernel);
+  /// Sets the heavy product's config, or says why there is none.
+  FailureOr<std::string> chooseConfig(tile::KernelOp kernel);
+
+  /// What was built for a site.
+  tile::KernelOp heavy;
+  SmallVector<plan::LaunchOp> added;
+  /// What the product takes with all groups.
+  PointTimes before;
+};
+
+} // namespace
+
+static tile::ContractOp getProduct(tile::KernelOp kernel) {
+  return cast<tile::ContractOp>(kernel.getBody().front().front());
+}
+
+std::vector<RewriteSite> SplitHeavy::match() {
+  return matchKernels<tile::ContractOp>(
+      [&](plan::LaunchOp launch, tile::ContractOp product) {
+        const Schedule *schedule = getSchedule(product);
+        return product.getOffsets() && product.takesAllGroups() && schedule &&
+               schedule->as<SplitsHeavy>() && getKernel(launch).getLoadAttr();
+      });
+}
+
+const ForcedConfig *SplitHeavy::findOwnForced(tile::KernelOp kernel) {
+  const ForcedConfig *last = nullptr;
+  for (const ForcedConfig &config : context.forced)
+    if (config.isFor(getHeavyName(kernel), kernel.getLoadAttr()))
+      last = &config;
+  return last;
+}
+
+int64_t SplitHeavy::getHeavyRows(tile::KernelOp kernel) {
+  tile::ContractOp product = getProduct(kernel);
+  return getSchedule(product)->as<SplitsHeavy>()->getHeavyRows(
+      product, kernel.getLoadAttr());
+}
+
+std::string SplitHeavy::whyIllegal(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  tile::LoadAttr load = kernel.getLoadAttr();
+  // A token has one row of a group at most.
+  if (int64_t rows = getHeavyRows(kernel); load.getMaxTokens() < rows)
+    return "no group can have the " + std::to_string(rows) +
+           " rows of a launch of its own";
+  if (findOwnForced(kernel))
+    return {};
+  // Who forces a config for all groups means all of them.
+  if (isForced(kernel))
+    return "the config that is forced is for all groups";
+  if (!context.objective.hasTimes())
+    return "nothing is known of times";
+  // Groups with so many rows are rare, and a run without any should not notice
+  // them: at the fewest tokens an eighth of a percent of the product.
+  constexpr double mostShare = 0.00125;
+  int64_t fewest = std::max<int64_t>(load.getMinTokens(), 1);
+  double product =
+      context.objective
+          .predict(getForm(site.getLaunch()), TokenPoint{nullptr, fewest})
+          .front();
+  return context.objective.getDevice().getIdleTime() > mostShare * product
+             ? "a launch that finds no such group takes too much beside the "
+               "product"
+             : "";
+}
+
+FailureOr<std::string> SplitHeavy::chooseConfig(tile::KernelOp kernel) {
+  const ForcedConfig *own = findOwnForced(kernel);
+  tile::ContractOp product = getProduct(heavy);
+  const Schedule &schedule = *getSchedule(product);
+  tile::ConfigAttr config = schedule.as<SplitsHeavy>()->chooseHeavy(
+      getProduct(kernel), product, kernel.getLoadAttr(), context.target);
+  if (!own) {
+    if (config == getProduct(kernel).getConfigAttr())
+      return std::string("no other config suits such groups better");
+    product.setConfigAttr(config);
+    return std::string();
+  }
+  llvm::Expected<tile::ConfigAttr> whole = own->apply(config);
+  if (!whole)
+    return heavy.emitOpError() << llvm::toString(whole.takeError());
+  StringRef named = own->getSchedule();
+  std::string reason =
+      named.empty() || named == schedule.name
+          ? schedule.whyIllegal(product, *whole, context.target)
+          : ("the other groups run as " + schedule.name + "; give that").str();
+  if (!reason.empty())
+    return product.emitOpError()
+           << "of kernel '" << heavy.getSymName() << "' cannot run as '"
+           << own->text << "': " << reason;
+  product.setConfigAttr(*whole);
+  return std::string();
+}
+
+FailureOr<std::string> SplitHeavy::build(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  if (context.objective.hasTimes())
+    before =
+        context.objective.predict(getForm(site.getLaunch()), getPoints(site));
+  int64_t heavyRows = getHeavyRows(kernel);
+  heavy = kernel.clone();
+  heavy.setSymName(getHeavyName(kernel));
+  StringAttr name = symbols.insert(heavy, std::next(kernel->getIterator()));
+  getProduct(heavy).setMinGroupRows(heavyRows);
+  // They write other rows of the same results, one after the other; and the
+  // schedule looks at what is passed.
+  for (const RewriteSite::Place &place : site.places) {
+    OpBuilder builder(kernel.getContext());
+    builder.setInsertionPointAfter(place.front());
+    added.push_back(cast<plan::LaunchOp>(builder.clone(*place.front())));
+    added.back().setKernel(name);
+  }
+  FailureOr<std::string> why = chooseConfig(kernel);
+  if (failed(why) || !why->empty())
+    return why;
+  setLaunchShape(heavy, context.target);
+  getProduct(kernel).setMaxGroupRows(heavyRows - 1);
+  return std::string();
+}
+
+std::optional<PredictedChange> SplitHeavy::predict(const RewriteSite &site) {
+  if (findOwnForced(getKernel(site.getLaunch())))
+    return std::nullopt;
+  PredictedChange change{getPoints(site), before};
+  change.after = context.objective.predict(
+      {getForm(site.getLaunch()), getForm(added.front())}, change.points);
+  change.price = getKernelPrice(heavy);
+  return change;
+}
+
+LogicalResult SplitHeavy::commit(const RewriteSite &) {
+  added.clear();
+  heavy = nullptr;
+  return success();
+}
+
+void SplitHeavy::leave(const RewriteSite &site) {
+  if (!heavy)
+    return;
+  for (plan::LaunchOp launch : added)
+    launch->erase();
+  added.clear();
+  symbols.erase(heavy);
+  heavy = nullptr;
+  getProduct(getKernel(site.getLaunch())).removeMaxGroupRowsAttr();
+}
+
+std::unique_ptr<LaunchRewrite> moec::makeSplitHeavy(RewriteContext &context) {
+  return std::make_unique<SplitHeavy>("split-heavy", context);
+}

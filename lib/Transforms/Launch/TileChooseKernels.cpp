@@ -1,0 +1,84 @@
+//===- TileChooseKernels.cpp - ranges, configs and rewrites -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Ranges of tokens are chosen before configs, and those before rewrites, which
+// add kernels and make one of two. How many there are is known at the end:
+// where they are too many, ranges share more kernels from the beginning.
+
+#include "mlir/Pass/PassManager.h"
+#include "moec/Transforms/Passes.h"
+
+namespace moec {
+#define GEN_PASS_DEF_TILECHOOSEKERNELSPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+struct TileChooseKernels
+    : moec::impl::TileChooseKernelsPassBase<TileChooseKernels> {
+  using TileChooseKernelsPassBase::TileChooseKernelsPassBase;
+
+  void runOnOperation() override {
+    if (failed(search()))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult search();
+  /// With so many kernels for ranges at most.
+  LogicalResult tryOut(int64_t most);
+  int64_t countKernels() {
+    return llvm::range_size(getOperation().getOps<tile::KernelOp>());
+  }
+  template <typename PassOptions>
+  PassOptions makeOptions() const {
+    PassOptions options;
+    options.target = target;
+    options.part = part;
+    llvm::append_range(options.configs, configs);
+    return options;
+  }
+};
+
+} // namespace
+
+LogicalResult TileChooseKernels::tryOut(int64_t most) {
+  OpPassManager pipeline(ModuleOp::getOperationName());
+  auto ranges = makeOptions<TileSpecializePassOptions>();
+  ranges.maxKernels = most;
+  pipeline.addPass(createTileSpecializePass(ranges));
+  auto assign = makeOptions<TileAssignConfigPassOptions>();
+  assign.lanes = lanes;
+  pipeline.addPass(createTileAssignConfigPass(assign));
+  auto rewrite = makeOptions<TileRewriteLaunchesPassOptions>();
+  llvm::append_range(rewrite.disable, disable);
+  llvm::append_range(rewrite.set, set);
+  pipeline.addPass(createTileRewriteLaunchesPass(rewrite));
+  return runPipeline(pipeline, getOperation());
+}
+
+LogicalResult TileChooseKernels::search() {
+  OwningOpRef<ModuleOp> before = getOperation().clone();
+  int64_t fewest = countKernels(), most = maxKernels;
+  for (int64_t last = 0, stalled = 0;;) {
+    if (failed(tryOut(most)))
+      return failure();
+    int64_t count = countKernels();
+    // With a range each there are no fewer.
+    if (count <= maxKernels || most <= fewest)
+      return success();
+    // What shares a kernel may have been joined, so that there are no fewer.
+    stalled = count == last ? stalled + 1 : 0;
+    most = std::max(most - (count - maxKernels) - stalled, fewest);
+    last = count;
+    getOperation().getBodyRegion().takeBody(
+        OwningOpRef<ModuleOp>(before->clone())->getBodyRegion());
+  }
+}

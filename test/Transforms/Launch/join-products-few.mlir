@@ -1,0 +1,75 @@
+// Products that are better one kernel for a token or two only, are that in a range of their own.
+// RUN: moe-opt %s --tile-specialize=target=sm_90a --tile-assign-config=target=sm_90a -o %t.apart
+// RUN: FileCheck %s --input-file=%t.apart --check-prefix=APART
+// RUN: moe-opt %t.apart --tile-rewrite-launches="only=join-products target=sm_90a" | FileCheck %s
+
+//       APART: plan.variant tokens 0 to [[#LAST:]] {
+//       APART: plan.launch @hidden_t[[#LAST]] ins
+//       APART: plan.launch @out_t[[#LAST]] ins
+
+// CHECK-LABEL: plan.program @layer
+//       CHECK: plan.variant tokens 0 to [[#FIRST:]] {
+//  CHECK-NEXT: plan.launch @route
+//  CHECK-NEXT: plan.launch @[[HIDDEN:hidden_t[0-9]+]]_[[OUT:out_t[0-9]+]] ins
+//  CHECK-NEXT: plan.launch @sum
+//  CHECK-NEXT: }
+//  CHECK-NEXT: plan.variant tokens [[#FIRST+1]] to
+//  CHECK-NEXT: plan.launch @route
+//  CHECK-NEXT: plan.launch @[[HIDDEN]] ins
+//  CHECK-NEXT: plan.launch @[[OUT]] ins
+//   CHECK-NOT: _out_t{{[0-9]+}} ins
+// Its load is that of the range.
+//       CHECK: tile.kernel @[[HIDDEN]]_[[OUT]]({{.*}}load = #tile.load<min_tokens = 0, max_tokens = [[#FIRST]], top_k = 8, experts = 128>
+plan.program @layer max_tokens 16384 {
+  %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x4096xbf16>
+  %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x8xi32>
+  %r = plan.tensor input "topk_weights" rows <"tokens"> : memref<?x8xf32>
+  %w13 = plan.tensor weight "experts.w13" : memref<128x3072x4096xbf16>
+  %w2 = plan.tensor weight "experts.w2" : memref<128x4096x1536xbf16>
+  %output = plan.tensor output "output" rows <"tokens"> : memref<?x4096xbf16>
+  %offsets = plan.buffer "expert_offsets" slot 0 : memref<129xi32>
+  %position = plan.buffer "position" slot 1 rows <"tokens"> : memref<?x8xi32>
+  %source = plan.buffer "source" slot 2 rows <"tokens * 8"> : memref<?xi32>
+  %weight = plan.buffer "row_weight" slot 3 rows <"tokens * 8"> : memref<?x1xf32>
+  %h = plan.buffer "experts_hidden" slot 4 rows <"tokens * 8"> : memref<?x1536xbf16>
+  %y = plan.buffer "experts_out" slot 5 rows <"tokens * 8"> : memref<?x4096xbf16>
+  plan.variant tokens 0 to 16384 {
+    plan.launch @route ins(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
+        outs(%offsets, %position, %source, %weight : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
+    plan.launch @hidden ins(%x, %w13, %offsets, %source : memref<?x4096xbf16>, memref<128x3072x4096xbf16>, memref<129xi32>, memref<?xi32>)
+        outs(%h : memref<?x1536xbf16>)
+    plan.launch @out ins(%h, %w2, %offsets, %weight : memref<?x1536xbf16>, memref<128x4096x1536xbf16>, memref<129xi32>, memref<?x1xf32>)
+        outs(%y : memref<?x4096xbf16>)
+    plan.launch @sum ins(%y, %position : memref<?x4096xbf16>, memref<?x8xi32>) outs(%output : memref<?x4096xbf16>)
+  }
+}
+tile.kernel @route(%i: memref<?x8xi32>, %r: memref<?x8xf32>, %o: memref<129xi32>, %p: memref<?x8xi32>, %s: memref<?xi32>,
+    %w: memref<?x1xf32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
+      outs(%o, %p, %s, %w : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 128 : i64}
+  tile.return
+}
+tile.kernel @hidden(%x: memref<?x4096xbf16>, %w: memref<128x3072x4096xbf16>, %o: memref<129xi32>, %s: memref<?xi32>,
+    %y: memref<?x1536xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<128x3072x4096xbf16>)
+      offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x1536xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %1 = arith.mulf %g, %u : f32
+        tile.yield %1 : f32
+      } {layout = #moe.weight_layout<order = gate_up>}
+  tile.return
+}
+tile.kernel @out(%x: memref<?x1536xbf16>, %w: memref<128x4096x1536xbf16>, %o: memref<129xi32>, %r: memref<?x1xf32>,
+    %y: memref<?x4096xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x1536xbf16>, memref<128x4096x1536xbf16>)
+      offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x4096xbf16>) epilogue {
+      ^bb0(%a: f32, %b: f32):
+        %1 = arith.mulf %a, %b : f32
+        tile.yield %1 : f32
+      }
+  tile.return
+}
+tile.kernel @sum(%x: memref<?x4096xbf16>, %p: memref<?x8xi32>, %y: memref<?x4096xbf16>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x4096xbf16>, memref<?x8xi32>) outs(%y : memref<?x4096xbf16>)
+  tile.return
+}

@@ -1,0 +1,181 @@
+// Which products get a counter of the tiles to take next.
+// RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a" | FileCheck %s
+// What has been given is not given again.
+// RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a" -o %t.once
+// RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a" | diff - %t.once
+// RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
+// TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
+
+// One counter for both products, in all variants. All launches of the ranking clear it.
+//  CHECK-LABEL: plan.program @layer
+//        CHECK: plan.buffer "experts_hidden" slot 4
+//   CHECK-NEXT: %[[COUNTER:[a-z_]+]] = plan.buffer "rank_counter" slot 5 : memref<1xi32>
+//        CHECK: plan.variant tokens 0 to 8 {
+//   CHECK-NEXT: plan.launch @rank ins({{.*}}) outs(%expert_offsets, %source, %row_weight, %position, %[[COUNTER]] :
+//   CHECK-NEXT: plan.launch @hidden ins({{.*}}) outs(%experts_hidden, %[[COUNTER]] :
+//   CHECK-NEXT: plan.launch @out ins({{.*}}) outs(%output, %[[COUNTER]] :
+//   CHECK-NEXT: }
+//        CHECK: plan.variant tokens 9 to 16 {
+//   CHECK-NEXT: plan.launch @rank ins({{.*}}) outs(%expert_offsets, %source, %row_weight, %position, %[[COUNTER]] :
+//   CHECK-NEXT: plan.launch @hidden ins({{.*}}) outs(%experts_hidden, %[[COUNTER]] :
+// One without `queue` stays as it is.
+//   CHECK-NEXT: plan.launch @ordered ins({{.*}}) outs(%output :
+//   CHECK-NEXT: }
+//        CHECK: tile.kernel @rank(
+//        CHECK: outs({{.*}}) counter(%arg6 : memref<1xi32>) {
+//        CHECK: tile.kernel @hidden({{.*}}, %[[C:arg5]]: memref<1xi32>, %tokens: i64)
+//   CHECK-NEXT: tile.contract {{.*}} schedule(tickets = %[[C]] : memref<1xi32>) outs(%arg4 :
+//        CHECK: tile_rows = [16], {{.*}}, queue>
+//        CHECK: tile.kernel @out({{.*}}, %[[C:arg5]]: memref<1xi32>, %tokens: i64)
+//   CHECK-NEXT: tile.contract {{.*}} schedule(tickets = %[[C]] : memref<1xi32>) rows(
+//        CHECK: tile.kernel @ordered(
+//   CHECK-NEXT: tile.contract
+//    CHECK-NOT: tickets
+plan.program @layer max_tokens 16 {
+  %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x64xbf16>
+  %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
+  %r = plan.tensor input "topk_weights" rows <"tokens"> : memref<?x2xf32>
+  %w13 = plan.tensor weight "experts.w13" : memref<8x128x64xbf16>
+  %w2 = plan.tensor weight "experts.w2" : memref<8x64x64xbf16>
+  %y = plan.tensor output "output" rows <"tokens * 2"> : memref<?x64xbf16>
+  %offsets = plan.buffer "expert_offsets" slot 0 : memref<9xi32>
+  %position = plan.buffer "position" slot 1 rows <"tokens"> : memref<?x2xi32>
+  %source = plan.buffer "source" slot 2 rows <"tokens * 2"> : memref<?xi32>
+  %weight = plan.buffer "row_weight" slot 3 rows <"tokens * 2"> : memref<?x1xf32>
+  %h = plan.buffer "experts_hidden" slot 4 rows <"tokens * 2"> : memref<?x64xbf16>
+  plan.variant tokens 0 to 8 {
+    plan.launch @rank ins(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+        outs(%offsets, %source, %weight, %position : memref<9xi32>, memref<?xi32>, memref<?x1xf32>, memref<?x2xi32>)
+    plan.launch @hidden ins(%x, %w13, %offsets, %source : memref<?x64xbf16>, memref<8x128x64xbf16>, memref<9xi32>, memref<?xi32>)
+        outs(%h : memref<?x64xbf16>)
+    plan.launch @out ins(%h, %w2, %offsets, %weight : memref<?x64xbf16>, memref<8x64x64xbf16>, memref<9xi32>, memref<?x1xf32>)
+        outs(%y : memref<?x64xbf16>)
+  }
+  plan.variant tokens 9 to 16 {
+    plan.launch @rank ins(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+        outs(%offsets, %source, %weight, %position : memref<9xi32>, memref<?xi32>, memref<?x1xf32>, memref<?x2xi32>)
+    plan.launch @hidden ins(%x, %w13, %offsets, %source : memref<?x64xbf16>, memref<8x128x64xbf16>, memref<9xi32>, memref<?xi32>)
+        outs(%h : memref<?x64xbf16>)
+    plan.launch @ordered ins(%h, %w2, %offsets, %weight : memref<?x64xbf16>, memref<8x64x64xbf16>, memref<9xi32>, memref<?x1xf32>)
+        outs(%y : memref<?x64xbf16>)
+  }
+}
+tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %s: memref<?xi32>,
+    %w: memref<?x1xf32>, %p: memref<?x2xi32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
+  tile.return
+}
+tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
+    %h: memref<?x64xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+      source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
+      ^bb0(%g: f32, %u: f32):
+        %y = arith.mulf %g, %u : f32
+        tile.yield %y : f32
+      } {layout = #moe.weight_layout<order = gate_up>,
+         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, queue>}
+  tile.return
+}
+tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
+    %y: memref<?x64xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+      rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
+      ^bb0(%a: f32, %b: f32):
+        %z = arith.mulf %a, %b : f32
+        tile.yield %z : f32
+      } {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows, queue>}
+  tile.return
+}
+tile.kernel @ordered(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
+    %y: memref<?x64xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+      rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
+      ^bb0(%a: f32, %b: f32):
+        %z = arith.mulf %a, %b : f32
+        tile.yield %z : f32
+      } {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, map_rows>}
+  tile.return
+}
+
+// -----
+
+// Nobody clears a counter where the offsets are the caller's: the config has no queue then.
+//  CHECK-LABEL: plan.program @given_offsets
+//    CHECK-NOT: counter
+//        CHECK: tile.kernel @alone(
+//    CHECK-NOT: tickets
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>
+plan.program @given_offsets max_tokens 16 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xbf16>
+  %w2 = plan.tensor weight "w2" : memref<8x64x64xbf16>
+  %offsets = plan.tensor input "offsets" : memref<9xi32>
+  %y = plan.tensor output "output" rows <"tokens"> : memref<?x64xbf16>
+  plan.variant tokens 0 to 16 {
+    plan.launch @alone ins(%x, %w2, %offsets : memref<?x64xbf16>, memref<8x64x64xbf16>, memref<9xi32>)
+        outs(%y : memref<?x64xbf16>)
+  }
+}
+tile.kernel @alone(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>,
+    %y: memref<?x64xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x64xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, queue>}
+  tile.return
+}
+
+// -----
+
+// Nor where a kernel of two products has left it as it is.
+//  CHECK-LABEL: plan.program @behind_joined
+//        CHECK: plan.launch @last ins({{.*}}) outs(%output :
+//        CHECK: tile.kernel @last(
+//    CHECK-NOT: tickets
+//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>
+plan.program @behind_joined max_tokens 16 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xbf16>
+  %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
+  %r = plan.tensor input "topk_weights" rows <"tokens"> : memref<?x2xf32>
+  %w = plan.tensor weight "w" : memref<8x64x64xbf16>
+  %y = plan.tensor output "output" rows <"tokens * 2"> : memref<?x64xbf16>
+  %offsets = plan.buffer "expert_offsets" : memref<9xi32>
+  %position = plan.buffer "position" rows <"tokens"> : memref<?x2xi32>
+  %source = plan.buffer "source" rows <"tokens * 2"> : memref<?xi32>
+  %weight = plan.buffer "row_weight" rows <"tokens * 2"> : memref<?x1xf32>
+  %h = plan.buffer "h" rows <"tokens * 2"> : memref<?x64xbf16>
+  %z = plan.buffer "z" rows <"tokens * 2"> : memref<?x64xbf16>
+  %counter = plan.buffer "counter" : memref<1xi32>
+  plan.variant tokens 0 to 16 {
+    plan.launch @rank ins(%i, %r : memref<?x2xi32>, memref<?x2xf32>) outs(%offsets, %source, %weight, %position, %counter :
+        memref<9xi32>, memref<?xi32>, memref<?x1xf32>, memref<?x2xi32>, memref<1xi32>)
+    plan.launch @both ins(%x, %w, %offsets : memref<?x64xbf16>, memref<8x64x64xbf16>, memref<9xi32>)
+        outs(%h, %z, %counter : memref<?x64xbf16>, memref<?x64xbf16>, memref<1xi32>)
+    plan.launch @last ins(%z, %w, %offsets : memref<?x64xbf16>, memref<8x64x64xbf16>, memref<9xi32>)
+        outs(%y : memref<?x64xbf16>)
+  }
+}
+tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %s: memref<?xi32>,
+    %w: memref<?x1xf32>, %p: memref<?x2xi32>, %c: memref<1xi32>, %t: i64) {
+  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<1xi32>)
+      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
+  tile.return
+}
+tile.kernel @both(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>,
+    %h: memref<?x64xbf16>, %z: memref<?x64xbf16>, %c: memref<1xi32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+      schedule(signals = %c : memref<1xi32>) outs(%h : memref<?x64xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
+  tile.contract tokens(%t) ins(%h, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+      schedule(awaits = %c : memref<1xi32>) outs(%z : memref<?x64xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}
+  tile.return
+}
+tile.kernel @last(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>,
+    %y: memref<?x64xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x64xbf16>)
+      {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, queue>}
+  tile.return
+}
