@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -95,7 +96,11 @@ class Runs:
         shutil.rmtree(run.inputs.parent, ignore_errors=True)
 
     def _run(self, case: Case, options: tuple[str, ...]) -> Run:
-        folder = self._folder / "-".join([case.name, *options]).replace("=", "-")
+        name = "-".join([case.name, *options]).replace("=", "-")
+        # A file system takes names of 255 bytes.
+        if len(name) > 200:
+            name = f"{name[:160]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        folder = self._folder / name
         folder.mkdir()
         model, inputs, outputs = (
             folder / name for name in ("model.json", "in.safetensors", "out.safetensors")

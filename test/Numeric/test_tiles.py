@@ -197,5 +197,5 @@ def test_queue(product, options, tmp_path):
                 f"--config=experts_hidden:stages=4 queue {first}",
                 f"--config=experts_out:stages=4 queue {second}")
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", *options)
-    assert len(re.findall(r"tickets\(%", text)) == 2
+    assert len(re.findall(r"tickets = %", text)) == 2
     compare(Case(f"queue_{product}", spec, tokens), model, inputs, outputs, *options)
