@@ -16,7 +16,6 @@
 #include "llvm/ADT/APFloat.h"
 
 #include <cmath>
-#include <functional>
 #include <random>
 
 using namespace moec;
