@@ -112,6 +112,12 @@ TEST_F(JitTest, WhatMattersIsPartOfTheKey) {
   options.compile.keepAllBuffers = true;
   add(compile(options));
   options.compile.keepAllBuffers = false;
+  options.compile.disable = {"split-ranking"};
+  add(compile(options));
+  options.compile.disable = {};
+  options.compile.set = {"split-ranking.most=0"};
+  add(compile(options));
+  options.compile.set = {};
   options.compile.target = "sm_100a";
   add(compile(options));
   // Code of sm_80, assembled for the GPU that is there.

@@ -172,8 +172,7 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   double price = getKernelPrice(getKernel(site.getLaunch(0)));
   if (pays(max, price))
     return std::nullopt;
-  // The range of its own has a kernel more than one where the two are joined
-  // anyway.
+  // As any range of both products (tile-specialize).
   double most = price + getKernelPrice(getKernel(site.getLaunch(1)));
   std::optional<uint64_t> last;
   for (int64_t tokens : getTokenPoints(min, max)) {
