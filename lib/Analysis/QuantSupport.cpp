@@ -5,15 +5,97 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A line of a table per architecture and kind of operands; what no line holds
+// is refused, by the lines that there are.
+//
+//===----------------------------------------------------------------------===//
 
 #include "moec/Analysis/QuantSupport.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace moec;
 
-static std::string show(moe::QuantAttr quant) {
+namespace {
+
+/// What kernels are written for.
+enum class Architecture {
+  Cpu,
+  /// Every GPU but Hopper.
+  Ampere,
+  Hopper,
+};
+
+Architecture getArchitecture(const Target &target) {
+  if (!target.isGpu())
+    return Architecture::Cpu;
+  return target.name == "sm_90a" ? Architecture::Hopper : Architecture::Ampere;
+}
+
+//===----------------------------------------------------------------------===//
+// Kinds of operands
+//===----------------------------------------------------------------------===//
+
+bool isFp8(moe::QuantAttr quant) {
+  return isa<Float8E4M3FNType>(quant.getStorage()) &&
+         quant.getScale().isF32() && !quant.getZeroPoint() &&
+         !quant.getSecondScale();
+}
+
+/// e4m3 of any granularity in one operand or both.
+bool isAnyFp8(moe::QuantAttr input, moe::QuantAttr weight) {
+  return (!input || isFp8(input)) && (!weight || isFp8(weight));
+}
+
+bool isFp8InGroups(moe::QuantAttr quant) {
+  constexpr int64_t neighbours = 128;
+  return isFp8(quant) && moe::getScaleGroup(quant).columns == neighbours;
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+struct ProductCapability {
+  Architecture architecture;
+  bool (*holds)(moe::QuantAttr input, moe::QuantAttr weight);
+  moe::Way way;
+  StringLiteral reason;
+  /// The operands in words.
+  StringLiteral operands;
+};
+
+constexpr StringLiteral kBlockFp8 =
+    "f8E4M3FN with f32 scales, of weights in blocks of [128, 128] and of "
+    "inputs in dynamic groups of [1, 128],";
+
+constexpr ProductCapability kProducts[] = {
+    {Architecture::Cpu, isAnyFp8, moe::Way::Decode,
+     "operands become f32 in a near cache",
+     "f8E4M3FN with f32 scales of any granularity, or weights of the layer's "
+     "type,"},
+    {Architecture::Ampere, moe::isBlockFp8, moe::Way::Decode,
+     "e4m3 becomes f16 in registers, exactly", kBlockFp8},
+    {Architecture::Hopper, moe::isBlockFp8, moe::Way::Native,
+     "tensor cores multiply e4m3", kBlockFp8},
+};
+
+struct QuantizeCapability {
+  Architecture architecture;
+  bool (*holds)(moe::QuantAttr quant);
+  StringLiteral rows;
+};
+
+constexpr QuantizeCapability kQuantizations[] = {
+    {Architecture::Cpu, isFp8, "f8E4M3FN with f32 scales of any granularity"},
+    {Architecture::Ampere, isFp8InGroups, "groups of [1, 128]"},
+    {Architecture::Hopper, isFp8InGroups, "groups of [1, 128]"},
+};
+
+std::string show(moe::QuantAttr quant) {
   if (!quant)
     return "as it is";
   std::string text;
@@ -21,34 +103,42 @@ static std::string show(moe::QuantAttr quant) {
   return text;
 }
 
-/// What every target decodes: one byte per element, and its scale.
-static bool isDecoded(moe::QuantAttr quant) {
-  return !quant || (isa<Float8E4M3FNType>(quant.getStorage()) &&
-                    quant.getScale().isF32() && !quant.getZeroPoint());
+} // namespace
+
+std::optional<ProductWay> moec::findWay(const Target &target,
+                                        moe::QuantAttr input,
+                                        moe::QuantAttr weight) {
+  for (const ProductCapability &line : kProducts)
+    if (line.architecture == getArchitecture(target) &&
+        line.holds(input, weight))
+      return ProductWay{line.way, line.reason};
+  return std::nullopt;
 }
 
 std::string moec::declineProduct(const Target &target, moe::QuantAttr input,
                                  moe::QuantAttr weight) {
-  bool isPlain = !input && !weight;
-  if (isPlain || moe::isBlockFp8(input, weight))
+  if ((!input && !weight) || findWay(target, input, weight))
     return {};
-  std::string what = "an input quantized " + show(input) +
-                     " with a weight quantized " + show(weight) +
-                     " is not multiplied on target " + target.name;
-  if (target.isGpu())
-    return what + "; f8E4M3FN with f32 scales is, of weights in blocks of "
-                  "[128, 128] and of inputs in dynamic groups of [1, 128], and "
-                  "target cpu multiplies other granularities too";
-  if (isDecoded(input) && isDecoded(weight))
-    return {};
-  return what + "; f8E4M3FN with f32 scales of any granularity is, and weights "
-                "of the layer's type";
+  SmallVector<StringRef> known;
+  for (const ProductCapability &line : kProducts)
+    if (line.architecture == getArchitecture(target))
+      known.push_back(line.operands);
+  return "an input quantized " + show(input) + " with a weight quantized " +
+         show(weight) + " is not multiplied on target " + target.name + "; " +
+         llvm::join(known, " or ") + " is" +
+         (target.isGpu() ? ", and target cpu multiplies other granularities too"
+                         : "");
 }
 
 std::string moec::declineQuantize(const Target &target, moe::QuantAttr quant) {
-  constexpr int64_t neighbours = 128;
-  if (!target.isGpu() || moe::getScaleGroup(quant).columns == neighbours)
-    return {};
+  SmallVector<StringRef> known;
+  for (const QuantizeCapability &line : kQuantizations) {
+    if (line.architecture != getArchitecture(target))
+      continue;
+    if (line.holds(quant))
+      return {};
+    known.push_back(line.rows);
+  }
   return "rows are not quantized " + show(quant) + " on target " + target.name +
-         "; groups of [1, 128] are";
+         "; " + llvm::join(known, " or ") + " are";
 }

@@ -268,15 +268,26 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                         ArrayRef<Dim> group) {
   int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
   SmallVector<Dim> input, weight;
+  if (o.way && !o.inputQuant && !o.weightQuant)
+    return check.error("has 'way', which is one of quantized operands; remove "
+                       "it");
   if (o.inputQuant) {
-    if (o.inputQuant.getGranularity() != Granularity::Group &&
-        o.inputQuant.getGranularity() != Granularity::Token)
+    switch (o.inputQuant.getGranularity()) {
+    case Granularity::Channel:
+    case Granularity::Block:
       return check.error("has 'input_quant' of granularity '")
              << stringifyGranularity(o.inputQuant.getGranularity())
-             << "'; rows have scales by 'group' or 'token'";
-    bool readsPositions = o.offsets && !o.source;
-    input = {readsPositions ? positionsDim() : tokensDim(),
-             {"(scales of a row)", getNumScaleColumns(o.inputQuant, k)}};
+             << "'; rows have scales by 'group' or 'token', or one 'tensor'";
+    case Granularity::Tensor:
+      input = {{"1", 1}};
+      break;
+    case Granularity::Token:
+    case Granularity::Group:
+      bool readsPositions = o.offsets && !o.source;
+      input = {readsPositions ? positionsDim() : tokensDim(),
+               {"(scales of a row)", getNumScaleColumns(o.inputQuant, k)}};
+      break;
+    }
   }
   if (o.weightQuant) {
     if (o.weightQuant.getDynamic())
@@ -373,29 +384,69 @@ LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
   return verifyScalarArguments(op, o.body, "body", arguments);
 }
 
-LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
+/// Rows that are positions: `offsets` and `top_k` of an op.
+static LogicalResult verifyPositions(const OperandChecker &check, Value offsets,
+                                     std::optional<int64_t> topK) {
+  if (bool(offsets) != topK.has_value())
+    return check.error("takes 'offsets' and the attribute 'top_k' together: "
+                       "there are at most tokens * top_k positions");
+  if (topK && *topK < 1)
+    return check.error("'top_k' is ") << *topK << "; at least 1 is accepted";
+  if (failed(check.checkShape("offsets", offsets, {{"(groups + 1)"}})))
+    return failure();
+  if (offsets && getDim(offsets, 0) < 2)
+    return check.error("'offsets' must have at least 2 entries: the begin "
+                       "and the end of one group");
+  return success();
+}
+
+LogicalResult verifyTensorScale(Operation *op, const TensorScaleOperands &o) {
   OperandChecker check(op);
   if (!o.quant.getDynamic() || !o.quant.getScale().isF32() ||
-      (o.quant.getGranularity() != Granularity::Group &&
-       o.quant.getGranularity() != Granularity::Token))
+      !isa<Float8E4M3FNType>(o.quant.getStorage()) ||
+      o.quant.getGranularity() != Granularity::Tensor)
+    return check.error("'quant' is ")
+           << o.quant
+           << "; dynamic ones of granularity 'tensor' that store f8E4M3FN with "
+              "an f32 scale are accepted";
+  if (failed(verifyPositions(check, o.offsets, o.topK)) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)))
+    return failure();
+  if (o.offsets && o.numValidTokens)
+    return check.error("takes 'num_valid_tokens' without 'offsets' only; "
+                       "offsets count valid rows already");
+  Dim row = o.offsets ? positionsDim() : tokensDim();
+  return failure(failed(check.checkShape("input", o.input, {row, {"width"}})) ||
+                 failed(check.checkShape("scale", o.scale, {{"1", 1}})));
+}
+
+LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
+  OperandChecker check(op);
+  Granularity granularity = o.quant.getGranularity();
+  bool isByRow =
+      granularity == Granularity::Group || granularity == Granularity::Token;
+  bool isGiven = granularity == Granularity::Tensor && !o.quant.getDynamic();
+  if (!o.quant.getScale().isF32() ||
+      !(isGiven || (isByRow && o.quant.getDynamic())))
     return check.error("'quant' is ")
            << o.quant
            << "; dynamic ones with f32 scales of granularity 'group' or "
-              "'token' are accepted";
+              "'token' are accepted, and those of granularity 'tensor' that "
+              "are not dynamic, whose scale 'tensor_scale' is (of "
+              "'tensor_scale' ops, where it has to be found)";
+  if (isGiven != bool(o.tensorScale))
+    return check.error("takes 'tensor_scale' with a 'quant' of granularity "
+                       "'tensor', and only then");
+  if (isGiven == bool(o.scale))
+    return check.error("makes scales with a dynamic 'quant', and only then");
+  if (failed(check.checkShape("tensor_scale", o.tensorScale, {{"1", 1}})))
+    return failure();
   if (o.quant.getStorage() != getElementType(o.quantized))
     return check.error("'quant' stores ")
            << o.quant.getStorage() << ", but 'quantized' has elements of "
            << getElementType(o.quantized);
-  if (bool(o.offsets) != o.topK.has_value())
-    return check.error("takes 'offsets' and the attribute 'top_k' together: "
-                       "there are at most tokens * top_k positions");
-  if (o.topK && *o.topK < 1)
-    return check.error("'top_k' is ") << *o.topK << "; at least 1 is accepted";
-  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})))
+  if (failed(verifyPositions(check, o.offsets, o.topK)))
     return failure();
-  if (o.offsets && getDim(o.offsets, 0) < 2)
-    return check.error("'offsets' must have at least 2 entries: the begin "
-                       "and the end of one group");
   Dim row = o.offsets ? positionsDim() : tokensDim();
   if (failed(check.checkShape("input", o.input, {row, {"width"}})))
     return failure();

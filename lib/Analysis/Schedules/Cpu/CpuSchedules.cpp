@@ -252,12 +252,31 @@ moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {
   return 1;
 }
 
+//===----------------------------------------------------------------------===//
+// cpu.tensor_scale: one CTA
+//===----------------------------------------------------------------------===//
+
+std::string tensorScaleIllegal(Operation *, tile::ConfigAttr config,
+                               const Target &target) {
+  return needsTargetLanes(config, target);
+}
+
+tile::ConfigAttr chooseTensorScale(Operation *op, const Target &target) {
+  return chooseRows(op, "cpu.tensor_scale", 0, target.lanes, 0);
+}
+
+moert::Expr tensorScaleGrid(Operation *, tile::ConfigAttr, const Target &) {
+  return 1;
+}
+
 constexpr Schedule kCpuSchedules[] = {
     {"cpu.contract", "tile.contract", contractIllegal, chooseContract,
      contractGrid},
     {"cpu.top_k", "tile.top_k", rowsIllegal, chooseTopK, rowsGrid},
     {"cpu.rank", "tile.rank", rankIllegal, chooseRank, rankGrid},
     {"cpu.row_map", "tile.row_map", rowsIllegal, chooseRowMap, rowsGrid},
+    {"cpu.tensor_scale", "tile.tensor_scale", tensorScaleIllegal,
+     chooseTensorScale, tensorScaleGrid},
     {"cpu.quantize", "tile.quantize", rowsIllegal, chooseQuantize,
      quantizeGrid},
     {"cpu.gather_rows", "tile.gather_rows", gatherRowsIllegal, chooseGatherRows,
