@@ -45,9 +45,12 @@ bool isFp8(moe::QuantAttr quant) {
          !quant.getSecondScale();
 }
 
-/// e4m3 of any granularity in one operand or both.
+/// e4m3 of any granularity in one operand or both, but no groups of fewer
+/// elements than a vector takes, which is 16 at most.
 bool isAnyFp8(moe::QuantAttr input, moe::QuantAttr weight) {
-  return (!input || isFp8(input)) && (!weight || isFp8(weight));
+  constexpr int64_t lanes = 16;
+  return (!input || isFp8(input)) && (!weight || isFp8(weight)) &&
+         moe::getCommonColumns(input, weight) % lanes == 0;
 }
 
 bool isFp8InGroups(moe::QuantAttr quant) {
@@ -75,8 +78,8 @@ constexpr StringLiteral kBlockFp8 =
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, isAnyFp8, moe::Way::Decode,
      "operands become f32 in a near cache",
-     "f8E4M3FN with f32 scales of any granularity, or weights of the layer's "
-     "type,"},
+     "f8E4M3FN with f32 scales of any granularity but groups of other than "
+     "multiples of 16, or weights of the layer's type,"},
     {Architecture::Ampere, moe::isBlockFp8, moe::Way::Decode,
      "e4m3 becomes f16 in registers, exactly", kBlockFp8},
     {Architecture::Hopper, moe::isBlockFp8, moe::Way::Native,

@@ -270,23 +270,16 @@ void checkLayerSpec(const LayerSpec &spec, ImportContext &context) {
 }
 
 void checkCompiles(const LayerSpec &spec, ImportContext &context) {
-  if (spec.quantization) {
-    auto isCompiled = [](const OperandQuantization &operand) {
-      return operand.storage == StorageType::Fp8E4M3 &&
-             operand.scale == ScaleType::F32;
-    };
-    auto refuse = [&](StringRef field) {
-      context.error(
-          field, context.show(field) + " = \"" + describe(*spec.quantization) +
-                     "\" is described (--emit=moe, --signature), but not "
-                     "compiled yet; compiled are fp8_e4m3 with f32 scales "
-                     "of any granularity, and weights of 16 or 32 bits");
-    };
-    if (!isCompiled(spec.quantization->weight))
-      refuse("quantization.weight");
-    else if (spec.quantization->activation &&
-             !isCompiled(*spec.quantization->activation))
-      refuse("quantization.activation");
+  if (spec.quantization && !isCompiled(*spec.quantization)) {
+    StringRef field = isCompiled(spec.quantization->weight)
+                          ? "quantization.activation"
+                          : "quantization.weight";
+    context.error(field, context.show(field) + " = \"" +
+                             describe(*spec.quantization) +
+                             "\" is described (--emit=moe, --signature), but "
+                             "not compiled yet; compiled are fp8_e4m3 with f32 "
+                             "scales, groups and blocks of multiples of 16 "
+                             "neighbours, and weights of 16 or 32 bits");
   }
   // Several times what the largest device has.
   constexpr double limit = double(int64_t(1) << 40);

@@ -107,6 +107,19 @@ llvm::StringRef getShortName(const QuantizationSpec &quantization) {
   return {};
 }
 
+bool isCompiled(const OperandQuantization &operand) {
+  // Contracted elements that vectors of 16 take at once share their scales.
+  constexpr int64_t leastColumns = 16;
+  return operand.storage == StorageType::Fp8E4M3 &&
+         operand.scale == ScaleType::F32 &&
+         operand.blockColumns % leastColumns == 0;
+}
+
+bool isCompiled(const QuantizationSpec &quantization) {
+  return isCompiled(quantization.weight) &&
+         (!quantization.activation || isCompiled(*quantization.activation));
+}
+
 static std::string describe(const OperandQuantization &operand) {
   std::string text = stringify(operand.storage).str() + " by " +
                      (operand.isStatic ? "static " : "") +

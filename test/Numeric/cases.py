@@ -569,6 +569,17 @@ for form, quantization in FORMS.items():
     formed("padding", num_valid_tokens=True, hard="padding",
            shared_experts={"intermediate_size": 72})
     formed("tokens_90", tokens=90, hidden_size=272, intermediate_size=136, dtype="f16")
+SMALL = {
+    "group32": {"weight": {"dtype": "fp8_e4m3", "scale": {"group": 32}},
+                "activation": {"dtype": "fp8_e4m3", "scale": {"group": 64}}},
+    "block16": {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [24, 16]}},
+                "activation": e4m3("token")},
+}
+for form, quantization in SMALL.items():
+    for order in ("gate_up", "interleaved"):
+        case(f"{form}_{order}", tokens=11, hidden_size=160, intermediate_size=96, dtype="bf16",
+             quantization=quantization, gate_up_order=order, to=CPU_CASES,
+             shared_experts={"intermediate_size": 64})
 for form in ("tensor", "static", "channel"):
     fields = {"hidden_size": 200, "intermediate_size": 144, "dtype": "bf16", "to": CPU_CASES,
               "quantization": FORMS[form]}

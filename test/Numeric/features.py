@@ -23,6 +23,7 @@ FORMATS = (
     "fp8_e4m3 by tensor x token", "fp8_e4m3 by channel x token",
     "fp8_e4m3 by channel x static tensor", "fp8_e4m3 by tensor, alone",
     "fp8_e4m3 by channel, alone", "fp8_e4m3 by block, alone",
+    "fp8_e4m3 by group x group", "fp8_e4m3 by block x token",
 )
 
 

@@ -282,6 +282,13 @@ TEST(ImportError, QuantizationsThatNobodyMultiplies) {
                   overrides);
   EXPECT_NE(messages.find("'quantization.activation' = "), std::string::npos)
       << messages;
+  messages =
+      importError(makeSpec(R"("quantization": {"weight": {"dtype": "fp8_e4m3",
+                                              "scale": {"block": [8, 24]}}})"),
+                  overrides);
+  EXPECT_NE(messages.find("= \"fp8_e4m3 by block of 8 x 24\" is described"),
+            std::string::npos)
+      << messages;
 }
 
 TEST(ImportError, TooManyExpertsPerToken) {

@@ -128,6 +128,9 @@ struct QuantizationName {
 llvm::ArrayRef<QuantizationName> getQuantizationNames();
 /// The abbreviation that means the same; empty where there is none.
 llvm::StringRef getShortName(const QuantizationSpec &quantization);
+/// Whether a target multiplies it; what none does can be described only.
+bool isCompiled(const OperandQuantization &operand);
+bool isCompiled(const QuantizationSpec &quantization);
 /// In words, for messages and reports: "fp8_block128", or "fp8_e4m3 by channel,
 /// activations fp8_e4m3 by token".
 std::string describe(const QuantizationSpec &quantization);

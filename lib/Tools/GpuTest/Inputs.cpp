@@ -85,9 +85,7 @@ static moert::DType toRuntimeType(TensorType type) {
 }
 
 Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
-  if (spec.quantization &&
-      (spec.quantization->weight.storage != StorageType::Fp8E4M3 ||
-       spec.quantization->weight.scale != ScaleType::F32))
+  if (spec.quantization && !isCompiled(*spec.quantization))
     return moert::invalidArgument("the layer has weights " +
                                   describe(*spec.quantization) +
                                   "; the suite has plain layers and fp8_e4m3 "

@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 using namespace moec;
@@ -144,7 +145,8 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   int64_t free = target.getNumRegisters() - shape.parts;
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
   // A block of scales ends a loop: fewer turns.
-  int64_t k = target.lanes * (shape.decodes ? 4 : shape.parts);
+  int64_t k = shape.decodes ? std::gcd(target.lanes * 4, shape.decodedAtOnce)
+                            : target.lanes * shape.parts;
   return tile::ConfigAttr::get(op->getContext(), "cpu.contract", m, n, k,
                                choosePanel(shape, n), target.lanes,
                                shape.grouped ? 0 : denseRows);
