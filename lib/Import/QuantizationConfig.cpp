@@ -111,6 +111,8 @@ QuantizationSpec readFp8(FieldReader &reader) {
     checkBlockSize(reader);
     return getMeaning("fp8_block128");
   }
+  // What the cache of keys holds.
+  reader.markKnown("kv_cache_scheme");
   StringRef scheme =
       reader.getOneOf("activation_scheme", {"dynamic", "static"});
   return {makeFp8(Granularity::Tensor),
@@ -165,8 +167,10 @@ OperandQuantization readCompressedOperand(FieldReader &outer, StringRef name,
 }
 
 std::optional<QuantizationSpec> readCompressed(FieldReader &reader) {
-  reader.getOneOf("format", {"float-quantized"});
-  reader.getOneOf("quantization_status", {"compressed"});
+  // Floats of 8 bits are stored as themselves by either.
+  constexpr StringRef formats[] = {"float-quantized", "naive-quantized"};
+  reader.getOneOf("format", formats);
+  reader.getOneOf("quantization_status", {"compressed", "frozen"});
   // What the cache of keys holds, and what wrote the file.
   for (StringRef field :
        {"kv_cache_scheme", "version", "global_compression_ratio"})
@@ -203,7 +207,7 @@ std::optional<QuantizationSpec> readCompressed(FieldReader &reader) {
                                " must be [\"Linear\"]; write what stays as it "
                                "is in " +
                                reader.show("ignore"));
-  group.getOneOf("format", {"float-quantized"});
+  group.getOneOf("format", formats);
   if (const json::Value *value = group.get("output_activations"))
     group.error("output_activations", group.show("output_activations") + " = " +
                                           describeValue(*value) +

@@ -506,10 +506,11 @@ const char *const kTokens = R"({"num_bits": 8, "type": "float",
 TEST(ModelConfig, Fp8OfTensors) {
   for (bool isStatic : {false, true}) {
     std::string scheme = isStatic ? "static" : "dynamic";
-    LayerSpec spec = importOk(
-        makeConfig("mixtral", join(kMixtral, R"("quantization_config": {
+    LayerSpec spec = importOk(makeConfig(
+        "mixtral",
+        join(kMixtral, R"("quantization_config": {
         "quant_method": "fp8", "activation_scheme": ")" +
-                                                 scheme + "\"}")));
+                           scheme + R"(", "kv_cache_scheme": "static"})")));
     EXPECT_EQ(spec.quantization,
               (QuantizationSpec{makeFp8(Granularity::Tensor),
                                 makeFp8(Granularity::Tensor, isStatic)}));
@@ -551,7 +552,8 @@ TEST(ModelConfigError, CompressedTensorsOfOtherSchemes) {
        path + "colour' is not supported"},
       {replace(compressed(kChannels, kTokens), "float-quantized",
                "pack-quantized"),
-       "'quantization_config.format' must be \"float-quantized\""},
+       "'quantization_config.format' must be \"float-quantized\" or "
+       "\"naive-quantized\", not \"pack-quantized\""},
       {replace(compressed(kChannels, kTokens), "[\"Linear\"]", "[\"re:.*\"]"),
        path + "targets' must be [\"Linear\"]"},
       {replace(compressed(kChannels, kTokens), "\"sparsity_config\": {}",
