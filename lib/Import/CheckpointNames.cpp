@@ -59,8 +59,7 @@ public:
                                              : Kind::Weight;
     // Rows of a vector per expert are its elements.
     size_t rank = tensor.shape.size();
-    bool isVector =
-        rank == 1 || (kind == Kind::Weight && name.ends_with("_bias"));
+    bool isVector = rank == 1 || name.ends_with("_bias");
     numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
     if (name == "gate.weight")
       addWhole(names.gate);
@@ -105,8 +104,8 @@ private:
       forms.push_back({makePart(name + suffix)});
   }
 
-  /// What follows the name of a module. DeepSeek's blocks are stored as what
-  /// they are multiplied by too, whatever the name says.
+  /// What follows the name of a module. The scales of blocks are factors like
+  /// the others, in spite of their name.
   StringRef getSuffix() const {
     switch (kind) {
     case Kind::Weight:
@@ -121,9 +120,12 @@ private:
     llvm_unreachable("every kind is listed");
   }
 
-  /// What of a tensor's scales comes with the gate's, and with the up rows.
-  /// Values of a product's input are one: the largest.
-  void addInputScale(ArrayRef<StringRef> modules) {
+  /// The scale of a product's input, which the modules of each expert state by
+  /// themselves: gate and up, or down.
+  void addInputScale(bool isFirst, ArrayRef<StringRef> gateUpDown) {
+    ArrayRef<StringRef> modules = !isFirst         ? gateUpDown.slice(2, 1)
+                                  : spec.isGated() ? gateUpDown.slice(0, 2)
+                                                   : gateUpDown.slice(1, 1);
     SmallVector<SmallVector<StringRef>> alternatives;
     for (StringRef names : modules)
       alternatives.push_back(splitNames(names));
@@ -174,13 +176,9 @@ private:
     bool isBias = name.consume_back("_bias");
     bool isFirst = name == "experts.w13";
     // Checkpoints that keep experts apart have no biases and no mxfp4.
-    if (kind == Kind::InputScale) {
-      if (isFirst && spec.isGated())
-        addInputScale({names.expert[0], names.expert[1]});
-      else
-        addInputScale({names.expert[isFirst ? 1 : 2]});
-      return;
-    }
+    if (kind == Kind::InputScale)
+      return addInputScale(isFirst,
+                           {names.expert[0], names.expert[1], names.expert[2]});
     if (!isBias && !isFourBit()) {
       if (isFirst)
         addHalves(names.expert[0], names.expert[1], getSuffix());
@@ -234,14 +232,9 @@ private:
   void addShared(StringRef name) {
     if (name == "shared_experts.gate")
       return addWhole(names.sharedGate);
-    if (kind == Kind::InputScale) {
-      bool isFirst = name == "shared_experts.w13";
-      if (isFirst && spec.isGated())
-        addInputScale({names.shared[0], names.shared[1]});
-      else
-        addInputScale({names.shared[isFirst ? 1 : 2]});
-      return;
-    }
+    if (kind == Kind::InputScale)
+      return addInputScale(name == "shared_experts.w13",
+                           {names.shared[0], names.shared[1], names.shared[2]});
     if (name == "shared_experts.w2")
       return addWhole(names.shared[2], getSuffix());
     addHalves(names.shared[0], names.shared[1], getSuffix());
