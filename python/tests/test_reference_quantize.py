@@ -159,7 +159,8 @@ def test_layer_is_near_to_that_of_real_weights(order, form):
     real = dataclasses.replace(spec, quantization=None)
     exact = evaluate(real, plain, decide(real, plain))
     error = np.linalg.norm(quantized - exact) / np.linalg.norm(exact)
-    assert 0.01 < error < 0.08
+    # A given scale has ends, beyond which some elements are.
+    assert 0.01 < error < (0.4 if form == "static" else 0.08)
 
 
 def test_weights_alone():
