@@ -62,7 +62,7 @@ Reading DescriptionReader::read(llvm::StringRef text) {
   if (!module)
     return {true, "accepted, but there is no IR for it"};
   // What is not lowered yet is refused, not more.
-  bool isRefused = layer->quantization == WeightQuantization::MxFp4;
+  bool isRefused = layer->quantization && !isCompiled(*layer->quantization);
   if (succeeded(lowerToLevel(*module, Level::Tile, {})) == isRefused)
     return {true, isRefused ? "lowered although nothing can run it"
                             : "accepted, but not lowered"};

@@ -133,6 +133,10 @@ def Moe_Granularity : Moe_Enum<"Granularity", "which elements share a scale", [
   I32EnumCase<"Group", 3, "group">,
   I32EnumCase<"Block", 4, "block">]>;
 
+def Moe_Packing : Moe_Enum<"Packing", "how elements of less than a byte lie in memory", [
+  I32EnumCase<"None", 0, "none">,
+  I32EnumCase<"Pairs", 1, "pairs">]>;
+
 /// Sizes in brackets, so that they can stand between other parameters.
 def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
   let parser = "::parseSizes($_parser)";
@@ -142,22 +146,26 @@ def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
 def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
   let summary = "how a tensor is quantized";
   let description = [{
-    `value = (stored - zero_point) * scale`.
+    `value = (stored - zero_point) * scale * second_scale`. What is not quantized carries no `#moe.quant`.
 
     | parameter | |
     |---|---|
     | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 |
-    | `scale` | element type of the scales: f32, bf16, f8E8M0FNU |
+    | `scale` | element type of the scales: f32, bf16, f8E8M0FNU, f8E4M3FN |
     | `granularity` | which elements share a scale: the whole `tensor`, one output `channel` (row of a weight), one `token` (row of an activation), a `group` of `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]` (rows x contracted) |
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
     | `zero_point` | false; true with integer storage only |
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
+    | `packing` | `none`: each element in whole bytes; `pairs`, with storage of 4 bits only: elements 2i and 2i + 1 of a row in one byte, the first in its low half |
+    | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only |
 
-    The last block or group of a row may be smaller where the op allows it. Block fp8 and mxfp4 weights:
+    The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is
+    whose, and how many bytes a row takes: QuantLayout.h. Block fp8, fp8 by channel, and mxfp4 weights:
 
     ```mlir
     #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
-    #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
+    #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>
+    #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
     ```
   }];
   let parameters = (ins
@@ -166,9 +174,30 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     EnumParameter<Moe_Granularity>:$granularity,
     Moe_BlockParameter:$block,
     DefaultValuedParameter<"bool", "false">:$zero_point,
-    DefaultValuedParameter<"bool", "false">:$dynamic
+    DefaultValuedParameter<"bool", "false">:$dynamic,
+    Moe_DefaultEnum<Moe_Packing, "::moec::moe::Packing::None">:$packing,
+    OptionalParameter<"::mlir::Type">:$second_scale
   );
   let genVerifyDecl = 1;
+}
+
+def Moe_Way : Moe_Enum<"Way", "how a target multiplies quantized operands", [
+  I32EnumCase<"Native", 0, "native">,
+  I32EnumCase<"Decode", 1, "decode">,
+  I32EnumCase<"Repack", 2, "repack">]>;
+
+def Moe_WayAttr : EnumAttr<Moe_Dialect, Moe_Way, "way"> {
+  let summary = "how a target multiplies quantized operands";
+  let description = [{
+    `native`: stored elements are multiplied as they are, scales are applied to sums. `decode`: elements become the
+    compute type in registers or a near cache, then are multiplied. `repack`: weights are brought into another
+    format ahead of the first run. `moe-legalize-quant` chooses it by the target's table.
+
+    ```mlir
+    #moe.way<decode>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
 }
 
 //===----------------------------------------------------------------------===//

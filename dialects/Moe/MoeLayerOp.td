@@ -49,6 +49,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
     | `shared_gate` | `1 x H x D` | 10 |
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
+    | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, with an `activation_quant` that is not dynamic | |
 
     Regions, each of one block that takes f32 values and ends in `moe.yield` of one f32:
 
@@ -77,11 +78,13 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       that chose another one contributes nothing. Absent: all.
     - `weight_quant`: all four weights are stored quantized, each with a `_scale` operand of its scale
       type. Its shape, for a weight of `E x rows x columns` (without E for the shared expert):
-      granularity `tensor` `E` (or 1), `channel` `E x rows`, `group` `E x rows x columns / block[1]`,
+      granularity `tensor` `E x 1 x 1`, `channel` `E x rows x 1`, `group` `E x rows x columns / block[1]`,
       `block` `E x ceil(rows / block[0]) x ceil(columns / block[1])`, where gate and up halves of a
-      first weight have blocks of their own: `2 ceil(I / block[0])`, unless rows are interleaved.
-    - `activation_quant`: how inputs of the experts' products are quantized; `dynamic`, with
-      `weight_quant`.
+      first weight have scales of their own unless rows are interleaved: `E x 2 x 1` with `tensor`,
+      `2 ceil(I / block[0])` rows of them with `block`.
+    - `activation_quant`: how inputs of the experts' products are quantized, with `weight_quant`: `dynamic`, of
+      granularity `tensor`, `token` or `group`, or by scales that operands give, of granularity `tensor`.
+      Absent, inputs stay of type D.
     - `shared_scale`: the shared expert's output is multiplied by it, behind its gate and ahead of the
       rounding to D (formula 10).
     - `format` (only `standard` so far), `mesh` (only one rank so far): absent is the same.
@@ -123,13 +126,17 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Moe_WeightTensor:$w13,
     Optional<Moe_DataTensor>:$w13_bias,
     Optional<Moe_ScaleTensor>:$w13_scale,
+    Optional<Moe_F32Tensor>:$w13_input_scale,
     Moe_WeightTensor:$w2,
     Optional<Moe_DataTensor>:$w2_bias,
     Optional<Moe_ScaleTensor>:$w2_scale,
+    Optional<Moe_F32Tensor>:$w2_input_scale,
     Optional<Moe_WeightTensor>:$shared_w13,
     Optional<Moe_ScaleTensor>:$shared_w13_scale,
+    Optional<Moe_F32Tensor>:$shared_w13_input_scale,
     Optional<Moe_WeightTensor>:$shared_w2,
     Optional<Moe_ScaleTensor>:$shared_w2_scale,
+    Optional<Moe_F32Tensor>:$shared_w2_input_scale,
     Optional<Moe_DataTensor>:$shared_gate,
     Optional<Moe_DataTensor>:$latent_down,
     Optional<Moe_DataTensor>:$latent_up,
@@ -166,12 +173,16 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `latent_up` `(` $latent_up `:` type($latent_up) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
       | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
+      | `w13_input_scale` `(` $w13_input_scale `:` type($w13_input_scale) `)`
       | `w2_bias` `(` $w2_bias `:` type($w2_bias) `)`
       | `w2_scale` `(` $w2_scale `:` type($w2_scale) `)`
+      | `w2_input_scale` `(` $w2_input_scale `:` type($w2_input_scale) `)`
       | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
       | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
+      | `shared_w13_input_scale` `(` $shared_w13_input_scale `:` type($shared_w13_input_scale) `)`
       | `shared_w2` `(` $shared_w2 `:` type($shared_w2) `)`
       | `shared_w2_scale` `(` $shared_w2_scale `:` type($shared_w2_scale) `)`
+      | `shared_w2_input_scale` `(` $shared_w2_input_scale `:` type($shared_w2_input_scale) `)`
       | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
     )
     `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`

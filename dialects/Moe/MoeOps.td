@@ -141,7 +141,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     |---|---|---|
     | `input` | `? x K` | `T x K` |
     | `weight`, element type of `input` | `G x N x K` | `N x K` |
-    | `input_scale`, as `input_quant` says | `? x Bi x f32` | `T x Bi x f32` |
+    | `input_scale`, as `input_quant` says | `? x Bi x f32`, or `1 x f32` | `T x Bi x f32`, or `1 x f32` |
     | `weight_scale`, as `weight_quant` says | `G x Bn x Bk x f32` | `Bn x Bk x f32` |
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
@@ -159,7 +159,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
 
     **Quantized operands**: `input_quant` and `weight_quant` (`#moe.quant`, each optional) say what the elements
     of `input` and `weight` stand for, and which of them share a value of `input_scale` (`T x Bi`) and
-    `weight_scale` (`G x Bn x Bk`). An operand without one stands for itself. With `si` and `sw` the scales of an
+    `weight_scale` (`G x Bn x Bk`); an input of granularity `tensor` has one scale for all rows, `1 x f32`. An
+    operand without a quant stands for itself. With `si` and `sw` the scales of an
     element of either (1 without), and blocks b of contracted elements that share both,
 
     `acc[n] = sum_b (sum_{k in b} input[row, k] * weight[g, n, k]) * (si[row, b] * sw[g, blk(n), b])`,
@@ -168,7 +169,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     f32 first. Of a weight whose quant has m x n elements per scale, `blk(n) = n / m`, but gate and
     up halves have blocks of their own: with the layouts `gate_up` and `up_gate`, `blk(n) = (n / I) *
     ceil(I/m) + (n % I) / m` and Bn = `2 ceil(I/m)`. `channel` has m = 1, `tensor` m = I (or N) and one block of
-    contracted elements, as `token` has. The last block of either dimension may be smaller.
+    contracted elements, as `token` has. The last block of either dimension may be smaller. `way` says how the
+    target multiplies them; `moe-legalize-quant` sets it, with a quant only.
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
     dense product, rows from `num_valid_tokens` on are zero, without regard to the epilogue.
@@ -197,7 +199,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Variadic<Moe_DataTensor>:$column_operands,
     Variadic<Moe_DataTensor>:$elementwise_operands,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
-    OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant);
+    OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
+    OptionalAttr<Moe_WayAttr>:$way);
   let results = (outs Moe_DataTensor:$result);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
@@ -246,22 +249,69 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]>
   let hasRegionVerifier = 1;
 }
 
-def Moe_QuantizeOp : Moe_Op<"quantize", [Pure,
-    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "rows as e4m3 with a scale for each group of neighbours";
+def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
+  let summary = "the scale that all rows of a call share";
   let description = [{
-    `quant` says which elements share a scale: with `group` n neighbours, with `token` all of a row. For each row t
-    and each group b (the last one may be smaller), in f32, each operation rounded to nearest even:
+    `quant` is dynamic and of granularity `tensor`. In f32, each operation rounded to nearest even,
+    `scale[0] = max(absmax, 1e-10) / 448` with `absmax = max |input[t, c]|` over all rows that count and their
+    elements that are finite: NaN and infinities stay in their own rows. A `moe.quantize` takes the scale as its
+    `tensor_scale`.
+
+    With `offsets`, rows are positions, at most `tokens * top_k`, of which those below the last offset count; with
+    `num_valid_tokens` rows are tokens, of which the first so many count; without both all rows, tokens, do. With
+    no row that counts the scale is 1e-10 / 448.
+
+    | operand, result | type |
+    |---|---|
+    | `input` | `? x W` |
+    | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
+    | `num_valid_tokens` | `1 x i32`, without `offsets` |
+    | `scale` | `1 x f32` |
+
+    ```mlir
+    %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %h
+        offsets(%offsets : tensor<129xi32>) {top_k = 8 : i64} : tensor<?x768xbf16> -> tensor<1xf32>
+    ```
+  }];
+  let arguments = (ins
+    Moe_DataTensor:$input,
+    Optional<Moe_I32Tensor>:$offsets,
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
+    OptionalAttr<I64Attr>:$top_k,
+    Moe_QuantAttr:$quant);
+  let results = (outs Moe_F32Tensor:$scale);
+  let assemblyFormat = [{
+    $quant $input
+    oilist(
+        `offsets` `(` $offsets `:` type($offsets) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+    )
+    attr-dict `:` type($input) `->` type($scale)
+  }];
+  let hasVerifier = 1;
+}
+
+def Moe_QuantizeOp : Moe_Op<"quantize", [Pure, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "rows as e4m3, by scales of their own or a given one";
+  let description = [{
+    A dynamic `quant` says which elements share a scale: with `group` n neighbours, with `token` all of a row. For
+    each row t and each group b (the last one may be smaller), in f32, each operation rounded to nearest even:
 
     1. `absmax = max |input[t, c]|` over the group; NaN if one of them is NaN.
-    2. `scale[t, b] = max(absmax, 1e-10) / 448`; NaN stays NaN.
+    2. `scale[t, b] = max(absmax, least) / 448`, with `least` 1e-10 for a `group` and 1/512 for a `token`; NaN
+       stays NaN.
     3. `quantized[t, c] = e4m3(input[t, c] / scale[t, b])`: one division, not a product with a
        reciprocal, then to nearest even.
 
     Every target makes the same bits, except that a NaN may have any sign and payload. No finite value
-    exceeds the largest e4m3, 448. Edge cases: a group of zeros has the scale 1e-10/448. NaN in a group
+    exceeds the largest e4m3, 448. Edge cases: a group of zeros has the scale least/448. NaN in a group
     makes all of the group and its scale NaN. An infinite absmax is the scale; infinite elements become
     NaN, finite ones 0. Either stays in its row.
+
+    A `quant` of granularity `tensor` that is not dynamic takes the scale of all rows as `tensor_scale`, a finite
+    number above 0, and yields no scales: `quantized[t, c] = e4m3(input[t, c] / tensor_scale[0])`, where what is
+    beyond 448, infinities too, becomes 448 with its sign, and NaN stays NaN.
 
     Without `offsets` all rows are quantized, tokens. With `offsets`, rows are positions, at most
     `tokens * top_k`; from the last offset on both results are undefined. With G groups of rows and W
@@ -271,24 +321,32 @@ def Moe_QuantizeOp : Moe_Op<"quantize", [Pure,
     |---|---|
     | `input` | `? x W` |
     | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
+    | `tensor_scale` | `1 x f32`, with granularity `tensor` |
     | `quantized` | `? x W x f8E4M3FN` |
-    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token` |
+    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token`, absent with `tensor` |
 
     ```mlir
     %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128],
                            dynamic = true> %h offsets(%offsets : tensor<129xi32>) {top_k = 8 : i64}
         : tensor<?x768xbf16> -> tensor<?x768xf8E4M3FN>, tensor<?x6xf32>
+    %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%s : tensor<1xf32>)
+        : tensor<?x2048xbf16> -> tensor<?x2048xf8E4M3FN>
     ```
   }];
   let arguments = (ins
     Moe_DataTensor:$input,
     Optional<Moe_I32Tensor>:$offsets,
+    Optional<Moe_F32Tensor>:$tensor_scale,
     OptionalAttr<I64Attr>:$top_k,
     Moe_QuantAttr:$quant);
-  let results = (outs Moe_QuantizedTensor:$quantized, Moe_F32Tensor:$scale);
+  let results = (outs Moe_QuantizedTensor:$quantized, Optional<Moe_F32Tensor>:$scale);
   let assemblyFormat = [{
-    $quant $input (`offsets` `(` $offsets^ `:` type($offsets) `)`)? attr-dict
-    `:` type($input) `->` type($quantized) `,` type($scale)
+    $quant $input
+    oilist(
+        `offsets` `(` $offsets `:` type($offsets) `)`
+      | `tensor_scale` `(` $tensor_scale `:` type($tensor_scale) `)`
+    )
+    attr-dict `:` type($input) `->` type($quantized) (`,` type($scale)^)?
   }];
   let hasVerifier = 1;
 }

@@ -146,6 +146,10 @@ def Tile_CpuRowMapAttr : Tile_Config<"cpu", "row_map", "CpuRowMap", [Tile_Lanes,
   let summary = "how cpu.row_map maps rows";
 }
 
+def Tile_CpuTensorScaleAttr : Tile_Config<"cpu", "tensor_scale", "CpuTensorScale", [Tile_Lanes]> {
+  let summary = "how cpu.tensor_scale finds the scale of all rows: one CTA does";
+}
+
 def Tile_CpuQuantizeAttr : Tile_Config<"cpu", "quantize", "CpuQuantize", [Tile_Lanes, Tile_RowsPerCta]> {
   let summary = "how cpu.quantize quantizes rows";
 }
@@ -207,6 +211,10 @@ def Tile_Sm80RankAttr : Tile_Config<"sm80", "rank", "Sm80Rank", [Tile_Threads, T
 
 def Tile_Sm80RowMapAttr : Tile_Config<"sm80", "row_map", "Sm80RowMap", [Tile_ColumnsPerCta, Tile_VectorWidth]> {
   let summary = "how sm80.row_map maps rows";
+}
+
+def Tile_Sm80TensorScaleAttr : Tile_Config<"sm80", "tensor_scale", "Sm80TensorScale", [Tile_VectorWidth]> {
+  let summary = "how sm80.tensor_scale finds the scale of all rows: one CTA does";
 }
 
 def Tile_Sm80QuantizeAttr : Tile_Config<"sm80", "quantize", "Sm80Quantize", [

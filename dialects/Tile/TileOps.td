@@ -239,7 +239,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     offsets[g + 1]`) reads the input row `source[p]`; an empty group costs nothing, and rows from the
     last offset on are undefined. Without, the product is dense over `tokens` rows, and rows from
     `num_valid_tokens` on are written as zeros. Accumulation is f32; the order of summation is the
-    schedule's, fixed per config. Of quantized operands `input_quant` and `weight_quant` say
+    schedule's, fixed per config. Of quantized operands `input_quant`, `weight_quant` and `way` say
     what they stand for and which elements share a value of `input_scale` and `weight_scale`; the sum of those that
     share both is scaled in f32 before it is added. The memref of `outs` is no other operand too.
 
@@ -288,6 +288,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
+    OptionalAttr<Moe_WayAttr>:$way,
     OptionalAttr<Moe_QuantAttr>:$result_quant, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
     OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts,
@@ -358,8 +359,36 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
   let hasRegionVerifier = 1;
 }
 
-def Tile_QuantizeOp : Tile_Phase<"quantize"> {
-  let summary = "rows as e4m3 with a scale for each group of neighbours";
+def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> {
+  let summary = "the scale that all rows of a call share";
+  let description = [{
+    The formula of `moe.tensor_scale`, on memrefs of the same shapes: the largest magnitude does not depend on the
+    order of the rows, so bits are equal for every schedule.
+
+    ```mlir
+    tile.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true>
+        tokens(%tokens) ins(%h : memref<?x768xbf16>) offsets(%offsets : memref<129xi32>)
+        outs(%s : memref<1xf32>) {top_k = 8 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_In:$input, Tile_OptI32In:$offsets, Tile_OptI32In:$num_valid_tokens,
+    Tile_F32Out:$scale,
+    OptionalAttr<I64Attr>:$top_k, Moe_QuantAttr:$quant,
+    OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    $quant `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    oilist(
+        `offsets` `(` $offsets `:` type($offsets) `)`
+      | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+    )
+    `outs` `(` $scale `:` type($scale) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_QuantizeOp : Tile_Phase<"quantize", [AttrSizedOperandSegments]> {
+  let summary = "rows as e4m3, by scales of their own or a given one";
   let description = [{
     The formulas of `moe.quantize`, on memrefs of the same shapes: bits are equal for every schedule.
     Without `offsets` for `tokens` rows; with `offsets` for as many rows as the last offset says, at most
@@ -369,17 +398,23 @@ def Tile_QuantizeOp : Tile_Phase<"quantize"> {
     tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
         tokens(%tokens) ins(%h : memref<?x768xbf16>) offsets(%offsets : memref<129xi32>)
         outs(%q, %s : memref<?x768xf8E4M3FN>, memref<?x6xf32>) {top_k = 8 : i64}
+    tile.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor>
+        tokens(%tokens) ins(%x : memref<?x2048xbf16>) tensor_scale(%s : memref<1xf32>)
+        outs(%q : memref<?x2048xf8E4M3FN>)
     ```
   }];
   let arguments = (ins
-    I64:$tokens, Tile_In:$input, Tile_OptI32In:$offsets,
-    Tile_QuantizedOut:$quantized, Tile_F32Out:$scale,
+    I64:$tokens, Tile_In:$input, Tile_OptI32In:$offsets, Tile_OptF32In:$tensor_scale,
+    Tile_QuantizedOut:$quantized, Tile_OptF32Out:$scale,
     OptionalAttr<I64Attr>:$top_k, Moe_QuantAttr:$quant,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     $quant `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
-    (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
-    `outs` `(` $quantized `,` $scale `:` type($quantized) `,` type($scale) `)` attr-dict
+    oilist(
+        `offsets` `(` $offsets `:` type($offsets) `)`
+      | `tensor_scale` `(` $tensor_scale `:` type($tensor_scale) `)`
+    )
+    `outs` `(` $quantized (`,` $scale^)? `:` type($quantized) (`,` type($scale)^)? `)` attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -4,16 +4,120 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A line of a table per architecture and kind of operands; what no line holds
+// is refused, by the lines that there are.
+//
+//===----------------------------------------------------------------------===//
 
 #include "moec/Analysis/QuantSupport.h"
 
 #include "moec/Analysis/ProductTypes.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace moec;
 
-static std::string show(moe::QuantAttr quant) {
+namespace {
+
+/// What kernels are written for.
+enum class Architecture {
+  Cpu,
+  /// Every GPU but Hopper.
+  Ampere,
+  Hopper,
+};
+
+Architecture getArchitecture(const Target &target) {
+  if (!target.isGpu())
+    return Architecture::Cpu;
+  return target.name == "sm_90a" ? Architecture::Hopper : Architecture::Ampere;
+}
+
+//===----------------------------------------------------------------------===//
+// Kinds of operands
+//===----------------------------------------------------------------------===//
+
+bool isFp8(moe::QuantAttr quant) {
+  return isa<Float8E4M3FNType>(quant.getStorage()) &&
+         quant.getScale().isF32() && !quant.getZeroPoint() &&
+         !quant.getSecondScale();
+}
+
+/// e4m3 of any granularity in one operand or both, but no groups of fewer
+/// elements than a vector takes, which is 16 at most.
+bool isAnyFp8(moe::QuantAttr input, moe::QuantAttr weight) {
+  constexpr int64_t lanes = 16;
+  return (!input || isFp8(input)) && (!weight || isFp8(weight)) &&
+         moe::getCommonColumns(input, weight) % lanes == 0;
+}
+
+/// Of 128 neighbours, or of all of a row.
+bool isQuantizedOnGpu(moe::QuantAttr quant) {
+  constexpr int64_t neighbours = 128;
+  int64_t columns = moe::getScaleGroup(quant).columns;
+  return isFp8(quant) &&
+         (columns == neighbours || columns == moe::ScaleGroup::kAll);
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+struct ProductCapability {
+  Architecture architecture;
+  bool (*holds)(moe::QuantAttr input, moe::QuantAttr weight);
+  moe::Way way;
+  StringLiteral reason;
+  /// The operands in words.
+  StringLiteral operands;
+};
+
+bool areDecodedOnGpu(moe::QuantAttr input, moe::QuantAttr weight) {
+  return isDecodedOnGpu(input) && isDecodedOnGpu(weight);
+}
+
+/// Both operands are e4m3, in blocks or with scales of whole rows.
+bool isNativeOnHopper(moe::QuantAttr input, moe::QuantAttr weight) {
+  return moe::isBlockFp8(input, weight) ||
+         (input && weight && isFp8(input) && isFp8(weight) &&
+          moe::getScalePlace(input, weight) == moe::ScalePlace::Epilogue);
+}
+
+constexpr StringLiteral kDecodedOnGpu =
+    "f8E4M3FN with f32 scales of whole rows, or of multiples of 32 neighbours,";
+
+constexpr ProductCapability kProducts[] = {
+    {Architecture::Cpu, isAnyFp8, moe::Way::Decode,
+     "operands become f32 in a near cache",
+     "f8E4M3FN with f32 scales of any granularity but groups of other than "
+     "multiples of 16, or weights of the layer's type,"},
+    {Architecture::Ampere, areDecodedOnGpu, moe::Way::Decode,
+     "e4m3 becomes the other operand's type, or f16, in registers, exactly",
+     kDecodedOnGpu},
+    {Architecture::Hopper, isNativeOnHopper, moe::Way::Native,
+     "tensor cores multiply e4m3", kDecodedOnGpu},
+    {Architecture::Hopper, areDecodedOnGpu, moe::Way::Decode,
+     "e4m3 becomes the other operand's type, or f16, in registers, exactly",
+     kDecodedOnGpu},
+};
+
+struct QuantizeCapability {
+  Architecture architecture;
+  bool (*holds)(moe::QuantAttr quant);
+  StringLiteral rows;
+};
+
+constexpr QuantizeCapability kQuantizations[] = {
+    {Architecture::Cpu, isFp8, "f8E4M3FN with f32 scales of any granularity"},
+    {Architecture::Ampere, isQuantizedOnGpu,
+     "groups of [1, 128] or whole rows"},
+    {Architecture::Hopper, isQuantizedOnGpu,
+     "groups of [1, 128] or whole rows"},
+};
+
+std::string show(moe::QuantAttr quant) {
   if (!quant)
     return "as it is";
   std::string text;
@@ -21,35 +125,43 @@ static std::string show(moe::QuantAttr quant) {
   return text;
 }
 
-/// What every target decodes: one byte per element, and its scale.
-static bool isDecoded(moe::QuantAttr quant) {
-  return !quant || (isa<Float8E4M3FNType>(quant.getStorage()) &&
-                    quant.getScale().isF32() && !quant.getZeroPoint());
+} // namespace
+
+std::optional<ProductWay> moec::findWay(const Target &target,
+                                        moe::QuantAttr input,
+                                        moe::QuantAttr weight) {
+  for (const ProductCapability &line : kProducts)
+    if (line.architecture == getArchitecture(target) &&
+        line.holds(input, weight))
+      return ProductWay{line.way, line.reason};
+  return std::nullopt;
 }
 
 std::string moec::declineProduct(const Target &target, moe::QuantAttr input,
                                  moe::QuantAttr weight) {
-  std::string what = "an input quantized " + show(input) +
-                     " with a weight quantized " + show(weight) +
-                     " is not multiplied on target " + target.name;
-  if (target.isGpu()) {
-    if (isDecodedOnGpu(input) && isDecodedOnGpu(weight))
-      return {};
-    return what + "; " + describeDecodedOnGpu() +
-           " is, and target cpu multiplies other groups too";
-  }
-  if (isDecoded(input) && isDecoded(weight))
+  if ((!input && !weight) || findWay(target, input, weight))
     return {};
-  return what + "; f8E4M3FN with f32 scales of any granularity is, and weights "
-                "of the layer's type";
+  SmallVector<StringRef> known;
+  for (const ProductCapability &line : kProducts)
+    if (line.architecture == getArchitecture(target) &&
+        !llvm::is_contained(known, line.operands))
+      known.push_back(line.operands);
+  return "an input quantized " + show(input) + " with a weight quantized " +
+         show(weight) + " is not multiplied on target " + target.name + "; " +
+         llvm::join(known, " or ") + " is" +
+         (target.isGpu() ? ", and target cpu multiplies other granularities too"
+                         : "");
 }
 
 std::string moec::declineQuantize(const Target &target, moe::QuantAttr quant) {
-  constexpr int64_t neighbours = 128;
-  int64_t columns = moe::getScaleGroup(quant).columns;
-  if (!target.isGpu() || columns == neighbours ||
-      columns == moe::ScaleGroup::kAll)
-    return {};
+  SmallVector<StringRef> known;
+  for (const QuantizeCapability &line : kQuantizations) {
+    if (line.architecture != getArchitecture(target))
+      continue;
+    if (line.holds(quant))
+      return {};
+    known.push_back(line.rows);
+  }
   return "rows are not quantized " + show(quant) + " on target " + target.name +
-         "; groups of [1, 128] and whole rows are";
+         "; " + llvm::join(known, " or ") + " are";
 }

@@ -160,11 +160,20 @@ RandomTensor RandomTensor::codes(RandomStream stream) {
   return {stream, DType::F8E4M3, getFactor(kCodeDeviation)};
 }
 
-RandomTensor RandomTensor::scales(RandomStream stream, int64_t columns) {
-  // A mean of four deviations: none is negative.
-  double mean =
-      1 / (kCodeDeviation * std::sqrt(128.0 * static_cast<double>(columns)));
+/// A mean of four deviations: none is negative.
+static RandomTensor makePositive(RandomStream stream, double mean) {
   return {stream, DType::F32, getFactor(mean / 4), getShift(4)};
+}
+
+RandomTensor RandomTensor::scales(RandomStream stream, int64_t contracted) {
+  int64_t blocks = (contracted + 127) / 128;
+  return makePositive(
+      stream,
+      1 / (kCodeDeviation * std::sqrt(128.0 * static_cast<double>(blocks))));
+}
+
+RandomTensor RandomTensor::inputScales(RandomStream stream) {
+  return makePositive(stream, 4.0 / 448);
 }
 
 void RandomTensor::write(int64_t first, int64_t count, void *to) const {

@@ -38,6 +38,8 @@ private:
 
   moe::RoutingAttr getRouting();
   moe::WeightLayoutAttr getLayout();
+  moe::QuantAttr getQuant(const OperandQuantization &operand,
+                          bool isActivation);
   moe::QuantAttr getWeightQuant();
   moe::QuantAttr getActivationQuant();
   moe::PlacementAttr getPlacement();
@@ -66,6 +68,8 @@ Type LayerBuilder::getElementType(TensorType type) {
     return builder.getI32Type();
   case TensorType::F8E4M3FN:
     return builder.getType<Float8E4M3FNType>();
+  case TensorType::F8E5M2:
+    return builder.getType<Float8E5M2Type>();
   case TensorType::F4E2M1FN:
     return builder.getType<Float4E2M1FNType>();
   case TensorType::F8E8M0FNU:
@@ -182,33 +186,47 @@ moe::WeightLayoutAttr LayerBuilder::getLayout() {
   return moe::WeightLayoutAttr::get(builder.getContext(), getOrder());
 }
 
+static moe::Granularity toAttr(Granularity granularity) {
+  switch (granularity) {
+  case Granularity::Tensor:
+    return moe::Granularity::Tensor;
+  case Granularity::Channel:
+    return moe::Granularity::Channel;
+  case Granularity::Token:
+    return moe::Granularity::Token;
+  case Granularity::Group:
+    return moe::Granularity::Group;
+  case Granularity::Block:
+    return moe::Granularity::Block;
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
+moe::QuantAttr LayerBuilder::getQuant(const OperandQuantization &operand,
+                                      bool isActivation) {
+  SmallVector<int64_t, 2> block;
+  if (operand.blockColumns)
+    block = {operand.blockRows, operand.blockColumns};
+  TensorType storage = getTensorType(operand.storage);
+  return moe::QuantAttr::get(
+      builder.getContext(), getElementType(storage),
+      getElementType(getTensorType(operand.scale)), toAttr(operand.granularity),
+      block, /*zero_point=*/false,
+      /*dynamic=*/isActivation && !operand.isStatic,
+      getStorageBits(storage) < 8 ? moe::Packing::Pairs : moe::Packing::None,
+      /*second_scale=*/Type());
+}
+
 moe::QuantAttr LayerBuilder::getWeightQuant() {
   if (!spec.quantization)
     return {};
-  MLIRContext *context = builder.getContext();
-  switch (*spec.quantization) {
-  case WeightQuantization::Fp8Block128:
-    return moe::QuantAttr::get(context, getElementType(TensorType::F8E4M3FN),
-                               builder.getF32Type(), moe::Granularity::Block,
-                               /*block=*/{128, 128}, /*zero_point=*/false,
-                               /*dynamic=*/false);
-  case WeightQuantization::MxFp4:
-    return moe::QuantAttr::get(
-        context, getElementType(TensorType::F4E2M1FN),
-        getElementType(TensorType::F8E8M0FNU), moe::Granularity::Group,
-        /*block=*/{1, 32}, /*zero_point=*/false, /*dynamic=*/false);
-  }
-  llvm_unreachable("every quantization is listed");
+  return getQuant(spec.quantization->weight, /*isActivation=*/false);
 }
 
 moe::QuantAttr LayerBuilder::getActivationQuant() {
-  // mxfp4 quantizes weights alone.
-  if (spec.quantization != WeightQuantization::Fp8Block128)
+  if (!spec.quantization || !spec.quantization->activation)
     return {};
-  return moe::QuantAttr::get(
-      builder.getContext(), getElementType(TensorType::F8E4M3FN),
-      builder.getF32Type(), moe::Granularity::Group, /*block=*/{1, 128},
-      /*zero_point=*/false, /*dynamic=*/true);
+  return getQuant(*spec.quantization->activation, /*isActivation=*/true);
 }
 
 moe::PlacementAttr LayerBuilder::getPlacement() {
@@ -234,12 +252,17 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*expert_scale=*/get("gate.expert_scale"),
       /*input_ids=*/get("input_ids"), /*hash_table=*/get("gate.hash_table"),
       /*w13=*/get("experts.w13"), /*w13_bias=*/get("experts.w13_bias"),
-      /*w13_scale=*/get("experts.w13_scale"), /*w2=*/get("experts.w2"),
-      /*w2_bias=*/get("experts.w2_bias"), /*w2_scale=*/get("experts.w2_scale"),
+      /*w13_scale=*/get("experts.w13_scale"),
+      /*w13_input_scale=*/get("experts.w13_input_scale"),
+      /*w2=*/get("experts.w2"), /*w2_bias=*/get("experts.w2_bias"),
+      /*w2_scale=*/get("experts.w2_scale"),
+      /*w2_input_scale=*/get("experts.w2_input_scale"),
       /*shared_w13=*/get("shared_experts.w13"),
       /*shared_w13_scale=*/get("shared_experts.w13_scale"),
+      /*shared_w13_input_scale=*/get("shared_experts.w13_input_scale"),
       /*shared_w2=*/get("shared_experts.w2"),
       /*shared_w2_scale=*/get("shared_experts.w2_scale"),
+      /*shared_w2_input_scale=*/get("shared_experts.w2_input_scale"),
       /*shared_gate=*/get("shared_experts.gate"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
       /*num_valid_tokens=*/get("num_valid_tokens"), getRouting(), getLayout(),

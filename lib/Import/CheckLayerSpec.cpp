@@ -223,22 +223,23 @@ void Checker::checkParameters(const ActivationSpec &activation,
 void Checker::checkQuantization() {
   if (!spec.quantization)
     return;
-  switch (*spec.quantization) {
-  case WeightQuantization::Fp8Block128:
-    return;
-  case WeightQuantization::MxFp4: {
-    constexpr int64_t group = 32;
-    StringRef why = " must be a multiple of 32 with mxfp4, whose scales "
-                    "belong to 32 weights of a row";
+  const OperandQuantization &weight = spec.quantization->weight;
+  if (weight.granularity == Granularity::Group) {
+    std::string what = describe(*spec.quantization);
+    std::string why = " must be a multiple of " +
+                      std::to_string(weight.blockColumns) + " with " + what +
+                      ", whose scales belong to " +
+                      std::to_string(weight.blockColumns) + " weights of a row";
     StringRef width = spec.latentSize ? "latent_size" : "hidden_size";
-    require(spec.getExpertWidth() % group == 0, width, show(width) + why);
-    require(spec.intermediateSize % group == 0, "intermediate_size",
-            show("intermediate_size") + why);
-    require(!spec.sharedExperts, "shared_experts.intermediate_size",
-            "mxfp4 of a layer with shared experts is not supported");
-    break;
+    require(spec.getExpertWidth() % weight.blockColumns == 0, width,
+            show(width) + why);
+    require(spec.intermediateSize % weight.blockColumns == 0,
+            "intermediate_size", show("intermediate_size") + why);
   }
-  }
+  require(weight.storage != StorageType::Fp4E2M1 || !spec.sharedExperts,
+          "shared_experts.intermediate_size",
+          describe(*spec.quantization) +
+              " of a layer with shared experts is not supported");
 }
 
 void Checker::checkPlacement() {
@@ -269,13 +270,17 @@ void checkLayerSpec(const LayerSpec &spec, ImportContext &context) {
 }
 
 void checkCompiles(const LayerSpec &spec, ImportContext &context) {
-  if (spec.quantization == WeightQuantization::MxFp4)
-    context.error(
-        "quantization.weight",
-        context.show("quantization.weight") +
-            " = \"mxfp4\" is described (--emit=moe, --signature), "
-            "but not compiled yet; compiled are fp8 weights with scales for "
-            "blocks of 128 x 128, and weights of 16 or 32 bits");
+  if (spec.quantization && !isCompiled(*spec.quantization)) {
+    StringRef field = isCompiled(spec.quantization->weight)
+                          ? "quantization.activation"
+                          : "quantization.weight";
+    context.error(field, context.show(field) + " = \"" +
+                             describe(*spec.quantization) +
+                             "\" is described (--emit=moe, --signature), but "
+                             "not compiled yet; compiled are fp8_e4m3 with f32 "
+                             "scales, groups and blocks of multiples of 16 "
+                             "neighbours, and weights of 16 or 32 bits");
+  }
   // Several times what the largest device has.
   constexpr double limit = double(int64_t(1) << 40);
   double bytes = 0;

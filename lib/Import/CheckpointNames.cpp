@@ -54,7 +54,9 @@ public:
 
   std::vector<CheckpointForm> getForms(const TensorInfo &tensor) {
     StringRef name = tensor.name;
-    isScale = name.consume_back("_scale");
+    kind = name.consume_back("_input_scale") ? Kind::InputScale
+           : name.consume_back("_scale")     ? Kind::Scale
+                                             : Kind::Weight;
     // Rows of a vector per expert are its elements.
     size_t rank = tensor.shape.size();
     bool isVector = rank == 1 || name.ends_with("_bias");
@@ -81,6 +83,13 @@ public:
   }
 
 private:
+  enum class Kind { Weight, Scale, InputScale };
+
+  bool isFourBit() const {
+    return spec.quantization &&
+           spec.quantization->weight.storage == StorageType::Fp4E2M1;
+  }
+
   /// A part that is all rows of the tensor.
   CheckpointPart makePart(const Twine &name) const {
     CheckpointPart part;
@@ -95,9 +104,42 @@ private:
       forms.push_back({makePart(name + suffix)});
   }
 
-  /// What follows the name of a module.
+  /// What follows the name of a module. The scales of blocks are factors like
+  /// the others, in spite of their name.
   StringRef getSuffix() const {
-    return isScale ? ".weight_scale_inv" : ".weight";
+    switch (kind) {
+    case Kind::Weight:
+      return ".weight";
+    case Kind::Scale:
+      return spec.quantization->weight.granularity == Granularity::Block
+                 ? ".weight_scale_inv"
+                 : ".weight_scale";
+    case Kind::InputScale:
+      return ".input_scale";
+    }
+    llvm_unreachable("every kind is listed");
+  }
+
+  /// The scale of a product's input, which the modules of each expert state by
+  /// themselves: gate and up, or down.
+  void addInputScale(bool isFirst, ArrayRef<StringRef> gateUpDown) {
+    ArrayRef<StringRef> modules = !isFirst         ? gateUpDown.slice(2, 1)
+                                  : spec.isGated() ? gateUpDown.slice(0, 2)
+                                                   : gateUpDown.slice(1, 1);
+    SmallVector<SmallVector<StringRef>> alternatives;
+    for (StringRef names : modules)
+      alternatives.push_back(splitNames(names));
+    for (size_t i = 0; i < alternatives.front().size(); ++i) {
+      CheckpointForm form;
+      for (ArrayRef<StringRef> names : alternatives) {
+        if (i >= names.size())
+          return;
+        CheckpointPart part = makePart(names[i] + getSuffix());
+        part.isMaximum = true;
+        form.push_back(std::move(part));
+      }
+      forms.push_back(std::move(form));
+    }
   }
 
   /// Gate and up rows come apart; where each goes.
@@ -110,6 +152,9 @@ private:
         continue;
       }
       int64_t half = numRows / 2;
+      // One scale for gate and up, which two have apart.
+      if (half == 0)
+        return;
       gatePart.numRows = upPart.numRows = half;
       switch (spec.gateUpOrder) {
       case GateUpOrder::GateUp:
@@ -131,7 +176,10 @@ private:
     bool isBias = name.consume_back("_bias");
     bool isFirst = name == "experts.w13";
     // Checkpoints that keep experts apart have no biases and no mxfp4.
-    if (!isBias && spec.quantization != WeightQuantization::MxFp4) {
+    if (kind == Kind::InputScale)
+      return addInputScale(isFirst,
+                           {names.expert[0], names.expert[1], names.expert[2]});
+    if (!isBias && !isFourBit()) {
       if (isFirst)
         addHalves(names.expert[0], names.expert[1], getSuffix());
       else
@@ -147,7 +195,7 @@ private:
   /// Parameters of the module of all experts, gate and up in one. Blocks of
   /// mxfp4 lie along the contracted dimension, which is the last one there.
   void addFused(bool isFirst, bool isBias) {
-    if (spec.quantization == WeightQuantization::Fp8Block128)
+    if (spec.quantization && !isFourBit())
       return;
     StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
     // Without a gate the first product is the up projection alone.
@@ -158,7 +206,7 @@ private:
       if (isBias)
         part.name += "_bias";
       else if (spec.quantization)
-        part.name += isScale ? "_scales" : "_blocks";
+        part.name += kind == Kind::Scale ? "_scales" : "_blocks";
       else
         part.transposed = names.fusedTransposed;
       forms.push_back({std::move(part)});
@@ -184,6 +232,9 @@ private:
   void addShared(StringRef name) {
     if (name == "shared_experts.gate")
       return addWhole(names.sharedGate);
+    if (kind == Kind::InputScale)
+      return addInputScale(name == "shared_experts.w13",
+                           {names.shared[0], names.shared[1], names.shared[2]});
     if (name == "shared_experts.w2")
       return addWhole(names.shared[2], getSuffix());
     addHalves(names.shared[0], names.shared[1], getSuffix());
@@ -194,7 +245,7 @@ private:
   const LayerSpec &spec;
   const Names &names;
   bool fused;
-  bool isScale = false;
+  Kind kind = Kind::Weight;
   int64_t numRows = 0;
   std::vector<CheckpointForm> forms;
 };

@@ -21,10 +21,13 @@ namespace moec {
 /// The dtype that models call by this name, if it is one of ours.
 std::optional<DType> parseModelDType(llvm::StringRef name);
 
+/// The spec's `quantization` object; errors are reported.
+std::optional<QuantizationSpec> readQuantizationSpec(FieldReader &reader);
+
 /// What a config.json, and the hf_quant_config.json beside it, say about
 /// quantization; errors are reported. `outer` is the object around the one that
 /// holds the layer's keys, if there is one.
-std::optional<WeightQuantization>
+std::optional<QuantizationSpec>
 readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
                  const LayerSpec &spec, const SpecOverrides &overrides,
                  IgnoredFields &ignored);

@@ -46,9 +46,13 @@ MOEC_NAMES(Activation, {Activation::Silu, "silu"}, {Activation::Gelu, "gelu"},
            {Activation::Relu2NoMul, "relu2_no_mul"})
 MOEC_NAMES(SharedGate, {SharedGate::None, "none"},
            {SharedGate::Sigmoid, "sigmoid"})
-MOEC_NAMES(WeightQuantization,
-           {WeightQuantization::Fp8Block128, "fp8_block128"},
-           {WeightQuantization::MxFp4, "mxfp4"})
+MOEC_NAMES(StorageType, {StorageType::Fp8E4M3, "fp8_e4m3"},
+           {StorageType::Fp8E5M2, "fp8_e5m2"},
+           {StorageType::Fp4E2M1, "fp4_e2m1"})
+MOEC_NAMES(ScaleType, {ScaleType::F32, "f32"}, {ScaleType::E8M0, "e8m0"})
+MOEC_NAMES(Granularity, {Granularity::Tensor, "tensor"},
+           {Granularity::Channel, "channel"}, {Granularity::Token, "token"},
+           {Granularity::Group, "group"}, {Granularity::Block, "block"})
 #undef MOEC_NAMES
 
 bool isGated(Activation kind) {
@@ -61,6 +65,81 @@ bool isGated(Activation kind) {
   default:
     return true;
   }
+}
+
+bool OperandQuantization::operator==(const OperandQuantization &other) const {
+  return storage == other.storage && scale == other.scale &&
+         granularity == other.granularity && blockRows == other.blockRows &&
+         blockColumns == other.blockColumns && isStatic == other.isStatic;
+}
+
+ScaleGroup OperandQuantization::getScaleGroup() const {
+  switch (granularity) {
+  case Granularity::Tensor:
+    return {ScaleGroup::kAll, ScaleGroup::kAll};
+  case Granularity::Channel:
+  case Granularity::Token:
+    return {1, ScaleGroup::kAll};
+  case Granularity::Group:
+  case Granularity::Block:
+    return {blockRows, blockColumns};
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
+llvm::ArrayRef<QuantizationName> getQuantizationNames() {
+  static const QuantizationName names[] = {
+      {"fp8_block128",
+       {{StorageType::Fp8E4M3, ScaleType::F32, Granularity::Block, 128, 128},
+        OperandQuantization{StorageType::Fp8E4M3, ScaleType::F32,
+                            Granularity::Group, 1, 128}}},
+      {"mxfp4",
+       {{StorageType::Fp4E2M1, ScaleType::E8M0, Granularity::Group, 1, 32},
+        std::nullopt}},
+  };
+  return names;
+}
+
+llvm::StringRef getShortName(const QuantizationSpec &quantization) {
+  for (const QuantizationName &entry : getQuantizationNames())
+    if (entry.meaning == quantization)
+      return entry.name;
+  return {};
+}
+
+bool isCompiled(const OperandQuantization &operand) {
+  // Contracted elements that vectors of 16 take at once share their scales.
+  constexpr int64_t leastColumns = 16;
+  return operand.storage == StorageType::Fp8E4M3 &&
+         operand.scale == ScaleType::F32 &&
+         operand.blockColumns % leastColumns == 0;
+}
+
+bool isCompiled(const QuantizationSpec &quantization) {
+  return isCompiled(quantization.weight) &&
+         (!quantization.activation || isCompiled(*quantization.activation));
+}
+
+static std::string describe(const OperandQuantization &operand) {
+  std::string text = stringify(operand.storage).str() + " by " +
+                     (operand.isStatic ? "static " : "") +
+                     stringify(operand.granularity).str();
+  if (operand.granularity == Granularity::Group)
+    return text + " of " + std::to_string(operand.blockColumns);
+  if (operand.granularity == Granularity::Block)
+    return text + " of " + std::to_string(operand.blockRows) + " x " +
+           std::to_string(operand.blockColumns);
+  return text;
+}
+
+std::string describe(const QuantizationSpec &quantization) {
+  StringRef name = getShortName(quantization);
+  if (!name.empty())
+    return name.str();
+  std::string text = describe(quantization.weight);
+  if (quantization.activation)
+    text += ", activations " + describe(*quantization.activation);
+  return text;
 }
 
 bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }

@@ -136,15 +136,6 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader) {
   return spec;
 }
 
-WeightQuantization readQuantization(FieldReader &reader) {
-  auto weight = reader.getEnum<WeightQuantization>("weight");
-  if (const json::Value *value = reader.get("weight"))
-    reader.getContext().origins["quantization.weight"] = {
-        "'quantization.weight'", value->range};
-  reader.refuseUnknown();
-  return weight;
-}
-
 PlacementSpec readPlacement(FieldReader &reader) {
   PlacementSpec spec;
   if (reader.getInteger("num_ranks", 1, limits::kMaxExperts, 1) != 1)
@@ -213,7 +204,7 @@ LayerSpec readLayer(FieldReader &reader) {
   if (auto shared = enter(reader, "shared_experts"))
     spec.sharedExperts = readSharedExperts(*shared);
   if (auto quantization = enter(reader, "quantization"))
-    spec.quantization = readQuantization(*quantization);
+    spec.quantization = readQuantizationSpec(*quantization);
   if (auto placement = enter(reader, "placement"))
     spec.placement = readPlacement(*placement);
   reader.refuseUnknown();

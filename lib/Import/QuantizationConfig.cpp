@@ -71,8 +71,8 @@ void checkBlockSize(FieldReader &reader) {
   if (!supported)
     reader.error("weight_block_size",
                  reader.show("weight_block_size") +
-                     " must be [128, 128]; other scales of fp8 weights are "
-                     "not supported");
+                     " must be [128, 128], or absent for one scale of a "
+                     "tensor; other scales of fp8 weights are not supported");
 }
 
 /// Fields that the method does not know would change it.
@@ -86,25 +86,167 @@ void refuseOtherFields(FieldReader &reader, StringRef method) {
 }
 
 constexpr StringLiteral kSupported =
-    "\"fp8\" with blocks of 128 x 128 and \"mxfp4\" are";
+    "\"fp8\" of tensors and of blocks of 128 x 128, \"compressed-tensors\" of "
+    "float-quantized 8 bits and \"mxfp4\" are";
 
-std::optional<WeightQuantization>
+QuantizationSpec getMeaning(StringRef name) {
+  for (const QuantizationName &entry : getQuantizationNames())
+    if (entry.name == name)
+      return entry.meaning;
+  llvm_unreachable("asked for with a name of the table");
+}
+
+/// e4m3 with f32 scales.
+OperandQuantization makeFp8(Granularity granularity, bool isStatic = false) {
+  OperandQuantization operand;
+  operand.granularity = granularity;
+  operand.isStatic = isStatic;
+  return operand;
+}
+
+QuantizationSpec readFp8(FieldReader &reader) {
+  reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
+  if (reader.has("weight_block_size")) {
+    reader.getOneOf("activation_scheme", {"dynamic"});
+    checkBlockSize(reader);
+    return getMeaning("fp8_block128");
+  }
+  // What the cache of keys holds.
+  reader.markKnown("kv_cache_scheme");
+  StringRef scheme =
+      reader.getOneOf("activation_scheme", {"dynamic", "static"});
+  return {makeFp8(Granularity::Tensor),
+          makeFp8(Granularity::Tensor, /*isStatic=*/scheme == "static")};
+}
+
+/// The objects `weights` and `input_activations` of a group of
+/// compressed-tensors, whose names of granularities are `strategies`.
+OperandQuantization readCompressedOperand(FieldReader &outer, StringRef name,
+                                          const json::Value &object,
+                                          ArrayRef<StringRef> strategies,
+                                          bool isActivation) {
+  FieldReader reader(outer.getContext(), object, outer.getPath(name) + ".",
+                     FieldReader::Null::IsAbsent);
+  auto require = [&](StringRef field, bool isRight, const Twine &expected) {
+    if (const json::Value *value = reader.get(field))
+      if (!isRight)
+        reader.error(field, reader.show(field) + " = " + describeValue(*value) +
+                                " is not supported; " + expected + " is");
+  };
+  auto isInteger = [&](StringRef field, int64_t number) {
+    const json::Value *value = reader.get(field);
+    return value && value->getInteger() == number;
+  };
+  if (!reader.has("num_bits"))
+    reader.reportMissing("num_bits", "8");
+  require("num_bits", isInteger("num_bits", 8), "8");
+  reader.getOneOf("type", {"float"});
+  bool isDynamic = false;
+  if (isActivation)
+    isDynamic = reader.getBoolean("dynamic", false);
+  else if (reader.getBoolean("dynamic", false))
+    reader.error("dynamic", reader.show("dynamic") +
+                                " weights are not supported; weights are "
+                                "stored quantized");
+  if (!reader.getBoolean("symmetric", true))
+    reader.error("symmetric", reader.show("symmetric") +
+                                  " = false is not supported; true is");
+  OperandQuantization operand =
+      makeFp8(*symbolize<Granularity>(reader.getOneOf("strategy", strategies)),
+              /*isStatic=*/isActivation && !isDynamic);
+  if (operand.isStatic && operand.granularity != Granularity::Tensor)
+    reader.error("dynamic", reader.show("dynamic") +
+                                " must be true with strategy \"token\"; "
+                                "scales that are stored belong to strategy "
+                                "\"tensor\"");
+  // How scales were found says nothing of what they are.
+  for (StringRef field : {"observer", "observer_kwargs"})
+    reader.markKnown(field);
+  refuseOtherFields(reader, "compressed-tensors");
+  return operand;
+}
+
+std::optional<QuantizationSpec> readCompressed(FieldReader &reader) {
+  // Floats of 8 bits are stored as themselves by either.
+  constexpr StringRef formats[] = {"float-quantized", "naive-quantized"};
+  reader.getOneOf("format", formats);
+  reader.getOneOf("quantization_status", {"compressed", "frozen"});
+  // What the cache of keys holds, and what wrote the file.
+  for (StringRef field :
+       {"kv_cache_scheme", "version", "global_compression_ratio"})
+    reader.markKnown(field);
+  for (StringRef field : {"sparsity_config", "transform_config"})
+    if (const json::Value *object = reader.getObject(field))
+      if (!object->members.empty())
+        reader.error(field,
+                     reader.show(field) + " is not supported; leave it empty");
+  const json::Value *groups = reader.getObject("config_groups");
+  refuseOtherFields(reader, "compressed-tensors");
+  if (!groups || groups->members.size() != 1) {
+    reader.error("config_groups",
+                 reader.show("config_groups") +
+                     " must hold one group, whose scheme is that of all "
+                     "linear layers; layers of several schemes are not "
+                     "supported");
+    return std::nullopt;
+  }
+  const json::Member &member = groups->members.front();
+  FieldReader outer(reader.getContext(), *groups,
+                    reader.getPath("config_groups") + ".",
+                    FieldReader::Null::IsAbsent);
+  const json::Value *object = outer.getObject(member.name);
+  if (!object)
+    return std::nullopt;
+  FieldReader group(reader.getContext(), *object,
+                    outer.getPath(member.name) + ".",
+                    FieldReader::Null::IsAbsent);
+  const json::Value *targets = group.getList("targets");
+  if (!targets || targets->elements.size() != 1 ||
+      targets->elements.front().text != "Linear")
+    group.error("targets", group.show("targets") +
+                               " must be [\"Linear\"]; write what stays as it "
+                               "is in " +
+                               reader.show("ignore"));
+  group.getOneOf("format", formats);
+  if (const json::Value *value = group.get("output_activations"))
+    group.error("output_activations", group.show("output_activations") + " = " +
+                                          describeValue(*value) +
+                                          " is not supported; null is");
+  const json::Value *weights = group.getObject("weights");
+  if (!weights) {
+    group.reportMissing("weights", "an object");
+    return std::nullopt;
+  }
+  QuantizationSpec result;
+  result.weight =
+      readCompressedOperand(group, "weights", *weights, {"tensor", "channel"},
+                            /*isActivation=*/false);
+  if (const json::Value *inputs = group.getObject("input_activations"))
+    result.activation = readCompressedOperand(group, "input_activations",
+                                              *inputs, {"tensor", "token"},
+                                              /*isActivation=*/true);
+  refuseOtherFields(group, "compressed-tensors");
+  return result;
+}
+
+std::optional<QuantizationSpec>
 readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec) {
   std::optional<StringRef> method = reader.getString("quant_method");
   if (!method || readExceptions(reader, family, spec) != Coverage::None)
     return std::nullopt;
+  for (StringRef field : {"quantization.weight", "quantization.activation"})
+    reader.getContext().origins[field] = {reader.show("quant_method"),
+                                          reader.get("quant_method")->range};
   if (method == "fp8") {
-    reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
-    reader.getOneOf("activation_scheme", {"dynamic"});
-    checkBlockSize(reader);
+    QuantizationSpec result = readFp8(reader);
     refuseOtherFields(reader, *method);
-    return WeightQuantization::Fp8Block128;
+    return result;
   }
+  if (method == "compressed-tensors")
+    return readCompressed(reader);
   if (method == "mxfp4") {
-    reader.getContext().origins["quantization.weight"] = {
-        reader.show("quant_method"), reader.get("quant_method")->range};
     refuseOtherFields(reader, *method);
-    return WeightQuantization::MxFp4;
+    return getMeaning("mxfp4");
   }
   reader.error("quant_method", "quantization " +
                                    describeValue(*reader.get("quant_method")) +
@@ -161,11 +303,11 @@ void readModelOpt(const SourceText &text, ImportContext &context,
 
 } // namespace
 
-std::optional<WeightQuantization>
+std::optional<QuantizationSpec>
 readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
                  const LayerSpec &spec, const SpecOverrides &overrides,
                  IgnoredFields &ignored) {
-  std::optional<WeightQuantization> result;
+  std::optional<QuantizationSpec> result;
   StringRef field = "quantization_config";
   FieldReader *stated = nullptr;
   for (FieldReader *reader : {outer, &config}) {

@@ -10,7 +10,6 @@
 #include "CheckpointNames.h"
 
 #include "llvm/ADT/Twine.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace llvm;
 
@@ -28,6 +27,8 @@ StringRef stringify(TensorType type) {
     return "i32";
   case TensorType::F8E4M3FN:
     return "f8E4M3FN";
+  case TensorType::F8E5M2:
+    return "f8E5M2";
   case TensorType::F4E2M1FN:
     return "f4E2M1FN";
   case TensorType::F8E8M0FNU:
@@ -45,6 +46,7 @@ int64_t getStorageBits(TensorType type) {
   case TensorType::F16:
     return 16;
   case TensorType::F8E4M3FN:
+  case TensorType::F8E5M2:
   case TensorType::F8E8M0FNU:
     return 8;
   case TensorType::F4E2M1FN:
@@ -63,6 +65,28 @@ TensorType getTensorType(DType dtype) {
     return TensorType::F16;
   }
   llvm_unreachable("every dtype is listed");
+}
+
+TensorType getTensorType(StorageType storage) {
+  switch (storage) {
+  case StorageType::Fp8E4M3:
+    return TensorType::F8E4M3FN;
+  case StorageType::Fp8E5M2:
+    return TensorType::F8E5M2;
+  case StorageType::Fp4E2M1:
+    return TensorType::F4E2M1FN;
+  }
+  llvm_unreachable("every storage is listed");
+}
+
+TensorType getTensorType(ScaleType scale) {
+  switch (scale) {
+  case ScaleType::F32:
+    return TensorType::F32;
+  case ScaleType::E8M0:
+    return TensorType::F8E8M0FNU;
+  }
+  llvm_unreachable("every type of scales is listed");
 }
 
 StringRef stringify(TensorRole role) {
@@ -116,27 +140,27 @@ private:
   }
 
   /// A weight matrix of the experts or of the shared expert, with the scales
-  /// of its quantization. `shape` ends in rows x contracted dimension; gate and
-  /// up halves of the rows have blocks of scales of their own.
+  /// of its quantization and of its input's. `shape` ends in rows x contracted
+  /// dimension; gate and up halves of the rows have scales of their own.
   void addQuantized(StringRef name, std::vector<int64_t> shape,
                     bool hasHalves = false) {
     if (!spec.quantization)
       return addMatrix(name, std::move(shape), layerType);
+    const OperandQuantization &weight = spec.quantization->weight;
+    ScaleGroup group = weight.getScaleGroup();
     std::vector<int64_t> scales = shape;
-    int64_t &rows = scales[scales.size() - 2];
-    int64_t &columns = scales.back();
-    switch (*spec.quantization) {
-    case WeightQuantization::Fp8Block128:
-      rows = hasHalves ? 2 * divideCeil(rows / 2, 128) : divideCeil(rows, 128);
-      columns = divideCeil(columns, 128);
-      addMatrix(name, std::move(shape), TensorType::F8E4M3FN);
-      return add((name + "_scale").str(), std::move(scales), TensorType::F32);
-    case WeightQuantization::MxFp4:
-      columns = divideCeil(columns, 32);
-      add(name, std::move(shape), TensorType::F4E2M1FN);
-      return add((name + "_scale").str(), std::move(scales),
-                 TensorType::F8E8M0FNU);
-    }
+    scales.back() = group.countColumns(shape.back());
+    scales[scales.size() - 2] =
+        group.countRows(shape[shape.size() - 2], hasHalves);
+    if (getStorageBits(getTensorType(weight.storage)) < 8)
+      add(name, std::move(shape), getTensorType(weight.storage));
+    else
+      addMatrix(name, std::move(shape), getTensorType(weight.storage));
+    add((name + "_scale").str(), std::move(scales),
+        getTensorType(weight.scale));
+    if (spec.quantization->activation &&
+        spec.quantization->activation->isStatic)
+      add((name + "_input_scale").str(), {1}, TensorType::F32);
   }
 
   void addInputs() {

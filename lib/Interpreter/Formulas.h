@@ -93,13 +93,27 @@ struct RowMapArguments {
 };
 moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
 
-/// moe.quantize and tile.quantize: bits as docs/layers.md says.
+/// moe.tensor_scale and tile.tensor_scale.
+struct TensorScaleArguments {
+  /// Rows of the input, or without `offsets` those that count.
+  int64_t rows = 0;
+  TensorRef input;
+  OptionalRef offsets, numValidTokens;
+  TensorRef scale;
+  moe::QuantAttr quant;
+};
+moert::Status tensorScale(const TensorScaleArguments &arguments);
+
+/// moe.quantize and tile.quantize: bits as docs/layers.md says. Of `scale` and
+/// `tensorScale` there is one.
 struct QuantizeArguments {
   /// Rows of the input, or without `offsets` those that count.
   int64_t rows = 0;
   TensorRef input;
   OptionalRef offsets;
-  TensorRef quantized, scale;
+  OptionalRef tensorScale;
+  TensorRef quantized;
+  OptionalRef scale;
   moe::QuantAttr quant;
   GroupRows groupRows;
 };

@@ -151,14 +151,26 @@ Status Machine::runRowMap(OpT op, int64_t count, Value result) {
 }
 
 template <typename OpT>
-Status Machine::runQuantize(OpT op, int64_t rows, Value quantized,
-                            Value scale) {
+Status Machine::runTensorScale(OpT op, int64_t rows) {
+  TensorScaleArguments arguments;
+  arguments.rows = rows;
+  arguments.input = at(op.getInput());
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.scale = at(op.getScale());
+  arguments.quant = op.getQuant();
+  return tensorScale(arguments);
+}
+
+template <typename OpT>
+Status Machine::runQuantize(OpT op, int64_t rows) {
   QuantizeArguments arguments;
   arguments.rows = rows;
   arguments.input = at(op.getInput());
   arguments.offsets = maybe(op.getOffsets());
-  arguments.quantized = at(quantized);
-  arguments.scale = at(scale);
+  arguments.tensorScale = maybe(op.getTensorScale());
+  arguments.quantized = at(op.getQuantized());
+  arguments.scale = maybe(op.getScale());
   arguments.quant = op.getQuant();
   return quantize(arguments);
 }
@@ -226,15 +238,23 @@ Status Machine::run(moe::RowMapOp op) {
   return runRowMap(op, input.shape[0], op.getResult());
 }
 
+Status Machine::run(moe::TensorScaleOp op) {
+  if (Status status = allocate(op.getScale(), {1}); !status)
+    return status;
+  return runTensorScale(op, at(op.getInput()).shape[0]);
+}
+
 Status Machine::run(moe::QuantizeOp op) {
   TensorRef input = at(op.getInput());
-  int64_t groups = cast<ShapedType>(op.getScale().getType()).getDimSize(1);
   if (Status status = allocate(op.getQuantized(), input.shape); !status)
     return status;
-  if (Status status = allocate(op.getScale(), {input.shape[0], groups});
-      !status)
-    return status;
-  return runQuantize(op, input.shape[0], op.getQuantized(), op.getScale());
+  if (op.getScale()) {
+    int64_t groups = cast<ShapedType>(op.getScale().getType()).getDimSize(1);
+    if (Status status = allocate(op.getScale(), {input.shape[0], groups});
+        !status)
+      return status;
+  }
+  return runQuantize(op, input.shape[0]);
 }
 
 Status Machine::run(moe::UnpermuteOp op) {
@@ -303,7 +323,7 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::QuantizeOp, moe::UnpermuteOp>(
+            moe::TensorScaleOp, moe::QuantizeOp, moe::UnpermuteOp>(
           [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(
@@ -326,7 +346,13 @@ Status Machine::runOp(Operation &op) {
       .Case([&](tile::QuantizeOp t) {
         return onTile(t, [&] {
           int64_t rows = t.getTopK() ? tokens * *t.getTopK() : tokens;
-          return runQuantize(t, rows, t.getQuantized(), t.getScale());
+          return runQuantize(t, rows);
+        });
+      })
+      .Case([&](tile::TensorScaleOp t) {
+        return onTile(t, [&] {
+          int64_t rows = t.getTopK() ? tokens * *t.getTopK() : tokens;
+          return runTensorScale(t, rows);
         });
       })
       .Case([&](tile::GatherRowsOp t) {

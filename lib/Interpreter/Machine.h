@@ -56,8 +56,9 @@ private:
   template <typename OpT>
   moert::Status runRowMap(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
-  moert::Status runQuantize(OpT op, int64_t rows, mlir::Value quantized,
-                            mlir::Value scale);
+  moert::Status runTensorScale(OpT op, int64_t rows);
+  template <typename OpT>
+  moert::Status runQuantize(OpT op, int64_t rows);
   template <typename OpT>
   moert::Status runUnpermute(OpT op, int64_t count, mlir::Value result);
 
@@ -68,6 +69,7 @@ private:
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);
   moert::Status run(moe::RowMapOp op);
+  moert::Status run(moe::TensorScaleOp op);
   moert::Status run(moe::QuantizeOp op);
   moert::Status run(moe::UnpermuteOp op);
 

@@ -46,6 +46,12 @@ public:
   Status run();
 
 private:
+  /// Each input row has scales of its own; else all share one, or there is
+  /// none.
+  bool hasScaleOfRow() const {
+    return arguments.inputQuant &&
+           arguments.inputQuant.getGranularity() != moe::Granularity::Tensor;
+  }
   Status runGroup(int64_t group, int64_t begin, int64_t end);
   /// The sum of products with a weight row that is loaded to `weights`; the
   /// sums of blocks are scaled, `row` being the input's.
@@ -86,7 +92,7 @@ Status Matmul::check() const {
         " arguments, the operands give " + std::to_string(expected));
   if (arguments.offsets)
     return checkRows("offsets", *arguments.offsets, weight.shape[0] + 1);
-  if (arguments.inputScale)
+  if (hasScaleOfRow())
     if (Status status =
             checkRows("input_scale", *arguments.inputScale, arguments.tokens);
         !status)
@@ -122,7 +128,9 @@ float Matmul::sum(const double *inputs, const std::vector<double> &weights,
     double scale = 1;
     if (input)
       scale = loadAt(*arguments.inputScale,
-                     row * inputColumns + moe::getScaleColumn(input, first));
+                     hasScaleOfRow() ? row * inputColumns +
+                                           moe::getScaleColumn(input, first)
+                                     : 0);
     if (weight)
       scale *= loadAt(*arguments.weightScale,
                       (group * scaleRows + scaleRow) * weightColumns +
@@ -173,7 +181,7 @@ Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
       return invalidArgument("position " + std::to_string(p) + " reads row " +
                              std::to_string(row) + " of the input " +
                              describe(arguments.input));
-    if (arguments.inputScale && row >= arguments.inputScale->shape[0])
+    if (hasScaleOfRow() && row >= arguments.inputScale->shape[0])
       return invalidArgument("position " + std::to_string(p) + " reads row " +
                              std::to_string(row) + " of the input's scales " +
                              describe(*arguments.inputScale));

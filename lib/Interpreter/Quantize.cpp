@@ -17,8 +17,11 @@ using llvm::MutableArrayRef;
 
 namespace moec::interpreter {
 
+/// The largest of e4m3.
+static constexpr float kLargest = 448;
+
 /// The scale of one group, every step in f32.
-static float getScale(llvm::ArrayRef<float> group) {
+static float getScale(llvm::ArrayRef<float> group, float least) {
   float largest = 0;
   for (float value : group) {
     float magnitude = std::fabs(value);
@@ -27,26 +30,63 @@ static float getScale(llvm::ArrayRef<float> group) {
     if (std::isnan(largest))
       return largest;
   }
-  return std::max(largest, 1e-10f) / 448.0f;
+  return std::max(largest, least) / kLargest;
+}
+
+/// What a given scale makes of an element: beyond the range it is the range's
+/// end, and NaN stays NaN.
+static float divideByGiven(float value, float scale) {
+  float quotient = value / scale;
+  return std::isnan(quotient) ? quotient
+                              : std::clamp(quotient, -kLargest, kLargest);
+}
+
+/// The rows that offsets leave of `rows`.
+static Status limitRows(const OptionalRef &offsets, int64_t &rows) {
+  if (!offsets)
+    return Status::ok();
+  int64_t last = offsets->as<int32_t>()[offsets->numElements() - 1];
+  if (last < 0 || last > rows)
+    return invalidArgument("the last of offsets is " + std::to_string(last) +
+                           ", but there are " + std::to_string(rows) +
+                           " positions");
+  rows = last;
+  return Status::ok();
+}
+
+Status tensorScale(const TensorScaleArguments &arguments) {
+  int64_t rows = validTokens(arguments.numValidTokens, arguments.rows);
+  if (Status status = limitRows(arguments.offsets, rows); !status)
+    return status;
+  if (Status status = checkRows("input", arguments.input, rows); !status)
+    return status;
+  int64_t width = arguments.input.rowSize();
+  std::vector<float> row(width);
+  float largest = moe::getLeastMagnitude(arguments.quant);
+  for (int64_t r = 0; r < rows; ++r) {
+    load(arguments.input, r * width, MutableArrayRef<float>(row));
+    for (float value : row)
+      if (std::isfinite(value))
+        largest = std::max(largest, std::fabs(value));
+  }
+  store(arguments.scale, 0, {largest / kLargest});
+  return Status::ok();
 }
 
 Status quantize(const QuantizeArguments &arguments) {
   int64_t rows = arguments.rows;
-  if (arguments.offsets) {
-    const TensorRef &offsets = *arguments.offsets;
-    rows = offsets.as<int32_t>()[offsets.numElements() - 1];
-    if (rows < 0 || rows > arguments.rows)
-      return invalidArgument("the last of offsets is " + std::to_string(rows) +
-                             ", but there are " +
-                             std::to_string(arguments.rows) + " positions");
-  }
+  if (Status status = limitRows(arguments.offsets, rows); !status)
+    return status;
   for (auto [name, tensor] : {std::pair("input", &arguments.input),
-                              std::pair("quantized", &arguments.quantized),
-                              std::pair("scale", &arguments.scale)})
+                              std::pair("quantized", &arguments.quantized)})
     if (Status status = checkRows(name, *tensor, rows); !status)
       return status;
+  if (arguments.scale)
+    if (Status status = checkRows("scale", *arguments.scale, rows); !status)
+      return status;
   int64_t width = arguments.input.rowSize();
-  int64_t groups = arguments.scale.rowSize();
+  int64_t groups = arguments.scale ? arguments.scale->rowSize() : 0;
+  float given = arguments.tensorScale ? loadAt(*arguments.tensorScale, 0) : 0;
   std::vector<float> row(width), scales(groups);
   const int32_t *offset =
       arguments.offsets ? arguments.offsets->as<int32_t>() : nullptr;
@@ -57,18 +97,22 @@ Status quantize(const QuantizeArguments &arguments) {
     if (offset && !arguments.groupRows.contains(offset[1] - offset[0]))
       continue;
     load(arguments.input, r * width, MutableArrayRef<float>(row));
+    if (arguments.tensorScale)
+      for (float &value : row)
+        value = divideByGiven(value, given);
     for (int64_t g = 0; g < groups; ++g) {
       int64_t size = moe::getScaleGroup(arguments.quant).columns;
       int64_t first = g * size;
       auto group = MutableArrayRef<float>(row).drop_front(first);
       if (size != moe::ScaleGroup::kAll)
         group = group.take_front(size);
-      scales[g] = getScale(group);
+      scales[g] = getScale(group, moe::getLeastMagnitude(arguments.quant));
       for (float &value : group)
         value /= scales[g];
     }
     store(arguments.quantized, r * width, row);
-    store(arguments.scale, r * groups, scales);
+    if (arguments.scale)
+      store(*arguments.scale, r * groups, scales);
   }
   return Status::ok();
 }

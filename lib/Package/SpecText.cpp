@@ -69,6 +69,39 @@ void printActivation(const ActivationSpec &activation,
   fields.addIfSet("linear_beta", activation.linearBeta);
 }
 
+void printOperand(llvm::StringRef name, const OperandQuantization &operand,
+                  llvm::json::OStream &json) {
+  json.attributeObject(name, [&] {
+    json.attribute("dtype", stringify(operand.storage));
+    llvm::StringRef granularity = stringify(operand.granularity);
+    if (operand.granularity == Granularity::Group)
+      json.attributeObject(
+          "scale", [&] { json.attribute(granularity, operand.blockColumns); });
+    else if (operand.granularity == Granularity::Block)
+      json.attributeObject("scale", [&] {
+        json.attributeArray(granularity, [&] {
+          json.value(operand.blockRows);
+          json.value(operand.blockColumns);
+        });
+      });
+    else
+      json.attribute("scale", granularity);
+    Fields fields(json);
+    fields.addEnum("scale_dtype", operand.scale, ScaleType::F32);
+    fields.add("static", operand.isStatic, false);
+  });
+}
+
+void printQuantization(const QuantizationSpec &quantization,
+                       llvm::json::OStream &json) {
+  llvm::StringRef name = getShortName(quantization);
+  if (!name.empty())
+    return json.attribute("weight", name);
+  printOperand("weight", quantization.weight, json);
+  if (quantization.activation)
+    printOperand("activation", *quantization.activation, json);
+}
+
 void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   const LayerSpec none;
   Fields fields(json);
@@ -106,9 +139,8 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
         });
     });
   if (spec.quantization)
-    json.attributeObject("quantization", [&] {
-      json.attribute("weight", stringify(*spec.quantization));
-    });
+    json.attributeObject("quantization",
+                         [&] { printQuantization(*spec.quantization, json); });
   if (spec.placement && spec.placement->localExperts)
     json.attributeObject("placement", [&] {
       json.attributeArray("local_experts", [&] {

@@ -27,15 +27,21 @@ double moec::reference::getErrorBound(DType dtype) {
   llvm_unreachable("every dtype is listed");
 }
 
+/// Products quantize their inputs.
+static bool quantizesActivations(const LayerSpec &spec) {
+  return spec.quantization && spec.quantization->activation;
+}
+
 double moec::reference::getErrorBound(const LayerSpec &spec) {
-  return spec.quantization ? 2e-2 : getErrorBound(spec.dtype);
+  return quantizesActivations(spec) ? 2e-2 : getErrorBound(spec.dtype);
 }
 
 double moec::reference::getRowFactor(const LayerSpec &spec) {
   // A sum that is off by little may round to the next code, which is up to an
   // eighth away, and all of a row may hang on one element.
   constexpr double nextCode = 1.0 / 8;
-  return spec.quantization ? nextCode / getErrorBound(spec) : kRowFactor;
+  return quantizesActivations(spec) ? nextCode / getErrorBound(spec)
+                                    : kRowFactor;
 }
 
 namespace {

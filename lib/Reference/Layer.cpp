@@ -44,6 +44,12 @@ void roundRows(Matrix &matrix, DType dtype, int threads) {
   });
 }
 
+bool sharesScalesOfCall(const LayerSpec &spec) {
+  return spec.quantization && spec.quantization->activation &&
+         spec.quantization->activation->granularity == Granularity::Tensor &&
+         !spec.quantization->activation->isStatic;
+}
+
 class Evaluation {
 public:
   Evaluation(const Call &call, const Decision &decision,
@@ -75,6 +81,7 @@ private:
 
   Matrix sumExperts(const Matrix &x) {
     Matrix sum(x.getNumRows(), x.getNumColumns());
+    inputScale = findScale(spec.routing.weightOnInput ? weighRows(x) : x);
     std::vector<std::vector<Slot>> slots(spec.getNumLocalExperts());
     std::vector<int64_t> index = getLocalIndex(spec);
     int64_t numValid = call.getNumValid();
@@ -99,13 +106,33 @@ private:
         experts.push_back(e);
       rows += static_cast<int64_t>(slots[e].size());
       if (e + 1 == static_cast<int64_t>(slots.size()) ||
-          rows * numbers >= kMaxNumbers) {
+          (rows * numbers >= kMaxNumbers && !sharesScales())) {
         addExperts(x, experts, slots, sum);
         experts.clear();
         rows = 0;
       }
     }
     return sum;
+  }
+
+  /// All rows of a call share a scale of activations that the call finds.
+  bool sharesScales() const { return sharesScalesOfCall(spec); }
+
+  float findScale(const Matrix &x) const {
+    return sharesScales() ? makeTensorScale(findLargest(x)) : 0;
+  }
+
+  /// What every token's expert reads, whoever it is, with the weight on the
+  /// input.
+  Matrix weighRows(const Matrix &x) const {
+    Matrix weighed(x.getNumRows(), x.getNumColumns());
+    for (auto [row, token] : llvm::enumerate(tokens)) {
+      auto at = static_cast<int64_t>(row);
+      for (int64_t j = 0; j < x.getNumColumns(); ++j)
+        weighed.row(at)[j] = roundTo(
+            x.row(at)[j] * decision.weights[token * spec.topK], spec.dtype);
+    }
+    return weighed;
   }
 
   static void addZeroExpert(const Matrix &x, const Slot &slot, Matrix &sum) {
@@ -161,16 +188,21 @@ private:
                 [&](int64_t i) { in[i] = gather(x, slots[experts[i]]); });
     for (size_t i = 0; i < count; ++i) {
       u[i] = Matrix(in[i].getNumRows(), rows);
-      first.push_back(
-          makeProduct(in[i], "experts.w13", experts[i] * rows, u[i]));
+      first.push_back(makeProduct(in[i], "experts.w13", experts[i] * rows, u[i],
+                                  inputScale));
     }
     computeProducts(first, call.threads);
+    float largest = 0;
     for (size_t i = 0; i < count; ++i) {
       a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows),
                           spec.activation);
+      if (sharesScales())
+        largest = std::max(largest, findLargest(a[i]));
+    }
+    for (size_t i = 0; i < count; ++i) {
       y[i] = Matrix(in[i].getNumRows(), width);
-      second.push_back(
-          makeProduct(a[i], "experts.w2", experts[i] * width, y[i]));
+      second.push_back(makeProduct(a[i], "experts.w2", experts[i] * width, y[i],
+                                   makeTensorScale(largest)));
     }
     computeProducts(second, call.threads);
     for (size_t i = 0; i < count; ++i) {
@@ -187,15 +219,22 @@ private:
     }
   }
 
-  /// A product of formula 8 or 10, whose rows x are quantized first where the
-  /// weight has scales.
+  /// A product of formula 8 or 10, whose rows x are quantized first where
+  /// activations are: `foundScale` is that of all rows of the call, where they
+  /// share one that nobody gave.
   Product makeProduct(Matrix &x, const std::string &weight, int64_t firstRow,
-                      Matrix &out) const {
+                      Matrix &out, float foundScale) const {
     Product product = {&x, &call.get(weight), firstRow, &out};
-    if (!call.has(weight + "_scale"))
+    if (!spec.quantization)
       return product;
-    x = quantizeRows(x, call.threads);
+    if (const auto &activation = spec.quantization->activation) {
+      float scale = foundScale;
+      if (activation->isStatic)
+        scale = static_cast<float>(call.read(weight + "_input_scale", 0, 1)[0]);
+      x = quantizeRows(x, *activation, scale, call.threads);
+    }
     product.scales = &call.get(weight + "_scale");
+    product.quantization = &spec.quantization->weight;
     product.hasHalves = llvm::StringRef(weight).ends_with("w13") &&
                         spec.isGated() &&
                         spec.gateUpOrder != GateUpOrder::Interleaved;
@@ -215,11 +254,15 @@ private:
     int64_t size = spec.sharedExperts->intermediateSize;
     Matrix x = hidden;
     Matrix u(x.getNumRows(), spec.getFirstProductRows(size));
-    computeProducts({makeProduct(x, "shared_experts.w13", 0, u)}, call.threads);
+    float scale = findScale(x);
+    computeProducts({makeProduct(x, "shared_experts.w13", 0, u, scale)},
+                    call.threads);
     Matrix a = activateRows(
         u, size, {}, spec.sharedExperts->activation.value_or(spec.activation));
     Matrix s(x.getNumRows(), spec.hiddenSize);
-    computeProducts({makeProduct(a, "shared_experts.w2", 0, s)}, call.threads);
+    scale = findScale(a);
+    computeProducts({makeProduct(a, "shared_experts.w2", 0, s, scale)},
+                    call.threads);
     Matrix gate;
     bool isGated = spec.sharedExperts->gate == SharedGate::Sigmoid;
     if (isGated)
@@ -238,6 +281,8 @@ private:
   const Decision &decision;
   llvm::ArrayRef<int64_t> tokens;
   Matrix hidden;
+  /// Of the experts' first product, where a call finds it.
+  float inputScale = 0;
 };
 
 } // namespace
@@ -320,16 +365,20 @@ Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
                                  llvm::ArrayRef<int64_t> tokens) {
   // Rows beyond num_valid_tokens are left out, not multiplied by zero.
   int64_t numValid = call.getNumValid();
+  // Rows that share a scale are all evaluated, whichever are asked for.
+  bool needsAll = sharesScalesOfCall(call.spec);
   std::vector<int64_t> present;
   for (int64_t token : tokens)
-    if (token < numValid)
+    if (token < numValid && !needsAll)
       present.push_back(token);
+  for (int64_t token = 0; token < numValid && needsAll; ++token)
+    present.push_back(token);
   Matrix rows = Evaluation(call, decision, present).run();
   Matrix out(static_cast<int64_t>(tokens.size()), call.spec.hiddenSize);
   int64_t next = 0;
   for (auto [i, token] : llvm::enumerate(tokens))
     if (token < numValid) {
-      std::copy_n(rows.row(next++), call.spec.hiddenSize,
+      std::copy_n(rows.row(needsAll ? token : next++), call.spec.hiddenSize,
                   out.row(static_cast<int64_t>(i)));
     }
   return out;

@@ -7,7 +7,6 @@
 
 #include "Product.h"
 
-#include "Quantize.h"
 #include "moec/Support/CpuClones.h"
 
 #include <algorithm>
@@ -80,19 +79,33 @@ struct Task {
 void applyScales(const Product &product, int64_t column, double *weights) {
   int64_t depth = product.x->getNumColumns();
   int64_t rows = product.out->getNumColumns();
-  auto countBlocks = [](int64_t size) {
-    return (size + kScaleBlock - 1) / kScaleBlock;
-  };
   int64_t run = product.hasHalves ? rows / 2 : rows;
-  int64_t scaleRows = rows / run * countBlocks(run);
+  // Rows and elements that share a scale: all of a run of rows, and all of a
+  // row, unless the granularity says less.
+  int64_t height = run, width = depth;
+  switch (product.quantization->granularity) {
+  case Granularity::Tensor:
+    break;
+  case Granularity::Channel:
+  case Granularity::Token:
+    height = 1;
+    break;
+  case Granularity::Group:
+  case Granularity::Block:
+    height = product.quantization->blockRows;
+    width = product.quantization->blockColumns;
+    break;
+  }
+  auto divideUp = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  int64_t scaleRows = rows / run * divideUp(run, height);
   int64_t scaleRow = product.firstRow / rows * scaleRows +
-                     column / run * countBlocks(run) +
-                     column % run / kScaleBlock;
-  std::vector<double> scales(countBlocks(depth));
-  product.scales->read(scaleRow * countBlocks(depth), countBlocks(depth),
-                       scales.data());
+                     column / run * divideUp(run, height) +
+                     column % run / height;
+  std::vector<double> scales(divideUp(depth, width));
+  product.scales->read(scaleRow * int64_t(scales.size()),
+                       int64_t(scales.size()), scales.data());
   for (int64_t k = 0; k < depth; ++k)
-    weights[k] *= scales[k / kScaleBlock];
+    weights[k] *= scales[k / width];
 }
 
 void run(const Task &task) {

@@ -19,9 +19,11 @@ struct Product {
   int64_t firstRow;
   /// Has as many rows as x, and a column per row of w.
   Matrix *out;
-  /// Block fp8: the scales of the stack, and whether each matrix has two halves
-  /// with blocks of their own (gate and up). Null where w has none.
+  /// The scales of the stack, which elements share one, and whether each matrix
+  /// has two halves with scales of their own (gate and up). Null where w has
+  /// none.
   const Source *scales = nullptr;
+  const OperandQuantization *quantization = nullptr;
   bool hasHalves = false;
 };
 

@@ -12,13 +12,17 @@
 
 namespace moec::reference {
 
-/// Neighbours that share a scale in block fp8, along either dimension.
-constexpr int64_t kScaleBlock = 128;
-
 /// What the codes of the quantized rows of x stand for: `e4m3(x / s) * s`, with
 /// every step of the quantization in f32, as docs/layers.md has it, and an
-/// exact product.
-Matrix quantizeRows(const Matrix &x, int threads);
+/// exact product. All rows have `tensorScale` with granularity `tensor`.
+Matrix quantizeRows(const Matrix &x, const OperandQuantization &quantization,
+                    float tensorScale, int threads);
+
+/// The largest finite magnitude of x, as f32.
+float findLargest(const Matrix &x);
+
+/// The scale of a tensor with that one.
+float makeTensorScale(float largest);
 
 } // namespace moec::reference
 

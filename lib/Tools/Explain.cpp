@@ -12,11 +12,13 @@
 #include "PhaseWork.h"
 #include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
+#include "moec/Analysis/QuantSupport.h"
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/Names.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -199,7 +201,7 @@ void printLayer(const LayerSpec &spec, raw_ostream &os) {
        << spec.topK << ", intermediate " << spec.intermediateSize << ", "
        << stringify(spec.activation.kind);
   if (spec.quantization)
-    line << ", weights " << stringify(*spec.quantization);
+    line << ", weights " << describe(*spec.quantization);
   if (spec.latentSize)
     line << ", latent " << *spec.latentSize;
   if (spec.sharedExperts)
@@ -223,6 +225,32 @@ void printLayer(const LayerSpec &spec, raw_ostream &os) {
   printWrapped(text, os);
 }
 
+/// A line for each kind of product with quantized operands: how the target
+/// multiplies it, and why so. Returns their number.
+size_t printWays(ModuleOp module, const Target &target, raw_ostream &os) {
+  llvm::SetVector<std::pair<moe::QuantAttr, moe::QuantAttr>> kinds;
+  module.walk([&](tile::ContractOp op) {
+    if (op.getWay())
+      kinds.insert({op.getInputQuantAttr(), op.getWeightQuantAttr()});
+  });
+  auto show = [&](moe::QuantAttr quant) {
+    std::string text;
+    llvm::raw_string_ostream line(text);
+    if (!quant)
+      return std::string("plain");
+    line << quant.getStorage() << " by "
+         << stringifyGranularity(quant.getGranularity());
+    if (!quant.getBlock().empty())
+      line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
+    return text;
+  };
+  for (auto [input, weight] : kinds)
+    if (std::optional<ProductWay> way = findWay(target, input, weight))
+      os << "product of " << show(input) << " and " << show(weight) << ": "
+         << stringifyWay(way->way) << ", " << way->reason << "\n";
+  return kinds.size();
+}
+
 } // namespace
 
 LogicalResult moec::explainLayer(ModuleOp module,
@@ -234,6 +262,7 @@ LogicalResult moec::explainLayer(ModuleOp module,
     return failure();
   if (spec)
     printLayer(*spec, os);
+  size_t numWays = printWays(module, target, os);
   auto programs = module.getOps<plan::ProgramOp>();
   Explanation explanation(module, *programs.begin(), *data, target, os);
   if (mode == ExplainMode::All) {
@@ -241,6 +270,6 @@ LogicalResult moec::explainLayer(ModuleOp module,
     return success();
   }
   constexpr size_t maxLines = 40, linesOfLayer = 4;
-  explanation.printSummary(maxLines - linesOfLayer);
+  explanation.printSummary(maxLines - linesOfLayer - numWays);
   return success();
 }

@@ -57,14 +57,17 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
                inputRows * getRowBytes(op.getInput());
   if (op.getResultScale())
     work.bytes += rows * getRowBytes(op.getResultScale());
-  if (op.getInputScale()) {
+  if (op.getWeightScale()) {
     auto scales = cast<MemRefType>(op.getWeightScale().getType());
     double perGroup = getElementBytes(op.getWeightScale()) *
                       double(scales.getNumElements()) /
                       double(grouped ? scales.getDimSize(0) : 1);
-    work.bytes +=
-        groups * perGroup + inputRows * getRowBytes(op.getInputScale());
+    work.bytes += groups * perGroup;
   }
+  // One of a tensor is not worth a term.
+  if (op.getInputScale() &&
+      op.getInputQuantAttr().getGranularity() != moe::Granularity::Tensor)
+    work.bytes += inputRows * getRowBytes(op.getInputScale());
   return work;
 }
 
@@ -89,7 +92,10 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   } else if (auto op = dyn_cast<tile::QuantizeOp>(phase)) {
     work.bytes = (op.getOffsets() ? slots : double(tokens)) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getQuantized()) +
-                  getRowBytes(op.getScale()));
+                  (op.getScale() ? getRowBytes(op.getScale()) : 0));
+  } else if (auto op = dyn_cast<tile::TensorScaleOp>(phase)) {
+    work.bytes =
+        (op.getOffsets() ? slots : double(tokens)) * getRowBytes(op.getInput());
   } else if (auto op = dyn_cast<tile::GatherRowsOp>(phase)) {
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
       work.bytes += slots * getRowBytes(result) +

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What each model family's config.json means."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from moec.reference import LayerSpec, SpecError
+from moec.reference.quantization import SHORT_NAMES, Operand, Quantization
 
 COMMON = {"hidden_size": 64, "hidden_act": "silu", "torch_dtype": "bfloat16"}
 DEEPSEEK = {
@@ -209,9 +211,41 @@ FP8 = {
 
 def test_quantization():
     value = config("mixtral", quantization_config=FP8)
-    assert LayerSpec.from_json(value).quantization == "fp8_block128"
+    assert LayerSpec.from_json(value).quantization == SHORT_NAMES["fp8_block128"]
     value = config("gpt_oss", quantization_config={"quant_method": "mxfp4"})
-    assert LayerSpec.from_json(value).quantization == "mxfp4"
+    assert LayerSpec.from_json(value).quantization == SHORT_NAMES["mxfp4"]
+
+
+E4M3 = Operand("fp8_e4m3", "tensor")
+
+
+@pytest.mark.parametrize("scheme,static", [("dynamic", False), ("static", True)])
+def test_fp8_of_tensors(scheme, static):
+    fp8 = {"quant_method": "fp8", "activation_scheme": scheme}
+    value = config("mixtral", quantization_config=fp8)
+    activation = dataclasses.replace(E4M3, static=static)
+    assert LayerSpec.from_json(value).quantization == Quantization(E4M3, activation)
+
+
+def compressed(weights, inputs):
+    scheme = {"num_bits": 8, "type": "float", "symmetric": True}
+    group = {"targets": ["Linear"], "weights": scheme | weights,
+             "input_activations": inputs and scheme | inputs}
+    return {"quant_method": "compressed-tensors", "format": "float-quantized",
+            "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+
+
+@pytest.mark.parametrize("weights,inputs,weight,activation", [
+    ("channel", {"strategy": "token", "dynamic": True}, Operand("fp8_e4m3", "channel", 1),
+     Operand("fp8_e4m3", "token", 1)),
+    ("tensor", {"strategy": "tensor", "dynamic": False}, E4M3,
+     dataclasses.replace(E4M3, static=True)),
+    ("tensor", {"strategy": "tensor", "dynamic": True}, E4M3, E4M3),
+    ("channel", None, Operand("fp8_e4m3", "channel", 1), None),
+])
+def test_compressed_tensors(weights, inputs, weight, activation):
+    value = config("mixtral", quantization_config=compressed({"strategy": weights}, inputs))
+    assert LayerSpec.from_json(value).quantization == Quantization(weight, activation)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +262,11 @@ def test_quantization():
         ("mixtral", {"quantization_config": FP8 | {"fmt": "e5m2"}},
          "quantization_config.fmt"),
         ("mixtral", {"quantization_config": FP8 | {"activation_scheme": "static"}},
+         "quantization_config.weight_block_size"),
+        ("mixtral", {"quantization_config": FP8 | {"activation_scheme": "none"}},
          "quantization_config.activation_scheme"),
+        ("mixtral", {"quantization_config": compressed({"num_bits": 4}, None)},
+         "quantization_config.config_groups.group_0.weights"),
         ("mixtral", {"quantization_config": FP8 | {"weight_block_size": [64, 64]}},
          "quantization_config.weight_block_size"),
         ("deepseek_v2", {"topk_method": "best"}, "topk_method"),

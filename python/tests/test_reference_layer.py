@@ -304,5 +304,5 @@ def test_rows_alone():
 
 def test_quantized_weights_are_refused():
     spec = LayerSpec.from_json(spec_json(quantization={"weight": "mxfp4"}))
-    with pytest.raises(SpecError, match="quantization.weight.*mxfp4"):
+    with pytest.raises(SpecError, match="quantization.weight.*fp4_e2m1"):
         generate(spec, 1, 1)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Block fp8 in the reference: the quantization of rows, scales, and layers in numbers."""
+"""fp8 in the reference: the quantization of rows, scales, and layers in numbers."""
 
 import dataclasses
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from moec.reference import LayerSpec, SpecError, decide, evaluate, generate
-from moec.reference.numerics import quantize
-from moec.reference.signature import inputs, scale_row
+from moec.reference.numerics import quantize, quantize_by, tensor_scale
+from moec.reference.signature import inputs, scale_column, scale_row
 
 E4M3 = np.arange(127, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
 SPEC = {
@@ -73,26 +73,110 @@ def test_halves_have_blocks_of_their_own(order, rows):
     assert shapes["shared_experts.w2_scale"] == ((2, 1), "f32")
 
 
+def fp8(scale, **other):
+    return {"dtype": "fp8_e4m3", "scale": scale} | other
+
+
+BY_TENSOR = {"weight": fp8("tensor"), "activation": fp8("tensor")}
+STATIC = {"weight": fp8("tensor"), "activation": fp8("tensor", static=True)}
+BY_CHANNEL = {"weight": fp8("channel"), "activation": fp8("token")}
+FORMS = {
+    "block": {"weight": "fp8_block128"}, "tensor": BY_TENSOR, "static": STATIC,
+    "channel": BY_CHANNEL,
+}
+
+
+def test_rows_by_token():
+    codes, scale = quantize(np.array([[1.0, -3.0] * 100, [0.0] * 200, [np.nan] * 200]), None)
+    least = np.float32(1.0 / 512.0) / np.float32(448.0)
+    assert scale[:2].tolist() == [[float(np.float32(3.0) / np.float32(448.0))], [float(least)]]
+    assert least == np.float32(1.0 / (448.0 * 512.0))
+    assert (codes[1] == 0.0).all() and np.isnan(codes[2]).all() and np.isnan(scale[2]).all()
+
+
+def test_scale_of_a_tensor_is_that_of_its_finite_numbers():
+    rows = np.array([[1.0, -7.0], [np.nan, 2.0], [np.inf, 3.0]])
+    assert tensor_scale(rows) == np.float32(7.0) / np.float32(448.0)
+    least = np.float32(1e-10) / np.float32(448.0)
+    assert tensor_scale(np.zeros((3, 2))) == least and tensor_scale(np.zeros((0, 2))) == least
+
+
+def test_given_scale_has_ends():
+    codes = quantize_by(np.array([[448.0, 449.0, 1e30, -np.inf, np.nan, 0.3]]), np.float32(1.0))
+    assert codes[0, :4].tolist() == [448.0, 448.0, 448.0, -448.0]
+    assert np.isnan(codes[0, 4]) and codes[0, 5] == 0.3125
+
+
+@pytest.mark.parametrize("form,w13,w2,shared", [
+    ("tensor", (4, 2, 1), (4, 1, 1), (2, 1)), ("static", (4, 2, 1), (4, 1, 1), (2, 1)),
+    ("channel", (4, 288, 1), (4, 200, 1), (144, 1)),
+])
+def test_shapes_of_scales(form, w13, w2, shared):
+    spec = LayerSpec.from_json(SPEC | {"quantization": FORMS[form]})
+    shapes = {tensor.name: tensor.shape for tensor in inputs(spec)}
+    assert shapes["experts.w13_scale"] == w13 and shapes["experts.w2_scale"] == w2
+    assert shapes["shared_experts.w13_scale"] == shared
+    given = {name for name in shapes if name.endswith("_input_scale")}
+    names = ("experts.w13", "experts.w2", "shared_experts.w13", "shared_experts.w2")
+    assert given == ({f"{name}_input_scale" for name in names} if form == "static" else set())
+
+
+def test_some_rows_share_the_scale_of_all():
+    spec = LayerSpec.from_json(SPEC | {"quantization": BY_TENSOR})
+    tensors = generate(spec, 12, 5)
+    tensors["hidden_states"][7] *= 16.0
+    decision = decide(spec, tensors)
+    whole = evaluate(spec, tensors, decision)
+    rows = np.array([2, 9])
+    np.testing.assert_array_equal(evaluate(spec, tensors, decision.rows(rows), rows), whole[rows])
+    tensors["hidden_states"][7] /= 16.0
+    assert not np.array_equal(evaluate(spec, tensors, decision)[2], whole[2])
+
+
+def test_a_spoiled_row_leaves_the_others():
+    spec = LayerSpec.from_json(SPEC | {"quantization": BY_TENSOR})
+    tensors = generate(spec, 6, 5)
+    decision = decide(spec, tensors)
+    tensors["hidden_states"][3, 0] = np.nan
+    out = evaluate(spec, tensors, decision)
+    assert np.isnan(out[3]).all() and np.isfinite(np.delete(out, 3, axis=0)).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("order", ["gate_up", "up_gate", "interleaved"])
-def test_layer_is_near_to_that_of_real_weights(order):
+def test_layer_is_near_to_that_of_real_weights(order, form):
     """Only the quantization of activations, to four bits, stands between the two."""
-    spec = LayerSpec.from_json(SPEC | {"gate_up_order": order})
+    spec = LayerSpec.from_json(SPEC | {"gate_up_order": order, "quantization": FORMS[form]})
     tensors = generate(spec, 20, 1)
     plain = dict(tensors)
     for name, weight in tensors.items():
         if f"{name}_scale" in tensors:
             rows = scale_row(spec, weight.shape[-2], name.endswith("w13"))
-            columns = np.arange(weight.shape[-1]) // 128
+            columns = scale_column(spec, weight.shape[-1])
             scale = tensors[f"{name}_scale"].astype(np.float64)
             plain[name] = weight.astype(np.float64) * scale[..., rows, :][..., columns]
     quantized = evaluate(spec, tensors, decide(spec, tensors))
     real = dataclasses.replace(spec, quantization=None)
     exact = evaluate(real, plain, decide(real, plain))
     error = np.linalg.norm(quantized - exact) / np.linalg.norm(exact)
-    assert 0.01 < error < 0.08
+    # A given scale has ends, beyond which some elements are.
+    assert 0.01 < error < (0.4 if form == "static" else 0.08)
+
+
+def test_weights_alone():
+    """Decoded weights with plain activations are just that."""
+    spec = LayerSpec.from_json(SPEC | {"quantization": {"weight": fp8("channel")}})
+    tensors = generate(spec, 9, 3)
+    plain = dict(tensors)
+    for name in ("experts.w13", "experts.w2", "shared_experts.w13", "shared_experts.w2"):
+        plain[name] = tensors[name].astype(np.float64) * tensors[f"{name}_scale"]
+    real = dataclasses.replace(spec, quantization=None)
+    np.testing.assert_allclose(
+        evaluate(spec, tensors, decide(spec, tensors)),
+        evaluate(real, plain, decide(real, plain)), rtol=1e-6)
 
 
 def test_mxfp4_is_refused_by_name():
     spec = LayerSpec.from_json(SPEC | {"quantization": {"weight": "mxfp4"}})
-    with pytest.raises(SpecError, match="'quantization.weight' is 'mxfp4'"):
+    with pytest.raises(SpecError, match="'quantization.weight' has 'fp4_e2m1'"):
         inputs(spec)

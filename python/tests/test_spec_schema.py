@@ -99,6 +99,21 @@ def test_every_field_of_the_reader_is_in_the_schema():
     assert set(value) == set(SCHEMA["properties"])
 
 
+@pytest.mark.parametrize("quantization", [
+    {"weight": "mxfp4"},
+    {"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+     "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
+    {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+     "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}},
+    {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [64, 128]}, "scale_dtype": "e8m0"},
+     "activation": {"dtype": "fp8_e5m2", "scale": {"group": 64}}},
+])
+def test_quantizations(quantization):
+    value = spec_json(quantization=quantization)
+    VALIDATOR.validate(value)
+    LayerSpec.from_json(value)
+
+
 # Infinity is not JSON.
 BAD = [row[:2] for row in ERRORS if row[1] != float("inf")] + [
     ("activation.limit", 0),

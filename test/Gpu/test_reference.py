@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from gpu_cases import NUMERIC
+from gpu_cases import CPU_CASES, NUMERIC
 from gpu_runs import gpu_test, read
 
 from moec.reference import LayerSpec, decide, evaluate, generate, write_tensors
@@ -37,7 +37,7 @@ def difference(expected: np.ndarray, actual: np.ndarray) -> float:
     return np.linalg.norm(expected[finite] - actual[finite]) / (size or 1.0)
 
 
-@pytest.mark.parametrize("case", NUMERIC, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", NUMERIC + CPU_CASES, ids=lambda case: case.name)
 def test_agrees(case, tmp_path):
     tensors, results = run(case, tmp_path)
     spec = LayerSpec.from_json(case.model)

@@ -48,7 +48,7 @@ func.func @"gpt-oss-20b"(
       {activation_params = {alpha = 1.702 : f32, limit = 7.0 : f32},
        layout = #moe.weight_layout<order = interleaved>,
        routing = #moe.routing<top_k = 4, softmax = selected, nonfinite = neg_inf>,
-       weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>}
+       weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>}
       -> tensor<?x2880xbf16>
   return %output : tensor<?x2880xbf16>
 }

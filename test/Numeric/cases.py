@@ -35,21 +35,23 @@ class Case:
 
 
 CASES: list[Case] = []
+#: Those of formats that only the CPU multiplies.
+CPU_CASES: list[Case] = []
 
 
-def case(name: str, tokens: int = 33, seed: int = 1, hard: str | None = None, **spec):
+def case(name: str, tokens: int = 33, seed: int = 1, hard: str | None = None, to=CASES, **spec):
     """Adds a case; `spec` are fields that differ from BASE."""
     model = {key: value for key, value in (BASE | spec).items() if value is not None}
     if model["entry"] == "ids":
         model["routing"] = spec.get("routing", {})
-    CASES.append(Case(name, model, tokens, seed, hard))
+    to.append(Case(name, model, tokens, seed, hard))
 
 
-def config(name: str, suffix: str = "", **fields):
+def config(name: str, suffix: str = "", to=CASES, **fields):
     """Adds a case of a model family, all sizes small."""
     model = {"hidden_size": 64, "hidden_act": "silu", "torch_dtype": "bfloat16"} | fields
     model = {key: value for key, value in model.items() if value is not None}
-    CASES.append(Case(f"family_{name}{suffix}", {"model_type": name} | model))
+    to.append(Case(f"family_{name}{suffix}", {"model_type": name} | model))
 
 
 # -- entry points and dtypes
@@ -532,6 +534,78 @@ config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="
        norm_topk_prob=True, **PUBLISHED)
 config("qwen3_moe", "_fp8", **QWEN, norm_topk_prob=True, **PUBLISHED)
 config("minimax_m2", "_fp8", **LOCAL, scoring_func="sigmoid", use_routing_bias=True, **PUBLISHED)
+
+# -- fp8 of other granularities
+
+
+def e4m3(scale: str, **fields) -> dict:
+    return {"dtype": "fp8_e4m3", "scale": scale} | fields
+
+
+FORMS = {
+    "tensor": {"weight": e4m3("tensor"), "activation": e4m3("tensor")},
+    "static": {"weight": e4m3("tensor"), "activation": e4m3("tensor", static=True)},
+    "tensor_token": {"weight": e4m3("tensor"), "activation": e4m3("token")},
+    "channel": {"weight": e4m3("channel"), "activation": e4m3("token")},
+    "channel_static": {"weight": e4m3("channel"), "activation": e4m3("tensor", static=True)},
+    "weights_tensor": {"weight": e4m3("tensor")},
+    "weights_channel": {"weight": e4m3("channel")},
+    "weights_block": {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]}}},
+}
+for form, quantization in FORMS.items():
+
+    def formed(name: str, tokens: int = 11, form=form, quantization=quantization, **fields):
+        sizes = {"hidden_size": 200, "intermediate_size": 144, "dtype": "bf16"} | fields
+        case(f"{form}_{name}", tokens=tokens, quantization=quantization, to=CPU_CASES, **sizes)
+
+    for order in ("gate_up", "up_gate", "interleaved"):
+        formed(f"order_{order}", gate_up_order=order, expert_bias=True,
+               shared_experts={"intermediate_size": 130, "gate": "sigmoid"})
+    formed("f32", dtype="f32", entry="gate", shared_experts={"intermediate_size": 72})
+    formed("one_token", tokens=1)
+    formed("empty_experts", entry="ids", hard="empty_experts")
+    formed("zeros", entry="ids", hard="zero_groups", shared_experts={"intermediate_size": 72})
+    formed("nan", entry="ids", hard="nan_hidden", shared_experts={"intermediate_size": 72})
+    formed("padding", num_valid_tokens=True, hard="padding",
+           shared_experts={"intermediate_size": 72})
+    formed("tokens_90", tokens=90, hidden_size=272, intermediate_size=136, dtype="f16")
+SMALL = {
+    "group32": {"weight": {"dtype": "fp8_e4m3", "scale": {"group": 32}},
+                "activation": {"dtype": "fp8_e4m3", "scale": {"group": 64}}},
+    "block16": {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [24, 16]}},
+                "activation": e4m3("token")},
+}
+for form, quantization in SMALL.items():
+    for order in ("gate_up", "interleaved"):
+        case(f"{form}_{order}", tokens=11, hidden_size=160, intermediate_size=96, dtype="bf16",
+             quantization=quantization, gate_up_order=order, to=CPU_CASES,
+             shared_experts={"intermediate_size": 64})
+for form in ("tensor", "static", "channel"):
+    fields = {"hidden_size": 200, "intermediate_size": 144, "dtype": "bf16", "to": CPU_CASES,
+              "quantization": FORMS[form]}
+    case(f"{form}_tokens_0", tokens=0, **fields)
+    case(f"{form}_no_gate", activation={"kind": "relu2_no_mul"}, **fields)
+    case(f"{form}_wide", hard="wide_hidden", tokens=9, **fields)
+    case(f"{form}_latent", latent_size=136, num_zero_experts=4, top_k=4, tokens=8,
+         shared_experts={"intermediate_size": 72}, **fields)
+    case(f"{form}_weight_on_input", top_k=1, entry="gate", routing=LLAMA, **fields)
+    case(f"{form}_local_experts", entry="ids", hard="minus_one_ids",
+         placement={"local_experts": [7, 0, 5]}, **fields)
+    case(f"{form}_conformance", tokens=83, hidden_size=512, intermediate_size=512,
+         num_experts=16, top_k=6, **{key: value for key, value in fields.items()
+                                    if key not in ("hidden_size", "intermediate_size")})
+for scheme in ("static", "dynamic"):
+    config("mixtral", f"_fp8_{scheme}", **LOCAL, to=CPU_CASES, quantization_config={
+        "quant_method": "fp8", "activation_scheme": scheme})
+SCHEME = {"num_bits": 8, "type": "float", "symmetric": True}
+config("qwen3_moe", "_compressed", **QWEN, norm_topk_prob=True, to=CPU_CASES, quantization_config={
+    "quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+    "config_groups": {"group_0": {
+        "targets": ["Linear"],
+        "weights": SCHEME | {"strategy": "channel", "dynamic": False},
+        "input_activations": SCHEME | {"strategy": "token", "dynamic": True},
+    }},
+})
 
 # -- two products that are one kernel on sm_90a
 

@@ -13,9 +13,18 @@ from cases import Case
 from moec.reference import HARD_INPUTS, LayerSpec
 from moec.reference.activations import PARAMETERS
 from moec.reference.families import FAMILIES
+from moec.reference.quantization import SHORT_NAMES
 
 ENTRIES = ("gate", "logits", "ids")
 DTYPES = ("f32", "bf16", "f16")
+#: Quantizations that have no name of their own.
+FORMATS = (
+    "fp8_e4m3 by tensor x tensor", "fp8_e4m3 by tensor x static tensor",
+    "fp8_e4m3 by tensor x token", "fp8_e4m3 by channel x token",
+    "fp8_e4m3 by channel x static tensor", "fp8_e4m3 by tensor, alone",
+    "fp8_e4m3 by channel, alone", "fp8_e4m3 by block, alone",
+    "fp8_e4m3 by group x group", "fp8_e4m3 by block x token",
+)
 
 
 def _features() -> dict[str, list[str]]:
@@ -41,7 +50,7 @@ def _features() -> dict[str, list[str]]:
             "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
             "shared_experts with sigmoid gate", "shared_experts with scale",
             "shared_experts with activation", "latent_size", "num_zero_experts",
-            "placement.local_experts", "strided_weights", "fp8_block128",
+            "placement.local_experts", "strided_weights", "fp8_block128", *FORMATS,
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
         "sizes": [
@@ -55,6 +64,14 @@ def _features() -> dict[str, list[str]]:
 
 
 FEATURES = _features()
+
+
+def _format(spec: LayerSpec) -> str:
+    weight, activation = spec.quantization.weight, spec.quantization.activation
+    name = f"{weight.dtype} by {weight.granularity}"
+    if activation is None:
+        return f"{name}, alone"
+    return f"{name} x {'static ' if activation.static else ''}{activation.granularity}"
 
 
 def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:
@@ -118,8 +135,10 @@ def features(case: Case) -> set[tuple[str, str]]:
         "num_zero_experts": spec.num_zero_experts > 0,
         "placement.local_experts": spec.local_experts is not None,
         "strided_weights": spec.strided_weights,
-        "fp8_block128": spec.quantization == "fp8_block128",
+        "fp8_block128": spec.quantization == SHORT_NAMES["fp8_block128"],
     }
+    if spec.quantization is not None and not given["fp8_block128"]:
+        tags.add(("weights", _format(spec)))
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
         tags.add(("weights", "shared_experts with sigmoid gate"))

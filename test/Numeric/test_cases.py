@@ -8,7 +8,7 @@ from collections import Counter
 import jsonschema
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, CPU_CASES
 from features import FEATURES, features
 from runs import ROOT
 
@@ -18,26 +18,26 @@ SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
 
 
 def test_names_are_unique():
-    names = Counter(case.name for case in CASES)
+    names = Counter(case.name for case in CASES + CPU_CASES)
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_models_are_unique():
     seen = Counter(
         json.dumps([case.model, case.tokens, case.seed, case.hard], sort_keys=True)
-        for case in CASES
+        for case in CASES + CPU_CASES
     )
     assert [model for model, count in seen.items() if count > 1] == []
 
 
 def test_every_feature_has_a_case():
-    covered = set().union(*(features(case) for case in CASES))
+    covered = set().union(*(features(case) for case in CASES + CPU_CASES))
     wanted = {(section, name) for section, names in FEATURES.items() for name in names}
     assert sorted(wanted - covered) == []
     assert sorted(covered - wanted) == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES + CPU_CASES, ids=lambda case: case.name)
 def test_case_is_telling(case):
     if "moec_spec" in case.model:
         jsonschema.Draft202012Validator(SCHEMA).validate(case.model)

@@ -6,7 +6,7 @@ The first level that disagrees with the reference names the passes to look at.
 """
 
 import pytest
-from cases import CASES
+from cases import CASES, CPU_CASES
 from features import multiplications
 
 # The interpreter works on one f32 at a time.
@@ -22,7 +22,7 @@ OPTIONS = [(f"--level={level}",) for level in PASSES]
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if multiplications(case) <= LARGEST],
+    [case for case in CASES + CPU_CASES if multiplications(case) <= LARGEST],
     ids=lambda case: case.name,
 )
 def test_levels(case, runs):

@@ -3,10 +3,10 @@
 """Every case through the compiled kernels, against the float64 reference."""
 
 import pytest
-from cases import CASES
+from cases import CASES, CPU_CASES
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES + CPU_CASES, ids=lambda case: case.name)
 def test_case(case, runs):
     run = runs.get(case)
     report = run.check()

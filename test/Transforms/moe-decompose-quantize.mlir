@@ -56,3 +56,58 @@ func.func @weight_on_input(%x: tensor<?x128xbf16>, %ids: tensor<?x1xi32>, %wt: t
       -> tensor<?x128xbf16>
   return %0 : tensor<?x128xbf16>
 }
+
+// One scale for all rows, found ahead of them: of tokens, then of positions.
+// CHECK-LABEL: func.func @by_tensor
+// CHECK-SAME: (%[[X:.*]]: tensor<?x64xbf16>, %{{.*}}: tensor<?x2xi32>, %{{.*}}: tensor<?x2xf32>, %[[N:.*]]: tensor<1xi32>,
+// CHECK: %[[S:.*]] = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %[[X]] num_valid_tokens(%[[N]] : tensor<1xi32>) {moe.name = ["hidden_scale"]} : tensor<?x64xbf16> -> tensor<1xf32>
+// CHECK: %[[Q:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %[[X]] tensor_scale(%[[S]] : tensor<1xf32>) {moe.name = ["hidden_quantized"]} : tensor<?x64xbf16> -> tensor<?x64xf8E4M3FN>
+// CHECK: %[[H:.*]] = moe.grouped_matmul %[[Q]], {{.*}} input_scale(%[[S]] : tensor<1xf32>) weight_scale(%{{.*}} : tensor<4x1x1xf32>)
+// CHECK: input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>
+// CHECK: %[[HS:.*]] = moe.tensor_scale <{{.*}}> %[[H]] offsets(%{{.*}} : tensor<5xi32>) {moe.name = ["experts_hidden_scale"], top_k = 2 : i64}
+// CHECK: %[[HQ:.*]] = moe.quantize <{{.*}}> %[[H]] offsets(%{{.*}} : tensor<5xi32>) tensor_scale(%[[HS]] : tensor<1xf32>) {moe.name = ["experts_hidden_quantized"], top_k = 2 : i64}
+// CHECK: moe.grouped_matmul %[[HQ]], {{.*}} input_scale(%[[HS]] : tensor<1xf32>)
+func.func @by_tensor(%x: tensor<?x64xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>, %n: tensor<1xi32>,
+    %w13: tensor<4x32x64xf8E4M3FN>, %s13: tensor<4x1x1xf32>, %w2: tensor<4x64x32xf8E4M3FN>, %s2: tensor<4x1x1xf32>) -> tensor<?x64xbf16> {
+  %0 = moe.layer %x : tensor<?x64xbf16> ids(%ids : tensor<?x2xi32>) weights(%wt : tensor<?x2xf32>)
+      num_valid_tokens(%n : tensor<1xi32>) w13_scale(%s13 : tensor<4x1x1xf32>) w2_scale(%s2 : tensor<4x1x1xf32>)
+      experts(%w13, %w2 : tensor<4x32x64xf8E4M3FN>, tensor<4x64x32xf8E4M3FN>)
+      activation {
+      ^bb0(%v: f32):
+        moe.yield %v : f32
+      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
+         activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true>}
+      -> tensor<?x64xbf16>
+  return %0 : tensor<?x64xbf16>
+}
+
+// Given scales: nothing is found, and the shared expert, which has its own, reads codes of its own.
+// CHECK-LABEL: func.func @given
+// CHECK-SAME: %[[I13:[a-z0-9]+]]: tensor<1xf32>, %[[I2:[a-z0-9]+]]: tensor<1xf32>, %[[J13:[a-z0-9]+]]: tensor<1xf32>, %[[J2:[a-z0-9]+]]: tensor<1xf32>)
+// CHECK-NOT: moe.tensor_scale
+// CHECK: moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %[[X:.*]] tensor_scale(%[[I13]] : tensor<1xf32>)
+// CHECK: moe.quantize <{{.*}}> %{{.*}} offsets(%{{.*}}) tensor_scale(%[[I2]] : tensor<1xf32>)
+// CHECK: moe.quantize <{{.*}}> %[[X]] tensor_scale(%[[J13]] : tensor<1xf32>)
+// CHECK: moe.grouped_matmul {{.*}} input_scale(%[[J13]] : tensor<1xf32>)
+// CHECK: moe.quantize <{{.*}}> %{{.*}} tensor_scale(%[[J2]] : tensor<1xf32>)
+// CHECK-NOT: moe.tensor_scale
+func.func @given(%x: tensor<?x64xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>,
+    %w13: tensor<4x32x64xf8E4M3FN>, %s13: tensor<4x32x1xf32>, %w2: tensor<4x64x32xf8E4M3FN>, %s2: tensor<4x64x1xf32>,
+    %v13: tensor<16x64xf8E4M3FN>, %t13: tensor<16x1xf32>, %v2: tensor<64x16xf8E4M3FN>, %t2: tensor<64x1xf32>,
+    %i13: tensor<1xf32>, %i2: tensor<1xf32>, %j13: tensor<1xf32>, %j2: tensor<1xf32>) -> tensor<?x64xbf16> {
+  %0 = moe.layer %x : tensor<?x64xbf16> ids(%ids : tensor<?x2xi32>) weights(%wt : tensor<?x2xf32>)
+      w13_scale(%s13 : tensor<4x32x1xf32>) w13_input_scale(%i13 : tensor<1xf32>)
+      w2_scale(%s2 : tensor<4x64x1xf32>) w2_input_scale(%i2 : tensor<1xf32>)
+      shared_w13(%v13 : tensor<16x64xf8E4M3FN>) shared_w13_scale(%t13 : tensor<16x1xf32>)
+      shared_w13_input_scale(%j13 : tensor<1xf32>)
+      shared_w2(%v2 : tensor<64x16xf8E4M3FN>) shared_w2_scale(%t2 : tensor<64x1xf32>)
+      shared_w2_input_scale(%j2 : tensor<1xf32>)
+      experts(%w13, %w2 : tensor<4x32x64xf8E4M3FN>, tensor<4x64x32xf8E4M3FN>)
+      activation {
+      ^bb0(%v: f32):
+        moe.yield %v : f32
+      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
+         activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>}
+      -> tensor<?x64xbf16>
+  return %0 : tensor<?x64xbf16>
+}

@@ -4,10 +4,11 @@
 // RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(moe-decompose,moe-legalize-quant))' | FileCheck %s --check-prefix=CPU
 
 // Activations in the layer's type.
-// GPU: 'moe.grouped_matmul' op cannot be lowered: an input quantized as it is with a weight quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 16]> is not multiplied on target sm_90a; f8E4M3FN with f32 scales of whole rows, or of multiples of 32 neighbours is, and target cpu multiplies other groups too
+// GPU: 'moe.grouped_matmul' op cannot be lowered: an input quantized as it is with a weight quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 16]> is not multiplied on target sm_90a; f8E4M3FN with f32 scales of whole rows, or of multiples of 32 neighbours, is, and target cpu multiplies other granularities too
 // CPU-LABEL: func.func @weights_only
 //   CPU-NOT: moe.quantize
 //       CPU: moe.grouped_matmul {{.*}} : tensor<?x256xbf16>, tensor<4x256x256xf8E4M3FN> weight_scale(
+//       CPU: way = #moe.way<decode>
 func.func @weights_only(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>,
     %w13: tensor<4x256x256xf8E4M3FN>, %s13: tensor<4x2x16xf32>, %w2: tensor<4x256x256xf8E4M3FN>, %s2: tensor<4x2x16xf32>) -> tensor<?x256xbf16> {
   %0 = moe.layer %x : tensor<?x256xbf16> ids(%ids : tensor<?x2xi32>) weights(%wt : tensor<?x2xf32>)
@@ -28,6 +29,7 @@ func.func @weights_only(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tens
 // CPU-LABEL: func.func @small_blocks
 //       CPU: moe.quantize
 //       CPU: moe.grouped_matmul {{.*}} input_scale({{.*}}) weight_scale(
+//       CPU: way = #moe.way<decode>
 func.func @small_blocks(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>,
     %w13: tensor<4x256x256xf8E4M3FN>, %s13: tensor<4x4x4xf32>, %w2: tensor<4x256x256xf8E4M3FN>, %s2: tensor<4x4x4xf32>) -> tensor<?x256xbf16> {
   %0 = moe.layer %x : tensor<?x256xbf16> ids(%ids : tensor<?x2xi32>) weights(%wt : tensor<?x2xf32>)
@@ -40,4 +42,23 @@ func.func @small_blocks(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tens
          activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 64], dynamic = true>}
       -> tensor<?x256xbf16>
   return %0 : tensor<?x256xbf16>
+}
+
+// -----
+
+// A scale of all rows, and scales of whole rows.
+// GPU: cannot be lowered: rows are not quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> on target sm_90a; groups of [1, 128] are
+// CPU-LABEL: func.func @by_tensor
+//       CPU: moe.tensor_scale
+//       CPU: moe.grouped_matmul
+//  CPU-SAME: way = #moe.way<decode>
+func.func @by_tensor(%x: tensor<?x256xbf16>, %w: tensor<64x256xf8E4M3FN>, %s: tensor<64x1xf32>) -> tensor<?x64xbf16> {
+  %t = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x : tensor<?x256xbf16> -> tensor<1xf32>
+  %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%t : tensor<1xf32>)
+      : tensor<?x256xbf16> -> tensor<?x256xf8E4M3FN>
+  %y = moe.grouped_matmul %q, %w : tensor<?x256xf8E4M3FN>, tensor<64x256xf8E4M3FN>
+      input_scale(%t : tensor<1xf32>) weight_scale(%s : tensor<64x1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>} -> tensor<?x64xbf16>
+  return %y : tensor<?x64xbf16>
 }

@@ -207,7 +207,7 @@ TEST(AllowList, ExceptionsThatNameNoExpertsAreHarmless) {
          {"modules_to_not_convert", "ignored_layers", "ignore"})
       EXPECT_EQ(importOk(quantize("\"" + std::string(field) + "\": " + names))
                     .quantization,
-                WeightQuantization::Fp8Block128)
+                getQuantization("fp8_block128"))
           << names;
 }
 

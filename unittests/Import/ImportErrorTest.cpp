@@ -122,7 +122,9 @@ TEST(ImportError, WrongTypesAndRanges) {
       {R"("shared_experts": {})",
        "'shared_experts.intermediate_size' is missing"},
       {R"("quantization": {"weight": "int4"})",
-       "'quantization.weight' must be \"fp8_block128\" or \"mxfp4\", not "
+       "'quantization.weight' must be \"fp8_block128\", \"mxfp4\", or an "
+       "object "
+       "such as {\"dtype\": \"fp8_e4m3\", \"scale\": \"channel\"}, not "
        "\"int4\""},
       {R"("quantization": {})", "'quantization.weight' is missing"},
       {R"("placement": {"num_ranks": 2})",
@@ -221,12 +223,72 @@ TEST(ImportError, QuantizationAndPlacement) {
       {R"("shared_experts": {"intermediate_size": 32},
           "quantization": {"weight": "mxfp4"})",
        "mxfp4 of a layer with shared experts is not supported"},
+      {R"("quantization": {})", "'quantization.weight' is missing"},
+      {R"("quantization": {"weight": {"dtype": "int8", "scale": "tensor"}})",
+       "'quantization.weight.dtype' must be \"fp8_e4m3\", \"fp8_e5m2\" or "
+       "\"fp4_e2m1\", not \"int8\""},
+      {R"("quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "token"}})",
+       "'quantization.weight.scale' must be \"tensor\", \"channel\", "
+       "{\"group\": 32} or {\"block\": [128, 128]}, not \"token\""},
+      {R"("quantization": {"weight": {"dtype": "fp8_e4m3",
+                                      "scale": {"block": [128]}}})",
+       "'quantization.weight.scale' must be \"tensor\""},
+      {R"("quantization": {"weight": {"dtype": "fp8_e4m3"}})",
+       "'quantization.weight.scale' is missing"},
+      {R"("activation": {"kind": "silu"},
+          "quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+            "activation": {"dtype": "fp8_e4m3", "scale": "channel"}})",
+       "'quantization.activation.scale' must be \"tensor\", \"token\" or "
+       "{\"group\": 128}, not \"channel\""},
+      {R"("activation": {"kind": "silu"},
+          "quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+            "activation": {"dtype": "fp8_e4m3", "scale": "token",
+                           "static": true}})",
+       "'quantization.activation.static' scales belong to all rows; write "
+       "\"scale\": \"tensor\", or remove 'static'"},
+      {R"("activation": {"kind": "silu"},
+          "quantization": {"weight": "fp8_block128",
+            "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+       "'quantization.weight' = \"fp8_block128\" says what activations are"},
+      {R"("quantization": {"weight": {"dtype": "fp8_e4m3",
+                                      "scale": {"group": 64}}})",
+       "'intermediate_size' must be a multiple of 64 with fp8_e4m3 by group of "
+       "64"},
       {R"("placement": {"local_experts": []})",
        "'placement.local_experts' must name at least one expert"},
       {R"("placement": {"local_experts": [8]})",
        "names expert 8, but there are only 8 experts ('num_experts')"},
       {R"("placement": {"local_experts": [1, 2, 1]})", "names expert 1 twice"},
   });
+}
+
+TEST(ImportError, QuantizationsThatNobodyMultiplies) {
+  SpecOverrides overrides;
+  overrides.toCompile = true;
+  std::string messages =
+      importError(makeSpec(R"("quantization": {"weight": {"dtype": "fp8_e5m2",
+                                              "scale": "tensor"}})"),
+                  overrides);
+  EXPECT_NE(messages.find("'quantization.weight' = \"fp8_e5m2 by tensor\" is "
+                          "described (--emit=moe, --signature), but not "
+                          "compiled yet; compiled are fp8_e4m3 with f32 "
+                          "scales"),
+            std::string::npos)
+      << messages;
+  messages =
+      importError(makeSpec(R"("activation": {"kind": "silu"}, "quantization": {
+          "weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+          "activation": {"dtype": "fp8_e5m2", "scale": "token"}})"),
+                  overrides);
+  EXPECT_NE(messages.find("'quantization.activation' = "), std::string::npos)
+      << messages;
+  messages =
+      importError(makeSpec(R"("quantization": {"weight": {"dtype": "fp8_e4m3",
+                                              "scale": {"block": [8, 24]}}})"),
+                  overrides);
+  EXPECT_NE(messages.find("= \"fp8_e4m3 by block of 8 x 24\" is described"),
+            std::string::npos)
+      << messages;
 }
 
 TEST(ImportError, TooManyExpertsPerToken) {

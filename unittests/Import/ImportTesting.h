@@ -45,6 +45,24 @@ inline std::string importError(std::string text,
   return imported.messages;
 }
 
+/// What an abbreviation of the spec's `quantization` means.
+inline QuantizationSpec getQuantization(llvm::StringRef name) {
+  for (const QuantizationName &entry : getQuantizationNames())
+    if (entry.name == name)
+      return entry.meaning;
+  ADD_FAILURE() << name.str() << " is no abbreviation";
+  return {};
+}
+
+/// e4m3 with f32 scales.
+inline OperandQuantization makeFp8(Granularity granularity,
+                                   bool isStatic = false) {
+  OperandQuantization operand;
+  operand.granularity = granularity;
+  operand.isStatic = isStatic;
+  return operand;
+}
+
 /// A spec with the required fields, 8 experts and `fields` besides.
 inline std::string makeSpec(const std::string &fields = "") {
   return R"({"moec_spec": 1, "dtype": "f32", "hidden_size": 64,

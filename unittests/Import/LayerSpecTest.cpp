@@ -94,8 +94,39 @@ TEST(LayerSpec, ReadsEveryField) {
   EXPECT_EQ(spec.activation.beta, 1.0);
   EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
   EXPECT_EQ(spec.sharedExperts->gate, SharedGate::Sigmoid);
-  EXPECT_EQ(spec.quantization, WeightQuantization::Fp8Block128);
+  EXPECT_EQ(spec.quantization, getQuantization("fp8_block128"));
   EXPECT_EQ(spec.placement->localExperts, (std::vector<int64_t>{3, 1}));
+}
+
+TEST(LayerSpec, QuantizationsAreAbbreviatedOrSaid) {
+  auto read = [](const std::string &text) {
+    return *importOk(makeSpec(R"("activation": {"kind": "silu"},
+                                 "quantization": )" +
+                              text))
+                .quantization;
+  };
+  EXPECT_EQ(read(R"({"weight": {"dtype": "fp8_e4m3",
+                                "scale": {"block": [128, 128]}},
+                     "activation": {"dtype": "fp8_e4m3",
+                                    "scale": {"group": 128}}})"),
+            getQuantization("fp8_block128"));
+  EXPECT_EQ(read(R"({"weight": {"dtype": "fp4_e2m1", "scale": {"group": 32},
+                                "scale_dtype": "e8m0"}})"),
+            getQuantization("mxfp4"));
+  EXPECT_EQ(read(R"({"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+                     "activation": {"dtype": "fp8_e4m3", "scale": "token"}})"),
+            (QuantizationSpec{makeFp8(Granularity::Channel),
+                              makeFp8(Granularity::Token)}));
+  EXPECT_EQ(read(R"({"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+                     "activation": {"dtype": "fp8_e4m3", "scale": "tensor",
+                                    "static": true}})"),
+            (QuantizationSpec{makeFp8(Granularity::Tensor),
+                              makeFp8(Granularity::Tensor, true)}));
+  EXPECT_EQ(read(R"({"weight": {"dtype": "fp8_e4m3", "scale": "tensor"}})"),
+            (QuantizationSpec{makeFp8(Granularity::Tensor), std::nullopt}));
+  EXPECT_EQ(describe(QuantizationSpec{makeFp8(Granularity::Tensor),
+                                      makeFp8(Granularity::Tensor, true)}),
+            "fp8_e4m3 by tensor, activations fp8_e4m3 by static tensor");
 }
 
 TEST(LayerSpec, EveryEnumValueHasItsNameAndComesBack) {

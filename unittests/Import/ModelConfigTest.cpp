@@ -215,7 +215,7 @@ TEST(ModelConfig, Llama4TakesDTypeAndQuantizationFromEitherLevel) {
       "weight_block_size": [128, 128]}, "text_config": )" +
                             text + "}");
   EXPECT_EQ(spec.dtype, DType::F16);
-  EXPECT_EQ(spec.quantization, WeightQuantization::Fp8Block128);
+  EXPECT_EQ(spec.quantization, getQuantization("fp8_block128"));
 }
 
 TEST(ModelConfig, Ernie) {
@@ -431,14 +431,16 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
     const char *message;
   } cases[] = {
       {R"({"quant_method": "awq", "bits": 4})",
-       "quantization \"awq\" is not supported; \"fp8\" with blocks of 128 x "
-       "128 and \"mxfp4\" are"},
+       "quantization \"awq\" is not supported; \"fp8\" of tensors and of "
+       "blocks of 128 x 128, \"compressed-tensors\" of float-quantized 8 bits "
+       "and \"mxfp4\" are"},
       {R"({"bits": 4})",
        "'quantization_config.quant_method' is missing; it must be a string"},
       {R"({"quant_method": 8})", "must be a string, not 8"},
       {R"("fp8")", "'quantization_config' must be an object, not \"fp8\""},
-      {R"({"quant_method": "fp8"})",
-       "'quantization_config.weight_block_size' must be [128, 128]"},
+      {R"({"quant_method": "fp8", "activation_scheme": "none"})",
+       "'quantization_config.activation_scheme' must be \"dynamic\" or "
+       "\"static\", not \"none\""},
       {R"({"quant_method": "fp8", "weight_block_size": [64, 128]})",
        "'quantization_config.weight_block_size' must be [128, 128]"},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
@@ -460,6 +462,7 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
        "'quantization_config.group_size' is not supported"},
   };
   for (const Case &bad : cases) {
+    SCOPED_TRACE(bad.config);
     std::string messages = importError(
         makeConfig("mixtral", join(kMixtral, quantized(bad.config))));
     EXPECT_NE(messages.find(bad.message), std::string::npos)
@@ -472,7 +475,100 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
       "weight_block_size": [128, 128], "fmt": "e4m3",
       "activation_scheme": "dynamic",
       "modules_to_not_convert": ["lm_head", "mlp.shared_expert_gate"]})"))));
-  EXPECT_EQ(spec.quantization, WeightQuantization::Fp8Block128);
+  EXPECT_EQ(spec.quantization, getQuantization("fp8_block128"));
+}
+
+/// A configuration of compressed-tensors with one group.
+std::string compressed(const std::string &weights, const std::string &inputs,
+                       const std::string &rest = "") {
+  return makeConfig(
+      "mixtral",
+      join(kMixtral,
+           R"("quantization_config": {"quant_method": "compressed-tensors",
+  "format": "float-quantized", "quantization_status": "compressed",
+  "kv_cache_scheme": null, "version": "0.10.2", "sparsity_config": {},
+  "global_compression_ratio": 1.4, "ignore": ["lm_head",
+  "re:.*block_sparse_moe.gate$"], "config_groups": {"group_0": {
+    "targets": ["Linear"], "output_activations": null,
+    "weights": )" +
+               weights + R"(, "input_activations": )" + inputs + rest + "}}}"));
+}
+
+const char *const kChannels = R"({"num_bits": 8, "type": "float",
+  "strategy": "channel", "symmetric": true, "dynamic": false,
+  "observer": "minmax", "observer_kwargs": {}, "group_size": null,
+  "block_structure": null, "actorder": null})";
+const char *const kTensor = R"({"num_bits": 8, "type": "float",
+  "strategy": "tensor", "symmetric": true, "dynamic": false})";
+const char *const kTokens = R"({"num_bits": 8, "type": "float",
+  "strategy": "token", "symmetric": true, "dynamic": true, "observer": null})";
+
+TEST(ModelConfig, Fp8OfTensors) {
+  for (bool isStatic : {false, true}) {
+    std::string scheme = isStatic ? "static" : "dynamic";
+    LayerSpec spec = importOk(makeConfig(
+        "mixtral",
+        join(kMixtral, R"("quantization_config": {
+        "quant_method": "fp8", "activation_scheme": ")" +
+                           scheme + R"(", "kv_cache_scheme": "static"})")));
+    EXPECT_EQ(spec.quantization,
+              (QuantizationSpec{makeFp8(Granularity::Tensor),
+                                makeFp8(Granularity::Tensor, isStatic)}));
+  }
+}
+
+TEST(ModelConfig, CompressedTensors) {
+  EXPECT_EQ(importOk(compressed(kChannels, kTokens)).quantization,
+            (QuantizationSpec{makeFp8(Granularity::Channel),
+                              makeFp8(Granularity::Token)}));
+  EXPECT_EQ(importOk(compressed(kTensor, kTensor)).quantization,
+            (QuantizationSpec{makeFp8(Granularity::Tensor),
+                              makeFp8(Granularity::Tensor, true)}));
+  EXPECT_EQ(importOk(compressed(kChannels, "null")).quantization,
+            (QuantizationSpec{makeFp8(Granularity::Channel), std::nullopt}));
+}
+
+TEST(ModelConfigError, CompressedTensorsOfOtherSchemes) {
+  auto replace = [](std::string text, const char *from, const char *to) {
+    return text.replace(text.find(from), strlen(from), to);
+  };
+  std::string path = "'quantization_config.config_groups.group_0.";
+  struct Case {
+    std::string config, message;
+  } cases[] = {
+      {compressed(replace(kChannels, "8", "4"), kTokens),
+       path + "weights.num_bits' = 4 is not supported; 8 is"},
+      {compressed(replace(kChannels, "float", "int"), kTokens),
+       path + "weights.type' must be \"float\", not \"int\""},
+      {compressed(replace(kChannels, "\"channel", "\"group"), kTokens),
+       path + "weights.strategy' must be \"tensor\" or \"channel\""},
+      {compressed(
+           replace(kChannels, "\"group_size\": null", "\"group_size\": 128"),
+           kTokens),
+       path + "weights.group_size' is not supported"},
+      {compressed(kChannels, replace(kTokens, "true, \"obs", "false, \"obs")),
+       "must be true with strategy \"token\"; scales that are stored belong"},
+      {compressed(kChannels, kTokens, R"(, "colour": 1)"),
+       path + "colour' is not supported"},
+      {replace(compressed(kChannels, kTokens), "float-quantized",
+               "pack-quantized"),
+       "'quantization_config.format' must be \"float-quantized\" or "
+       "\"naive-quantized\", not \"pack-quantized\""},
+      {replace(compressed(kChannels, kTokens), "[\"Linear\"]", "[\"re:.*\"]"),
+       path + "targets' must be [\"Linear\"]"},
+      {replace(compressed(kChannels, kTokens), "\"sparsity_config\": {}",
+               "\"sparsity_config\": {\"format\": \"dense\"}"),
+       "'quantization_config.sparsity_config' is not supported"},
+      {replace(compressed(kChannels, kTokens), "\"config_groups\": {",
+               "\"config_groups\": {\"group_1\": {}, "),
+       "'quantization_config.config_groups' must hold one group"},
+  };
+  for (const Case &bad : cases) {
+    std::string messages = importError(bad.config);
+    EXPECT_NE(messages.find(bad.message), std::string::npos)
+        << bad.message << "\n"
+        << messages;
+  }
 }
 
 } // namespace

@@ -461,7 +461,7 @@ TEST(PublishedFamilies, FilesOfTransformersFamilies) {
       "modules_to_not_convert": ["model.layers.*.self_attn",
       "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}})");
   expectSizes(spec, {2880, 128, 4, 2880});
-  EXPECT_EQ(spec.quantization, WeightQuantization::MxFp4);
+  EXPECT_EQ(spec.quantization, getQuantization("mxfp4"));
 
   spec = importOk(R"({"model_type": "granitemoe", "attention_multiplier": 0.1,
       "embedding_multiplier": 12.0, "hidden_act": "silu",

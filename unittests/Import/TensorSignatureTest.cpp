@@ -28,7 +28,8 @@ std::vector<std::string> describe(const LayerSpec &spec) {
 }
 
 /// The forms of one tensor: `name@firstRow+rowStride*numRows`, parts of a form
-/// joined by ` & `, a `T` after what is transposed.
+/// joined by ` & `, a `T` after what is transposed, `max` after that of which
+/// the largest counts.
 std::vector<std::string> describeForms(const LayerSpec &spec,
                                        llvm::StringRef name) {
   std::vector<std::string> forms;
@@ -41,7 +42,8 @@ std::vector<std::string> describeForms(const LayerSpec &spec,
         parts.push_back(part.name + "@" + std::to_string(part.firstRow) + "+" +
                         std::to_string(part.rowStride) + "*" +
                         std::to_string(part.numRows) +
-                        (part.transposed ? "T" : ""));
+                        (part.transposed ? "T" : "") +
+                        (part.isMaximum ? "max" : ""));
       forms.push_back(llvm::join(parts, " & "));
     }
   }
@@ -133,6 +135,56 @@ TEST(TensorSignature, ScalesFollowQuantizedWeights) {
                    "experts.{e}.up_proj.weight_scale_inv@1+1*1",
                    "experts.{e}.w1.weight_scale_inv@0+1*1 & "
                    "experts.{e}.w3.weight_scale_inv@1+1*1"}));
+}
+
+TEST(TensorSignature, ScalesOfOtherGranularities) {
+  LayerSpec spec = importOk(R"({
+    "moec_spec": 1, "dtype": "bf16", "hidden_size": 192, "num_experts": 4,
+    "top_k": 1, "intermediate_size": 128, "activation": {"kind": "silu"},
+    "shared_experts": {"intermediate_size": 64},
+    "quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+      "activation": {"dtype": "fp8_e4m3", "scale": "tensor",
+                     "static": true}}})");
+  EXPECT_EQ(
+      describe(spec),
+      (Lines{"input hidden_states ?x192xbf16", "weight gate.weight 4x192xbf16",
+             "weight experts.w13 4x256x192xf8E4M3FN",
+             "weight experts.w13_scale 4x2x1xf32",
+             "weight experts.w13_input_scale 1xf32",
+             "weight experts.w2 4x192x128xf8E4M3FN",
+             "weight experts.w2_scale 4x1x1xf32",
+             "weight experts.w2_input_scale 1xf32",
+             "weight shared_experts.w13 128x192xf8E4M3FN",
+             "weight shared_experts.w13_scale 2x1xf32",
+             "weight shared_experts.w13_input_scale 1xf32",
+             "weight shared_experts.w2 192x64xf8E4M3FN",
+             "weight shared_experts.w2_scale 1x1xf32",
+             "weight shared_experts.w2_input_scale 1xf32",
+             "output output ?x192xbf16"}));
+  EXPECT_EQ(describeForms(spec, "experts.w13_scale"),
+            (Lines{"experts.{e}.gate_proj.weight_scale@0+1*1 & "
+                   "experts.{e}.up_proj.weight_scale@1+1*1",
+                   "experts.{e}.w1.weight_scale@0+1*1 & "
+                   "experts.{e}.w3.weight_scale@1+1*1"}));
+  EXPECT_EQ(describeForms(spec, "experts.w13_input_scale"),
+            (Lines{"experts.{e}.gate_proj.input_scale@0+1*1max & "
+                   "experts.{e}.up_proj.input_scale@0+1*1max",
+                   "experts.{e}.w1.input_scale@0+1*1max & "
+                   "experts.{e}.w3.input_scale@0+1*1max"}));
+  EXPECT_EQ(describeForms(spec, "experts.w2_input_scale"),
+            (Lines{"experts.{e}.down_proj.input_scale@0+1*1max",
+                   "experts.{e}.w2.input_scale@0+1*1max"}));
+  spec.gateUpOrder = GateUpOrder::Interleaved;
+  // Of gate and up one scale, which no checkpoint has of two matrices.
+  EXPECT_EQ(describe(spec)[3], "weight experts.w13_scale 4x1x1xf32");
+  EXPECT_EQ(describeForms(spec, "experts.w13_scale"), Lines());
+  spec.quantization->weight = makeFp8(Granularity::Channel);
+  spec.quantization->activation = makeFp8(Granularity::Token);
+  EXPECT_EQ(describe(spec)[3], "weight experts.w13_scale 4x256x1xf32");
+  EXPECT_EQ(describe(spec)[5], "weight experts.w2_scale 4x192x1xf32");
+  EXPECT_EQ(describeForms(spec, "experts.w13_scale")[0],
+            "experts.{e}.gate_proj.weight_scale@0+2*128 & "
+            "experts.{e}.up_proj.weight_scale@1+2*128");
 }
 
 TEST(TensorSignature, RowsOfGateAndUpFollowTheOrder) {

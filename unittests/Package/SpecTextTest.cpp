@@ -132,6 +132,22 @@ TEST_F(SpecTextTest, EveryFieldComesBack) {
               "activation": {"kind": "silu", "limit": 0.1})",
            R"("dtype": "bf16", "entry": "logits", "num_experts": 8, "top_k": 2,
               "activation": {"kind": "silu"})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"},
+              "quantization": {"weight": "fp8_block128"})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"}, "quantization": {
+                "weight": {"dtype": "fp8_e4m3", "scale": {"block": [16, 32]},
+                           "scale_dtype": "e8m0"},
+                "activation": {"dtype": "fp8_e5m2", "scale": {"group": 16}}})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"}, "quantization": {
+                "weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+                "activation": {"dtype": "fp8_e4m3", "scale": "tensor",
+                               "static": true}})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"}, "quantization": {
+                "weight": {"dtype": "fp8_e4m3", "scale": {"group": 32}}})",
        })
     expectSame(import(std::string("{") + sizes + rest + "}"));
 }

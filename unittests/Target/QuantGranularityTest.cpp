@@ -59,7 +59,11 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
   constexpr int64_t rows = 7, columns = 37;
   Array input(inputFormat.getType(), {rows, depth}),
       weight(weightFormat.getType(), {columns, depth}),
-      inputScale(DType::F32, {rows, inputFormat.getScaleColumns(depth)}),
+      inputScale(
+          DType::F32,
+          inputFormat.rows
+              ? std::vector<int64_t>{rows, inputFormat.getScaleColumns(depth)}
+              : std::vector<int64_t>{1}),
       weightScale(DType::F32, {weightFormat.getScaleRows(columns),
                                weightFormat.getScaleColumns(depth)}),
       result(DType::F32, {rows, columns});
@@ -68,8 +72,8 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
   inputScale.randomize(3);
   weightScale.randomize(4);
   std::string x = input.getType(true), w = weight.getType(),
-              xs = inputScale.getType(true), ws = weightScale.getType(),
-              y = result.getType(true);
+              xs = inputScale.getType(inputFormat.rows != 0),
+              ws = weightScale.getType(), y = result.getType(true);
   CompiledKernels kernels(
       "tile.kernel @k(%x: " + x + ", %w: " + w + ", %xs: " + xs +
       ", %ws: " + ws + ", %y: " + y +
@@ -115,7 +119,7 @@ const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
 TEST(QuantGranularity, Products) {
   for (int64_t depth : {32, 128, 200, 392}) {
     for (const Format &weight : {kTensor, kChannel, kBlock})
-      for (const Format &input : {kPlain, kToken, kGroup128})
+      for (const Format &input : {kPlain, kToken, kTensor, kGroup128})
         runProduct(input, weight, depth, 32);
     for (const Format &weight : {kGroup32, kSmallBlock})
       for (const Format &input : {kPlain, kToken, kGroup32})
@@ -131,6 +135,9 @@ TEST(QuantGranularity, RowsByToken) {
     Array input(DType::BF16, {rows, columns}),
         codes(DType::F8E4M3, {rows, columns}), scales(DType::F32, {rows, 1});
     input.randomize(5);
+    // A row whose scale is the least.
+    for (int64_t i = 0; i < columns; ++i)
+      input.set(columns + i, 0x1p-12);
     std::string x = input.getType(true), q = codes.getType(true),
                 s = scales.getType(true);
     CompiledKernels kernels(
@@ -146,7 +153,7 @@ TEST(QuantGranularity, RowsByToken) {
       double largest = 0;
       for (int64_t i = 0; i < columns; ++i)
         largest = std::max(largest, std::fabs(double(input.get(row, i))));
-      float scale = std::max(float(largest), 1e-10f) / 448.0f;
+      float scale = std::max(float(largest), 1.0f / 512) / 448.0f;
       ASSERT_EQ(float(scales.get(row, 0)), scale) << row;
       // Half of the last of four digits, or of the least step.
       for (int64_t i = 0; i < columns; ++i) {
@@ -156,6 +163,68 @@ TEST(QuantGranularity, RowsByToken) {
             << row << ", " << i << " of " << columns;
       }
     }
+  }
+}
+
+/// The scale of all rows that count, found and then given.
+TEST(QuantGranularity, RowsByTensor) {
+  for (int64_t columns : {5, 16, 203}) {
+    constexpr int64_t rows = 6, counting = 5;
+    Array input(DType::F32, {rows, columns}),
+        codes(DType::F8E4M3, {rows, columns}), scale(DType::F32, {1}),
+        valid(DType::I32, {1});
+    input.randomize(6);
+    float nan = std::numeric_limits<float>::quiet_NaN(),
+          infinity = std::numeric_limits<float>::infinity();
+    input.set(columns, -3.0f);
+    input.set(2 * columns + 1, nan);
+    input.set(3 * columns + 2, -infinity);
+    // Of a row that does not count.
+    input.set(5 * columns, 100.0f);
+    valid.set(0, counting);
+    std::string x = input.getType(true), q = codes.getType(true);
+    CompiledKernels kernels(
+        "tile.kernel @find(%x: " + x +
+        ", %n: memref<1xi32>, %s: "
+        "memref<1xf32>, %t: i64) {\n tile.tensor_scale <storage = f8E4M3FN, "
+        "scale = f32, granularity = tensor, dynamic = true> tokens(%t) ins(%x "
+        ": " +
+        x +
+        ") num_valid_tokens(%n : memref<1xi32>) outs(%s : "
+        "memref<1xf32>) {config = #tile.cpu_tensor_scale<lanes = 8>}\n"
+        "tile.return\n}\n"
+        "tile.kernel @quantize(%x: " +
+        x + ", %s: memref<1xf32>, %q: " + q +
+        ", %t: i64) {\n tile.quantize <storage = f8E4M3FN, scale = f32, "
+        "granularity = tensor> tokens(%t) ins(%x : " +
+        x + ") tensor_scale(%s : memref<1xf32>) outs(%q : " + q +
+        ") {config = #tile.cpu_quantize<lanes = 8, rows_per_cta = "
+        "4>}\ntile.return\n}\n");
+    ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
+    kernels.run("find", 1, {&input, &valid, &scale}, rows);
+    double largest = 0;
+    for (int64_t row = 0; row < counting; ++row)
+      for (int64_t i = 0; i < columns; ++i)
+        if (std::isfinite(input.get(row, i)))
+          largest = std::max(largest, std::fabs(double(input.get(row, i))));
+    float found = float(largest) / 448.0f;
+    ASSERT_EQ(float(scale.get(0)), found);
+    // Some elements are beyond the range of a scale that is given.
+    scale.set(0, found / 2);
+    kernels.run("quantize", ceilDiv(rows, 4), {&input, &scale, &codes}, rows);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t i = 0; i < columns; ++i) {
+        float quotient = float(input.get(row, i)) / (found / 2);
+        if (std::isnan(quotient)) {
+          ASSERT_TRUE(std::isnan(codes.get(row, i))) << row << ", " << i;
+          continue;
+        }
+        float inside = std::clamp(quotient, -448.0f, 448.0f);
+        ASSERT_NEAR(codes.get(row, i), inside,
+                    std::max(std::fabs(inside) / 16, 0x1p-10f) * 1.0001)
+            << row << ", " << i << " of " << columns;
+      }
+    ASSERT_EQ(codes.get(3, 2), -448);
   }
 }
 

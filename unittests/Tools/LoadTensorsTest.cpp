@@ -123,6 +123,23 @@ TEST(LoadTensors, PutsGateAndUpTogether) {
                                 10, 11, 12, 13, 20, 21, 22, 23}));
 }
 
+TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
+  CheckpointPart gate{"experts.{e}.w1.input_scale", 0, 1, 1},
+      up{"experts.{e}.w3.input_scale", 0, 1, 1};
+  gate.isMaximum = up.isMaximum = true;
+  File file;
+  file.add("a.experts.0.w1.input_scale", {}, 2);
+  file.add("a.experts.0.w3.input_scale", {1}, 9);
+  file.add("a.experts.1.w1.input_scale", {}, 5);
+  file.addBF16("a.experts.1.w3.input_scale", {1, 1}, {0x4080});
+  auto tensors = makeTensors(
+      {{"experts.w13_input_scale", Role::Weight, ElementType::F32, {1}}});
+  moert::Status status = file.load(
+      tensors, makeSignature("experts.w13_input_scale", {gate, up}), {0, 1});
+  ASSERT_TRUE(status) << status.message();
+  EXPECT_EQ(getValues(tensors[0]), (std::vector<float>{9}));
+}
+
 TEST(LoadTensors, InterleavesRows) {
   auto tensors = makeTensors(
       {{"shared_experts.w13", Role::Weight, ElementType::F32, {4, 2}}});

@@ -13,13 +13,24 @@
 
 namespace moec {
 
+/// How a target multiplies quantized operands, and why so.
+struct ProductWay {
+  moe::Way way;
+  llvm::StringRef reason;
+};
+
+/// The way of a target for such operands, of which one may be null; none where
+/// it has none.
+std::optional<ProductWay> findWay(const Target &target, moe::QuantAttr input,
+                                  moe::QuantAttr weight);
+
 /// Why a target cannot multiply such operands, null where one is not
 /// quantized, and what to use instead; empty if it can.
 std::string declineProduct(const Target &target, moe::QuantAttr input,
                            moe::QuantAttr weight);
 
-/// Why a target cannot quantize rows so, and what to use instead; empty if it
-/// can.
+/// Why a target cannot quantize rows so, or find the scale of a tensor, and
+/// what to use instead; empty if it can.
 std::string declineQuantize(const Target &target, moe::QuantAttr quant);
 
 } // namespace moec

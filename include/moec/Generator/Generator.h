@@ -82,11 +82,14 @@ struct RandomTensor {
   /// The same as numbers.
   void read(int64_t first, int64_t count, double *to) const;
 
-  /// Weights of block fp8, whose e4m3 values fill their range, and their
-  /// scales, `columns` to a row: what they stand for has the variance of the
-  /// number of contracted elements, inverted.
+  /// Weights as e4m3, whose values fill their range, and their scales, where
+  /// `contracted` elements are a row: what they stand for has the variance of
+  /// that number, to the next multiple of 128, inverted.
   static RandomTensor codes(RandomStream stream);
-  static RandomTensor scales(RandomStream stream, int64_t columns);
+  static RandomTensor scales(RandomStream stream, int64_t contracted);
+  /// Given scales of a product's input of about normal numbers: few of those
+  /// are beyond the range.
+  static RandomTensor inputScales(RandomStream stream);
 };
 
 } // namespace moec

@@ -15,6 +15,8 @@
 #ifndef MOEC_IMPORT_LAYERSPEC_H
 #define MOEC_IMPORT_LAYERSPEC_H
 
+#include "moec/Support/ScaleGroup.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -84,14 +86,54 @@ enum class Activation {
 /// What the shared expert's output is multiplied by.
 enum class SharedGate { None, Sigmoid };
 
-/// How the expert weights are quantized.
-enum class WeightQuantization {
-  /// e4m3 with an f32 scale for each block of 128 x 128 elements; activations
-  /// are quantized inside the layer, 128 neighbours of a row to a scale.
-  Fp8Block128,
-  /// e2m1 with an e8m0 scale for 32 neighbours of a row.
-  MxFp4,
+/// What a quantized element is in memory.
+enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1 };
+
+/// What a scale is in memory.
+enum class ScaleType { F32, E8M0 };
+
+/// Which elements share a scale; docs/layers.md says what each is of.
+enum class Granularity { Tensor, Channel, Token, Group, Block };
+
+/// One operand of the experts' products.
+struct OperandQuantization {
+  StorageType storage = StorageType::Fp8E4M3;
+  ScaleType scale = ScaleType::F32;
+  Granularity granularity = Granularity::Tensor;
+  /// Rows and contracted elements of a block; of a group 1 row, else 0 both.
+  int64_t blockRows = 0, blockColumns = 0;
+  /// Of activations: scales are tensors of the layer, not found in a call.
+  bool isStatic = false;
+
+  bool operator==(const OperandQuantization &other) const;
+  ScaleGroup getScaleGroup() const;
 };
+
+/// The spec's `quantization` object.
+struct QuantizationSpec {
+  OperandQuantization weight;
+  /// None for activations that stay in the layer dtype.
+  std::optional<OperandQuantization> activation;
+
+  bool operator==(const QuantizationSpec &other) const {
+    return weight == other.weight && activation == other.activation;
+  }
+};
+
+/// An abbreviation of the `quantization` object.
+struct QuantizationName {
+  llvm::StringLiteral name;
+  QuantizationSpec meaning;
+};
+llvm::ArrayRef<QuantizationName> getQuantizationNames();
+/// The abbreviation that means the same; empty where there is none.
+llvm::StringRef getShortName(const QuantizationSpec &quantization);
+/// Whether a target multiplies it; what none does can be described only.
+bool isCompiled(const OperandQuantization &operand);
+bool isCompiled(const QuantizationSpec &quantization);
+/// In words, for messages and reports: "fp8_block128", or "fp8_e4m3 by channel,
+/// activations fp8_e4m3 by token".
+std::string describe(const QuantizationSpec &quantization);
 
 /// The spec's `routing` object. Of an entry `ids` only `weightOnInput` counts.
 struct RoutingSpec {
@@ -181,7 +223,7 @@ struct LayerSpec {
   RoutingSpec routing;
   ActivationSpec activation;
   std::optional<SharedExpertsSpec> sharedExperts;
-  std::optional<WeightQuantization> quantization;
+  std::optional<QuantizationSpec> quantization;
   std::optional<PlacementSpec> placement;
 
   /// R: rows of the router.
@@ -267,7 +309,11 @@ llvm::ArrayRef<EnumName<Activation>> getEnumNames<Activation>();
 template <>
 llvm::ArrayRef<EnumName<SharedGate>> getEnumNames<SharedGate>();
 template <>
-llvm::ArrayRef<EnumName<WeightQuantization>> getEnumNames<WeightQuantization>();
+llvm::ArrayRef<EnumName<StorageType>> getEnumNames<StorageType>();
+template <>
+llvm::ArrayRef<EnumName<ScaleType>> getEnumNames<ScaleType>();
+template <>
+llvm::ArrayRef<EnumName<Granularity>> getEnumNames<Granularity>();
 
 } // namespace moec
 

@@ -20,12 +20,23 @@ namespace moec {
 /// The size of a dimension that is the number of tokens of a call.
 constexpr int64_t kTokenDimension = -1;
 
-enum class TensorType { F32, BF16, F16, I32, F8E4M3FN, F4E2M1FN, F8E8M0FNU };
+enum class TensorType {
+  F32,
+  BF16,
+  F16,
+  I32,
+  F8E4M3FN,
+  F8E5M2,
+  F4E2M1FN,
+  F8E8M0FNU
+};
 
 /// As messages and signatures spell it: "bf16", "f8E4M3FN", ...
 llvm::StringRef stringify(TensorType type);
 
 TensorType getTensorType(DType dtype);
+TensorType getTensorType(StorageType storage);
+TensorType getTensorType(ScaleType scale);
 
 /// Bits that an element takes.
 int64_t getStorageBits(TensorType type);
@@ -51,6 +62,10 @@ struct CheckpointPart {
   /// All experts lie in one matrix, one behind the other: E x R x C is E * R
   /// rows of C there (E * C rows of R if transposed).
   bool flattened = false;
+  /// The one element of the destination becomes the largest of all such parts,
+  /// of every expert. (The scale of a product's input, of which checkpoints
+  /// have one for each expert's gate and up.)
+  bool isMaximum = false;
 
   /// Whether there is one tensor for each expert.
   bool isPerExpert() const;
@@ -78,7 +93,8 @@ struct TensorInfo {
 };
 
 /// The tensors of a layer in the order of docs/layers.md, the output last. The
-/// scales of a quantized weight follow it (`experts.w13_scale`).
+/// scales of a quantized weight follow it (`experts.w13_scale`), then that of
+/// the product's input, if it is given (`experts.w13_input_scale`).
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);
 
 } // namespace moec

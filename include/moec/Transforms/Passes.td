@@ -17,22 +17,22 @@ def PartOption : Option<"part", "part", "std::string", "\"\"",
 def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let summary = "rewrite moe.layer into the pipeline ops";
   let description = [{
-    Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.quantize`, `moe.grouped_matmul`,
-    `moe.row_map` and `moe.unpermute`, in the order of docs/architecture.md, and replaces `moe.param` by
+    Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.tensor_scale`, `moe.quantize`,
+    `moe.grouped_matmul`, `moe.row_map` and `moe.unpermute`, in the order of docs/architecture.md, and replaces `moe.param` by
     constants. What the layer says of quantization comes with each product and each `moe.quantize`, whatever it
-    is; `moe-legalize-quant` asks whether a target can do it. Ensures that no `moe.layer` is left and that each op names its results in `moe.name`.
+    is; a dynamic scale of a tensor becomes a `moe.tensor_scale`, behind which it is one that is given; `moe-legalize-quant` asks whether a target can do it. Ensures that no `moe.layer` is left and that each op names its results in `moe.name`.
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
 }
 
 def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {
-  let summary = "refuse quantizations that the target cannot multiply";
+  let summary = "choose how the target multiplies quantized operands";
   let description = [{
-    Asks of each `moe.grouped_matmul` and `moe.quantize` whether the target has a way for its `#moe.quant`s, by the
-    table of `QuantSupport.h`: the CPU decodes e4m3 of every granularity to f32, GPUs multiply block fp8. Changes
-    nothing. Ensures that what is left can be lowered; an error names the op, the formats and the target, and what
-    to use instead.
+    Asks of each `moe.grouped_matmul`, `moe.quantize` and `moe.tensor_scale` whether the target has a way for its
+    `#moe.quant`s, by the tables of `QuantSupport.cpp`: the CPU decodes e4m3 of every granularity to f32, GPUs
+    multiply block fp8. Sets the `way` of each product with quantized operands, and changes nothing else. Ensures
+    that what is left can be lowered; an error names the op, the formats and the target, and what to use instead.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "what is compiled for">];
 }

@@ -97,11 +97,12 @@ LogicalResult LayerFunction::checkOps() {
     if (isa<LayerOp>(op))
       return op.emitOpError("cannot become a plan as a whole; run "
                             "moe-decompose first");
-    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RowMapOp, QuantizeOp,
-             UnpermuteOp>(op))
+    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RowMapOp, TensorScaleOp,
+             QuantizeOp, UnpermuteOp>(op))
       return op.emitOpError("cannot become a kernel; a layer's function holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.row_map, moe.quantize and moe.unpermute only");
+                            "moe.row_map, moe.tensor_scale, moe.quantize and "
+                            "moe.unpermute only");
     for (Value operand : op.getOperands())
       if (Operation *source = operand.getDefiningOp();
           source && matchPattern(source, m_Constant()))
@@ -138,7 +139,8 @@ void LayerFunction::inferRows(Operation &op) {
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](QuantizeOp quantize) {
         setRows(quantize.getQuantized(), quantize.getInput());
-        setRows(quantize.getScale(), quantize.getInput());
+        if (quantize.getScale())
+          setRows(quantize.getScale(), quantize.getInput());
       })
       .Case([&](UnpermuteOp unpermute) {
         setRows(unpermute.getResult(), unpermute.getPosition());

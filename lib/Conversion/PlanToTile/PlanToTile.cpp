@@ -108,13 +108,14 @@ private:
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RowMapOp, moe::QuantizeOp, moe::UnpermuteOp>(
-                [&](auto source) { return create(source); })
+                  moe::RowMapOp, moe::TensorScaleOp, moe::QuantizeOp,
+                  moe::UnpermuteOp>([&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError("has no phase at level tile; a plan.kernel holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.row_map, moe.quantize and moe.unpermute only");
+                            "moe.row_map, moe.tensor_scale, moe.quantize and "
+                            "moe.unpermute only");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
     return success();
@@ -156,7 +157,8 @@ private:
         get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),
         /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
-        op.getWeightQuantAttr(), /*result_quant=*/moe::QuantAttr(),
+        op.getWeightQuantAttr(), op.getWayAttr(),
+        /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(),
         /*group_rows=*/tile::GroupRowsAttr(), tile::ConfigAttr());
@@ -172,11 +174,18 @@ private:
     return phase;
   }
 
+  Operation *create(moe::TensorScaleOp op) {
+    return tile::TensorScaleOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getOffsets()),
+        get(op.getNumValidTokens()), get(op.getScale()), op.getTopKAttr(),
+        op.getQuantAttr(), tile::ConfigAttr());
+  }
+
   Operation *create(moe::QuantizeOp op) {
     return tile::QuantizeOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getOffsets()),
-        get(op.getQuantized()), get(op.getScale()), op.getTopKAttr(),
-        op.getQuantAttr(), tile::ConfigAttr());
+        get(op.getTensorScale()), get(op.getQuantized()), get(op.getScale()),
+        op.getTopKAttr(), op.getQuantAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::UnpermuteOp op) {

@@ -45,6 +45,8 @@ mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80CountSlots(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80TensorScale(mlir::Operation *phase,
+                                        KernelBody body);
 mlir::LogicalResult emitSm80Quantize(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherRows(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,

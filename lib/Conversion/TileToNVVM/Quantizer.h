@@ -28,10 +28,14 @@ public:
   /// computed: the scale too unless that is infinite, and its reciprocal.
   struct Divisor {
     mlir::Value scale, factor, reciprocal;
+    /// Values may lie beyond what the scale leaves room for.
+    bool saturates = false;
   };
   /// From the largest magnitude (f32) of a group, which counts as at least
   /// `least`.
   Divisor getDivisor(mlir::Value largest, double least);
+  /// Of a scale (f32) that somebody gives.
+  Divisor getGivenDivisor(mlir::Value scale);
   /// A value (f32) of the group, as it is rounded.
   mlir::Value divide(mlir::Value value, const Divisor &divisor);
   /// Up to four of them as codes, the first one in the low byte of an i32.

@@ -25,6 +25,8 @@ mlir::LogicalResult emitContract(tile::ContractOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
+mlir::LogicalResult emitTensorScale(tile::TensorScaleOp op,
+                                    KernelEmitter &emitter);
 mlir::LogicalResult emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitGatherRows(tile::GatherRowsOp op,
                                    KernelEmitter &emitter);

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 // A CTA owns some rows; the groups of a row run one after the other, in
-// vectors of `lanes`. Groups that would be many vectors are read twice.
+// vectors of `lanes`. Groups that would be many vectors are read twice. A given
+// scale leaves nothing to find: rows are read once.
 // Magnitudes are compared as integers: so NaN is largest.
 
 #include "Emit.h"
@@ -23,8 +24,13 @@ public:
       : emitter(emitter), b(emitter.b), lanes(lanes),
         input(emitter.operand(op.getInput())),
         quantized(emitter.operand(op.getQuantized())),
-        scale(emitter.operand(op.getScale())) {
+        scale(emitter.operand(op.getScale())),
+        least(moe::getLeastMagnitude(op.getQuant())) {
     columns = getColumns(input);
+    if (Value given = emitter.operand(op.getTensorScale())) {
+      divisor = emitter.splat(emitter.loadF32(given, emitter.index(0)), lanes);
+      return;
+    }
     size = moe::getScaleGroup(op.getQuant()).columns;
     if (size == moe::ScaleGroup::kAll)
       size = columns;
@@ -35,6 +41,8 @@ public:
   void emitRow(Value row);
 
 private:
+  /// All of a row by the given scale.
+  void emitByGiven(Value row);
   /// The `size` neighbours from `first` on, whose scale is number `group`.
   void emitGroup(Value row, Value group, Value first, int64_t size);
   /// The same by loops.
@@ -45,6 +53,8 @@ private:
                   function_ref<void(Value, int64_t)> body);
   Value load(Value row, Value column, int64_t count);
   Value getScale(ArrayRef<Value> vectors);
+  /// What is beyond the range becomes its end; NaN stays NaN.
+  Value saturate(Value values);
   /// The codes of a vector of f32, as i8.
   Value roundE4M3(Value values);
   void store(Value codes, Value row, Value column, int64_t count);
@@ -66,13 +76,19 @@ private:
 
   int64_t lanes;
   /// Elements of a row, and of a group.
-  int64_t columns, size;
+  int64_t columns, size = 0;
   Value input, quantized, scale;
+  /// Of a dynamic scale.
+  float least;
+  /// The given scale in each lane; null where rows have scales of their own.
+  Value divisor;
   /// The largest magnitudes of a long group so far.
   Value largest;
 };
 
 void Quantize::emitRow(Value row) {
+  if (divisor)
+    return emitByGiven(row);
   int64_t left = columns % size, groups = columns / size;
   auto emit = [&](Value group, Value first, int64_t count) {
     if (isLong())
@@ -85,6 +101,25 @@ void Quantize::emitRow(Value row) {
   });
   if (left)
     emit(emitter.index(groups), emitter.index(columns - left), left);
+}
+
+void Quantize::emitByGiven(Value row) {
+  forVectors(emitter.index(0), columns, [&](Value column, int64_t count) {
+    Value values = arith::DivFOp::create(b, load(row, column, count), divisor);
+    store(roundE4M3(saturate(values)), row, column, count);
+  });
+}
+
+Value Quantize::saturate(Value values) {
+  constexpr int64_t infinity = 0x7F800000, largest = 0x43E00000;
+  Value bits = asInts(values);
+  Value magnitude = arith::AndIOp::create(b, bits, ints(0x7FFFFFFF));
+  Value sign = arith::XOrIOp::create(b, bits, magnitude);
+  Value isNaN = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, magnitude,
+                                      ints(infinity));
+  Value limited = arith::SelectOp::create(
+      b, isNaN, magnitude, arith::MinSIOp::create(b, magnitude, ints(largest)));
+  return asFloats(arith::OrIOp::create(b, limited, sign));
 }
 
 Value Quantize::load(Value row, Value column, int64_t count) {
@@ -145,8 +180,9 @@ Value Quantize::getScale(ArrayRef<Value> vectors) {
     largest = largest ? Value(arith::MaxSIOp::create(b, largest, bits)) : bits;
   }
   Value bits = emitter.reduce(vector::CombiningKind::MAXSI, largest);
-  Value least = arith::BitcastOp::create(b, b.getI32Type(), emitter.f32(1e-10));
-  bits = arith::MaxSIOp::create(b, bits, least);
+  Value leastBits =
+      arith::BitcastOp::create(b, b.getI32Type(), emitter.f32(least));
+  bits = arith::MaxSIOp::create(b, bits, leastBits);
   return arith::DivFOp::create(
       b, arith::BitcastOp::create(b, b.getF32Type(), bits), emitter.f32(448));
 }

@@ -66,11 +66,15 @@ void ScaledBlocks::loadInput(Value number, int64_t size, Value count,
   Value scales = emitter.operand(op.getInputScale());
   Value scaleColumn =
       scales ? getScaleColumn(op.getInputQuantAttr(), number) : Value();
+  bool hasOneScale =
+      scales && cast<MemRefType>(scales.getType()).getRank() == 1;
   Value first = emitter.mul(number, block);
   emitter.forLoop(emitter.index(0), count, 1, [&](Value row) {
     Value source = getRow(row);
     if (scales)
-      emitter.storeF32(emitter.loadF32(scales, {source, scaleColumn}),
+      emitter.storeF32(hasOneScale
+                           ? emitter.loadF32(scales, emitter.index(0))
+                           : emitter.loadF32(scales, {source, scaleColumn}),
                        rowScales, row);
     convertRow(from, {source}, first, size, input, row);
   });

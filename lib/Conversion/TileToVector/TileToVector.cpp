@@ -33,6 +33,8 @@ LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
       .Case([&](tile::TopKOp op) { return emitTopK(op, emitter); })
       .Case([&](tile::RankOp op) { return emitRank(op, emitter); })
       .Case([&](tile::RowMapOp op) { return emitRowMap(op, emitter); })
+      .Case(
+          [&](tile::TensorScaleOp op) { return emitTensorScale(op, emitter); })
       .Case([&](tile::QuantizeOp op) { return emitQuantize(op, emitter); })
       .Case([&](tile::GatherRowsOp op) { return emitGatherRows(op, emitter); })
       .Case([&](tile::GatherReduceOp op) {

@@ -128,16 +128,18 @@ static LogicalResult verifyBlock(EmitError emitError, Granularity granularity,
 LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                                 Granularity granularity,
                                 ArrayRef<int64_t> block, bool zeroPoint,
-                                bool dynamic) {
+                                bool dynamic, Packing packing,
+                                Type secondScale) {
   bool isInteger = storage.isSignlessInteger(8) || storage.isSignlessInteger(4);
   if (!isInteger &&
       !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(storage))
     return emitError() << "'storage' is " << storage
                        << "; f8E4M3FN, f8E5M2, f4E2M1FN, i8 and i4 are "
                           "accepted";
-  if (!isa<Float32Type, BFloat16Type, Float8E8M0FNUType>(scale))
+  if (!isa<Float32Type, BFloat16Type, Float8E8M0FNUType, Float8E4M3FNType>(
+          scale))
     return emitError() << "'scale' is " << scale
-                       << "; f32, bf16 and f8E8M0FNU are accepted";
+                       << "; f32, bf16, f8E8M0FNU and f8E4M3FN are accepted";
   if (failed(verifyBlock(emitError, granularity, block)))
     return failure();
   if (zeroPoint && !isInteger)
@@ -151,6 +153,20 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                           "granularity '"
                        << stringifyGranularity(granularity)
                        << "'; write 'tensor', 'token' or 'group'";
+  if (packing == Packing::Pairs && storage.getIntOrFloatBitWidth() != 4)
+    return emitError() << "'packing' is 'pairs', of elements of 4 bits, but "
+                          "'storage' is "
+                       << storage << "; remove it";
+  if (!secondScale)
+    return success();
+  if (!secondScale.isF32())
+    return emitError() << "'second_scale' is " << secondScale
+                       << "; f32 is accepted";
+  if (granularity != Granularity::Group && granularity != Granularity::Block)
+    return emitError() << "'second_scale' is a factor of the scales of groups "
+                          "or blocks, of which granularity '"
+                       << stringifyGranularity(granularity)
+                       << "' has none; remove it";
   return success();
 }
 

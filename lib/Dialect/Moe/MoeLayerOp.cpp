@@ -7,9 +7,9 @@
 
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <limits>
 
@@ -79,6 +79,7 @@ private:
   LogicalResult verifyQuantization();
   LogicalResult verifyWeightQuant(QuantAttr quant);
   LogicalResult verifyActivationQuant(QuantAttr quant);
+  LogicalResult verifyInputScales();
   LogicalResult verifyScales(QuantAttr quant, StringRef name, Value weight,
                              Value scale, bool isFirst);
   LogicalResult verifyLimits();
@@ -308,10 +309,13 @@ LogicalResult LayerVerifier::verifyQuantization() {
     if (failed(verifyActivationQuant(*quant)))
       return failure();
   if (std::optional<QuantAttr> quant = op.getWeightQuant())
-    return verifyWeightQuant(*quant);
+    if (failed(verifyWeightQuant(*quant)))
+      return failure();
+  if (failed(verifyInputScales()))
+    return failure();
   bool hasScale = op.getW13Scale() || op.getW2Scale() ||
                   op.getSharedW13Scale() || op.getSharedW2Scale();
-  if (hasScale)
+  if (hasScale && !op.getWeightQuant())
     return check.error(
         "has scales of weights, but no 'weight_quant' that says "
         "what they mean; write 'weight_quant = #moe.quant<...>'");
@@ -322,9 +326,41 @@ LogicalResult LayerVerifier::verifyActivationQuant(QuantAttr quant) {
   if (!op.getWeightQuant())
     return check.error("'activation_quant' needs 'weight_quant': activations "
                        "are quantized for products with quantized weights");
-  if (!quant.getDynamic())
-    return check.error("'activation_quant' must say 'dynamic = true'; there is "
-                       "no operand with scales known beforehand");
+  if (!quant.getDynamic() && quant.getGranularity() != Granularity::Tensor)
+    return check.error("'activation_quant' is of granularity '")
+           << stringifyGranularity(quant.getGranularity())
+           << "' and must say 'dynamic = true'; scales that are given belong "
+              "to granularity 'tensor'";
+  return success();
+}
+
+/// Scales of activations: one for each product, with given ones alone.
+LogicalResult LayerVerifier::verifyInputScales() {
+  std::optional<QuantAttr> quant = op.getActivationQuant();
+  bool isGiven = quant && !quant->getDynamic();
+  struct Product {
+    StringRef name;
+    Value weight, scale;
+  };
+  for (auto [name, weight, scale] :
+       {Product{"w13", op.getW13(), op.getW13InputScale()},
+        Product{"w2", op.getW2(), op.getW2InputScale()},
+        Product{"shared_w13", op.getSharedW13(), op.getSharedW13InputScale()},
+        Product{"shared_w2", op.getSharedW2(), op.getSharedW2InputScale()}}) {
+    std::string scaleName = (name + "_input_scale").str();
+    bool isNeeded = isGiven && weight;
+    if (isNeeded && !scale)
+      return check.error("has an 'activation_quant' that is not dynamic; give "
+                         "'")
+             << scaleName << "', the scale of the inputs of '" << name << "'";
+    if (!isNeeded && scale)
+      return check.error("takes '")
+             << scaleName << "' with '" << name
+             << "' and an 'activation_quant' that is not dynamic only; remove "
+                "it, or 'dynamic'";
+    if (failed(check.checkShape(scaleName, scale, {{"1", 1}})))
+      return failure();
+  }
   return success();
 }
 
@@ -335,6 +371,9 @@ LogicalResult LayerVerifier::verifyWeightQuant(QuantAttr quant) {
   if (quant.getZeroPoint())
     return check.error("'weight_quant' has a 'zero_point', for which there is "
                        "no operand; only symmetric weights are accepted");
+  if (quant.getSecondScale())
+    return check.error("'weight_quant' has a 'second_scale', for which there "
+                       "is no operand; only one level of scales is accepted");
   return failure(
       failed(verifyScales(quant, "w13", op.getW13(), op.getW13Scale(), true)) ||
       failed(verifyScales(quant, "w2", op.getW2(), op.getW2Scale(), false)) ||
@@ -356,44 +395,18 @@ LogicalResult LayerVerifier::verifyScales(QuantAttr quant, StringRef name,
     return success();
   auto type = cast<ShapedType>(weight.getType());
   int64_t rows = type.getShape().end()[-2], columns = type.getShape().back();
+  if (quant.getGranularity() == Granularity::Group &&
+      columns % quant.getBlock()[1] != 0)
+    return check.error("'")
+           << name << "' has rows of " << columns
+           << " elements, which must be a multiple of the group of "
+           << quant.getBlock()[1];
   SmallVector<Dim> dims;
   if (type.getRank() == 3)
     dims.push_back({"num_experts", type.getDimSize(0)});
-  switch (quant.getGranularity()) {
-  case Granularity::Tensor:
-    if (dims.empty())
-      dims.push_back({"1", 1});
-    break;
-  case Granularity::Channel:
-    dims.push_back({"rows", rows});
-    break;
-  case Granularity::Group: {
-    int64_t group = quant.getBlock()[1];
-    if (columns % group != 0)
-      return check.error("'")
-             << name << "' has rows of " << columns
-             << " elements, which must be a multiple of the group of " << group;
-    dims.push_back({"rows", rows});
-    dims.push_back({"groups of a row", columns / group});
-    break;
-  }
-  case Granularity::Block: {
-    // Gate and up halves have blocks of their own: the second half starts one.
-    bool hasHalves = isFirst && op.isGated() &&
-                     op.getLayout()->getOrder() != GateUpOrder::Interleaved;
-    int64_t height = quant.getBlock()[0], width = quant.getBlock()[1];
-    int64_t blocks = hasHalves ? 2 * llvm::divideCeil(rows / 2, height)
-                               : llvm::divideCeil(rows, height);
-    dims.push_back(
-        {hasHalves ? "(blocks of gate and up rows)" : "blocks of rows",
-         blocks});
-    dims.push_back(
-        {"blocks of a row", int64_t(llvm::divideCeil(columns, width))});
-    break;
-  }
-  case Granularity::Token:
-    break;
-  }
+  WeightLayoutAttr layout = isFirst ? op.getLayoutAttr() : WeightLayoutAttr();
+  dims.push_back({"(scales along rows)", getNumScaleRows(quant, rows, layout)});
+  dims.push_back({"(scales of a row)", getNumScaleColumns(quant, columns)});
   if (failed(check.checkShape(scaleName, scale, dims)))
     return failure();
   return check.checkElement(scaleName, scale, quant.getScale(),

@@ -23,6 +23,9 @@ static void setResultName(Operation *op, OpAsmSetValueNameFn setName) {
 void GroupedMatmulOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultName(*this, setName);
 }
+void TensorScaleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultName(*this, setName);
+}
 void RowMapOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultName(*this, setName);
 }
@@ -86,6 +89,10 @@ LogicalResult RowMapOp::verify() {
 }
 LogicalResult RowMapOp::verifyRegions() {
   return verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult TensorScaleOp::verify() {
+  return verifyTensorScale(*this, TensorScaleOperands(*this));
 }
 
 LogicalResult QuantizeOp::verify() {

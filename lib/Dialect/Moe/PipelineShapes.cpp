@@ -268,15 +268,26 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                         ArrayRef<Dim> group) {
   int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
   SmallVector<Dim> input, weight;
+  if (o.way && !o.inputQuant && !o.weightQuant)
+    return check.error("has 'way', which is one of quantized operands; remove "
+                       "it");
   if (o.inputQuant) {
-    if (o.inputQuant.getGranularity() != Granularity::Group &&
-        o.inputQuant.getGranularity() != Granularity::Token)
+    switch (o.inputQuant.getGranularity()) {
+    case Granularity::Channel:
+    case Granularity::Block:
       return check.error("has 'input_quant' of granularity '")
              << stringifyGranularity(o.inputQuant.getGranularity())
-             << "'; rows have scales by 'group' or 'token'";
-    bool readsPositions = o.offsets && !o.source;
-    input = {readsPositions ? positionsDim() : tokensDim(),
-             {"(scales of a row)", getNumScaleColumns(o.inputQuant, k)}};
+             << "'; rows have scales by 'group' or 'token', or one 'tensor'";
+    case Granularity::Tensor:
+      input = {{"1", 1}};
+      break;
+    case Granularity::Token:
+    case Granularity::Group:
+      bool readsPositions = o.offsets && !o.source;
+      input = {readsPositions ? positionsDim() : tokensDim(),
+               {"(scales of a row)", getNumScaleColumns(o.inputQuant, k)}};
+      break;
+    }
   }
   if (o.weightQuant) {
     if (o.weightQuant.getDynamic())
@@ -371,39 +382,6 @@ LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
       return failure();
   }
   return verifyScalarArguments(op, o.body, "body", arguments);
-}
-
-LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
-  OperandChecker check(op);
-  if (!o.quant.getDynamic() || !o.quant.getScale().isF32() ||
-      (o.quant.getGranularity() != Granularity::Group &&
-       o.quant.getGranularity() != Granularity::Token))
-    return check.error("'quant' is ")
-           << o.quant
-           << "; dynamic ones with f32 scales of granularity 'group' or "
-              "'token' are accepted";
-  if (o.quant.getStorage() != getElementType(o.quantized))
-    return check.error("'quant' stores ")
-           << o.quant.getStorage() << ", but 'quantized' has elements of "
-           << getElementType(o.quantized);
-  if (bool(o.offsets) != o.topK.has_value())
-    return check.error("takes 'offsets' and the attribute 'top_k' together: "
-                       "there are at most tokens * top_k positions");
-  if (o.topK && *o.topK < 1)
-    return check.error("'top_k' is ") << *o.topK << "; at least 1 is accepted";
-  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})))
-    return failure();
-  if (o.offsets && getDim(o.offsets, 0) < 2)
-    return check.error("'offsets' must have at least 2 entries: the begin "
-                       "and the end of one group");
-  Dim row = o.offsets ? positionsDim() : tokensDim();
-  if (failed(check.checkShape("input", o.input, {row, {"width"}})))
-    return failure();
-  int64_t width = getDim(o.input, 1);
-  Dim groups{"(scales of a row)", getNumScaleColumns(o.quant, width)};
-  return failure(failed(check.checkShape("quantized", o.quantized,
-                                         {row, {"width", width}})) ||
-                 failed(check.checkShape("scale", o.scale, {row, groups})));
 }
 
 } // namespace moec::moe

@@ -34,36 +34,22 @@ ScaleGroup getScaleGroup(QuantAttr quant) {
   llvm_unreachable("every granularity is listed");
 }
 
-static int64_t getNumGroups(int64_t size, int64_t group) {
-  return group == ScaleGroup::kAll ? 1 : llvm::divideCeilSigned(size, group);
-}
-
 int64_t getNumScaleColumns(QuantAttr quant, int64_t width) {
-  return getNumGroups(width, getScaleGroup(quant).columns);
+  return getScaleGroup(quant).countColumns(width);
 }
 
 int64_t getNumScaleRows(QuantAttr quant, int64_t rows,
                         WeightLayoutAttr layout) {
-  int64_t group = getScaleGroup(quant).rows;
-  return hasHalves(layout) ? 2 * getNumGroups(rows / 2, group)
-                           : getNumGroups(rows, group);
+  return getScaleGroup(quant).countRows(rows, hasHalves(layout));
 }
 
 int64_t getScaleRow(QuantAttr quant, int64_t row, int64_t rows,
                     WeightLayoutAttr layout) {
-  int64_t group = getScaleGroup(quant).rows;
-  auto inside = [&](int64_t at) {
-    return group == ScaleGroup::kAll ? 0 : at / group;
-  };
-  if (!hasHalves(layout))
-    return inside(row);
-  int64_t half = rows / 2;
-  return row / half * getNumGroups(half, group) + inside(row % half);
+  return getScaleGroup(quant).rowOf(row, rows, hasHalves(layout));
 }
 
 int64_t getScaleColumn(QuantAttr quant, int64_t element) {
-  int64_t group = getScaleGroup(quant).columns;
-  return group == ScaleGroup::kAll ? 0 : element / group;
+  return getScaleGroup(quant).columnOf(element);
 }
 
 int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
@@ -73,6 +59,39 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
     if (quant)
       common = std::gcd(common, getScaleGroup(quant).columns);
   return common;
+}
+
+ScalePlace getScalePlace(QuantAttr input, QuantAttr weight) {
+  constexpr int64_t leastContracted = 16;
+  if (!input && !weight)
+    return ScalePlace::Nowhere;
+  for (QuantAttr quant : {input, weight})
+    if (quant && quant.getZeroPoint())
+      return ScalePlace::Loop;
+  int64_t common = getCommonColumns(input, weight);
+  if (common == ScaleGroup::kAll)
+    return ScalePlace::Epilogue;
+  return common < leastContracted ? ScalePlace::Loop : ScalePlace::GroupEnds;
+}
+
+int64_t getStorageBits(QuantAttr quant) {
+  int64_t bits = quant.getStorage().getIntOrFloatBitWidth();
+  return quant.getPacking() == Packing::Pairs ? bits : llvm::alignTo(bits, 8);
+}
+
+int64_t getRowBytes(QuantAttr quant, int64_t width) {
+  return llvm::divideCeil(width * getStorageBits(quant), 8);
+}
+
+ElementPlace getElementPlace(QuantAttr quant, int64_t element) {
+  int64_t bit = element * getStorageBits(quant);
+  return {bit / 8, bit % 8};
+}
+
+int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout) {
+  if (!quant.getSecondScale())
+    return 0;
+  return hasHalves(layout) ? 2 : 1;
 }
 
 float getLeastMagnitude(QuantAttr quant) {

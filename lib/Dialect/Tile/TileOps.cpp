@@ -76,8 +76,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RowMapOp, QuantizeOp,
-           GatherRowsOp, GatherReduceOp>(op))
+  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RowMapOp, TensorScaleOp,
+           QuantizeOp, GatherRowsOp, GatherReduceOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -357,10 +357,19 @@ LogicalResult RowMapOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getBody(), "body");
 }
 
+LogicalResult TensorScaleOp::verify() {
+  if (failed(moe::verifyTensorScale(*this, moe::TensorScaleOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getScale());
+}
+
 LogicalResult QuantizeOp::verify() {
   if (failed(moe::verifyQuantize(*this, moe::QuantizeOperands(*this))))
     return failure();
-  return verifySeparate(*this, {getQuantized(), getScale()});
+  SmallVector<Value> outs{getQuantized()};
+  if (getScale())
+    outs.push_back(getScale());
+  return verifySeparate(*this, outs);
 }
 
 LogicalResult GatherRowsOp::verify() {

@@ -127,13 +127,17 @@ Status LayerOnDevice::load(Session &session, ReadyLayer compiled) {
   return executor->synchronize();
 }
 
-/// Such that all intermediate values are of the order of one.
-static RandomTensor getValues(const TensorInfo &info, moert::DType dtype) {
+/// Such that all intermediate values are of the order of one. `contracted` are
+/// those of the weight before, whose scales these may be.
+static RandomTensor getValues(const TensorInfo &info, moert::DType dtype,
+                              int64_t contracted) {
   RandomStream stream(kSeed, info.name);
   if (dtype == moert::DType::F8E4M3)
     return RandomTensor::codes(stream);
+  if (llvm::StringRef(info.name).ends_with("_input_scale"))
+    return RandomTensor::inputScales(stream);
   if (llvm::StringRef(info.name).ends_with("_scale"))
-    return RandomTensor::scales(stream, info.shape.back());
+    return RandomTensor::scales(stream, contracted);
   double deviation =
       info.shape.size() < 2
           ? 0.1
@@ -142,9 +146,12 @@ static RandomTensor getValues(const TensorInfo &info, moert::DType dtype) {
 }
 
 Status LayerOnDevice::allocate(Session &session) {
+  int64_t contracted = 1;
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role != TensorRole::Weight)
       continue;
+    if (!llvm::StringRef(info.name).ends_with("_scale"))
+      contracted = info.shape.back();
     moert::TensorView view;
     MOEC_TRY_ASSIGN(view.dtype, getDType(info));
     view.shape = info.shape;
@@ -155,7 +162,8 @@ Status LayerOnDevice::allocate(Session &session) {
                     session.device.allocate(bytes, 256));
     view.data = buffers.back()->data();
     views[info.name] = view;
-    weights.insert_or_assign(info.name, getValues(info, view.dtype));
+    weights.insert_or_assign(info.name,
+                             getValues(info, view.dtype, contracted));
   }
   return Status::ok();
 }

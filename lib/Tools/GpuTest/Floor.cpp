@@ -16,8 +16,12 @@ Floor moec::gputest::getFloor(const LayerSpec &spec, int64_t tokens,
   auto width = static_cast<double>(spec.getExpertWidth());
   auto calls = static_cast<double>(tokens);
   double size = spec.dtype == DType::F32 ? 4 : 2;
-  // Of the experts' weights; scales, one per 128 x 128, are not worth a term.
-  double expertSize = spec.quantization ? 1 : size;
+  // Of the experts' weights; scales are not worth a term.
+  double expertSize = spec.quantization
+                          ? double(getStorageBits(getTensorType(
+                                spec.quantization->weight.storage))) /
+                                8
+                          : size;
   auto countElements = [&](int64_t intermediate, double inputs) {
     return static_cast<double>(spec.getFirstProductRows(intermediate) +
                                intermediate) *

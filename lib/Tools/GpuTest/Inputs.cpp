@@ -76,17 +76,20 @@ static moert::DType toRuntimeType(TensorType type) {
     return moert::DType::I32;
   case TensorType::F8E4M3FN:
     return moert::DType::F8E4M3;
+  case TensorType::F8E5M2:
   case TensorType::F4E2M1FN:
   case TensorType::F8E8M0FNU:
     break;
   }
-  llvm_unreachable("mxfp4 is refused before");
+  llvm_unreachable("what is not e4m3 is refused before");
 }
 
 Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
-  if (spec.quantization == WeightQuantization::MxFp4)
-    return moert::invalidArgument("the layer has mxfp4 weights; the suite has "
-                                  "plain layers and fp8_block128 only");
+  if (spec.quantization && !isCompiled(*spec.quantization))
+    return moert::invalidArgument("the layer has weights " +
+                                  describe(*spec.quantization) +
+                                  "; the suite has plain layers and fp8_e4m3 "
+                                  "with f32 scales only");
   Inputs inputs(spec, from.tokens, from.seed);
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role == TensorRole::Output)
@@ -152,6 +155,15 @@ static double getDeviation(const LayerSpec &spec, const HostTensor &tensor,
   return 1 / std::sqrt(static_cast<double>(tensor.shape.back()));
 }
 
+/// Contracted elements of the weight that has these scales.
+static int64_t getContracted(const std::vector<InputTensor> &tensors,
+                             llvm::StringRef scaleName) {
+  for (const InputTensor &tensor : tensors)
+    if (scaleName == tensor.host.name + "_scale")
+      return tensor.host.shape.back();
+  return 1;
+}
+
 Status Inputs::fill(InputTensor &tensor, double deviation) {
   HostTensor &host = tensor.host;
   llvm::StringRef name = host.name;
@@ -162,8 +174,10 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
                            getFactor(getDeviation(spec, host, deviation))};
     if (host.dtype == moert::DType::F8E4M3)
       random = RandomTensor::codes(stream);
+    else if (name.ends_with("_input_scale"))
+      random = RandomTensor::inputScales(stream);
     else if (name.ends_with("_scale"))
-      random = RandomTensor::scales(stream, host.shape.back());
+      random = RandomTensor::scales(stream, getContracted(tensors, name));
     if (host.role == moert::TensorRole::Weight && host.shape.size() > 1 &&
         !name.starts_with("gate.")) {
       tensor.random = random;

@@ -108,6 +108,15 @@ int64_t getRowSize(const HostTensor &tensor) {
   return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
 }
 
+/// Contracted elements of the weight that has these scales.
+int64_t getContracted(const std::vector<HostTensor> &tensors,
+                      llvm::StringRef scaleName) {
+  for (const HostTensor &tensor : tensors)
+    if (scaleName == tensor.name + "_scale")
+      return getRowSize(tensor);
+  return 1;
+}
+
 /// Distinct ids of a token as long as there are enough: each draw steps on from
 /// a taken id.
 void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
@@ -179,8 +188,11 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
         store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));
     } else if (tensor.dtype == ElementType::F8E4M3) {
       fillRandom(tensor, RandomTensor::codes(stream));
+    } else if (llvm::StringRef(tensor.name).ends_with("_input_scale")) {
+      fillRandom(tensor, RandomTensor::inputScales(stream));
     } else if (llvm::StringRef(tensor.name).ends_with("_scale")) {
-      fillRandom(tensor, RandomTensor::scales(stream, getRowSize(tensor)));
+      fillRandom(tensor, RandomTensor::scales(
+                             stream, getContracted(tensors, tensor.name)));
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;

@@ -52,6 +52,9 @@ public:
     return finish();
   }
 
+  /// One element, which stays where it is not less than what is there already.
+  Status copyMaximum(bool isFirst);
+
   /// A part, for the expert at `slot` where there is one tensor for each.
   Status copyPart(const CheckpointPart &part, int64_t slot);
 
@@ -126,6 +129,17 @@ private:
   int64_t lossy = -1;
 };
 
+Status Copier::copyMaximum(bool isFirst) {
+  if (Status status = check({1}); !status)
+    return status;
+  auto *value = reinterpret_cast<float *>(tensor.data());
+  float before = *value;
+  copy(0, 0);
+  if (!isFirst)
+    *value = std::max(*value, before);
+  return finish();
+}
+
 Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
   // What the destination holds per expert: rows x columns, a bias one column.
   bool isStacked = part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
@@ -196,8 +210,10 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
       if (!entry)
         return entry.status();
       Copier copier(checkpoint.fileOf(part.name), **entry, *tensor);
-      Status status =
-          part.part ? copier.copyPart(*part.part, part.slot) : copier.copyAll();
+      Status status = !part.part ? copier.copyAll()
+                      : part.part->isMaximum
+                          ? copier.copyMaximum(&part == &located.parts.front())
+                          : copier.copyPart(*part.part, part.slot);
       if (!status)
         return status;
     }

@@ -51,7 +51,8 @@ plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
   auto product = getPhase<tile::ContractOp>(launch);
   auto quantize = getPhase<tile::QuantizeOp>(next);
   Value result = launch.getOuts().front();
-  if (!quantize || !product.getOffsets() ||
+  // Of a given scale the product would have no scales to write.
+  if (!quantize || quantize.getTensorScale() || !product.getOffsets() ||
       getPassed(launch, product.getOffsets()) !=
           getPassed(next, quantize.getOffsets()) ||
       getPassed(next, quantize.getInput()) != result ||

@@ -175,7 +175,7 @@ void SplitHeavy::leave(const RewriteSite &site) {
   added.clear();
   symbols.erase(heavy);
   heavy = nullptr;
-  getProduct(getKernel(site.getLaunch())).removeMaxGroupRowsAttr();
+  getProduct(getKernel(site.getLaunch())).removeGroupRowsAttr();
 }
 
 std::unique_ptr<LaunchRewrite> moec::makeSplitHeavy(RewriteContext &context) {

@@ -59,7 +59,7 @@ LogicalResult checkStorage(LayerOp layer) {
                                         layer.getWeightQuantAttr()},
         {"activation_quant", layer.getActivationQuantAttr()}})
     if (quant && (!isa<Float8E4M3FNType>(quant.getStorage()) ||
-                  !quant.getScale().isF32()))
+                  !quant.getScale().isF32() || quant.getZeroPoint()))
       return layer.emitOpError("has '")
              << name << "' = " << quant
              << ", of which no product is made yet; f8E4M3FN with f32 scales "
@@ -102,7 +102,9 @@ private:
   Value inlineActivation(Region &region, ImplicitLocOpBuilder &builder,
                          ValueRange args);
 
-  void setInput(Product &p, Value input);
+  void setInput(Product &p, Value input, Value givenScale);
+  QuantizeOp quantize(Value input, Value tensorScale, Value offsets);
+  Value findTensorScale(Value input, Value offsets);
 
   void route();
   void permute();
@@ -122,8 +124,9 @@ private:
   Value offsets, position, source, rowWeight;
   /// What the routed experts read: without and with the weight on the input.
   Value latentInput, expertInput;
-  /// What was quantized already: the hidden states feed two products.
-  DenseMap<Value, QuantizeOp> quantized;
+  /// What was quantized already, by which given scale: the hidden states feed
+  /// two products.
+  DenseMap<std::pair<Value, Value>, QuantizeOp> quantized;
 };
 
 Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
@@ -141,7 +144,7 @@ Value LayerDecomposer::product(const Product &p, RankedTensorType type,
   auto op = GroupedMatmulOp::create(
       b, type, p.input, p.weight, p.inputScale, p.weightScale, p.offsets,
       p.source, p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout,
-      p.inputQuant, p.weightQuant);
+      p.inputQuant, p.weightQuant, /*way=*/WayAttr());
   setNames(op, name);
   if (!epilogue)
     return op.getResult();
@@ -179,11 +182,57 @@ Value LayerDecomposer::inlineActivation(Region &region,
       cast<YieldOp>(body.getTerminator()).getValue());
 }
 
+/// The name of the tensor that an op makes.
+static StringRef getTensorName(Value tensor) {
+  Operation *producer = tensor.getDefiningOp();
+  StringRef name = producer ? getResultName(producer, 0) : StringRef();
+  return name.empty() ? "hidden" : name;
+}
+
+/// The scale that all rows of `input` share. Rows are positions with
+/// `offsets`.
+Value LayerDecomposer::findTensorScale(Value input, Value offsets) {
+  auto op = TensorScaleOp::create(
+      b, tensorOf({1}, b.getF32Type()), input, offsets,
+      offsets ? Value() : layer.getNumValidTokens(),
+      offsets ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(),
+      layer.getActivationQuantAttr());
+  setNames(op, StringRef((getTensorName(input) + "_scale").str()));
+  return op.getScale();
+}
+
+/// The rows of `input` as `activation_quant` says; by `tensorScale` where they
+/// share one, whoever found it.
+QuantizeOp LayerDecomposer::quantize(Value input, Value tensorScale,
+                                     Value offsets) {
+  QuantAttr quant = layer.getActivationQuantAttr();
+  auto type = cast<RankedTensorType>(input.getType());
+  Type scaleType;
+  SmallVector<std::string, 2> names{
+      (getTensorName(input) + "_quantized").str()};
+  if (tensorScale) {
+    quant = QuantAttr::get(b.getContext(), quant.getStorage(), quant.getScale(),
+                           Granularity::Tensor, /*block=*/{},
+                           /*zero_point=*/false, /*dynamic=*/false,
+                           Packing::None, /*second_scale=*/Type());
+  } else {
+    scaleType = tensorOf(
+        {type.getDimSize(0), getNumScaleColumns(quant, type.getDimSize(1))},
+        quant.getScale());
+    names.push_back((getTensorName(input) + "_scale").str());
+  }
+  auto op = QuantizeOp::create(
+      b, type.clone(quant.getStorage()), scaleType, input, offsets, tensorScale,
+      offsets ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(), quant);
+  setNames(op, SmallVector<StringRef>(names.begin(), names.end()));
+  return op;
+}
+
 /// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
-/// where the weight has scales and activations are to be. Rows that a product
-/// with offsets reads in order are positions, of which those past the last
-/// offset count for nothing.
-void LayerDecomposer::setInput(Product &p, Value input) {
+/// where the weight has scales and activations are to be, by `givenScale`
+/// unless that is null. Rows that a product with offsets reads in order are
+/// positions, of which those past the last offset count for nothing.
+void LayerDecomposer::setInput(Product &p, Value input, Value givenScale) {
   p.input = input;
   if (!p.weightScale)
     return;
@@ -191,27 +240,17 @@ void LayerDecomposer::setInput(Product &p, Value input) {
   QuantAttr quant = layer.getActivationQuantAttr();
   if (!quant)
     return;
-  QuantizeOp &op = quantized[input];
+  QuantizeOp &op = quantized[{input, givenScale}];
   if (!op) {
-    auto type = cast<RankedTensorType>(input.getType());
-    int64_t width = type.getDimSize(1);
-    bool readsPositions = p.offsets && !p.source;
-    op = QuantizeOp::create(
-        b, type.clone(quant.getStorage()),
-        tensorOf({type.getDimSize(0), getNumScaleColumns(quant, width)},
-                 quant.getScale()),
-        input, readsPositions ? p.offsets : Value(),
-        readsPositions ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(),
-        quant);
-    Operation *producer = input.getDefiningOp();
-    StringRef name = producer ? getResultName(producer, 0) : StringRef();
-    if (name.empty())
-      name = "hidden";
-    setNames(op, {(name + "_quantized").str(), (name + "_scale").str()});
+    Value offsets = p.offsets && !p.source ? p.offsets : Value();
+    Value scale = givenScale;
+    if (!scale && quant.getGranularity() == Granularity::Tensor)
+      scale = findTensorScale(input, offsets);
+    op = quantize(input, scale, offsets);
   }
   p.input = op.getQuantized();
-  p.inputScale = op.getScale();
-  p.inputQuant = quant;
+  p.inputScale = op.getScale() ? Value(op.getScale()) : op.getTensorScale();
+  p.inputQuant = op.getQuantAttr();
 }
 
 void LayerDecomposer::route() {
@@ -299,7 +338,7 @@ Value LayerDecomposer::runExperts() {
   first.weightScale = layer.getW13Scale();
   first.offsets = offsets;
   first.source = source;
-  setInput(first, expertInput);
+  setInput(first, expertInput, layer.getW13InputScale());
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());
@@ -317,7 +356,7 @@ Value LayerDecomposer::runExperts() {
   second.weight = layer.getW2();
   second.weightScale = layer.getW2Scale();
   second.offsets = offsets;
-  setInput(second, hidden);
+  setInput(second, hidden, layer.getW2InputScale());
   if (!layer.getWeightOnInput())
     second.rows.push_back(rowWeight);
   if (layer.getW2Bias())
@@ -354,7 +393,7 @@ Value LayerDecomposer::runSharedExpert() {
   Product first;
   first.weight = layer.getSharedW13();
   first.weightScale = layer.getSharedW13Scale();
-  setInput(first, layer.getHidden());
+  setInput(first, layer.getHidden(), layer.getSharedW13InputScale());
   first.layout = layer.getLayoutAttr();
   Region &activation = layer.getSharedActivation().empty()
                            ? layer.getActivation()
@@ -367,7 +406,7 @@ Value LayerDecomposer::runSharedExpert() {
   Product second;
   second.weight = layer.getSharedW2();
   second.weightScale = layer.getSharedW2Scale();
-  setInput(second, hidden);
+  setInput(second, hidden, layer.getSharedW2InputScale());
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   FloatAttr scale = layer.getSharedScaleAttr();
   if (!gate && !scale)

@@ -1,4 +1,4 @@
-//===- MoeLegalizeQuant.cpp - can the target multiply it? -------*- C++ -*-===//
+//===- MoeLegalizeQuant.cpp - how the target multiplies it ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -31,10 +31,11 @@ struct MoeLegalizeQuant
     WalkResult result = getOperation().walk([&](Operation *op) {
       std::string reason;
       if (auto product = dyn_cast<moe::GroupedMatmulOp>(op))
-        reason = declineProduct(*found, product.getInputQuantAttr(),
-                                product.getWeightQuantAttr());
+        reason = legalize(product, *found);
       else if (auto quantize = dyn_cast<moe::QuantizeOp>(op))
         reason = declineQuantize(*found, quantize.getQuant());
+      else if (auto scale = dyn_cast<moe::TensorScaleOp>(op))
+        reason = declineQuantize(*found, scale.getQuant());
       if (reason.empty())
         return WalkResult::advance();
       op->emitOpError("cannot be lowered: ") << reason;
@@ -42,6 +43,19 @@ struct MoeLegalizeQuant
     });
     if (result.wasInterrupted())
       signalPassFailure();
+  }
+
+  /// Sets the way of a product; returns why there is none.
+  static std::string legalize(moe::GroupedMatmulOp product,
+                              const Target &target) {
+    moe::QuantAttr input = product.getInputQuantAttr(),
+                   weight = product.getWeightQuantAttr();
+    if (std::string reason = declineProduct(target, input, weight);
+        !reason.empty())
+      return reason;
+    if (input || weight)
+      product.setWay(findWay(target, input, weight)->way);
+    return {};
   }
 };
 

@@ -62,8 +62,13 @@ class Report:
         )
 
 
+def _quantizes(spec: LayerSpec) -> bool:
+    """Whether products quantize their inputs."""
+    return spec.quantization is not None and spec.quantization.activation is not None
+
+
 def _bound(spec: LayerSpec) -> float:
-    return BOUNDS[spec.dtype] if spec.quantization is None else QUANTIZED_BOUND
+    return QUANTIZED_BOUND if _quantizes(spec) else BOUNDS[spec.dtype]
 
 
 def check(
@@ -90,7 +95,7 @@ def check(
         for row in near:
             _closest(spec, inputs, decision, reference, output, int(row))
 
-    row_factor = ROW_FACTOR if spec.quantization is None else QUANTIZED_ROW_FACTOR
+    row_factor = QUANTIZED_ROW_FACTOR if _quantizes(spec) else ROW_FACTOR
     report.comparison = compare(reference, output, _bound(spec), row_factor=row_factor)
     report.failures += report.comparison.failures
     if "topk_weights" in outputs:

@@ -37,7 +37,7 @@ def spec_of_config(config: Any) -> dict:
     }
     spec |= FAMILIES[model_type](fields)
     if quantization := _quantization(outer):
-        spec["quantization"] = {"weight": quantization}
+        spec["quantization"] = quantization
     return spec
 
 
@@ -49,20 +49,51 @@ def _dtype(fields: Fields, outer: Fields) -> str:
     return "bf16"
 
 
-def _quantization(fields: Fields) -> str | None:
+def _quantization(fields: Fields) -> dict | None:
     config = fields.object("quantization_config")
     if config is None:
         return None
-    method = config.choice("quant_method", ("fp8", "mxfp4"), required=True)
+    methods = ("fp8", "mxfp4", "compressed-tensors")
+    method = config.choice("quant_method", methods, required=True)
     if method == "mxfp4":
-        return "mxfp4"
-    config.choice("fmt", ("e4m3", "float8_e4m3fn"), required=True)
-    config.choice("activation_scheme", ("dynamic",), required=True)
-    if config.raw("weight_block_size") != [128, 128]:
+        return {"weight": "mxfp4"}
+    if method == "compressed-tensors":
+        return _compressed(config)
+    config.choice("fmt", ("e4m3", "float8_e4m3fn"))
+    schemes = ("dynamic", "static")
+    static = config.choice("activation_scheme", schemes, required=True) == "static"
+    size = config.raw("weight_block_size")
+    if size is None:
+        return {"weight": _fp8("tensor"), "activation": _fp8("tensor", static)}
+    if size != [128, 128] or static:
         raise SpecError(
-            "field 'quantization_config.weight_block_size': expected [128, 128]"
+            "field 'quantization_config.weight_block_size': expected [128, 128], dynamic"
         )
-    return "fp8_block128"
+    return {"weight": "fp8_block128"}
+
+
+def _fp8(scale: str, static: bool = False) -> dict:
+    return {"dtype": "fp8_e4m3", "scale": scale} | ({"static": True} if static else {})
+
+
+def _compressed(config: Fields) -> dict:
+    """One group of float-quantized e4m3."""
+    groups = config.object("config_groups")
+    if groups is None or len(groups.given()) != 1:
+        raise SpecError("field 'quantization_config.config_groups': expected one group")
+    group = groups.object(next(iter(groups.given())))
+
+    def operand(name: str, strategies) -> tuple[str, Fields]:
+        fields = group.object(name)
+        if fields.integer("num_bits") != 8 or fields.raw("type") != "float":
+            raise SpecError(f"field '{group.name(name)}': expected floats of 8 bits")
+        return fields.choice("strategy", strategies, required=True), fields
+
+    spec = {"weight": _fp8(operand("weights", ("tensor", "channel"))[0])}
+    if group.has("input_activations"):
+        scale, fields = operand("input_activations", ("tensor", "token"))
+        spec["activation"] = _fp8(scale, not fields.boolean("dynamic"))
+    return spec
 
 
 def _sizes(fields: Fields, experts: str, intermediate: str) -> dict:

@@ -13,7 +13,7 @@ from typing import Callable
 import numpy as np
 
 from .fields import SpecError
-from .numerics import NUMPY_DTYPES, SCALE_BLOCK
+from .numerics import NUMPY_DTYPES
 from .signature import Tensor, inputs
 from .spec import LayerSpec
 
@@ -21,6 +21,14 @@ Tensors = dict[str, np.ndarray]
 
 #: Of weights as e4m3, which have numbers up to 448.
 CODE_DEVIATION = 64.0
+
+#: Neighbours that share a scale in block fp8, of which other scales have as many
+#: as they can.
+_BLOCK = 128
+
+#: The given scale of a product's input: few of about normal numbers are beyond
+#: its range.
+_INPUT_SCALE = 4.0 / 448.0
 
 
 def generate(spec: LayerSpec, tokens: int, seed: int, hard: str | None = None) -> Tensors:
@@ -80,10 +88,21 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
     if tensor.dtype == "f8e4m3":
         # Codes that fill their range, up to 7 deviations.
         return normal(CODE_DEVIATION)
+    if name.endswith("_input_scale"):
+        return np.full(shape, _INPUT_SCALE, dtype)
     if name.endswith("_scale"):
-        size = CODE_DEVIATION * math.sqrt(SCALE_BLOCK * shape[-1])
+        contracted = _contracted(spec, name)
+        size = CODE_DEVIATION * math.sqrt(_BLOCK * -(-contracted // _BLOCK))
         return ((0.5 + rng.random(shape)) / size).astype(dtype)
     return normal(1.0 / math.sqrt(shape[-1]))
+
+
+def _contracted(spec: LayerSpec, scale: str) -> int:
+    """Contracted elements of the weight that has these scales."""
+    shared = scale.startswith("shared_experts.")
+    if scale.endswith("w13_scale"):
+        return spec.hidden_size if shared else spec.width
+    return spec.shared_experts.intermediate_size if shared else spec.intermediate_size
 
 
 def _favoured(spec: LayerSpec, rng) -> np.ndarray:
@@ -265,9 +284,9 @@ def _zero_groups(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Groups that share a scale hold zeros or what is below every scale; rows too."""
     hidden = tensors["hidden_states"]
     for token in range(1, hidden.shape[0], 3):
-        hidden[token, :SCALE_BLOCK] = 0.0
+        hidden[token, :_BLOCK] = 0.0
     hidden[2::4] = 0.0
-    hidden[3::8, SCALE_BLOCK:] = 1e-12
+    hidden[3::8, _BLOCK:] = 1e-12
 
 
 def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:

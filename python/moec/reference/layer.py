@@ -10,9 +10,9 @@ from typing import Mapping
 import numpy as np
 
 from .activations import apply, sigmoid, split_gate_up
-from .numerics import SCALE_BLOCK, quantize, round_to
+from .numerics import quantize, quantize_by, round_to, tensor_scale
 from .routing import Routing
-from .signature import scale_row
+from .signature import scale_column, scale_row
 from .spec import LayerSpec
 
 # Weights become float64 in pieces of this many elements, so that the memory
@@ -52,39 +52,68 @@ def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
     return out
 
 
-def _scaled_product(
-    spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, expert: int | None
+def _scaled_weight(
+    spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
 ) -> np.ndarray:
-    """Q(x) @ weight.T of block fp8, block by block of the contracted dimension."""
-    codes, input_scale = quantize(x)
+    """Rows of a quantized weight, times their scales, in float64."""
     weight, scales = tensors[name], np.asarray(tensors[f"{name}_scale"][...])
     if expert is not None:
         scales = scales[expert]
     rows, columns = weight.shape[-2:]
-    scales = scales.astype(np.float64)[scale_row(spec, rows, name.endswith("w13"))]
+    scales = scales.astype(np.float64)[scale_row(spec, rows, name.endswith("w13"))[piece]]
+    part = weight[piece] if expert is None else weight[expert, piece]
+    return np.asarray(part).astype(np.float64) * scales[:, scale_column(spec, columns)]
+
+
+def _decoded(
+    spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, found: np.float32 | None
+) -> np.ndarray:
+    """What the quantized rows of a product's input stand for, in float64.
+
+    `found` is the scale that all rows of the call share, where nobody gave one.
+    """
+    activation = spec.quantization.activation
+    if activation is None:
+        return x
+    if activation.granularity == "tensor":
+        scale = found
+        if activation.static:
+            scale = np.float32(np.asarray(tensors[f"{name}_input_scale"][...])[0])
+        with np.errstate(all="ignore"):
+            return quantize_by(x, scale) * np.float64(scale)
+    codes, scales = quantize(x, activation.columns)
+    columns = np.arange(x.shape[1]) // (activation.columns or x.shape[1])
+    with np.errstate(all="ignore"):
+        return codes * scales[:, columns]
+
+
+def _expert_product(
+    spec: LayerSpec,
+    tensors: Mapping,
+    name: str,
+    x: np.ndarray,
+    expert: int | None = None,
+    found: np.float32 | None = None,
+) -> np.ndarray:
+    """A product of formula 8 or 10."""
+    if spec.quantization is None:
+        return product(x, tensors[name], expert)
+    x = _decoded(spec, tensors, name, x, found)
+    rows, columns = tensors[name].shape[-2:]
     out = np.empty((x.shape[0], rows))
     step = max(1, _PIECE // columns)
     with np.errstate(all="ignore"):
         for begin in range(0, rows, step):
             piece = slice(begin, min(begin + step, rows))
-            part = weight[piece] if expert is None else weight[expert, piece]
-            part = np.asarray(part).astype(np.float64)
-            total = np.zeros((x.shape[0], part.shape[0]))
-            for block in range(input_scale.shape[1]):
-                inside = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
-                factor = np.outer(input_scale[:, block], scales[piece, block])
-                total += (codes[:, inside] @ part[:, inside].T) * factor
-            out[:, piece] = total
+            out[:, piece] = x @ _scaled_weight(spec, tensors, name, expert, piece).T
     return out
 
 
-def _expert_product(
-    spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, expert: int | None = None
-) -> np.ndarray:
-    """A product of formula 8 or 10."""
-    if spec.quantization is None:
-        return product(x, tensors[name], expert)
-    return _scaled_product(spec, tensors, name, x, expert)
+def _find_scale(spec: LayerSpec, x: np.ndarray) -> np.float32 | None:
+    """The scale of a product's input that all rows of a call share, if they do."""
+    if spec.quantization is None or not spec.quantization.shares_scale:
+        return None
+    return tensor_scale(x)
 
 
 def _float64(tensor) -> np.ndarray:
@@ -145,25 +174,31 @@ def expert_offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _expert(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray):
-    """w2 @ D(activation(w13 @ x)), with biases, not rounded."""
-    up = _expert_product(spec, tensors, "experts.w13", x, expert)
+def _activated(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray, found):
+    """D(activation(w13 @ x)), with the bias."""
+    up = _expert_product(spec, tensors, "experts.w13", x, expert, found)
     if spec.expert_bias:
         up += np.asarray(tensors["experts.w13_bias"][expert]).astype(np.float64)
     gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
-    a = round_to(apply(spec.activation, gate, up), spec.dtype)
-    y = _expert_product(spec, tensors, "experts.w2", a, expert)
+    return round_to(apply(spec.activation, gate, up), spec.dtype)
+
+
+def _second(spec: LayerSpec, tensors: Mapping, expert: int, a: np.ndarray, found):
+    """w2 @ a, with the bias, not rounded."""
+    y = _expert_product(spec, tensors, "experts.w2", a, expert, found)
     if spec.expert_bias:
         y += np.asarray(tensors["experts.w2_bias"][expert]).astype(np.float64)
     return y
 
 
 def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
-    up = _expert_product(spec, tensors, "shared_experts.w13", hidden)
+    found = _find_scale(spec, hidden)
+    up = _expert_product(spec, tensors, "shared_experts.w13", hidden, found=found)
     activation = spec.shared_experts.activation or spec.activation
     gate, up = split_gate_up(up, spec.gate_up_order, activation.gated)
     a = round_to(apply(activation, gate, up), spec.dtype)
-    s = _expert_product(spec, tensors, "shared_experts.w2", a)
+    found = _find_scale(spec, a)
+    s = _expert_product(spec, tensors, "shared_experts.w2", a, found=found)
     if spec.shared_experts.gate == "sigmoid":
         s = s * sigmoid(product(hidden, tensors["shared_experts.gate"]))
     return round_to(s * spec.shared_experts.scale, spec.dtype)
@@ -179,12 +214,19 @@ def _routed(
     ids = decision.ids[rows, slots]
     weights = decision.weights[rows, slots][:, None]
     index = local_index(spec)[ids]
+    # Of every token, whichever expert it has.
+    weighed = round_to(x * decision.weights[:, :1], spec.dtype) if on_input else x
+    found = _find_scale(spec, weighed)
+    activated = {}
     for expert in np.unique(index[index >= 0]):
         chosen = np.flatnonzero(index == expert)
-        inputs = x[rows[chosen]]
-        if on_input:
-            inputs = round_to(inputs * weights[chosen], spec.dtype)
-        y = _expert(spec, tensors, int(expert), inputs)
+        inputs = weighed[rows[chosen]]
+        activated[int(expert)] = chosen, _activated(spec, tensors, int(expert), inputs, found)
+    found = _find_scale(
+        spec, np.concatenate([a for _, a in activated.values()] or [np.zeros((0, 1))])
+    )
+    for expert, (chosen, a) in activated.items():
+        y = _second(spec, tensors, expert, a, found)
         if not on_input:
             y = y * weights[chosen]
         np.add.at(r, rows[chosen], round_to(y, spec.dtype))
@@ -203,6 +245,12 @@ def evaluate(
 
     `decision` speaks of the rows that are asked for.
     """
+    if rows is not None and spec.quantization is not None and spec.quantization.shares_scale:
+        # The other rows decide with: evaluate all, as the reference routes them.
+        every = decide(spec, tensors)
+        for field in ("ids", "weights", "valid"):
+            getattr(every, field)[rows] = getattr(decision, field)
+        return evaluate(spec, tensors, every)[rows]
     hidden = _float64(tensors["hidden_states"])
     tokens = hidden.shape[0]
     present = np.arange(tokens) < num_valid(spec, tensors, tokens)

@@ -47,29 +47,53 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
         return bits.view(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
-#: Neighbours that share a scale in block fp8, along either dimension.
-SCALE_BLOCK = 128
+#: The largest of e4m3.
+_LARGEST = np.float32(448.0)
 
 
-def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantize(
+    x: np.ndarray, group: int | None = 128
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows as e4m3 with the scale of every group of neighbours; both as float64.
 
-    Every step is done in f32, so that ties and roundings are those of any
-    implementation: the rest of the reference is float64.
+    Without a group all of a row shares one. Every step is done in f32, so that
+    ties and roundings are those of any implementation: the rest of the reference
+    is float64.
     """
     x = np.asarray(x).astype(np.float32)
     rows, width = x.shape
-    groups = -(-width // SCALE_BLOCK)
-    padded = np.zeros((rows, groups * SCALE_BLOCK), np.float32)
+    least = np.float32(1e-10)
+    if group is None:
+        group, least = width, np.float32(1.0 / 512.0)
+    groups = -(-width // group)
+    padded = np.zeros((rows, groups * group), np.float32)
     padded[:, :width] = x
-    padded = padded.reshape(rows, groups, SCALE_BLOCK)
+    padded = padded.reshape(rows, groups, group)
     with np.errstate(all="ignore"):
         # np.max and np.maximum hand NaN on.
         largest = np.max(np.abs(padded), axis=2)
-        scale = np.maximum(largest, np.float32(1e-10)) / np.float32(448.0)
+        scale = np.maximum(largest, least) / _LARGEST
         codes = (padded / scale[:, :, None]).astype(ml_dtypes.float8_e4m3fn)
-    codes = codes.reshape(rows, groups * SCALE_BLOCK)[:, :width]
+    codes = codes.reshape(rows, groups * group)[:, :width]
     return codes.astype(np.float64), scale.astype(np.float64)
+
+
+def tensor_scale(x: np.ndarray) -> np.float32:
+    """The scale that all rows share: of the largest finite magnitude."""
+    with np.errstate(all="ignore"):
+        magnitudes = np.abs(np.asarray(x).astype(np.float32))
+    finite = magnitudes[np.isfinite(magnitudes)]
+    largest = finite.max(initial=np.float32(1e-10))
+    return np.float32(largest) / _LARGEST
+
+
+def quantize_by(x: np.ndarray, scale: np.float32) -> np.ndarray:
+    """Rows as e4m3 by a given scale, as float64: what is beyond the range is its end."""
+    with np.errstate(all="ignore"):
+        # np.clip hands NaN on.
+        quotients = np.asarray(x).astype(np.float32) / np.float32(scale)
+        codes = np.clip(quotients, -_LARGEST, _LARGEST).astype(ml_dtypes.float8_e4m3fn)
+    return codes.astype(np.float64)
 
 
 def key_order(keys: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from .fields import SpecError
-from .numerics import SCALE_BLOCK
 from .spec import LayerSpec
 
 
@@ -29,10 +28,10 @@ class Tensor:
 
 def inputs(spec: LayerSpec) -> list[Tensor]:
     """Every tensor that a call of the layer reads, in the contract's order."""
-    if spec.quantization not in (None, "fp8_block128"):
+    if spec.quantization is not None and not spec.quantization.supported:
         raise SpecError(
-            f"field 'quantization.weight' is '{spec.quantization}': the reference "
-            "takes plain f32, bf16 or f16 weights and fp8_block128"
+            f"field 'quantization.weight' has '{spec.quantization.weight.dtype}': the "
+            "reference takes plain f32, bf16 or f16 weights and fp8_e4m3 with f32 scales"
         )
     dtype, routing, k = spec.dtype, spec.routing, spec.top_k
     hidden, routes = spec.hidden_size, spec.num_routes
@@ -82,14 +81,20 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
 def scale_row(spec: LayerSpec, rows: int, first: bool) -> np.ndarray:
     """For every row of a weight the row of its scale.
 
-    Gate and up halves, which only the first product has, have blocks of their
+    Gate and up halves, which only the first product has, have scales of their
     own.
     """
     row = np.arange(rows)
+    height = spec.quantization.weight.rows or rows
     if not first or not spec.activation.gated or spec.gate_up_order == "interleaved":
-        return row // SCALE_BLOCK
+        return row // height
     half = rows // 2
-    return row // half * -(-half // SCALE_BLOCK) + row % half // SCALE_BLOCK
+    return row // half * -(-half // height) + row % half // height
+
+
+def scale_column(spec: LayerSpec, columns: int) -> np.ndarray:
+    """For every contracted element of a weight the column of its scale."""
+    return np.arange(columns) // (spec.quantization.weight.columns or columns)
 
 
 def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
@@ -98,8 +103,12 @@ def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
         return [Tensor(name, shape, spec.dtype)]
     *experts, rows, columns = shape
     blocks = int(scale_row(spec, rows, name.endswith("w13"))[-1]) + 1
-    scales = (*experts, blocks, -(-columns // SCALE_BLOCK))
-    return [Tensor(name, shape, "f8e4m3"), Tensor(f"{name}_scale", scales, "f32")]
+    scales = (*experts, blocks, int(scale_column(spec, columns)[-1]) + 1)
+    tensors = [Tensor(name, shape, "f8e4m3"), Tensor(f"{name}_scale", scales, "f32")]
+    activation = spec.quantization.activation
+    if activation is not None and activation.static:
+        tensors.append(Tensor(f"{name}_input_scale", (1,), "f32"))
+    return tensors
 
 
 def outputs(spec: LayerSpec) -> list[Tensor]:

@@ -12,6 +12,8 @@ from typing import Any
 from . import families
 from .activations import PARAMETERS, Activation
 from .fields import Fields, SpecError, read_json
+from .quantization import Quantization
+from .quantization import parse as _parse_quantization
 
 DTYPES = ("f32", "bf16", "f16")
 ENTRIES = ("gate", "logits", "ids")
@@ -72,7 +74,7 @@ class LayerSpec:
     expert_bias: bool = False
     strided_weights: bool = False
     shared_experts: SharedExperts | None = None
-    quantization: str | None = None
+    quantization: Quantization | None = None
     local_experts: tuple[int, ...] | None = None
 
     def __post_init__(self):
@@ -164,10 +166,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
     top_k = fields.integer("top_k", required=True)
     quantization = None
     if quantized := fields.object("quantization"):
-        quantization = quantized.choice(
-            "weight", ("fp8_block128", "mxfp4"), required=True
-        )
-        quantized.finish()
+        quantization = _parse_quantization(quantized)
     spec = dict(
         name=name,
         dtype=fields.choice("dtype", DTYPES, required=True),

@@ -116,3 +116,27 @@ plan.kernel @strided(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.strided}) -> 
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   plan.return %0 : tensor<?x8xf32>
 }
+
+// A scale that all rows share, found in a kernel of its own; products keep their way.
+// CHECK-LABEL: tile.kernel @hidden_scale(
+// CHECK: tile.tensor_scale <{{.*}}dynamic = true> tokens(%{{.*}}) ins(%{{.*}} : memref<?x8xf16>) num_valid_tokens(%{{.*}} : memref<1xi32>) outs(%{{.*}} : memref<1xf32>)
+plan.kernel @hidden_scale(%x: tensor<?x8xf16>, %n: tensor<1xi32>) -> tensor<1xf32> {
+  %0 = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x num_valid_tokens(%n : tensor<1xi32>) : tensor<?x8xf16> -> tensor<1xf32>
+  plan.return %0 : tensor<1xf32>
+}
+
+// CHECK-LABEL: tile.kernel @hidden_quantized(
+// CHECK: tile.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> tokens(%{{.*}}) ins(%{{.*}} : memref<?x8xf16>) tensor_scale(%{{.*}} : memref<1xf32>) outs(%{{.*}} : memref<?x8xf8E4M3FN>)
+plan.kernel @hidden_quantized(%x: tensor<?x8xf16>, %s: tensor<1xf32>) -> tensor<?x8xf8E4M3FN> {
+  %0 = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%s : tensor<1xf32>) : tensor<?x8xf16> -> tensor<?x8xf8E4M3FN>
+  plan.return %0 : tensor<?x8xf8E4M3FN>
+}
+
+// CHECK-LABEL: tile.kernel @quantized_product(
+// CHECK: tile.contract {{.*}} input_scale(%{{.*}} : memref<1xf32>) {{.*}}way = #moe.way<decode>
+plan.kernel @quantized_product(%x: tensor<?x8xf8E4M3FN>, %w: tensor<4x8xf8E4M3FN>, %s: tensor<1xf32>, %ws: tensor<4x1xf32>) -> tensor<?x4xf16> {
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf8E4M3FN>, tensor<4x8xf8E4M3FN> input_scale(%s : tensor<1xf32>) weight_scale(%ws : tensor<4x1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, way = #moe.way<decode>} -> tensor<?x4xf16>
+  plan.return %0 : tensor<?x4xf16>
+}

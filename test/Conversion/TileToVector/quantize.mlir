@@ -67,3 +67,49 @@ tile.kernel @contract(%x: memref<?x256xf8E4M3FN>, %w: memref<160x256xf8E4M3FN>, 
          config = #tile.cpu_contract<register_rows = 1, register_columns = 2, step = 32, columns_per_cta = 16, lanes = 8, rows_per_cta = 4>}
   tile.return
 }
+
+// -----
+
+// The scale of all rows: magnitudes that are not finite count as 0, and the largest starts as the least there is.
+// CHECK-LABEL: func.func @tensor_scale(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x20xf32>, %[[OFF:[^:]*]]: memref<5xi32>, %[[S:[^:]*]]: memref<1xf32>
+// CHECK-DAG: %[[FINITE:.*]] = arith.constant dense<2139095039> : vector<8xi32>
+// CHECK-DAG: %[[LEAST:.*]] = arith.constant dense<1.000000e-10> : vector<8xf32>
+// CHECK-DAG: %[[MOST:.*]] = arith.constant 4.480000e+02 : f32
+// CHECK: %[[LAST:.*]] = memref.load %[[OFF]]
+// CHECK: %[[END:.*]] = arith.index_cast %[[LAST]]
+// CHECK: vector.store %[[LEAST]], %[[LARGEST:.*]][
+// CHECK: scf.for %[[ROW:.*]] = %{{.*}} to %[[END]]
+// CHECK: vector.load %[[X]][%[[ROW]]
+// CHECK: arith.cmpi sle, %{{.*}}, %[[FINITE]]
+// CHECK: arith.select
+// CHECK: arith.maxsi
+// CHECK: vector.maskedload %[[X]][%[[ROW]]
+// CHECK: vector.reduction <maxsi>
+// CHECK: %[[SCALE:.*]] = arith.divf %{{.*}}, %[[MOST]] : f32
+// CHECK: memref.store %[[SCALE]], %[[S]]
+tile.kernel @tensor_scale(%x: memref<?x20xf32>, %off: memref<5xi32>, %s: memref<1xf32>, %t: i64) {
+  tile.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> tokens(%t)
+      ins(%x : memref<?x20xf32>) offsets(%off : memref<5xi32>) outs(%s : memref<1xf32>)
+      {top_k = 2 : i64, config = #tile.cpu_tensor_scale<lanes = 8>}
+  tile.return
+}
+
+// -----
+
+// A given scale: one division, and what is beyond the range becomes its end.
+// CHECK-LABEL: func.func @given(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x16xf32>, %[[S:[^:]*]]: memref<1xf32>, %[[Q:[^:]*]]: memref<?x16xf8E4M3FN>
+// CHECK-DAG: %[[END:.*]] = arith.constant dense<1138753536> : vector<8xi32>
+// CHECK: %[[SCALE:.*]] = memref.load %[[S]]
+// CHECK: %[[DIVISOR:.*]] = vector.broadcast %[[SCALE]] : f32 to vector<8xf32>
+// CHECK-NOT: vector.reduction
+// CHECK: arith.divf %{{.*}}, %[[DIVISOR]] : vector<8xf32>
+// CHECK: arith.minsi %{{.*}}, %[[END]]
+// CHECK: vector.store %{{.*}}, %[[Q]][
+tile.kernel @given(%x: memref<?x16xf32>, %s: memref<1xf32>, %q: memref<?x16xf8E4M3FN>, %t: i64) {
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> tokens(%t) ins(%x : memref<?x16xf32>)
+      tensor_scale(%s : memref<1xf32>) outs(%q : memref<?x16xf8E4M3FN>)
+      {config = #tile.cpu_quantize<lanes = 8, rows_per_cta = 2>}
+  tile.return
+}

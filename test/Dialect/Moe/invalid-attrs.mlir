@@ -70,7 +70,7 @@ module attributes {test.a = #moe.quant<storage = f32, scale = f32, granularity =
 
 // -----
 
-// expected-error@+1 {{'scale' is 'f16'; f32, bf16 and f8E8M0FNU are accepted}}
+// expected-error@+1 {{'scale' is 'f16'; f32, bf16, f8E8M0FNU and f8E4M3FN are accepted}}
 module attributes {test.a = #moe.quant<storage = i8, scale = f16, granularity = tensor>} {}
 
 // -----
@@ -137,3 +137,18 @@ module attributes {test.a = #moe.placement<8, local = [0, 8]>} {}
 
 // expected-error@+1 {{local expert 3 is named twice; name each expert once}}
 module attributes {test.a = #moe.placement<8, local = [3, 1, 3]>} {}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'pairs', of elements of 4 bits, but 'storage' is 'f8E4M3FN'; remove it}}
+func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, packing = pairs>}
+
+// -----
+
+// expected-error@+1 {{'second_scale' is 'bf16'; f32 is accepted}}
+func.func private @f() attributes {q = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], second_scale = bf16>}
+
+// -----
+
+// expected-error@+1 {{'second_scale' is a factor of the scales of groups or blocks, of which granularity 'channel' has none; remove it}}
+func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel, second_scale = f32>}

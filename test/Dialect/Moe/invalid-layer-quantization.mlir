@@ -30,11 +30,11 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
   // expected-error@+1 {{takes 'w2' and 'w2_scale' together with 'weight_quant'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
       activation {
       ^bb0(%g: f32, %u: f32):
@@ -61,12 +61,12 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
-    %w2_scale: tensor<4xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
+    %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
   // expected-error@+1 {{'weight_quant' must not be 'dynamic' or of granularity 'token'; weights are quantized beforehand}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
-      w2_scale(%w2_scale : tensor<4xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
       activation {
       ^bb0(%g: f32, %u: f32):
@@ -79,7 +79,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x24xf32>,
     %w2_scale: tensor<4xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'w13_scale' must be of shape num_experts = 4, not 4x24}}
+  // expected-error@+1 {{'w13_scale' must be of shape num_experts x (scales along rows) x (scales of a row) = 4x2x1, not 4x24}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x24xf32>)
       w2_scale(%w2_scale : tensor<4xf32>)
@@ -95,7 +95,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
     %w2_scale: tensor<4x16xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'w13_scale' must be of shape num_experts x rows = 4x24, not 4}}
+  // expected-error@+1 {{'w13_scale' must be of shape num_experts x (scales along rows) x (scales of a row) = 4x24x1, not 4}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
       w2_scale(%w2_scale : tensor<4x16xf32>)
@@ -127,7 +127,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x24x4xf32>,
     %w2_scale: tensor<4x16x4xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'w2_scale' must be of shape num_experts x rows x groups of a row = 4x16x3, not 4x16x4}}
+  // expected-error@+1 {{'w2_scale' must be of shape num_experts x (scales along rows) x (scales of a row) = 4x16x3, not 4x16x4}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x24x4xf32>)
       w2_scale(%w2_scale : tensor<4x16x4xf32>)
@@ -143,7 +143,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x3x2xf32>,
     %w2_scale: tensor<4x2x2xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'w13_scale' must be of shape num_experts x (blocks of gate and up rows) x blocks of a row = 4x4x2, not 4x3x2}}
+  // expected-error@+1 {{'w13_scale' must be of shape num_experts x (scales along rows) x (scales of a row) = 4x4x2, not 4x3x2}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x3x2xf32>)
       w2_scale(%w2_scale : tensor<4x2x2xf32>)
@@ -159,7 +159,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x4x2xf32>,
     %w2_scale: tensor<4x2x1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'w2_scale' must be of shape num_experts x blocks of rows x blocks of a row = 4x2x2, not 4x2x1}}
+  // expected-error@+1 {{'w2_scale' must be of shape num_experts x (scales along rows) x (scales of a row) = 4x2x2, not 4x2x1}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x4x2xf32>)
       w2_scale(%w2_scale : tensor<4x2x1xf32>)
@@ -173,12 +173,12 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xbf16>,
-    %w2_scale: tensor<4xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xbf16>,
+    %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
   // expected-error@+1 {{'w13_scale' must have elements of type 'f32', the scale of 'weight_quant', not 'bf16'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xbf16>)
-      w2_scale(%w2_scale : tensor<4xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xbf16>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
       activation {
       ^bb0(%g: f32, %u: f32):
@@ -189,13 +189,13 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
-    %w2_scale: tensor<4xf32>, %shared_w13: tensor<20x16xf32>, %shared_w2: tensor<16x10xf32>,
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
+    %w2_scale: tensor<4x1x1xf32>, %shared_w13: tensor<20x16xf32>, %shared_w2: tensor<16x10xf32>,
     %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
   // expected-error@+1 {{'shared_w13' must have elements of type 'f8E4M3FN', the storage of 'weight_quant', not 'f32'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
-      w2_scale(%w2_scale : tensor<4xf32>) shared_w13(%shared_w13 : tensor<20x16xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>) shared_w13(%shared_w13 : tensor<20x16xf32>)
       shared_w2(%shared_w2 : tensor<16x10xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
       activation {
@@ -207,15 +207,15 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
-    %w2_scale: tensor<4xf32>, %shared_w13: tensor<20x16xf8E4M3FN>, %shared_w13_scale: tensor<1xf32>,
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
+    %w2_scale: tensor<4x1x1xf32>, %shared_w13: tensor<20x16xf8E4M3FN>, %shared_w13_scale: tensor<2x1xf32>,
     %shared_w2: tensor<16x10xf8E4M3FN>, %shared_w2_scale: tensor<16xf32>,
     %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'shared_w2_scale' must be of shape 1, not 16}}
+  // expected-error@+1 {{'shared_w2_scale' must be of shape (scales along rows) x (scales of a row) = 1x1, not 16}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
-      w2_scale(%w2_scale : tensor<4xf32>) shared_w13(%shared_w13 : tensor<20x16xf8E4M3FN>)
-      shared_w13_scale(%shared_w13_scale : tensor<1xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>) shared_w13(%shared_w13 : tensor<20x16xf8E4M3FN>)
+      shared_w13_scale(%shared_w13_scale : tensor<2x1xf32>)
       shared_w2(%shared_w2 : tensor<16x10xf8E4M3FN>)
       shared_w2_scale(%shared_w2_scale : tensor<16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
@@ -228,12 +228,12 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
-    %w2_scale: tensor<4xf32>, %w13: tensor<4x24x16xi8>, %w2: tensor<4x16x12xi8>) {
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
+    %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xi8>, %w2: tensor<4x16x12xi8>) {
   // expected-error@+1 {{'weight_quant' has a 'zero_point', for which there is no operand; only symmetric weights are accepted}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
-      w2_scale(%w2_scale : tensor<4xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>)
       experts(%w13, %w2 : tensor<4x24x16xi8>, tensor<4x16x12xi8>)
       activation {
       ^bb0(%g: f32, %u: f32):
@@ -244,12 +244,12 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
-    %w2_scale: tensor<4xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'activation_quant' must say 'dynamic = true'; there is no operand with scales known beforehand}}
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
+    %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
+  // expected-error@+1 {{'activation_quant' is of granularity 'token' and must say 'dynamic = true'; scales that are given belong to granularity 'tensor'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
-      w2_scale(%w2_scale : tensor<4xf32>)
+      gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
       activation {
       ^bb0(%g: f32, %u: f32):
@@ -270,5 +270,68 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
       ^bb0(%g: f32, %u: f32):
         moe.yield %g : f32
       } {activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tensor<4x2x1xf32>,
+    %s2: tensor<4x1x1xf32>, %i13: tensor<1xf32>, %i2: tensor<1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
+  // expected-error@+1 {{has an 'activation_quant' that is not dynamic; give 'w2_input_scale', the scale of the inputs of 'w2'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x2x1xf32>) w2_scale(%s2 : tensor<4x1x1xf32>)
+      w13_input_scale(%i13 : tensor<1xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        moe.yield %g : f32
+      } {activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>, layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tensor<4x2x1xf32>,
+    %s2: tensor<4x1x1xf32>, %i13: tensor<4xf32>, %i2: tensor<1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
+  // expected-error@+1 {{'w13_input_scale' must be of shape 1, not 4}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x2x1xf32>) w2_scale(%s2 : tensor<4x1x1xf32>)
+      w13_input_scale(%i13 : tensor<4xf32>) w2_input_scale(%i2 : tensor<1xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        moe.yield %g : f32
+      } {activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>, layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tensor<4x2x1xf32>,
+    %s2: tensor<4x1x1xf32>, %i13: tensor<1xf32>, %i2: tensor<1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
+  // expected-error@+1 {{takes 'w13_input_scale' with 'w13' and an 'activation_quant' that is not dynamic only; remove it, or 'dynamic'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x2x1xf32>) w2_scale(%s2 : tensor<4x1x1xf32>)
+      w13_input_scale(%i13 : tensor<1xf32>) w2_input_scale(%i2 : tensor<1xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        moe.yield %g : f32
+      } {activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true>, layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tensor<4x24x2xf32>,
+    %s2: tensor<4x16x3xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x24xf8E4M3FN>) {
+  // expected-error@+1 {{'weight_quant' has a 'second_scale', for which there is no operand; only one level of scales is accepted}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x24x2xf32>) w2_scale(%s2 : tensor<4x16x3xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x24xf8E4M3FN>)
+      activation {
+      ^bb0(%v: f32):
+        moe.yield %v : f32
+      } {routing = #moe.routing<top_k = 2>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 8], second_scale = f32>} -> tensor<?x16xf32>
   return
 }

@@ -148,17 +148,87 @@ func.func @channel(%x: tensor<?x200xbf16>, %w: tensor<160x200xf8E4M3FN>, %t: ten
 
 // -----
 
-func.func @static_rows(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{dynamic ones with f32 scales of granularity 'group' or 'token' are accepted}}
-  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<1x1xf32>
+func.func @dynamic_tensor(%x: tensor<?x200xbf16>) {
+  // expected-error@+1 {{those of granularity 'tensor' that are not dynamic, whose scale 'tensor_scale' is}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
+      : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
   return
 }
 
 // -----
 
-func.func @rows_by_tensor(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, %s: tensor<1x1xf32>) {
-  // expected-error@+1 {{has 'input_quant' of granularity 'tensor'; rows have scales by 'group' or 'token'}}
-  %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xbf16> input_scale(%s : tensor<1x1xf32>)
+func.func @no_given_scale(%x: tensor<?x200xbf16>) {
+  // expected-error@+1 {{takes 'tensor_scale' with a 'quant' of granularity 'tensor', and only then}}
+  %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @scales_of_a_given_one(%x: tensor<?x200xbf16>, %s: tensor<1xf32>) {
+  // expected-error@+1 {{makes scales with a dynamic 'quant', and only then}}
+  %q, %t = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%s : tensor<1xf32>)
+      : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+func.func @given_scales(%x: tensor<?x200xbf16>, %s: tensor<2xf32>) {
+  // expected-error@+1 {{'tensor_scale' must be of shape 1, not 2}}
+  %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%s : tensor<2xf32>)
+      : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @scale_by_token(%x: tensor<?x200xbf16>) {
+  // expected-error@+1 {{dynamic ones of granularity 'tensor' that store f8E4M3FN with an f32 scale are accepted}}
+  %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> %x : tensor<?x200xbf16> -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @positions_and_tokens(%x: tensor<?x200xbf16>, %offsets: tensor<5xi32>, %n: tensor<1xi32>) {
+  // expected-error@+1 {{takes 'num_valid_tokens' without 'offsets' only; offsets count valid rows already}}
+  %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
+      offsets(%offsets : tensor<5xi32>) num_valid_tokens(%n : tensor<1xi32>) {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @offsets_alone(%x: tensor<?x200xbf16>, %offsets: tensor<5xi32>) {
+  // expected-error@+1 {{takes 'offsets' and the attribute 'top_k' together}}
+  %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
+      offsets(%offsets : tensor<5xi32>) : tensor<?x200xbf16> -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @rows_by_channel(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, %s: tensor<1xf32>) {
+  // expected-error@+1 {{has 'input_quant' of granularity 'channel'; rows have scales by 'group' or 'token', or one 'tensor'}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xbf16> input_scale(%s : tensor<1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>} -> tensor<?x160xbf16>
+  return
+}
+
+// -----
+
+func.func @scale_of_a_row(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, %s: tensor<?x1xf32>) {
+  // expected-error@+1 {{'input_scale' must be of shape 1, not ?x1}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xbf16> input_scale(%s : tensor<?x1xf32>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>} -> tensor<?x160xbf16>
+  return
+}
+
+// -----
+
+func.func @way_of_plain(%x: tensor<?x200xbf16>, %w: tensor<160x200xbf16>) {
+  // expected-error@+1 {{has 'way', which is one of quantized operands; remove it}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16> {way = #moe.way<native>} -> tensor<?x160xbf16>
   return
 }

@@ -173,14 +173,14 @@ func.func @mxfp4(%x: tensor<?x64xbf16>, %gate: tensor<4x64xbf16>,
 
 // One scale for each expert of w13, one for each row of w2.
 func.func @tensor_scales(%x: tensor<?x64xbf16>, %gate: tensor<4x64xbf16>,
-    %w13: tensor<4x32x64xf8E5M2>, %s13: tensor<4xf32>,
-    %w2: tensor<4x64x32xf8E5M2>, %s2: tensor<4xf32>,
-    %h13: tensor<8x64xf8E5M2>, %hs13: tensor<1xf32>,
-    %h2: tensor<64x8xf8E5M2>, %hs2: tensor<1xf32>) -> tensor<?x64xbf16> {
+    %w13: tensor<4x32x64xf8E5M2>, %s13: tensor<4x1x1xf32>,
+    %w2: tensor<4x64x32xf8E5M2>, %s2: tensor<4x1x1xf32>,
+    %h13: tensor<8x64xf8E5M2>, %hs13: tensor<1x1xf32>,
+    %h2: tensor<64x8xf8E5M2>, %hs2: tensor<1x1xf32>) -> tensor<?x64xbf16> {
   %0 = moe.layer %x : tensor<?x64xbf16> gate(%gate : tensor<4x64xbf16>)
-      w13_scale(%s13 : tensor<4xf32>) w2_scale(%s2 : tensor<4xf32>)
-      shared_w13(%h13 : tensor<8x64xf8E5M2>) shared_w13_scale(%hs13 : tensor<1xf32>)
-      shared_w2(%h2 : tensor<64x8xf8E5M2>) shared_w2_scale(%hs2 : tensor<1xf32>)
+      w13_scale(%s13 : tensor<4x1x1xf32>) w2_scale(%s2 : tensor<4x1x1xf32>)
+      shared_w13(%h13 : tensor<8x64xf8E5M2>) shared_w13_scale(%hs13 : tensor<1x1xf32>)
+      shared_w2(%h2 : tensor<64x8xf8E5M2>) shared_w2_scale(%hs2 : tensor<1x1xf32>)
       experts(%w13, %w2 : tensor<4x32x64xf8E5M2>, tensor<4x64x32xf8E5M2>)
       activation {
       ^bb0(%v: f32):
@@ -192,10 +192,10 @@ func.func @tensor_scales(%x: tensor<?x64xbf16>, %gate: tensor<4x64xbf16>,
 }
 
 func.func @channel_scales(%x: tensor<?x64xbf16>, %gate: tensor<4x64xbf16>,
-    %w13: tensor<4x32x64xf8E4M3FN>, %s13: tensor<4x32xbf16>,
-    %w2: tensor<4x64x32xf8E4M3FN>, %s2: tensor<4x64xbf16>) -> tensor<?x64xbf16> {
+    %w13: tensor<4x32x64xf8E4M3FN>, %s13: tensor<4x32x1xbf16>,
+    %w2: tensor<4x64x32xf8E4M3FN>, %s2: tensor<4x64x1xbf16>) -> tensor<?x64xbf16> {
   %0 = moe.layer %x : tensor<?x64xbf16> gate(%gate : tensor<4x64xbf16>)
-      w13_scale(%s13 : tensor<4x32xbf16>) w2_scale(%s2 : tensor<4x64xbf16>)
+      w13_scale(%s13 : tensor<4x32x1xbf16>) w2_scale(%s2 : tensor<4x64x1xbf16>)
       experts(%w13, %w2 : tensor<4x32x64xf8E4M3FN>, tensor<4x64x32xf8E4M3FN>)
       activation {
       ^bb0(%v: f32):

@@ -47,3 +47,28 @@ func.func @grouped_matmul(%q: tensor<?x200xf8E4M3FN>, %s: tensor<?x2xf32>, %w13:
       input_scale(%s : tensor<?x2xf32>) weight_scale(%mixed : tensor<2x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>} -> tensor<?x160xf32>
   return
 }
+
+// A scale that all rows share is given, or found ahead of them.
+// CHECK-LABEL: func.func @one_scale
+func.func @one_scale(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %given: tensor<1xf32>, %offsets: tensor<5xi32>,
+    %valid: tensor<1xi32>, %w: tensor<160x200xf8E4M3FN>, %ws: tensor<160x1xf32>) {
+  // CHECK: moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %{{[a-z0-9]+}} tensor_scale(%{{[a-z0-9]+}} : tensor<1xf32>) : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>{{$}}
+  %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%given : tensor<1xf32>)
+      : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>
+  // CHECK: moe.tensor_scale <{{.*}}dynamic = true> %{{[a-z0-9]+}} num_valid_tokens(%{{[a-z0-9]+}} : tensor<1xi32>) : tensor<?x200xbf16> -> tensor<1xf32>
+  %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
+      num_valid_tokens(%valid : tensor<1xi32>) : tensor<?x200xbf16> -> tensor<1xf32>
+  // CHECK: %hidden_scale = moe.tensor_scale <{{.*}}> %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) {moe.name = ["hidden_scale"], top_k = 2 : i64} : tensor<?x256xf32> -> tensor<1xf32>
+  %t = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %h
+      offsets(%offsets : tensor<5xi32>) {moe.name = ["hidden_scale"], top_k = 2 : i64} : tensor<?x256xf32> -> tensor<1xf32>
+  // CHECK: moe.quantize <{{.*}}> %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) tensor_scale(%hidden_scale : tensor<1xf32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>
+  %r = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %h offsets(%offsets : tensor<5xi32>)
+      tensor_scale(%t : tensor<1xf32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>
+  // CHECK: moe.grouped_matmul {{.*}} input_scale(%{{[a-z0-9]+}} : tensor<1xf32>) weight_scale(%{{[a-z0-9]+}} : tensor<160x1xf32>)
+  // CHECK-SAME: way = #moe.way<native>
+  %0 = moe.grouped_matmul %q, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
+      input_scale(%s : tensor<1xf32>) weight_scale(%ws : tensor<160x1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, way = #moe.way<native>} -> tensor<?x160xbf16>
+  return
+}

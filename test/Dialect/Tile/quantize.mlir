@@ -16,6 +16,31 @@ tile.kernel @quantize(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: me
   tile.return
 }
 
+// CHECK-LABEL: tile.kernel @one_scale
+tile.kernel @one_scale(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: memref<1xf32>,
+    %offsets: memref<5xi32>, %n: memref<1xi32>, %w: memref<160x200xf8E4M3FN>, %b: memref<160x1xf32>,
+    %y: memref<?x160xbf16>, %tokens: i64) {
+  // CHECK: tile.tensor_scale <{{.*}}> tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x200xbf16>) offsets(%{{[a-z0-9]+}} : memref<5xi32>) outs(%{{[a-z0-9]+}} : memref<1xf32>)
+  // CHECK-SAME: {config = #tile.cpu_tensor_scale<lanes = 8>, top_k = 2 : i64}
+  tile.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> tokens(%tokens)
+      ins(%x : memref<?x200xbf16>) offsets(%offsets : memref<5xi32>) outs(%s : memref<1xf32>)
+      {top_k = 2 : i64, config = #tile.cpu_tensor_scale<lanes = 8>}
+  // CHECK: tile.tensor_scale {{.*}} num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>) outs(
+  tile.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> tokens(%tokens)
+      ins(%x : memref<?x200xbf16>) num_valid_tokens(%n : memref<1xi32>) outs(%s : memref<1xf32>)
+  // CHECK: tile.quantize <{{.*}}> tokens(%tokens) ins(%{{[a-z0-9]+}} : memref<?x200xbf16>) tensor_scale(%{{[a-z0-9]+}} : memref<1xf32>) outs(%{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>){{$}}
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> tokens(%tokens) ins(%x : memref<?x200xbf16>)
+      tensor_scale(%s : memref<1xf32>) outs(%q : memref<?x200xf8E4M3FN>)
+  // CHECK: input_scale(%{{[a-z0-9]+}} : memref<1xf32>)
+  // CHECK-SAME: way = #moe.way<decode>
+  tile.contract tokens(%tokens) ins(%q, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>)
+      input_scale(%s : memref<1xf32>) weight_scale(%b : memref<160x1xf32>)
+      outs(%y : memref<?x160xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, way = #moe.way<decode>}
+  tile.return
+}
+
 // CHECK-LABEL: tile.kernel @contract
 tile.kernel @contract(%q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
     %w: memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>, %b: memref<4x2x2xf32>, %offsets: memref<5xi32>,

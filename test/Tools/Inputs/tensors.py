@@ -109,12 +109,30 @@ def first_halves(matrix):
     return np.split(matrix, 2, axis=-2)
 
 
-#: Names of a matrix, or of its scales in block fp8, here and in checkpoints.
-SUFFIXES = {"": ".weight", "_scale": ".weight_scale_inv"}
+def get_suffixes(tensors):
+    """Names of a matrix, or of its scales, here and in checkpoints: those of blocks have their own."""
+    scales = tensors.get("experts.w13_scale")
+    is_block = scales is not None and scales.shape[-1] > 1
+    return {"": ".weight", "_scale": ".weight_scale_inv" if is_block else ".weight_scale"}
 
 
-def split_shared(tensors):
-    for ours, theirs in SUFFIXES.items():
+def split_input_scales(given, prefix, gate, up, down, experts):
+    """Half the scale for most experts: the layer's is the largest, which one up or down matrix has."""
+    for ours, modules in (("w13", (gate, up)), ("w2", (down,))):
+        scale = given.pop(f"experts.{ours}_input_scale", None)
+        shared = given.pop(f"shared_experts.{ours}_input_scale", None)
+        for expert in range(experts) if scale is not None else ():
+            for module in modules:
+                is_largest = expert == experts - 2 and module != gate
+                name = f"{prefix}experts.{expert}.{module}.input_scale"
+                given[name] = (scale if is_largest else scale / 2).reshape(())
+        for name in ("gate_proj", "up_proj") if ours == "w13" else ("down_proj",):
+            if shared is not None:
+                given[f"{prefix}shared_experts.{name}.input_scale"] = shared
+
+
+def split_shared(tensors, suffixes):
+    for ours, theirs in suffixes.items():
         if f"shared_experts.w13{ours}" in tensors:
             first, second = first_halves(tensors.pop(f"shared_experts.w13{ours}"))
             tensors[f"shared_experts.gate_proj{theirs}"] = first
@@ -126,7 +144,10 @@ def split_shared(tensors):
 def split(source, target, prefix, gate, up, down, *modules):
     tensors = load_file(source)
     parts = {}
-    for ours, theirs in SUFFIXES.items():
+    suffixes = get_suffixes(tensors)
+    given = {name: tensors.pop(name) for name in list(tensors) if name.endswith("_input_scale")}
+    split_input_scales(given, prefix, gate, up, down, len(tensors["experts.w13"]))
+    for ours, theirs in suffixes.items():
         if f"experts.w13{ours}" not in tensors:
             continue
         w13, w2 = tensors.pop(f"experts.w13{ours}"), tensors.pop(f"experts.w2{ours}")
@@ -136,8 +157,8 @@ def split(source, target, prefix, gate, up, down, *modules):
             parts[f"{module}{gate}{theirs}"] = first
             parts[f"{module}{up}{theirs}"] = second
             parts[f"{module}{down}{theirs}"] = w2[expert]
-    split_shared(tensors)
-    tensors = rename(tensors, prefix, modules) | parts
+    split_shared(tensors, suffixes)
+    tensors = rename(tensors, prefix, modules) | parts | given
     save_file({name: tensor.copy() for name, tensor in tensors.items()}, target)
 
 
@@ -149,7 +170,7 @@ def fuse(source, target, prefix, *modules):
         parts[module] = tensors.pop(f"experts.{name}").swapaxes(-1, -2).copy()
         if f"experts.{name}_bias" in tensors:
             parts[f"{module}_bias"] = tensors.pop(f"experts.{name}_bias")
-    split_shared(tensors)
+    split_shared(tensors, get_suffixes(tensors))
     tensors = rename(tensors, prefix, modules) | parts
     save_file({name: tensor.copy() for name, tensor in tensors.items()}, target)
 

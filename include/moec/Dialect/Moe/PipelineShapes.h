@@ -62,10 +62,10 @@ struct MatmulOperands {
       : input(op.getInput()), weight(op.getWeight()),
         inputScale(op.getInputScale()), weightScale(op.getWeightScale()),
         inputQuant(op.getInputQuantAttr()),
-        weightQuant(op.getWeightQuantAttr()), offsets(op.getOffsets()),
-        source(op.getSource()), numValidTokens(op.getNumValidTokens()),
-        result(op.getResult()), rows(op.getRowOperands()),
-        columns(op.getColumnOperands()),
+        weightQuant(op.getWeightQuantAttr()), way(op.getWayAttr()),
+        offsets(op.getOffsets()), source(op.getSource()),
+        numValidTokens(op.getNumValidTokens()), result(op.getResult()),
+        rows(op.getRowOperands()), columns(op.getColumnOperands()),
         elementwise(op.getElementwiseOperands()), layout(op.getLayoutAttr()),
         epilogue(op.getEpilogue()) {}
 
@@ -74,6 +74,7 @@ struct MatmulOperands {
 
   mlir::Value input, weight, inputScale, weightScale;
   QuantAttr inputQuant, weightQuant;
+  WayAttr way;
   mlir::Value offsets, source, numValidTokens, result;
   mlir::ValueRange rows, columns, elementwise;
   WeightLayoutAttr layout;
@@ -94,15 +95,30 @@ struct RowMapOperands {
 };
 llvm::LogicalResult verifyRowMap(mlir::Operation *op, const RowMapOperands &o);
 
+/// `moe.tensor_scale`, `tile.tensor_scale`.
+struct TensorScaleOperands {
+  template <typename OpTy>
+  explicit TensorScaleOperands(OpTy op)
+      : input(op.getInput()), offsets(op.getOffsets()),
+        numValidTokens(op.getNumValidTokens()), scale(op.getScale()),
+        topK(op.getTopK()), quant(op.getQuantAttr()) {}
+
+  mlir::Value input, offsets, numValidTokens, scale;
+  std::optional<int64_t> topK;
+  QuantAttr quant;
+};
+llvm::LogicalResult verifyTensorScale(mlir::Operation *op,
+                                      const TensorScaleOperands &o);
+
 /// `moe.quantize`, `tile.quantize`.
 struct QuantizeOperands {
   template <typename OpTy>
   explicit QuantizeOperands(OpTy op)
       : input(op.getInput()), offsets(op.getOffsets()),
-        quantized(op.getQuantized()), scale(op.getScale()), topK(op.getTopK()),
-        quant(op.getQuantAttr()) {}
+        tensorScale(op.getTensorScale()), quantized(op.getQuantized()),
+        scale(op.getScale()), topK(op.getTopK()), quant(op.getQuantAttr()) {}
 
-  mlir::Value input, offsets, quantized, scale;
+  mlir::Value input, offsets, tensorScale, quantized, scale;
   std::optional<int64_t> topK;
   QuantAttr quant;
 };

@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // What `#moe.quant` says of a matrix (rows x contracted elements) as numbers:
-// which elements share a scale, how many scales there are, and which one is
-// whose. Verifiers, the interpreter and the emitters of every target ask here;
-// the references have formulas of their own.
+// which elements share a scale, how many scales there are, which one is whose,
+// where in a product it is applied, and how many bytes a row takes. Verifiers,
+// the interpreter and the emitters of every target ask here; the references
+// have formulas of their own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,20 +17,11 @@
 #define MOEC_DIALECT_MOE_QUANTLAYOUT_H
 
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Support/ScaleGroup.h"
 
 namespace moec::moe {
 
-/// Rows and elements of a row that share a scale; `kAll` for all that there
-/// are.
-struct ScaleGroup {
-  static constexpr int64_t kAll = 0;
-  int64_t rows = kAll;
-  int64_t columns = kAll;
-
-  bool operator==(const ScaleGroup &other) const {
-    return rows == other.rows && columns == other.columns;
-  }
-};
+using moec::ScaleGroup;
 
 ScaleGroup getScaleGroup(QuantAttr quant);
 
@@ -52,6 +44,44 @@ int64_t getScaleColumn(QuantAttr quant, int64_t element);
 /// in either operand: `kAll` for all of a row. Null is an operand without
 /// scales.
 int64_t getCommonColumns(QuantAttr a, QuantAttr b);
+
+/// Where the scales of a product meet its sums.
+enum class ScalePlace {
+  /// There are none.
+  Nowhere,
+  /// Once, on the sum of all contracted elements.
+  Epilogue,
+  /// On the sum of each `getCommonColumns` contracted elements, before it is
+  /// added to the others.
+  GroupEnds,
+  /// On each element, before it is multiplied.
+  Loop,
+};
+
+/// The latest place that is right for both operands; null is one without
+/// scales. Scales of whole rows (`tensor`, `channel`, `token`) leave the sum of
+/// a row, so that they wait for the epilogue. Scales of groups of a row stand
+/// in front of the sum of each; where a group has fewer elements than the 16
+/// that a matrix instruction contracts at least, or where there is a zero
+/// point, which no factor of a sum makes up for, each element is scaled.
+ScalePlace getScalePlace(QuantAttr input, QuantAttr weight);
+
+/// Bits that an element takes in memory: 4 in `pairs`, else those of whole
+/// bytes.
+int64_t getStorageBits(QuantAttr quant);
+
+/// Bytes of a row of `width` elements.
+int64_t getRowBytes(QuantAttr quant, int64_t width);
+
+/// The byte of a row that holds an element, and the lowest of its bits there.
+struct ElementPlace {
+  int64_t byte, bit;
+};
+ElementPlace getElementPlace(QuantAttr quant, int64_t element);
+
+/// Second-level scales of a matrix: 0, 1, or 2 where gate and up rows are
+/// halves.
+int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout = {});
 
 /// The least absolute maximum that a dynamic scale is made of, so that zeros
 /// have one: 1/512 for a `token`, else 1e-10.

@@ -12,6 +12,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 using namespace moec;
@@ -152,7 +153,8 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   int64_t free = target.getNumRegisters() - shape.parts;
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
   // A block of scales ends a loop: fewer turns.
-  int64_t k = target.lanes * (shape.decodes ? 4 : shape.parts);
+  int64_t k = shape.decodes ? std::gcd(target.lanes * 4, shape.decodedAtOnce)
+                            : target.lanes * shape.parts;
   return tile::CpuContractAttr::get(op->getContext(), m, n, k,
                                     choosePanel(shape, n), target.lanes,
                                     shape.grouped ? 0 : denseRows);
@@ -274,6 +276,26 @@ moert::Expr rankGrid(Operation *, tile::ConfigAttr, const Target &) {
   return 1;
 }
 
+//===----------------------------------------------------------------------===//
+// cpu.tensor_scale: one CTA
+//===----------------------------------------------------------------------===//
+
+struct TensorScaleSchedule final : Schedule {
+  TensorScaleSchedule() : Schedule("cpu.tensor_scale", "tile.tensor_scale") {}
+  std::string whyIllegal(Operation *, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return needsTargetLanes(cast<tile::CpuTensorScaleAttr>(config).getLanes(),
+                            target);
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
+    return tile::CpuTensorScaleAttr::get(op->getContext(), target.lanes);
+  }
+  moert::Expr grid(Operation *, tile::ConfigAttr,
+                   const Target &) const override {
+    return 1;
+  }
+};
+
 struct ContractSchedule final : Schedule {
   ContractSchedule() : Schedule("cpu.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
@@ -387,10 +409,12 @@ ArrayRef<const Schedule *> moec::getCpuSchedules() {
   static const TopKSchedule topK;
   static const RankSchedule rank;
   static const RowMapSchedule rowMap;
+  static const TensorScaleSchedule tensorScale;
   static const QuantizeSchedule quantize;
   static const GatherRowsSchedule gatherRows;
   static const GatherReduceSchedule gatherReduce;
-  static const Schedule *const all[] = {
-      &contract, &topK, &rank, &rowMap, &quantize, &gatherRows, &gatherReduce};
+  static const Schedule *const all[] = {&contract,   &topK,        &rank,
+                                        &rowMap,     &tensorScale, &quantize,
+                                        &gatherRows, &gatherReduce};
   return all;
 }

@@ -25,11 +25,12 @@ double sm80::predictQuantize(tile::QuantizeOp op, tile::LoadAttr load,
                              int64_t tokens, Routing routing,
                              const DeviceRates &device) {
   auto input = cast<MemRefType>(op.getInput().getType());
-  auto scale = cast<MemRefType>(op.getScale().getType());
   double elementBytes = double(input.getElementTypeBitWidth()) / 8;
   constexpr double codeBytes = 1, scaleBytes = 4;
-  double rowBytes = double(input.getDimSize(1)) * (elementBytes + codeBytes) +
-                    double(scale.getDimSize(1)) * scaleBytes;
+  double rowBytes = double(input.getDimSize(1)) * (elementBytes + codeBytes);
+  if (Value scale = op.getScale())
+    rowBytes +=
+        double(cast<MemRefType>(scale.getType()).getDimSize(1)) * scaleBytes;
   return 1e6 * getRows(op.getOffsets(), load, tokens, routing) * rowBytes /
          device.copyBytes;
 }

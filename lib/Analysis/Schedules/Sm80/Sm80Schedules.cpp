@@ -451,6 +451,28 @@ struct RowMapSchedule final : Schedule {
   }
 };
 
+/// One CTA: what several find would have to meet.
+struct TensorScaleSchedule final : Schedule {
+  TensorScaleSchedule() : Schedule("sm80.tensor_scale", "tile.tensor_scale") {}
+  static MemRefType getInput(Operation *op) {
+    return cast<MemRefType>(cast<tile::TensorScaleOp>(op).getInput().getType());
+  }
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &) const override {
+    return needsLanes(cast<tile::Sm80TensorScaleAttr>(config).getVectorWidth(),
+                      getInput(op));
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &) const override {
+    return tile::Sm80TensorScaleAttr::get(op->getContext(),
+                                          getVectorLanes(getInput(op)));
+  }
+  moert::Expr grid(Operation *, tile::ConfigAttr,
+                   const Target &) const override {
+    return 1;
+  }
+  int64_t block(Operation *, tile::ConfigAttr) const override { return 1024; }
+};
+
 struct QuantizeSchedule final : ScheduleWith<Schedule, CopiesRows> {
   QuantizeSchedule() : ScheduleWith("sm80.quantize", "tile.quantize") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
@@ -522,14 +544,15 @@ ArrayRef<const Schedule *> moec::getSm80Schedules() {
   static const GemvSchedule gemv;
   static const ContractSchedule contract;
   static const RowMapSchedule rowMap;
+  static const TensorScaleSchedule tensorScale;
   static const QuantizeSchedule quantize;
   static const GatherRowsSchedule gatherRows;
   static const GatherReduceSchedule gatherReduce;
   static const std::vector<const Schedule *> all = [] {
     std::vector<const Schedule *> schedules{&contract, &gemv};
     llvm::append_range(schedules, getRoutingSchedules());
-    schedules.insert(schedules.end(),
-                     {&rowMap, &quantize, &gatherRows, &gatherReduce});
+    schedules.insert(schedules.end(), {&rowMap, &tensorScale, &quantize,
+                                       &gatherRows, &gatherReduce});
     return schedules;
   }();
   return all;

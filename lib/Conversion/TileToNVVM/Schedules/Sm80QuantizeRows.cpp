@@ -7,7 +7,7 @@
 // A CTA has a row at a time, and takes every gridDim-th one. Its threads go
 // through the row twice, in vectors side by side: for the largest magnitude,
 // which meets by shuffles and shared memory, and for the codes. The second time
-// the row comes from a cache.
+// the row comes from a cache. By a given scale it is read once.
 
 #include "Sm80QuantizeRows.h"
 
@@ -31,7 +31,10 @@ public:
         quantizer(b, getElementType(input), convertsFloat8),
         quantized(emitter.operand(op.getQuantized())),
         scale(emitter.operand(op.getScale())),
-        ofWarps(emitter.scratch({emitter.getNumWarps()}, b.getF32Type())) {}
+        given(emitter.operand(op.getTensorScale())) {
+    if (!given)
+      ofWarps = emitter.scratch({emitter.getNumWarps()}, b.getF32Type());
+  }
 
   void emitRow(Value row);
 
@@ -62,6 +65,8 @@ private:
   Value input;
   Quantizer quantizer;
   Value quantized, scale;
+  /// The scale of all rows; null where each has its own.
+  Value given;
   /// Largest magnitudes, one per warp, in shared memory.
   Value ofWarps;
 };
@@ -128,6 +133,9 @@ void RowQuantizer::encode(Value row, const Quantizer::Divisor &divisor) {
 }
 
 void RowQuantizer::emitRow(Value row) {
+  if (given)
+    return encode(row, quantizer.getGivenDivisor(
+                           emitter.loadF32(given, emitter.index(0))));
   Quantizer::Divisor divisor = quantizer.getDivisor(
       share(findLargest(row)), moe::getLeastMagnitude(op.getQuant()));
   encode(row, divisor);

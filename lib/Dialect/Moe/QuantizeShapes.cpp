@@ -1,0 +1,88 @@
+//===- QuantizeShapes.cpp - rules of ops that quantize rows -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
+
+using namespace mlir;
+
+namespace moec::moe {
+
+/// Rows that are positions: `offsets` and `top_k` of an op.
+static LogicalResult verifyPositions(const OperandChecker &check, Value offsets,
+                                     std::optional<int64_t> topK) {
+  if (bool(offsets) != topK.has_value())
+    return check.error("takes 'offsets' and the attribute 'top_k' together: "
+                       "there are at most tokens * top_k positions");
+  if (topK && *topK < 1)
+    return check.error("'top_k' is ") << *topK << "; at least 1 is accepted";
+  if (failed(check.checkShape("offsets", offsets, {{"(groups + 1)"}})))
+    return failure();
+  if (offsets && getDim(offsets, 0) < 2)
+    return check.error("'offsets' must have at least 2 entries: the begin "
+                       "and the end of one group");
+  return success();
+}
+
+LogicalResult verifyTensorScale(Operation *op, const TensorScaleOperands &o) {
+  OperandChecker check(op);
+  if (!o.quant.getDynamic() || !o.quant.getScale().isF32() ||
+      !isa<Float8E4M3FNType>(o.quant.getStorage()) ||
+      o.quant.getGranularity() != Granularity::Tensor)
+    return check.error("'quant' is ")
+           << o.quant
+           << "; dynamic ones of granularity 'tensor' that store f8E4M3FN with "
+              "an f32 scale are accepted";
+  if (failed(verifyPositions(check, o.offsets, o.topK)) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)))
+    return failure();
+  if (o.offsets && o.numValidTokens)
+    return check.error("takes 'num_valid_tokens' without 'offsets' only; "
+                       "offsets count valid rows already");
+  Dim row = o.offsets ? positionsDim() : tokensDim();
+  return failure(failed(check.checkShape("input", o.input, {row, {"width"}})) ||
+                 failed(check.checkShape("scale", o.scale, {{"1", 1}})));
+}
+
+LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
+  OperandChecker check(op);
+  Granularity granularity = o.quant.getGranularity();
+  bool isByRow =
+      granularity == Granularity::Group || granularity == Granularity::Token;
+  bool isGiven = granularity == Granularity::Tensor && !o.quant.getDynamic();
+  if (!o.quant.getScale().isF32() ||
+      !(isGiven || (isByRow && o.quant.getDynamic())))
+    return check.error("'quant' is ")
+           << o.quant
+           << "; dynamic ones with f32 scales of granularity 'group' or "
+              "'token' are accepted, and those of granularity 'tensor' that "
+              "are not dynamic, whose scale 'tensor_scale' is (of "
+              "'tensor_scale' ops, where it has to be found)";
+  if (isGiven != bool(o.tensorScale))
+    return check.error("takes 'tensor_scale' with a 'quant' of granularity "
+                       "'tensor', and only then");
+  if (isGiven == bool(o.scale))
+    return check.error("makes scales with a dynamic 'quant', and only then");
+  if (failed(check.checkShape("tensor_scale", o.tensorScale, {{"1", 1}})))
+    return failure();
+  if (o.quant.getStorage() != getElementType(o.quantized))
+    return check.error("'quant' stores ")
+           << o.quant.getStorage() << ", but 'quantized' has elements of "
+           << getElementType(o.quantized);
+  if (failed(verifyPositions(check, o.offsets, o.topK)))
+    return failure();
+  Dim row = o.offsets ? positionsDim() : tokensDim();
+  if (failed(check.checkShape("input", o.input, {row, {"width"}})))
+    return failure();
+  int64_t width = getDim(o.input, 1);
+  Dim groups{"(scales of a row)", getNumScaleColumns(o.quant, width)};
+  return failure(failed(check.checkShape("quantized", o.quantized,
+                                         {row, {"width", width}})) ||
+                 failed(check.checkShape("scale", o.scale, {row, groups})));
+}
+
+} // namespace moec::moe

@@ -1,0 +1,158 @@
+//===- ParseQuantization.cpp - the spec's object quantization ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Abbreviations become what they mean here; nobody behind knows them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Internal.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+using Null = FieldReader::Null;
+
+/// Granularities of one operand, and what they are written as.
+struct Forms {
+  /// Those that are a word.
+  ArrayRef<Granularity> words;
+  /// The one that is an object with a size, or sizes.
+  SmallVector<Granularity, 2> sized;
+  StringLiteral text;
+};
+
+constexpr Granularity kWeightWords[] = {Granularity::Tensor,
+                                        Granularity::Channel};
+constexpr Granularity kActivationWords[] = {Granularity::Tensor,
+                                            Granularity::Token};
+
+Forms getForms(bool isActivation) {
+  if (isActivation)
+    return {kActivationWords,
+            {Granularity::Group},
+            R"("tensor", "token" or {"group": 128})"};
+  return {kWeightWords,
+          {Granularity::Group, Granularity::Block},
+          R"("tensor", "channel", {"group": 32} or {"block": [128, 128]})"};
+}
+
+/// Reads sizes of a group (one) or of a block (two).
+bool readSizes(const json::Value &value, OperandQuantization &operand) {
+  auto read = [](const json::Value &from, int64_t &size) {
+    std::optional<int64_t> number = from.getInteger();
+    if (!number || *number < 1 || *number > limits::kMaxWidth)
+      return false;
+    size = *number;
+    return true;
+  };
+  if (operand.granularity == Granularity::Group) {
+    operand.blockRows = 1;
+    return read(value, operand.blockColumns);
+  }
+  return value.elements.size() == 2 &&
+         read(value.elements[0], operand.blockRows) &&
+         read(value.elements[1], operand.blockColumns);
+}
+
+/// The field `scale`: which elements share one.
+bool readGranularity(const json::Value &value, const Forms &forms,
+                     OperandQuantization &operand) {
+  if (value.kind == json::Value::Kind::String) {
+    std::optional<Granularity> word = symbolize<Granularity>(value.text);
+    if (!word || !is_contained(forms.words, *word))
+      return false;
+    operand.granularity = *word;
+    return true;
+  }
+  if (value.members.size() != 1)
+    return false;
+  std::optional<Granularity> sized =
+      symbolize<Granularity>(value.members.front().name);
+  if (!sized || !is_contained(forms.sized, *sized))
+    return false;
+  operand.granularity = *sized;
+  return readSizes(value.members.front().value, operand);
+}
+
+OperandQuantization readOperand(FieldReader &outer, StringRef name,
+                                const json::Value &object, bool isActivation) {
+  FieldReader reader(outer.getContext(), object, outer.getPath(name) + ".",
+                     Null::IsWrong);
+  OperandQuantization operand;
+  operand.storage = reader.getEnum<StorageType>("dtype");
+  Forms forms = getForms(isActivation);
+  if (const json::Value *scale = reader.get("scale")) {
+    if (!readGranularity(*scale, forms, operand))
+      reader.reportWrong("scale", *scale, forms.text);
+  } else {
+    reader.reportMissing("scale", forms.text);
+  }
+  if (isActivation)
+    operand.isStatic = reader.getBoolean("static", false);
+  else
+    operand.scale = reader.getEnum<ScaleType>("scale_dtype", ScaleType::F32);
+  if (operand.isStatic && operand.granularity != Granularity::Tensor)
+    reader.error("static", reader.show("static") +
+                               " scales belong to all rows; write \"scale\": "
+                               "\"tensor\", or remove 'static'");
+  reader.refuseUnknown();
+  return operand;
+}
+
+} // namespace
+
+std::optional<QuantizationSpec> readQuantizationSpec(FieldReader &reader) {
+  const json::Value *weight = reader.get("weight");
+  const json::Value *activation = reader.get("activation");
+  std::string names;
+  for (const QuantizationName &entry : getQuantizationNames())
+    names += "\"" + entry.name.str() + "\", ";
+  std::string expected =
+      names +
+      R"(or an object such as {"dtype": "fp8_e4m3", "scale": "channel"})";
+  std::optional<QuantizationSpec> result;
+  if (!weight) {
+    reader.reportMissing("weight", expected);
+  } else if (weight->kind == json::Value::Kind::String) {
+    for (const QuantizationName &entry : getQuantizationNames())
+      if (entry.name == weight->text)
+        result = entry.meaning;
+    if (!result)
+      reader.reportWrong("weight", *weight, expected);
+    else if (activation)
+      reader.error("activation", reader.show("weight") + " = \"" +
+                                     weight->text +
+                                     "\" says what activations are; write the "
+                                     "weight as an object, or remove " +
+                                     reader.show("activation"));
+  } else if (weight->isObject()) {
+    result.emplace();
+    result->weight =
+        readOperand(reader, "weight", *weight, /*isActivation=*/false);
+    if (const json::Value *object = reader.getObject("activation"))
+      result->activation =
+          readOperand(reader, "activation", *object, /*isActivation=*/true);
+  } else {
+    reader.reportWrong("weight", *weight, expected);
+  }
+  if (weight)
+    reader.getContext().origins["quantization.weight"] = {reader.show("weight"),
+                                                          weight->range};
+  if (activation)
+    reader.getContext().origins["quantization.activation"] = {
+        reader.show("activation"), activation->range};
+  reader.refuseUnknown();
+  return result;
+}
+
+} // namespace moec

@@ -1,0 +1,108 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The field `quantization` of a spec: what the experts' products are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .fields import Fields, SpecError
+
+DTYPES = ("fp8_e4m3", "fp8_e5m2", "fp4_e2m1")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand: of a scale's elements the rows and columns, None for all."""
+
+    dtype: str
+    #: tensor, channel, token, group or block.
+    granularity: str
+    rows: int | None = None
+    columns: int | None = None
+    scale_dtype: str = "f32"
+    static: bool = False
+
+
+@dataclass(frozen=True)
+class Quantization:
+    weight: Operand
+    activation: Operand | None = None
+
+    @property
+    def supported(self) -> bool:
+        """Whether the reference has numbers for it."""
+        operands = [self.weight] + ([self.activation] if self.activation else [])
+        return all(o.dtype == "fp8_e4m3" and o.scale_dtype == "f32" for o in operands)
+
+    @property
+    def shares_scale(self) -> bool:
+        """Whether all rows of a call share a scale of activations that it finds."""
+        activation = self.activation
+        return (
+            activation is not None
+            and activation.granularity == "tensor"
+            and not activation.static
+        )
+
+
+SHORT_NAMES = {
+    "fp8_block128": Quantization(
+        Operand("fp8_e4m3", "block", 128, 128), Operand("fp8_e4m3", "group", 1, 128)
+    ),
+    "mxfp4": Quantization(Operand("fp4_e2m1", "group", 1, 32, "e8m0")),
+}
+
+_WEIGHTS = ("tensor", "channel", "group", "block")
+_ACTIVATIONS = ("tensor", "token", "group")
+
+
+def parse(fields: Fields) -> Quantization:
+    weight = fields.raw("weight")
+    if isinstance(weight, dict):
+        activation = fields.object("activation")
+        result = Quantization(
+            _operand(fields.object("weight"), _WEIGHTS, False),
+            None if activation is None else _operand(activation, _ACTIVATIONS, True),
+        )
+    else:
+        result = SHORT_NAMES[fields.choice("weight", SHORT_NAMES, required=True)]
+        if fields.has("activation"):
+            raise SpecError(
+                f"field '{fields.name('activation')}': '{weight}' says what activations are"
+            )
+    fields.finish()
+    return result
+
+
+def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:
+    dtype = fields.choice("dtype", DTYPES, required=True)
+    granularity, rows, columns = _scale(fields, granularities)
+    static, scale_dtype = False, "f32"
+    if is_activation:
+        static = fields.boolean("static")
+    else:
+        scale_dtype = fields.choice("scale_dtype", ("f32", "e8m0"), "f32")
+    if static and granularity != "tensor":
+        raise SpecError(f"field '{fields.name('static')}': needs the scale 'tensor'")
+    fields.finish()
+    return Operand(dtype, granularity, rows, columns, scale_dtype, static)
+
+
+def _scale(fields: Fields, granularities):
+    value = fields.raw("scale")
+    words = {"tensor": (None, None), "channel": (1, None), "token": (1, None)}
+    if isinstance(value, str) and value in words and value in granularities:
+        return (value, *words[value])
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, sizes),) = value.items()
+        if name == "group":
+            sizes = [1, sizes]
+        if name in granularities and name in ("group", "block"):
+            if isinstance(sizes, list) and len(sizes) == 2:
+                if all(type(size) is int and 0 < size <= 1 << 20 for size in sizes):
+                    return (name, *sizes)
+    raise SpecError(
+        f"field '{fields.name('scale')}' is {value!r}: expected one of "
+        + ", ".join(granularities)
+    )

@@ -1,0 +1,106 @@
+//===- QuantLayoutTest.cpp - tests of where scales lie ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Moe/QuantLayout.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace moec::moe;
+
+namespace {
+
+class QuantLayoutTest : public ::testing::Test {
+protected:
+  QuantLayoutTest() { context.loadDialect<MoeDialect>(); }
+
+  QuantAttr parse(const std::string &fields) {
+    return cast<QuantAttr>(
+        parseAttribute("#moe.quant<" + fields + ">", &context));
+  }
+  QuantAttr fp8(const std::string &granularity) {
+    return parse("storage = f8E4M3FN, scale = f32, granularity = " +
+                 granularity);
+  }
+  WeightLayoutAttr layout(GateUpOrder order) {
+    return WeightLayoutAttr::get(&context, order);
+  }
+
+  MLIRContext context;
+};
+
+} // namespace
+
+TEST_F(QuantLayoutTest, ScalesOfHalves) {
+  struct Case {
+    const char *granularity;
+    int64_t plain, halves, columns;
+  } cases[] = {{"tensor", 1, 2, 1},
+               {"channel", 288, 288, 1},
+               {"group, block = [1, 64]", 288, 288, 4},
+               {"block, block = [128, 128]", 3, 4, 2}};
+  for (auto [granularity, plain, halves, columns] : cases) {
+    QuantAttr quant = fp8(granularity);
+    EXPECT_EQ(getNumScaleRows(quant, 288), plain) << granularity;
+    EXPECT_EQ(getNumScaleRows(quant, 288, layout(GateUpOrder::Interleaved)),
+              plain)
+        << granularity;
+    for (GateUpOrder order : {GateUpOrder::GateUp, GateUpOrder::UpGate}) {
+      EXPECT_EQ(getNumScaleRows(quant, 288, layout(order)), halves)
+          << granularity;
+      EXPECT_EQ(getScaleRow(quant, 287, 288, layout(order)), halves - 1);
+      EXPECT_EQ(getScaleRow(quant, 144, 288, layout(order)), halves / 2);
+    }
+    EXPECT_EQ(getScaleRow(quant, 287, 288), plain - 1) << granularity;
+    EXPECT_EQ(getNumScaleColumns(quant, 200), columns) << granularity;
+    EXPECT_EQ(getScaleColumn(quant, 199), columns - 1) << granularity;
+  }
+}
+
+TEST_F(QuantLayoutTest, PlaceOfScales) {
+  QuantAttr channel = fp8("channel"), token = fp8("token"),
+            tensor = fp8("tensor"), block = fp8("block, block = [128, 128]"),
+            group = fp8("group, block = [1, 128]"),
+            few = fp8("group, block = [1, 8]"), none;
+  EXPECT_EQ(getScalePlace(none, none), ScalePlace::Nowhere);
+  for (QuantAttr input : {none, token, tensor})
+    for (QuantAttr weight : {channel, tensor})
+      EXPECT_EQ(getScalePlace(input, weight), ScalePlace::Epilogue);
+  EXPECT_EQ(getScalePlace(token, none), ScalePlace::Epilogue);
+  EXPECT_EQ(getScalePlace(group, block), ScalePlace::GroupEnds);
+  EXPECT_EQ(getScalePlace(none, block), ScalePlace::GroupEnds);
+  EXPECT_EQ(getScalePlace(group, channel), ScalePlace::GroupEnds);
+  EXPECT_EQ(getScalePlace(token, few), ScalePlace::Loop);
+  EXPECT_EQ(getScalePlace(none, parse("storage = i8, scale = f32, granularity "
+                                      "= channel, zero_point = true")),
+            ScalePlace::Loop);
+}
+
+TEST_F(QuantLayoutTest, BitsAndBytes) {
+  QuantAttr bytes = fp8("tensor");
+  EXPECT_EQ(getStorageBits(bytes), 8);
+  EXPECT_EQ(getRowBytes(bytes, 33), 33);
+  QuantAttr apart = parse("storage = f4E2M1FN, scale = f8E8M0FNU, granularity "
+                          "= group, block = [1, 32]");
+  EXPECT_EQ(getStorageBits(apart), 8);
+  EXPECT_EQ(getRowBytes(apart, 33), 33);
+  QuantAttr pairs = parse("storage = f4E2M1FN, scale = f8E4M3FN, granularity = "
+                          "group, block = [1, 16], packing = pairs, "
+                          "second_scale = f32");
+  EXPECT_EQ(getStorageBits(pairs), 4);
+  EXPECT_EQ(getRowBytes(pairs, 33), 17);
+  // The first of two is in the low half.
+  EXPECT_EQ(getElementPlace(pairs, 6).byte, 3);
+  EXPECT_EQ(getElementPlace(pairs, 6).bit, 0);
+  EXPECT_EQ(getElementPlace(pairs, 7).byte, 3);
+  EXPECT_EQ(getElementPlace(pairs, 7).bit, 4);
+  EXPECT_EQ(getNumSecondScales(bytes), 0);
+  EXPECT_EQ(getNumSecondScales(pairs), 1);
+  EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::UpGate)), 2);
+  EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::Interleaved)), 1);
+}
