@@ -141,10 +141,7 @@ Value Sm80Scales::apply(int64_t plane, Value sums, Value source, Value column) {
                    : Value(vector::FromElementsOp::create(b, type, elements));
   }
   if (shape.scales.input == ScaleTime::InEpilogue) {
-    Value row =
-        emitter.splat(emitter.loadF32(emitter.operand(op.getInputScale()),
-                                      {source, emitter.index(0)}),
-                      lanes);
+    Value row = emitter.splat(loadInputScale(emitter, op, source), lanes);
     factor = factor ? Value(arith::MulFOp::create(b, row, factor)) : row;
   }
   return factor ? Value(arith::MulFOp::create(b, sums, factor)) : sums;
