@@ -53,7 +53,8 @@ ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
 /// e4m3 with scales that are multiplied as they are.
 static bool isPlainFloat8(moe::QuantAttr quant) {
   return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
-         quant.getScale().isF32() && !quant.getZeroPoint();
+         quant.getScale().isF32() && !quant.getZeroPoint() &&
+         !quant.getSecondScale();
 }
 
 bool moec::areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight) {

@@ -74,33 +74,34 @@ struct ProductCapability {
   StringLiteral operands;
 };
 
-bool areDecodedOnGpu(moe::QuantAttr input, moe::QuantAttr weight) {
+/// Operands of which one or both are decoded.
+bool areDecoded(moe::QuantAttr input, moe::QuantAttr weight) {
   return isDecodedOnGpu(input) && isDecodedOnGpu(weight);
 }
 
-/// Both operands are e4m3, in blocks or with scales of whole rows.
-bool isNativeOnHopper(moe::QuantAttr input, moe::QuantAttr weight) {
-  return moe::isBlockFp8(input, weight) ||
-         (input && weight && isFp8(input) && isFp8(weight) &&
-          moe::getScalePlace(input, weight) == moe::ScalePlace::Epilogue);
-}
-
-constexpr StringLiteral kDecodedOnGpu =
-    "f8E4M3FN with f32 scales of whole rows, or of multiples of 32 neighbours,";
+constexpr StringLiteral kNative =
+    "f8E4M3FN of both operands with f32 scales of whole rows, or of weights in "
+    "blocks of [128, 128] and of inputs in dynamic groups of [1, 128],";
+constexpr StringLiteral kDecoded =
+    "f8E4M3FN of one operand or both with f32 scales of whole rows or of "
+    "multiples of 32 neighbours,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, isAnyFp8, moe::Way::Decode,
      "operands become f32 in a near cache",
      "f8E4M3FN with f32 scales of any granularity but groups of other than "
      "multiples of 16, or weights of the layer's type,"},
-    {Architecture::Ampere, areDecodedOnGpu, moe::Way::Decode,
+    {Architecture::Ampere, areDecoded, moe::Way::Decode,
+     "tensor cores multiply 16 bits: e4m3 becomes the other operand's type, or "
+     "f16, in registers, exactly",
+     kDecoded},
+    {Architecture::Hopper, areFloat8Products, moe::Way::Native,
+     "tensor cores multiply e4m3, and sums of rows, or of 128 elements, are "
+     "scaled",
+     kNative},
+    {Architecture::Hopper, areDecoded, moe::Way::Decode,
      "e4m3 becomes the other operand's type, or f16, in registers, exactly",
-     kDecodedOnGpu},
-    {Architecture::Hopper, isNativeOnHopper, moe::Way::Native,
-     "tensor cores multiply e4m3", kDecodedOnGpu},
-    {Architecture::Hopper, areDecodedOnGpu, moe::Way::Decode,
-     "e4m3 becomes the other operand's type, or f16, in registers, exactly",
-     kDecodedOnGpu},
+     kDecoded},
 };
 
 struct QuantizeCapability {

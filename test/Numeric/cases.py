@@ -556,7 +556,7 @@ for form, quantization in FORMS.items():
 
     def formed(name: str, tokens: int = 11, form=form, quantization=quantization, **fields):
         sizes = {"hidden_size": 200, "intermediate_size": 144, "dtype": "bf16"} | fields
-        case(f"{form}_{name}", tokens=tokens, quantization=quantization, to=CPU_CASES, **sizes)
+        case(f"{form}_{name}", tokens=tokens, quantization=quantization, **sizes)
 
     for order in ("gate_up", "up_gate", "interleaved"):
         formed(f"order_{order}", gate_up_order=order, expert_bias=True,
@@ -581,7 +581,7 @@ for form, quantization in SMALL.items():
              quantization=quantization, gate_up_order=order, to=CPU_CASES,
              shared_experts={"intermediate_size": 64})
 for form in ("tensor", "static", "channel"):
-    fields = {"hidden_size": 200, "intermediate_size": 144, "dtype": "bf16", "to": CPU_CASES,
+    fields = {"hidden_size": 200, "intermediate_size": 144, "dtype": "bf16",
               "quantization": FORMS[form]}
     case(f"{form}_tokens_0", tokens=0, **fields)
     case(f"{form}_no_gate", activation={"kind": "relu2_no_mul"}, **fields)

@@ -16,6 +16,7 @@
 #include "llvm/ADT/APFloat.h"
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 using namespace moec;
@@ -158,7 +159,9 @@ std::string getText(const Product &p) {
   std::string x = memref("?x" + number(p.depth), p.getType(p.input)),
               w = memref(g + number(p.getWeightRows()) + "x" + number(p.depth),
                          p.getType(p.weight)),
-              a = memref("?x" + number(getInputScaleColumns(p)), "f32"),
+              a = p.input.rows
+                      ? memref("?x" + number(getInputScaleColumns(p)), "f32")
+                      : "memref<1xf32>",
               b = memref(g + number(p.getScaleRows()) + "x" +
                              number(p.weight.getScaleColumns(p.depth)),
                          "f32"),
@@ -262,7 +265,7 @@ void runProduct(const Product &p, const std::string &target,
         double term =
             x.values[row * p.depth + k] * w.values[weightRow * p.depth + k];
         if (p.input.isQuantized())
-          term *= a[row * inputColumns +
+          term *= a[(p.input.rows ? row : 0) * inputColumns +
                     (p.input.columns ? k / p.input.columns : 0)];
         if (p.weight.isQuantized())
           term *= b[scaleRow * weightColumns +
@@ -291,7 +294,8 @@ TEST(GpuQuant, WholeRows) {
   for (std::string target : kTargets)
     for (const Format &weight : {kTensor, kChannel})
       for (std::string order : {"", "gate_up", "up_gate", "interleaved"})
-        runProduct({kToken, weight, "bf16", 288, 72, order, true}, target);
+        for (const Format &input : {kToken, kTensor})
+          runProduct({input, weight, "bf16", 288, 72, order, true}, target);
 }
 
 /// On Hopper tensor cores add up short rows by themselves, and steps of long
@@ -360,6 +364,101 @@ TEST(GpuQuant, Steps) {
                   "sm80_contract<tile_rows = 32, tile_columns = 32, step = " +
                       k + ", vector_width = 4>"},
                  "sm_80");
+}
+
+//===----------------------------------------------------------------------===//
+// Scales of tensors
+//===----------------------------------------------------------------------===//
+
+float fromBF16(const std::vector<uint8_t> &bytes, int64_t i) {
+  uint32_t bits = uint32_t(bytes[2 * i]) << 16 | uint32_t(bytes[2 * i + 1])
+                                                     << 24;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+void setBF16(std::vector<uint8_t> &bytes, int64_t i, uint16_t bits) {
+  bytes[2 * i] = uint8_t(bits);
+  bytes[2 * i + 1] = uint8_t(bits >> 8);
+}
+
+constexpr uint16_t kInfinity = 0x7F80, kNaN = 0x7FC0, kNegative = 0x8000;
+
+/// The largest of the rows that count and that is finite.
+TEST(GpuQuant, ScaleOfATensor) {
+  for (std::string target : kTargets)
+    for (int64_t columns : {37, 264})
+      for (int64_t counted : {0, 1, 50}) {
+        constexpr int64_t rows = 64;
+        std::vector<uint8_t> x = makeElements("bf16", rows * columns, 7).bytes;
+        setBF16(x, 3, kInfinity);
+        setBF16(x, 5, kNaN);
+        // Behind the last row that counts.
+        setBF16(x, counted * columns, 0x4700);
+        std::string memref = "memref<?x" + std::to_string(columns) + "xbf16>";
+        GpuKernel kernel(
+            "tile.kernel @kernel(%x: " + memref +
+                ", %o: memref<3xi32>, %s: memref<1xf32>, %t: i64) {\n"
+                "tile.tensor_scale <storage = f8E4M3FN, scale = f32, "
+                "granularity = tensor, dynamic = true> tokens(%t) ins(%x : " +
+                memref +
+                ") offsets(%o : memref<3xi32>) outs(%s : memref<1xf32>) "
+                "{top_k = 2 : i64}\ntile.return\n}",
+            target);
+        kernel.input(x);
+        kernel.input(std::vector<int32_t>{0, 0, int32_t(counted)});
+        kernel.output(sizeof(float));
+        kernel.run(rows / 2);
+        if (HasFatalFailure())
+          return;
+        float largest = 1e-10f;
+        for (int64_t i = 0; i < counted * columns; ++i)
+          if (std::isfinite(fromBF16(x, i)))
+            largest = std::max(largest, std::fabs(fromBF16(x, i)));
+        EXPECT_EQ(kernel.read<float>(2, 1)[0], largest / 448)
+            << target << " " << columns << " " << counted;
+      }
+}
+
+/// By a scale that is given, what is beyond the range is its end.
+TEST(GpuQuant, GivenScale) {
+  for (std::string target : kTargets)
+    for (float scale : {0.0078125f, 3e-3f, 1e-42f, 3e37f}) {
+      constexpr int64_t rows = 5, columns = 1064;
+      std::vector<uint8_t> x = makeElements("bf16", rows * columns, 8).bytes;
+      setBF16(x, 3, kInfinity);
+      setBF16(x, 4, kInfinity | kNegative);
+      setBF16(x, 5, kNaN);
+      GpuKernel kernel(
+          "tile.kernel @kernel(%x: memref<?x1064xbf16>, %s: memref<1xf32>, "
+          "%q: memref<?x1064xf8E4M3FN>, %t: i64) {\n"
+          "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = "
+          "tensor> tokens(%t) ins(%x : memref<?x1064xbf16>) tensor_scale(%s : "
+          "memref<1xf32>) outs(%q : memref<?x1064xf8E4M3FN>)\n"
+          "tile.return\n}",
+          target);
+      kernel.input(x);
+      kernel.input(std::vector<float>{scale});
+      kernel.output(rows * columns);
+      kernel.run(rows);
+      if (HasFatalFailure())
+        return;
+      auto codes = kernel.read<uint8_t>(2, rows * columns);
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        float quotient = fromBF16(x, i) / scale;
+        if (std::isnan(quotient)) {
+          EXPECT_EQ(codes[i] & 0x7F, 0x7F) << target << " " << i;
+          continue;
+        }
+        llvm::APFloat expected(std::fmin(std::fmax(quotient, -448), 448));
+        bool lost;
+        expected.convert(llvm::APFloat::Float8E4M3FN(),
+                         llvm::APFloat::rmNearestTiesToEven, &lost);
+        ASSERT_EQ(codes[i], expected.bitcastToAPInt().getZExtValue())
+            << target << " " << i << ": " << fromBF16(x, i) << " / " << scale;
+      }
+    }
 }
 
 } // namespace

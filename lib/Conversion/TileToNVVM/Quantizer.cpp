@@ -18,9 +18,6 @@
 using namespace mlir;
 using namespace moec;
 
-/// Of e4m3.
-static constexpr double kGreatest = 448;
-
 Value Quantizer::makeF32(double value) {
   return arith::ConstantOp::create(
       b, b.getF32FloatAttr(static_cast<float>(value)));
@@ -55,17 +52,14 @@ Value Quantizer::invert(Value scale, Value factor) {
   return math::FmaOp::create(b, reciprocal, left, reciprocal);
 }
 
-Quantizer::Divisor Quantizer::getGivenDivisor(Value scale) {
-  return {scale, scale, invert(scale, scale), /*saturates=*/true};
-}
-
 Quantizer::Divisor Quantizer::getDivisor(Value largest, double least) {
+  constexpr double greatestFloat8 = 448;
   largest = larger(largest, makeF32(least));
   Value infinity = makeF32(std::numeric_limits<double>::infinity());
   Value isInfinite =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);
-  Value scale = divide(largest, makeF32(kGreatest), makeF32(1 / kGreatest),
-                       /*corrections=*/2);
+  Value scale = divide(largest, makeF32(greatestFloat8),
+                       makeF32(1 / greatestFloat8), /*corrections=*/2);
   scale = arith::SelectOp::create(b, isInfinite, infinity, scale);
   // An infinite scale has the reciprocal 0; what is left over would be NaN.
   Value factor = arith::SelectOp::create(b, isInfinite, makeF32(0), scale);
@@ -76,36 +70,16 @@ Value Quantizer::divide(Value value, const Divisor &divisor) {
   // Of 16-bit elements, quotients are too far from where e4m3 rounds the other
   // way for a second correction to tell.
   int64_t corrections = element.isF32() ? 2 : 1;
-  Value quotient =
-      divide(value, divisor.factor, divisor.reciprocal, corrections);
-  if (!divisor.saturates)
-    return quotient;
-  // Infinity becomes NaN on its way through the corrections.
-  Value isInfinite = arith::CmpFOp::create(
-      b, arith::CmpFPredicate::OEQ, math::AbsFOp::create(b, value),
-      makeF32(std::numeric_limits<double>::infinity()));
-  quotient = arith::SelectOp::create(b, isInfinite, value, quotient);
-  // NaN compares as neither and stays.
-  for (auto [predicate, end] :
-       {std::pair(arith::CmpFPredicate::OGT, kGreatest),
-        std::pair(arith::CmpFPredicate::OLT, -kGreatest)}) {
-    Value bound = makeF32(end);
-    Value isBeyond = arith::CmpFOp::create(b, predicate, quotient, bound);
-    quotient = arith::SelectOp::create(b, isBeyond, bound, quotient);
-  }
-  return quotient;
+  return divide(value, divisor.factor, divisor.reciprocal, corrections);
 }
 
-Value Quantizer::encode(Value values, const Divisor &divisor) {
+Value Quantizer::pack(ArrayRef<Value> quotients) {
   constexpr int64_t perWord = 4;
-  int64_t lanes = cast<VectorType>(values.getType()).getNumElements();
-  SmallVector<Value> quotients, words;
-  for (int64_t lane = 0; lane < lanes; ++lane)
-    quotients.push_back(
-        divide(vector::ExtractOp::create(b, values, lane), divisor));
+  int64_t lanes = quotients.size();
+  SmallVector<Value> words;
   for (int64_t i = 0; i < lanes; i += perWord)
-    words.push_back(round(ArrayRef<Value>(quotients).slice(
-        i, std::min<int64_t>(perWord, lanes - i))));
+    words.push_back(
+        round(quotients.slice(i, std::min<int64_t>(perWord, lanes - i))));
   if (lanes < perWord)
     return arith::TruncIOp::create(b, b.getIntegerType(8 * lanes),
                                    words.front());
@@ -113,4 +87,22 @@ Value Quantizer::encode(Value values, const Divisor &divisor) {
     return words.front();
   return vector::FromElementsOp::create(
       b, VectorType::get(words.size(), b.getI32Type()), words);
+}
+
+Value Quantizer::encode(Value values, const Divisor &divisor) {
+  int64_t lanes = cast<VectorType>(values.getType()).getNumElements();
+  SmallVector<Value> quotients;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    quotients.push_back(
+        divide(vector::ExtractOp::create(b, values, lane), divisor));
+  return pack(quotients);
+}
+
+Value Quantizer::encodeBy(Value values, Value scale) {
+  int64_t lanes = cast<VectorType>(values.getType()).getNumElements();
+  SmallVector<Value> quotients;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    quotients.push_back(arith::DivFOp::create(
+        b, vector::ExtractOp::create(b, values, lane), scale));
+  return pack(quotients);
 }

@@ -28,14 +28,10 @@ public:
   /// computed: the scale too unless that is infinite, and its reciprocal.
   struct Divisor {
     mlir::Value scale, factor, reciprocal;
-    /// Values may lie beyond what the scale leaves room for.
-    bool saturates = false;
   };
   /// From the largest magnitude (f32) of a group, which counts as at least
   /// `least`.
   Divisor getDivisor(mlir::Value largest, double least);
-  /// Of a scale (f32) that somebody gives.
-  Divisor getGivenDivisor(mlir::Value scale);
   /// A value (f32) of the group, as it is rounded.
   mlir::Value divide(mlir::Value value, const Divisor &divisor);
   /// Up to four of them as codes, the first one in the low byte of an i32.
@@ -45,9 +41,13 @@ public:
   /// A vector of f32 of the group as codes: bits of as many bytes, or a vector
   /// of i32 where there are more than four.
   mlir::Value encode(mlir::Value values, const Divisor &divisor);
+  /// The same by a scale that is given: any number above 0, in which quotients
+  /// may be beyond the range.
+  mlir::Value encodeBy(mlir::Value values, mlir::Value scale);
 
 private:
   mlir::Value makeF32(double value);
+  mlir::Value pack(llvm::ArrayRef<mlir::Value> quotients);
   /// The reciprocal of a scale, which is 0 as a `factor` if it is infinite.
   mlir::Value invert(mlir::Value scale, mlir::Value factor);
   mlir::Value divide(mlir::Value value, mlir::Value divisor,

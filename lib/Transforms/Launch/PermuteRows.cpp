@@ -63,7 +63,9 @@ static tile::ContractOp getProduct(tile::KernelOp kernel) {
 /// What a product reads of each row.
 static SmallVector<Value> getRows(tile::ContractOp product) {
   SmallVector<Value> rows{product.getInput()};
-  if (Value scale = product.getInputScale())
+  // A scale that all rows share is none of a row.
+  Value scale = product.getInputScale();
+  if (scale && cast<MemRefType>(scale.getType()).getRank() > 1)
     rows.push_back(scale);
   return rows;
 }

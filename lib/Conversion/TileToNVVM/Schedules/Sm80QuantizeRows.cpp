@@ -51,7 +51,8 @@ private:
   Value findLargest(Value row);
   /// The largest of all threads, in all of them.
   Value share(Value largest);
-  void encode(Value row, const Quantizer::Divisor &divisor);
+  /// Stores what `toCodes` makes of the row's vectors.
+  void encode(Value row, function_ref<Value(Value)> toCodes);
   /// The first column of the thread, and how far on the next turn begins.
   Value getFirst() {
     return emitter.mul(emitter.toIndex(emitter.thread()), shape.lanes);
@@ -116,12 +117,12 @@ Value RowQuantizer::share(Value largest) {
   return largest;
 }
 
-void RowQuantizer::encode(Value row, const Quantizer::Divisor &divisor) {
+void RowQuantizer::encode(Value row, function_ref<Value(Value)> toCodes) {
   emitter.forLoop(
       getFirst(), emitter.index(shape.columns), getStep(), [&](Value column) {
         Vectors vectors = load(row, column);
         for (auto [at, values] : llvm::zip(vectors.columns, vectors.values)) {
-          Value codes = quantizer.encode(values, divisor);
+          Value codes = toCodes(values);
           Value isInside = arith::CmpIOp::create(
               b, arith::CmpIPredicate::slt, at, emitter.index(shape.columns));
           emitter.ifThen(isInside, [&, at = at] {
@@ -134,11 +135,12 @@ void RowQuantizer::encode(Value row, const Quantizer::Divisor &divisor) {
 
 void RowQuantizer::emitRow(Value row) {
   if (given)
-    return encode(row, quantizer.getGivenDivisor(
-                           emitter.loadF32(given, emitter.index(0))));
+    return encode(
+        row, [&, scale = emitter.loadF32(given, emitter.index(0))](
+                 Value values) { return quantizer.encodeBy(values, scale); });
   Quantizer::Divisor divisor = quantizer.getDivisor(
       share(findLargest(row)), moe::getLeastMagnitude(op.getQuant()));
-  encode(row, divisor);
+  encode(row, [&](Value values) { return quantizer.encode(values, divisor); });
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                         emitter.thread(), emitter.i32(0));
   emitter.ifThen(isFirst, [&] {

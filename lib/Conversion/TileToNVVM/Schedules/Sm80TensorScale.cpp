@@ -14,10 +14,6 @@
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-
-#include <limits>
-
 using namespace mlir;
 using namespace moec;
 
@@ -65,12 +61,14 @@ Value Sm80TensorScale::countElements() {
 }
 
 Value Sm80TensorScale::addFinite(Value largest, Value value) {
-  Value magnitude = math::AbsFOp::create(b, value);
-  Value infinity = arith::ConstantOp::create(
-      b, b.getF32FloatAttr(std::numeric_limits<float>::infinity()));
-  // NaN is not less either.
-  Value isFinite =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, magnitude, infinity);
+  constexpr int64_t magnitudeBits = 0x7FFFFFFF, lastFinite = 0x7F7FFFFF;
+  Value bits = arith::AndIOp::create(
+      b, arith::BitcastOp::create(b, b.getI32Type(), value),
+      emitter.i32(magnitudeBits));
+  // As integers: LLVM would compare floats in the 16 bits that they had.
+  Value isFinite = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, bits,
+                                         emitter.i32(lastFinite));
+  Value magnitude = arith::BitcastOp::create(b, b.getF32Type(), bits);
   magnitude = arith::SelectOp::create(b, isFinite, magnitude, emitter.f32(0));
   return quantizer.larger(largest, magnitude);
 }
