@@ -96,9 +96,7 @@ constexpr ProductCapability kProducts[] = {
      "f16, in registers, exactly",
      kDecoded},
     {Architecture::Hopper, areFloat8Products, moe::Way::Native,
-     "tensor cores multiply e4m3, and sums of rows, or of 128 elements, are "
-     "scaled",
-     kNative},
+     "tensor cores multiply e4m3", kNative},
     {Architecture::Hopper, areDecoded, moe::Way::Decode,
      "e4m3 becomes the other operand's type, or f16, in registers, exactly",
      kDecoded},

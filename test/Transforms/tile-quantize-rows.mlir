@@ -1,7 +1,7 @@
 // Scales of whole rows: no product quantizes its results so, and no routing shares a kernel with what does.
 
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a -o %t.before
-// RUN: moe-opt %t.before --split-input-file --tile-quantize-results=target=sm_90a --tile-quantize-ahead=target=sm_90a | diff - %t.before
+// RUN: moe-opt %t.before --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a" --tile-rewrite-launches="only=quantize-ahead target=sm_90a" | diff - %t.before
 
 plan.program @results max_tokens 64 {
   %x = plan.tensor input "hidden_quantized" rows <"tokens"> : memref<?x256xf8E4M3FN>

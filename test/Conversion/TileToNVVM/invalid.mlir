@@ -162,7 +162,7 @@ tile.kernel @counts_first(%i: memref<?x4xi32>, %w: memref<?x4xf32>, %c: memref<1
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   tile.count_slots tokens(%t) ids(%i : memref<?x4xi32>) outs(%c : memref<128x32xi32>)
       {config = #tile.sm80_count_slots<threads = 512, experts_at_once = 32>, chunk_tokens = 16 : i64, num_experts = 32 : i64}
-  // expected-error@+1 {{cannot follow in one kernel: it follows a 'tile.top_k' alone; or run tile-split-phases}}
+  // expected-error@+1 {{cannot follow in one kernel: a CTA has its share of what a 'tile.top_k' has routed, and of nothing else; or run tile-split-phases}}
   tile.rank tokens(%t) ids(%i, %w : memref<?x4xi32>, memref<?x4xf32>)
       outs(%o, %p, %s, %r : memref<33xi32>, memref<?x4xi32>, memref<?xi32>, memref<?x1xf32>)
       {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 8, experts_at_once = 32>, num_experts = 32 : i64}
