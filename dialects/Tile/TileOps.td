@@ -203,7 +203,7 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
     0: by it one product of a later launch tells the other that it is done.
 
     `counts` are those that `tile.count_slots` makes of the same ids, with the same `chunk_tokens`. A schedule
-    may add them up instead of counting the slots of other chunks. `tile-split-ranking` adds them.
+    may add them up instead of counting the slots of other chunks. `split-ranking` (`tile-rewrite-launches`) adds them.
 
     ```mlir
     tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
@@ -257,7 +257,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
     With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
     quantized as `tile.quantize` does it by `result_quant`, with scales `result_scale`. The bits are those
-    of the two phases one after the other. `tile-quantize-results` makes such products.
+    of the two phases one after the other. `quantize-results` (`tile-rewrite-launches`) makes such products.
 
     With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
     rows of the result as they are. Two launches then share the groups, and one result, each with a config for its
