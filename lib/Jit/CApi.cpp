@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/src/CApi.h"
-#include "moec/Support/Parts.h"
 #include "moec/Jit/Jit.h"
+#include "moec/Support/Parts.h"
 #include "moejit/moejit.h"
 #include "llvm/ADT/StringExtras.h"
 

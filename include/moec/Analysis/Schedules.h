@@ -20,8 +20,8 @@
 #define MOEC_ANALYSIS_SCHEDULES_H
 
 #include "mlir/Support/TypeID.h"
-#include "moec/Support/Parts.h"
 #include "moec/Dialect/Tile/Tile.h"
+#include "moec/Support/Parts.h"
 #include "moert/Expr.h"
 
 #include <optional>
