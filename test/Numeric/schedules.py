@@ -33,7 +33,7 @@ WHOLE = {
     "sizes_tails_bf16", "conformance_300_128_256_64_6", "count_ids_many", "join_gate_300",
     "conformance_1_128_128_64_6", "fp8_conformance_1_128_7168_2_1",
     "fp8_conformance_1_1024_7168_2_2", "fp8_conformance_83_512_512_16_6", "fp8_latent",
-    "strided_bf16", "sizes_2880_40_4_4_bf16", "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2",
+    "channel_conformance", "strided_bf16", "sizes_2880_40_4_4_bf16", "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2",
 }
 
 #: Cases by target, schedule and dtype of the layer.

@@ -164,7 +164,7 @@ def test_one_expert_twice(body, tokens, tmp_path):
     tensors = generate(LayerSpec.from_json(SPEC), tokens, 1, None)
     tensors["topk_ids"][0], tensors["topk_ids"][1:] = 1, 3
     write_tensors(inputs, tensors)
-    config = f"stages=4 bodies={body}"
+    config = f"stages=4 tile_rows={body}"
     compare(Case(f"twice_{body}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
             "--disable=join-products",
             f"--config=experts_hidden:tile_columns=64 {config}", f"--config=experts_out:tile_columns=128 {config}")
