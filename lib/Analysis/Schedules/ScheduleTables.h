@@ -10,6 +10,8 @@
 
 #include "moec/Analysis/Schedules.h"
 
+#include <type_traits>
+
 namespace moec {
 
 llvm::ArrayRef<const Schedule *> getCpuSchedules();
@@ -52,6 +54,32 @@ inline moert::Expr rowBlocks(int64_t rows) {
 inline moert::Expr positionBlocks(int64_t topK, int64_t rows) {
   return moert::Expr::ceilDiv(moert::Expr::tokens() * moert::Expr(topK), rows);
 }
+
+/// A schedule whose parts are functions; those of a CPU have no `Block`.
+template <auto WhyIllegal, auto Choose, auto Grid, auto Block = nullptr>
+class ScheduleOf : public Schedule {
+public:
+  using Schedule::Schedule;
+
+  std::string whyIllegal(mlir::Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    return WhyIllegal(op, config, target);
+  }
+  tile::ConfigAttr choose(mlir::Operation *op,
+                          const Target &target) const override {
+    return Choose(op, target);
+  }
+  moert::Expr grid(mlir::Operation *op, tile::ConfigAttr config,
+                   const Target &target) const override {
+    return Grid(op, config, target);
+  }
+  int64_t block(mlir::Operation *op, tile::ConfigAttr config) const override {
+    if constexpr (std::is_null_pointer_v<decltype(Block)>)
+      return Schedule::block(op, config);
+    else
+      return Block(op, config);
+  }
+};
 
 } // namespace moec
 

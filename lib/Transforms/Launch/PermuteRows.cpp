@@ -56,10 +56,6 @@ private:
 
 } // namespace
 
-static tile::ContractOp getProduct(tile::KernelOp kernel) {
-  return cast<tile::ContractOp>(kernel.getBody().front().front());
-}
-
 /// What a product reads of each row.
 static SmallVector<Value> getRows(tile::ContractOp product) {
   SmallVector<Value> rows{product.getInput()};

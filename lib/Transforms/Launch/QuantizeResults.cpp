@@ -39,10 +39,6 @@ private:
 
 } // namespace
 
-static tile::ContractOp getProduct(tile::KernelOp kernel) {
-  return cast<tile::ContractOp>(kernel.getBody().front().front());
-}
-
 plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
   auto next = dyn_cast_or_null<plan::LaunchOp>(launch->getNextNode());
   if (!next || next.getStream() != launch.getStream() ||

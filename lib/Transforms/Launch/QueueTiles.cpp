@@ -30,10 +30,6 @@ private:
 
 } // namespace
 
-static tile::ContractOp getProduct(tile::KernelOp kernel) {
-  return cast<tile::ContractOp>(kernel.getBody().front().front());
-}
-
 plan::LaunchOp QueueTiles::findRanking(plan::LaunchOp launch) {
   Value offsets =
       getPassed(launch, getPhase<tile::ContractOp>(launch).getOffsets());

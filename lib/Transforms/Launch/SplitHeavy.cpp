@@ -42,10 +42,6 @@ private:
 
 } // namespace
 
-static tile::ContractOp getProduct(tile::KernelOp kernel) {
-  return cast<tile::ContractOp>(kernel.getBody().front().front());
-}
-
 std::vector<RewriteSite> SplitHeavy::match() {
   return matchKernels<tile::ContractOp>(
       [&](plan::LaunchOp launch, tile::ContractOp product) {

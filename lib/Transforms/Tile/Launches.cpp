@@ -14,6 +14,10 @@ tile::KernelOp moec::getKernel(plan::LaunchOp launch, SymbolTable &symbols) {
   return symbols.lookup<tile::KernelOp>(launch.getKernel());
 }
 
+tile::ContractOp moec::getProduct(tile::KernelOp kernel) {
+  return cast<tile::ContractOp>(kernel.getBody().front().front());
+}
+
 SmallVector<plan::LaunchOp> moec::getVariantLaunches(ModuleOp module) {
   SmallVector<plan::LaunchOp> launches;
   module.walk([&](plan::LaunchOp launch) {

@@ -27,6 +27,9 @@ OpTy getPhase(plan::LaunchOp launch, mlir::SymbolTable &symbols) {
                                         : nullptr;
 }
 
+/// The first phase of a kernel, which is a product.
+tile::ContractOp getProduct(tile::KernelOp kernel);
+
 /// The launches of all variants.
 llvm::SmallVector<plan::LaunchOp> getVariantLaunches(mlir::ModuleOp module);
 

@@ -22,7 +22,7 @@ public:
   virtual int64_t getHeavyRows(tile::ContractOp product,
                                tile::LoadAttr load) const = 0;
   /// The config of least time of `heavy`, which is `product` for groups with
-  /// `min_group_rows` or more alone; that of `product` where none takes less.
+  /// a `min` in `group_rows` alone; that of `product` where none takes less.
   virtual tile::ConfigAttr chooseHeavy(tile::ContractOp product,
                                        tile::ContractOp heavy,
                                        tile::LoadAttr load,

@@ -296,110 +296,37 @@ struct TensorScaleSchedule final : Schedule {
   }
 };
 
-struct ContractSchedule final : Schedule {
-  ContractSchedule() : Schedule("cpu.contract", "tile.contract") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return contractIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseContract(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return contractGrid(op, config, target);
-  }
+struct ContractSchedule final
+    : ScheduleOf<contractIllegal, chooseContract, contractGrid> {
+  ContractSchedule() : ScheduleOf("cpu.contract", "tile.contract") {}
 };
 
-struct TopKSchedule final : Schedule {
-  TopKSchedule() : Schedule("cpu.top_k", "tile.top_k") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return rowsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseTopK(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return rowsGrid(op, config, target);
-  }
+struct TopKSchedule final : ScheduleOf<rowsIllegal, chooseTopK, rowsGrid> {
+  TopKSchedule() : ScheduleOf("cpu.top_k", "tile.top_k") {}
 };
 
-struct RankSchedule final : Schedule {
-  RankSchedule() : Schedule("cpu.rank", "tile.rank") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return rankIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseRank(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return rankGrid(op, config, target);
-  }
+struct RankSchedule final : ScheduleOf<rankIllegal, chooseRank, rankGrid> {
+  RankSchedule() : ScheduleOf("cpu.rank", "tile.rank") {}
 };
 
-struct RowMapSchedule final : Schedule {
-  RowMapSchedule() : Schedule("cpu.row_map", "tile.row_map") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return rowsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseRowMap(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return rowsGrid(op, config, target);
-  }
+struct RowMapSchedule final : ScheduleOf<rowsIllegal, chooseRowMap, rowsGrid> {
+  RowMapSchedule() : ScheduleOf("cpu.row_map", "tile.row_map") {}
 };
 
-struct QuantizeSchedule final : Schedule {
-  QuantizeSchedule() : Schedule("cpu.quantize", "tile.quantize") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return rowsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseQuantize(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return quantizeGrid(op, config, target);
-  }
+struct QuantizeSchedule final
+    : ScheduleOf<rowsIllegal, chooseQuantize, quantizeGrid> {
+  QuantizeSchedule() : ScheduleOf("cpu.quantize", "tile.quantize") {}
 };
 
-struct GatherRowsSchedule final : Schedule {
-  GatherRowsSchedule() : Schedule("cpu.gather_rows", "tile.gather_rows") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return gatherRowsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseGatherRows(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return gatherRowsGrid(op, config, target);
-  }
+struct GatherRowsSchedule final
+    : ScheduleOf<gatherRowsIllegal, chooseGatherRows, gatherRowsGrid> {
+  GatherRowsSchedule() : ScheduleOf("cpu.gather_rows", "tile.gather_rows") {}
 };
 
-struct GatherReduceSchedule final : Schedule {
+struct GatherReduceSchedule final
+    : ScheduleOf<gatherReduceIllegal, chooseGatherReduce, rowsGrid> {
   GatherReduceSchedule()
-      : Schedule("cpu.gather_reduce", "tile.gather_reduce") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return gatherReduceIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseGatherReduce(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return rowsGrid(op, config, target);
-  }
+      : ScheduleOf("cpu.gather_reduce", "tile.gather_reduce") {}
 };
 
 } // namespace

@@ -13,22 +13,10 @@ using namespace moec::sm80;
 
 namespace {
 
-struct TopKSchedule final : ScheduleWith<Schedule, FollowsPhase> {
+struct TopKSchedule final
+    : ScheduleWith<ScheduleOf<topKIllegal, chooseTopK, topKGrid, chunkBlock>,
+                   FollowsPhase> {
   TopKSchedule() : ScheduleWith("sm80.top_k", "tile.top_k") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return topKIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseTopK(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return topKGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return chunkBlock(op, config);
-  }
   std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
                                       tile::LoadAttr load) const override {
     return quantizeAhead(first, second, load);
@@ -39,22 +27,11 @@ struct TopKSchedule final : ScheduleWith<Schedule, FollowsPhase> {
   }
 };
 
-struct CountSlotsSchedule final : ScheduleWith<Schedule, FollowsPhase> {
+struct CountSlotsSchedule final
+    : ScheduleWith<ScheduleOf<countSlotsIllegal, chooseCountSlots,
+                              countSlotsGrid, chunkBlock>,
+                   FollowsPhase> {
   CountSlotsSchedule() : ScheduleWith("sm80.count_slots", "tile.count_slots") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return countSlotsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseCountSlots(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return countSlotsGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return chunkBlock(op, config);
-  }
   std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
                                       tile::LoadAttr load) const override {
     return countRouted(first, second, load);
@@ -65,22 +42,10 @@ struct CountSlotsSchedule final : ScheduleWith<Schedule, FollowsPhase> {
   }
 };
 
-struct RankSchedule final : ScheduleWith<Schedule, ReadsCounts, FollowsPhase> {
+struct RankSchedule final
+    : ScheduleWith<ScheduleOf<rankIllegal, chooseRank, rankGrid, chunkBlock>,
+                   ReadsCounts, FollowsPhase> {
   RankSchedule() : ScheduleWith("sm80.rank", "tile.rank") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return rankIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseRank(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return rankGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return chunkBlock(op, config);
-  }
   std::optional<TokenChunks> chunks(tile::RankOp op, tile::ConfigAttr config,
                                     bool isRouted) const override {
     return rankChunks(op, config, isRouted);

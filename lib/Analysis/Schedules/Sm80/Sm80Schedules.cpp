@@ -412,43 +412,17 @@ int64_t gatherRowsBlock(Operation *, tile::ConfigAttr config) {
   return getGatherWarps(config) * kWarp;
 }
 
-struct ContractSchedule final : Schedule {
-  ContractSchedule() : Schedule("sm80.contract", "tile.contract") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return contractIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseContract(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return contractGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return contractBlock(op, config);
-  }
+struct ContractSchedule final
+    : ScheduleOf<contractIllegal, chooseContract, contractGrid, contractBlock> {
+  ContractSchedule() : ScheduleOf("sm80.contract", "tile.contract") {}
   int64_t shared(Operation *op, tile::ConfigAttr config) const override {
     return contractShared(op, config);
   }
 };
 
-struct RowMapSchedule final : Schedule {
-  RowMapSchedule() : Schedule("sm80.row_map", "tile.row_map") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return columnsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseRowMap(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return columnsGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return columnsBlock(op, config);
-  }
+struct RowMapSchedule final
+    : ScheduleOf<columnsIllegal, chooseRowMap, columnsGrid, columnsBlock> {
+  RowMapSchedule() : ScheduleOf("sm80.row_map", "tile.row_map") {}
 };
 
 /// One CTA: what several find would have to meet.
@@ -473,22 +447,11 @@ struct TensorScaleSchedule final : Schedule {
   int64_t block(Operation *, tile::ConfigAttr) const override { return 1024; }
 };
 
-struct QuantizeSchedule final : ScheduleWith<Schedule, CopiesRows> {
+struct QuantizeSchedule final
+    : ScheduleWith<ScheduleOf<quantizeIllegal, chooseQuantize, quantizeGrid,
+                              quantizeBlock>,
+                   CopiesRows> {
   QuantizeSchedule() : ScheduleWith("sm80.quantize", "tile.quantize") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return quantizeIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseQuantize(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return quantizeGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return quantizeBlock(op, config);
-  }
   double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
                  Routing routing, const DeviceRates &device) const override {
     return predictQuantize(cast<tile::QuantizeOp>(op), load, tokens, routing,
@@ -496,22 +459,11 @@ struct QuantizeSchedule final : ScheduleWith<Schedule, CopiesRows> {
   }
 };
 
-struct GatherRowsSchedule final : ScheduleWith<Schedule, CopiesRows> {
+struct GatherRowsSchedule final
+    : ScheduleWith<ScheduleOf<gatherRowsIllegal, chooseGatherRows,
+                              gatherRowsGrid, gatherRowsBlock>,
+                   CopiesRows> {
   GatherRowsSchedule() : ScheduleWith("sm80.gather_rows", "tile.gather_rows") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return gatherRowsIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseGatherRows(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return gatherRowsGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return gatherRowsBlock(op, config);
-  }
   double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
                  Routing routing, const DeviceRates &device) const override {
     return predictGatherRows(cast<tile::GatherRowsOp>(op), load, tokens,
@@ -519,23 +471,11 @@ struct GatherRowsSchedule final : ScheduleWith<Schedule, CopiesRows> {
   }
 };
 
-struct GatherReduceSchedule final : Schedule {
+struct GatherReduceSchedule final
+    : ScheduleOf<gatherReduceIllegal, chooseGatherReduce, gatherReduceGrid,
+                 columnsBlock> {
   GatherReduceSchedule()
-      : Schedule("sm80.gather_reduce", "tile.gather_reduce") {}
-  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &target) const override {
-    return gatherReduceIllegal(op, config, target);
-  }
-  tile::ConfigAttr choose(Operation *op, const Target &target) const override {
-    return chooseGatherReduce(op, target);
-  }
-  moert::Expr grid(Operation *op, tile::ConfigAttr config,
-                   const Target &target) const override {
-    return gatherReduceGrid(op, config, target);
-  }
-  int64_t block(Operation *op, tile::ConfigAttr config) const override {
-    return columnsBlock(op, config);
-  }
+      : ScheduleOf("sm80.gather_reduce", "tile.gather_reduce") {}
 };
 
 } // namespace
