@@ -7,14 +7,14 @@
 // That PTX is made, and assembles without spills and complaints. What the code
 // computes is checked by test/Numeric, in a simulator and on a GPU.
 
-#include "moec/Target/NVPTX.h"
+#include "NvptxTesting.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Analysis/PtxasLimits.h"
 #include "moec/Ptx/Sim/Simulator.h"
-#include "moec/Transforms/Passes.h"
+#include "moec/Support/Parts.h"
+#include "moec/Target/NVPTX.h"
 #include "gtest/gtest.h"
 
 #include <cstdio>
@@ -25,39 +25,9 @@
 
 using namespace mlir;
 using namespace moec;
+using namespace moec::test;
 
 namespace {
-
-/// Compiles kernels of level tile; the text of what went wrong is in `errors`.
-struct Compilation {
-  Compilation(const std::string &text, const std::string &chip,
-              bool assignConfig = true) {
-    context.loadDialect<tile::TileDialect>();
-    context.disableMultithreading();
-    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-      errors += diagnostic.str() + "\n";
-      return success();
-    });
-    auto module = parseSourceString<ModuleOp>(text, &context);
-    if (!module)
-      return;
-    PassManager manager(&context);
-    if (assignConfig) {
-      TileAssignConfigPassOptions options;
-      options.target = chip;
-      manager.addPass(createTileAssignConfigPass(options));
-    }
-    buildTileToNVVMPipeline(manager, chip);
-    if (failed(manager.run(*module)))
-      return;
-    auto emitted = emitPTX(*module, {chip});
-    if (succeeded(emitted))
-      ptx = *emitted;
-  }
-
-  MLIRContext context;
-  std::string errors, ptx;
-};
 
 struct Case {
   std::string name, text;
@@ -65,83 +35,13 @@ struct Case {
 
 void PrintTo(const Case &test, std::ostream *os) { *os << test.name; }
 
-std::string memref(const std::string &shape, const std::string &element) {
-  return "memref<" + shape + "x" + element + ">";
-}
-
-/// A kernel with those arguments, given as `%name: type`, and one phase.
-std::string kernel(const std::vector<std::string> &arguments,
-                   const std::string &phase) {
-  std::string text = "tile.kernel @kernel(";
-  for (const std::string &argument : arguments)
-    text += argument + ", ";
-  return text + "%t: i64) {\n  " + phase + "\n  tile.return\n}\n";
-}
-
 //===----------------------------------------------------------------------===//
 // The matrix
 //===----------------------------------------------------------------------===//
 
-/// A product with everything that a product can have.
-std::string contract(const std::string &dtype, int64_t depth, int64_t columns,
-                     bool isGrouped, const std::string &order) {
-  std::string k = std::to_string(depth), n = std::to_string(columns);
-  std::string rows = order.empty() ? n : std::to_string(2 * columns);
-  std::string g = isGrouped ? "6x" : "";
-  std::string x = memref("?x" + k, dtype),
-              w = memref(g + rows + "x" + k, dtype);
-  std::string bias = memref(g + rows, dtype), y = memref("?x" + n, dtype);
-  std::vector<std::string> arguments{"%x: " + x, "%w: " + w};
-  std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w;
-  phase += ")";
-  if (isGrouped) {
-    arguments.push_back("%o: memref<7xi32>");
-    arguments.push_back("%s: memref<?xi32>");
-    phase += " offsets(%o : memref<7xi32>) source(%s : memref<?xi32>)";
-  } else {
-    arguments.push_back("%v: memref<1xi32>");
-    phase += " num_valid_tokens(%v : memref<1xi32>)";
-  }
-  arguments.push_back("%r: memref<?x1xf32>");
-  arguments.push_back("%b: " + bias);
-  phase += " rows(%r : memref<?x1xf32>) columns(%b : " + bias + ")";
-  arguments.push_back("%e: " + y);
-  phase += " elementwise(%e : " + y + ")";
-  arguments.push_back("%y: " + y);
-  phase += " outs(%y : " + y + ") epilogue {\n";
-  if (order.empty())
-    phase += "^bb0(%a: f32, %p: f32, %c: f32, %d: f32):\n"
-             "  %1 = math.tanh %a : f32\n  %2 = arith.mulf %1, %p : f32\n"
-             "  %3 = arith.addf %2, %c : f32\n  %4 = arith.addf %3, %d : f32\n"
-             "  tile.yield %4 : f32\n}";
-  else
-    phase += "^bb0(%a: f32, %u: f32, %p: f32, %c: f32, %q: f32, %d: f32):\n"
-             "  %1 = arith.addf %a, %c : f32\n  %2 = math.erf %1 : f32\n"
-             "  %3 = arith.addf %u, %q : f32\n  %4 = arith.mulf %2, %3 : f32\n"
-             "  %5 = arith.mulf %4, %p : f32\n  %6 = arith.addf %5, %d : f32\n"
-             "  tile.yield %6 : f32\n} {layout = #moe.weight_layout<order = " +
-             order + ">}";
-  return kernel(arguments, phase);
-}
-
-std::string topK(int64_t experts, const std::string &routing,
-                 const std::string &operands = "",
-                 const std::vector<std::string> &more = {}) {
-  std::string k = routing.substr(0, routing.find(','));
-  std::string logits = memref("?x" + std::to_string(experts), "f32");
-  std::string ids = memref("?x" + k, "i32"), weights = memref("?x" + k, "f32");
-  std::vector<std::string> arguments{"%l: " + logits};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  arguments.push_back("%i: " + ids);
-  arguments.push_back("%w: " + weights);
-  return kernel(arguments, "tile.top_k tokens(%t) logits(%l : " + logits + ")" +
-                               operands + " outs(%i, %w : " + ids + ", " +
-                               weights + ") <top_k = " + routing + ">");
-}
-
 std::string rank(int64_t experts, int64_t local, const std::string &attributes,
                  bool hasValid) {
-  std::string offsets = memref(std::to_string(local + 1), "i32");
+  std::string offsets = memrefOf(std::to_string(local + 1), "i32");
   std::vector<std::string> arguments{"%i: memref<?x8xi32>",
                                      "%w: memref<?x8xf32>"};
   if (hasValid)
@@ -161,7 +61,7 @@ std::string rank(int64_t experts, int64_t local, const std::string &attributes,
 }
 
 std::string rowMap(const std::string &dtype, int64_t columns) {
-  std::string x = memref("?x" + std::to_string(columns), dtype);
+  std::string x = memrefOf("?x" + std::to_string(columns), dtype);
   return kernel({"%x: " + x, "%r: memref<?x1xf32>", "%y: " + x},
                 "tile.row_map tokens(%t) ins(%x : " + x +
                     ") rows(%r : memref<?x1xf32>) outs(%y : " + x +
@@ -172,7 +72,7 @@ std::string rowMap(const std::string &dtype, int64_t columns) {
 std::string gatherReduce(const std::string &dtype, int64_t columns,
                          const std::string &result) {
   std::string n = "?x" + std::to_string(columns);
-  std::string x = memref(n, dtype), y = memref(n, result);
+  std::string x = memrefOf(n, dtype), y = memrefOf(n, result);
   return kernel(
       {"%x: " + x, "%p: memref<?x4xi32>", "%h: " + x, "%w: memref<?x4xf32>",
        "%a: " + x, "%v: memref<1xi32>", "%y: " + y},
@@ -185,9 +85,9 @@ std::string gatherReduce(const std::string &dtype, int64_t columns,
 std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
                      bool areRows = false) {
   std::string n = "?x" + std::to_string(columns);
-  std::string x = memref(n, dtype), q = memref(n, "f8E4M3FN");
+  std::string x = memrefOf(n, dtype), q = memrefOf(n, "f8E4M3FN");
   int64_t scales = areRows ? 1 : (columns + 127) / 128;
-  std::string s = memref("?x" + std::to_string(scales), "f32");
+  std::string s = memrefOf("?x" + std::to_string(scales), "f32");
   std::vector<std::string> arguments{"%x: " + x};
   if (hasOffsets)
     arguments.push_back("%o: memref<7xi32>");
@@ -201,86 +101,6 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
           (hasOffsets ? ") offsets(%o : memref<7xi32>" : "") +
           ") outs(%q, %s : " + q + ", " + s + ")" +
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
-}
-
-/// How an operand of a product is quantized: the granularity in words, and the
-/// rows and columns that share a scale, 0 for all. Not at all without words:
-/// then it has elements of type `element`.
-struct Format {
-  std::string granularity;
-  int64_t rows = 0, columns = 0;
-  std::string element = "f8E4M3FN";
-
-  bool isQuantized() const { return !granularity.empty(); }
-  int64_t getScaleRows(int64_t size) const {
-    return rows ? (size + rows - 1) / rows : 1;
-  }
-  std::string getScaleColumns(int64_t size) const {
-    return std::to_string(columns ? (size + columns - 1) / columns : 1);
-  }
-  std::string getAttribute(const std::string &name, bool isDynamic) const {
-    return isQuantized()
-               ? name +
-                     " = #moe.quant<storage = f8E4M3FN, scale = "
-                     "f32, granularity = " +
-                     granularity + (isDynamic ? ", dynamic = true" : "") + ">, "
-               : "";
-  }
-};
-
-const Format kGroups{"group, block = [1, 128]", 1, 128};
-const Format kToken{"token", 1, 0};
-const Format kBlocks{"block, block = [128, 128]", 128, 128};
-const Format kChannel{"channel", 1, 0};
-
-/// A product of which one or both operands are quantized; block fp8 unless
-/// others are given.
-std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
-                   const std::string &order, const std::string &result,
-                   const Format &input = kGroups,
-                   const Format &weight = kBlocks) {
-  int64_t rows = order.empty() ? columns : 2 * columns;
-  int64_t scaleRows = order.empty() || order == "interleaved"
-                          ? weight.getScaleRows(rows)
-                          : 2 * weight.getScaleRows(columns);
-  std::string k = std::to_string(depth);
-  std::string g = isGrouped ? "6x" : "";
-  std::string x = memref("?x" + k, input.element),
-              w = memref(g + std::to_string(rows) + "x" + k, weight.element);
-  std::string a = memref("?x" + input.getScaleColumns(depth), "f32"),
-              b = memref(g + std::to_string(scaleRows) + "x" +
-                             weight.getScaleColumns(depth),
-                         "f32"),
-              y = memref("?x" + std::to_string(columns), result);
-  std::vector<std::string> arguments{"%x: " + x, "%w: " + w, "%a: " + a,
-                                     "%b: " + b};
-  std::string phase =
-      "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
-  if (input.isQuantized())
-    phase += " input_scale(%a : " + a + ")";
-  if (weight.isQuantized())
-    phase += " weight_scale(%b : " + b + ")";
-  if (isGrouped) {
-    arguments.push_back("%o: memref<7xi32>");
-    arguments.push_back("%s: memref<?xi32>");
-    phase += " offsets(%o : memref<7xi32>) source(%s : memref<?xi32>)";
-  }
-  arguments.push_back("%y: " + y);
-  phase += " outs(%y : " + y + ")";
-  if (!order.empty())
-    phase += " epilogue {\n^bb0(%g: f32, %u: f32):\n"
-             "  %1 = arith.negf %g : f32\n  %2 = math.exp %1 : f32\n"
-             "  %3 = arith.constant 1.0 : f32\n"
-             "  %4 = arith.addf %2, %3 : f32\n"
-             "  %5 = arith.divf %g, %4 : f32\n"
-             "  %6 = arith.mulf %5, %u : f32\n"
-             "  tile.yield %6 : f32\n}";
-  std::string attributes = input.getAttribute("input_quant", true) +
-                           weight.getAttribute("weight_quant", false);
-  phase += " {" + attributes.substr(0, attributes.size() - 2);
-  if (!order.empty())
-    phase += ", layout = #moe.weight_layout<order = " + order + ">";
-  return kernel(arguments, phase + "}");
 }
 
 std::vector<Case> makeMatrix() {
@@ -304,19 +124,18 @@ std::vector<Case> makeMatrix() {
   cases.push_back({"e4m3_rows_odd",
                    scaled(511, 37, true, "up_gate", "bf16", kToken, kChannel)});
   cases.push_back({"e4m3_channels", scaled(2048, 768, true, "interleaved",
-                                           "bf16", kGroups, kChannel)});
-  cases.push_back(
-      {"e4m3_blocks", scaled(2048, 768, true, "gate_up", "bf16", kGroups,
-                             {"block, block = [16, 64]", 16, 64})});
+                                           "bf16", kGroup128, kChannel)});
+  cases.push_back({"e4m3_blocks", scaled(2048, 768, true, "gate_up", "bf16",
+                                         kGroup128, kSmallBlock)});
   for (std::string dtype : {"f32", "bf16", "f16"}) {
-    Format plain{"", 0, 0, dtype}, groups{"group, block = [1, 32]", 1, 32};
     cases.push_back(
         {dtype + "_with_channels",
-         scaled(2048, 768, true, "gate_up", dtype, plain, kChannel)});
-    cases.push_back({dtype + "_with_groups",
-                     scaled(2048, 768, true, "gate_up", dtype, plain, groups)});
-    cases.push_back({dtype + "_with_tokens",
-                     scaled(2048, 256, false, "", dtype, kToken, plain)});
+         scaled(2048, 768, true, "gate_up", dtype, kPlain, kChannel, dtype)});
+    cases.push_back(
+        {dtype + "_with_groups",
+         scaled(2048, 768, true, "gate_up", dtype, kPlain, kGroup32, dtype)});
+    cases.push_back({dtype + "_with_tokens", scaled(2048, 256, false, "", dtype,
+                                                    kToken, kPlain, dtype)});
   }
   for (std::string dtype : {"f32", "bf16", "f16"}) {
     cases.push_back({dtype + "_dense", contract(dtype, 2048, 256, false, "")});
@@ -429,9 +248,9 @@ TEST_P(NvptxMatrix, Assembles) {
     EXPECT_EQ(report.spillStoreBytes, 0);
     EXPECT_EQ(report.spillLoadBytes, 0);
     EXPECT_GT(report.registers, 0);
-    EXPECT_LE(report.registers, 255);
+    EXPECT_LE(report.registers, kRegistersPerThread);
     EXPECT_LE(report.sharedBytes, 48 * 1024);
-    EXPECT_LT(assembled->cpuSeconds, 1);
+    EXPECT_LT(assembled->cpuSeconds, ptxas::kMostSeconds);
   }
 }
 
@@ -467,147 +286,6 @@ TEST(NvptxTest, KernelsTakeOneSlotPerArgument) {
               std::string::npos);
   EXPECT_EQ(compiled.ptx.find("kernel_param_4"), std::string::npos);
   EXPECT_NE(compiled.ptx.find(".reqntid 32"), std::string::npos);
-}
-
-/// sm90.contract: registers move from the warpgroup that copies to those that
-/// multiply, and all of them fit in the 64 Ki of a multiprocessor. At the start
-/// all threads have the same share.
-TEST(NvptxTest, WarpgroupsShareRegisters) {
-  // Weighted rows of groups, as in a layer's last product.
-  auto product = [](bool isMapped, const std::string &config) {
-    std::vector<std::string> arguments{
-        "%x: memref<?x768xbf16>", "%w: memref<6x2048x768xbf16>",
-        "%o: memref<7xi32>",      "%s: memref<?xi32>",
-        "%r: memref<?x1xf32>",    "%y: memref<?x2048xbf16>"};
-    return kernel(
-        arguments,
-        "tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, "
-        "memref<6x2048x768xbf16>) offsets(%o : memref<7xi32>)" +
-            std::string(isMapped ? "" : " source(%s : memref<?xi32>)") +
-            " rows(%r : memref<?x1xf32>) outs(%y : memref<?x2048xbf16>) "
-            "epilogue {\n^bb0(%a: f32, %b: f32):\n"
-            "  %1 = arith.mulf %a, %b : f32\n  tile.yield %1 : f32\n}"
-            " {config = #tile.sm90_contract<step = 64, " +
-            config + (isMapped ? ", map_rows>}" : ">}"));
-  };
-  // Threads that copy rows keep more, the more rows there are.
-  struct {
-    std::string text, producer, consumer;
-    int64_t all = 65536 / 384 / 8 * 8;
-  } cases[] = {
-      {product(false, "tile_rows = [16, 144], tile_columns = 256, stages = 4"),
-       "88", "208"},
-      {product(false, "tile_rows = [160], tile_columns = 256, stages = 3"),
-       "88", "208"},
-      {product(false, "tile_rows = [256], tile_columns = 128, stages = 4"),
-       "104", "200"},
-      {product(true,
-               "tile_rows = [8, 24, 160], tile_columns = 256, stages = 4"),
-       "40", "232"},
-      {product(true, "tile_rows = [192], tile_columns = 256, stages = 3"), "24",
-       "240"},
-      {product(
-           false,
-           "tile_rows = [64, 128], tile_columns = 256, stages = 4, rows_on_m"),
-       "88", "208"},
-      {product(
-           true,
-           "tile_rows = [64, 128], tile_columns = 256, stages = 4, rows_on_m"),
-       "40", "232"},
-      // Low tiles leave room for CTAs of the launch before.
-      {product(false, "tile_rows = [8], tile_columns = 128, stages = 4"), "56",
-       "88", 80},
-      {product(false, "tile_rows = [8, 32], tile_columns = 256, stages = 4"),
-       "56", "88", 80},
-      {product(true, "tile_rows = [16, 32], tile_columns = 256, stages = 4"),
-       "56", "88", 80}};
-  for (const auto &[text, producer, consumer, all] : cases) {
-    Compilation compiled(text, "sm_90a");
-    ASSERT_EQ(compiled.errors, "");
-    EXPECT_NE(compiled.ptx.find(".reqntid 384"), std::string::npos);
-    EXPECT_NE(
-        compiled.ptx.find("setmaxnreg.dec.sync.aligned.u32 \t" + producer),
-        std::string::npos);
-    EXPECT_NE(
-        compiled.ptx.find("setmaxnreg.inc.sync.aligned.u32 \t" + consumer),
-        std::string::npos);
-    auto assembled = assemble(compiled.ptx, "sm_90a");
-    ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
-    EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
-    ASSERT_EQ(assembled->kernels.size(), 1u);
-    EXPECT_LE(assembled->kernels[0].registers, all);
-    EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0);
-    EXPECT_EQ(assembled->kernels[0].stackBytes, 0);
-  }
-}
-
-/// A product of e4m3 by sm90.contract, of which a CTA has so many weight rows.
-void expectNoSpills(bool isPaired, int64_t rows, const std::string &bodies,
-                    const std::string &order, int64_t depth,
-                    const Format &input, const Format &weight) {
-  std::string text = scaled(depth, 768, isPaired, isPaired ? "gate_up" : "",
-                            "bf16", input, weight);
-  std::string config =
-      "config = #tile.sm90_contract<tile_columns = " +
-      std::to_string(isPaired ? rows / 2 : rows) + ", tile_rows = [" + bodies +
-      "], step = 128, stages = 4" + order + (isPaired ? ">}" : ", map_rows>}");
-  text.replace(text.rfind('}', text.rfind("tile.return") - 1), 1,
-               ", " + config);
-  Compilation compiled(text, "sm_90a");
-  ASSERT_EQ(compiled.errors, "");
-  auto assembled = assemble(compiled.ptx, "sm_90a");
-  ASSERT_TRUE(bool(assembled)) << llvm::toString(assembled.takeError());
-  EXPECT_TRUE(assembled->complaints.empty()) << assembled->complaints.front();
-  ASSERT_EQ(assembled->kernels.size(), 1u);
-  EXPECT_EQ(assembled->kernels[0].spillStoreBytes, 0) << config;
-  EXPECT_EQ(assembled->kernels[0].stackBytes, 0) << config;
-}
-
-/// The highest bodies of e4m3 leave the registers that they need; those of 32
-/// rows begin with few.
-TEST(NvptxTest, SumsOfAStepFitInRegisters) {
-  struct {
-    bool isPaired;
-    int64_t rows;
-    std::string bodies, order;
-  } cases[] = {{true, 256, "112"},
-               {true, 128, "144"},
-               {true, 128, "168"},
-               {true, 64, "64"},
-               {false, 256, "112"},
-               {false, 128, "168"},
-               {true, 256, "32"},
-               {true, 256, "8, 32"},
-               {true, 64, "16"},
-               {false, 256, "16, 32"},
-               {false, 128, "8, 32"},
-               {true, 256, "128", ", rows_on_m"},
-               {true, 256, "64, 128", ", rows_on_m"},
-               {true, 128, "64, 128", ", rows_on_m"},
-               {true, 256, "16, 64, 128", ", rows_on_m"},
-               {false, 256, "64, 128", ", rows_on_m"},
-               {false, 256, "16, 64, 128", ", rows_on_m"},
-               {false, 256, "48, 128", ", rows_on_m"},
-               {false, 128, "64, 128", ", rows_on_m"}};
-  for (const auto &test : cases)
-    expectNoSpills(test.isPaired, test.rows, test.bodies, test.order, 2048,
-                   kGroups, kBlocks);
-}
-
-/// With scales of whole rows, sums of long rows are apart step by step, too; of
-/// short ones they leave room for higher bodies.
-TEST(NvptxTest, ScalesOfRowsFitInRegisters) {
-  for (bool isPaired : {false, true}) {
-    for (std::string bodies : {"112", "16, 32, 64, 112", "8, 32"})
-      expectNoSpills(isPaired, 256, bodies, "", 4096, kToken, kChannel);
-    for (std::string bodies : {"128", "16, 64, 128"})
-      expectNoSpills(isPaired, 256, bodies, ", rows_on_m", 4096, kToken,
-                     kChannel);
-    expectNoSpills(isPaired, 128, "168", "", 4096, kToken, kChannel);
-    for (std::string bodies : {"160", "16, 32, 64, 128", "8, 32"})
-      expectNoSpills(isPaired, 256, bodies, "", 2048, kToken, kChannel);
-    expectNoSpills(isPaired, 64, "64", "", 2048, kToken, kChannel);
-  }
 }
 
 TEST(NvptxTest, LaterArchitecturesNeedNoToolkit) {

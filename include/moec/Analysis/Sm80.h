@@ -13,6 +13,7 @@
 #define MOEC_ANALYSIS_SM80_H
 
 #include "moec/Analysis/ProductTypes.h"
+#include "moec/Analysis/PtxasLimits.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Analysis/TokenChunks.h"
 #include "llvm/Support/MathExtras.h"
@@ -94,8 +95,9 @@ struct Contract {
   int64_t getAccumulators() const {
     return m * getWeightRows() / kThreads * (scales.areInLoop() ? 2 : 1);
   }
-  /// As many as fit next to addresses, fragments and scales.
-  int64_t getMaxAccumulators() const { return hasColumnScales ? 64 : 128; }
+  int64_t getMaxAccumulators() const {
+    return ptxas::getMostFragmentSums(hasColumnScales);
+  }
   /// f32 elements from one row of sums to the next.
   int64_t getSumStride() const { return n + 8; }
   int64_t getSharedBytes() const;
@@ -127,8 +129,8 @@ struct Gemv {
   int64_t getPiecesPerStep() const { return (m + n) / 8; }
   /// Steps that a warp asks for at once, of those that all warps have.
   int64_t getStepsAtOnce() const {
-    constexpr int64_t mostPieces = 16;
-    int64_t most = std::max<int64_t>(mostPieces / getPiecesPerStep(), 1);
+    int64_t most =
+        std::max<int64_t>(ptxas::kGemvTensorPieces / getPiecesPerStep(), 1);
     return std::clamp<int64_t>(getTensorSteps() / getWarps(), 1, most);
   }
 
@@ -186,8 +188,6 @@ struct TopK {
   /// memory; or neither, so that they are computed again wherever they are
   /// needed.
   enum class Row { Held, Stored, Streamed };
-  /// Experts of a row that a lane has at most, where the row is held.
-  static constexpr int64_t kMostHeld = 16;
 
   Row row;
   int64_t threads;

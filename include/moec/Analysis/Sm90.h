@@ -13,6 +13,8 @@
 #define MOEC_ANALYSIS_SM90_H
 
 #include "moec/Analysis/ProductTypes.h"
+#include "moec/Analysis/PtxasLimits.h"
+#include "moec/Support/Parts.h"
 
 #include <algorithm>
 #include <optional>
@@ -219,40 +221,35 @@ struct Contract {
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || copiesScales(); }
   /// A slim CTA has less than half of a multiprocessor's registers, so that it
-  /// begins beside CTAs of the launch before: its tiles are low. No kernel
-  /// within these limits spills (NvptxTest, ModelsTest).
+  /// begins beside CTAs of the launch before: its tiles are low.
   bool isSlim() const {
-    constexpr int64_t mostRows = 32, most = 48;
-    return getMaxBody() <= mostRows &&
-           std::max(getAccumulators(), leastAccumulators) <= most;
+    return getMaxBody() <= ptxas::kHalfShareRows &&
+           std::max(getAccumulators(), leastAccumulators) <=
+               ptxas::kHalfShareSums;
   }
-  /// Registers of a thread when its CTA begins: all of them together fit in 64
-  /// Ki. Later consumers have what the producer leaves.
-  int64_t getRegisters() const { return isSlim() ? 80 : 168; }
-  /// Those that copy rows keep two for each of theirs, and of their scales;
-  /// several bodies take a few more.
+  /// Registers of a thread when its CTA begins. Later consumers have what the
+  /// producer leaves.
+  int64_t getRegisters() const {
+    return getRegisterShare(isSlim() ? 2 : 1, kThreads);
+  }
+  /// What the product's registers depend on, by itself.
+  ptxas::Sm90Shape getPtxasShape() const {
+    return {getMaxBody(),      int64_t(bodies.size()),
+            getAccumulators(), rowsOnM,
+            promotes,          mapRows,
+            copiesScales()};
+  }
   int64_t getProducerRegisters() const {
-    constexpr int64_t slim = 56;
     return isSlim()
-               ? slim
+               ? ptxas::kHalfShareCopying
                : std::max(getOwnProducerRegisters(), leastProducerRegisters);
   }
   int64_t getOwnProducerRegisters() const {
-    if (rowsOnM && promotes)
-      return mapRows ? 56 : getAccumulators() > 128 ? 72 : 88;
-    bool isOne = bodies.size() == 1;
-    if (mapRows && promotes)
-      return isOne ? 40 : 56;
-    if (mapRows)
-      return getAccumulators() <= 160 ? 40 : 24;
-    if (getMaxBody() <= (promotes ? 96 : 144) && isOne)
-      return 72;
-    return getMaxBody() <= (promotes ? 144 : 160) ? 88 : 104;
+    return ptxas::getCopyingRegisters(getPtxasShape());
   }
   int64_t getConsumerRegisters() const {
-    constexpr int64_t unit = 8;
     int64_t left = (kConsumers + 1) * getRegisters() - getProducerRegisters();
-    return left / kConsumers / unit * unit;
+    return left / kConsumers / kRegisterUnit * kRegisterUnit;
   }
 
   int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }

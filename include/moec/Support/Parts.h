@@ -23,6 +23,21 @@
 
 namespace moec {
 
+/// Registers of 32 bits, alike on all parts: of a multiprocessor, and the most
+/// of a thread. CUDA C++ Programming Guide, technical specifications of compute
+/// capabilities from 8.0 on.
+inline constexpr int64_t kRegistersPerMultiprocessor = 64 << 10,
+                         kRegistersPerThread = 255;
+/// A warp has a multiple of so many for each thread.
+inline constexpr int64_t kRegisterUnit = 8;
+
+/// The most registers of a thread of which so many CTAs of `threads` each fit
+/// in a multiprocessor.
+constexpr int64_t getRegisterShare(int64_t ctas, int64_t threads) {
+  return kRegistersPerMultiprocessor / (ctas * threads) / kRegisterUnit *
+         kRegisterUnit;
+}
+
 /// What is published of a part.
 struct PartFacts {
   /// As `--device-part` has it: "h100-sxm".
@@ -42,8 +57,6 @@ struct PartFacts {
   int64_t l2Bytes;
   /// Of a CTA, and of a multiprocessor: bytes of shared memory.
   int64_t sharedBytesPerCta, sharedBytesPerMultiprocessor;
-  /// Of 32 bits: of a multiprocessor, and the most of a thread.
-  int64_t registersPerMultiprocessor, registersPerThread;
 
   // Per second, by the data sheet: bytes of memory; dense operations of tensor
   // cores (a multiplication and an addition are two) by the elements that are

@@ -20,6 +20,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "moec/Analysis/PtxasLimits.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
 
@@ -96,7 +97,6 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   kernel->setAttr(
       NVVM::NVVMDialect::getReqntidAttrName(),
       b.getDenseI32ArrayAttr({static_cast<int32_t>(threads.getInt())}));
-  // Else ptxas spills to make room for more CTAs than shared memory does.
   auto form = func->getAttrOfType<tile::KernelFormAttr>(kFormAttr);
   if (form && form.getRegisters())
     kernel->setAttr(
@@ -104,7 +104,7 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
         b.getI32IntegerAttr(static_cast<int32_t>(form.getRegisters())));
   else
     kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                    b.getI32IntegerAttr(1));
+                    b.getI32IntegerAttr(ptxas::kFewestCtas));
   for (auto [i, argType] : llvm::enumerate(type.getParams())) {
     auto pointer = dyn_cast<LLVM::LLVMPointerType>(argType);
     if (!pointer)

@@ -8,6 +8,7 @@
 #include "TensorMaps.h"
 
 #include "mlir/IR/OpImplementation.h"
+#include "moec/Support/Parts.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -48,10 +49,9 @@ LogicalResult
 KernelFormAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        bool independent, bool ahead, bool resident,
                        int64_t registers) {
-  constexpr int64_t most = 255;
-  if (registers < 0 || registers > most)
-    return emitError() << "'registers' is " << registers << "; 0 to " << most
-                       << " are accepted";
+  if (registers < 0 || registers > kRegistersPerThread)
+    return emitError() << "'registers' is " << registers << "; 0 to "
+                       << kRegistersPerThread << " are accepted";
   return success();
 }
 

@@ -39,8 +39,6 @@ Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr attr) {
 
 /// Threads that share the depth.
 static constexpr int64_t kMostThreads = 512;
-/// Sums of a thread, next to which pieces of rows and weights fit.
-static constexpr int64_t kMaxSums = 32;
 
 /// What no config can mend; empty if there is nothing.
 static std::string declineGemv(tile::ContractOp op) {
@@ -64,15 +62,15 @@ static std::string fmaIllegal(const Gemv &shape) {
   for (auto [field, value] :
        {std::pair<StringRef, int64_t>{"tile_rows", shape.m},
         {"tile_columns", shape.n}})
-    if (value <= 0 || value > kMaxSums || !llvm::isPowerOf2_64(value))
+    if (value <= 0 || value > ptxas::kGemvSums || !llvm::isPowerOf2_64(value))
       return (field + " = " + Twine(value) + "; give a power of two up to " +
-              Twine(kMaxSums))
+              Twine(ptxas::kGemvSums))
           .str();
-  if (shape.m * shape.n > kMaxSums)
+  if (shape.m * shape.n > ptxas::kGemvSums)
     return "tile_rows = " + number(shape.m) +
            ", tile_columns = " + number(shape.n) + " needs " +
            number(shape.m * shape.n) + " sums per thread; give at most " +
-           number(kMaxSums);
+           number(ptxas::kGemvSums);
   return {};
 }
 
@@ -144,7 +142,7 @@ tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
   constexpr int64_t mostRows = 8;
   auto kernel = op->getParentOfType<tile::KernelOp>();
   auto contract = cast<tile::ContractOp>(op);
-  int64_t rows = mostRows, columns = kMaxSums / mostRows;
+  int64_t rows = mostRows, columns = ptxas::kGemvSums / mostRows;
   if (tile::LoadAttr load = kernel.getLoadAttr();
       load && load.getMaxTokens() <= mostRows) {
     rows = llvm::bit_ceil(uint64_t(std::max<int64_t>(load.getMaxTokens(), 1)));

@@ -47,7 +47,7 @@ TopK::Row TopK::getRow(tile::TopKOp op) {
   constexpr int64_t mostSlots = 1024;
   moe::RoutingAttr routing = op.getRouting();
   if (routing.getSelect() == moe::Select::TopK && routing.getTopK() <= kWarp &&
-      getPositions(op) <= kMostHeld * kWarp)
+      getPositions(op) <= ptxas::kKeysPerLane * kWarp)
     return Row::Held;
   return routing.getTopK() <= mostSlots &&
                  getStoredBytes(op) <= kStaticSharedBytes

@@ -55,41 +55,38 @@ ArrayRef<int64_t> getHeights() {
 /// Why ptxas would take too long for the bodies; empty if it does not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
   int64_t lines = estimateBodies(op, shape);
-  if (lines <= kMostLines)
+  if (lines <= ptxas::kMostLines)
     return {};
   return "tiles of these rows have epilogues of about " +
          std::to_string(lines) +
          " lines together, which take ptxas too long; at most " +
-         std::to_string(kMostLines) + " are tried";
+         std::to_string(ptxas::kMostLines) + " are tried";
 }
 
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
 std::string spills(tile::ContractOp op, const Contract &shape) {
-  constexpr int64_t highest = 192, mostScaled = 128;
-  constexpr size_t scaledBodies = 2;
-  if (shape.promotes && !shape.rowsOnM && shape.bodies.size() > 1 &&
-      (shape.getAccumulators() > mostScaled ||
-       shape.bodies.size() > scaledBodies))
-    return std::to_string(shape.bodies.size()) + " heights in tile_rows with " +
-           std::to_string(shape.getAccumulators()) +
+  int64_t heights = shape.bodies.size(), sums = shape.getAccumulators();
+  if (shape.promotes && !shape.rowsOnM && heights > 1 &&
+      (sums > ptxas::kPromotedSums || heights > ptxas::kPromotedHeights))
+    return std::to_string(heights) + " heights in tile_rows with " +
+           std::to_string(sums) +
            " accumulators leave too few registers for scales; at most " +
-           std::to_string(scaledBodies) + " with " +
-           std::to_string(mostScaled) + " are tried";
-  constexpr int64_t mostRowsOnM = 128, shortEpilogue = 19;
+           std::to_string(ptxas::kPromotedHeights) + " with " +
+           std::to_string(ptxas::kPromotedSums) + " are tried";
   int64_t lines = estimateEpilogue(op);
   if (shape.rowsOnM && shape.promotes && !shape.mapRows &&
-      shape.getAccumulators() > mostRowsOnM && lines > shortEpilogue)
+      sums > ptxas::kSumsOfAnyEpilogue && lines > ptxas::kShortEpilogue)
     return "an epilogue of about " + std::to_string(lines) + " lines with " +
-           std::to_string(shape.getAccumulators()) +
+           std::to_string(sums) +
            " accumulators leaves too few registers where rows and scales are "
            "copied without maps; at most " +
-           std::to_string(shortEpilogue) + " are tried";
-  if (!shape.mapRows && shape.getMaxBody() > highest)
+           std::to_string(ptxas::kShortEpilogue) + " are tried";
+  if (!shape.mapRows && shape.getMaxBody() > ptxas::kCopiedRows)
     return "tile_rows up to " + std::to_string(shape.getMaxBody()) +
            " leave too few registers where rows are copied without maps; at "
            "most " +
-           std::to_string(highest) + " is tried";
+           std::to_string(ptxas::kCopiedRows) + " is tried";
   return {};
 }
 
@@ -125,12 +122,12 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t one[] = {128};
   // Of e4m3 the sums of a step may take registers too.
   static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
-  constexpr int64_t mostLines = 6000, narrow = 128, wide = 256;
+  constexpr int64_t narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
   // A thread has a result of every two rows and 128 columns.
   auto fits = [&](int64_t n, ArrayRef<int64_t> bodies) {
     int64_t rows = std::accumulate(bodies.begin(), bodies.end(), int64_t(0));
-    return rows / 2 * (n / narrow) * lines <= mostLines;
+    return rows / 2 * (n / narrow) * lines <= ptxas::kMostLinesOfAnyLoad;
   };
   // A product with few columns, such as a router's, gets low tiles: there are
   // few CTAs.
@@ -334,10 +331,9 @@ std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
 int64_t sm90::estimateBodies(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t perColumns = 128;
   // High bodies are short of registers, and ptxas takes longer over each line.
-  constexpr int64_t high = 160, slower = 4;
   int64_t rows = 0;
   for (int64_t body : shape.bodies)
-    rows += body > high ? slower * body : body;
+    rows += body > ptxas::kSlowRows ? ptxas::kSlowness * body : body;
   // A thread has a result of every two rows and 128 columns.
   return rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
 }

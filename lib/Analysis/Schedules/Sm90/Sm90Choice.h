@@ -28,10 +28,8 @@ std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
                                             const Target &target);
 
 /// About how many lines of PTX the bodies have, which all have an epilogue of
-/// their own; and how many there may be: ptxas takes 0.4 s for them alone, 0.9
-/// s beside the other kernels of a layer.
+/// their own.
 int64_t estimateBodies(tile::ContractOp op, const Contract &shape);
-inline constexpr int64_t kMostLines = 4800;
 
 /// The config of choice of sm90.contract: the best candidate for the
 /// kernel's load, or, without one, one that suits any.

@@ -96,7 +96,8 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
     Contract one(first, configs.first), other(second, configs.second);
     Sharing sharing = getSharing(one, other, target);
     if (sharing == Sharing::Impossible ||
-        estimateBodies(first, one) + estimateBodies(second, other) > kMostLines)
+        estimateBodies(first, one) + estimateBodies(second, other) >
+            ptxas::kMostLines)
       return std::nullopt;
     if (sharing == Sharing::Fits &&
         schedule.whyIllegal(first, configs.first, target).empty() &&

@@ -240,16 +240,6 @@ std::string bodiesIllegal(const Contract &shape) {
   return {};
 }
 
-/// Accumulators of a thread, next to which a step's addresses and the
-/// epilogue fit.
-int64_t getMaxAccumulators(const Contract &shape) {
-  if (shape.rowsOnM)
-    return 192;
-  if (shape.promotes)
-    return 168;
-  return shape.hasRowThreads() ? 160 : 192;
-}
-
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
@@ -276,11 +266,11 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
     return "step = " + number(shape.k) + "; give " +
            number(Contract::kStepBytes * 8 / shape.storageBits);
   int64_t accumulators = shape.getAccumulators();
-  if (accumulators > getMaxAccumulators(shape))
+  int64_t mostAccumulators = ptxas::getMostSums(shape.getPtxasShape());
+  if (accumulators > mostAccumulators)
     return "tile_columns = " + number(shape.n) + ", tile_rows up to " +
            number(shape.getMaxBody()) + " needs " + number(accumulators) +
-           " accumulators per thread; give at most " +
-           number(getMaxAccumulators(shape));
+           " accumulators per thread; give at most " + number(mostAccumulators);
   if (shape.mapRows && contract.getSource())
     return "map_rows = true, but rows come by 'source', which no map knows";
   if (shape.stages < Contract::kMinStages ||

@@ -33,10 +33,6 @@ public:
   void run();
 
 private:
-  /// Loads of a thread that are on their way at once, while it counts the slots
-  /// of other chunks. With panels more numbers stay in registers.
-  static constexpr int64_t kOtherLoads = 8, kPanelLoads = 4;
-
   void findChunk();
   void findRun();
   void clearInvalid();

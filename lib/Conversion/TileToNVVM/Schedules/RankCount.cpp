@@ -16,10 +16,6 @@ static constexpr int64_t kWarp = sm80::kWarp;
 /// Loads of a thread that are on their way at once, while it counts the slots
 /// of its run.
 static constexpr int64_t kRunLoads = 4;
-/// Counts of an expert that a thread adds up at once: those of so many chunks,
-/// of fewer if it has those of several experts, for there are registers for
-/// no more.
-static constexpr int64_t kCountLoads = 16, kWideCountLoads = 15;
 
 void RankChunk::clearCounters() {
   emitter.forThreads(emitter.index(0), earlierAt(), [&](Value i) {
@@ -106,7 +102,7 @@ void RankChunk::countOthers(ValueRange ids) {
 }
 
 int64_t RankChunk::getCountLoads() const {
-  return getCountWidth() == 1 ? kCountLoads : kWideCountLoads;
+  return getCountWidth() == 1 ? ptxas::kCountLoads : ptxas::kWideCountLoads;
 }
 
 /// How many neighbouring experts' counts are loaded at once: of fewer experts

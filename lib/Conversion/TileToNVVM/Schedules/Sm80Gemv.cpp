@@ -23,8 +23,6 @@ using namespace moec;
 namespace {
 
 constexpr int64_t kWarp = sm80::kWarp;
-/// Pieces of weights of a thread that are on their way at once.
-constexpr int64_t kPieces = 8;
 
 class Sm80Gemv {
 public:
@@ -165,7 +163,7 @@ void Sm80Gemv::addProducts() {
   sums.assign(getNumSums(), emitter.f32(0.0));
   Value thread = emitter.toIndex(emitter.thread());
   int64_t steps = shape.getPieces() / shape.threads;
-  int64_t atOnce = std::max<int64_t>(kPieces / shape.n, 1);
+  int64_t atOnce = std::max<int64_t>(ptxas::kGemvPieces / shape.n, 1);
   int64_t whole = steps - steps % atOnce;
   if (whole)
     sums = emitter.forLoop(

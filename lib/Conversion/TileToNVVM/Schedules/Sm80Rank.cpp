@@ -31,7 +31,8 @@ RankChunk::RankChunk(tile::RankOp op, ThreadEmitter &emitter,
                      const sm80::Rank &shape)
     : op(op), emitter(emitter), b(emitter.b), shape(shape),
       topK(getColumns(op.getIds())), numRuns(shape.getRuns()),
-      otherLoads(shape.hasPanels() ? kPanelLoads : kOtherLoads),
+      otherLoads(shape.hasPanels() ? ptxas::kRankedPanelLoads
+                                   : ptxas::kRankedLoads),
       counters(emitter, op, shape.panel),
       ids(flattenSlots(emitter, emitter.operand(op.getIds()))),
       weights(flattenSlots(emitter, emitter.operand(op.getWeights()))),

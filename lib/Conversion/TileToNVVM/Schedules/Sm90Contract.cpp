@@ -243,11 +243,10 @@ void Sm90Contract::emitTable() {
       storeEntry(group, {zero, zero, rows, cut.heights});
       storeEntry(emitter.scale(group, 1, 1), {zero, cut.tiles, zero, zero});
     });
-  constexpr int64_t mostAtOnce = 16;
-  int64_t share =
-      std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp), mostAtOnce);
-  if (share > kCutAtOnce)
-    share = llvm::alignTo(share, kCutAtOnce);
+  int64_t share = std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp),
+                                    ptxas::kGroupsAtOnce);
+  if (share > ptxas::kCutAtOnce)
+    share = llvm::alignTo(share, ptxas::kCutAtOnce);
   Value groups = emitter.i32(shape.groups);
   // Groups past the end are empty.
   auto atMost = [&](Value group) { return minI32(group, groups); };

@@ -200,7 +200,6 @@ private:
   Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts, mlir::Value first,
                  LoadCount loadCount);
   /// Of a lane with more groups some at a time, a multiple in all.
-  static constexpr int64_t kCutAtOnce = 2;
   Cuts cutInTurn(int64_t share, mlir::Value first, LoadCount loadCount);
   /// Whether a group with `count` rows is one of the product's (i1); null where
   /// all are.

@@ -18,9 +18,10 @@ using sm90::Contract;
 /// loaded while the first products run, and once for all blocks. As if so where
 /// there are none.
 static bool keepsRowScales(const Contract &shape, int64_t body) {
-  constexpr int64_t most = 160;
+  int64_t blocks = shape.getBlocks(body);
   return shape.hasRowsOnM(body) || !shape.copiesScales() ||
-         (shape.getBlocks(body) + 1) * body / 2 + body / 4 <= most;
+         (blocks + 1) * body / 2 + body / 4 <=
+             ptxas::getMostSumsAndScales(blocks);
 }
 
 /// One block after the other: its products of the step are new sums, which are

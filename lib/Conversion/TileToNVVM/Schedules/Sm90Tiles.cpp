@@ -204,9 +204,10 @@ Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
                                            LoadCount loadCount) {
   Value groups = emitter.i32(shape.groups);
   emitter.forLoop(
-      emitter.index(0), emitter.index(share), kCutAtOnce, [&](Value part) {
+      emitter.index(0), emitter.index(share), ptxas::kCutAtOnce,
+      [&](Value part) {
         SmallVector<Value> own, counts;
-        for (int64_t i = 0; i < kCutAtOnce; ++i) {
+        for (int64_t i = 0; i < ptxas::kCutAtOnce; ++i) {
           own.push_back(
               addI32(first, emitter.scale(emitter.toI32(part), 1, i)));
           counts.push_back(loadCount(own.back()));
@@ -263,7 +264,7 @@ Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts, Value first,
   };
   auto emitAny = [&] {
     int64_t share = counts.size();
-    if (share > kCutAtOnce)
+    if (share > ptxas::kCutAtOnce)
       return flatten(cutInTurn(share, first, loadCount));
     Cuts cuts;
     for (Value count : counts) {
