@@ -455,7 +455,7 @@ def test_the_yardstick_answers_what_is_asked():
     tree = ast.parse((BENCHMARKS / "yardstick.py").read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     main = ast.unparse(functions["main"])
-    source = (ROOT / "lib" / "Tools" / "Bench" / "TimeRow.cpp").read_text()
+    source = (ROOT / "lib" / "Tools" / "Bench" / "Table" / "TimeRow.cpp").read_text()
     asked = set(re.findall(r'(?:"do",\s*|observeYardstick\(\s*)"(\w+)"', source))
     assert len(asked) == 7
     for name in asked:

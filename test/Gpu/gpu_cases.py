@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The cases of gpu-test: gpu_cases.py FOLDER writes FOLDER/cases.json and FOLDER/models.
 
-Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Case.h.
+Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cases/Case.h.
 
     small/       a layer of tiny sizes under every distribution, also for device host
     numeric/     the cases of test/Numeric, with inputs of the same kinds
@@ -65,7 +65,7 @@ def local(experts: int, ranks: int, rank: int) -> dict:
 
 # -- how tokens spread over experts
 
-#: Name, entry, rule of lib/Tools/GpuTest/HardInputs.cpp and more of the spec.
+#: Name, entry, rule of lib/Tools/GpuTest/Inputs/HardInputs.cpp and more of the spec.
 SPREADS = [
     ("uniform", "ids", None, {}),
     ("uniform_gate", "gate", None, {}),

@@ -54,7 +54,8 @@ def test_page(tmp_path):
 def test_source():
     """The lines of the compiler that the page shows are there."""
     shown = re.search(r"```c\+\+\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
-    source = ROOT / "lib" / "Conversion" / "TileToNVVM" / "Schedules" / "Sm80Products.cpp"
+    schedules = ROOT / "lib" / "Conversion" / "TileToNVVM" / "Schedules"
+    source = schedules / "Sm80" / "Sm80Products.cpp"
     assert shown in source.read_text()
 
 

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ClockedDevice.h"
-#include "lib/Tools/Bench/Profile.h"
+#include "lib/Tools/Bench/Run/Profile.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Ptx/Sim/SimDevice.h"
 

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Bench/RowTable.h"
+#include "lib/Tools/Bench/Table/RowTable.h"
 #include "ClockedDevice.h"
-#include "lib/Tools/Bench/Fit.h"
+#include "lib/Tools/Bench/Fit/Fit.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Ptx/Sim/SimDevice.h"
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Bench/Tune.h"
+#include "lib/Tools/Bench/Tune/Tune.h"
 
 #include <gtest/gtest.h>
 

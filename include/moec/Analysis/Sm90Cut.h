@@ -28,8 +28,8 @@ struct Cut {
 };
 
 /// What kernels make of groups, as their code does
-/// (lib/Conversion/TileToNVVM/Schedules/Sm90Tiles.cpp). The model of time asks
-/// for every number of rows that a group may have.
+/// (lib/Conversion/TileToNVVM/Schedules/Sm90/Sm90Tiles.cpp). The model of time
+/// asks for every number of rows that a group may have.
 class GroupCutter {
 public:
   explicit GroupCutter(const Contract &shape);

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Compare.h"
 #include "Options.h"
-#include "Profile.h"
-#include "RowTable.h"
-#include "Tune.h"
+#include "Record/Compare.h"
+#include "Run/Profile.h"
+#include "Table/RowTable.h"
+#include "Tune/Tune.h"
 
 #include "../Run/OpenDevice.h"
 #include "../Run/PlanRun.h"

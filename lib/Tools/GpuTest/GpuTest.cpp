@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Run/OpenDevice.h"
-#include "DeviceCases.h"
-#include "LayerCase.h"
+#include "Check/LayerCase.h"
+#include "Device/DeviceCases.h"
 #include "ReferenceMode.h"
 #include "Suite.h"
 #include "moec/Compiler/Registry.h"

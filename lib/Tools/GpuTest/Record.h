@@ -9,7 +9,7 @@
 #define MOEC_LIB_TOOLS_GPUTEST_RECORD_H
 
 #include "../OnDevice/DeviceRecord.h"
-#include "Case.h"
+#include "Cases/Case.h"
 
 #include <optional>
 

@@ -7,7 +7,7 @@
 
 #include "ReferenceMode.h"
 
-#include "Inputs.h"
+#include "Inputs/Inputs.h"
 
 using namespace moec;
 using namespace moec::gputest;

@@ -1,0 +1,49 @@
+//===- Sm80TopK.cpp - the schedule sm80.top_k -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A warp routes a token at a time: a row's experts are spread over its lanes.
+
+#include "../../../Emission/TopKStored.h"
+#include "../../Emit.h"
+#include "SlotCounters.h"
+#include "TopKHeld.h"
+#include "TopKStreamed.h"
+#include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Sm80.h"
+#include "moert/GpuTarget.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// A CTA's tokens, from those of the first warp on for each warp.
+static RowRange findTokens(ThreadEmitter &emitter, TokenChunks chunks) {
+  Value size = chunks.most ? emitChunkTokens(emitter, chunks)
+                           : emitter.index(chunks.tokens);
+  Value begin = emitter.mul(emitter.cta(), size);
+  Value end = emitter.min(emitter.add(begin, size), emitter.tokens());
+  return {emitter.add(begin, emitter.toIndex(emitter.warp())), end};
+}
+
+LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {
+  auto op = cast<tile::TopKOp>(phase);
+  sm80::TopK shape(op, op.getConfigAttr());
+  ThreadEmitter cta(body.func, body.kernel, body.threads);
+  RowRange tokens = findTokens(cta, shape.chunks);
+  WarpEmitter emitter(body.func, body.kernel, body.threads);
+  int64_t step = shape.getWarps();
+  switch (shape.row) {
+  case sm80::TopK::Row::Held: {
+    auto gpu = moert::GpuTarget::parse(body.target.name);
+    return TopKHeld(op, emitter, gpu && gpu->hasDependentLaunches())
+        .run(tokens, step);
+  }
+  case sm80::TopK::Row::Stored:
+    return TopKStored(op, emitter, sm80::kWarp).run(tokens, step);
+  case sm80::TopK::Row::Streamed:
+    return TopKStreamed(op, emitter).run(tokens, step);
+  }
+  llvm_unreachable("a row is kept in one of three ways");
+}

@@ -1,0 +1,80 @@
+//===- TopKStreamed.h - routing of rows that do not fit ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_ROUTING_TOPKSTREAMED_H
+#define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_ROUTING_TOPKSTREAMED_H
+
+#include "../../../Emission/TopKEmission.h"
+#include "../../WarpEmitter.h"
+
+namespace moec {
+
+/// A warp routes rows of any length with no memory of its own: values and keys
+/// are computed again from the logits in every round of the selection, and what
+/// was selected before is what comes before the latest in the order of keys.
+/// Between selection and weights, ids and values of a token's slots are in the
+/// results; lane l alone touches slots l, l + 32, ...
+class TopKStreamed : public TopKEmission {
+public:
+  TopKStreamed(tile::TopKOp op, WarpEmitter &emitter);
+
+private:
+  /// Of an expert or of a group: its key and its number, i32. The order goes
+  /// from large keys to small ones, and among equals from small numbers on.
+  struct Place {
+    mlir::Value key, number;
+  };
+  Place beforeAll();
+  static llvm::SmallVector<mlir::Value> unpack(Place place) {
+    return {place.key, place.number};
+  }
+  static Place pack(mlir::ValueRange values) { return {values[0], values[1]}; }
+  mlir::Value isAfter(mlir::Value key, mlir::Value number, Place last);
+
+  mlir::Value readRow(mlir::Value token) override;
+  void readSoftmax(mlir::Value token);
+  /// 32 experts from `expert` on.
+  Scored scoresAt(mlir::Value token, mlir::Value expert, mlir::Value mask);
+
+  void select(mlir::Value token) override;
+  /// The best expert after `last`: of all groups that stay if `group` is
+  /// null, else of that group.
+  Place best(mlir::Value token, mlir::Value group, Place last);
+  void selectBest(mlir::Value token, mlir::Value group, mlir::Value firstSlot,
+                  int64_t count);
+  void selectByHash(mlir::Value token);
+  void selectSparseMixer(mlir::Value token);
+  /// The last group that stays.
+  Place lastGroup(mlir::Value token);
+  mlir::Value groupKey(mlir::Value token, mlir::Value group);
+  void take(mlir::Value token, mlir::Value slot, mlir::Value id,
+            mlir::Value value);
+
+  void weighRow(mlir::Value token) override;
+  /// Runs over the slots of this lane; `body(slot, chosen, carried)`.
+  mlir::Value forSlots(
+      mlir::Value token, double init,
+      llvm::function_ref<mlir::Value(mlir::Value, mlir::Value, mlir::Value)>
+          body);
+  mlir::Value expertScaleAt(mlir::Value token, mlir::Value slot);
+
+  mlir::Value bothOf(mlir::Value x, mlir::Value y) {
+    return mlir::arith::AndIOp::create(b, x, y);
+  }
+  mlir::Value compareKeys(mlir::arith::CmpIPredicate predicate, mlir::Value x,
+                          mlir::Value y) {
+    return mlir::arith::CmpIOp::create(b, predicate, x, y);
+  }
+
+  WarpEmitter &warp;
+  /// Null where all groups stay.
+  Place floor;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_ROUTING_TOPKSTREAMED_H

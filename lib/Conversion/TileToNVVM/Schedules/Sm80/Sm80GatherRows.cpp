@@ -1,0 +1,110 @@
+//===- Sm80GatherRows.cpp - the schedule sm80.gather_rows -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A CTA has `warps`, each of which copies one row of every tensor, up to 8
+// pieces per lane at a time: all of them are asked for before the first is
+// written.
+
+#include "../../Emit.h"
+#include "../../ThreadEmitter.h"
+#include "moec/Analysis/Sm80.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class Sm80GatherRows {
+public:
+  Sm80GatherRows(tile::GatherRowsOp op, ThreadEmitter &emitter)
+      : op(op), emitter(emitter), b(emitter.b) {}
+
+  void emit();
+
+private:
+  void copyRow(Value from, Value to, int64_t rowBytes);
+  /// Pieces `first`, `first + 32`, ... of `count`, of this lane.
+  void copyPieces(Value from, Value to, Value first, int64_t count,
+                  int64_t bytes);
+  Type getPieceType(int64_t bytes) {
+    constexpr int64_t wordBytes = 4;
+    if (bytes <= wordBytes)
+      return b.getIntegerType(8 * bytes);
+    return VectorType::get(bytes / wordBytes, b.getI32Type());
+  }
+
+  tile::GatherRowsOp op;
+  ThreadEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+};
+
+void Sm80GatherRows::copyPieces(Value from, Value to, Value first,
+                                int64_t count, int64_t bytes) {
+  SmallVector<Value> offsets, pieces;
+  for (int64_t i = 0; i < count; ++i) {
+    offsets.push_back(emitter.scale(first, bytes, i * sm80::kWarp * bytes));
+    pieces.push_back(emitter.load(getPieceType(bytes),
+                                  emitter.advance(from, offsets[i]), bytes));
+  }
+  for (auto [piece, offset] : llvm::zip(pieces, offsets))
+    emitter.store(piece, emitter.advance(to, offset), bytes);
+}
+
+void Sm80GatherRows::copyRow(Value from, Value to, int64_t rowBytes) {
+  constexpr int64_t mostBytes = 16, mostAtOnce = 8;
+  int64_t bytes = std::min(mostBytes, rowBytes & -rowBytes);
+  int64_t pieces = rowBytes / bytes;
+  int64_t rounds = pieces / sm80::kWarp, rest = pieces % sm80::kWarp;
+  int64_t last = rounds % mostAtOnce;
+  Value lane = emitter.lane();
+  if (rounds > last)
+    emitter.forLoop(
+        emitter.index(0), emitter.index((rounds - last) * sm80::kWarp),
+        mostAtOnce * sm80::kWarp, [&](Value first) {
+          Value own = arith::AddIOp::create(b, emitter.toI32(first), lane);
+          copyPieces(from, to, own, mostAtOnce, bytes);
+        });
+  if (last)
+    copyPieces(from, to, emitter.scale(lane, 1, (rounds - last) * sm80::kWarp),
+               last, bytes);
+  if (rest)
+    emitter.ifThen(emitter.isLess(lane, emitter.i32(rest)), [&] {
+      copyPieces(from, to, emitter.scale(lane, 1, rounds * sm80::kWarp), 1,
+                 bytes);
+    });
+}
+
+void Sm80GatherRows::emit() {
+  Value offsets = emitter.operand(op.getOffsets());
+  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+  Value count = emitter.loadIndex(offsets, emitter.index(groups));
+  Value row = emitter.add(
+      emitter.mul(
+          emitter.cta(),
+          cast<tile::Sm80GatherRowsAttr>(op.getConfigAttr()).getWarps()),
+      emitter.toIndex(emitter.warp()));
+  Value isThere =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, count);
+  emitter.ifThen(isThere, [&] {
+    Value source =
+        emitter.loadIndex(emitter.operand(op.getSource()), ValueRange{row});
+    for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
+      auto type = cast<MemRefType>(input.getType());
+      Value zero = emitter.index(0);
+      copyRow(emitter.address(emitter.operand(input), {source, zero}),
+              emitter.address(emitter.operand(result), {row, zero}),
+              type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
+    }
+  });
+}
+
+} // namespace
+
+LogicalResult moec::emitSm80GatherRows(Operation *phase, KernelBody body) {
+  ThreadEmitter emitter(body.func, body.kernel, body.threads);
+  Sm80GatherRows(cast<tile::GatherRowsOp>(phase), emitter).emit();
+  return success();
+}

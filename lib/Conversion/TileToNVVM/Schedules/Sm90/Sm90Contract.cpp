@@ -1,0 +1,490 @@
+//===- Sm90Contract.cpp - the schedule sm90.contract ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// The rows of each group are cut into tiles (Sm90Tiles.cpp), which with
+// the panels of columns make a list: groups in order, in them panels, in them
+// tiles of rows, so that weights are read from memory once. A CTA takes every
+// gridDim-th entry, or the next one in a queue (Sm90Queue.cpp). Which group an
+// entry belongs to is found in a table of first tiles, which each CTA makes at
+// its start; empty groups have no entries, nor have those with too few or too
+// many rows for the product.
+//
+// The table is made of offsets, which a launch before writes, or of ids, which
+// the caller brings: each CTA counts them all, and then copies weights while
+// the launches before still run.
+
+#include "Sm90Contract.h"
+
+#include "../../../Emission/RankIds.h"
+#include "../../Emit.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "moec/Analysis/CtaOrder.h"
+
+using namespace mlir;
+using namespace moec;
+
+constexpr int64_t kWarp = 32;
+
+Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
+                           Sm90Contract *before)
+    : op(op), emitter(emitter), b(emitter.b),
+      shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
+      shared(before ? before->shared : emitter.dynamicShared()),
+      before(before) {
+  if (before)
+    firstMap = before->firstMap +
+               int64_t(sm90::getTensorMaps(before->op, before->shape).size());
+}
+
+//===----------------------------------------------------------------------===//
+// The ring
+//===----------------------------------------------------------------------===//
+
+RingPlace Sm90Contract::getFirstPlace() {
+  return {emitter.i32(0), emitter.i32(0)};
+}
+
+RingPlace Sm90Contract::next(RingPlace place) {
+  Value stage = emitter.scale(place.stage, 1, 1);
+  Value wraps = isEqual(stage, emitter.i32(shape.stages));
+  Value turned = arith::XOrIOp::create(b, place.parity, emitter.i32(1));
+  return {arith::SelectOp::create(b, wraps, emitter.i32(0), stage),
+          arith::SelectOp::create(b, wraps, turned, place.parity)};
+}
+
+Value Sm90Contract::stageAddress(Value stage, int64_t offset) {
+  return emitter.advance(shared,
+                         emitter.scale(stage, shape.getStageBytes(), offset));
+}
+
+Value Sm90Contract::barrier(int64_t offset, int64_t before, Value number) {
+  constexpr int64_t bytes = sm90::Contract::kBarrierBytes;
+  return emitter.advance(shared,
+                         emitter.scale(number, bytes, offset + before * bytes));
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+Value Sm90Contract::entryAddress(Value group) {
+  using sm90::Contract;
+  return emitter.advance(sharedAddress(shape.getTableOffset()),
+                         emitter.scale(group, Contract::kTableBytes));
+}
+
+Sm90Contract::Entry Sm90Contract::loadEntry(Value group) {
+  using sm90::Contract;
+  auto type = VectorType::get(4, b.getI32Type());
+  Value entry = emitter.load(type, entryAddress(group), Contract::kTableBytes);
+  auto get = [&](int64_t i) { return vector::ExtractOp::create(b, entry, i); };
+  return {get(0), get(1), get(2), get(3)};
+}
+
+void Sm90Contract::storeEntry(Value group, Entry entry) {
+  using sm90::Contract;
+  auto type = VectorType::get(4, b.getI32Type());
+  Value all = vector::FromElementsOp::create(
+      b, type, ValueRange{entry.row, entry.tile, entry.rows, entry.heights});
+  emitter.store(all, entryAddress(group), Contract::kTableBytes);
+}
+
+Value Sm90Contract::wordAddress(Value group, int64_t word) {
+  return emitter.advance(entryAddress(group), word * kWordBytes);
+}
+
+Value Sm90Contract::loadOffset(Value group) {
+  if (Value offsets = emitter.operand(op.getOffsets()))
+    return emitter.loadI32(offsets, emitter.toIndex(group));
+  // One group, of which only the end is asked for: the rows that count.
+  return emitter.toI32(emitter.validTokens(op.getNumValidTokens()));
+}
+
+/// A warp that does not make the table; a stage per lane.
+void Sm90Contract::initBarriers() {
+  using sm90::Contract;
+  static_assert(Contract::kMaxStages <= kWarp);
+  Value stage = emitter.lane();
+  emitter.ifThen(emitter.isLess(stage, emitter.i32(shape.stages)), [&] {
+    // The thread that starts copies of boxes, once per box, and those that
+    // copy rows or scales.
+    emitter.initBarrier(fullBarrier(stage),
+                        1 + shape.mapRows +
+                            shape.hasRowThreads() * Contract::kRowThreads);
+    emitter.initBarrier(emptyBarrier(stage),
+                        Contract::kConsumers * Contract::kWarpgroup / kWarp);
+  });
+  if (op.getTickets())
+    initQueue();
+  emitter.fenceBarriers();
+}
+
+void Sm90Contract::emitPrologue() {
+  // Side by side: each is a wait for memory, or a row of instructions.
+  emitter.ifThen(isEqual(emitter.thread(), emitter.i32(kWarp)), [&] {
+    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
+      emitter.prefetchTensorMap(i);
+  });
+  emitter.ifThen(isEqual(emitter.warp(), emitter.i32(2)),
+                 [&] { initBarriers(); });
+  auto emitSums = [&] {
+    emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)),
+                   [&] { emitTable(); });
+  };
+  if (op.getIds()) {
+    Value ids = emitter.operand(op.getIds());
+    Value slots = emitter.mul(emitter.tokens(), getColumns(ids));
+    Value localTable = op.getLocalExperts()
+                           ? emitter.constantTable(RankIds::getLocalTable(op))
+                           : Value();
+    RankIds experts(op, emitter, localTable);
+    emitter.ifThen(
+        areFewIds(slots), [&] { emitTableOfFew(experts, slots); },
+        [&] {
+          countIds(experts, slots);
+          emitSums();
+        });
+  } else {
+    emitter.waitForLaunchBefore();
+    emitSums();
+  }
+  emitter.barrier();
+}
+
+void Sm90Contract::countIds(RankIds &experts, Value slots) {
+  Value ids = emitter.operand(op.getIds());
+  auto load = [&](Value slot) {
+    return emitter.loadConstantI32(ids, {emitter.index(0), slot});
+  };
+  auto count = [&](Value id) {
+    Value local = experts.localOf(id);
+    emitter.ifThen(experts.isHere(local), [&] {
+      emitter.addAtomically(emitter.i32(1), wordAddress(local, kRowsWord));
+    });
+  };
+  // The first one is under way while counters are cleared.
+  Value own = emitter.toIndex(emitter.thread());
+  Value isThere =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, slots);
+  auto first = scf::IfOp::create(b, b.getI32Type(), isThere,
+                                 /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(first.thenBlock());
+    scf::YieldOp::create(b, load(own));
+    b.setInsertionPointToStart(first.elseBlock());
+    scf::YieldOp::create(b, emitter.i32(-1));
+  }
+  // Behind the last group, too, where lanes without a group look.
+  emitter.forThreads(
+      emitter.index(0), emitter.index(shape.groups + 1), [&](Value group) {
+        emitter.store(emitter.i32(0),
+                      wordAddress(emitter.toI32(group), kRowsWord), kWordBytes);
+      });
+  emitter.barrier();
+  count(first.getResult(0));
+  // Of many slots some at a time, so that their loads do not wait for each
+  // other.
+  constexpr int64_t atOnce = 4;
+  int64_t threads = emitter.getNumThreads();
+  Value last = emitter.add(slots, -1);
+  emitter.forLoop(
+      emitter.add(own, threads), slots, atOnce * threads, [&](Value slot) {
+        SmallVector<Value> loaded;
+        for (int64_t i = 0; i < atOnce; ++i) {
+          Value at = emitter.add(slot, i * threads);
+          Value exists =
+              arith::CmpIOp::create(b, arith::CmpIPredicate::slt, at, slots);
+          loaded.push_back(arith::SelectOp::create(
+              b, exists, load(emitter.min(at, last)), emitter.i32(-1)));
+        }
+        for (Value id : loaded)
+          count(id);
+      });
+  emitter.barrier();
+}
+
+Value Sm90Contract::divideUp(Value x, Value y) {
+  return arith::DivUIOp::create(b, emitter.scale(addI32(x, y), 1, -1), y);
+}
+
+SmallVector<Value> Sm90Contract::addUp(ArrayRef<Value> own, Value before) {
+  SmallVector<Value> sums{emitter.i32(0)};
+  for (Value value : own)
+    sums.push_back(addI32(sums.back(), value));
+  Value sum = sums.back();
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    Value other = emitter.shuffleUp(sum, distance);
+    Value hasOther = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::sge, emitter.lane(), emitter.i32(distance));
+    sum = addI32(sum,
+                 arith::SelectOp::create(b, hasOther, other, emitter.i32(0)));
+  }
+  Value start = addI32(before, arith::SubIOp::create(b, sum, sums.back()));
+  for (Value &end : sums)
+    end = addI32(start, end);
+  return sums;
+}
+
+/// A lane loads the offsets of neighbours together, or their counts, and adds
+/// up their tiles, then lanes add up theirs; of very many groups, one part
+/// after another.
+void Sm90Contract::emitTable() {
+  Value zero = emitter.i32(0);
+  if (shape.groups == 1 && !op.getIds())
+    return emitter.ifThen(isEqual(emitter.lane(), zero), [&] {
+      Value rows = loadOffset(emitter.i32(1));
+      Cut cut = cutGroup(rows);
+      // The lane's number is the group's.
+      Value group = emitter.lane();
+      storeEntry(group, {zero, zero, rows, cut.heights});
+      storeEntry(emitter.scale(group, 1, 1), {zero, cut.tiles, zero, zero});
+    });
+  int64_t share = std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp),
+                                    ptxas::kGroupsAtOnce);
+  if (share > ptxas::kCutAtOnce)
+    share = llvm::alignTo(share, ptxas::kCutAtOnce);
+  Value groups = emitter.i32(shape.groups);
+  // Groups past the end are empty.
+  auto atMost = [&](Value group) { return minI32(group, groups); };
+  auto loadCount = [&](Value group) -> Value {
+    if (op.getIds())
+      return emitter.load(b.getI32Type(), wordAddress(atMost(group), kRowsWord),
+                          kWordBytes);
+    Value end = loadOffset(atMost(emitter.scale(group, 1, 1)));
+    return arith::SubIOp::create(b, end, loadOffset(atMost(group)));
+  };
+  auto emitPart = [&](Value part, ValueRange before) {
+    Value first =
+        addI32(emitter.toI32(part), emitter.scale(emitter.lane(), share));
+    auto groupAt = [&](int64_t i) { return emitter.scale(first, 1, i); };
+    SmallVector<Value> rows, counts;
+    if (op.getIds()) {
+      for (int64_t i = 0; i < share; ++i)
+        counts.push_back(loadCount(groupAt(i)));
+      // Other lanes have looked behind the last group, too.
+      emitter.warpBarrier();
+      rows = addUp(counts, before[1]);
+    } else {
+      for (int64_t i = 0; i <= share; ++i)
+        rows.push_back(loadOffset(atMost(groupAt(i))));
+      for (int64_t i = 0; i < share; ++i)
+        counts.push_back(arith::SubIOp::create(b, rows[i + 1], rows[i]));
+    }
+    Cuts cuts = cutGroups(counts, first, loadCount);
+    SmallVector<Value> firstTiles = addUp(cuts.tiles, before[0]);
+    for (int64_t i = 0; i < share; ++i) {
+      Value group = emitter.scale(first, 1, i);
+      emitter.ifThen(emitter.isLess(group, groups), [&] {
+        storeEntry(group, {rows[i], firstTiles[i], counts[i], cuts.heights[i]});
+      });
+    }
+    return SmallVector<Value>{emitter.broadcast(firstTiles.back(), kWarp - 1),
+                              emitter.broadcast(rows.back(), kWarp - 1)};
+  };
+  SmallVector<Value> end =
+      emitter.forLoop(emitter.index(0), emitter.index(shape.groups),
+                      share * kWarp, {zero, zero}, emitPart);
+  // Of it, only the number of tiles is read.
+  auto storeEnd = [&] { storeEntry(groups, {zero, end[0], zero, zero}); };
+  emitter.ifThen(isEqual(emitter.lane(), zero), storeEnd);
+}
+
+/// The last group whose first tile is not behind `tile`. Empty groups share
+/// theirs with the next one. In each round every lane looks at one group, and
+/// the groups up to the one of the next lane are left.
+Value Sm90Contract::findGroup(Value tile) {
+  Value group = emitter.i32(0);
+  for (int64_t left = shape.groups; left > 1;) {
+    int64_t step = llvm::divideCeil(left, kWarp);
+    Value own = addI32(group, emitter.scale(emitter.lane(), step));
+    Value last = minI32(emitter.scale(group, 1, left - 1),
+                        emitter.i32(shape.groups - 1));
+    Value isInside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, own, last);
+    Value first = loadEntry(minI32(own, last)).tile;
+    Value isBefore = arith::AndIOp::create(
+        b, isInside,
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, first, tile));
+    group =
+        addI32(group, emitter.scale(emitter.countLanes(isBefore), step, -step));
+    left = step;
+  }
+  return group;
+}
+
+ContractTile Sm90Contract::findTile(Value item) {
+  int64_t panels = shape.getPanels();
+  Value group = findGroup(emitter.divide(item, panels));
+  Entry begin = loadEntry(group);
+  Value endTile = loadEntry(emitter.scale(group, 1, 1)).tile;
+  Value tiles = arith::SubIOp::create(b, endTile, begin.tile);
+
+  Value inGroup =
+      arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
+  Value firstTile;
+  if (int64_t most = shape.getBandTiles()) {
+    Value band = emitter.divide(inGroup, most * panels);
+    inGroup = emitter.remainder(inGroup, most * panels);
+    firstTile = emitter.scale(band, most);
+    tiles =
+        minI32(emitter.i32(most), arith::SubIOp::create(b, tiles, firstTile));
+  }
+  Value panel = arith::DivUIOp::create(b, inGroup, tiles);
+  Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
+  if (!op.getTickets()) {
+    // The last tile of a panel may be lower. Each round of the CTAs begins at
+    // another tile, lest the same CTAs take all the low ones.
+    Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+    Value round = arith::DivUIOp::create(
+        b, arith::SubIOp::create(b, item, inPanel), ctas);
+    inPanel = arith::RemUIOp::create(b, addI32(inPanel, round), tiles);
+  }
+  if (firstTile)
+    inPanel = addI32(firstTile, inPanel);
+  Heights heights = unpackHeights(begin.heights);
+  Value height = heights.low;
+  Value first = arith::MulIOp::create(b, inPanel, height,
+                                      arith::IntegerOverflowFlags::nsw);
+  if (shape.hasTwoHeights()) {
+    Value passed = minI32(inPanel, heights.higher);
+    first =
+        addI32(first, arith::MulIOp::create(b, passed, heights.more,
+                                            arith::IntegerOverflowFlags::nsw));
+    Value isHigher = emitter.isLess(inPanel, heights.higher);
+    height = addI32(height, arith::SelectOp::create(b, isHigher, heights.more,
+                                                    emitter.i32(0)));
+  }
+  Value left = arith::SubIOp::create(b, begin.rows, first);
+  Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
+                                            arith::IntegerOverflowFlags::nsw);
+  return {group, firstColumn, addI32(begin.row, first), minI32(left, height)};
+}
+
+Value Sm90Contract::getPlace(Value ctas) {
+  Value cta = emitter.toI32(emitter.cta());
+  // Of a product alone the first CTAs have a tile more: those of the launch
+  // behind it then find room on the multiprocessors of the others first.
+  plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
+  if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
+    return cta;
+  // Prime to the number of CTAs, so that each has a place of its own.
+  int64_t factor = getCtaFactor(grid.getExpr().constantValue());
+  return arith::RemUIOp::create(b, emitter.scale(cta, factor), ctas);
+}
+
+Sm90Contract::Items Sm90Contract::getItems() {
+  Value tiles = loadEntry(emitter.i32(shape.groups)).tile;
+  Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+  Value place = getPlace(ctas);
+  if (before) {
+    // The CTAs go on in turn: who has one tile less of the first product
+    // begins with the second, whose weights wait for nobody.
+    Value last = arith::RemUIOp::create(
+        b, emitter.scale(tiles, before->shape.getPanels()), ctas);
+    Value turned = arith::SubIOp::create(b, addI32(place, ctas), last);
+    place = arith::RemUIOp::create(b, turned, ctas);
+  }
+  return {place, emitter.scale(tiles, shape.getPanels()), ctas};
+}
+
+//===----------------------------------------------------------------------===//
+// One product after another
+//===----------------------------------------------------------------------===//
+
+/// The one counter.
+static Value getCounter(AsyncEmitter &emitter, Value counter) {
+  return emitter.address(emitter.operand(counter), {emitter.index(0)});
+}
+
+void Sm90Contract::signal() {
+  // Copies of boxes may read the results, which all lanes have stored.
+  if (sm90::getPartner(op).getConfigAttr().getMapRows())
+    emitter.fenceAsyncGlobal();
+  // Once per CTA: additions to one place wait for each other.
+  emitter.consumerBarrier();
+  Value isFirst =
+      isEqual(emitter.thread(), emitter.i32(sm90::Contract::kWarpgroup));
+  emitter.ifThen(isFirst, [&] {
+    emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getSignals()));
+  });
+}
+
+void Sm90Contract::awaitBefore() {
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
+    Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+    emitter.awaitAtLeast(ctas, getCounter(emitter, op.getAwaits()));
+  });
+  // The lane that waits copies boxes alone; pieces are copied by all.
+  if (!shape.mapRows)
+    emitter.warpBarrier();
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+/// Rows of a dense product that do not count become zeros.
+static void emitZeroRows(Sm90Contract &contract) {
+  AsyncEmitter &emitter = contract.emitter;
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value result = emitter.operand(contract.op.getResult());
+  // Of 16 bytes, and of a divisor of the columns.
+  int64_t lanes = 16 / contract.shape.resultBytes;
+  while (contract.shape.columns % lanes)
+    lanes /= 2;
+  Value pieces = emitter.index(contract.shape.columns / lanes);
+  Value valid = emitter.validTokens(contract.op.getNumValidTokens());
+  Value begin = emitter.mul(valid, pieces);
+  Value end = emitter.mul(emitter.tokens(), pieces);
+  Value threads = emitter.index(emitter.getNumThreads());
+  Value own = emitter.add(emitter.mul(emitter.cta(), threads),
+                          emitter.toIndex(emitter.thread()));
+  Value ctas = emitter.toIndex(NVVM::GridDimXOp::create(b, b.getI32Type()));
+  auto loop = scf::ForOp::create(b, emitter.add(begin, own), end,
+                                 emitter.mul(ctas, threads));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value piece = loop.getInductionVar();
+  Value row = arith::DivUIOp::create(b, piece, pieces);
+  Value column = emitter.mul(arith::RemUIOp::create(b, piece, pieces), lanes);
+  emitter.storeVector(emitter.splat(0.0, lanes), result, {row, column});
+}
+
+LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
+  auto op = cast<tile::ContractOp>(phase);
+  AsyncEmitter emitter(body.func, body.kernel, body.threads);
+  SmallVector<Sm90Contract, 2> contracts;
+  contracts.reserve(2);
+  contracts.emplace_back(op, emitter);
+  Sm90Contract &first = contracts.front();
+  if (tile::ContractOp partner = sm90::getPartner(op))
+    contracts.emplace_back(partner, emitter, &first);
+  if (first.shape.isSlim())
+    body.func->setAttr(kFormAttr,
+                       tile::KernelFormAttr::get(
+                           op.getContext(), body.kernel.getIndependent(),
+                           body.kernel.getAhead(), body.kernel.getResident(),
+                           first.shape.getRegisters()));
+  first.emitPrologue();
+  if (op.getNumValidTokens())
+    emitZeroRows(first);
+  LogicalResult status = success();
+  emitter.ifThen(
+      first.isEqual(emitter.warpgroup(), emitter.i32(0)),
+      [&] {
+        emitter.decreaseRegisters(first.shape.getProducerRegisters());
+        emitSm90Producer(contracts);
+        // All threads, before they end.
+        first.waitInRole();
+      },
+      [&] {
+        emitter.increaseRegisters(first.shape.getConsumerRegisters());
+        first.waitInRole();
+        status = emitSm90Consumer(contracts);
+      });
+  return status;
+}

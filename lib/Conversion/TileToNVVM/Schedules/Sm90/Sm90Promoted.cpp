@@ -1,0 +1,168 @@
+//===- Sm90Promoted.cpp - sums of steps, added in f32 -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../../InlinePtx.h"
+#include "Sm90Products.h"
+#include "Sm90Scales.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace moec;
+using sm90::Contract;
+
+/// Whether a body's row scales fit in registers next to its sums: they are then
+/// loaded while the first products run, and once for all blocks. As if so where
+/// there are none.
+static bool keepsRowScales(const Contract &shape, int64_t body) {
+  int64_t blocks = shape.getBlocks(body);
+  return shape.hasRowsOnM(body) || !shape.copiesScales() ||
+         (blocks + 1) * body / 2 + body / 4 <=
+             ptxas::getMostSumsAndScales(blocks);
+}
+
+/// One block after the other: its products of the step are new sums, which are
+/// added, times their scales if those come with the step. Meanwhile the other
+/// consumer has the tensor cores.
+///
+/// With rows on M two sets of them would not fit in registers, and without
+/// scales ptxas would keep two, so that each chain of products is written over
+/// the one before, explicitly.
+ContractSums Sm90Products::multiplyPromoted(int64_t body,
+                                            const ContractTile &tile,
+                                            RingPlace place) {
+  Sm90Scales scales(contract);
+  int64_t numBlocks = shape.getBlocks(body);
+  int64_t width = shape.getProductWidth(body), numSums = width / 2;
+  bool hasScales = shape.copiesScales();
+  bool overwrites = shape.hasRowsOnM(body) || !hasScales;
+  bool keepsScales = keepsRowScales(shape, body);
+  Value rows = hasScales ? scales.findRows(body, consumer) : Value();
+  Value zero = emitter.f32(0), never;
+  if (overwrites) {
+    // No compiler knows that a tile has rows. Zeros that wait for their number
+    // take no registers while the tile is looked up.
+    never = arith::ExtUIOp::create(b, b.getI32Type(),
+                                   emitter.isLess(tile.rows, emitter.i32(1)));
+    zero = arith::BitcastOp::create(b, b.getF32Type(), never);
+  }
+  // What comes before the first product of a step is known when the last one of
+  // the step before has begun, perhaps even that the stage is full.
+  struct Stage {
+    RingPlace place;
+    Factors factors;
+    Value isFull;
+  };
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  // `old`: the products before, where those are overwritten.
+  auto step = [&](Stage at, MutableArrayRef<Value> sums,
+                  SmallVector<Value> &old) {
+    Value stage = at.place.stage;
+    emitter.ifThen(arith::XOrIOp::create(b, at.isFull, yes), [&] {
+      emitter.waitBarrier(contract.fullBarrier(stage), at.place.parity);
+    });
+    Stage next;
+    SmallVector<Value> rowScales, weightScales;
+    // The last reads of the stage are over in all lanes.
+    auto giveBack = [&] {
+      emitter.warpBarrier();
+      release(stage);
+    };
+    for (int64_t block = 0; block < numBlocks; ++block) {
+      auto [rows64, other] = getSides(body, at.factors, block);
+      Value products;
+      if (overwrites) {
+        products = multiplyE4M3(b, old, emitter.getDescriptor(rows64, 0),
+                                emitter.getDescriptor(other, 0), never);
+      } else {
+        emitter.fenceProducts();
+        products =
+            emitter.multiplyAsync(element, width, rows64, other,
+                                  /*step=*/0, emitter.makeUnsetSums(width),
+                                  /*isFirst=*/true);
+      }
+      for (int64_t i = 1; i < getStepProducts(); ++i)
+        products =
+            emitter.multiplyAsync(element, width, rows64, other, i, products);
+      emitter.commitProducts();
+      if (hasScales && (block == 0 || !scales.areSame(body)))
+        weightScales = scales.loadWeights(stage, body, consumer, block);
+      if (hasScales && block == 0 && keepsScales)
+        rowScales = scales.loadRows(rows, stage, body);
+      if (block + 1 == numBlocks) {
+        next.place = contract.next(at.place);
+        next.isFull = emitter.testBarrier(
+            contract.fullBarrier(next.place.stage), next.place.parity);
+        Factors factors = describe(body, next.place.stage);
+        auto words = tieWords(b, {factors.weights, factors.rows});
+        next.factors = {words[0], words[1]};
+      }
+      emitter.waitProducts(0);
+      old = emitter.getSums(products);
+      if (block + 1 == numBlocks && keepsScales)
+        giveBack();
+      if (!keepsScales)
+        rowScales = scales.loadRows(rows, stage, body);
+      auto own = sums.slice(block * numSums, numSums);
+      promote(body, own, old, rowScales, weightScales);
+    }
+    if (!keepsScales)
+      giveBack();
+    return next;
+  };
+  Factors first = describe(body, place.stage);
+  SmallVector<Value> carried{place.stage, place.parity, first.weights,
+                             first.rows, no};
+  int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
+  carried.append(numAll + (overwrites ? numSums : 0), zero);
+  // Counted in one register: there are few left.
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
+      [&](Value, ValueRange values) {
+        Stage at{{values[0], values[1]}, {values[2], values[3]}, values[4]};
+        values = values.drop_front(numOwn);
+        SmallVector<Value> sums(values.take_front(numAll));
+        SmallVector<Value> old(values.drop_front(numAll));
+        Stage next = step(at, sums, old);
+        SmallVector<Value> all{next.place.stage, next.place.parity,
+                               next.factors.weights, next.factors.rows,
+                               next.isFull};
+        all.append(sums);
+        if (overwrites)
+          all.append(old);
+        return all;
+      });
+  ContractSums result{{end[0], end[1]}, {}};
+  for (int64_t block = 0; block < numBlocks; ++block)
+    result.blocks.emplace_back(
+        ArrayRef<Value>(end).slice(numOwn + block * numSums, numSums));
+  return result;
+}
+
+/// `rowScales`: two for every four sums, or two for all of them.
+void Sm90Products::promote(int64_t body, MutableArrayRef<Value> sums,
+                           ArrayRef<Value> products, ArrayRef<Value> rowScales,
+                           ArrayRef<Value> weightScales) {
+  // Of a thread's four sums of 8 of the width, neighbours are neighbours there,
+  // and the last two are 8 of the 64 on: of weights, that is the other plane.
+  constexpr int64_t perOctet = 4;
+  bool isOnM = shape.hasRowsOnM(body);
+  for (int64_t i = 0, end = sums.size(); i < end; ++i) {
+    if (rowScales.empty()) {
+      sums[i] = arith::AddFOp::create(b, sums[i], products[i]);
+      continue;
+    }
+    int64_t octet = i / perOctet, half = i % perOctet / 2;
+    Value row = rowScales[isOnM ? half : octet * 2 + i % 2];
+    int64_t plane = (isOnM ? octet : half) % shape.planes;
+    Value scale = arith::MulFOp::create(b, row, weightScales[plane]);
+    sums[i] = math::FmaOp::create(b, products[i], scale, sums[i]);
+  }
+  // Here, not where the next step reads them: the products' registers are free
+  // for the next block.
+  llvm::copy(tieSums(b, sums), sums.begin());
+}

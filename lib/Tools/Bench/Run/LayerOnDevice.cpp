@@ -1,0 +1,185 @@
+//===- LayerOnDevice.cpp - a compiled layer with its weights ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerOnDevice.h"
+
+#include "../../Run/PlanRun.h"
+#include "../TryStatus.h"
+#include "moec/Import/TensorSignature.h"
+#include "moert/Package.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+using moert::Status;
+
+/// Of the weights.
+static constexpr uint64_t kSeed = 1;
+
+static Result<moert::DType> getDType(const TensorInfo &info) {
+  switch (info.type) {
+  case TensorType::F32:
+    return moert::DType::F32;
+  case TensorType::BF16:
+    return moert::DType::BF16;
+  case TensorType::F16:
+    return moert::DType::F16;
+  case TensorType::I32:
+    return moert::DType::I32;
+  case TensorType::F8E4M3FN:
+    return moert::DType::F8E4M3;
+  default:
+    return moert::invalidArgument("'" + info.name +
+                                  "': there are no generated "
+                                  "values of " +
+                                  stringify(info.type).str());
+  }
+}
+
+/// Whether a config is for a kernel that only the other one of the layers with
+/// and without a router has.
+static bool isForOther(llvm::StringRef config, bool withRouter) {
+  llvm::StringRef kernel =
+      config.take_until([](char c) { return c == '@' || c == ':'; });
+  bool isOfRouter = kernel == "router_logits" || kernel.starts_with("route_");
+  return withRouter ? kernel == "permute" : isOfRouter;
+}
+
+void Session::dropOthers(std::vector<std::string> &configs,
+                         bool withRouter) const {
+  if (hasBothLayers)
+    llvm::erase_if(configs, [&](const std::string &config) {
+      return isForOther(config, withRouter);
+    });
+}
+
+std::vector<std::string> Session::getConfigs(const BenchLayer &layer) const {
+  std::vector<std::string> configs;
+  if (auto found = tuned.find(layer.name); found != tuned.end())
+    configs = found->second;
+  llvm::append_range(configs, jit.compile.configs);
+  dropOthers(configs, /*withRouter=*/false);
+  return configs;
+}
+
+Result<ReadyLayer>
+moec::bench::compileLayer(const Session &session, const BenchLayer &layer,
+                          bool withRouter,
+                          llvm::ArrayRef<std::string> configs) {
+  SourceText text(layer.name + ".json",
+                  layer.printSpec(session.maxTokens, withRouter));
+  JitOptions options = session.jit;
+  if (auto tuned = session.tuned.find(layer.name); tuned != session.tuned.end())
+    llvm::append_range(options.compile.configs, tuned->second);
+  llvm::append_range(options.compile.configs, configs);
+  session.dropOthers(options.compile.configs, withRouter);
+  Result<JitLayer> made =
+      Jit(std::move(options)).compile(text, {}, session.device);
+  if (!made)
+    return made.status();
+  moert::PackageChoice choice;
+  MOEC_TRY_ASSIGN(
+      choice, moert::chooseImage(made->package, session.device.architecture(),
+                                 session.device.takesMachineCode()));
+  moert::PackageProgram &program = made->package.programs[choice.program];
+  ReadyLayer compiled;
+  compiled.spec = *made->spec;
+  for (const TensorInfo &info : getTensorSignature(compiled.spec))
+    MOEC_TRY(getDType(info).status());
+  compiled.image = program.images[choice.image].load();
+  compiled.plan = std::move(program.plan);
+  compiled.seconds = made->report.total;
+  compiled.isFromCache = made->report.fromCache;
+  return compiled;
+}
+
+Result<std::unique_ptr<LayerOnDevice>>
+LayerOnDevice::create(Session &session, const BenchLayer &layer,
+                      ReadyLayer compiled) {
+  std::unique_ptr<LayerOnDevice> made(
+      new LayerOnDevice(layer, std::move(compiled.spec)));
+  MOEC_TRY(made->allocate(session));
+  MOEC_TRY(made->load(session, std::move(compiled)));
+  return made;
+}
+
+Status LayerOnDevice::load(Session &session, ReadyLayer compiled) {
+  executor.reset();
+  compileSeconds = compiled.seconds;
+  fromCache = compiled.isFromCache;
+  MOEC_TRY_ASSIGN(executor,
+                  moert::Executor::create(std::move(compiled.plan),
+                                          session.device, compiled.image));
+  if (!isFilled)
+    MOEC_TRY(fill(session));
+  for (const auto &[name, view] : views)
+    MOEC_TRY(executor->bind(name, view));
+  MOEC_TRY_ASSIGN(prepared, executor->prepareWeights());
+  // Those that were overwritten are made again for the next.
+  isFilled = prepared.inPlaceBytes == 0;
+  return executor->synchronize();
+}
+
+/// Such that all intermediate values are of the order of one. `contracted` are
+/// those of the weight before, whose scales these may be.
+static RandomTensor getValues(const TensorInfo &info, moert::DType dtype,
+                              int64_t contracted) {
+  RandomStream stream(kSeed, info.name);
+  if (dtype == moert::DType::F8E4M3)
+    return RandomTensor::codes(stream);
+  if (llvm::StringRef(info.name).ends_with("_input_scale"))
+    return RandomTensor::inputScales(stream);
+  if (llvm::StringRef(info.name).ends_with("_scale"))
+    return RandomTensor::scales(stream, contracted);
+  double deviation =
+      info.shape.size() < 2
+          ? 0.1
+          : 1 / std::sqrt(static_cast<double>(info.shape.back()));
+  return {stream, dtype, getFactor(deviation)};
+}
+
+Status LayerOnDevice::allocate(Session &session) {
+  int64_t contracted = 1;
+  for (const TensorInfo &info : getTensorSignature(spec)) {
+    if (info.role != TensorRole::Weight)
+      continue;
+    if (!llvm::StringRef(info.name).ends_with("_scale"))
+      contracted = info.shape.back();
+    moert::TensorView view;
+    MOEC_TRY_ASSIGN(view.dtype, getDType(info));
+    view.shape = info.shape;
+    size_t bytes = static_cast<size_t>(moert::dtypeBits(view.dtype)) / 8;
+    for (int64_t size : info.shape)
+      bytes *= static_cast<size_t>(size);
+    MOEC_TRY_ASSIGN(buffers.emplace_back(),
+                    session.device.allocate(bytes, 256));
+    view.data = buffers.back()->data();
+    views[info.name] = view;
+    weights.insert_or_assign(info.name,
+                             getValues(info, view.dtype, contracted));
+  }
+  return Status::ok();
+}
+
+Status LayerOnDevice::fill(Session &session) {
+  double begin = getSeconds();
+  std::unique_ptr<moert::Stream> stream;
+  MOEC_TRY_ASSIGN(stream, session.device.createStream());
+  for (const auto &[name, random] : weights) {
+    const moert::TensorView &view = views.at(name);
+    int64_t count = 1;
+    for (int64_t size : view.shape)
+      count *= size;
+    MOEC_TRY(session.generator.write(*stream, random, 0, count, view.data));
+  }
+  MOEC_TRY(session.device.synchronize(*stream));
+  fillSeconds = getSeconds() - begin;
+  return Status::ok();
+}

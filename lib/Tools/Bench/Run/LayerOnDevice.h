@@ -1,0 +1,102 @@
+//===- LayerOnDevice.h - a compiled layer with its weights ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_BENCH_RUN_LAYERONDEVICE_H
+#define MOEC_LIB_TOOLS_BENCH_RUN_LAYERONDEVICE_H
+
+#include "../Rows/Rows.h"
+#include "TimedDevice.h"
+#include "moec/Generator/GeneratorKernel.h"
+#include "moec/Import/LayerSpec.h"
+#include "moec/Jit/Jit.h"
+#include "moert/Executor.h"
+
+namespace moec::bench {
+
+/// What all layers and rows share.
+struct Session {
+  TimedDevice &device;
+  DeviceGenerator &generator;
+  JitOptions jit;
+  /// Of the layers.
+  int64_t maxTokens = 1;
+  /// Of the reference.
+  int threads = 0;
+  /// Whether the device has a clock and graphs.
+  bool hasClock = false;
+  /// Configs by layer, of --tuned.
+  std::map<std::string, std::vector<std::string>> tuned = {};
+  /// Layers are compiled with and without their router: a config for a kernel
+  /// that only one of them has is for that one.
+  bool hasBothLayers = false;
+
+  /// Those and then the ones of the compiler's options: the last counts.
+  std::vector<std::string> getConfigs(const BenchLayer &layer) const;
+  void dropOthers(std::vector<std::string> &configs, bool withRouter) const;
+};
+
+/// What a layer became.
+struct ReadyLayer {
+  LayerSpec spec;
+  moert::Plan plan;
+  moert::ModuleImage image;
+  double seconds = 0;
+  bool isFromCache = false;
+};
+
+/// `configs` come after those of the session.
+moert::Result<ReadyLayer>
+compileLayer(const Session &session, const BenchLayer &layer, bool withRouter,
+             llvm::ArrayRef<std::string> configs = {});
+
+/// A compiled layer, loaded, with weights that were made on the device.
+class LayerOnDevice {
+public:
+  static moert::Result<std::unique_ptr<LayerOnDevice>>
+  create(Session &session, const BenchLayer &layer, ReadyLayer compiled);
+
+  /// Puts another compilation of the same layer into the place of this one,
+  /// with the same weights.
+  moert::Status load(Session &session, ReadyLayer compiled);
+
+  const BenchLayer &getLayer() const { return layer; }
+  const LayerSpec &getSpec() const { return spec; }
+  moert::Executor &getExecutor() { return *executor; }
+  const moert::Plan &getPlan() const { return executor->plan(); }
+  /// What a weight was made of.
+  const std::map<std::string, RandomTensor> &getWeights() const {
+    return weights;
+  }
+  const moert::PrepareReport &getPrepareReport() const { return prepared; }
+  /// Seconds of the compiler, or of the search in its cache.
+  double getCompileSeconds() const { return compileSeconds; }
+  bool isFromCache() const { return fromCache; }
+  /// Seconds that making the weights took.
+  double getFillSeconds() const { return fillSeconds; }
+
+private:
+  LayerOnDevice(const BenchLayer &layer, LayerSpec spec)
+      : layer(layer), spec(std::move(spec)) {}
+
+  moert::Status allocate(Session &session);
+  moert::Status fill(Session &session);
+
+  const BenchLayer &layer;
+  LayerSpec spec;
+  std::vector<std::unique_ptr<moert::Buffer>> buffers;
+  std::map<std::string, moert::TensorView> views;
+  std::unique_ptr<moert::Executor> executor;
+  std::map<std::string, RandomTensor> weights;
+  moert::PrepareReport prepared;
+  bool isFilled = false, fromCache = false;
+  double compileSeconds = 0;
+  double fillSeconds = 0;
+};
+
+} // namespace moec::bench
+
+#endif // MOEC_LIB_TOOLS_BENCH_RUN_LAYERONDEVICE_H

@@ -1,0 +1,44 @@
+//===- Watchdog.h - ends what does not end ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_BENCH_RUN_WATCHDOG_H
+#define MOEC_LIB_TOOLS_BENCH_RUN_WATCHDOG_H
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace moec::bench {
+
+/// Calls a function, from a thread of its own, if arm() is not followed by
+/// disarm() in time. A kernel that does not end cannot be stopped; the process
+/// that waits for it can.
+class Watchdog {
+public:
+  explicit Watchdog(std::function<void()> expired);
+  ~Watchdog();
+
+  void arm(double seconds);
+  void disarm();
+
+private:
+  void watch();
+
+  std::function<void()> expired;
+  std::mutex mutex;
+  std::condition_variable changed;
+  /// Counts calls of arm() and disarm(); odd between the two.
+  int64_t epoch = 0;
+  double seconds = 0;
+  bool isEnding = false;
+  std::thread thread;
+};
+
+} // namespace moec::bench
+
+#endif // MOEC_LIB_TOOLS_BENCH_RUN_WATCHDOG_H

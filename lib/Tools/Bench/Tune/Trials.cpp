@@ -1,0 +1,79 @@
+//===- Trials.cpp - a row with configs that are tried -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Trials.h"
+
+#include "../TryStatus.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace moec;
+using namespace moec::bench;
+using moert::Result;
+
+/// Of one measurement.
+static constexpr double kMeasureSeconds = 0.06;
+
+Trials::Trials(Session &session, LayerOnDevice &layer, RowRun &run,
+               const Row &row)
+    : session(session), layer(layer), run(run), small(session) {
+  // A layer for these tokens alone has few kernels to compile.
+  small.maxTokens = row.tokens;
+  small.jit.threads = 1;
+  small.jit.useCache = false;
+  small.jit.compile.disable.push_back("join-products");
+}
+
+size_t Trials::getNumThreads() {
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::vector<std::optional<Result<ReadyLayer>>>
+Trials::compile(const std::vector<KernelConfigs> &all,
+                llvm::function_ref<bool()> isOver) {
+  std::vector<std::optional<Result<ReadyLayer>>> compiled(all.size());
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i = next++; i < all.size(); i = next++) {
+      if (isOver())
+        return;
+      std::vector<std::string> configs;
+      for (const auto &[kernel, text] : all[i])
+        configs.push_back((llvm::Twine(kernel) + ":" + text).str());
+      compiled[i].emplace(compileLayer(small, layer.getLayer(),
+                                       /*withRouter=*/false, configs));
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(getNumThreads(), all.size()); ++i)
+    others.emplace_back(work);
+  work();
+  for (std::thread &other : others)
+    other.join();
+  isRested = true;
+  return compiled;
+}
+
+Result<double> Trials::measure(Result<ReadyLayer> ready) {
+  if (!ready)
+    return ready.status();
+  MOEC_TRY(layer.load(session, std::move(*ready)));
+  MOEC_TRY(run.runAll());
+  MOEC_TRY(run.check().status());
+  if (!session.hasClock)
+    return 0.0;
+  MOEC_TRY(run.capture());
+  Observation observation;
+  // After a pause the clock is higher for a while than it will be: what is
+  // measured first would seem faster than it is.
+  if (isRested)
+    MOEC_TRY_ASSIGN(observation, run.observe(kMeasureSeconds));
+  isRested = false;
+  MOEC_TRY_ASSIGN(observation, run.observe(kMeasureSeconds));
+  return observation.seconds;
+}

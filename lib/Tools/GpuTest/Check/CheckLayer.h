@@ -1,0 +1,48 @@
+//===- CheckLayer.h - results against the reference -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_CHECK_CHECKLAYER_H
+#define MOEC_LIB_TOOLS_GPUTEST_CHECK_CHECKLAYER_H
+
+#include "../Inputs/Inputs.h"
+
+#include <optional>
+
+namespace moec::gputest {
+
+/// What a run has left behind. Buffers that the layer lacks are absent.
+struct LayerResult {
+  HostTensor output;
+  std::optional<HostTensor> logits, ids, weights, offsets, position, expertsOut;
+};
+
+/// What a call came to, for floors.
+struct Load {
+  int64_t activeExperts = 0;
+  /// Rows of the first product.
+  int64_t rows = 0;
+};
+
+/// Compares with the float64 reference, stage by stage: logits; ids, given the
+/// run's logits; weights, given its ids; the sorting of slots, exactly; the
+/// output, given all of that. Stages up to the ids are looked at for all tokens
+/// but logits; the output for all tokens where that takes fewer than
+/// kMaxOperations, else for kRows of them or more.
+Load checkLayer(const LayerCase &layerCase, const Inputs &inputs,
+                const LayerResult &result, int threads, Outcome &outcome);
+
+/// About ten seconds of 16 cores.
+constexpr double kMaxOperations = 2e12;
+constexpr int64_t kRows = 64;
+
+/// The tokens whose rows are compared: all, or the first, the last, those at
+/// edges of tiles, and random ones; at least `kRows`.
+std::vector<int64_t> chooseTokens(int64_t tokens, bool all, uint64_t seed);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_CHECK_CHECKLAYER_H

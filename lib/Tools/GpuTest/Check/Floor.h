@@ -1,0 +1,33 @@
+//===- Floor.h - the least time that a layer can take -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_CHECK_FLOOR_H
+#define MOEC_LIB_TOOLS_GPUTEST_CHECK_FLOOR_H
+
+#include "CheckLayer.h"
+
+namespace moec::gputest {
+
+/// What an H200 was measured to do: dense products of bf16, and reading.
+constexpr double kOperationsPerSecond = 799e12;
+constexpr double kBytesPerSecond = 4.54e12;
+
+/// A call, fused into one pass: every weight that it needs is read once, hidden
+/// states are read once, the output is written once.
+struct Floor {
+  double operations = 0;
+  double bytes = 0;
+  double getSeconds() const {
+    return std::max(operations / kOperationsPerSecond, bytes / kBytesPerSecond);
+  }
+};
+
+Floor getFloor(const LayerSpec &spec, int64_t tokens, const Load &load);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_CHECK_FLOOR_H

@@ -1,0 +1,36 @@
+//===- LayerCase.h - runs a case of a layer ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_CHECK_LAYERCASE_H
+#define MOEC_LIB_TOOLS_GPUTEST_CHECK_LAYERCASE_H
+
+#include "../Cases/Case.h"
+#include "../Options.h"
+#include "../Run/CompiledLayers.h"
+#include "moec/Generator/GeneratorKernel.h"
+
+namespace moec::gputest {
+
+/// What cases share. The device has one case at a time; all the rest of a case
+/// is done beside others.
+struct SuiteContext {
+  moert::Device &device;
+  DeviceGenerator &generator;
+  CompiledLayers &layers;
+  /// A GPU that is not simulated: it has graphs and a clock.
+  bool isGpu = false;
+  int threads = 0;
+  Plant plant = Plant::None;
+  std::mutex deviceMutex;
+};
+
+/// Compiles, runs and compares.
+Outcome runLayerCase(SuiteContext &context, const LayerCase &layerCase);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_CHECK_LAYERCASE_H

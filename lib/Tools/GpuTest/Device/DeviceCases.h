@@ -1,0 +1,25 @@
+//===- DeviceCases.h - cases without a layer --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_DEVICE_DEVICECASES_H
+#define MOEC_LIB_TOOLS_GPUTEST_DEVICE_DEVICECASES_H
+
+#include "../Check/LayerCase.h"
+
+namespace moec::gputest {
+
+/// The runtime with kernels written by hand, on a GPU. \p shared is set before
+/// a case runs.
+std::vector<Case> makeDeviceCases(const std::unique_ptr<SuiteContext> &shared);
+
+/// The generator as a kernel against the generator in C++.
+std::vector<Case>
+makeGeneratorCases(const std::unique_ptr<SuiteContext> &shared);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_DEVICE_DEVICECASES_H

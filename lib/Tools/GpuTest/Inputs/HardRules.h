@@ -1,0 +1,91 @@
+//===- HardRules.h - what rules for hard inputs share -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_INPUTS_HARDRULES_H
+#define MOEC_LIB_TOOLS_GPUTEST_INPUTS_HARDRULES_H
+
+#include "Inputs.h"
+
+#include <limits>
+
+namespace moec::gputest {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// A rule at work.
+struct Hard {
+  Inputs &inputs;
+  const LayerSpec &spec;
+  double share;
+  Draw draw;
+  int64_t tokens, topK, routes;
+
+  /// The tensor in memory, or null.
+  const HostTensor *get(llvm::StringRef name) const {
+    InputTensor *tensor = inputs.find(name);
+    return tensor && !tensor->random ? &tensor->host : nullptr;
+  }
+  void set(llvm::StringRef name, int64_t i, double value) const {
+    if (const HostTensor *tensor = get(name))
+      setElement(*tensor, i, value);
+  }
+  bool hasIds() const { return spec.entry == Entry::Ids; }
+  bool isHash() const {
+    return !hasIds() && spec.routing.select == Select::Hash;
+  }
+  /// Ids of all slots, as a rule of (token, slot).
+  void setIds(llvm::function_ref<int64_t(int64_t, int64_t)> id) const {
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t j = 0; j < topK; ++j)
+        set("topk_ids", t * topK + j, static_cast<double>(id(t, j)));
+  }
+  void setLogits(llvm::function_ref<double(int64_t, int64_t)> logit) const {
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t e = 0; e < routes; ++e)
+        set("router_logits", t * routes + e, logit(t, e));
+  }
+};
+
+inline moert::Status needs(bool condition, const char *what) {
+  return condition ? moert::Status::ok()
+                   : moert::invalidArgument(std::string("they need ") + what);
+}
+
+inline moert::Status needsIds(const Hard &hard) {
+  return needs(hard.hasIds(), "entry ids");
+}
+
+inline moert::Status needsKeys(const Hard &hard) {
+  return needs(!hard.hasIds() && !hard.isHash(),
+               "keys: entry gate or logits, no hash");
+}
+
+inline moert::Status needsLogits(const Hard &hard) {
+  return needs(hard.spec.entry == Entry::Logits, "entry logits");
+}
+
+/// Rules about expert ids, in HardIds.cpp. The first three leave ids that mean
+/// nothing; the others say how tokens spread over experts.
+moert::Status minusOneIds(Hard &hard);
+moert::Status outOfRangeIds(Hard &hard);
+/// NaN and infinite weights on the slots that do not count.
+moert::Status nanWeights(Hard &hard);
+/// Expert e is chosen as often as 1 / (e + 1) says.
+moert::Status zipf(Hard &hard);
+/// All experts get the same number of tokens.
+moert::Status balanced(Hard &hard);
+/// The first and the last expert get everything.
+moert::Status edgeExperts(Hard &hard);
+/// Tokens that choose one expert with several of their slots.
+moert::Status duplicateIds(Hard &hard);
+/// Expert e gets e tokens, as far as they reach: every tail of a tile occurs.
+moert::Status staircase(Hard &hard);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_INPUTS_HARDRULES_H

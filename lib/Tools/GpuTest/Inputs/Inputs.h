@@ -1,0 +1,90 @@
+//===- Inputs.h - inputs and weights of a case ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_INPUTS_INPUTS_H
+#define MOEC_LIB_TOOLS_GPUTEST_INPUTS_INPUTS_H
+
+#include "../../Run/HostTensor.h"
+#include "../Cases/Case.h"
+#include "moec/Reference/Layer.h"
+
+namespace moec::gputest {
+
+/// An input or a weight. What is small, or depends on the rules of a case, is
+/// in memory; the matrices are generated where they are needed.
+struct InputTensor {
+  /// Its memory is allocated only where there is no `random`.
+  HostTensor host;
+  std::optional<RandomTensor> random;
+  /// A row per token.
+  bool isPerToken = false;
+};
+
+/// The inputs and weights of a call.
+class Inputs {
+public:
+  /// Fills them by the rules of the case.
+  static moert::Result<Inputs> create(const LayerCase &from,
+                                      const LayerSpec &spec);
+
+  const LayerSpec &getSpec() const { return spec; }
+  int64_t getNumTokens() const { return tokens; }
+  uint64_t getSeed() const { return seed; }
+  std::vector<InputTensor> &getTensors() { return tensors; }
+  const std::vector<InputTensor> &getTensors() const { return tensors; }
+  /// Null if the layer has no such tensor.
+  InputTensor *find(llvm::StringRef name);
+
+  /// The call, for the reference. It reads the memory of these inputs.
+  reference::Call makeCall(int threads) const;
+
+private:
+  Inputs(const LayerSpec &spec, int64_t tokens, uint64_t seed)
+      : spec(spec), tokens(tokens), seed(seed) {}
+
+  moert::Status fill(InputTensor &tensor, double deviation);
+
+  LayerSpec spec;
+  int64_t tokens;
+  uint64_t seed;
+  std::vector<InputTensor> tensors;
+};
+
+/// Element i of a tensor in memory.
+double getElement(const HostTensor &tensor, int64_t i);
+/// Rounds to the tensor's type.
+void setElement(const HostTensor &tensor, int64_t i, double value);
+
+/// Random numbers of a rule, in the order in which they are drawn.
+class Draw {
+public:
+  Draw(uint64_t seed, llvm::StringRef name) : stream(seed, name) {}
+  /// In [0, 1).
+  double uniform() { return double(stream.getBits(next++) >> 11) * 0x1p-53; }
+  /// In 0 .. count-1.
+  int64_t below(int64_t count) {
+    return static_cast<int64_t>(stream.getBits(next++) %
+                                static_cast<uint64_t>(count));
+  }
+  double normal() { return getFactor(1) * stream.getSum(next++); }
+
+private:
+  RandomStream stream;
+  uint64_t next = 0;
+};
+
+/// Distinct ids, in random order.
+std::vector<int64_t> drawIds(Draw &draw, int64_t routes, int64_t topK);
+
+/// Makes the inputs hard by a named rule. Fails if the layer lacks what the
+/// rule is about, or there is no such rule.
+moert::Status applyHardInputs(const std::string &rule, double share,
+                              Inputs &inputs);
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_INPUTS_INPUTS_H

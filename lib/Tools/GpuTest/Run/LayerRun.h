@@ -1,0 +1,94 @@
+//===- LayerRun.h - a layer on the device -----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_GPUTEST_RUN_LAYERRUN_H
+#define MOEC_LIB_TOOLS_GPUTEST_RUN_LAYERRUN_H
+
+#include "../Inputs/Inputs.h"
+#include "CompiledLayers.h"
+#include "GuardedBuffer.h"
+#include "moec/Generator/GeneratorKernel.h"
+#include "moert/Executor.h"
+
+namespace moec::gputest {
+
+using Bytes = std::vector<uint8_t>;
+
+/// A compiled layer, loaded twice: as it is, and with a workspace slot for each
+/// buffer, to look at them. Loading may take long, and needs no device memory
+/// to speak of.
+struct LoadedLayer {
+  std::unique_ptr<moert::Executor> executor, inspected;
+
+  static moert::Result<LoadedLayer> load(moert::Device &device,
+                                         const LoadableLayer &layer);
+};
+
+/// A loaded layer with its tensors on a device, between guards. All memory
+/// that a run writes is poisoned before it.
+class LayerRun {
+public:
+  /// Inputs and output between guards, executor and workspace; weights are
+  /// generated on the device. `pitch`: elements of padding after each row of
+  /// the generated weights.
+  static moert::Result<std::unique_ptr<LayerRun>>
+  create(moert::Device &device, DeviceGenerator &generator, LoadedLayer layer,
+         const Inputs &inputs, int64_t pitch);
+
+  /// Runs and waits.
+  moert::Status run();
+  /// The output of the latest run.
+  moert::Result<Bytes> readOutput();
+  /// Whether guards are as they were.
+  moert::Status checkGuards() const;
+  /// Writes over the guard behind the workspace.
+  moert::Status spoilGuard();
+
+  /// Copies an input again from `tensor`, which has the shape that it had.
+  moert::Status update(const HostTensor &tensor);
+
+  /// On devices with graphs and a clock.
+  moert::Status capture();
+  moert::Status replay();
+  /// Seconds of replays, ascending.
+  moert::Result<std::vector<double>> time(int64_t count);
+
+  /// Runs once more with a workspace slot for each buffer; `inspect` copies
+  /// buffers of this run.
+  moert::Status runInspected();
+  /// A buffer of the plan as it was after runInspected(); empty where the plan
+  /// has none of that name.
+  moert::Result<std::optional<HostTensor>> inspect(const std::string &name);
+
+private:
+  LayerRun(moert::Device &device, DeviceGenerator &generator, LoadedLayer layer,
+           const Inputs &inputs, int64_t pitch)
+      : device(device), generator(generator), layer(std::move(layer)),
+        inputs(inputs), tokens(inputs.getNumTokens()), pitch(pitch) {}
+
+  moert::Status place(const InputTensor &tensor);
+  moert::Status fill(const InputTensor &tensor, const GuardedBuffer &buffer);
+  moert::Status placeOutput();
+  moert::Status start(moert::Executor &executor);
+  moert::Status poison();
+
+  moert::Device &device;
+  DeviceGenerator &generator;
+  LoadedLayer layer;
+  const Inputs &inputs;
+  int64_t tokens, pitch;
+  std::unique_ptr<moert::Stream> stream;
+  /// Of the inputs in their order, the output, the workspace.
+  std::vector<GuardedBuffer> buffers;
+  std::map<std::string, moert::TensorView> views;
+  size_t output = 0, workspace = 0;
+  std::unique_ptr<moert::Graph> graph;
+};
+
+} // namespace moec::gputest
+
+#endif // MOEC_LIB_TOOLS_GPUTEST_RUN_LAYERRUN_H
