@@ -74,17 +74,7 @@ bool OperandQuantization::operator==(const OperandQuantization &other) const {
 }
 
 ScaleGroup OperandQuantization::getScaleGroup() const {
-  switch (granularity) {
-  case Granularity::Tensor:
-    return {ScaleGroup::kAll, ScaleGroup::kAll};
-  case Granularity::Channel:
-  case Granularity::Token:
-    return {1, ScaleGroup::kAll};
-  case Granularity::Group:
-  case Granularity::Block:
-    return {blockRows, blockColumns};
-  }
-  llvm_unreachable("every granularity is listed");
+  return ScaleGroup::of(granularity, blockRows, blockColumns);
 }
 
 llvm::ArrayRef<QuantizationName> getQuantizationNames() {

@@ -93,28 +93,28 @@ struct RowMapArguments {
 };
 moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
 
-/// moe.tensor_scale and tile.tensor_scale.
-struct TensorScaleArguments {
+/// Rows that are quantized, or that a scale is found for.
+struct QuantizedRows {
   /// Rows of the input, or without `offsets` those that count.
   int64_t rows = 0;
   TensorRef input;
-  OptionalRef offsets, numValidTokens;
-  TensorRef scale;
+  OptionalRef offsets;
   moe::QuantAttr quant;
+};
+
+/// moe.tensor_scale and tile.tensor_scale.
+struct TensorScaleArguments : QuantizedRows {
+  OptionalRef numValidTokens;
+  TensorRef scale;
 };
 moert::Status tensorScale(const TensorScaleArguments &arguments);
 
 /// moe.quantize and tile.quantize: bits as docs/layers.md says. Of `scale` and
 /// `tensorScale` there is one.
-struct QuantizeArguments {
-  /// Rows of the input, or without `offsets` those that count.
-  int64_t rows = 0;
-  TensorRef input;
-  OptionalRef offsets;
+struct QuantizeArguments : QuantizedRows {
   OptionalRef tensorScale;
   TensorRef quantized;
   OptionalRef scale;
-  moe::QuantAttr quant;
   GroupRows groupRows;
 };
 moert::Status quantize(const QuantizeArguments &arguments);

@@ -150,29 +150,28 @@ Status Machine::runRowMap(OpT op, int64_t count, Value result) {
   return rowMap(arguments, *body);
 }
 
-template <typename OpT>
-Status Machine::runTensorScale(OpT op, int64_t rows) {
-  TensorScaleArguments arguments;
-  arguments.rows = rows;
-  arguments.input = at(op.getInput());
-  arguments.offsets = maybe(op.getOffsets());
-  arguments.numValidTokens = maybe(op.getNumValidTokens());
-  arguments.scale = at(op.getScale());
-  arguments.quant = op.getQuant();
-  return tensorScale(arguments);
-}
-
+/// Finds the scale of a tensor, or quantizes by that one or by scales of its
+/// own.
 template <typename OpT>
 Status Machine::runQuantize(OpT op, int64_t rows) {
-  QuantizeArguments arguments;
+  constexpr bool findsScale = std::is_same_v<OpT, moe::TensorScaleOp> ||
+                              std::is_same_v<OpT, tile::TensorScaleOp>;
+  std::conditional_t<findsScale, TensorScaleArguments, QuantizeArguments>
+      arguments;
   arguments.rows = rows;
   arguments.input = at(op.getInput());
   arguments.offsets = maybe(op.getOffsets());
-  arguments.tensorScale = maybe(op.getTensorScale());
-  arguments.quantized = at(op.getQuantized());
-  arguments.scale = maybe(op.getScale());
   arguments.quant = op.getQuant();
-  return quantize(arguments);
+  if constexpr (findsScale) {
+    arguments.numValidTokens = maybe(op.getNumValidTokens());
+    arguments.scale = at(op.getScale());
+    return tensorScale(arguments);
+  } else {
+    arguments.tensorScale = maybe(op.getTensorScale());
+    arguments.quantized = at(op.getQuantized());
+    arguments.scale = maybe(op.getScale());
+    return quantize(arguments);
+  }
 }
 
 template <typename OpT>
@@ -241,7 +240,7 @@ Status Machine::run(moe::RowMapOp op) {
 Status Machine::run(moe::TensorScaleOp op) {
   if (Status status = allocate(op.getScale(), {1}); !status)
     return status;
-  return runTensorScale(op, at(op.getInput()).shape[0]);
+  return runQuantize(op, at(op.getInput()).shape[0]);
 }
 
 Status Machine::run(moe::QuantizeOp op) {
@@ -343,16 +342,10 @@ Status Machine::runOp(Operation &op) {
       .Case([&](tile::RowMapOp t) {
         return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
       })
-      .Case([&](tile::QuantizeOp t) {
+      .Case<tile::QuantizeOp, tile::TensorScaleOp>([&](auto t) {
         return onTile(t, [&] {
           int64_t rows = t.getTopK() ? tokens * *t.getTopK() : tokens;
           return runQuantize(t, rows);
-        });
-      })
-      .Case([&](tile::TensorScaleOp t) {
-        return onTile(t, [&] {
-          int64_t rows = t.getTopK() ? tokens * *t.getTopK() : tokens;
-          return runTensorScale(t, rows);
         });
       })
       .Case([&](tile::GatherRowsOp t) {

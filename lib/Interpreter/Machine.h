@@ -56,8 +56,6 @@ private:
   template <typename OpT>
   moert::Status runRowMap(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
-  moert::Status runTensorScale(OpT op, int64_t rows);
-  template <typename OpT>
   moert::Status runQuantize(OpT op, int64_t rows);
   template <typename OpT>
   moert::Status runUnpermute(OpT op, int64_t count, mlir::Value result);

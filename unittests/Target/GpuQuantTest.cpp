@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GpuKernel.h"
+#include "QuantFormat.h"
 
 #include "llvm/ADT/APFloat.h"
 
@@ -23,8 +24,6 @@ using namespace moec;
 using namespace moec::test;
 
 namespace {
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 //===----------------------------------------------------------------------===//
 // Tensors
@@ -70,36 +69,6 @@ std::vector<float> makeScales(int64_t count, unsigned seed) {
   return scales;
 }
 
-/// How an operand is quantized: what `#moe.quant` says, and rows and columns
-/// that share a scale, 0 for all. Not at all without a text.
-struct Format {
-  std::string granularity;
-  int64_t rows = 0, columns = 0;
-
-  bool isQuantized() const { return !granularity.empty(); }
-  int64_t getScaleRows(int64_t size) const {
-    return rows ? ceilDiv(size, rows) : 1;
-  }
-  int64_t getScaleColumns(int64_t size) const {
-    return columns ? ceilDiv(size, columns) : 1;
-  }
-  std::string getAttribute(const std::string &name, bool isDynamic) const {
-    return name + " = #moe.quant<storage = f8E4M3FN, scale = f32, " +
-           "granularity = " + granularity +
-           (isDynamic ? ", dynamic = true>" : ">");
-  }
-};
-
-const Format kPlain;
-const Format kToken{"token", 1, 0};
-const Format kGroup128{"group, block = [1, 128]", 1, 128};
-const Format kGroup32{"group, block = [1, 32]", 1, 32};
-const Format kTensor{"tensor", 0, 0};
-const Format kChannel{"channel", 1, 0};
-const Format kBlock{"block, block = [128, 128]", 128, 128};
-const Format kTallBlock{"block, block = [256, 96]", 256, 96};
-const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
-
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
@@ -118,7 +87,7 @@ struct Product {
   int64_t getWeightRows() const { return getPlanes() * columns; }
   bool hasHalves() const { return getPlanes() == 2 && order != "interleaved"; }
   std::string getType(const Format &format) const {
-    return format.isQuantized() ? "f8E4M3FN" : element;
+    return format.getElement(element);
   }
   int64_t getScaleRows() const {
     return hasHalves() ? 2 * weight.getScaleRows(columns)
@@ -166,21 +135,18 @@ std::string getText(const Product &p) {
                              number(p.weight.getScaleColumns(p.depth)),
                          "f32"),
               y = memref("?x" + number(p.columns), "f32");
-  std::string arguments = "%x: " + x + ", %w: " + w, attributes;
+  std::string arguments = "%x: " + x + ", %w: " + w,
+              attributes = p.input.getAttribute("input_quant", true) +
+                           p.weight.getAttribute("weight_quant", false);
   std::string phase =
       "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
-  auto addAttribute = [&](const std::string &attribute) {
-    attributes += (attributes.empty() ? "" : ", ") + attribute;
-  };
   if (p.input.isQuantized()) {
     arguments += ", %a: " + a;
     phase += " input_scale(%a : " + a + ")";
-    addAttribute(p.input.getAttribute("input_quant", true));
   }
   if (p.weight.isQuantized()) {
     arguments += ", %b: " + b;
     phase += " weight_scale(%b : " + b + ")";
-    addAttribute(p.weight.getAttribute("weight_quant", false));
   }
   if (p.isGrouped) {
     arguments +=
@@ -194,12 +160,13 @@ std::string getText(const Product &p) {
              "  %c = arith.constant 3.0 : f32\n"
              "  %1 = arith.mulf %g, %c : f32\n"
              "  %2 = arith.addf %1, %u : f32\n  tile.yield %2 : f32\n}";
-    addAttribute("layout = #moe.weight_layout<order = " + p.order + ">");
+    attributes += "layout = #moe.weight_layout<order = " + p.order + ">, ";
   }
   if (!p.config.empty())
-    addAttribute("config = #tile." + p.config);
+    attributes += "config = #tile." + p.config + ", ";
   return "tile.kernel @kernel(" + arguments + ", %y: " + y + ", %t: i64) {\n" +
-         phase + " {" + attributes + "}\ntile.return\n}\n";
+         phase + " {" + attributes.substr(0, attributes.size() - 2) +
+         "}\ntile.return\n}\n";
 }
 
 /// `tolerance`: of the sum of the magnitudes of all terms.

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelHarness.h"
+#include "QuantFormat.h"
 
 #include "gtest/gtest.h"
 
@@ -24,41 +25,23 @@ using moert::DType;
 
 namespace {
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+DType getType(const Format &format) {
+  return format.isQuantized() ? DType::F8E4M3 : DType::BF16;
+}
 
-/// How an operand is quantized: what `#moe.quant` says, and rows and columns
-/// that share a scale, 0 for all. Not at all without a text.
-struct Format {
-  std::string granularity;
-  int64_t rows = 0, columns = 0;
-
-  bool isQuantized() const { return !granularity.empty(); }
-  DType getType() const { return isQuantized() ? DType::F8E4M3 : DType::BF16; }
-  int64_t getScaleRows(int64_t size) const {
-    return rows ? ceilDiv(size, rows) : 1;
-  }
-  int64_t getScaleColumns(int64_t size) const {
-    return columns ? ceilDiv(size, columns) : 1;
-  }
-  double get(const Array &scales, int64_t row, int64_t column) const {
-    if (!isQuantized())
-      return 1;
-    return scales.get(rows ? row / rows : 0, columns ? column / columns : 0);
-  }
-  std::string getAttribute(const std::string &name, bool isDynamic) const {
-    if (!isQuantized())
-      return "";
-    return name + " = #moe.quant<storage = f8E4M3FN, scale = f32, " +
-           "granularity = " + granularity +
-           (isDynamic ? ", dynamic = true>, " : ">, ");
-  }
-};
+double getScale(const Format &format, const Array &scales, int64_t row,
+                int64_t column) {
+  if (!format.isQuantized())
+    return 1;
+  return scales.get(format.rows ? row / format.rows : 0,
+                    format.columns ? column / format.columns : 0);
+}
 
 void runProduct(const Format &inputFormat, const Format &weightFormat,
                 int64_t depth, int64_t k) {
   constexpr int64_t rows = 7, columns = 37;
-  Array input(inputFormat.getType(), {rows, depth}),
-      weight(weightFormat.getType(), {columns, depth}),
+  Array input(getType(inputFormat), {rows, depth}),
+      weight(getType(weightFormat), {columns, depth}),
       inputScale(
           DType::F32,
           inputFormat.rows
@@ -97,8 +80,8 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
       double sum = 0, size = 0;
       for (int64_t i = 0; i < depth; ++i) {
         double term = input.get(row, i) * weight.get(column, i) *
-                      inputFormat.get(inputScale, row, i) *
-                      weightFormat.get(weightScale, column, i);
+                      getScale(inputFormat, inputScale, row, i) *
+                      getScale(weightFormat, weightScale, column, i);
         sum += term;
         size += std::fabs(term);
       }
@@ -106,15 +89,6 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
           << row << ", " << column << ", depth " << depth;
     }
 }
-
-const Format kPlain;
-const Format kToken{"token", 1, 0};
-const Format kGroup128{"group, block = [1, 128]", 1, 128};
-const Format kGroup32{"group, block = [1, 32]", 1, 32};
-const Format kTensor{"tensor", 0, 0};
-const Format kChannel{"channel", 1, 0};
-const Format kBlock{"block, block = [128, 128]", 128, 128};
-const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
 
 TEST(QuantGranularity, Products) {
   for (int64_t depth : {32, 128, 200, 392}) {

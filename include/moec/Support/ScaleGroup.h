@@ -14,6 +14,8 @@
 #ifndef MOEC_SUPPORT_SCALEGROUP_H
 #define MOEC_SUPPORT_SCALEGROUP_H
 
+#include "llvm/Support/ErrorHandling.h"
+
 #include <cstdint>
 
 namespace moec {
@@ -24,6 +26,24 @@ struct ScaleGroup {
   static constexpr int64_t kAll = 0;
   int64_t rows = kAll;
   int64_t columns = kAll;
+
+  /// That of a granularity, whose values a layer's spec and the IR have each;
+  /// `blockRows` and `blockColumns` are those of a group or block.
+  template <typename Granularity>
+  static ScaleGroup of(Granularity granularity, int64_t blockRows,
+                       int64_t blockColumns) {
+    switch (granularity) {
+    case Granularity::Tensor:
+      return {kAll, kAll};
+    case Granularity::Channel:
+    case Granularity::Token:
+      return {1, kAll};
+    case Granularity::Group:
+    case Granularity::Block:
+      return {blockRows, blockColumns};
+    }
+    llvm_unreachable("every granularity is listed");
+  }
 
   bool operator==(const ScaleGroup &other) const {
     return rows == other.rows && columns == other.columns;

@@ -21,17 +21,10 @@ static bool hasHalves(WeightLayoutAttr layout) {
 }
 
 ScaleGroup getScaleGroup(QuantAttr quant) {
-  switch (quant.getGranularity()) {
-  case Granularity::Tensor:
-    return {ScaleGroup::kAll, ScaleGroup::kAll};
-  case Granularity::Channel:
-  case Granularity::Token:
-    return {1, ScaleGroup::kAll};
-  case Granularity::Group:
-  case Granularity::Block:
-    return {quant.getBlock()[0], quant.getBlock()[1]};
-  }
-  llvm_unreachable("every granularity is listed");
+  ArrayRef<int64_t> block = quant.getBlock();
+  return block.empty()
+             ? ScaleGroup::of(quant.getGranularity(), 0, 0)
+             : ScaleGroup::of(quant.getGranularity(), block[0], block[1]);
 }
 
 int64_t getNumScaleColumns(QuantAttr quant, int64_t width) {

@@ -7,6 +7,7 @@
 
 #include "LayerOnDevice.h"
 
+#include "../../OnDevice/RuntimeType.h"
 #include "../../Run/PlanRun.h"
 #include "../TryStatus.h"
 #include "moec/Import/TensorSignature.h"
@@ -22,26 +23,6 @@ using moert::Status;
 
 /// Of the weights.
 static constexpr uint64_t kSeed = 1;
-
-static Result<moert::DType> getDType(const TensorInfo &info) {
-  switch (info.type) {
-  case TensorType::F32:
-    return moert::DType::F32;
-  case TensorType::BF16:
-    return moert::DType::BF16;
-  case TensorType::F16:
-    return moert::DType::F16;
-  case TensorType::I32:
-    return moert::DType::I32;
-  case TensorType::F8E4M3FN:
-    return moert::DType::F8E4M3;
-  default:
-    return moert::invalidArgument("'" + info.name +
-                                  "': there are no generated "
-                                  "values of " +
-                                  stringify(info.type).str());
-  }
-}
 
 /// Whether a config is for a kernel that only the other one of the layers with
 /// and without a router has.
@@ -92,7 +73,7 @@ moec::bench::compileLayer(const Session &session, const BenchLayer &layer,
   ReadyLayer compiled;
   compiled.spec = *made->spec;
   for (const TensorInfo &info : getTensorSignature(compiled.spec))
-    MOEC_TRY(getDType(info).status());
+    MOEC_TRY(getRuntimeType(info).status());
   compiled.image = program.images[choice.image].load();
   compiled.plan = std::move(program.plan);
   compiled.seconds = made->report.total;
@@ -153,7 +134,7 @@ Status LayerOnDevice::allocate(Session &session) {
     if (!llvm::StringRef(info.name).ends_with("_scale"))
       contracted = info.shape.back();
     moert::TensorView view;
-    MOEC_TRY_ASSIGN(view.dtype, getDType(info));
+    MOEC_TRY_ASSIGN(view.dtype, getRuntimeType(info));
     view.shape = info.shape;
     size_t bytes = static_cast<size_t>(moert::dtypeBits(view.dtype)) / 8;
     for (int64_t size : info.shape)

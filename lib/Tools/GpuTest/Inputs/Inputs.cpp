@@ -7,6 +7,7 @@
 
 #include "Inputs.h"
 
+#include "../../OnDevice/RuntimeType.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -64,26 +65,6 @@ std::vector<int64_t> moec::gputest::drawIds(Draw &draw, int64_t routes,
   return ids;
 }
 
-static moert::DType toRuntimeType(TensorType type) {
-  switch (type) {
-  case TensorType::F32:
-    return moert::DType::F32;
-  case TensorType::BF16:
-    return moert::DType::BF16;
-  case TensorType::F16:
-    return moert::DType::F16;
-  case TensorType::I32:
-    return moert::DType::I32;
-  case TensorType::F8E4M3FN:
-    return moert::DType::F8E4M3;
-  case TensorType::F8E5M2:
-  case TensorType::F4E2M1FN:
-  case TensorType::F8E8M0FNU:
-    break;
-  }
-  llvm_unreachable("what is not e4m3 is refused before");
-}
-
 Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
   if (spec.quantization && !isCompiled(*spec.quantization))
     return moert::invalidArgument("the layer has weights " +
@@ -94,12 +75,15 @@ Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role == TensorRole::Output)
       continue;
+    Result<moert::DType> type = getRuntimeType(info);
+    if (!type)
+      return type.status();
     InputTensor &tensor = inputs.tensors.emplace_back();
     tensor.host.name = info.name;
     tensor.host.role = info.role == TensorRole::Input
                            ? moert::TensorRole::Input
                            : moert::TensorRole::Weight;
-    tensor.host.dtype = toRuntimeType(info.type);
+    tensor.host.dtype = *type;
     tensor.host.shape = info.shape;
     if (!info.shape.empty() && info.shape[0] == kTokenDimension) {
       tensor.isPerToken = true;

@@ -1,0 +1,30 @@
+//===- RuntimeType.cpp - elements that values are made for ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RuntimeType.h"
+
+using namespace moec;
+
+moert::Result<moert::DType> moec::getRuntimeType(const TensorInfo &info) {
+  switch (info.type) {
+  case TensorType::F32:
+    return moert::DType::F32;
+  case TensorType::BF16:
+    return moert::DType::BF16;
+  case TensorType::F16:
+    return moert::DType::F16;
+  case TensorType::I32:
+    return moert::DType::I32;
+  case TensorType::F8E4M3FN:
+    return moert::DType::F8E4M3;
+  default:
+    return moert::invalidArgument("'" + info.name +
+                                  "': there are no generated "
+                                  "values of " +
+                                  stringify(info.type).str());
+  }
+}
