@@ -146,17 +146,18 @@ def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
 def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
   let summary = "how a tensor is quantized";
   let description = [{
-    `value = (stored - zero_point) * scale * second_scale`. What is not quantized carries no `#moe.quant`.
+    `value = (stored - zero_point) * scale * second_scale`. What is not quantized carries no `#moe.quant`. Without
+    zero points of its own i4, which is stored as 0 to 15, has 8; others have 0. With them, integers are unsigned.
 
     | parameter | |
     |---|---|
     | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 |
-    | `scale` | element type of the scales: f32, bf16, f8E8M0FNU, f8E4M3FN |
+    | `scale` | element type of the scales: f32, bf16, f16, f8E8M0FNU, f8E4M3FN |
     | `granularity` | which elements share a scale: the whole `tensor`, one output `channel` (row of a weight), one `token` (row of an activation), a `group` of `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]` (rows x contracted) |
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
     | `zero_point` | false; true with integer storage only |
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
-    | `packing` | `none`: each element in whole bytes; `pairs`, with storage of 4 bits only: elements 2i and 2i + 1 of a row in one byte, the first in its low half |
+    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; else `none` |
     | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only |
 
     The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is

@@ -15,13 +15,13 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemonic, traits>;
 
 def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
-def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN]>;
+def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN, I8]>;
 /// What a product reads; quantized operands come with scales.
-def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN]>;
-def Moe_WeightTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, F4E2M1FN, I8, I<4>]>;
+def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
-def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F8E8M0FNU]>;
+def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>;
+def Moe_ByteTensor : RankedTensorOf<[I8]>;
 
 def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "a whole Mixture-of-Experts layer";
@@ -49,6 +49,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
     | `shared_gate` | `1 x H x D` | 10 |
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
+    | `w13_zero_point`, ... of each of the four | as its scale, i8 | |
+    | `w13_global_scale`, ... of each of the four | `E x 1 x f32`, without E for the shared expert; 2 where gate and up rows are halves | |
     | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, with an `activation_quant` that is not dynamic | |
 
     Regions, each of one block that takes f32 values and ends in `moe.yield` of one f32:
@@ -82,6 +84,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       `block` `E x ceil(rows / block[0]) x ceil(columns / block[1])`, where gate and up halves of a
       first weight have scales of their own unless rows are interleaved: `E x 2 x 1` with `tensor`,
       `2 ceil(I / block[0])` rows of them with `block`.
+      With `zero_point` each weight has a `_zero_point` too, bytes that are read unsigned; with `second_scale` a
+      `_global_scale`. Columns of a weight in `pairs` are half as many as stated above.
     - `activation_quant`: how inputs of the experts' products are quantized, with `weight_quant`: `dynamic`, of
       granularity `tensor`, `token` or `group`, or by scales that operands give, of granularity `tensor`.
       Absent, inputs stay of type D.
@@ -123,19 +127,27 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Optional<Moe_F32Tensor>:$expert_scale,
     Optional<Moe_I32Tensor>:$input_ids,
     Optional<Moe_I32Tensor>:$hash_table,
-    Moe_WeightTensor:$w13,
+    Moe_ProductTensor:$w13,
     Optional<Moe_DataTensor>:$w13_bias,
     Optional<Moe_ScaleTensor>:$w13_scale,
+    Optional<Moe_ByteTensor>:$w13_zero_point,
+    Optional<Moe_F32Tensor>:$w13_global_scale,
     Optional<Moe_F32Tensor>:$w13_input_scale,
-    Moe_WeightTensor:$w2,
+    Moe_ProductTensor:$w2,
     Optional<Moe_DataTensor>:$w2_bias,
     Optional<Moe_ScaleTensor>:$w2_scale,
+    Optional<Moe_ByteTensor>:$w2_zero_point,
+    Optional<Moe_F32Tensor>:$w2_global_scale,
     Optional<Moe_F32Tensor>:$w2_input_scale,
-    Optional<Moe_WeightTensor>:$shared_w13,
+    Optional<Moe_ProductTensor>:$shared_w13,
     Optional<Moe_ScaleTensor>:$shared_w13_scale,
+    Optional<Moe_ByteTensor>:$shared_w13_zero_point,
+    Optional<Moe_F32Tensor>:$shared_w13_global_scale,
     Optional<Moe_F32Tensor>:$shared_w13_input_scale,
-    Optional<Moe_WeightTensor>:$shared_w2,
+    Optional<Moe_ProductTensor>:$shared_w2,
     Optional<Moe_ScaleTensor>:$shared_w2_scale,
+    Optional<Moe_ByteTensor>:$shared_w2_zero_point,
+    Optional<Moe_F32Tensor>:$shared_w2_global_scale,
     Optional<Moe_F32Tensor>:$shared_w2_input_scale,
     Optional<Moe_DataTensor>:$shared_gate,
     Optional<Moe_DataTensor>:$latent_down,
@@ -173,15 +185,23 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `latent_up` `(` $latent_up `:` type($latent_up) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
       | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
+      | `w13_zero_point` `(` $w13_zero_point `:` type($w13_zero_point) `)`
+      | `w13_global_scale` `(` $w13_global_scale `:` type($w13_global_scale) `)`
       | `w13_input_scale` `(` $w13_input_scale `:` type($w13_input_scale) `)`
       | `w2_bias` `(` $w2_bias `:` type($w2_bias) `)`
       | `w2_scale` `(` $w2_scale `:` type($w2_scale) `)`
+      | `w2_zero_point` `(` $w2_zero_point `:` type($w2_zero_point) `)`
+      | `w2_global_scale` `(` $w2_global_scale `:` type($w2_global_scale) `)`
       | `w2_input_scale` `(` $w2_input_scale `:` type($w2_input_scale) `)`
       | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
       | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
+      | `shared_w13_zero_point` `(` $shared_w13_zero_point `:` type($shared_w13_zero_point) `)`
+      | `shared_w13_global_scale` `(` $shared_w13_global_scale `:` type($shared_w13_global_scale) `)`
       | `shared_w13_input_scale` `(` $shared_w13_input_scale `:` type($shared_w13_input_scale) `)`
       | `shared_w2` `(` $shared_w2 `:` type($shared_w2) `)`
       | `shared_w2_scale` `(` $shared_w2_scale `:` type($shared_w2_scale) `)`
+      | `shared_w2_zero_point` `(` $shared_w2_zero_point `:` type($shared_w2_zero_point) `)`
+      | `shared_w2_global_scale` `(` $shared_w2_global_scale `:` type($shared_w2_global_scale) `)`
       | `shared_w2_input_scale` `(` $shared_w2_input_scale `:` type($shared_w2_input_scale) `)`
       | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
     )

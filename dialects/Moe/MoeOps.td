@@ -142,7 +142,9 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     | `input` | `? x K` | `T x K` |
     | `weight`, element type of `input` | `G x N x K` | `N x K` |
     | `input_scale`, as `input_quant` says | `? x Bi x f32`, or `1 x f32` | `T x Bi x f32`, or `1 x f32` |
-    | `weight_scale`, as `weight_quant` says | `G x Bn x Bk x f32` | `Bn x Bk x f32` |
+    | `weight_scale`, of a type that `weight_quant` says | `G x Bn x Bk` | `Bn x Bk` |
+    | `weight_zero_point`, if `weight_quant` says so | `G x Bn x Bk x i8` | `Bn x Bk x i8` |
+    | `weight_global_scale`, if `weight_quant` says so | `G x 1 x f32`, or `G x 2` | `1 x f32`, or `2` |
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
     | `num_valid_tokens` | absent | `1 x i32`, optional |
@@ -169,7 +171,11 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     f32 first. Of a weight whose quant has m x n elements per scale, `blk(n) = n / m`, but gate and
     up halves have blocks of their own: with the layouts `gate_up` and `up_gate`, `blk(n) = (n / I) *
     ceil(I/m) + (n % I) / m` and Bn = `2 ceil(I/m)`. `channel` has m = 1, `tensor` m = I (or N) and one block of
-    contracted elements, as `token` has. The last block of either dimension may be smaller. `way` says how the
+    contracted elements, as `token` has. The last block of either dimension may be smaller. A weight with zero points
+    stands for `weight[g, n, k] - weight_zero_point[g, blk(n), b]`, bytes that are read unsigned, one of i4 without
+    them for `weight[g, n, k] - 8`; `sw` is `weight_scale * weight_global_scale`, rounded to f32, with one global scale for
+    gate rows and one for up rows where these are halves (in the order of the layout). K counts elements, whichever
+    of them share a byte. `way` says how the
     target multiplies them; `moe-legalize-quant` sets it, with a quant only.
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
@@ -191,7 +197,9 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Moe_ProductTensor:$input,
     Moe_ProductTensor:$weight,
     Optional<Moe_F32Tensor>:$input_scale,
-    Optional<Moe_F32Tensor>:$weight_scale,
+    Optional<Moe_ScaleTensor>:$weight_scale,
+    Optional<Moe_ByteTensor>:$weight_zero_point,
+    Optional<Moe_F32Tensor>:$weight_global_scale,
     Optional<Moe_I32Tensor>:$offsets,
     Optional<Moe_I32Tensor>:$source,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
@@ -208,6 +216,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     oilist(
         `input_scale` `(` $input_scale `:` type($input_scale) `)`
       | `weight_scale` `(` $weight_scale `:` type($weight_scale) `)`
+      | `weight_zero_point` `(` $weight_zero_point `:` type($weight_zero_point) `)`
+      | `weight_global_scale` `(` $weight_global_scale `:` type($weight_global_scale) `)`
       | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`

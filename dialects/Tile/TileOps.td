@@ -31,10 +31,12 @@ def Tile_OptI32Out : Arg<Optional<MemRefOf<[I32]>>, "written", [MemWrite]>;
 def Tile_OptI32InOut : Arg<Optional<MemRefOf<[I32]>>, "read and written", [MemRead, MemWrite]>;
 def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
-def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "read", [MemRead]>;
+def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>, "read", [MemRead]>;
 def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "written", [MemWrite]>;
+def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>>, "read", [MemRead]>;
+def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
-def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN]>, "written", [MemWrite]>;
+def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
 def Tile_TensorMapArrayAttr : TypedArrayAttrBase<Tile_TensorMapAttr, "array of #tile.tensor_map">;
@@ -278,7 +280,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   let arguments = (ins
     I64:$tokens,
     Tile_ProductIn:$input, Tile_ProductIn:$weight,
-    Tile_OptF32In:$input_scale, Tile_OptF32In:$weight_scale,
+    Tile_OptF32In:$input_scale, Tile_OptScaleIn:$weight_scale,
+    Tile_OptI8In:$weight_zero_point, Tile_OptF32In:$weight_global_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
     Tile_OptI32InOut:$tickets,
@@ -314,6 +317,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     oilist(
         `input_scale` `(` $input_scale `:` type($input_scale) `)`
       | `weight_scale` `(` $weight_scale `:` type($weight_scale) `)`
+      | `weight_zero_point` `(` $weight_zero_point `:` type($weight_zero_point) `)`
+      | `weight_global_scale` `(` $weight_global_scale `:` type($weight_global_scale) `)`
       | `offsets` `(` $offsets `:` type($offsets) `)`
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`

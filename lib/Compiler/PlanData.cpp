@@ -30,7 +30,6 @@ static std::optional<moert::DType> convertType(Type type) {
       .Case([](Float8E4M3FNType) { return moert::DType::F8E4M3; })
       .Case([](Float8E5M2Type) { return moert::DType::F8E5M2; })
       .Case([](Float8E8M0FNUType) { return moert::DType::F8E8M0; })
-      .Case([](Float4E2M1FNType) { return moert::DType::F4E2M1; })
       .Case([](IntegerType integer) -> std::optional<moert::DType> {
         bool isUnsigned = integer.isUnsigned();
         switch (integer.getWidth()) {

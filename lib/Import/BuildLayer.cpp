@@ -38,6 +38,7 @@ private:
 
   moe::RoutingAttr getRouting();
   moe::WeightLayoutAttr getLayout();
+  Type getStorage(StorageType storage);
   moe::QuantAttr getQuant(const OperandQuantization &operand,
                           bool isActivation);
   moe::QuantAttr getWeightQuant();
@@ -70,10 +71,10 @@ Type LayerBuilder::getElementType(TensorType type) {
     return builder.getType<Float8E4M3FNType>();
   case TensorType::F8E5M2:
     return builder.getType<Float8E5M2Type>();
-  case TensorType::F4E2M1FN:
-    return builder.getType<Float4E2M1FNType>();
   case TensorType::F8E8M0FNU:
     return builder.getType<Float8E8M0FNUType>();
+  case TensorType::I8:
+    return builder.getI8Type();
   }
   llvm_unreachable("every type is listed");
 }
@@ -202,19 +203,35 @@ static moe::Granularity toAttr(Granularity granularity) {
   llvm_unreachable("every granularity is listed");
 }
 
+Type LayerBuilder::getStorage(StorageType storage) {
+  switch (storage) {
+  case StorageType::Fp8E4M3:
+    return builder.getType<Float8E4M3FNType>();
+  case StorageType::Fp8E5M2:
+    return builder.getType<Float8E5M2Type>();
+  case StorageType::Fp4E2M1:
+    return builder.getType<Float4E2M1FNType>();
+  case StorageType::Int8:
+    return builder.getI8Type();
+  case StorageType::Int4:
+    return builder.getIntegerType(4);
+  }
+  llvm_unreachable("every storage is listed");
+}
+
 moe::QuantAttr LayerBuilder::getQuant(const OperandQuantization &operand,
                                       bool isActivation) {
   SmallVector<int64_t, 2> block;
   if (operand.blockColumns)
     block = {operand.blockRows, operand.blockColumns};
-  TensorType storage = getTensorType(operand.storage);
+  bool isPaired = getElementBits(operand.storage) < 8;
   return moe::QuantAttr::get(
-      builder.getContext(), getElementType(storage),
+      builder.getContext(), getStorage(operand.storage),
       getElementType(getTensorType(operand.scale)), toAttr(operand.granularity),
-      block, /*zero_point=*/false,
+      block, operand.hasZeroPoint,
       /*dynamic=*/isActivation && !operand.isStatic,
-      getStorageBits(storage) < 8 ? moe::Packing::Pairs : moe::Packing::None,
-      /*second_scale=*/Type());
+      isPaired ? moe::Packing::Pairs : moe::Packing::None,
+      operand.hasGlobalScale ? Type(builder.getF32Type()) : Type());
 }
 
 moe::QuantAttr LayerBuilder::getWeightQuant() {
@@ -253,15 +270,23 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*input_ids=*/get("input_ids"), /*hash_table=*/get("gate.hash_table"),
       /*w13=*/get("experts.w13"), /*w13_bias=*/get("experts.w13_bias"),
       /*w13_scale=*/get("experts.w13_scale"),
+      /*w13_zero_point=*/get("experts.w13_zero_point"),
+      /*w13_global_scale=*/get("experts.w13_global_scale"),
       /*w13_input_scale=*/get("experts.w13_input_scale"),
       /*w2=*/get("experts.w2"), /*w2_bias=*/get("experts.w2_bias"),
       /*w2_scale=*/get("experts.w2_scale"),
+      /*w2_zero_point=*/get("experts.w2_zero_point"),
+      /*w2_global_scale=*/get("experts.w2_global_scale"),
       /*w2_input_scale=*/get("experts.w2_input_scale"),
       /*shared_w13=*/get("shared_experts.w13"),
       /*shared_w13_scale=*/get("shared_experts.w13_scale"),
+      /*shared_w13_zero_point=*/get("shared_experts.w13_zero_point"),
+      /*shared_w13_global_scale=*/get("shared_experts.w13_global_scale"),
       /*shared_w13_input_scale=*/get("shared_experts.w13_input_scale"),
       /*shared_w2=*/get("shared_experts.w2"),
       /*shared_w2_scale=*/get("shared_experts.w2_scale"),
+      /*shared_w2_zero_point=*/get("shared_experts.w2_zero_point"),
+      /*shared_w2_global_scale=*/get("shared_experts.w2_global_scale"),
       /*shared_w2_input_scale=*/get("shared_experts.w2_input_scale"),
       /*shared_gate=*/get("shared_experts.gate"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),

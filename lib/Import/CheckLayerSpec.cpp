@@ -224,22 +224,32 @@ void Checker::checkQuantization() {
   if (!spec.quantization)
     return;
   const OperandQuantization &weight = spec.quantization->weight;
+  int64_t unit = 1;
+  std::string why;
   if (weight.granularity == Granularity::Group) {
-    std::string what = describe(*spec.quantization);
-    std::string why = " must be a multiple of " +
-                      std::to_string(weight.blockColumns) + " with " + what +
-                      ", whose scales belong to " +
-                      std::to_string(weight.blockColumns) + " weights of a row";
-    StringRef width = spec.latentSize ? "latent_size" : "hidden_size";
-    require(spec.getExpertWidth() % weight.blockColumns == 0, width,
-            show(width) + why);
-    require(spec.intermediateSize % weight.blockColumns == 0,
-            "intermediate_size", show("intermediate_size") + why);
+    unit = weight.blockColumns;
+    why = ", whose scales belong to " + std::to_string(unit) +
+          " weights of a row";
   }
-  require(weight.storage != StorageType::Fp4E2M1 || !spec.sharedExperts,
-          "shared_experts.intermediate_size",
-          describe(*spec.quantization) +
-              " of a layer with shared experts is not supported");
+  if (unit % 2 && getElementBits(weight.storage) < 8) {
+    unit *= 2;
+    why = ", of which two lie in a byte";
+  }
+  if (unit == 1)
+    return;
+  why = " must be a multiple of " + std::to_string(unit) + " with " +
+        describe(*spec.quantization) + why;
+  StringRef width = spec.latentSize ? "latent_size" : "hidden_size";
+  require(spec.getExpertWidth() % unit == 0, width, show(width) + why);
+  require(spec.intermediateSize % unit == 0, "intermediate_size",
+          show("intermediate_size") + why);
+  if (!spec.sharedExperts)
+    return;
+  StringRef shared = "shared_experts.intermediate_size";
+  require(spec.hiddenSize % unit == 0, "hidden_size",
+          show("hidden_size") + why);
+  require(spec.sharedExperts->intermediateSize % unit == 0, shared,
+          show(shared) + why);
 }
 
 void Checker::checkPlacement() {
@@ -277,9 +287,9 @@ void checkCompiles(const LayerSpec &spec, ImportContext &context) {
     context.error(field, context.show(field) + " = \"" +
                              describe(*spec.quantization) +
                              "\" is described (--emit=moe, --signature), but "
-                             "not compiled yet; compiled are fp8_e4m3 with f32 "
-                             "scales, groups and blocks of multiples of 16 "
-                             "neighbours, and weights of 16 or 32 bits");
+                             "not compiled; compiled are fp8_e4m3, fp4_e2m1, "
+                             "int8 and int4, groups and blocks of multiples of "
+                             "16 neighbours, and weights of 16 or 32 bits");
   }
   // Several times what the largest device has.
   constexpr double limit = double(int64_t(1) << 40);

@@ -48,8 +48,11 @@ MOEC_NAMES(SharedGate, {SharedGate::None, "none"},
            {SharedGate::Sigmoid, "sigmoid"})
 MOEC_NAMES(StorageType, {StorageType::Fp8E4M3, "fp8_e4m3"},
            {StorageType::Fp8E5M2, "fp8_e5m2"},
-           {StorageType::Fp4E2M1, "fp4_e2m1"})
-MOEC_NAMES(ScaleType, {ScaleType::F32, "f32"}, {ScaleType::E8M0, "e8m0"})
+           {StorageType::Fp4E2M1, "fp4_e2m1"}, {StorageType::Int8, "int8"},
+           {StorageType::Int4, "int4"})
+MOEC_NAMES(ScaleType, {ScaleType::F32, "f32"}, {ScaleType::BF16, "bf16"},
+           {ScaleType::F16, "f16"}, {ScaleType::E8M0, "e8m0"},
+           {ScaleType::E4M3, "e4m3"})
 MOEC_NAMES(Granularity, {Granularity::Tensor, "tensor"},
            {Granularity::Channel, "channel"}, {Granularity::Token, "token"},
            {Granularity::Group, "group"}, {Granularity::Block, "block"})
@@ -70,7 +73,9 @@ bool isGated(Activation kind) {
 bool OperandQuantization::operator==(const OperandQuantization &other) const {
   return storage == other.storage && scale == other.scale &&
          granularity == other.granularity && blockRows == other.blockRows &&
-         blockColumns == other.blockColumns && isStatic == other.isStatic;
+         blockColumns == other.blockColumns && isStatic == other.isStatic &&
+         hasZeroPoint == other.hasZeroPoint &&
+         hasGlobalScale == other.hasGlobalScale;
 }
 
 ScaleGroup OperandQuantization::getScaleGroup() const {
@@ -86,6 +91,10 @@ llvm::ArrayRef<QuantizationName> getQuantizationNames() {
       {"mxfp4",
        {{StorageType::Fp4E2M1, ScaleType::E8M0, Granularity::Group, 1, 32},
         std::nullopt}},
+      {"nvfp4",
+       {{StorageType::Fp4E2M1, ScaleType::E4M3, Granularity::Group, 1, 16,
+         /*isStatic=*/false, /*hasZeroPoint=*/false, /*hasGlobalScale=*/true},
+        std::nullopt}},
   };
   return names;
 }
@@ -100,8 +109,7 @@ llvm::StringRef getShortName(const QuantizationSpec &quantization) {
 bool isCompiled(const OperandQuantization &operand) {
   // Contracted elements that vectors of 16 take at once share their scales.
   constexpr int64_t leastColumns = 16;
-  return operand.storage == StorageType::Fp8E4M3 &&
-         operand.scale == ScaleType::F32 &&
+  return operand.storage != StorageType::Fp8E5M2 &&
          operand.blockColumns % leastColumns == 0;
 }
 
@@ -115,10 +123,16 @@ static std::string describe(const OperandQuantization &operand) {
                      (operand.isStatic ? "static " : "") +
                      stringify(operand.granularity).str();
   if (operand.granularity == Granularity::Group)
-    return text + " of " + std::to_string(operand.blockColumns);
+    text += " of " + std::to_string(operand.blockColumns);
   if (operand.granularity == Granularity::Block)
-    return text + " of " + std::to_string(operand.blockRows) + " x " +
-           std::to_string(operand.blockColumns);
+    text += " of " + std::to_string(operand.blockRows) + " x " +
+            std::to_string(operand.blockColumns);
+  if (operand.scale != ScaleType::F32)
+    text += ", scales " + stringify(operand.scale).str();
+  if (operand.hasZeroPoint)
+    text += ", zero points";
+  if (operand.hasGlobalScale)
+    text += ", global scales";
   return text;
 }
 

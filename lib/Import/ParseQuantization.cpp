@@ -97,10 +97,31 @@ OperandQuantization readOperand(FieldReader &outer, StringRef name,
   } else {
     reader.reportMissing("scale", forms.text);
   }
-  if (isActivation)
+  if (isActivation) {
     operand.isStatic = reader.getBoolean("static", false);
-  else
+  } else {
     operand.scale = reader.getEnum<ScaleType>("scale_dtype", ScaleType::F32);
+    operand.hasZeroPoint = reader.getBoolean("zero_point", false);
+    operand.hasGlobalScale = reader.getBoolean("global_scale", false);
+  }
+  if (operand.hasZeroPoint && !isInteger(operand.storage))
+    reader.error("zero_point", reader.show("zero_point") +
+                                   " belongs to \"int8\" and \"int4\"; "
+                                   "remove it");
+  if (operand.hasGlobalScale && !operand.blockColumns)
+    reader.error("global_scale",
+                 reader.show("global_scale") +
+                     " is a factor of the scales of groups or blocks; write "
+                     "\"scale\": {\"group\": 16}, or remove it");
+  if (isActivation && operand.storage == StorageType::Int8 &&
+      operand.granularity == Granularity::Group)
+    reader.error("scale", reader.show("scale") +
+                              " of \"int8\" activations is \"tensor\" or "
+                              "\"token\"");
+  if (isActivation && getElementBits(operand.storage) < 8)
+    reader.error("dtype", reader.show("dtype") +
+                              " of activations is \"fp8_e4m3\" or \"int8\"; "
+                              "remove 'activation' for weights alone");
   if (operand.isStatic && operand.granularity != Granularity::Tensor)
     reader.error("static", reader.show("static") +
                                " scales belong to all rows; write \"scale\": "

@@ -29,10 +29,10 @@ StringRef stringify(TensorType type) {
     return "f8E4M3FN";
   case TensorType::F8E5M2:
     return "f8E5M2";
-  case TensorType::F4E2M1FN:
-    return "f4E2M1FN";
   case TensorType::F8E8M0FNU:
     return "f8E8M0FNU";
+  case TensorType::I8:
+    return "i8";
   }
   llvm_unreachable("every type is listed");
 }
@@ -48,9 +48,8 @@ int64_t getStorageBits(TensorType type) {
   case TensorType::F8E4M3FN:
   case TensorType::F8E5M2:
   case TensorType::F8E8M0FNU:
+  case TensorType::I8:
     return 8;
-  case TensorType::F4E2M1FN:
-    return 4;
   }
   llvm_unreachable("every type is listed");
 }
@@ -74,7 +73,9 @@ TensorType getTensorType(StorageType storage) {
   case StorageType::Fp8E5M2:
     return TensorType::F8E5M2;
   case StorageType::Fp4E2M1:
-    return TensorType::F4E2M1FN;
+  case StorageType::Int8:
+  case StorageType::Int4:
+    return TensorType::I8;
   }
   llvm_unreachable("every storage is listed");
 }
@@ -83,8 +84,14 @@ TensorType getTensorType(ScaleType scale) {
   switch (scale) {
   case ScaleType::F32:
     return TensorType::F32;
+  case ScaleType::BF16:
+    return TensorType::BF16;
+  case ScaleType::F16:
+    return TensorType::F16;
   case ScaleType::E8M0:
     return TensorType::F8E8M0FNU;
+  case ScaleType::E4M3:
+    return TensorType::F8E4M3FN;
   }
   llvm_unreachable("every type of scales is listed");
 }
@@ -152,12 +159,20 @@ private:
     scales.back() = group.countColumns(shape.back());
     scales[scales.size() - 2] =
         group.countRows(shape[shape.size() - 2], hasHalves);
-    if (getStorageBits(getTensorType(weight.storage)) < 8)
+    std::vector<int64_t> globalScales(shape.begin(), shape.end() - 2);
+    globalScales.push_back(1 + hasHalves);
+    if (getElementBits(weight.storage) < 8) {
+      shape.back() /= 2;
       add(name, std::move(shape), getTensorType(weight.storage));
-    else
+    } else {
       addMatrix(name, std::move(shape), getTensorType(weight.storage));
-    add((name + "_scale").str(), std::move(scales),
-        getTensorType(weight.scale));
+    }
+    add((name + "_scale").str(), scales, getTensorType(weight.scale));
+    if (weight.hasZeroPoint)
+      add((name + "_zero_point").str(), std::move(scales), TensorType::I8);
+    if (weight.hasGlobalScale)
+      add((name + "_global_scale").str(), std::move(globalScales),
+          TensorType::F32);
     if (spec.quantization->activation &&
         spec.quantization->activation->isStatic)
       add((name + "_input_scale").str(), {1}, TensorType::F32);

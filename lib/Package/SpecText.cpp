@@ -89,6 +89,8 @@ void printOperand(llvm::StringRef name, const OperandQuantization &operand,
     Fields fields(json);
     fields.addEnum("scale_dtype", operand.scale, ScaleType::F32);
     fields.add("static", operand.isStatic, false);
+    fields.add("zero_point", operand.hasZeroPoint, false);
+    fields.add("global_scale", operand.hasGlobalScale, false);
   });
 }
 

@@ -87,10 +87,19 @@ enum class Activation {
 enum class SharedGate { None, Sigmoid };
 
 /// What a quantized element is in memory.
-enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1 };
+enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1, Int8, Int4 };
+
+inline bool isInteger(StorageType storage) {
+  return storage == StorageType::Int8 || storage == StorageType::Int4;
+}
+/// Bits of an element; two of 4 bits lie in a byte.
+inline int64_t getElementBits(StorageType storage) {
+  return storage == StorageType::Fp4E2M1 || storage == StorageType::Int4 ? 4
+                                                                         : 8;
+}
 
 /// What a scale is in memory.
-enum class ScaleType { F32, E8M0 };
+enum class ScaleType { F32, BF16, F16, E8M0, E4M3 };
 
 /// Which elements share a scale; docs/layers.md says what each is of.
 enum class Granularity { Tensor, Channel, Token, Group, Block };
@@ -104,6 +113,10 @@ struct OperandQuantization {
   int64_t blockRows = 0, blockColumns = 0;
   /// Of activations: scales are tensors of the layer, not found in a call.
   bool isStatic = false;
+  /// Of weights of integers: what stands for 0 is a tensor, one per scale.
+  bool hasZeroPoint = false;
+  /// Of weights in groups or blocks: scales have a factor per matrix.
+  bool hasGlobalScale = false;
 
   bool operator==(const OperandQuantization &other) const;
   ScaleGroup getScaleGroup() const;

@@ -27,8 +27,9 @@ enum class TensorType {
   I32,
   F8E4M3FN,
   F8E5M2,
-  F4E2M1FN,
-  F8E8M0FNU
+  F8E8M0FNU,
+  /// Bytes: integers of 8 bits, or two elements of 4.
+  I8
 };
 
 /// As messages and signatures spell it: "bf16", "f8E4M3FN", ...

@@ -151,8 +151,10 @@ private:
   Operation *create(moe::GroupedMatmulOp op) {
     auto phase = tile::ContractOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
-        get(op.getInputScale()), get(op.getWeightScale()), get(op.getOffsets()),
-        get(op.getSource()), /*ids=*/Value(), get(op.getNumValidTokens()),
+        get(op.getInputScale()), get(op.getWeightScale()),
+        get(op.getWeightZeroPoint()), get(op.getWeightGlobalScale()),
+        get(op.getOffsets()), get(op.getSource()), /*ids=*/Value(),
+        get(op.getNumValidTokens()),
         /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
         get(op.getRowOperands()), get(op.getColumnOperands()),
         get(op.getElementwiseOperands()), get(op.getResult()),

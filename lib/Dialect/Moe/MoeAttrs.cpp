@@ -136,10 +136,11 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
     return emitError() << "'storage' is " << storage
                        << "; f8E4M3FN, f8E5M2, f4E2M1FN, i8 and i4 are "
                           "accepted";
-  if (!isa<Float32Type, BFloat16Type, Float8E8M0FNUType, Float8E4M3FNType>(
-          scale))
-    return emitError() << "'scale' is " << scale
-                       << "; f32, bf16, f8E8M0FNU and f8E4M3FN are accepted";
+  if (!isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType,
+           Float8E4M3FNType>(scale))
+    return emitError()
+           << "'scale' is " << scale
+           << "; f32, bf16, f16, f8E8M0FNU and f8E4M3FN are accepted";
   if (failed(verifyBlock(emitError, granularity, block)))
     return failure();
   if (zeroPoint && !isInteger)
@@ -157,6 +158,10 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
     return emitError() << "'packing' is 'pairs', of elements of 4 bits, but "
                           "'storage' is "
                        << storage << "; remove it";
+  if (packing == Packing::None && storage.getIntOrFloatBitWidth() == 4)
+    return emitError() << "'storage' is " << storage
+                       << ", of which two elements lie in a byte; write "
+                          "'packing = pairs'";
   if (!secondScale)
     return success();
   if (!secondScale.isF32())

@@ -80,8 +80,15 @@ private:
   LogicalResult verifyWeightQuant(QuantAttr quant);
   LogicalResult verifyActivationQuant(QuantAttr quant);
   LogicalResult verifyInputScales();
-  LogicalResult verifyScales(QuantAttr quant, StringRef name, Value weight,
-                             Value scale, bool isFirst);
+  /// One of the four weights with what its quantization may need.
+  struct QuantizedWeight {
+    StringRef name;
+    /// The rows are those of the first product, gate and up halves.
+    bool isFirst;
+    Value weight, scale, zeroPoint, globalScale;
+  };
+  SmallVector<QuantizedWeight, 4> getWeights();
+  LogicalResult verifyScales(QuantAttr quant, const QuantizedWeight &w);
   LogicalResult verifyLimits();
 
   /// An optional operand of layer dtype.
@@ -97,10 +104,14 @@ private:
     std::optional<QuantAttr> quant = op.getWeightQuant();
     if (!quant)
       return checkData(name, value, dims);
-    if (failed(check.checkShape(name, value, dims)))
+    // Of a row that has to be so long, or is taken as it is.
+    SmallVector<Dim> stored(dims);
+    if (stored.back().size > 0)
+      stored.back().size = getRowLength(*quant, stored.back().size);
+    if (failed(check.checkShape(name, value, stored)))
       return failure();
-    return check.checkElement(name, value, quant->getStorage(),
-                              "the storage of 'weight_quant'");
+    return check.checkElement(name, value, getMemoryType(*quant),
+                              "as 'weight_quant' says");
   }
 
   LayerOp op;
@@ -313,8 +324,9 @@ LogicalResult LayerVerifier::verifyQuantization() {
       return failure();
   if (failed(verifyInputScales()))
     return failure();
-  bool hasScale = op.getW13Scale() || op.getW2Scale() ||
-                  op.getSharedW13Scale() || op.getSharedW2Scale();
+  bool hasScale = llvm::any_of(getWeights(), [](const QuantizedWeight &w) {
+    return w.scale || w.zeroPoint || w.globalScale;
+  });
   if (hasScale && !op.getWeightQuant())
     return check.error(
         "has scales of weights, but no 'weight_quant' that says "
@@ -364,53 +376,72 @@ LogicalResult LayerVerifier::verifyInputScales() {
   return success();
 }
 
+SmallVector<LayerVerifier::QuantizedWeight, 4> LayerVerifier::getWeights() {
+  return {{"w13", true, op.getW13(), op.getW13Scale(), op.getW13ZeroPoint(),
+           op.getW13GlobalScale()},
+          {"w2", false, op.getW2(), op.getW2Scale(), op.getW2ZeroPoint(),
+           op.getW2GlobalScale()},
+          {"shared_w13", true, op.getSharedW13(), op.getSharedW13Scale(),
+           op.getSharedW13ZeroPoint(), op.getSharedW13GlobalScale()},
+          {"shared_w2", false, op.getSharedW2(), op.getSharedW2Scale(),
+           op.getSharedW2ZeroPoint(), op.getSharedW2GlobalScale()}};
+}
+
 LogicalResult LayerVerifier::verifyWeightQuant(QuantAttr quant) {
   if (quant.getDynamic() || quant.getGranularity() == Granularity::Token)
     return check.error("'weight_quant' must not be 'dynamic' or of granularity "
                        "'token'; weights are quantized beforehand");
-  if (quant.getZeroPoint())
-    return check.error("'weight_quant' has a 'zero_point', for which there is "
-                       "no operand; only symmetric weights are accepted");
-  if (quant.getSecondScale())
-    return check.error("'weight_quant' has a 'second_scale', for which there "
-                       "is no operand; only one level of scales is accepted");
-  return failure(
-      failed(verifyScales(quant, "w13", op.getW13(), op.getW13Scale(), true)) ||
-      failed(verifyScales(quant, "w2", op.getW2(), op.getW2Scale(), false)) ||
-      failed(verifyScales(quant, "shared_w13", op.getSharedW13(),
-                          op.getSharedW13Scale(), true)) ||
-      failed(verifyScales(quant, "shared_w2", op.getSharedW2(),
-                          op.getSharedW2Scale(), false)));
+  for (const QuantizedWeight &weight : getWeights())
+    if (failed(verifyScales(quant, weight)))
+      return failure();
+  return success();
 }
 
-/// `isFirst`: the rows are those of the first product, gate and up halves.
-LogicalResult LayerVerifier::verifyScales(QuantAttr quant, StringRef name,
-                                          Value weight, Value scale,
-                                          bool isFirst) {
-  std::string scaleName = (name + "_scale").str();
-  if (bool(weight) != bool(scale))
-    return check.error("takes '") << name << "' and '" << scaleName
-                                  << "' together with 'weight_quant'";
-  if (!weight)
+/// A weight has the operands that `quant` speaks of, and no others.
+LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
+                                          const QuantizedWeight &w) {
+  auto checkPresence = [&](StringRef suffix, Value value, bool isNeeded,
+                           StringRef with) -> LogicalResult {
+    if (bool(value) == (isNeeded && w.weight))
+      return success();
+    return check.error("takes '") << w.name << "' and '" << w.name << suffix
+                                  << "' together with " << with;
+  };
+  if (failed(checkPresence("_scale", w.scale, true, "'weight_quant'")) ||
+      failed(checkPresence("_zero_point", w.zeroPoint, quant.getZeroPoint(),
+                           "the 'zero_point' of 'weight_quant'")) ||
+      failed(checkPresence("_global_scale", w.globalScale,
+                           bool(quant.getSecondScale()),
+                           "the 'second_scale' of 'weight_quant'")))
+    return failure();
+  if (!w.weight)
     return success();
-  auto type = cast<ShapedType>(weight.getType());
-  int64_t rows = type.getShape().end()[-2], columns = type.getShape().back();
+  auto type = cast<ShapedType>(w.weight.getType());
+  int64_t rows = type.getShape().end()[-2],
+          columns = getRowWidth(quant, type.getShape().back());
   if (quant.getGranularity() == Granularity::Group &&
       columns % quant.getBlock()[1] != 0)
     return check.error("'")
-           << name << "' has rows of " << columns
+           << w.name << "' has rows of " << columns
            << " elements, which must be a multiple of the group of "
            << quant.getBlock()[1];
   SmallVector<Dim> dims;
   if (type.getRank() == 3)
     dims.push_back({"num_experts", type.getDimSize(0)});
-  WeightLayoutAttr layout = isFirst ? op.getLayoutAttr() : WeightLayoutAttr();
+  SmallVector<Dim> globalDims = dims;
+  WeightLayoutAttr layout = w.isFirst ? op.getLayoutAttr() : WeightLayoutAttr();
   dims.push_back({"(scales along rows)", getNumScaleRows(quant, rows, layout)});
   dims.push_back({"(scales of a row)", getNumScaleColumns(quant, columns)});
-  if (failed(check.checkShape(scaleName, scale, dims)))
-    return failure();
-  return check.checkElement(scaleName, scale, quant.getScale(),
-                            "the scale of 'weight_quant'");
+  globalDims.push_back(
+      {"(scales of a matrix)", getNumSecondScales(quant, layout)});
+  std::string scale = (w.name + "_scale").str();
+  return failure(failed(check.checkShape(scale, w.scale, dims)) ||
+                 failed(check.checkElement(scale, w.scale, quant.getScale(),
+                                           "the scale of 'weight_quant'")) ||
+                 failed(check.checkShape((w.name + "_zero_point").str(),
+                                         w.zeroPoint, dims)) ||
+                 failed(check.checkShape((w.name + "_global_scale").str(),
+                                         w.globalScale, globalDims)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -236,7 +236,7 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
                                      QuantAttr quant, Value scale,
                                      ArrayRef<Dim> scaleShape) {
   Type element = getElementType(operand);
-  bool isStored = isa<Float8E4M3FNType>(element);
+  bool isStored = !isa<Float32Type, BFloat16Type, Float16Type>(element);
   std::string attribute = (name + "_quant").str();
   if (!quant) {
     if (scale)
@@ -250,9 +250,9 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
              << " = #moe.quant<...> and the scales it speaks of";
     return success();
   }
-  if (quant.getStorage() != element)
+  if (getMemoryType(quant) != element)
     return check.error("has '" + attribute + "' that stores ")
-           << quant.getStorage() << ", but '" << name << "' has elements of "
+           << getMemoryType(quant) << ", but '" << name << "' has elements of "
            << element;
   if (!scale)
     return check.error("has '" + attribute + "'; give '" + name +
@@ -267,7 +267,7 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                         const MatmulOperands &o,
                                         ArrayRef<Dim> group) {
   int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
-  SmallVector<Dim> input, weight;
+  SmallVector<Dim> input, weight, globalScale;
   if (o.way && !o.inputQuant && !o.weightQuant)
     return check.error("has 'way', which is one of quantized operands; remove "
                        "it");
@@ -297,7 +297,24 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
     weight.append(
         {{"(scales along n)", getNumScaleRows(o.weightQuant, n, o.layout)},
          {"(scales along k)", getNumScaleColumns(o.weightQuant, k)}});
+    globalScale = SmallVector<Dim>(group);
+    globalScale.push_back(
+        {"(scales of a matrix)", getNumSecondScales(o.weightQuant, o.layout)});
   }
+  auto checkPart = [&](StringRef name, Value value, bool isNeeded,
+                       ArrayRef<Dim> dims) -> LogicalResult {
+    if (bool(value) != isNeeded)
+      return check.error("takes '")
+             << name << "' where 'weight_quant' says so, and only there";
+    return check.checkShape(name, value, dims);
+  };
+  bool hasZeroPoint = o.weightQuant && o.weightQuant.getZeroPoint();
+  bool hasGlobalScale = o.weightQuant && o.weightQuant.getSecondScale();
+  if (failed(checkPart("weight_zero_point", o.weightZeroPoint, hasZeroPoint,
+                       weight)) ||
+      failed(checkPart("weight_global_scale", o.weightGlobalScale,
+                       hasGlobalScale, globalScale)))
+    return failure();
   return failure(failed(verifyQuantized(check, "input", o.input, o.inputQuant,
                                         o.inputScale, input)) ||
                  failed(verifyQuantized(check, "weight", o.weight,
@@ -328,7 +345,8 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
                               {{rowsMeaning, Dim::kRunTime}, {"k"}})))
     return failure();
   weight = group;
-  weight.append({{"n"}, {"k", getDim(o.input, 1)}});
+  weight.append(
+      {{"n"}, {"k", getRowLength(o.weightQuant, getDim(o.input, 1))}});
   if (failed(
           check.checkShape("weight", o.weight, weight, /*mayHaveGaps=*/true)) ||
       failed(check.checkShape("source", o.source, {positionsDim()})) ||

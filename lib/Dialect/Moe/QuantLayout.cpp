@@ -76,6 +76,30 @@ int64_t getRowBytes(QuantAttr quant, int64_t width) {
   return llvm::divideCeil(width * getStorageBits(quant), 8);
 }
 
+Type getMemoryType(QuantAttr quant) {
+  return quant.getPacking() == Packing::Pairs
+             ? IntegerType::get(quant.getContext(), 8)
+             : quant.getStorage();
+}
+
+/// Elements in one of the memory type.
+static int64_t getPacked(QuantAttr quant) {
+  return quant && quant.getPacking() == Packing::Pairs ? 2 : 1;
+}
+
+int64_t getRowLength(QuantAttr quant, int64_t width) {
+  return llvm::divideCeil(width, getPacked(quant));
+}
+
+int64_t getRowWidth(QuantAttr quant, int64_t length) {
+  return length * getPacked(quant);
+}
+
+int64_t getImpliedZeroPoint(QuantAttr quant) {
+  constexpr int64_t middle = 8;
+  return quant.getStorage().isInteger(4) && !quant.getZeroPoint() ? middle : 0;
+}
+
 ElementPlace getElementPlace(QuantAttr quant, int64_t element) {
   int64_t bit = element * getStorageBits(quant);
   return {bit / 8, bit % 8};

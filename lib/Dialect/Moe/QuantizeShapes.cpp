@@ -28,15 +28,21 @@ static LogicalResult verifyPositions(const OperandChecker &check, Value offsets,
   return success();
 }
 
+/// What rows become: e4m3, or integers of 8 bits about 0.
+static bool isStoredByOps(QuantAttr quant) {
+  return !quant.getZeroPoint() && (isa<Float8E4M3FNType>(quant.getStorage()) ||
+                                   quant.getStorage().isInteger(8));
+}
+
 LogicalResult verifyTensorScale(Operation *op, const TensorScaleOperands &o) {
   OperandChecker check(op);
   if (!o.quant.getDynamic() || !o.quant.getScale().isF32() ||
-      !isa<Float8E4M3FNType>(o.quant.getStorage()) ||
+      !isStoredByOps(o.quant) ||
       o.quant.getGranularity() != Granularity::Tensor)
     return check.error("'quant' is ")
            << o.quant
-           << "; dynamic ones of granularity 'tensor' that store f8E4M3FN with "
-              "an f32 scale are accepted";
+           << "; dynamic ones of granularity 'tensor' that store f8E4M3FN or "
+              "i8 with an f32 scale are accepted";
   if (failed(verifyPositions(check, o.offsets, o.topK)) ||
       failed(check.checkNumValidTokens(o.numValidTokens)))
     return failure();
@@ -54,7 +60,7 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
   bool isByRow =
       granularity == Granularity::Group || granularity == Granularity::Token;
   bool isGiven = granularity == Granularity::Tensor && !o.quant.getDynamic();
-  if (!o.quant.getScale().isF32() ||
+  if (!o.quant.getScale().isF32() || !isStoredByOps(o.quant) ||
       !(isGiven || (isByRow && o.quant.getDynamic())))
     return check.error("'quant' is ")
            << o.quant

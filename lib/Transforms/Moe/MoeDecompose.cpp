@@ -44,8 +44,8 @@ using EpilogueBuilder =
 /// The operands of a grouped_matmul, by name.
 struct Product {
   Value input, weight;
-  /// The scales of quantized operands.
-  Value inputScale, weightScale;
+  /// The scales of quantized operands, and what else a weight's need.
+  Value inputScale, weightScale, weightZeroPoint, weightGlobalScale;
   QuantAttr inputQuant, weightQuant;
   Value offsets, source, numValidTokens;
   SmallVector<Value, 1> rows, columns, elementwise;
@@ -58,11 +58,10 @@ LogicalResult checkStorage(LayerOp layer) {
        {std::pair<StringRef, QuantAttr>{"weight_quant",
                                         layer.getWeightQuantAttr()},
         {"activation_quant", layer.getActivationQuantAttr()}})
-    if (quant && (!isa<Float8E4M3FNType>(quant.getStorage()) ||
-                  !quant.getScale().isF32() || quant.getZeroPoint()))
+    if (quant && isa<Float8E5M2Type>(quant.getStorage()))
       return layer.emitOpError("has '")
              << name << "' = " << quant
-             << ", of which no product is made yet; f8E4M3FN with f32 scales "
+             << ", of which no product is made; f8E4M3FN, f4E2M1FN, i8 and i4 "
                 "can be, and what is not quantized";
   return success();
 }
@@ -142,8 +141,9 @@ constexpr std::nullptr_t kNoEpilogue = nullptr;
 Value LayerDecomposer::product(const Product &p, RankedTensorType type,
                                StringRef name, EpilogueBuilder epilogue) {
   auto op = GroupedMatmulOp::create(
-      b, type, p.input, p.weight, p.inputScale, p.weightScale, p.offsets,
-      p.source, p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout,
+      b, type, p.input, p.weight, p.inputScale, p.weightScale,
+      p.weightZeroPoint, p.weightGlobalScale, p.offsets, p.source,
+      p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout,
       p.inputQuant, p.weightQuant, /*way=*/WayAttr());
   setNames(op, name);
   if (!epilogue)
@@ -336,6 +336,8 @@ Value LayerDecomposer::runExperts() {
   Product first;
   first.weight = layer.getW13();
   first.weightScale = layer.getW13Scale();
+  first.weightZeroPoint = layer.getW13ZeroPoint();
+  first.weightGlobalScale = layer.getW13GlobalScale();
   first.offsets = offsets;
   first.source = source;
   setInput(first, expertInput, layer.getW13InputScale());
@@ -355,6 +357,8 @@ Value LayerDecomposer::runExperts() {
   Product second;
   second.weight = layer.getW2();
   second.weightScale = layer.getW2Scale();
+  second.weightZeroPoint = layer.getW2ZeroPoint();
+  second.weightGlobalScale = layer.getW2GlobalScale();
   second.offsets = offsets;
   setInput(second, hidden, layer.getW2InputScale());
   if (!layer.getWeightOnInput())
@@ -389,10 +393,13 @@ Value LayerDecomposer::runSharedExpert() {
                    });
   }
   int64_t sharedSize =
-      cast<RankedTensorType>(layer.getSharedW2().getType()).getDimSize(1);
+      cast<RankedTensorType>(layer.getSharedW13().getType()).getDimSize(0) /
+      (layer.isGated() ? 2 : 1);
   Product first;
   first.weight = layer.getSharedW13();
   first.weightScale = layer.getSharedW13Scale();
+  first.weightZeroPoint = layer.getSharedW13ZeroPoint();
+  first.weightGlobalScale = layer.getSharedW13GlobalScale();
   setInput(first, layer.getHidden(), layer.getSharedW13InputScale());
   first.layout = layer.getLayoutAttr();
   Region &activation = layer.getSharedActivation().empty()
@@ -406,6 +413,8 @@ Value LayerDecomposer::runSharedExpert() {
   Product second;
   second.weight = layer.getSharedW2();
   second.weightScale = layer.getSharedW2Scale();
+  second.weightZeroPoint = layer.getSharedW2ZeroPoint();
+  second.weightGlobalScale = layer.getSharedW2GlobalScale();
   setInput(second, hidden, layer.getSharedW2InputScale());
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   FloatAttr scale = layer.getSharedScaleAttr();

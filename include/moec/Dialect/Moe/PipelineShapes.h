@@ -61,6 +61,8 @@ struct MatmulOperands {
   explicit MatmulOperands(OpTy op)
       : input(op.getInput()), weight(op.getWeight()),
         inputScale(op.getInputScale()), weightScale(op.getWeightScale()),
+        weightZeroPoint(op.getWeightZeroPoint()),
+        weightGlobalScale(op.getWeightGlobalScale()),
         inputQuant(op.getInputQuantAttr()),
         weightQuant(op.getWeightQuantAttr()), way(op.getWayAttr()),
         offsets(op.getOffsets()), source(op.getSource()),
@@ -72,7 +74,8 @@ struct MatmulOperands {
   /// The columns are pairs (gate, up).
   bool isPaired() const { return bool(layout); }
 
-  mlir::Value input, weight, inputScale, weightScale;
+  mlir::Value input, weight, inputScale, weightScale, weightZeroPoint,
+      weightGlobalScale;
   QuantAttr inputQuant, weightQuant;
   WayAttr way;
   mlir::Value offsets, source, numValidTokens, result;

@@ -73,6 +73,21 @@ int64_t getStorageBits(QuantAttr quant);
 /// Bytes of a row of `width` elements.
 int64_t getRowBytes(QuantAttr quant, int64_t width);
 
+/// What a tensor that is quantized so has elements of: the storage, or bytes
+/// where several of them lie in one.
+mlir::Type getMemoryType(QuantAttr quant);
+
+/// Elements of that type in a row of `width` quantized elements; of one that
+/// is not quantized (null) `width`.
+int64_t getRowLength(QuantAttr quant, int64_t width);
+
+/// And the other way round: what a row of so many stands for.
+int64_t getRowWidth(QuantAttr quant, int64_t length);
+
+/// What every element stands for minus this, where there are no zero points
+/// in memory: 8 of i4, else 0.
+int64_t getImpliedZeroPoint(QuantAttr quant);
+
 /// The byte of a row that holds an element, and the lowest of its bits there.
 struct ElementPlace {
   int64_t byte, bit;
