@@ -11,20 +11,18 @@ using namespace mlir;
 using namespace moec;
 
 static ComputeType toComputeType(Type element) {
-  if (isa<Float8E4M3FNType>(element))
-    return ComputeType::E4M3;
   if (element.isBF16())
     return ComputeType::BF16;
   return element.isF16() ? ComputeType::F16 : ComputeType::F32;
 }
 
 ComputeType moec::getDecodedType(tile::ContractOp op) {
-  for (Value operand : {op.getInput(), op.getWeight()}) {
-    ComputeType type =
-        toComputeType(cast<MemRefType>(operand.getType()).getElementType());
-    if (!isFloat8(type))
-      return type;
-  }
+  for (auto [operand, quant] :
+       {std::pair<Value, moe::QuantAttr>{op.getInput(), op.getInputQuantAttr()},
+        {op.getWeight(), op.getWeightQuantAttr()}})
+    if (!quant)
+      return toComputeType(
+          cast<MemRefType>(operand.getType()).getElementType());
   return ComputeType::F16;
 }
 
@@ -42,12 +40,26 @@ Type moec::getType(MLIRContext *context, ComputeType type) {
   llvm_unreachable("all types are handled");
 }
 
+Elements moec::getElements(moe::QuantAttr quant) {
+  if (!quant)
+    return Elements::Plain;
+  if (isa<Float8E4M3FNType>(quant.getStorage()))
+    return Elements::E4M3;
+  if (isa<Float4E2M1FNType>(quant.getStorage()))
+    return Elements::E2M1;
+  if (quant.getStorage().isInteger(4))
+    return Elements::Int4;
+  return quant.getZeroPoint() ? Elements::UInt8 : Elements::Int8;
+}
+
 ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
+  static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
   if (!quant)
     return ScaleTime::Never;
-  return moe::getScaleGroup(quant).columns == moe::ScaleGroup::kAll
-             ? ScaleTime::InEpilogue
-             : ScaleTime::InLoop;
+  int64_t columns = moe::getScaleGroup(quant).columns;
+  if (columns == moe::ScaleGroup::kAll)
+    return ScaleTime::InEpilogue;
+  return columns % kDecodedColumns ? ScaleTime::OnElements : ScaleTime::InLoop;
 }
 
 /// e4m3 with scales that are multiplied as they are.
@@ -68,13 +80,43 @@ std::string moec::describeFloat8Products() {
          "weights in blocks of [128, 128] and inputs in groups of [1, 128]";
 }
 
-bool moec::isDecodedOnGpu(moe::QuantAttr quant) {
-  static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
-  return !quant || (isPlainFloat8(quant) &&
-                    moe::getScaleGroup(quant).columns % kDecodedColumns == 0);
+/// Whether `getElements` knows them.
+static bool areKnown(moe::QuantAttr quant) {
+  return !isa<Float8E5M2Type>(quant.getStorage()) &&
+         moe::getStorageBits(quant) == getElementBits(getElements(quant));
 }
 
-std::string moec::describeDecodedOnGpu() {
-  return "f8E4M3FN with f32 scales of whole rows, or of multiples of " +
+bool moec::isWeightDecodedOnGpu(moe::QuantAttr quant) {
+  if (!quant)
+    return true;
+  if (!areKnown(quant))
+    return false;
+  if (getScaleTime(quant) != ScaleTime::OnElements)
+    return true;
+  constexpr int64_t few = 16;
+  return getElements(quant) == Elements::E2M1 &&
+         isa<Float8E4M3FNType>(quant.getScale()) &&
+         moe::getScaleGroup(quant).columns == few;
+}
+
+bool moec::isInputDecodedOnGpu(moe::QuantAttr quant) {
+  if (!quant)
+    return true;
+  Elements elements = getElements(quant);
+  return areKnown(quant) && getScaleTime(quant) != ScaleTime::OnElements &&
+         (elements == Elements::E4M3 || elements == Elements::Int8);
+}
+
+static std::string describeScales() {
+  return "with scales of whole rows or of multiples of " +
          std::to_string(kDecodedColumns) + " neighbours";
+}
+
+std::string moec::describeWeightDecodedOnGpu() {
+  return "f8E4M3FN or i8, or f4E2M1FN or i4 in pairs, " + describeScales() +
+         ", or f4E2M1FN with f8E4M3FN scales of 16";
+}
+
+std::string moec::describeInputDecodedOnGpu() {
+  return "f8E4M3FN or i8 " + describeScales();
 }

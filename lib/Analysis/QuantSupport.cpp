@@ -53,12 +53,14 @@ bool isAnyFp8(moe::QuantAttr input, moe::QuantAttr weight) {
          moe::getCommonColumns(input, weight) % lanes == 0;
 }
 
-/// Of 128 neighbours, or of all of a row.
+/// e4m3 or int8 of all of a row, or e4m3 of 128 neighbours.
 bool isQuantizedOnGpu(moe::QuantAttr quant) {
   constexpr int64_t neighbours = 128;
   int64_t columns = moe::getScaleGroup(quant).columns;
-  return isFp8(quant) &&
-         (columns == neighbours || columns == moe::ScaleGroup::kAll);
+  if (columns == moe::ScaleGroup::kAll)
+    return isFp8(quant) ||
+           (getElements(quant) == Elements::Int8 && quant.getScale().isF32());
+  return isFp8(quant) && columns == neighbours;
 }
 
 //===----------------------------------------------------------------------===//
@@ -76,15 +78,16 @@ struct ProductCapability {
 
 /// Operands of which one or both are decoded.
 bool areDecoded(moe::QuantAttr input, moe::QuantAttr weight) {
-  return isDecodedOnGpu(input) && isDecodedOnGpu(weight);
+  return isInputDecodedOnGpu(input) && isWeightDecodedOnGpu(weight);
 }
 
 constexpr StringLiteral kNative =
     "f8E4M3FN of both operands with f32 scales of whole rows, or of weights in "
     "blocks of [128, 128] and of inputs in dynamic groups of [1, 128],";
 constexpr StringLiteral kDecoded =
-    "f8E4M3FN of one operand or both with f32 scales of whole rows or of "
-    "multiples of 32 neighbours,";
+    "f8E4M3FN or i8 of one operand or both, or i4 or f4E2M1FN of weights, with "
+    "scales of whole rows or of multiples of 32 neighbours, or f4E2M1FN with "
+    "f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, isAnyFp8, moe::Way::Decode,
@@ -92,13 +95,13 @@ constexpr ProductCapability kProducts[] = {
      "f8E4M3FN with f32 scales of any granularity but groups of other than "
      "multiples of 16, or weights of the layer's type,"},
     {Architecture::Ampere, areDecoded, moe::Way::Decode,
-     "tensor cores multiply 16 bits: e4m3 becomes the other operand's type, or "
-     "f16, in registers, exactly",
+     "tensor cores multiply 16 bits: elements become the other operand's type, "
+     "or f16, in registers, exactly",
      kDecoded},
     {Architecture::Hopper, areFloat8Products, moe::Way::Native,
      "tensor cores multiply e4m3", kNative},
     {Architecture::Hopper, areDecoded, moe::Way::Decode,
-     "e4m3 becomes the other operand's type, or f16, in registers, exactly",
+     "elements become the other operand's type, or f16, in registers, exactly",
      kDecoded},
 };
 
@@ -111,9 +114,9 @@ struct QuantizeCapability {
 constexpr QuantizeCapability kQuantizations[] = {
     {Architecture::Cpu, isFp8, "f8E4M3FN with f32 scales of any granularity"},
     {Architecture::Ampere, isQuantizedOnGpu,
-     "groups of [1, 128] or whole rows"},
+     "f8E4M3FN of groups of [1, 128] or whole rows, or i8 of whole rows"},
     {Architecture::Hopper, isQuantizedOnGpu,
-     "groups of [1, 128] or whole rows"},
+     "f8E4M3FN of groups of [1, 128] or whole rows, or i8 of whole rows"},
 };
 
 std::string show(moe::QuantAttr quant) {

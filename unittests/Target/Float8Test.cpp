@@ -1,16 +1,17 @@
-//===- Float8Test.cpp - e4m3 on simulated GPUs ------------------*- C++ -*-===//
+//===- Float8Test.cpp - codes of 8 bits on simulated GPUs -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Bits of tile.quantize, and of e4m3 that products read. llvm::APFloat rounds
-// and decodes for the tests.
+// Bits of tile.quantize, to e4m3 and int8, and of e4m3 that products read.
+// llvm::APFloat rounds and decodes for the tests.
 
 #include "GpuKernel.h"
 
 #include "llvm/ADT/APFloat.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -50,13 +51,32 @@ struct QuantizeCase {
   bool hasOffsets = false;
   /// A scale of each row, instead of each 128 neighbours.
   bool areRows = false;
+  /// int8 instead of e4m3.
+  bool areIntegers = false;
 
   int64_t getGroup() const { return areRows ? columns : 128; }
   int64_t getNumGroups() const {
     return (columns + getGroup() - 1) / getGroup();
   }
   /// What zeros count as.
-  float getLeast() const { return areRows ? 1.0f / 512 : 1e-10f; }
+  float getLeast() const {
+    return areRows && !areIntegers ? 1.0f / 512 : 1e-10f;
+  }
+  float getLargestCode() const { return areIntegers ? 127 : 448; }
+  std::string getStorage() const { return areIntegers ? "i8" : "f8E4M3FN"; }
+  /// Halfway between two codes, the `i`-th of 126.
+  float getMiddle(int64_t i) const {
+    return areIntegers ? float(i) + 0.5f
+                       : (fromE4M3(uint8_t(i)) + fromE4M3(uint8_t(i + 1))) / 2;
+  }
+  bool isCode(uint8_t code, float quotient) const {
+    if (std::isnan(quotient))
+      return areIntegers ? code == 0 : isNaN(code);
+    if (!areIntegers)
+      return code == toE4M3(quotient);
+    return int8_t(code) ==
+           std::clamp(std::nearbyint(quotient), -127.0f, 127.0f);
+  }
 };
 
 class Quantize : public testing::TestWithParam<QuantizeCase> {};
@@ -99,14 +119,11 @@ std::vector<float> makeRows(const QuantizeCase &test,
         value = column % 2 ? -0.0f : 0.0f;
       if (row == 2)
         value = column % 2 ? -0.0f : 0.0f;
-      // Scale 2: halves of the digits of e4m3, and what is close to them.
+      // Scale 2: the middle between two codes, and what is close to it.
       if (row == 3)
         value = column % 128 == 0
-                    ? 896
-                    : std::nextafter(2 *
-                                         (fromE4M3(column % 126) +
-                                          fromE4M3(column % 126 + 1)) /
-                                         2,
+                    ? 2 * test.getLargestCode()
+                    : std::nextafter(2 * test.getMiddle(column % 126),
                                      column % 3 == 0   ? inf
                                      : column % 3 == 1 ? -inf
                                                        : value);
@@ -129,12 +146,13 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
   int64_t groups = test.getNumGroups();
   std::string scale = "memref<?x" + std::to_string(groups) + "xf32>";
   std::string x = "memref<?x" + n + "x" + test.dtype + ">";
-  std::string q = "memref<?x" + n + "xf8E4M3FN>";
+  std::string q = "memref<?x" + n + "x" + test.getStorage() + ">";
   std::string text = "tile.kernel @kernel(%x: " + x;
   if (test.hasOffsets)
     text += ", %o: memref<3xi32>";
   text += ", %q: " + q + ", %s: " + scale + ", %t: i64) {\n" +
-          "tile.quantize <storage = f8E4M3FN, scale = f32, granularity = " +
+          "tile.quantize <storage = " + test.getStorage() +
+          ", scale = f32, granularity = " +
           (test.areRows ? "token" : "group, block = [1, 128]") +
           ", dynamic = true> tokens(%t) ins(%x : " + x + ")";
   if (test.hasOffsets)
@@ -173,8 +191,9 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
           // NaN stays.
           if (!std::isnan(most) && !(std::fabs(of[i]) <= most))
             most = std::fabs(of[i]);
-        float expected =
-            std::isnan(most) ? most : std::fmax(most, test.getLeast()) / 448;
+        float expected = std::isnan(most) ? most
+                                          : std::fmax(most, test.getLeast()) /
+                                                test.getLargestCode();
         float actual = scales[row * groups + group];
         if (row >= written) {
           ASSERT_EQ(actual, 0.5) << target << " row " << row;
@@ -189,8 +208,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
         for (int64_t i = begin; i < end; ++i) {
           uint8_t code = codes[row * test.columns + i];
           float quotient = of[i] / expected;
-          ASSERT_TRUE(std::isnan(quotient) ? isNaN(code)
-                                           : code == toE4M3(quotient))
+          ASSERT_TRUE(test.isCode(code, quotient))
               << target << " row " << row << " column " << i << ": " << of[i]
               << " / " << expected << " became " << int(code);
         }
@@ -209,11 +227,16 @@ INSTANTIATE_TEST_SUITE_P(
                     QuantizeCase{"bf16", 9, 200, false, true},
                     QuantizeCase{"bf16", 12, 5632, true, true},
                     QuantizeCase{"f32", 9, 2052, false, true},
-                    QuantizeCase{"f16", 7, 37, true, true}),
+                    QuantizeCase{"f16", 7, 37, true, true},
+                    QuantizeCase{"bf16", 9, 200, false, true, true},
+                    QuantizeCase{"f16", 12, 2880, true, true, true},
+                    QuantizeCase{"f32", 9, 2052, false, true, true},
+                    QuantizeCase{"bf16", 7, 37, true, true, true}),
     [](const testing::TestParamInfo<QuantizeCase> &info) {
       return info.param.dtype + "_" + std::to_string(info.param.columns) +
              (info.param.hasOffsets ? "_offsets" : "") +
-             (info.param.areRows ? "_rows" : "");
+             (info.param.areRows ? "_rows" : "") +
+             (info.param.areIntegers ? "_integers" : "");
     });
 
 //===----------------------------------------------------------------------===//

@@ -81,6 +81,7 @@ public:
     moert::Status status = simulator.launch(**loaded, "kernel", dims, *params);
     ASSERT_TRUE(status) << status.message();
   }
+  const std::string &getPtx() const { return ptx; }
   template <typename T>
   std::vector<T> read(size_t argument, size_t count) {
     std::vector<T> values(count);

@@ -15,12 +15,14 @@ namespace moec::test {
 
 inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How an operand is quantized, to e4m3 with scales of f32: what `#moe.quant`
-/// says of the granularity, and rows and columns that share a scale, 0 for all.
-/// Not at all without a text.
+/// How an operand is quantized: what `#moe.quant` says of the granularity, rows
+/// and columns that share a scale, 0 for all, and the types of elements and
+/// scales. Not at all without a text.
 struct Format {
   std::string granularity;
   int64_t rows = 0, columns = 0;
+  std::string storage = "f8E4M3FN", scale = "f32";
+  bool hasZeroPoint = false, hasGlobalScale = false;
 
   bool isQuantized() const { return !granularity.empty(); }
   int64_t getScaleRows(int64_t size) const {
@@ -29,29 +31,55 @@ struct Format {
   int64_t getScaleColumns(int64_t size) const {
     return columns ? ceilDiv(size, columns) : 1;
   }
-  /// The type of elements, `plain` without quantization.
+  /// Two elements in a byte.
+  bool areHalves() const { return storage == "i4" || storage == "f4E2M1FN"; }
+  /// The type of what is in memory, `plain` without quantization.
   std::string getElement(const std::string &plain) const {
-    return isQuantized() ? "f8E4M3FN" : plain;
+    if (!isQuantized())
+      return plain;
+    return areHalves() ? "i8" : storage;
+  }
+  /// Of a row of `width` elements.
+  int64_t getRowLength(int64_t width) const {
+    return isQuantized() && areHalves() ? width / 2 : width;
   }
   /// To stand in front of other attributes: with a comma behind it, or nothing.
   std::string getAttribute(const std::string &name, bool isDynamic) const {
     if (!isQuantized())
       return "";
-    return name + " = #moe.quant<storage = f8E4M3FN, scale = f32, " +
-           "granularity = " + granularity +
-           (isDynamic ? ", dynamic = true>, " : ">, ");
+    return name + " = #moe.quant<storage = " + storage + ", scale = " + scale +
+           ", granularity = " + granularity +
+           (hasZeroPoint ? ", zero_point = true" : "") +
+           (isDynamic ? ", dynamic = true" : "") +
+           (areHalves() ? ", packing = pairs" : "") +
+           (hasGlobalScale ? ", second_scale = f32" : "") + ">, ";
+  }
+  /// The same with other elements or scales.
+  Format with(const std::string &otherStorage,
+              const std::string &otherScale = "f32",
+              bool zeroPoint = false) const {
+    Format other = *this;
+    other.storage = otherStorage;
+    other.scale = otherScale;
+    other.hasZeroPoint = zeroPoint;
+    return other;
   }
 };
 
 inline const Format kPlain;
 inline const Format kToken{"token", 1, 0};
 inline const Format kGroup128{"group, block = [1, 128]", 1, 128};
+inline const Format kGroup64{"group, block = [1, 64]", 1, 64};
 inline const Format kGroup32{"group, block = [1, 32]", 1, 32};
+inline const Format kGroup16{"group, block = [1, 16]", 1, 16};
 inline const Format kTensor{"tensor", 0, 0};
 inline const Format kChannel{"channel", 1, 0};
 inline const Format kBlock{"block, block = [128, 128]", 128, 128};
 inline const Format kTallBlock{"block, block = [256, 96]", 256, 96};
 inline const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
+inline const Format kMxfp4 = kGroup32.with("f4E2M1FN", "f8E8M0FNU");
+inline const Format kNvfp4{kGroup16.granularity, 1,     16,  "f4E2M1FN",
+                           "f8E4M3FN",           false, true};
 
 } // namespace moec::test
 

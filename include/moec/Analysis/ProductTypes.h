@@ -29,10 +29,31 @@ ComputeType getDecodedType(tile::ContractOp op);
 mlir::Type getType(mlir::MLIRContext *context, ComputeType type);
 inline bool isFloat8(ComputeType type) { return type == ComputeType::E4M3; }
 
+/// What GPUs find of an operand in memory: elements of the compute type
+/// (`Plain`), or those that they decode.
+enum class Elements { Plain, E4M3, E2M1, Int4, Int8, UInt8 };
+
+Elements getElements(moe::QuantAttr quant);
+/// Bits of an element that is decoded.
+inline int64_t getElementBits(Elements elements) {
+  return elements == Elements::E2M1 || elements == Elements::Int4 ? 4 : 8;
+}
+/// What is subtracted of integers that have no sign in memory before they are
+/// multiplied, so that one decoder serves them with zero points and without: a
+/// zero point is less by as much.
+constexpr int64_t getOffset(Elements elements) {
+  if (elements == Elements::Int4)
+    return 8;
+  return elements == Elements::UInt8 ? 128 : 0;
+}
+
 /// When an operand's scales are multiplied.
 enum class ScaleTime {
   /// There are none.
   Never,
+  /// A row has several, of fewer elements than are decoded at once: with each
+  /// element, before it is multiplied.
+  OnElements,
   /// A row has several: with the sums of the elements that share one, inside
   /// the loop over contracted elements.
   InLoop,
@@ -64,13 +85,18 @@ bool areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight);
 /// What `areFloat8Products` accepts, in words.
 std::string describeFloat8Products();
 
-/// Whether GPUs decode an operand (null: it is not quantized): e4m3 with f32
-/// scales, of a whole row or of a multiple of `kDecodedColumns` neighbours.
-bool isDecodedOnGpu(moe::QuantAttr quant);
+/// Whether GPUs decode a weight (null: it is not quantized): any elements but
+/// e5m2, with scales of a whole row or of a multiple of `kDecodedColumns`
+/// neighbours, or e2m1 with e4m3 scales of 16, which 16 bits hold the products
+/// of exactly.
+bool isWeightDecodedOnGpu(moe::QuantAttr quant);
+/// The same of an input: e4m3 or int8, with the first kind of scales.
+bool isInputDecodedOnGpu(moe::QuantAttr quant);
 /// Contracted elements that code for GPUs decodes at once.
 inline constexpr int64_t kDecodedColumns = 32;
-/// What `isDecodedOnGpu` accepts, in words.
-std::string describeDecodedOnGpu();
+/// What the two accept, in words.
+std::string describeWeightDecodedOnGpu();
+std::string describeInputDecodedOnGpu();
 
 } // namespace moec
 

@@ -31,9 +31,11 @@ int64_t getVectorLanes(mlir::MemRefType result);
 /// sm80.contract: a CTA of 4 warps multiplies `m` rows with `n` columns (each
 /// of them two weight rows, with a layout) in steps of `k`.
 ///
-/// Quantized operands become the compute type on their way from shared memory.
-/// Scales of a whole row are applied behind the loop; of others a step has one
-/// part or several, whose sums are apart from those of the parts before.
+/// Quantized operands become the compute type on their way from shared memory,
+/// with zero points, and with scales of fewer elements than are decoded at
+/// once. Scales of a whole row are applied behind the loop, and so are global
+/// ones; of others a step has one part or several, whose sums are apart from
+/// those of the parts before.
 ///
 /// Copies go in chunks of 16 bytes through `kStages` buffers of shared memory,
 /// in which a row is padded by one chunk, so that reading a column of chunks
@@ -50,17 +52,19 @@ struct Contract {
 
   /// An operand's rows: in memory, and in a stage's buffer.
   struct Rows {
-    /// Bytes of an element; elements of a row, and of a step.
-    int64_t bytes, depth, k;
+    /// Bits of an element; elements of a row, and of a step.
+    int64_t bits, depth, k;
 
-    int64_t getChunkElements() const { return kChunkBytes / bytes; }
+    /// Bytes of elements, which are whole ones.
+    int64_t getBytes(int64_t elements) const { return elements * bits / 8; }
+    int64_t getChunkElements() const { return kChunkBytes * 8 / bits; }
     /// Chunks of a row per step.
     int64_t getChunks() const { return k / getChunkElements(); }
     /// Rows that the CTA's threads copy at a time, a chunk each.
     int64_t getRowsPerCopy() const { return kThreads / getChunks(); }
-    int64_t getStride() const { return k * bytes + kChunkBytes; }
+    int64_t getStride() const { return getBytes(k) + kChunkBytes; }
     /// Rows of the global tensor lie on multiples of a chunk.
-    bool isAligned() const { return depth * bytes % kChunkBytes == 0; }
+    bool isAligned() const { return depth * bits % (kChunkBytes * 8) == 0; }
   };
 
   bool isGrouped;
@@ -76,6 +80,9 @@ struct Contract {
   int64_t partDepth;
   /// Columns of a plane have scales of their own inside the loop.
   bool hasColumnScales;
+  /// Elements of weights have scales, or zero points, before they are
+  /// multiplied.
+  bool hasElementFactors;
 
   /// f32 has no tensor core of its precision.
   bool usesTensorCores() const { return compute != ComputeType::F32; }

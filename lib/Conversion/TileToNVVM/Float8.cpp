@@ -7,59 +7,14 @@
 
 #include "Float8.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "Word.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace moec;
-
-namespace {
-
-/// i32 arithmetic, in the notation of C.
-struct Word {
-  ImplicitLocOpBuilder *b;
-  Value value;
-
-  Word make(Value result) const { return {b, result}; }
-  Word constant(int64_t bits) const {
-    auto attribute = b->getI32IntegerAttr(static_cast<int32_t>(bits));
-    return make(arith::ConstantOp::create(*b, attribute));
-  }
-  Word isGreater(int64_t limit) const {
-    return make(arith::CmpIOp::create(*b, arith::CmpIPredicate::sgt, value,
-                                      constant(limit).value));
-  }
-  Word choose(Word yes, Word no) const {
-    return make(arith::SelectOp::create(*b, value, yes.value, no.value));
-  }
-  Word min(int64_t most) const {
-    return make(arith::MinSIOp::create(*b, value, constant(most).value));
-  }
-};
-
-Word operator+(Word x, Word y) {
-  return x.make(arith::AddIOp::create(*x.b, x.value, y.value));
-}
-Word operator+(Word x, int64_t y) { return x + x.constant(y); }
-Word operator-(Word x, Word y) {
-  return x.make(arith::SubIOp::create(*x.b, x.value, y.value));
-}
-Word operator&(Word x, int64_t y) {
-  return x.make(arith::AndIOp::create(*x.b, x.value, x.constant(y).value));
-}
-Word operator|(Word x, Word y) {
-  return x.make(arith::OrIOp::create(*x.b, x.value, y.value));
-}
-Word operator<<(Word x, int64_t y) {
-  return x.make(arith::ShLIOp::create(*x.b, x.value, x.constant(y).value));
-}
-Word operator>>(Word x, int64_t y) {
-  return x.make(arith::ShRUIOp::create(*x.b, x.value, x.constant(y).value));
-}
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Rounding
@@ -141,10 +96,6 @@ Value Float8::extendPair(Value four, int64_t pair) {
   return (result | nan).value;
 }
 
-std::pair<Value, Value> Float8::extend(Value four) {
-  return {extendPair(four, 0), extendPair(four, 1)};
-}
-
 /// Fields of e4m3 moved into those of bf16 stand for numbers 2^120 times
 /// smaller, subnormal ones too; NaN is found as in f16. Not by way of f16,
 /// which instructions would convert one by one.
@@ -165,8 +116,4 @@ Value Float8::extendPairToBF16(Value four, int64_t pair) {
   Word nan = (carry << 4) - (carry >> 4);
   Word result{&b, LLVM::BitcastOp::create(b, b.getI32Type(), scaled)};
   return (result | nan).value;
-}
-
-std::pair<Value, Value> Float8::extendToBF16(Value four) {
-  return {extendPairToBF16(four, 0), extendPairToBF16(four, 1)};
 }

@@ -22,16 +22,14 @@ public:
   /// Up to four f32 rounded to nearest even; what is larger than the largest
   /// number becomes that one, NaN stays NaN.
   mlir::Value round(mlir::ValueRange values);
-  /// Four e4m3 as f16, two per i32; exact.
-  std::pair<mlir::Value, mlir::Value> extend(mlir::Value four);
+  /// The first or second two of four e4m3 as f16 in an i32; exact.
+  mlir::Value extendPair(mlir::Value four, int64_t pair);
   /// The same as bf16.
-  std::pair<mlir::Value, mlir::Value> extendToBF16(mlir::Value four);
+  mlir::Value extendPairToBF16(mlir::Value four, int64_t pair);
 
 private:
   mlir::Value roundPair(mlir::Value low, mlir::Value high);
   mlir::Value roundOne(mlir::Value value);
-  mlir::Value extendPair(mlir::Value four, int64_t pair);
-  mlir::Value extendPairToBF16(mlir::Value four, int64_t pair);
 
   mlir::ImplicitLocOpBuilder &b;
   bool hasInstructions;

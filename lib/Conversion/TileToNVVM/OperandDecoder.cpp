@@ -7,22 +7,36 @@
 
 #include "OperandDecoder.h"
 
+#include "Word.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace moec;
 
 /// Elements of a quad; rows of a matrix, and bytes of such a row.
 static constexpr int64_t kQuad = 4, kMatrixRows = 8, kMatrixBytes = 16;
+/// Bits of plain elements next to tensor cores.
+static constexpr int64_t kPlainBits = 16;
 
 Value OperandDecoder::add(Value x, Value y) {
   return b.createOrFold<arith::AddIOp>(x, y);
 }
 
-OperandDecoder::OperandDecoder(ThreadEmitter &emitter, Type storage,
-                               ComputeType compute, Float8 floats, Side side)
-    : emitter(emitter), b(emitter.b), storage(storage),
-      compute(getType(b.getContext(), compute)), floats(floats), side(side) {}
+/// What is decoded for FMAs is f16 on its way to f32.
+static Type getPairElement(MLIRContext *context, ComputeType compute) {
+  return getType(context,
+                 compute == ComputeType::F32 ? ComputeType::F16 : compute);
+}
+
+OperandDecoder::OperandDecoder(ThreadEmitter &emitter, Elements elements,
+                               ComputeType compute, Float8 floats, Side side,
+                               Order order)
+    : emitter(emitter), b(emitter.b), elements(elements),
+      pairs(b, elements, getPairElement(b.getContext(), compute), floats),
+      side(side), order(order) {}
 
 /// Of an input, lanes 0 .. 15 have the first matrices of all rows and the
 /// others the second ones. Of a weight, every 8 lanes have one matrix of 8
@@ -40,19 +54,26 @@ std::pair<Value, Value> OperandDecoder::getMatrixPlace(Value first) {
   return {row, emitter.scale(part, kMatrixBytes)};
 }
 
-std::pair<Value, Value> OperandDecoder::getQuadPlace(Value first) {
-  if (!isPlain())
+/// Four lanes share a row.
+std::pair<Value, Value> OperandDecoder::getPiecePlace(Value first) {
+  if (!isPlain() && order == Order::Quads)
     return getMatrixPlace(first);
-  constexpr int64_t quadBytes = kQuad * 2;
+  int64_t bits = isPlain() ? kPlainBits : getElementBits(elements);
+  int64_t pieceBytes = (order == Order::Quads ? kQuad : 2 * kQuad) * bits / 8;
   Value lane = emitter.lane();
   Value row = add(first, emitter.divide(lane, kQuad));
-  return {row, emitter.scale(emitter.remainder(lane, kQuad), quadBytes)};
+  return {row, emitter.scale(emitter.remainder(lane, kQuad), pieceBytes)};
+}
+
+SmallVector<Value> OperandDecoder::loadPieces(Value from, int64_t stride) {
+  if (order == Order::Octets)
+    return loadOctets(from, stride);
+  return isPlain() ? loadQuads(from, stride) : emitter.loadMatrices(from);
 }
 
 SmallVector<Value> OperandDecoder::loadQuads(Value from, int64_t stride) {
-  if (!isPlain())
-    return emitter.loadMatrices(from);
-  constexpr int64_t elementBytes = 2, halfElements = kDecodedColumns / 2;
+  constexpr int64_t elementBytes = kPlainBits / 8;
+  constexpr int64_t halfElements = kDecodedColumns / 2;
   auto type = VectorType::get(2, b.getI32Type());
   SmallVector<Value> quads;
   for (int64_t i = 0; i < 4; ++i) {
@@ -68,14 +89,61 @@ SmallVector<Value> OperandDecoder::loadQuads(Value from, int64_t stride) {
   return quads;
 }
 
-std::pair<Value, Value> OperandDecoder::decode(Value quad) {
+/// An octet has the elements of both halves.
+SmallVector<Value> OperandDecoder::loadOctets(Value from, int64_t stride) {
+  int64_t bits = isPlain() ? kPlainBits : getElementBits(elements);
+  int64_t words = 2 * kQuad * bits / 32;
+  Type type = b.getI32Type();
+  if (words > 1)
+    type = VectorType::get(words, type);
+  SmallVector<Value> ofRows;
+  for (int64_t rows = 0; rows < 2; ++rows)
+    ofRows.push_back(emitter.load(
+        type, emitter.advance(from, rows * kMatrixRows * stride), 4 * words));
+  if (side == Side::Input)
+    return {ofRows[0], ofRows[1], ofRows[0], ofRows[1]};
+  return {ofRows[0], ofRows[0], ofRows[1], ofRows[1]};
+}
+
+std::pair<Value, Value> OperandDecoder::decodeQuad(Value quad) {
   if (isPlain())
     return {vector::ExtractOp::create(b, quad, 0),
             vector::ExtractOp::create(b, quad, 1)};
-  return compute.isBF16() ? floats.extendToBF16(quad) : floats.extend(quad);
+  Value low = pairs.decode(quad, 0);
+  return {low, pairs.decode(quad, 1)};
 }
 
-SmallVector<Value> OperandDecoder::loadFour(Value from) {
+std::pair<Value, Value> OperandDecoder::decodeOctet(Value octet, int64_t half) {
+  if (!isPlain() && getElementBits(elements) == 4) {
+    Value low = pairs.decode(octet, 2 * half);
+    return {low, pairs.decode(octet, 2 * half + 1)};
+  }
+  // Elements 2h and 2h + 1, and 2h + 4 and 2h + 5, change partners.
+  auto getPair = [&](int64_t quad) -> Value {
+    if (isPlain())
+      return vector::ExtractOp::create(b, octet, 2 * quad + half);
+    return pairs.decode(vector::ExtractOp::create(b, octet, quad), half);
+  };
+  Value first = getPair(0), second = getPair(1);
+  auto join = [&](int64_t selector) {
+    return NVVM::PermuteOp::create(b, b.getI32Type(), first, second,
+                                   emitter.i32(selector),
+                                   NVVM::PermuteMode::DEFAULT);
+  };
+  Value even = join(0x5410);
+  return {even, join(0x7632)};
+}
+
+std::pair<Value, Value> OperandDecoder::decode(Value piece, int64_t half,
+                                               ElementFactors factors) {
+  auto [low, high] =
+      order == Order::Octets ? decodeOctet(piece, half) : decodeQuad(piece);
+  low = pairs.adjust(low, factors.factor, factors.offset);
+  return {low, pairs.adjust(high, factors.factor, factors.offset)};
+}
+
+SmallVector<Value> OperandDecoder::loadFour(Value from,
+                                            ElementFactors factors) {
   SmallVector<Value> four;
   if (isPlain()) {
     auto type = VectorType::get(kQuad, b.getF32Type());
@@ -84,13 +152,26 @@ SmallVector<Value> OperandDecoder::loadFour(Value from) {
       four.push_back(vector::ExtractOp::create(b, values, i));
     return four;
   }
-  auto [low, high] = floats.extend(emitter.load(b.getI32Type(), from, kQuad));
-  auto halves = VectorType::get(2, b.getF16Type());
-  for (Value word : {low, high}) {
-    Value pair = LLVM::BitcastOp::create(b, halves, word);
-    for (int64_t i = 0; i < 2; ++i)
-      four.push_back(
-          castFloat(b, vector::ExtractOp::create(b, pair, i), b.getF32Type()));
+  if (getElementBits(elements) == 4) {
+    // The upper two elements where a pair has its second ones.
+    Value loaded = emitter.load(b.getI16Type(), from, 2);
+    Word codes{&b, arith::ExtUIOp::create(b, b.getI32Type(), loaded)};
+    Value word = (codes | (codes << 8)).value;
+    auto [first, third] = pairs.split(pairs.decode(word, 0));
+    auto [second, fourth] = pairs.split(pairs.decode(word, 1));
+    four = {first, second, third, fourth};
+  } else {
+    auto [low, high] = decodeQuad(emitter.load(b.getI32Type(), from, kQuad));
+    for (Value pair : {low, high}) {
+      auto [first, second] = pairs.split(pair);
+      four.append({first, second});
+    }
+  }
+  for (Value &value : four) {
+    if (factors.factor)
+      value = arith::MulFOp::create(b, value, factors.factor);
+    if (factors.offset)
+      value = arith::AddFOp::create(b, value, factors.offset);
   }
   return four;
 }

@@ -8,56 +8,78 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_OPERANDDECODER_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_OPERANDDECODER_H
 
-#include "Float8.h"
+#include "PairDecoder.h"
 #include "ThreadEmitter.h"
-#include "moec/Analysis/ProductTypes.h"
 
 namespace moec {
 
+/// What an element is multiplied by, and what is added then, before it is an
+/// operand of a product: words of two for tensor cores, f32 for FMAs; null for
+/// nothing.
+struct ElementFactors {
+  mlir::Value factor, offset;
+};
+
 /// Brings elements of an operand from shared memory to registers, as the type
-/// in which they are multiplied. What a format is in memory is known here
-/// alone: plain elements of the compute type, or e4m3.
+/// in which they are multiplied. What a format is in memory is known here and
+/// by the `PairDecoder` alone.
 ///
-/// For tensor cores it goes by 16 rows of `kDecodedColumns` elements. Of 16
-/// elements of a row a lane gets four neighbours, a quad, which are taken for
-/// two of the first and two of the second half of a product's depth: in inputs
-/// and weights alike, so that the order does not matter.
+/// For tensor cores it goes by 16 rows of `kDecodedColumns` elements. Which of
+/// them a lane gets is free as long as inputs and weights agree, for the order
+/// of products does not matter:
+///
+/// - `Quads`: of 16 elements of a row four neighbours, which are taken for two
+///   of the first and two of the second half of a product's depth.
+/// - `Octets`: eight neighbours of 32, for a word of elements of 4 bits.
+///   Elements i and i + 4 are one of the four pairs of two products, the two
+///   first ones of the first.
 class OperandDecoder {
 public:
   enum class Side { Input, Weight };
+  enum class Order { Quads, Octets };
 
-  OperandDecoder(ThreadEmitter &emitter, mlir::Type storage,
-                 ComputeType compute, Float8 floats, Side side);
+  OperandDecoder(ThreadEmitter &emitter, Elements elements, ComputeType compute,
+                 Float8 floats, Side side, Order order);
 
   /// Whether elements are in memory what they are multiplied as.
-  bool isPlain() const { return storage == compute; }
+  bool isPlain() const { return elements == Elements::Plain; }
 
   //===--- Tensor cores ---===//
 
   /// The lane's row of 16 from `first` on, and how many bytes on in that row it
-  /// reads, of matrices, and of quads; i32.
+  /// reads, of matrices, and of pieces; i32.
   std::pair<mlir::Value, mlir::Value> getMatrixPlace(mlir::Value first);
-  std::pair<mlir::Value, mlir::Value> getQuadPlace(mlir::Value first);
-  /// The lane's four quads of 16 rows, `stride` bytes apart, from its place in
-  /// them: of an input both halves of the rows come together, then the other 16
-  /// elements, of a weight both 16 elements, then the other half of the rows.
-  llvm::SmallVector<mlir::Value> loadQuads(mlir::Value from, int64_t stride);
-  /// A quad as two words of two elements each; i32.
-  std::pair<mlir::Value, mlir::Value> decode(mlir::Value quad);
+  std::pair<mlir::Value, mlir::Value> getPiecePlace(mlir::Value first);
+  /// The lane's four pieces of 16 rows, `stride` bytes apart, from its place in
+  /// them, of half a row of elements each: of an input both halves of the rows
+  /// come together, then the other 16 elements, of a weight both 16 elements,
+  /// then the other half of the rows.
+  llvm::SmallVector<mlir::Value> loadPieces(mlir::Value from, int64_t stride);
+  /// A piece, of half `half` of the elements, as two words of two elements
+  /// each; i32.
+  std::pair<mlir::Value, mlir::Value> decode(mlir::Value piece, int64_t half,
+                                             ElementFactors factors = {});
 
   //===--- FMA ---===//
 
   /// Four neighbours as f32.
-  llvm::SmallVector<mlir::Value> loadFour(mlir::Value from);
+  llvm::SmallVector<mlir::Value> loadFour(mlir::Value from,
+                                          ElementFactors factors = {});
 
 private:
   mlir::Value add(mlir::Value x, mlir::Value y);
+  llvm::SmallVector<mlir::Value> loadQuads(mlir::Value from, int64_t stride);
+  llvm::SmallVector<mlir::Value> loadOctets(mlir::Value from, int64_t stride);
+  std::pair<mlir::Value, mlir::Value> decodeQuad(mlir::Value quad);
+  std::pair<mlir::Value, mlir::Value> decodeOctet(mlir::Value octet,
+                                                  int64_t half);
 
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
-  mlir::Type storage, compute;
-  Float8 floats;
+  Elements elements;
+  PairDecoder pairs;
   Side side;
+  Order order;
 };
 
 } // namespace moec

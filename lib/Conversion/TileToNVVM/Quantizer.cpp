@@ -1,4 +1,4 @@
-//===- Quantizer.cpp - e4m3 with a scale, on one thread ---------*- C++ -*-===//
+//===- Quantizer.cpp - codes with a scale, on one thread --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,7 +7,9 @@
 
 #include "Quantizer.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "Word.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -52,14 +54,17 @@ Value Quantizer::invert(Value scale, Value factor) {
   return math::FmaOp::create(b, reciprocal, left, reciprocal);
 }
 
-Quantizer::Divisor Quantizer::getDivisor(Value largest, double least) {
-  constexpr double greatestFloat8 = 448;
-  largest = larger(largest, makeF32(least));
+/// The largest code.
+static constexpr int64_t kGreatestInteger = 127, kGreatestFloat8 = 448;
+
+Quantizer::Divisor Quantizer::getDivisor(Value largest) {
+  double greatest = areIntegers() ? kGreatestInteger : kGreatestFloat8;
+  largest = larger(largest, makeF32(moe::getLeastMagnitude(quant)));
   Value infinity = makeF32(std::numeric_limits<double>::infinity());
   Value isInfinite =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);
-  Value scale = divide(largest, makeF32(greatestFloat8),
-                       makeF32(1 / greatestFloat8), /*corrections=*/2);
+  Value scale = divide(largest, makeF32(greatest), makeF32(1 / greatest),
+                       /*corrections=*/2);
   scale = arith::SelectOp::create(b, isInfinite, infinity, scale);
   // An infinite scale has the reciprocal 0; what is left over would be NaN.
   Value factor = arith::SelectOp::create(b, isInfinite, makeF32(0), scale);
@@ -69,8 +74,29 @@ Quantizer::Divisor Quantizer::getDivisor(Value largest, double least) {
 Value Quantizer::divide(Value value, const Divisor &divisor) {
   // Of 16-bit elements, quotients are too far from where e4m3 rounds the other
   // way for a second correction to tell.
-  int64_t corrections = element.isF32() ? 2 : 1;
+  int64_t corrections = element.isF32() || areIntegers() ? 2 : 1;
   return divide(value, divisor.factor, divisor.reciprocal, corrections);
+}
+
+/// NaN becomes 0, and what is beyond the integers of 32 bits the last of them.
+Value Quantizer::roundToInteger(Value quotient) {
+  Word rounded{
+      &b, LLVM::CallIntrinsicOp::create(
+              b, b.getI32Type(), b.getStringAttr("llvm.nvvm.f2i.rn"), quotient)
+              .getResult(0)};
+  Word least = rounded.constant(-kGreatestInteger);
+  Value inRange = arith::MaxSIOp::create(b, rounded.min(kGreatestInteger).value,
+                                         least.value);
+  return (rounded.make(inRange) & 0xFF).value;
+}
+
+Value Quantizer::round(ValueRange quotients) {
+  if (!areIntegers())
+    return floats.round(quotients);
+  Word word{&b, roundToInteger(quotients.front())};
+  for (auto [i, quotient] : llvm::enumerate(quotients.drop_front()))
+    word = word | Word{&b, roundToInteger(quotient)} << 8 * (int64_t(i) + 1);
+  return word.value;
 }
 
 Value Quantizer::pack(ArrayRef<Value> quotients) {

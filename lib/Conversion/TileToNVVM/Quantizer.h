@@ -1,4 +1,4 @@
-//===- Quantizer.h - e4m3 with a scale, on one thread -----------*- C++ -*-===//
+//===- Quantizer.h - codes with a scale, on one thread ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,15 +10,17 @@
 #define MOEC_LIB_CONVERSION_TILETONVVM_QUANTIZER_H
 
 #include "Float8.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 namespace moec {
 
 class Quantizer {
 public:
-  /// `element` is the type that values had in memory before.
+  /// `element` is the type that values had in memory before; codes are what
+  /// `quant` stores, e4m3 or int8.
   Quantizer(mlir::ImplicitLocOpBuilder &b, mlir::Type element,
-            bool hasInstructions)
-      : b(b), floats(b, hasInstructions), element(element) {}
+            moe::QuantAttr quant, bool hasInstructions)
+      : b(b), floats(b, hasInstructions), element(element), quant(quant) {}
 
   /// The larger of two magnitudes, f32 or vectors of any float; NaN wins over
   /// numbers.
@@ -29,15 +31,13 @@ public:
   struct Divisor {
     mlir::Value scale, factor, reciprocal;
   };
-  /// From the largest magnitude (f32) of a group, which counts as at least
-  /// `least`.
-  Divisor getDivisor(mlir::Value largest, double least);
+  /// From the largest magnitude (f32) of a group, which counts as at least what
+  /// the format says.
+  Divisor getDivisor(mlir::Value largest);
   /// A value (f32) of the group, as it is rounded.
   mlir::Value divide(mlir::Value value, const Divisor &divisor);
   /// Up to four of them as codes, the first one in the low byte of an i32.
-  mlir::Value round(mlir::ValueRange quotients) {
-    return floats.round(quotients);
-  }
+  mlir::Value round(mlir::ValueRange quotients);
   /// A vector of f32 of the group as codes: bits of as many bytes, or a vector
   /// of i32 where there are more than four.
   mlir::Value encode(mlir::Value values, const Divisor &divisor);
@@ -46,6 +46,8 @@ public:
   mlir::Value encodeBy(mlir::Value values, mlir::Value scale);
 
 private:
+  bool areIntegers() const { return quant.getStorage().isInteger(8); }
+  mlir::Value roundToInteger(mlir::Value quotient);
   mlir::Value makeF32(double value);
   mlir::Value pack(llvm::ArrayRef<mlir::Value> quotients);
   /// The reciprocal of a scale, which is 0 as a `factor` if it is infinite.
@@ -56,6 +58,7 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   Float8 floats;
   mlir::Type element;
+  moe::QuantAttr quant;
 };
 
 } // namespace moec

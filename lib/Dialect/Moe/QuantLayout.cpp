@@ -112,7 +112,9 @@ int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout) {
 }
 
 float getLeastMagnitude(QuantAttr quant) {
-  return quant.getGranularity() == Granularity::Token ? 1.0f / 512 : 1e-10f;
+  bool isTokenOfFloats = quant.getGranularity() == Granularity::Token &&
+                         isa<Float8E4M3FNType>(quant.getStorage());
+  return isTokenOfFloats ? 1.0f / 512 : 1e-10f;
 }
 
 bool isBlockFp8(QuantAttr input, QuantAttr weight) {

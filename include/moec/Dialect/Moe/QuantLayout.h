@@ -99,7 +99,7 @@ ElementPlace getElementPlace(QuantAttr quant, int64_t element);
 int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout = {});
 
 /// The least absolute maximum that a dynamic scale is made of, so that zeros
-/// have one: 1/512 for a `token`, else 1e-10.
+/// have one: 1/512 for a `token` of e4m3, else 1e-10.
 float getLeastMagnitude(QuantAttr quant);
 
 /// Whether two operands are block fp8, as DeepSeek-V3 has it: e4m3 with f32

@@ -48,7 +48,7 @@ static std::string declineGemv(tile::ContractOp op) {
     return "the product has gate and up, and single columns are taken";
   auto weight = cast<MemRefType>(op.getWeight().getType());
   if (op.getInputQuantAttr() || op.getWeightQuantAttr())
-    return "e4m3 has scales; weights of 16 and 32 bits are taken";
+    return "what is quantized has scales; elements of 16 and 32 bits are taken";
   int64_t rowBytes =
       weight.getShape().back() * weight.getElementTypeBitWidth() / 8;
   if (rowBytes % Gemv::kPieceBytes)

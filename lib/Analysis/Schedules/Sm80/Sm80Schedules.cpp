@@ -46,27 +46,34 @@ static bool haveOwnScales(tile::ContractOp op, int64_t n) {
   return rows % (areMixed ? 2 * n : n);
 }
 
+/// Bits of an element of an operand in memory.
+static int64_t getStorageBits(Value operand, moe::QuantAttr quant) {
+  return quant ? moe::getStorageBits(quant)
+               : cast<MemRefType>(operand.getType()).getElementTypeBitWidth();
+}
+
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       planes(op.getLayout() ? 2 : 1), compute(getDecodedType(op)), scales(op) {
   auto weightType = cast<MemRefType>(op.getWeight().getType());
   auto inputType = cast<MemRefType>(op.getInput().getType());
   groups = isGrouped ? weightType.getDimSize(0) : 1;
-  depth = weightType.getShape().back();
+  depth = inputType.getShape().back();
   columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
   auto config = cast<tile::Sm80ContractAttr>(attr);
   m = config.getTileRows();
   n = config.getTileColumns();
   k = config.getStep();
   lanes = config.getVectorWidth();
-  auto getRows = [&](MemRefType type) {
-    return Rows{type.getElementTypeBitWidth() / 8, depth, k};
-  };
-  input = getRows(inputType);
-  weight = getRows(weightType);
-  partDepth = std::gcd(k, moe::getCommonColumns(op.getInputQuantAttr(),
-                                                op.getWeightQuantAttr()));
+  input = {getStorageBits(op.getInput(), op.getInputQuantAttr()), depth, k};
+  weight = {getStorageBits(op.getWeight(), op.getWeightQuantAttr()), depth, k};
+  partDepth = k;
+  for (moe::QuantAttr quant : {op.getInputQuantAttr(), op.getWeightQuantAttr()})
+    if (getScaleTime(quant) == ScaleTime::InLoop)
+      partDepth = std::gcd(partDepth, moe::getScaleGroup(quant).columns);
   hasColumnScales = scales.weight == ScaleTime::InLoop && haveOwnScales(op, n);
+  hasElementFactors =
+      scales.weight == ScaleTime::OnElements || op.getWeightZeroPoint();
 }
 
 int64_t Contract::getSharedBytes() const {
@@ -103,23 +110,35 @@ std::string declineContract(tile::ContractOp op) {
     return reason;
   if (std::string reason = declineSomeGroups(op); !reason.empty())
     return reason;
-  for (auto [name, quant] :
-       {std::pair<StringRef, moe::QuantAttr>{"input", op.getInputQuantAttr()},
-        {"weight", op.getWeightQuantAttr()}})
-    if (!isDecodedOnGpu(quant))
-      return ("the " + name + " is quantized otherwise than is decoded: " +
-              describeDecodedOnGpu())
-          .str();
+  constexpr StringLiteral otherwise = "quantized otherwise than is decoded: ";
+  if (!isInputDecodedOnGpu(op.getInputQuantAttr()))
+    return ("the input is " + otherwise + describeInputDecodedOnGpu()).str();
+  if (!isWeightDecodedOnGpu(op.getWeightQuantAttr()))
+    return ("the weight is " + otherwise + describeWeightDecodedOnGpu()).str();
+  int64_t depth = cast<MemRefType>(op.getInput().getType()).getShape().back();
+  if (getStorageBits(op.getWeight(), op.getWeightQuantAttr()) == 4 &&
+      depth % kDecodedColumns)
+    return "a row has " + number(depth) +
+           " elements of 4 bits; give a multiple of " + number(kDecodedColumns);
   return {};
+}
+
+/// Bytes that a step has of a row of the wider operand: of few bits next to
+/// f32, so many that threads still have chunks of the other one to copy.
+static bool isStepBytes(const Contract &shape, int64_t bytes) {
+  if (shape.weight.bits == 4 && shape.input.bits == 32)
+    return bytes == 256;
+  return bytes == 64 || bytes == 128;
 }
 
 /// Why the step does not suit the operands; empty if it does.
 std::string stepIllegal(const Contract &shape) {
-  int64_t bytes = std::max(shape.input.bytes, shape.weight.bytes);
-  int64_t rowBytes = shape.k * bytes;
-  if (rowBytes != 64 && rowBytes != 128)
+  int64_t rowBytes =
+      std::max(shape.input.getBytes(shape.k), shape.weight.getBytes(shape.k));
+  if (!isStepBytes(shape, rowBytes))
     return "step = " + number(shape.k) + " is " + number(rowBytes) +
-           " bytes of a row; give 64 or 128 bytes";
+           " bytes of a row; give " +
+           (isStepBytes(shape, 64) ? "64 or 128 bytes" : "256 bytes");
   for (auto [field, value, rows] :
        {std::tuple("tile_rows", shape.m, shape.input),
         std::tuple("tile_columns", shape.n, shape.weight)})
@@ -127,7 +146,7 @@ std::string stepIllegal(const Contract &shape) {
       return std::string(field) + " = " + number(value) +
              " with step = " + number(shape.k) + "; give a multiple of the " +
              number(rows.getRowsPerCopy()) + " rows that are copied at a time";
-  if (shape.k % kDecodedColumns && shape.input.bytes != shape.weight.bytes)
+  if (shape.k % kDecodedColumns && shape.input.bits != shape.weight.bits)
     return "step = " + number(shape.k) + "; give a multiple of the " +
            number(kDecodedColumns) + " elements that are decoded at once";
   return {};
@@ -171,18 +190,17 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
 /// next to f32 are no exception.
 tile::ConfigAttr chooseContract(Operation *op, const Target &) {
   auto contract = cast<tile::ContractOp>(op);
-  auto getBits = [](Value operand) {
-    return cast<MemRefType>(operand.getType()).getElementTypeBitWidth();
-  };
   auto result = cast<MemRefType>(contract.getResult().getType());
-  int64_t inputBits = getBits(contract.getInput());
-  int64_t weightBits = getBits(contract.getWeight());
+  int64_t inputBits =
+      getStorageBits(contract.getInput(), contract.getInputQuantAttr());
+  int64_t weightBits =
+      getStorageBits(contract.getWeight(), contract.getWeightQuantAttr());
   int64_t bits = std::max(inputBits, weightBits);
   constexpr int64_t fewColumns = 1024;
   bool isNarrow = result.getDimSize(1) <= fewColumns &&
                   !contract.getOffsets() && weightBits * 4 > bits;
   bool isPlainF32 = inputBits == weightBits && bits > 16;
-  int64_t rowBytes = isPlainF32 ? 64 : 128;
+  int64_t rowBytes = isPlainF32 ? 64 : weightBits * 8 == bits ? 256 : 128;
   auto make = [&](int64_t m) {
     return tile::Sm80ContractAttr::get(
         op->getContext(), /*tile_rows=*/m, /*tile_columns=*/isNarrow ? 32 : 64,

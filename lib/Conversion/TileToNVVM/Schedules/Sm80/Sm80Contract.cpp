@@ -81,7 +81,7 @@ LogicalResult Sm80Contract::emit() {
       column = emitter.min(column, last);
     return addressOf(weight, getLeading(getWeightRow(plane, column)));
   };
-  Sm80Scales ofTile(emitter, op, shape, group, firstColumn);
+  Sm80Scales ofTile(emitter, op, shape, floats, group, firstColumn);
   scales = &ofTile;
   Sm80Products products(emitter, op, shape, floats, weightAddress, ofTile);
   if (op.getOffsets())
@@ -139,7 +139,7 @@ void Sm80Contract::emitRows(Sm80Products &products, Value firstRow,
       sums.push_back(products.loadSums(plane, row, column, shape.lanes));
     Value position = emitter.add(firstRow, row);
     Value resultColumn = emitter.add(firstColumn, column);
-    if (shape.scales.areInEpilogue()) {
+    if (shape.scales.areInEpilogue() || op.getWeightGlobalScale()) {
       Value from = shape.scales.input == ScaleTime::InEpilogue
                        ? sourceOf(position)
                        : Value();

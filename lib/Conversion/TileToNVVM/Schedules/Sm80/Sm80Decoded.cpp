@@ -12,7 +12,8 @@ using namespace moec;
 
 /// A loop: of the whole step ptxas would take more into registers than there
 /// are.
-SmallVector<Value> Sm80Products::multiplyDecoded(Value stage, int64_t part,
+SmallVector<Value> Sm80Products::multiplyDecoded(Value step, Value stage,
+                                                 int64_t part,
                                                  ValueRange sums) {
   std::pair<Value, Value> rows = findRows(stage, /*asMatrices=*/false);
   int64_t first = part * shape.partDepth;
@@ -20,29 +21,34 @@ SmallVector<Value> Sm80Products::multiplyDecoded(Value stage, int64_t part,
       emitter.index(first), emitter.index(first + shape.partDepth),
       kDecodedColumns, SmallVector<Value>(sums), [&](Value k, ValueRange sums) {
         auto at = [&](Value base, const Operand &operand) {
-          return emitter.advance(
-              base, emitter.scale(emitter.toI32(k), operand.rows.bytes));
+          return emitter.advance(base, getBytes(operand, emitter.toI32(k)));
         };
-        return addDecoded(at(rows.first, input), at(rows.second, weight), sums);
+        Value firstElement =
+            addI32(emitter.scale(step, shape.k), emitter.toI32(k));
+        return addDecoded(firstElement, at(rows.first, input),
+                          at(rows.second, weight), sums);
       });
 }
 
 /// The products of `kDecodedColumns` elements.
-SmallVector<Value> Sm80Products::addDecoded(Value inputs, Value weights,
-                                            ValueRange before) {
+SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
+                                            Value weights, ValueRange before) {
   static_assert(kDecodedColumns == 2 * kCoreDepth);
   SmallVector<Value> sums(before);
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;
+  SmallVector<SmallVector<ElementFactors>> factors;
+  for (int64_t plane = 0; plane < shape.planes; ++plane)
+    factors.push_back(scales.loadForElements(plane, firstElement));
   // a[block][half of the depth].
   SmallVector<std::array<SmallVector<Value>, 2>> a(rowBlocks);
   for (int64_t block = 0; block < rowBlocks; ++block) {
     int64_t stride = input.rows.getStride();
-    SmallVector<Value> quads = input.decoder.loadQuads(
+    SmallVector<Value> pieces = input.decoder.loadPieces(
         emitter.advance(inputs, block * kCoreRows * stride), stride);
     for (int64_t half = 0; half < 2; ++half) {
-      auto [low0, high0] = input.decoder.decode(quads[2 * half]);
-      auto [low8, high8] = input.decoder.decode(quads[2 * half + 1]);
+      auto [low0, high0] = input.decoder.decode(pieces[2 * half], half);
+      auto [low8, high8] = input.decoder.decode(pieces[2 * half + 1], half);
       a[block][half] = {low0, low8, high0, high8};
     }
   }
@@ -50,10 +56,13 @@ SmallVector<Value> Sm80Products::addDecoded(Value inputs, Value weights,
     for (int64_t column = 0; column < columnBlocks; column += 2) {
       int64_t row = plane * shape.n + column * kCoreColumns;
       int64_t stride = weight.rows.getStride();
-      SmallVector<Value> quads = weight.decoder.loadQuads(
+      SmallVector<Value> pieces = weight.decoder.loadPieces(
           emitter.advance(weights, row * stride), stride);
       for (int64_t i = 0; i < 4; ++i) {
-        auto [low, high] = weight.decoder.decode(quads[i]);
+        ElementFactors own;
+        if (shape.hasElementFactors)
+          own = factors[plane][column + i / 2];
+        auto [low, high] = weight.decoder.decode(pieces[i], i % 2, own);
         for (int64_t block = 0; block < rowBlocks; ++block) {
           int64_t first =
               ((plane * rowBlocks + block) * columnBlocks + column + i / 2) *

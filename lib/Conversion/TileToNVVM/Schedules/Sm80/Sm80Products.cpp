@@ -19,13 +19,16 @@ static constexpr int64_t kFmaRows = 8;
 static constexpr int64_t kFmaColumns = 16;
 
 Sm80Products::Operand Sm80Products::makeOperand(const Contract::Rows &rows,
-                                                int64_t firstRow, Value memref,
+                                                int64_t firstRow,
+                                                moe::QuantAttr quant,
                                                 Float8 floats,
                                                 OperandDecoder::Side side) {
   return {rows,
           firstRow,
-          OperandDecoder(emitter, getElementType(memref), shape.compute, floats,
-                         side),
+          OperandDecoder(emitter, getElements(quant), shape.compute, floats,
+                         side,
+                         shape.weight.bits == 4 ? OperandDecoder::Order::Octets
+                                                : OperandDecoder::Order::Quads),
           emitter.divide(emitter.thread(), rows.getChunks()),
           emitter.remainder(emitter.thread(), rows.getChunks()),
           {},
@@ -38,17 +41,18 @@ Sm80Products::Sm80Products(ThreadEmitter &emitter, tile::ContractOp op,
     : emitter(emitter), b(emitter.b), shape(shape), scales(scales),
       element(getType(b.getContext(), shape.compute)),
       shared(emitter.dynamicShared()),
-      input(makeOperand(shape.input, /*firstRow=*/0,
-                        emitter.operand(op.getInput()), floats,
-                        OperandDecoder::Side::Input)),
+      input(makeOperand(shape.input, /*firstRow=*/0, op.getInputQuantAttr(),
+                        floats, OperandDecoder::Side::Input)),
       weight(makeOperand(shape.weight, shape.getFirstWeightRow(),
-                         emitter.operand(op.getWeight()), floats,
+                         op.getWeightQuantAttr(), floats,
                          OperandDecoder::Side::Weight)),
       warpRow(emitter.divide(emitter.warp(), Contract::kWarpColumns)),
       warpColumn(emitter.remainder(emitter.warp(), Contract::kWarpColumns)),
       threadRow(emitter.divide(emitter.thread(), kFmaColumns)),
       threadColumn(emitter.remainder(emitter.thread(), kFmaColumns)) {
   makeCopies(weight, shape.planes, shape.n, weightAddress);
+  if (shape.hasElementFactors)
+    findElementRows();
   if (!shape.hasColumnScales)
     return;
   SmallVector<Value> columns;
@@ -79,6 +83,12 @@ void Sm80Products::makeCopies(Operand &operand, int64_t planes, int64_t rows,
     }
 }
 
+Value Sm80Products::getBytes(const Operand &operand, Value elements) {
+  int64_t bits = operand.rows.bits;
+  return bits < 8 ? emitter.divide(elements, 8 / bits)
+                  : emitter.scale(elements, bits / 8);
+}
+
 void Sm80Products::copyStep(Value step, Value stage) {
   copyChunks(input, step, stage);
   copyChunks(weight, step, stage);
@@ -95,8 +105,8 @@ void Sm80Products::copyChunks(const Operand &operand, Value step, Value stage) {
     bytes = arith::SelectOp::create(
         b, emitter.isLess(firstOfChunk, emitter.i32(shape.depth)),
         emitter.i32(Contract::kChunkBytes), emitter.i32(0));
-  Value offset = arith::ExtUIOp::create(b, b.getI64Type(),
-                                        emitter.scale(first, rows.bytes));
+  Value offset =
+      arith::ExtUIOp::create(b, b.getI64Type(), getBytes(operand, first));
   Value chunk = emitter.scale(operand.copyChunk, Contract::kChunkBytes);
   Value row = emitter.scale(operand.copyRow, rows.getStride());
   Value to = emitter.advance(shared, addI32(stage, addI32(row, chunk)));
@@ -113,7 +123,7 @@ void Sm80Products::copyChunks(const Operand &operand, Value step, Value stage) {
 /// A chunk, element by element. What lies past the row's end is not read.
 Value Sm80Products::loadElements(const Operand &operand, Value from,
                                  Value first) {
-  int64_t bytes = operand.rows.bytes;
+  int64_t bytes = operand.rows.getBytes(1);
   Type bits = b.getIntegerType(bytes * 8);
   Value zero = arith::ConstantOp::create(b, b.getIntegerAttr(bits, 0));
   Value last = emitter.i32(shape.depth - 1);
@@ -195,25 +205,25 @@ void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
 SmallVector<Value> Sm80Products::multiplyStep(Value step, Value stage,
                                               ValueRange sums) {
   if (!shape.scales.areInLoop())
-    return multiplyPart(stage, /*part=*/0, sums);
+    return multiplyPart(step, stage, /*part=*/0, sums);
   SmallVector<Value> next(sums);
   for (int64_t part = 0; part < shape.getParts(); ++part) {
     // Loaded before they are needed.
     Sm80Scales::Factors factors = scales.load(step, part);
     SmallVector<Value> zeros(getNumSums(), emitter.f32(0));
-    SmallVector<Value> products = multiplyPart(stage, part, zeros);
+    SmallVector<Value> products = multiplyPart(step, stage, part, zeros);
     next = scales.add(factors, products, next,
                       [&](int64_t i) { return getPlace(i); });
   }
   return next;
 }
 
-SmallVector<Value> Sm80Products::multiplyPart(Value stage, int64_t part,
-                                              ValueRange sums) {
+SmallVector<Value> Sm80Products::multiplyPart(Value step, Value stage,
+                                              int64_t part, ValueRange sums) {
   if (!shape.usesTensorCores())
-    return multiplyByFma(stage, part, sums);
+    return multiplyByFma(step, stage, part, sums);
   if (!input.decoder.isPlain() || !weight.decoder.isPlain())
-    return multiplyDecoded(stage, part, sums);
+    return multiplyDecoded(step, stage, part, sums);
   return multiplyOnCores(stage, sums);
 }
 
@@ -233,7 +243,7 @@ Value Sm80Products::stageAddress(Value stage, const Operand &operand, Value row,
 std::pair<Value, Value> Sm80Products::findRows(Value stage, bool asMatrices) {
   auto getPlace = [&](OperandDecoder &decoder, Value first) {
     return asMatrices ? decoder.getMatrixPlace(first)
-                      : decoder.getQuadPlace(first);
+                      : decoder.getPiecePlace(first);
   };
   auto [inputRow, inputBytes] =
       getPlace(input.decoder, emitter.scale(warpRow, getWarpRows()));
@@ -251,7 +261,7 @@ SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;
   for (int64_t k = 0; k < shape.k; k += kCoreDepth) {
-    int64_t step = k * input.rows.bytes;
+    int64_t step = input.rows.getBytes(k);
     SmallVector<SmallVector<Value>> a;
     for (int64_t row = 0; row < rowBlocks; ++row)
       a.push_back(emitter.loadMatrices(
@@ -282,26 +292,37 @@ SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
 //===----------------------------------------------------------------------===//
 
 /// Sums are ordered by plane, row, column.
-SmallVector<Value> Sm80Products::multiplyByFma(Value stage, int64_t part,
-                                               ValueRange sums) {
-  constexpr int64_t width = 4;
+SmallVector<Value> Sm80Products::multiplyByFma(Value step, Value stage,
+                                               int64_t part, ValueRange sums) {
+  constexpr int64_t width = 4, elementsWithFactors = 16;
   int64_t rows = shape.m / kFmaRows, columns = shape.n / kFmaColumns;
   Value inputs = stageAddress(stage, input, threadRow);
   Value weights = stageAddress(stage, weight, threadColumn);
-  auto load = [&](Operand &operand, Value base, int64_t row, int64_t k) {
-    return operand.decoder.loadFour(emitter.advance(
-        base, row * operand.rows.getStride() + k * operand.rows.bytes));
+  auto load = [&](Operand &operand, Value base, int64_t row, int64_t k,
+                  ElementFactors factors = {}) {
+    return operand.decoder.loadFour(
+        emitter.advance(base, row * operand.rows.getStride() +
+                                  operand.rows.getBytes(k)),
+        factors);
   };
+  SmallVector<SmallVector<ElementFactors>> factors(shape.planes);
   SmallVector<Value> next(sums);
   int64_t first = part * shape.partDepth;
   for (int64_t k = first; k < first + shape.partDepth; k += width) {
+    if (shape.hasElementFactors && k % elementsWithFactors == 0)
+      for (int64_t plane = 0; plane < shape.planes; ++plane)
+        factors[plane] =
+            scales.loadForElements(plane, emitter.scale(step, shape.k, k));
     SmallVector<SmallVector<Value>> x;
     for (int64_t row = 0; row < rows; ++row)
       x.push_back(load(input, inputs, row * kFmaRows, k));
     for (int64_t plane = 0; plane < shape.planes; ++plane)
       for (int64_t column = 0; column < columns; ++column) {
-        SmallVector<Value> w =
-            load(weight, weights, plane * shape.n + column * kFmaColumns, k);
+        ElementFactors own;
+        if (shape.hasElementFactors)
+          own = factors[plane][column];
+        SmallVector<Value> w = load(
+            weight, weights, plane * shape.n + column * kFmaColumns, k, own);
         for (int64_t row = 0; row < rows; ++row) {
           Value &sum = next[(plane * rows + row) * columns + column];
           for (int64_t i = 0; i < width; ++i)
@@ -370,6 +391,20 @@ int64_t Sm80Products::getNumThreadRows() const {
 int64_t Sm80Products::getNumThreadColumns() const {
   return shape.usesTensorCores() ? getWarpColumns() / kCoreColumns * 2
                                  : shape.n / kFmaColumns;
+}
+
+void Sm80Products::findElementRows() {
+  SmallVector<int64_t> distances;
+  if (!shape.usesTensorCores()) {
+    for (int64_t i = 0; i < getNumThreadColumns(); ++i)
+      distances.push_back(getColumnDistance(i));
+    return scales.findElementRows(threadColumn, distances);
+  }
+  for (int64_t column = 0; column < getWarpColumns(); column += kCoreColumns)
+    distances.push_back(column);
+  Value first = addI32(emitter.scale(warpColumn, getWarpColumns()),
+                       emitter.divide(emitter.lane(), 4));
+  scales.findElementRows(first, distances);
 }
 
 void Sm80Products::storeSums(ValueRange sums) {

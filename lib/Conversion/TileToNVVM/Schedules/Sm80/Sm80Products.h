@@ -69,8 +69,12 @@ private:
   };
 
   Operand makeOperand(const sm80::Contract::Rows &rows, int64_t firstRow,
-                      mlir::Value memref, Float8 floats,
+                      moe::QuantAttr quant, Float8 floats,
                       OperandDecoder::Side side);
+  /// Bytes of `elements` (i32) neighbours.
+  mlir::Value getBytes(const Operand &operand, mlir::Value elements);
+  /// Tells `scales` which rows of weights of a plane the thread decodes.
+  void findElementRows();
   void makeCopies(Operand &operand, int64_t planes, int64_t rows,
                   RowAddress address);
   /// Where a row of an operand lies in a stage, and `bytes` on (null: 0).
@@ -87,20 +91,27 @@ private:
   multiplyStep(mlir::Value step, mlir::Value stage, mlir::ValueRange sums);
   /// The elements of part `part` of a step; all of it, where scales are not
   /// applied inside the loop.
-  llvm::SmallVector<mlir::Value> multiplyPart(mlir::Value stage, int64_t part,
+  llvm::SmallVector<mlir::Value> multiplyPart(mlir::Value step,
+                                              mlir::Value stage, int64_t part,
                                               mlir::ValueRange sums);
   /// Where the lane begins to read in a stage, of inputs and of weights: its
-  /// rows of matrices, or its quads.
+  /// rows of matrices, or its pieces.
   std::pair<mlir::Value, mlir::Value> findRows(mlir::Value stage,
                                                bool asMatrices);
   llvm::SmallVector<mlir::Value> multiplyOnCores(mlir::Value stage,
                                                  mlir::ValueRange sums);
   /// In Sm80Decoded.cpp.
-  llvm::SmallVector<mlir::Value>
-  multiplyDecoded(mlir::Value stage, int64_t part, mlir::ValueRange sums);
-  llvm::SmallVector<mlir::Value>
-  addDecoded(mlir::Value inputs, mlir::Value weights, mlir::ValueRange before);
-  llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value stage, int64_t part,
+  llvm::SmallVector<mlir::Value> multiplyDecoded(mlir::Value step,
+                                                 mlir::Value stage,
+                                                 int64_t part,
+                                                 mlir::ValueRange sums);
+  /// `firstElement` (i32) is the first contracted one.
+  llvm::SmallVector<mlir::Value> addDecoded(mlir::Value firstElement,
+                                            mlir::Value inputs,
+                                            mlir::Value weights,
+                                            mlir::ValueRange before);
+  llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value step,
+                                               mlir::Value stage, int64_t part,
                                                mlir::ValueRange sums);
   int64_t getNumSums() const;
   /// Where the thread's sum `i` belongs: its plane, and its number among the

@@ -29,7 +29,7 @@ public:
   Sm80Quantize(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
       : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
         input(emitter.operand(op.getInput())),
-        quantizer(b, getElementType(input), convertsFloat8),
+        quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
         quantized(emitter.operand(op.getQuantized())),
         scale(emitter.operand(op.getScale())) {}
 
@@ -133,8 +133,7 @@ void Sm80Quantize::quantize(const Share &share) {
   }
   for (int64_t mask = 1; mask < shape.getLanes(); mask *= 2)
     largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
-  Quantizer::Divisor divisor =
-      quantizer.getDivisor(largest, moe::getLeastMagnitude(op.getQuant()));
+  Quantizer::Divisor divisor = quantizer.getDivisor(largest);
   for (size_t i = 0; i < share.values.size(); ++i)
     store(share, divisor, i);
   Value isFirst = arith::CmpIOp::create(

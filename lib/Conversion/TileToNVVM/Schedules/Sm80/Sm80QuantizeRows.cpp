@@ -28,7 +28,7 @@ public:
   RowQuantizer(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
       : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
         input(emitter.operand(op.getInput())),
-        quantizer(b, getElementType(input), convertsFloat8),
+        quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
         quantized(emitter.operand(op.getQuantized())),
         scale(emitter.operand(op.getScale())),
         given(emitter.operand(op.getTensorScale())) {
@@ -138,8 +138,7 @@ void RowQuantizer::emitRow(Value row) {
     return encode(
         row, [&, scale = emitter.loadF32(given, emitter.index(0))](
                  Value values) { return quantizer.encodeBy(values, scale); });
-  Quantizer::Divisor divisor = quantizer.getDivisor(
-      share(findLargest(row)), moe::getLeastMagnitude(op.getQuant()));
+  Quantizer::Divisor divisor = quantizer.getDivisor(share(findLargest(row)));
   encode(row, [&](Value values) { return quantizer.encode(values, divisor); });
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                         emitter.thread(), emitter.i32(0));

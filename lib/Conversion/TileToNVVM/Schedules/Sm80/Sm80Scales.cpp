@@ -8,21 +8,21 @@
 #include "Sm80Scales.h"
 
 #include "../../../Emission/ContractOperands.h"
+#include "../../Word.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace moec;
 
-static constexpr int64_t kScaleBytes = 4;
-
 Sm80Scales::Sm80Scales(ThreadEmitter &emitter, tile::ContractOp op,
-                       const sm80::Contract &shape, Value group,
+                       const sm80::Contract &shape, Float8 floats, Value group,
                        Value firstColumn)
-    : emitter(emitter), b(emitter.b), op(op), shape(shape), group(group),
-      firstColumn(firstColumn) {
+    : emitter(emitter), b(emitter.b), op(op), shape(shape), floats(floats),
+      group(group), firstColumn(firstColumn) {
   if (hasColumnsInLoop() && !shape.hasColumnScales)
     for (int64_t plane = 0; plane < shape.planes; ++plane)
-      columns.push_back({addressOfColumn(plane, firstColumn)});
+      columns.push_back({addressOfColumn(emitter.operand(op.getWeightScale()),
+                                         plane, firstColumn)});
 }
 
 SmallVector<Value> Sm80Scales::getIndices(int64_t plane, Value column) {
@@ -33,9 +33,52 @@ SmallVector<Value> Sm80Scales::getIndices(int64_t plane, Value column) {
   return indices;
 }
 
-Value Sm80Scales::addressOfColumn(int64_t plane, Value column) {
-  return emitter.address(emitter.operand(op.getWeightScale()),
-                         getIndices(plane, column));
+Value Sm80Scales::addressOfColumn(Value memref, int64_t plane, Value column) {
+  return emitter.address(memref, getIndices(plane, column));
+}
+
+Value Sm80Scales::getColumn(Value own) {
+  Value column = emitter.add(firstColumn, emitter.toIndex(own));
+  // Columns past the end repeat the last one; nobody reads their sums.
+  if (shape.columns % shape.n)
+    column = emitter.min(column, emitter.index(shape.columns - 1));
+  return column;
+}
+
+//===----------------------------------------------------------------------===//
+// Types of scales
+//===----------------------------------------------------------------------===//
+
+static int64_t getScaleBytes(Type type) {
+  return type.getIntOrFloatBitWidth() / 8;
+}
+
+Value Sm80Scales::loadByte(Value address) {
+  Value byte = emitter.load(b.getI8Type(), address, 1);
+  return arith::ExtUIOp::create(b, b.getI32Type(), byte);
+}
+
+Value Sm80Scales::decodeByte(Type type, Value byte) {
+  if (isa<Float8E4M3FNType>(type)) {
+    PairDecoder pairs(b, Elements::E4M3, b.getF16Type(), floats);
+    return pairs.split(pairs.decode(byte, 0)).first;
+  }
+  // e8m0: the exponent of a float, but for the subnormal one and NaN.
+  constexpr int64_t least = 0x00400000, infinite = 0x7F800000, nan = 0x7FC00000;
+  Word bits = Word{&b, byte} << 23;
+  Word normal = bits.isGreater(infinite - 1).choose(bits.constant(nan), bits);
+  Word scale = bits.isGreater(0).choose(normal, bits.constant(least));
+  return arith::BitcastOp::create(b, b.getF32Type(), scale.value);
+}
+
+Value Sm80Scales::load(Type type, Value address, Value number, int64_t bytes) {
+  int64_t size = getScaleBytes(type);
+  Value offset =
+      arith::ExtUIOp::create(b, b.getI64Type(), emitter.scale(number, size));
+  Value at = emitter.advance(emitter.advance(address, offset), bytes);
+  if (size == 1)
+    return decodeByte(type, loadByte(at));
+  return castFloat(b, emitter.load(type, at, size), b.getF32Type());
 }
 
 //===----------------------------------------------------------------------===//
@@ -43,47 +86,47 @@ Value Sm80Scales::addressOfColumn(int64_t plane, Value column) {
 //===----------------------------------------------------------------------===//
 
 void Sm80Scales::findColumns(ValueRange ofThread) {
-  Value last = emitter.index(shape.columns - 1);
+  Value scales = emitter.operand(op.getWeightScale());
   for (int64_t plane = 0; plane < shape.planes; ++plane) {
     auto &addresses = columns.emplace_back();
-    for (Value own : ofThread) {
-      Value column = emitter.add(firstColumn, emitter.toIndex(own));
-      // Columns past the end repeat the last one; nobody reads their sums.
-      if (shape.columns % shape.n)
-        column = emitter.min(column, last);
-      addresses.push_back(addressOfColumn(plane, column));
-    }
+    for (Value own : ofThread)
+      addresses.push_back(addressOfColumn(scales, plane, getColumn(own)));
   }
 }
 
-Value Sm80Scales::getOffset(moe::QuantAttr quant, Value step, int64_t part) {
+Value Sm80Scales::limit(moe::QuantAttr quant, Value number) {
+  int64_t count = moe::getNumScaleColumns(quant, shape.depth);
+  if (shape.getSteps() * shape.k <= count * moe::getScaleGroup(quant).columns)
+    return number;
+  return arith::MinSIOp::create(b, number, emitter.i32(count - 1));
+}
+
+Value Sm80Scales::getNumber(moe::QuantAttr quant, Value step, int64_t part) {
   int64_t size = moe::getScaleGroup(quant).columns;
   Value number = step;
   if (size != shape.k)
     number = emitter.divide(
         emitter.scale(step, shape.k, part * shape.partDepth), size);
-  // The last step may have parts behind the row's end.
-  int64_t count = moe::getNumScaleColumns(quant, shape.depth);
-  if (shape.getSteps() * shape.k > count * size)
-    number = arith::MinSIOp::create(b, number, emitter.i32(count - 1));
-  return arith::ExtUIOp::create(b, b.getI64Type(),
-                                emitter.scale(number, kScaleBytes));
+  return limit(quant, number);
 }
 
 Sm80Scales::Factors Sm80Scales::load(Value step, int64_t part) {
-  auto loadAll = [&](ArrayRef<Value> addresses, Value offset) {
+  auto loadAll = [&](moe::QuantAttr quant, ArrayRef<Value> addresses,
+                     Value number) {
     return llvm::map_to_vector(addresses, [&](Value address) {
-      return emitter.load(b.getF32Type(), emitter.advance(address, offset),
-                          kScaleBytes);
+      return load(quant.getScale(), address, number);
     });
   };
   Factors factors;
-  if (hasRowsInLoop())
-    factors.rows = loadAll(rows, getOffset(op.getInputQuantAttr(), step, part));
+  if (hasRowsInLoop()) {
+    moe::QuantAttr quant = op.getInputQuantAttr();
+    factors.rows = loadAll(quant, rows, getNumber(quant, step, part));
+  }
   if (hasColumnsInLoop()) {
-    Value offset = getOffset(op.getWeightQuantAttr(), step, part);
+    moe::QuantAttr quant = op.getWeightQuantAttr();
+    Value number = getNumber(quant, step, part);
     for (ArrayRef<Value> plane : columns)
-      factors.columns.push_back(loadAll(plane, offset));
+      factors.columns.push_back(loadAll(quant, plane, number));
   }
   return factors;
 }
@@ -125,24 +168,46 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
 // Behind it
 //===----------------------------------------------------------------------===//
 
+Value Sm80Scales::loadRowScale(int64_t plane, Value column) {
+  Value scales = emitter.operand(op.getWeightScale());
+  Type type = getElementType(scales);
+  SmallVector<Value> indices = getIndices(plane, column);
+  if (getScaleBytes(type) == 1)
+    return decodeByte(type, loadByte(emitter.address(scales, indices)));
+  return emitter.loadF32(scales, indices);
+}
+
+Value Sm80Scales::loadGlobalScale(int64_t plane) {
+  moe::WeightLayoutAttr layout = op.getLayoutAttr();
+  int64_t number = 0;
+  if (moe::getNumSecondScales(op.getWeightQuantAttr(), layout) > 1)
+    number = layout.getOrder() == moe::GateUpOrder::GateUp ? plane : 1 - plane;
+  SmallVector<Value> indices{emitter.index(number)};
+  if (group)
+    indices.insert(indices.begin(), group);
+  return emitter.loadF32(emitter.operand(op.getWeightGlobalScale()), indices);
+}
+
 Value Sm80Scales::apply(int64_t plane, Value sums, Value source, Value column) {
   auto type = cast<VectorType>(sums.getType());
   int64_t lanes = type.getNumElements();
   Value factor;
   if (shape.scales.weight == ScaleTime::InEpilogue) {
-    Value scales = emitter.operand(op.getWeightScale());
     bool isOne = moe::getScaleGroup(op.getWeightQuantAttr()).rows ==
                  moe::ScaleGroup::kAll;
     SmallVector<Value> elements;
     for (int64_t lane = 0; lane < (isOne ? 1 : lanes); ++lane)
-      elements.push_back(emitter.loadF32(
-          scales, getIndices(plane, emitter.add(column, lane))));
+      elements.push_back(loadRowScale(plane, emitter.add(column, lane)));
     factor = isOne ? emitter.splat(elements.front(), lanes)
                    : Value(vector::FromElementsOp::create(b, type, elements));
   }
-  if (shape.scales.input == ScaleTime::InEpilogue) {
-    Value row = emitter.splat(loadInputScale(emitter, op, source), lanes);
-    factor = factor ? Value(arith::MulFOp::create(b, row, factor)) : row;
-  }
+  auto multiply = [&](Value scale) {
+    Value other = emitter.splat(scale, lanes);
+    factor = factor ? Value(arith::MulFOp::create(b, other, factor)) : other;
+  };
+  if (op.getWeightGlobalScale())
+    multiply(loadGlobalScale(plane));
+  if (shape.scales.input == ScaleTime::InEpilogue)
+    multiply(loadInputScale(emitter, op, source));
   return factor ? Value(arith::MulFOp::create(b, sums, factor)) : sums;
 }

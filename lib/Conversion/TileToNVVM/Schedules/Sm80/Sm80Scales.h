@@ -8,20 +8,32 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM80_SM80SCALES_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM80_SM80SCALES_H
 
-#include "../../ThreadEmitter.h"
+#include "../../OperandDecoder.h"
 #include "moec/Analysis/Sm80.h"
 
 namespace moec {
 
-/// Applies the scales of a tile of products: those of parts of a row inside the
-/// loop, to the sums of a part, and those of whole rows behind it.
+/// Applies the scales of a tile of products: those of few elements, and zero
+/// points, to elements of weights, those of parts of a row inside the loop, to
+/// the sums of a part, and those of whole rows and matrices behind it.
 class Sm80Scales {
 public:
   /// `group` leads the weights' indices, null for none; the tile's columns
   /// begin at `firstColumn`.
   Sm80Scales(ThreadEmitter &emitter, tile::ContractOp op,
-             const sm80::Contract &shape, mlir::Value group,
+             const sm80::Contract &shape, Float8 floats, mlir::Value group,
              mlir::Value firstColumn);
+
+  //===--- On elements, in Sm80ElementScales.cpp ---===//
+
+  /// Of the thread's rows of weights, as columns of the tile: the first one
+  /// (i32), and how far on all are.
+  void findElementRows(mlir::Value first, llvm::ArrayRef<int64_t> distances);
+  /// Those of the rows of a plane, for the elements that the thread has of
+  /// `kDecodedColumns`, or, where FMAs multiply, of 16, from contracted
+  /// `element` (i32) on. Nothing where there are none.
+  llvm::SmallVector<ElementFactors> loadForElements(int64_t plane,
+                                                    mlir::Value element);
 
   //===--- Inside the loop ---===//
 
@@ -61,19 +73,49 @@ public:
                     mlir::Value column);
 
 private:
-  mlir::Value addressOfColumn(int64_t plane, mlir::Value column);
+  /// Where the scales of a row of weights begin: bytes behind an address, which
+  /// rows share where they can.
+  struct ElementRow {
+    mlir::Value address;
+    int64_t bytes;
+  };
+  /// Of each plane.
+  using ElementRows = llvm::SmallVector<llvm::SmallVector<ElementRow>>;
+  ElementRows findElementRows(mlir::Value memref, mlir::Value first,
+                              llvm::ArrayRef<int64_t> distances);
+
+  mlir::Value addressOfColumn(mlir::Value memref, int64_t plane,
+                              mlir::Value column);
+  /// A column of the result (index) from that of the tile (i32).
+  mlir::Value getColumn(mlir::Value own);
   llvm::SmallVector<mlir::Value> getIndices(int64_t plane, mlir::Value column);
-  /// Bytes from the first scale of a row on; i64.
-  mlir::Value getOffset(moe::QuantAttr quant, mlir::Value step, int64_t part);
+  /// The number of the scale of a row that part `part` of a step has; i32.
+  mlir::Value getNumber(moe::QuantAttr quant, mlir::Value step, int64_t part);
+  /// The last number instead of what steps have behind the row's end.
+  mlir::Value limit(moe::QuantAttr quant, mlir::Value number);
+  /// Scale `number` (i32) behind an address and `bytes`, f32.
+  mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value number,
+                   int64_t bytes = 0);
+  mlir::Value loadByte(mlir::Value address);
+  /// A scale of a byte as f32.
+  mlir::Value decodeByte(mlir::Type type, mlir::Value byte);
+  /// Scale of a whole row, or tensor, of the weights.
+  mlir::Value loadRowScale(int64_t plane, mlir::Value column);
+  mlir::Value loadGlobalScale(int64_t plane);
+  mlir::Value getElementNumber(mlir::Value element);
+  /// As elements are multiplied.
+  mlir::Value makeFactor(mlir::Value value);
 
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   tile::ContractOp op;
   const sm80::Contract &shape;
+  Float8 floats;
   mlir::Value group, firstColumn;
   /// Addresses.
   llvm::SmallVector<mlir::Value> rows;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> columns;
+  ElementRows elementScales, zeroPoints;
 };
 
 } // namespace moec

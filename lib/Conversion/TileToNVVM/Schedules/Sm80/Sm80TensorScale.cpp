@@ -27,7 +27,7 @@ public:
         lanes(cast<tile::Sm80TensorScaleAttr>(op.getConfigAttr())
                   .getVectorWidth()),
         input(emitter.operand(op.getInput())),
-        quantizer(b, getElementType(input), convertsFloat8),
+        quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
         ofWarps(emitter.scratch({emitter.getNumWarps()}, b.getF32Type())) {}
 
   void emit();
@@ -115,8 +115,7 @@ void Sm80TensorScale::emit() {
     for (int64_t warp = 0; warp < emitter.getNumWarps(); ++warp)
       all =
           quantizer.larger(all, emitter.loadF32(ofWarps, emitter.index(warp)));
-    Quantizer::Divisor divisor =
-        quantizer.getDivisor(all, moe::getLeastMagnitude(op.getQuant()));
+    Quantizer::Divisor divisor = quantizer.getDivisor(all);
     emitter.storeF32(divisor.scale, emitter.operand(op.getScale()),
                      emitter.index(0));
   });

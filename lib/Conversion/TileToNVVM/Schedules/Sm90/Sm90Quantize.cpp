@@ -34,7 +34,7 @@ public:
   Sm90Quantize(Sm90Contract &contract, const ContractPart &part,
                const ContractOperands &operands, const ContractSums &sums)
       : Sm90Epilogue(contract, part, operands, sums), half(*op.getRoundedTo()),
-        quantizer(b, half, /*hasInstructions=*/true),
+        quantizer(b, half, op.getResultQuantAttr(), /*hasInstructions=*/true),
         octets((isOnM ? shape.getBlockColumns(part.body) : part.height) /
                kOctet),
         perOctet(fragments.getMatrices()) {}
@@ -79,8 +79,7 @@ private:
   Quantizer::Divisor getDivisor(Value pair, int64_t i);
   /// From the largest magnitude of a row.
   Quantizer::Divisor getDivisor(Value largest) {
-    return quantizer.getDivisor(
-        largest, moe::getLeastMagnitude(op.getResultQuantAttr()));
+    return quantizer.getDivisor(largest);
   }
   /// The scale of a row of the part.
   void storeScale(Value row, Value scale, Value isStored);

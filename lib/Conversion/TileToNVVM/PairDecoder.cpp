@@ -1,0 +1,135 @@
+//===- PairDecoder.cpp - stored elements as 16 bits, by two -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PairDecoder.h"
+
+#include "../Emission/KernelEmitter.h"
+#include "Word.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace moec;
+
+Value PairDecoder::splat(double value) {
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(getPairType(), b.getFloatAttr(element, value)));
+}
+
+Value PairDecoder::toPair(Value word) {
+  return LLVM::BitcastOp::create(b, getPairType(), word);
+}
+
+Value PairDecoder::toWord(Value pair) {
+  return LLVM::BitcastOp::create(b, b.getI32Type(), pair);
+}
+
+/// Fused in bf16, which sm_80 has no other arithmetic of.
+Value PairDecoder::multiplyAdd(Value pair, Value factor, Value offset) {
+  return math::FmaOp::create(b, pair, factor, offset);
+}
+
+Value PairDecoder::adjust(Value pair, Value factor, Value offset) {
+  if (!factor && !offset)
+    return pair;
+  // -0 changes nothing.
+  return toWord(multiplyAdd(toPair(pair), factor ? toPair(factor) : splat(1),
+                            offset ? toPair(offset) : splat(-0.0)));
+}
+
+Value PairDecoder::makePair(Value value) {
+  Value narrow = castFloat(b, value, element);
+  return toWord(vector::FromElementsOp::create(b, getPairType(),
+                                               ValueRange{narrow, narrow}));
+}
+
+std::pair<Value, Value> PairDecoder::split(Value pair) {
+  Value vector = toPair(pair);
+  auto extract = [&](int64_t i) {
+    return castFloat(b, vector::ExtractOp::create(b, vector, i),
+                     b.getF32Type());
+  };
+  Value low = extract(0);
+  return {low, extract(1)};
+}
+
+Value PairDecoder::decode(Value word, int64_t number) {
+  switch (elements) {
+  case Elements::E4M3:
+    return element.isBF16() ? floats.extendPairToBF16(word, number)
+                            : floats.extendPair(word, number);
+  case Elements::E2M1:
+    return decodeE2M1(word, number);
+  case Elements::Int4:
+    return decodeInt4(word, number);
+  case Elements::Int8:
+  case Elements::UInt8:
+    return decodeInt8(word, number);
+  case Elements::Plain:
+    break;
+  }
+  llvm_unreachable("plain elements are not decoded");
+}
+
+static Word shiftLeft(Word word, int64_t bits) {
+  if (bits == 0)
+    return word;
+  return bits > 0 ? word << bits : word >> -bits;
+}
+
+/// Two bits of exponent and one of digits, moved into the lowest bits of the
+/// exponent and the highest digit, stand for numbers too small by the
+/// difference of the exponents' biases, subnormal ones too.
+Value PairDecoder::decodeE2M1(Value word, int64_t number) {
+  bool isBF16 = element.isBF16();
+  int64_t digitBits = isBF16 ? 7 : 10;
+  int64_t lowest = 4 * number;
+  Word codes{&b, word};
+  Word sign = shiftLeft(codes, 12 - lowest) & 0x80008000;
+  Word digits = shiftLeft(codes, digitBits - 1 - lowest) &
+                (int64_t(0x00070007) << (digitBits - 1));
+  Value moved = toPair((sign | digits).value);
+  return toWord(
+      multiplyAdd(moved, splat(isBF16 ? 0x1p126 : 0x1p14), splat(-0.0)));
+}
+
+/// As the lowest digits of 128 in bf16 or 1024 in f16, whose last digit is 1.
+Value PairDecoder::decodeInt4(Value word, int64_t number) {
+  bool isBF16 = element.isBF16();
+  Word codes = shiftLeft({&b, word}, -4 * number) & 0x000F000F;
+  Word anchored = codes | codes.constant(isBF16 ? 0x43004300 : 0x64006400);
+  double anchor = isBF16 ? 128 : 1024;
+  Value offset = splat(-(anchor + getOffset(Elements::Int4)));
+  return toWord(multiplyAdd(toPair(anchored.value), splat(1), offset));
+}
+
+/// In f16 as int4. In bf16, whose numbers next to 128 have 7 binary digits, the
+/// eighth one decides whether 128 or 256 is subtracted.
+Value PairDecoder::decodeInt8(Value word, int64_t number) {
+  Word codes{&b, word};
+  auto spread = [&](Word from, int64_t upper) {
+    // Bytes 2n and 2n + 1 under bytes of `upper`.
+    Value selector = codes.constant(number ? 0x4342 : 0x4140).value;
+    return codes.make(NVVM::PermuteOp::create(
+        b, b.getI32Type(), from.value, codes.constant(upper).value, selector,
+        NVVM::PermuteMode::DEFAULT));
+  };
+  bool isSigned = elements == Elements::Int8;
+  constexpr double half = getOffset(Elements::UInt8);
+  if (!element.isBF16()) {
+    Word biased = isSigned ? codes ^ 0x80808080 : codes;
+    Word anchored = spread(biased, 0x64646464);
+    return toWord(
+        multiplyAdd(toPair(anchored.value), splat(1), splat(-(1024 + half))));
+  }
+  Word bytes = spread(codes, 0);
+  Word low = (bytes & 0x007F007F) | codes.constant(0x43004300);
+  Word high = (bytes & 0x00800080) ^ (isSigned ? 0xC300C300 : 0xC380C380);
+  return toWord(multiplyAdd(toPair(low.value), splat(1), toPair(high.value)));
+}

@@ -1,0 +1,194 @@
+//===- GpuFormatsTest.cpp - formats of weights on a GPU ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Products of weights of 4 and 8 bits, whose elements have all codes, with
+// scales of all types, zero points and global scales, on simulated GPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuKernel.h"
+#include "GpuProduct.h"
+
+#include "moec/Target/NVPTX.h"
+
+#include "llvm/ADT/APFloat.h"
+
+#include <cmath>
+
+using namespace moec::test;
+
+namespace {
+
+const Format kLowBlock{"block, block = [32, 96]", 32, 96};
+
+const char *const kTargets[] = {"sm_80", "sm_90a"};
+
+/// Next to every type of input that is not quantized, in all orders.
+TEST(GpuFormats, Fp4) {
+  for (std::string target : kTargets)
+    for (std::string element : {"bf16", "f16", "f32"})
+      for (const Format &weight : {kMxfp4, kNvfp4}) {
+        for (std::string order : {"gate_up", "up_gate", "interleaved"})
+          runProduct({kPlain, weight, element, 288, 72, order, true}, target);
+        runProduct({kPlain, weight, element, 96, 40, "", false}, target);
+      }
+}
+
+TEST(GpuFormats, Integers) {
+  for (std::string target : kTargets)
+    for (std::string element : {"bf16", "f16", "f32"})
+      for (std::string storage : {"i4", "i8"})
+        for (bool hasZeroPoint : {false, true})
+          for (const Format &granularity : {kChannel, kGroup32, kGroup128})
+            runProduct({kPlain, granularity.with(storage, "f32", hasZeroPoint),
+                        element, 256, 72, "up_gate", true},
+                       target);
+}
+
+/// Types of scales, inside the loop and behind it.
+TEST(GpuFormats, Scales) {
+  for (std::string target : kTargets)
+    for (std::string scale : {"bf16", "f16", "f8E8M0FNU", "f8E4M3FN"})
+      for (std::string storage : {"f8E4M3FN", "i8", "i4", "f4E2M1FN"})
+        for (const Format &granularity : {kChannel, kGroup64})
+          runProduct({kPlain, granularity.with(storage, scale), "bf16", 192, 40,
+                      "gate_up", true},
+                     target);
+}
+
+/// Both operands: they meet in f16.
+TEST(GpuFormats, QuantizedInputs) {
+  for (std::string target : kTargets)
+    for (const Format &input : {kToken, kToken.with("i8"), kTensor.with("i8")})
+      for (const Format &weight :
+           {kMxfp4, kNvfp4, kChannel.with("i8"), kChannel.with("i4"),
+            kTensor.with("i8"), kGroup32.with("i4", "f16", true),
+            kGroup128.with("i8", "bf16", true)})
+        runProduct({input, weight, "bf16", 256, 72, "gate_up", true}, target);
+}
+
+/// Blocks, which share zero points too; rows of an odd number of chunks, whose
+/// last step is cut; columns that fill no tile.
+TEST(GpuFormats, Tails) {
+  for (std::string target : kTargets)
+    for (std::string element : {"bf16", "f32"})
+      for (int64_t depth : {32, 96, 288})
+        for (const Format &weight :
+             {kMxfp4, kNvfp4, kChannel.with("i4", "f32", true),
+              kGroup32.with("i8", "f32", true)}) {
+          runProduct({kPlain, weight, element, depth, 37, "gate_up", true},
+                     target);
+          runProduct({kToken, weight, element, depth, 37, "", false}, target);
+        }
+  for (std::string storage : {"i4", "i8"})
+    for (bool hasZeroPoint : {false, true})
+      runProduct({kPlain, kLowBlock.with(storage, "bf16", hasZeroPoint), "bf16",
+                  192, 72, "gate_up", true},
+                 "sm_80");
+}
+
+/// Rows of bytes that are not on multiples of 16.
+TEST(GpuFormats, Unaligned) {
+  for (std::string target : kTargets)
+    for (int64_t depth : {7, 40, 129})
+      for (bool hasZeroPoint : {false, true})
+        for (const Format &input : {kPlain, kToken.with("i8")})
+          runProduct({input, kChannel.with("i8", "f32", hasZeroPoint), "bf16",
+                      depth, 37, "gate_up", true},
+                     target);
+}
+
+/// Of one product per column, with a scale of each code: `storage` of weights,
+/// as text, of which `one` in the first byte is 1.
+void expectEveryScale(const std::string &target, const Format &format,
+                      uint8_t one, double (*getScale)(int64_t code)) {
+  constexpr int64_t codes = 256, depth = 32;
+  int64_t groups = format.getScaleColumns(depth);
+  int64_t rowBytes = format.areHalves() ? depth / 2 : depth;
+  std::string type = "x" + std::to_string(groups) + "x" + format.scale + ">";
+  std::string w = "memref<256x" + std::to_string(rowBytes) + "xi8>";
+  GpuKernel kernel(
+      "tile.kernel @kernel(%x: memref<?x32xbf16>, %w: " + w +
+          ", %b: memref<256" + type +
+          ", %y: memref<?x256xf32>, %t: i64) {\ntile.contract tokens(%t) "
+          "ins(%x, %w : memref<?x32xbf16>, " +
+          w + ") weight_scale(%b : memref<256" + type +
+          ") outs(%y : memref<?x256xf32>) {" +
+          format.getAttribute("weight_quant", false) +
+          "way = #moe.way<decode>}\ntile.return\n}",
+      target);
+  // 2^60, -2^-3 and 0, as bf16.
+  const std::vector<double> inputs{0x1p60, -0x1p-3, 0};
+  std::vector<uint16_t> x(inputs.size() * depth);
+  x[0] = 0x5D80;
+  x[depth] = 0xBE00;
+  std::vector<uint8_t> w13(codes * rowBytes), scales;
+  for (int64_t code = 0; code < codes; ++code) {
+    w13[code * rowBytes] = one;
+    scales.insert(scales.end(), groups, uint8_t(code));
+  }
+  kernel.input(x);
+  kernel.input(w13);
+  kernel.input(scales);
+  kernel.output(inputs.size() * codes * sizeof(float));
+  kernel.run(int64_t(inputs.size()));
+  if (testing::Test::HasFatalFailure())
+    return;
+  auto y = kernel.read<float>(3, inputs.size() * codes);
+  for (size_t row = 0; row < inputs.size(); ++row)
+    for (int64_t code = 0; code < codes; ++code) {
+      float expected = float(inputs[row] * getScale(code));
+      float actual = y[row * codes + code];
+      ASSERT_TRUE(std::isnan(expected) ? std::isnan(actual)
+                                       : actual == expected)
+          << target << " row " << row << " code " << code << ": " << actual
+          << " is not " << expected;
+    }
+}
+
+TEST(GpuFormats, EveryScale) {
+  auto e8m0 = [](int64_t code) {
+    return code == 255 ? std::nan("") : std::ldexp(1.0, int(code) - 127);
+  };
+  auto e4m3 = [](int64_t code) {
+    llvm::APFloat x(llvm::APFloat::Float8E4M3FN(),
+                    llvm::APInt(8, uint64_t(code)));
+    return double(x.convertToFloat());
+  };
+  for (std::string target : kTargets) {
+    // 1 is code 2 of e2m1.
+    expectEveryScale(target, kMxfp4, 2, e8m0);
+    expectEveryScale(target, kChannel.with("i8", "f8E8M0FNU"), 1, e8m0);
+    expectEveryScale(target, kGroup16.with("f4E2M1FN", "f8E4M3FN"), 2, e4m3);
+    expectEveryScale(target, kGroup32.with("i8", "f8E4M3FN"), 1, e4m3);
+  }
+}
+
+/// At sizes of gpt-oss, as the schedule chooses its config.
+TEST(GpuFormats, FitInRegisters) {
+  for (std::string target : kTargets)
+    for (std::string element : {"bf16", "f32"})
+      for (const Format &input : {kPlain, kToken, kToken.with("i8")})
+        for (const Format &weight :
+             {kMxfp4, kNvfp4, kChannel.with("i8"), kChannel.with("i4"),
+              kGroup32.with("i4", "bf16", true),
+              kGroup128.with("i8", "bf16", true)})
+          for (std::string order : {"interleaved", ""}) {
+            Product product{input, weight, element, 2880, 2880, order, true};
+            GpuKernel kernel(getText(product), target);
+            ASSERT_FALSE(kernel.getPtx().empty());
+            auto assembled = moec::assemble(kernel.getPtx(), target);
+            ASSERT_TRUE(bool(assembled))
+                << llvm::toString(assembled.takeError());
+            const moec::KernelReport &report = assembled->kernels.front();
+            EXPECT_EQ(report.spillStoreBytes, 0) << getText(product);
+            EXPECT_EQ(report.stackBytes, 0) << getText(product);
+            EXPECT_LT(assembled->cpuSeconds, 5) << getText(product);
+          }
+}
+
+} // namespace

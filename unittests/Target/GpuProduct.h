@@ -1,0 +1,51 @@
+//===- GpuProduct.h - products of any formats on a GPU ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One product of level tile, whose operands have any format and granularity,
+// on a simulated GPU, against sums in double.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_UNITTESTS_TARGET_GPUPRODUCT_H
+#define MOEC_UNITTESTS_TARGET_GPUPRODUCT_H
+
+#include "QuantFormat.h"
+
+#include <vector>
+
+namespace moec::test {
+
+/// Elements of a type, as they are in memory and as numbers.
+struct Elements {
+  std::vector<uint8_t> bytes;
+  std::vector<double> values;
+};
+
+/// Normal numbers of a type of float, some of them small.
+Elements makeElements(const std::string &type, int64_t count, unsigned seed);
+
+struct Product {
+  Format input, weight;
+  /// The type of what is not quantized.
+  std::string element = "bf16";
+  int64_t depth = 288, columns = 72;
+  /// Gate and up; "" for one plane.
+  std::string order;
+  bool isGrouped = false;
+  std::string config;
+};
+
+/// The text of its kernel.
+std::string getText(const Product &product);
+
+/// `tolerance`: of the sum of the magnitudes of all terms.
+void runProduct(const Product &product, const std::string &target,
+                double tolerance = 2e-6);
+
+} // namespace moec::test
+
+#endif // MOEC_UNITTESTS_TARGET_GPUPRODUCT_H
