@@ -92,7 +92,7 @@ bool moec::gputest::runGenerator(const Options &options) {
       get(5).getAsInteger(10, count) || count < 0 || options.outputs.empty())
     return options.complain(
         "--generate: expected "
-        "seed,name,f32|bf16|f16|f8e4m3,deviation,first,count and "
+        "seed,name,f32|bf16|f16|f8e4m3|f8e8m0|i8,deviation,first,count and "
         "--outputs");
   RandomTensor tensor = {RandomStream(seed, get(1)), *dtype,
                          getFactor(deviation)};

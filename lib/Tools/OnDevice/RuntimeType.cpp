@@ -21,6 +21,8 @@ moert::Result<moert::DType> moec::getRuntimeType(const TensorInfo &info) {
     return moert::DType::I32;
   case TensorType::F8E4M3FN:
     return moert::DType::F8E4M3;
+  case TensorType::F8E8M0FNU:
+    return moert::DType::F8E8M0;
   default:
     return moert::invalidArgument("'" + info.name +
                                   "': there are no generated "

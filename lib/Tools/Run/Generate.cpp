@@ -73,6 +73,8 @@ bool hasValues(const HostTensor &tensor) {
   case ElementType::F32:
   case ElementType::F64:
   case ElementType::F8E4M3:
+  case ElementType::F8E8M0:
+  case ElementType::I8:
     return !isInteger(tensor);
   case ElementType::I32:
     return isInteger(tensor);
@@ -106,15 +108,6 @@ void fillRandom(const HostTensor &tensor, const RandomTensor &random) {
 /// Size of the last dimension; never 0, so that one can divide by it.
 int64_t getRowSize(const HostTensor &tensor) {
   return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
-}
-
-/// Contracted elements of the weight that has these scales.
-int64_t getContracted(const std::vector<HostTensor> &tensors,
-                      llvm::StringRef scaleName) {
-  for (const HostTensor &tensor : tensors)
-    if (scaleName == tensor.name + "_scale")
-      return getRowSize(tensor);
-  return 1;
 }
 
 /// Distinct ids of a token as long as there are enough: each draw steps on from
@@ -162,6 +155,12 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     if (tensor.name == "hidden_states" && !tensor.shape.empty())
       tokens = tensor.shape[0];
   }
+  auto find = [&](llvm::StringRef name) -> std::optional<TensorForm> {
+    for (const HostTensor &tensor : tensors)
+      if (tensor.name == name)
+        return TensorForm{tensor.dtype, tensor.shape};
+    return std::nullopt;
+  };
   for (const HostTensor &tensor : tensors) {
     if (tensor.role == moert::TensorRole::Output || tensor.isGiven)
       continue;
@@ -186,13 +185,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     } else if (tensor.name == "gate.expert_scale") {
       for (int64_t i = 0; i < count; ++i)
         store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));
-    } else if (tensor.dtype == ElementType::F8E4M3) {
-      fillRandom(tensor, RandomTensor::codes(stream));
-    } else if (llvm::StringRef(tensor.name).ends_with("_input_scale")) {
-      fillRandom(tensor, RandomTensor::inputScales(stream));
-    } else if (llvm::StringRef(tensor.name).ends_with("_scale")) {
-      fillRandom(tensor, RandomTensor::scales(
-                             stream, getContracted(tensors, tensor.name)));
+    } else if (auto random = makeQuantized(stream, tensor.name, find)) {
+      fillRandom(tensor, *random);
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;
