@@ -208,12 +208,27 @@ RandomTensor makePositive(RandomStream stream, DType dtype, double mean) {
   return {stream, dtype, getFactor(mean / 4), getShift(4)};
 }
 
+bool isGenerated(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+  case DType::BF16:
+  case DType::F16:
+  case DType::F8E4M3:
+  case DType::F8E8M0:
+  case DType::I8:
+    return true;
+  default:
+    return false;
+  }
+}
+
 /// Whether bytes hold two elements each: w2 has as many rows as w13 has
 /// contracted elements.
 bool arePairs(llvm::StringRef module, FindTensor find) {
   std::optional<TensorForm> w13 = find(module.str() + ".w13");
   std::optional<TensorForm> w2 = find(module.str() + ".w2");
-  return w13 && w2 && w13->shape.back() < w2->shape.drop_back().back();
+  return w13 && w2 && w2->shape.size() > 1 && !w13->shape.empty() &&
+         w13->shape.back() < w2->shape.drop_back().back();
 }
 
 } // namespace
@@ -228,7 +243,8 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
       suffix = candidate;
   std::string weightName = name.drop_back(suffix.size()).str();
   std::optional<TensorForm> tensor = find(name), weight = find(weightName);
-  if (!tensor || !weight || !find(weightName + "_scale"))
+  if (!tensor || !isGenerated(tensor->dtype) || !weight ||
+      !find(weightName + "_scale"))
     return std::nullopt;
   bool isPaired = weight->dtype == DType::I8 &&
                   arePairs(llvm::StringRef(weightName).rsplit('.').first, find);
@@ -244,7 +260,8 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
   bool hasGlobal = find(weightName + "_global_scale").has_value();
   if (hasGlobal && suffix == "_scale")
     return makePositive(stream, tensor->dtype, kLocalScale);
-  int64_t contracted = weight->shape.back() * (isPaired ? 2 : 1);
+  int64_t contracted =
+      (weight->shape.empty() ? 1 : weight->shape.back()) * (isPaired ? 2 : 1);
   int64_t blocks = (contracted + 127) / 128;
   double mean =
       1 / (codes.meant * std::sqrt(128.0 * static_cast<double>(blocks)));

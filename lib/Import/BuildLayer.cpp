@@ -74,6 +74,8 @@ Type LayerBuilder::getElementType(TensorType type) {
     return builder.getType<Float4E2M1FNType>();
   case TensorType::F8E8M0FNU:
     return builder.getType<Float8E8M0FNUType>();
+  case TensorType::I8:
+    return builder.getI8Type();
   }
   llvm_unreachable("every type is listed");
 }

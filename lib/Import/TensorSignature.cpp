@@ -33,6 +33,8 @@ StringRef stringify(TensorType type) {
     return "f4E2M1FN";
   case TensorType::F8E8M0FNU:
     return "f8E8M0FNU";
+  case TensorType::I8:
+    return "i8";
   }
   llvm_unreachable("every type is listed");
 }
@@ -48,6 +50,7 @@ int64_t getStorageBits(TensorType type) {
   case TensorType::F8E4M3FN:
   case TensorType::F8E5M2:
   case TensorType::F8E8M0FNU:
+  case TensorType::I8:
     return 8;
   case TensorType::F4E2M1FN:
     return 4;
@@ -75,6 +78,9 @@ TensorType getTensorType(StorageType storage) {
     return TensorType::F8E5M2;
   case StorageType::Fp4E2M1:
     return TensorType::F4E2M1FN;
+  case StorageType::Int8:
+  case StorageType::Int4:
+    return TensorType::I8;
   }
   llvm_unreachable("every storage is listed");
 }

@@ -87,7 +87,7 @@ enum class Activation {
 enum class SharedGate { None, Sigmoid };
 
 /// What a quantized element is in memory.
-enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1 };
+enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1, Int8, Int4 };
 
 /// What a scale is in memory.
 enum class ScaleType { F32, E8M0 };

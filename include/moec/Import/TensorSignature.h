@@ -28,7 +28,9 @@ enum class TensorType {
   F8E4M3FN,
   F8E5M2,
   F4E2M1FN,
-  F8E8M0FNU
+  F8E8M0FNU,
+  /// Bytes, of which only the bits count.
+  I8
 };
 
 /// As messages and signatures spell it: "bf16", "f8E4M3FN", ...

@@ -30,7 +30,11 @@ static Result<reference::Call> makeCall(const LayerSpec &spec,
                                     "' is missing or has a wrong rank");
     if (info.name == "hidden_states")
       call.tokens = entry->shape[0];
-    call.tensors[info.name] = reference::makeSource(entry->data, entry->dtype);
+    // Files may call powers of two bytes.
+    moert::DType dtype = info.type == TensorType::F8E8M0FNU
+                             ? moert::DType::F8E8M0
+                             : entry->dtype;
+    call.tensors[info.name] = reference::makeSource(entry->data, dtype);
   }
   return call;
 }

@@ -23,6 +23,8 @@ moert::Result<moert::DType> moec::getRuntimeType(const TensorInfo &info) {
     return moert::DType::F8E4M3;
   case TensorType::F8E8M0FNU:
     return moert::DType::F8E8M0;
+  case TensorType::I8:
+    return moert::DType::I8;
   default:
     return moert::invalidArgument("'" + info.name +
                                   "': there are no generated "

@@ -73,8 +73,6 @@ bool hasValues(const HostTensor &tensor) {
   case ElementType::F32:
   case ElementType::F64:
   case ElementType::F8E4M3:
-  case ElementType::F8E8M0:
-  case ElementType::I8:
     return !isInteger(tensor);
   case ElementType::I32:
     return isInteger(tensor);
@@ -164,14 +162,16 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
   for (const HostTensor &tensor : tensors) {
     if (tensor.role == moert::TensorRole::Output || tensor.isGiven)
       continue;
-    if (!hasValues(tensor))
+    RandomStream stream(options.seed, tensor.name);
+    std::optional<RandomTensor> quantized =
+        makeQuantized(stream, tensor.name, find);
+    if (!quantized && !hasValues(tensor))
       return moert::invalidArgument("there is no rule for generating tensor '" +
                                     tensor.name + "' of dtype " +
                                     moert::dtypeName(tensor.dtype) +
                                     "; give the tensors by --inputs");
     auto *integers = reinterpret_cast<int32_t *>(tensor.data());
     int64_t count = tensor.getNumElements();
-    RandomStream stream(options.seed, tensor.name);
     if (tensor.name == "num_valid_tokens") {
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
@@ -185,8 +185,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     } else if (tensor.name == "gate.expert_scale") {
       for (int64_t i = 0; i < count; ++i)
         store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));
-    } else if (auto random = makeQuantized(stream, tensor.name, find)) {
-      fillRandom(tensor, *random);
+    } else if (quantized) {
+      fillRandom(tensor, *quantized);
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;

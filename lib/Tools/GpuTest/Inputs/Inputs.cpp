@@ -49,7 +49,7 @@ void moec::gputest::setElement(const HostTensor &tensor, int64_t i,
                                                   : llvm::APFloat::IEEEhalf());
     return;
   default:
-    llvm_unreachable("weights of e4m3 are made by the generator alone");
+    llvm_unreachable("rules for elements of a byte write bits");
   }
 }
 
