@@ -132,13 +132,16 @@ def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 def _zero_point_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Zero points are 0, 255 and the largest code of int4."""
-    _needs_weights(
+    weight = _needs_weights(
         spec, "zero_point_ends", lambda weight: weight.zero_point, " with zero points"
     )
-    for name, _, _ in _weights(tensors):
+    for name, _, scales in _weights(tensors):
         points = tensors[f"{name}_zero_point"].view(np.uint8)
         ends = rng.random(points.shape) < 0.4
         points[ends] = rng.choice(np.array([0, 15, 255], np.uint8), int(ends.sum()))
+        if weight.dtype == "int4":
+            # Codes are far from 255: the numbers stay as large as they were.
+            scales[points == 255] *= scales.dtype.type(1 / 64)
 
 
 HARD_WEIGHTS: dict[str, Callable[..., None]] = {
