@@ -11,7 +11,8 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     routing/     the same for routing: ids exactly, weights closely
     sorting/     the same for permutation, alignment and counts: exactly
     spread/      how tokens spread over experts, at sizes of several tiles
-    spread-fp8/  the same of block fp8
+    spread-fp8/  the same of block fp8; spread-mxfp4/ and spread-int4/ of such weights
+    hard/        quantized weights at the ends of their codes, scales and zero points
     ordered/     the same with rows that are copied into order, and such layers of other sizes;
                  ordered-fp8/ of block fp8
     bands/       the same with groups in bands of rows: with a queue (bf16) and without (f16)
@@ -248,6 +249,22 @@ def published_weights():
                    layer(k, n, experts, top_k, "bf16", quantization=quantization), absolute=0.2)
 
 
+def hard():
+    """The rules of lib/Tools/GpuTest/HardWeights.cpp, at sizes of several tiles."""
+    rules = ["zero_weights", "zero_groups", "scale_ends", "nan_scales"]
+    formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
+               "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),
+               "int8": (KINDS["u8"](32), ["zero_point_ends"]),
+               "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales"])}
+    for kind, (quantization, more) in formats.items():
+        for rule, dtype in itertools.product(rules + more, DTYPES):
+            if rule != "least_scales" or dtype == "bf16":
+                yield case(f"hard/{kind}-{rule}-{dtype}", 90,
+                           layer(512, 320, 16, 4, dtype, "ids", **quantization,
+                                 shared_experts={"intermediate_size": 192}),
+                           hard=rule, repeats=3)
+
+
 #: Of a few tiles each, so that groups of the spreads have up to eight.
 BANDS = ("experts_hidden:tile_rows=16+48 tile_columns=32 stages=4 l2_rows=96",
          "experts_out:tile_rows=16+32 tile_columns=64 stages=4 l2_rows=64")
@@ -389,7 +406,7 @@ def models(folder: pathlib.Path):
     for path in sorted(folder.glob("*.json")):
         config = json.loads(path.read_text())
         config |= config.get("text_config", {})
-        if config.get("quantization_config", {}).get("quant_method", "fp8") != "fp8":
+        if config.get("quantization_config", {}).get("quant_method", "fp8") not in ("fp8", "mxfp4"):
             continue
         for tokens in TOKENS:
             yield {"name": f"models/{path.stem}/{tokens}", "model": path.stem, "tokens": tokens,
@@ -409,6 +426,11 @@ def everything():
     yield from spreads("spread", 700, 512, 320, 64, 6, repeats=100)
     yield from spreads("spread-fp8", 700, 512, 320, 64, 6, repeats=100, dtypes=("bf16",),
                        quantization=BLOCK_FP8)
+    for kind, quantization in (("mxfp4", MXFP4), ("int4", KINDS["u4"](64))):
+        yield from spreads(f"spread-{kind}", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
+                           quantization=quantization)
+    yield from published_weights()
+    yield from hard()
     yield from ordered()
     yield from models(ROOT / "test" / "models")
 
