@@ -404,10 +404,6 @@ TOKENS = (1, 2, 8, 33, 64, 256, 1024, 4096)
 
 def models(folder: pathlib.Path):
     for path in sorted(folder.glob("*.json")):
-        config = json.loads(path.read_text())
-        config |= config.get("text_config", {})
-        if config.get("quantization_config", {}).get("quant_method", "fp8") not in ("fp8", "mxfp4"):
-            continue
         for tokens in TOKENS:
             yield {"name": f"models/{path.stem}/{tokens}", "model": path.stem, "tokens": tokens,
                    "max_tokens": max(TOKENS), "repeats": 2, "isolation": tokens == 33,
