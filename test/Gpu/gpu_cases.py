@@ -250,7 +250,7 @@ def published_weights():
 
 
 def hard():
-    """The rules of lib/Tools/GpuTest/HardWeights.cpp, at sizes of several tiles."""
+    """The rules of lib/Tools/GpuTest/Inputs/HardWeights.cpp, at sizes of several tiles."""
     rules = ["zero_weights", "zero_groups", "scale_ends", "nan_scales"]
     formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
                "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),

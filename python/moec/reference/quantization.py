@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .fields import Fields, SpecError
 
 WEIGHT_DTYPES = ("fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "int8", "int4")
-ACTIVATION_DTYPES = ("fp8_e4m3", "int8", "fp8_e5m2", "fp4_e2m1")
+ACTIVATION_DTYPES = ("fp8_e4m3", "int8", "fp8_e5m2")
 SCALE_DTYPES = ("f32", "bf16", "f16", "e8m0", "e4m3")
 
 
@@ -100,6 +100,8 @@ def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:
         scale_dtype = fields.choice("scale_dtype", SCALE_DTYPES, "f32")
         zero_point = fields.boolean("zero_point")
         global_scale = fields.boolean("global_scale")
+    if is_activation and (dtype, granularity) == ("int8", "group"):
+        raise SpecError(f"field '{fields.name('scale')}': int8 has 'tensor' and 'token'")
     if static and granularity != "tensor":
         raise SpecError(f"field '{fields.name('static')}': needs the scale 'tensor'")
     if zero_point and dtype not in ("int8", "int4"):

@@ -30,8 +30,7 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     """Every tensor that a call of the layer reads, in the contract's order."""
     if spec.quantization is not None and not spec.quantization.supported:
         raise SpecError(
-            "field 'quantization': nothing has numbers for weights of fp8_e5m2, nor for "
-            "activations of fp8_e5m2 and fp4_e2m1"
+            "field 'quantization': nothing has numbers for fp8_e5m2"
         )
     dtype, routing, k = spec.dtype, spec.routing, spec.top_k
     hidden, routes = spec.hidden_size, spec.num_routes
