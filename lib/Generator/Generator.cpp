@@ -109,6 +109,29 @@ struct AsE4M3 {
   }
 };
 
+struct AsE8M0 {
+  using Storage = uint8_t;
+  MOEC_INLINE static float round(float value) {
+    uint32_t exponent = toBits(value) >> 23 & 0xFF;
+    // The least one is a subnormal float.
+    return toFloat(exponent == 0 ? 0x00400000u : exponent << 23);
+  }
+  MOEC_INLINE static uint8_t encode(float rounded) {
+    return static_cast<uint8_t>(toBits(rounded) >> 23);
+  }
+};
+
+struct AsI8 {
+  using Storage = uint8_t;
+  MOEC_INLINE static float round(float value) {
+    // Next to 1.5 * 2^23 floats are the integers, and the low bits count them.
+    return static_cast<float>(static_cast<int8_t>(toBits(value + 0x1.8p23f)));
+  }
+  MOEC_INLINE static uint8_t encode(float rounded) {
+    return static_cast<uint8_t>(static_cast<int32_t>(rounded));
+  }
+};
+
 template <typename Kind>
 MOEC_INLINE void write(const RandomTensor &tensor, int64_t first, int64_t count,
                        void *to) {
@@ -142,6 +165,9 @@ MOEC_CPU_CLONES(writeBF16, write<AsBF16>, PARAMETERS,
 MOEC_CPU_CLONES(writeF16, write<AsF16>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(writeE4M3, write<AsE4M3>, PARAMETERS,
                 (tensor, first, count, to))
+MOEC_CPU_CLONES(writeE8M0, write<AsE8M0>, PARAMETERS,
+                (tensor, first, count, to))
+MOEC_CPU_CLONES(writeI8, write<AsI8>, PARAMETERS, (tensor, first, count, to))
 #undef PARAMETERS
 #define PARAMETERS                                                             \
   (const RandomTensor &tensor, int64_t first, int64_t count, double *to)
@@ -149,31 +175,98 @@ MOEC_CPU_CLONES(readF32, read<AsF32>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(readBF16, read<AsBF16>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(readF16, read<AsF16>, PARAMETERS, (tensor, first, count, to))
 MOEC_CPU_CLONES(readE4M3, read<AsE4M3>, PARAMETERS, (tensor, first, count, to))
+MOEC_CPU_CLONES(readE8M0, read<AsE8M0>, PARAMETERS, (tensor, first, count, to))
+MOEC_CPU_CLONES(readI8, read<AsI8>, PARAMETERS, (tensor, first, count, to))
 #undef PARAMETERS
 
 } // namespace
 
-/// Of e4m3 weights, whose largest number is 448.
-static constexpr double kCodeDeviation = 64;
+namespace {
 
-RandomTensor RandomTensor::codes(RandomStream stream) {
-  return {stream, DType::F8E4M3, getFactor(kCodeDeviation)};
+/// How the elements of a weight use their codes.
+struct Codes {
+  /// The deviation of the generated numbers, and of what they stand for: those
+  /// of bytes wrap around, which makes all codes alike.
+  double generated, meant;
+  /// The middle of the codes, about which zero points lie.
+  double middle;
+  /// The largest code of an input that is quantized beside such weights.
+  double largest;
+};
+
+constexpr Codes kE4M3 = {64, 64, 0, 448};
+constexpr Codes kBytes = {2400, 74, 128, 127};
+/// Two codes of e2m1 (of deviation 2.9) or int4 (4.6) in each byte.
+constexpr Codes kPairs = {2400, 4, 8, 127};
+
+/// The mean of scales that a global scale stands behind, so that e4m3 has
+/// digits for them.
+constexpr double kLocalScale = 64;
+
+/// The mean is four deviations, so that none is negative.
+RandomTensor makePositive(RandomStream stream, DType dtype, double mean) {
+  return {stream, dtype, getFactor(mean / 4), getShift(4)};
 }
 
-/// A mean of four deviations: none is negative.
-static RandomTensor makePositive(RandomStream stream, double mean) {
-  return {stream, DType::F32, getFactor(mean / 4), getShift(4)};
+bool isGenerated(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+  case DType::BF16:
+  case DType::F16:
+  case DType::F8E4M3:
+  case DType::F8E8M0:
+  case DType::I8:
+    return true;
+  default:
+    return false;
+  }
 }
 
-RandomTensor RandomTensor::scales(RandomStream stream, int64_t contracted) {
+/// Whether bytes hold two elements each: w2 has as many rows as w13 has
+/// contracted elements.
+bool arePairs(llvm::StringRef module, FindTensor find) {
+  std::optional<TensorForm> w13 = find(module.str() + ".w13");
+  std::optional<TensorForm> w2 = find(module.str() + ".w2");
+  return w13 && w2 && w2->shape.size() > 1 && !w13->shape.empty() &&
+         w13->shape.back() < w2->shape.drop_back().back();
+}
+
+} // namespace
+
+std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
+                                                llvm::StringRef name,
+                                                FindTensor find) {
+  llvm::StringRef suffix;
+  for (llvm::StringRef candidate :
+       {"_scale", "_global_scale", "_input_scale", "_zero_point"})
+    if (name.ends_with(candidate))
+      suffix = candidate;
+  std::string weightName = name.drop_back(suffix.size()).str();
+  std::optional<TensorForm> tensor = find(name), weight = find(weightName);
+  if (!tensor || !isGenerated(tensor->dtype) || !weight ||
+      !find(weightName + "_scale"))
+    return std::nullopt;
+  bool isPaired = weight->dtype == DType::I8 &&
+                  arePairs(llvm::StringRef(weightName).rsplit('.').first, find);
+  const Codes &codes = weight->dtype == DType::F8E4M3 ? kE4M3
+                       : isPaired                     ? kPairs
+                                                      : kBytes;
+  if (suffix.empty())
+    return RandomTensor{stream, tensor->dtype, getFactor(codes.generated)};
+  if (suffix == "_zero_point")
+    return makePositive(stream, tensor->dtype, codes.middle);
+  if (suffix == "_input_scale")
+    return makePositive(stream, tensor->dtype, 4 / codes.largest);
+  bool hasGlobal = find(weightName + "_global_scale").has_value();
+  if (hasGlobal && suffix == "_scale")
+    return makePositive(stream, tensor->dtype, kLocalScale);
+  int64_t contracted =
+      (weight->shape.empty() ? 1 : weight->shape.back()) * (isPaired ? 2 : 1);
   int64_t blocks = (contracted + 127) / 128;
-  return makePositive(
-      stream,
-      1 / (kCodeDeviation * std::sqrt(128.0 * static_cast<double>(blocks))));
-}
-
-RandomTensor RandomTensor::inputScales(RandomStream stream) {
-  return makePositive(stream, 4.0 / 448);
+  double mean =
+      1 / (codes.meant * std::sqrt(128.0 * static_cast<double>(blocks)));
+  return makePositive(stream, tensor->dtype,
+                      hasGlobal ? mean / kLocalScale : mean);
 }
 
 void RandomTensor::write(int64_t first, int64_t count, void *to) const {
@@ -186,8 +279,12 @@ void RandomTensor::write(int64_t first, int64_t count, void *to) const {
     return writeF16(*this, first, count, to);
   case DType::F8E4M3:
     return writeE4M3(*this, first, count, to);
+  case DType::F8E8M0:
+    return writeE8M0(*this, first, count, to);
+  case DType::I8:
+    return writeI8(*this, first, count, to);
   default:
-    llvm_unreachable("generated tensors are f32, bf16, f16 or e4m3");
+    llvm_unreachable("no other type is generated");
   }
 }
 
@@ -201,7 +298,11 @@ void RandomTensor::read(int64_t first, int64_t count, double *to) const {
     return readF16(*this, first, count, to);
   case DType::F8E4M3:
     return readE4M3(*this, first, count, to);
+  case DType::F8E8M0:
+    return readE8M0(*this, first, count, to);
+  case DType::I8:
+    return readI8(*this, first, count, to);
   default:
-    llvm_unreachable("generated tensors are f32, bf16, f16 or e4m3");
+    llvm_unreachable("no other type is generated");
   }
 }

@@ -142,6 +142,20 @@ constexpr char kAsE4M3[] = R"(
       %both = arith.ori %code, %sign : i32
       %element = arith.trunci %both : i32 to i8)";
 
+// The values are finite. A sign falls off.
+constexpr char kAsE8M0[] = R"(
+      %b = arith.bitcast %value : f32 to i32
+      %c23 = arith.constant 23 : i32
+      %exponent = arith.shrui %b, %c23 : i32
+      %element = arith.trunci %exponent : i32 to i8)";
+
+// Next to 1.5 * 2^23 floats are the integers, and the low bits count them.
+constexpr char kAsI8[] = R"(
+      %anchor = arith.constant 12582912.0 : f32
+      %anchored = arith.addf %value, %anchor : f32
+      %b = arith.bitcast %anchored : f32 to i32
+      %element = arith.trunci %b : i32 to i8)";
+
 constexpr char kOnCpu[] = R"(
   %thread = arith.constant 0 : index
   %step = arith.constant 1 : index)";
@@ -155,10 +169,12 @@ constexpr char kOnGpu[] = R"(
 static_assert(kThreads == 256, "the step of kOnGpu");
 
 const char *getKernelName(moert::DType dtype) {
-  return dtype == moert::DType::F32    ? "generate_f32"
-         : dtype == moert::DType::BF16 ? "generate_bf16"
-         : dtype == moert::DType::F16  ? "generate_f16"
-                                       : "generate_f8e4m3";
+  return dtype == moert::DType::F32      ? "generate_f32"
+         : dtype == moert::DType::BF16   ? "generate_bf16"
+         : dtype == moert::DType::F16    ? "generate_f16"
+         : dtype == moert::DType::F8E4M3 ? "generate_f8e4m3"
+         : dtype == moert::DType::F8E8M0 ? "generate_f8e8m0"
+                                         : "generate_i8";
 }
 
 std::string printGenerator(bool isGpu) {
@@ -173,6 +189,8 @@ std::string printGenerator(bool isGpu) {
   add(moert::DType::BF16, "i16", kAsBF16);
   add(moert::DType::F16, "i16", kAsF16);
   add(moert::DType::F8E4M3, "i8", kAsE4M3);
+  add(moert::DType::F8E8M0, "i8", kAsE8M0);
+  add(moert::DType::I8, "i8", kAsI8);
   return text;
 }
 
@@ -192,7 +210,7 @@ FailureOr<moert::ModuleImage> compile(MLIRContext &context, StringRef target) {
     FailureOr<std::string> ptx = emitPtx(context, target);
     if (failed(ptx))
       return failure();
-    // The driver assembles four small kernels fast enough.
+    // The driver assembles six small kernels fast enough.
     moert::ModuleImage image;
     image.kind = moert::ModuleImage::Kind::Ptx;
     image.modules.emplace_back(ptx->begin(), ptx->end());

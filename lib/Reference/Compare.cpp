@@ -7,6 +7,7 @@
 
 #include "moec/Reference/Compare.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -144,4 +145,34 @@ Comparison moec::reference::compare(const Matrix &expected,
         "{0}: row {1} has relative error {2:e2}, above {3:e0}", name,
         tokens[result.worstRow], result.worstRowError, rowFactor * bound));
   return result;
+}
+
+RelativeErrors moec::reference::findRelativeErrors(const Matrix &expected,
+                                                   const Matrix &actual) {
+  Norm all;
+  int64_t count = 0;
+  auto forEachPair = [&](llvm::function_ref<void(double, double)> body) {
+    for (int64_t i = 0; i < expected.getNumRows(); ++i)
+      for (int64_t j = 0; j < expected.getNumColumns(); ++j)
+        if (std::isfinite(expected.row(i)[j]) &&
+            std::isfinite(actual.row(i)[j]))
+          body(expected.row(i)[j], actual.row(i)[j]);
+  };
+  forEachPair([&](double x, double) {
+    all.add(x);
+    ++count;
+  });
+  if (count == 0)
+    return {};
+  double root = std::sqrt(static_cast<double>(count)),
+         typical = all.get() / root;
+  RelativeErrors errors;
+  Norm differences;
+  forEachPair([&](double x, double y) {
+    double error = divide(std::fabs(x - y), std::max(typical, std::fabs(x)));
+    errors.largest = std::max(errors.largest, error);
+    differences.add(error);
+  });
+  errors.rms = differences.get() / root;
+  return errors;
 }

@@ -119,7 +119,14 @@ private:
   bool sharesScales() const { return sharesScalesOfCall(spec); }
 
   float findScale(const Matrix &x) const {
-    return sharesScales() ? makeTensorScale(findLargest(x)) : 0;
+    return sharesScales() ? makeScale(findLargest(x)) : 0;
+  }
+
+  /// The scale of all rows, where they share one that the call finds.
+  float makeScale(float largest) const {
+    return sharesScales() ? makeTensorScale(
+                                largest, spec.quantization->activation->storage)
+                          : 0;
   }
 
   /// What every token's expert reads, whoever it is, with the weight on the
@@ -202,7 +209,7 @@ private:
     for (size_t i = 0; i < count; ++i) {
       y[i] = Matrix(in[i].getNumRows(), width);
       second.push_back(makeProduct(a[i], "experts.w2", experts[i] * width, y[i],
-                                   makeTensorScale(largest)));
+                                   makeScale(largest)));
     }
     computeProducts(second, call.threads);
     for (size_t i = 0; i < count; ++i) {
@@ -234,6 +241,10 @@ private:
       x = quantizeRows(x, *activation, scale, call.threads);
     }
     product.scales = &call.get(weight + "_scale");
+    if (call.has(weight + "_zero_point"))
+      product.zeroPoints = &call.get(weight + "_zero_point");
+    if (call.has(weight + "_global_scale"))
+      product.globalScales = &call.get(weight + "_global_scale");
     product.quantization = &spec.quantization->weight;
     product.hasHalves = llvm::StringRef(weight).ends_with("w13") &&
                         spec.isGated() &&

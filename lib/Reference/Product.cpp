@@ -10,6 +10,7 @@
 #include "moec/Support/CpuClones.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace moec;
 using namespace moec::reference;
@@ -75,7 +76,42 @@ struct Task {
   int64_t column;
 };
 
-/// Multiplies row `column` of the product's matrix by the scales of its blocks.
+/// A sign, two bits of exponent and one of mantissa.
+double decodeE2M1(int code) {
+  int exponent = code >> 1 & 3, mantissa = code & 1;
+  double size =
+      exponent == 0 ? 0.5 * mantissa : std::ldexp(2 + mantissa, exponent - 2);
+  return code & 8 ? -size : size;
+}
+
+/// Reads elements of a row as they are stored, without scales; int4 without a
+/// zero point counts from 8. `row` is one of the stack.
+void readElements(const Product &product, int64_t row, int64_t depth,
+                  double *to) {
+  StorageType storage = product.quantization->storage;
+  bool isInPairs =
+      storage == StorageType::Fp4E2M1 || storage == StorageType::Int4;
+  if (!isInPairs) {
+    product.weight->read(row * depth, depth, to);
+    if (storage == StorageType::Int8)
+      for (int64_t k = 0; k < depth; ++k) {
+        int byte = static_cast<int>(to[k]) & 0xFF;
+        to[k] = product.zeroPoints || byte < 128 ? byte : byte - 256;
+      }
+    return;
+  }
+  std::vector<double> bytes(depth / 2);
+  product.weight->read(row * (depth / 2), depth / 2, bytes.data());
+  for (int64_t k = 0; k < depth; ++k) {
+    int code = static_cast<int>(bytes[k / 2]) >> k % 2 * 4 & 0xF;
+    to[k] = storage == StorageType::Fp4E2M1 ? decodeE2M1(code)
+            : product.zeroPoints            ? code
+                                            : code - 8;
+  }
+}
+
+/// Makes elements of row `column` of the product's matrix the numbers that they
+/// stand for: (q - z) * (s * g).
 void applyScales(const Product &product, int64_t column, double *weights) {
   int64_t depth = product.x->getNumColumns();
   int64_t rows = product.out->getNumColumns();
@@ -97,15 +133,24 @@ void applyScales(const Product &product, int64_t column, double *weights) {
     break;
   }
   auto divideUp = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  int64_t scaleRows = rows / run * divideUp(run, height);
-  int64_t scaleRow = product.firstRow / rows * scaleRows +
-                     column / run * divideUp(run, height) +
+  int64_t matrix = product.firstRow / rows, half = column / run;
+  int64_t scaleRow = (matrix * (rows / run) + half) * divideUp(run, height) +
                      column % run / height;
-  std::vector<double> scales(divideUp(depth, width));
-  product.scales->read(scaleRow * int64_t(scales.size()),
-                       int64_t(scales.size()), scales.data());
-  for (int64_t k = 0; k < depth; ++k)
-    weights[k] *= scales[k / width];
+  int64_t count = divideUp(depth, width);
+  std::vector<double> scales(count), zeroPoints(count);
+  product.scales->read(scaleRow * count, count, scales.data());
+  if (product.zeroPoints)
+    product.zeroPoints->read(scaleRow * count, count, zeroPoints.data());
+  if (product.globalScales) {
+    double global;
+    product.globalScales->read(matrix * (rows / run) + half, 1, &global);
+    for (double &scale : scales)
+      scale = static_cast<float>(scale) * static_cast<float>(global);
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    int zeroPoint = static_cast<int>(zeroPoints[k / width]) & 0xFF;
+    weights[k] = (weights[k] - zeroPoint) * scales[k / width];
+  }
 }
 
 void run(const Task &task) {
@@ -117,9 +162,12 @@ void run(const Task &task) {
   for (int64_t j = 0; j < count; ++j) {
     int64_t row = task.product->firstRow + task.column + j;
     double *weights = panel.data() + j * stride;
-    task.product->weight->read(row * depth, depth, weights);
-    if (task.product->scales)
-      applyScales(*task.product, task.column + j, weights);
+    if (!task.product->scales) {
+      task.product->weight->read(row * depth, depth, weights);
+      continue;
+    }
+    readElements(*task.product, row, depth, weights);
+    applyScales(*task.product, task.column + j, weights);
   }
   // Rows of the output are padded to whole vectors, so that an odd last column
   // has a neighbour. That one gets 0 * x, which may be NaN.

@@ -1,4 +1,4 @@
-//===- Quantize.cpp - rows as e4m3 with scales ------------------*- C++ -*-===//
+//===- Quantize.cpp - rows as codes with scales -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,10 @@
 using namespace moec;
 using namespace moec::reference;
 
-/// The largest of e4m3.
-static constexpr float kLargest = 448.0f;
+/// The largest code.
+static float getLargest(StorageType storage) {
+  return storage == StorageType::Int8 ? 127.0f : 448.0f;
+}
 
 /// To nearest even. Values are at most 448, the largest, or NaN.
 static double roundE4M3(float value) {
@@ -25,9 +27,16 @@ static double roundE4M3(float value) {
   return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
 }
 
+/// The code of a quotient, whose size is at most that of the largest code.
+static double roundToCode(float quotient, StorageType storage) {
+  if (storage != StorageType::Int8)
+    return roundE4M3(quotient);
+  return std::isnan(quotient) ? 0 : std::nearbyint(double(quotient));
+}
+
 /// Scales that rows find for themselves are made of at least `least`.
 static void quantizeGroup(const double *x, int64_t size, float least,
-                          double *to) {
+                          StorageType storage, double *to) {
   float largest = 0;
   for (int64_t i = 0; i < size; ++i) {
     float magnitude = std::fabs(static_cast<float>(x[i]));
@@ -36,20 +45,22 @@ static void quantizeGroup(const double *x, int64_t size, float least,
     if (std::isnan(largest))
       break;
   }
-  float scale =
-      (std::isnan(largest) ? largest : std::max(largest, least)) / kLargest;
+  float scale = (std::isnan(largest) ? largest : std::max(largest, least)) /
+                getLargest(storage);
   for (int64_t i = 0; i < size; ++i)
-    to[i] = roundE4M3(static_cast<float>(x[i]) / scale) *
+    to[i] = roundToCode(static_cast<float>(x[i]) / scale, storage) *
             static_cast<double>(scale);
 }
 
 /// By a scale that may be too small: what is beyond the range is its end.
-static void quantizeBy(float scale, const double *x, int64_t size, double *to) {
+static void quantizeBy(float scale, const double *x, int64_t size,
+                       StorageType storage, double *to) {
+  float largest = getLargest(storage);
   for (int64_t i = 0; i < size; ++i) {
     float quotient = static_cast<float>(x[i]) / scale;
-    if (std::fabs(quotient) > kLargest)
-      quotient = std::copysign(kLargest, quotient);
-    to[i] = roundE4M3(quotient) * static_cast<double>(scale);
+    if (std::fabs(quotient) > largest)
+      quotient = std::copysign(largest, quotient);
+    to[i] = roundToCode(quotient, storage) * static_cast<double>(scale);
   }
 }
 
@@ -60,12 +71,15 @@ Matrix moec::reference::quantizeRows(const Matrix &x,
   Matrix quantized(x.getNumRows(), columns);
   bool isByToken = quantization.granularity == Granularity::Token;
   int64_t group = isByToken ? columns : quantization.blockColumns;
+  StorageType storage = quantization.storage;
+  float least = isByToken && storage != StorageType::Int8 ? 1.0f / 512 : 1e-10f;
   parallelFor(threads, x.getNumRows(), [&](int64_t i) {
     if (quantization.granularity == Granularity::Tensor)
-      return quantizeBy(tensorScale, x.row(i), columns, quantized.row(i));
+      return quantizeBy(tensorScale, x.row(i), columns, storage,
+                        quantized.row(i));
     for (int64_t first = 0; first < columns; first += group)
-      quantizeGroup(x.row(i) + first, std::min(group, columns - first),
-                    isByToken ? 1.0f / 512 : 1e-10f, quantized.row(i) + first);
+      quantizeGroup(x.row(i) + first, std::min(group, columns - first), least,
+                    storage, quantized.row(i) + first);
   });
   return quantized;
 }
@@ -81,6 +95,6 @@ float moec::reference::findLargest(const Matrix &x) {
   return largest;
 }
 
-float moec::reference::makeTensorScale(float largest) {
-  return std::max(largest, 1e-10f) / kLargest;
+float moec::reference::makeTensorScale(float largest, StorageType storage) {
+  return std::max(largest, 1e-10f) / getLargest(storage);
 }

@@ -49,6 +49,11 @@ double decodeE4M3(uint8_t bits) {
   return bits & 0x80 ? -size : size;
 }
 
+double decodeE8M0(uint8_t bits) {
+  return bits == 0xFF ? std::numeric_limits<double>::quiet_NaN()
+                      : std::ldexp(1.0, bits - 127);
+}
+
 class MemorySource : public Source {
 public:
   MemorySource(const void *data, moert::DType dtype)
@@ -74,8 +79,19 @@ public:
       std::transform(bytes, bytes + count, to, decodeE4M3);
       return;
     }
+    case moert::DType::F8E8M0: {
+      const auto *bytes = static_cast<const uint8_t *>(data) + first;
+      std::transform(bytes, bytes + count, to, decodeE8M0);
+      return;
+    }
+    case moert::DType::I8:
+      std::copy_n(static_cast<const int8_t *>(data) + first, count, to);
+      return;
+    case moert::DType::U8:
+      std::copy_n(static_cast<const uint8_t *>(data) + first, count, to);
+      return;
     default:
-      llvm_unreachable("layers have f32, bf16, f16, e4m3 and i32 tensors");
+      llvm_unreachable("layers have no tensors of other types");
     }
   }
 

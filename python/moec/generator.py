@@ -18,6 +18,8 @@ DTYPES = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "i8": np.dtype(np.int8),
 }
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -50,13 +52,19 @@ def generate(
 ) -> np.ndarray:
     """Elements first .. first+count-1 of a tensor, near to normal.
 
-    The mean is 0, or factor(deviation) times `shift`.
+    An i8 has the low byte of the nearest integer, an f8e8m0 the power of two at or below
+    the magnitude. The mean is 0, or factor(deviation) times `shift`.
     """
     index = np.uint64(first) + np.arange(count, dtype=np.uint64)
     bits = _mix(np.uint64(stream_key(seed, name)), index)
     parts = bits.view("<u2").reshape(count, 4).astype(np.int32)
     sums = parts.sum(axis=1, dtype=np.int32) - 2 * 0xFFFF + shift
-    return (sums.astype(np.float32) * factor(deviation)).astype(DTYPES[dtype])
+    values = sums.astype(np.float32) * factor(deviation)
+    if dtype == "i8":
+        return np.rint(values).astype(np.int64).astype(np.int8)
+    if dtype == "f8e8m0":
+        return (values.view(np.uint32) >> 23).astype(np.uint8).view(DTYPES[dtype])
+    return values.astype(DTYPES[dtype])
 
 
 def mean_shift(deviations: float) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from moec.reference import BOUNDS, ROW_FACTOR, compare
+from moec.reference.compare import relative_errors
 
 
 def random_rows(rows=50, columns=40, seed=1):
@@ -125,3 +126,10 @@ def test_large_and_tiny_values_do_not_overflow():
 def test_shapes():
     assert "shape" in failures(np.zeros((2, 3)), np.zeros((2, 4)))[0]
     assert not failures(np.zeros((0, 3)), np.zeros((0, 3)))
+
+
+def test_relative_errors_are_of_the_larger_of_element_and_mean():
+    # The root of the mean square is 5.
+    reference = np.array([[1.0, 7.0, -1.0, -7.0]])
+    largest, rms = relative_errors(reference, np.array([[1.5, 7.0, -1.0, -7.7]]))
+    assert largest == pytest.approx(0.1) and rms == pytest.approx((0.02 / 4) ** 0.5)

@@ -300,9 +300,3 @@ def test_rows_alone():
     rows = np.array([7, 0, 4])
     part = evaluate(spec, tensors, decision.rows(rows), rows)
     np.testing.assert_allclose(part, whole[rows], rtol=1e-6)
-
-
-def test_quantized_weights_are_refused():
-    spec = LayerSpec.from_json(spec_json(quantization={"weight": "mxfp4"}))
-    with pytest.raises(SpecError, match="quantization.weight.*fp4_e2m1"):
-        generate(spec, 1, 1)

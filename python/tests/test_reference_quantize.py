@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from moec.reference import LayerSpec, SpecError, decide, evaluate, generate
+from moec.reference import LayerSpec, decide, evaluate, generate
 from moec.reference.numerics import quantize, quantize_by, tensor_scale
 from moec.reference.signature import inputs, scale_column, scale_row
 
@@ -176,7 +176,27 @@ def test_weights_alone():
         evaluate(real, plain, decide(real, plain)), rtol=1e-6)
 
 
-def test_mxfp4_is_refused_by_name():
-    spec = LayerSpec.from_json(SPEC | {"quantization": {"weight": "mxfp4"}})
-    with pytest.raises(SpecError, match="'quantization.weight' has 'fp4_e2m1'"):
-        inputs(spec)
+# -- int8
+
+
+def test_int8_rounds_to_even_and_has_no_least_code():
+    codes, scale = quantize(np.array([[127.0, 0.5, 1.5, 2.5, -0.5, -127.0]]), None, "int8")
+    assert scale.tolist() == [[1.0]]
+    assert codes.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -127.0]]
+    codes, scale = quantize(np.array([[3.0, -1.0, 0.0]]), None, "int8")
+    expected = np.float32(3.0) / np.float32(127.0)
+    assert scale.tolist() == [[float(expected)]] and codes.tolist() == [[127.0, -42.0, 0.0]]
+    codes, scale = quantize(np.zeros((1, 4)), None, "int8")
+    assert scale[0, 0] == np.float32(1e-10) / np.float32(127.0) and (codes == 0.0).all()
+
+
+def test_int8_spoils_rows_through_their_scale():
+    codes, scale = quantize(np.array([[np.nan, 1.0], [-np.inf, 1.0]]), None, "int8")
+    assert np.isnan(scale[0, 0]) and scale[1, 0] == np.inf and (codes == 0.0).all()
+
+
+def test_int8_by_a_given_scale_has_ends():
+    row = np.array([[127.0, 128.0, 1e30, -np.inf, np.nan, -126.5]])
+    codes = quantize_by(row, np.float32(1.0), "int8")
+    assert codes.tolist() == [[127.0, 127.0, 127.0, -127.0, 0.0, -126.0]]
+    assert tensor_scale(row[:, :2], "int8") == np.float32(128.0) / np.float32(127.0)

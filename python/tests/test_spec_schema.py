@@ -30,6 +30,7 @@ BEYOND_SCHEMA = [
     ("routing", {"num_groups": 8, "topk_groups": 2, "group_score": "top2_sum"}),
     ("routing", {"select": "per_group", "num_groups": 4}),
     ("placement", {"local_experts": [8]}),
+    ("quantization", {"weight": {"dtype": "int4", "scale": {"group": 48}}}),
 ]
 
 
@@ -101,6 +102,12 @@ def test_every_field_of_the_reader_is_in_the_schema():
 
 @pytest.mark.parametrize("quantization", [
     {"weight": "mxfp4"},
+    {"weight": "nvfp4"},
+    {"weight": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "f16",
+                "zero_point": True}},
+    {"weight": {"dtype": "int8", "scale": {"block": [8, 8]}, "scale_dtype": "bf16",
+                "global_scale": True},
+     "activation": {"dtype": "int8", "scale": "token"}},
     {"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
      "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
     {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},

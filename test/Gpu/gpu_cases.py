@@ -11,7 +11,8 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     routing/     the same for routing: ids exactly, weights closely
     sorting/     the same for permutation, alignment and counts: exactly
     spread/      how tokens spread over experts, at sizes of several tiles
-    spread-fp8/  the same of block fp8
+    spread-fp8/  the same of block fp8; spread-mxfp4/ and spread-int4/ of such weights
+    hard/        quantized weights at the ends of their codes, scales and zero points
     ordered/     the same with rows that are copied into order, and such layers of other sizes;
                  ordered-fp8/ of block fp8
     bands/       the same with groups in bands of rows: with a queue (bf16) and without (f16)
@@ -169,6 +170,101 @@ def published_fp8():
                        layer(k, n, experts, top_k, "bf16", "ids", **BLOCK_FP8), seed=7)
 
 
+def weights(dtype: str, scale, scale_dtype: str = "bf16", **more) -> dict:
+    """Quantized weights alone; a number is the size of groups."""
+    scale = {"group": scale} if isinstance(scale, int) else scale
+    weight = {"dtype": dtype, "scale": scale, "scale_dtype": scale_dtype} | more
+    return {"quantization": {"weight": weight}}
+
+
+MXFP4 = {"quantization": {"weight": "mxfp4"}}
+NVFP4 = {"quantization": {"weight": "nvfp4"}}
+#: Kinds of weights of public tests: with an offset, with zero points, of a byte.
+KINDS = {
+    "u4b8": lambda scale: weights("int4", scale),
+    "u4": lambda scale: weights("int4", scale, zero_point=True),
+    "u8b128": lambda scale: weights("int8", scale),
+    "u8": lambda scale: weights("int8", scale, zero_point=True),
+}
+
+
+def like_gpt_oss(hidden: int, size: int, experts: int) -> dict:
+    return layer(hidden, size, experts, 4, "bf16", "gate", gate_up_order="interleaved",
+                 expert_bias=True, activation={"kind": "swigluoai"},
+                 routing={"score": "identity", "weight": "softmax", "gate_bias": True}, **MXFP4)
+
+
+def published_weights():
+    """Quantized weights alone; M, N, K are tokens, intermediate and hidden size."""
+    shapes = ((1, 512, 384), (1, 2880, 2880), (2, 512, 384), (2, 2880, 2880), (16, 2880, 2880))
+    for (m, n, k), experts in itertools.product(shapes, (32, 128)):
+        yield case(f"published/gpt-oss-m{m}-n{n}-k{k}-e{experts}", m, like_gpt_oss(k, n, experts),
+                   largest_relative=0.025, rms_relative=0.005)
+    shapes = ((1, 128, 128), (1, 1024, 1024), (32, 2048, 128), (222, 2048, 1024))
+    for (m, n, k), (experts, top_k, ranks), kind, group in itertools.product(
+            shapes, ((8, 2, 1), (64, 6, 1), (64, 6, 4), (192, 2, 1)), KINDS, (64, 128)):
+        yield case(f"published/{kind}-g{group}-m{m}-n{n}-k{k}-e{experts}-t{top_k}-ep{ranks}", m,
+                   layer(k, n, experts, top_k, "bf16", **KINDS[kind](group),
+                         **local(experts, ranks, ranks // 2)),
+                   seed=7, deviation=0.1, absolute=0.02)
+    shapes = ((1, 128, 256, 5, 2, 1), (1, 1024, 2048, 5, 2, 1), (133, 256, 256, 5, 2, 1),
+              (133, 1024, 2048, 12, 3, 1), (128, 256, 256, 5, 2, 1), (128, 1024, 2048, 12, 3, 1),
+              (64, 1024, 2048, 12, 3, 4))
+    kinds = {f"{kind}-{scale}": KINDS[kind](scale)
+             for kind, scale in itertools.product(("u4b8", "u4", "u8b128"), ("channel", 32, 64, 128))}
+    kinds |= {"e4m3-channel": weights("fp8_e4m3", "channel"), "e4m3-128": weights("fp8_e4m3", 128),
+              "nvfp4": NVFP4, "mxfp4": MXFP4, "mxfp8": weights("fp8_e4m3", 32, "e8m0")}
+    for (m, n, k, experts, top_k, ranks), kind in itertools.product(shapes, kinds):
+        yield case(f"published/marlin-{kind}-m{m}-n{n}-k{k}-ep{ranks}", m,
+                   layer(k, n, experts, top_k, "bf16", **kinds[kind],
+                         **local(experts, ranks, ranks // 2)),
+                   deviation=0.1, absolute=0.04)
+    for m in (1, 256):
+        yield case(f"published/marlin-bias-m{m}", m,
+                   layer(2048, 2048, 32, 4, "f16", expert_bias=True,
+                         **weights("int4", 128, "f16")), deviation=0.1, absolute=0.05)
+    for m, size, (experts, top_k) in itertools.product((1, 64, 256), (1024, 2048), ((8, 2), (64, 4))):
+        yield case(f"published/marlin-no-gate-m{m}-n{size}-e{experts}", m,
+                   layer(size, size, experts, top_k, "bf16", activation={"kind": "relu2_no_mul"},
+                         **NVFP4), deviation=0.1, absolute=0.1)
+    for m in (1, 33):
+        yield case(f"published/mxint4-m{m}", m,
+                   layer(7168, 512, 384, 8, "bf16", **weights("int4", 32)))
+    shapes = ((2, 1024, 1024), (2, 1024, 1536), (2, 3072, 1024), (64, 1024, 1024),
+              (64, 3072, 1024), (64, 2048, 1536), (224, 1024, 1024), (224, 1024, 1536))
+    for (m, n, k), experts, top_k in itertools.product(shapes, (40, 64, 256), (1, 6, 8)):
+        if 3 * m * n * k * top_k <= MOST:
+            yield case(f"published/nvfp4-m{m}-n{n}-k{k}-e{experts}-t{top_k}", m,
+                       layer(k, n, experts, top_k, "bf16", **NVFP4), deviation=0.1, absolute=0.1)
+    for m, experts, top_k in itertools.product((2, 64, 224), (64, 288), (1, 8)):
+        yield case(f"published/nvfp4-step-m{m}-e{experts}-t{top_k}", m,
+                   layer(4096, 1280, experts, top_k, "bf16", activation={"kind": "swiglustep"},
+                         **NVFP4), deviation=0.1, absolute=0.1)
+    # With activations of int8.
+    for m, (n, k, experts, top_k) in itertools.product(
+            (1, 2, 64, 121), ((256, 512, 8, 2), (768, 2048, 128, 8))):
+        quantization = {"weight": {"dtype": "int8", "scale": "channel"},
+                        "activation": {"dtype": "int8", "scale": "token"}}
+        yield case(f"published/int8-m{m}-n{n}-k{k}-e{experts}-t{top_k}", m,
+                   layer(k, n, experts, top_k, "bf16", quantization=quantization), absolute=0.2)
+
+
+def hard():
+    """The rules of lib/Tools/GpuTest/Inputs/HardWeights.cpp, at sizes of several tiles."""
+    rules = ["zero_weights", "zero_groups", "scale_ends", "nan_scales"]
+    formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
+               "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),
+               "int8": (KINDS["u8"](32), ["zero_point_ends"]),
+               "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales"])}
+    for kind, (quantization, more) in formats.items():
+        for rule, dtype in itertools.product(rules + more, DTYPES):
+            if rule != "least_scales" or dtype == "bf16":
+                yield case(f"hard/{kind}-{rule}-{dtype}", 90,
+                           layer(512, 320, 16, 4, dtype, "ids", **quantization,
+                                 shared_experts={"intermediate_size": 192}),
+                           hard=rule, repeats=3)
+
+
 #: Of a few tiles each, so that groups of the spreads have up to eight.
 BANDS = ("experts_hidden:tile_rows=16+48 tile_columns=32 stages=4 l2_rows=96",
          "experts_out:tile_rows=16+32 tile_columns=64 stages=4 l2_rows=64")
@@ -308,10 +404,6 @@ TOKENS = (1, 2, 8, 33, 64, 256, 1024, 4096)
 
 def models(folder: pathlib.Path):
     for path in sorted(folder.glob("*.json")):
-        config = json.loads(path.read_text())
-        config |= config.get("text_config", {})
-        if config.get("quantization_config", {}).get("quant_method", "fp8") != "fp8":
-            continue
         for tokens in TOKENS:
             yield {"name": f"models/{path.stem}/{tokens}", "model": path.stem, "tokens": tokens,
                    "max_tokens": max(TOKENS), "repeats": 2, "isolation": tokens == 33,
@@ -330,6 +422,11 @@ def everything():
     yield from spreads("spread", 700, 512, 320, 64, 6, repeats=100)
     yield from spreads("spread-fp8", 700, 512, 320, 64, 6, repeats=100, dtypes=("bf16",),
                        quantization=BLOCK_FP8)
+    for kind, quantization in (("mxfp4", MXFP4), ("int4", KINDS["u4"](64))):
+        yield from spreads(f"spread-{kind}", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
+                           quantization=quantization)
+    yield from published_weights()
+    yield from hard()
     yield from ordered()
     yield from models(ROOT / "test" / "models")
 

@@ -594,6 +594,129 @@ for form in ("tensor", "static", "channel"):
     case(f"{form}_conformance", tokens=83, hidden_size=512, intermediate_size=512,
          num_experts=16, top_k=6, **{key: value for key, value in fields.items()
                                     if key not in ("hidden_size", "intermediate_size")})
+
+# -- weights of 4 bits and of bytes, and scales of 16 and 8 bits
+
+
+def weights(dtype: str, scale, **fields) -> dict:
+    return {"weight": {"dtype": dtype, "scale": scale} | fields}
+
+
+def groups(dtype: str, size: int, scale_dtype: str = "bf16", **fields) -> dict:
+    return weights(dtype, {"group": size}, scale_dtype=scale_dtype, **fields)
+
+
+INT8 = {"dtype": "int8", "scale": "channel"}
+#: A form, and the unit of its contracted sizes.
+DECODED = {
+    "mxfp4": (32, {"weight": "mxfp4"}),
+    "nvfp4": (32, {"weight": "nvfp4"}),
+    "int4_group32": (32, groups("int4", 32)),
+    "int4_points": (128, groups("int4", 128, "f16", zero_point=True)),
+    "int8_weights": (32, weights("int8", "channel", scale_dtype="bf16")),
+    "int8_points": (32, groups("int8", 32, "f16", zero_point=True)),
+    "int8_token": (32, {"weight": INT8, "activation": {"dtype": "int8", "scale": "token"}}),
+    "int8_tensor": (32, {"weight": INT8 | {"scale": "tensor"},
+                         "activation": {"dtype": "int8", "scale": "tensor"}}),
+    "int8_static": (32, {"weight": INT8, "activation": {"dtype": "int8", "scale": "tensor",
+                                                        "static": True}}),
+    "ue8m0_block": (32, {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]},
+                                    "scale_dtype": "e8m0"},
+                         "activation": {"dtype": "fp8_e4m3", "scale": {"group": 128}}}),
+}
+#: The same for fewer cases: what differs from one of those in a single thing.
+DECODED_TOO = {
+    "int4_group64": (64, groups("int4", 64, "f32")),
+    "int4_points32": (32, groups("int4", 32, zero_point=True)),
+    "int4_channel": (32, weights("int4", "channel", scale_dtype="f16")),
+    "int4_channel_points": (32, weights("int4", "channel", zero_point=True)),
+    "int4_f16": (128, groups("int4", 128, "f16")),
+    "int8_group128": (128, groups("int8", 128)),
+    "int8_channel_points": (32, weights("int8", "channel", zero_point=True)),
+    "mxfp8": (32, groups("fp8_e4m3", 32, "e8m0")),
+    "e4m3_bf16": (32, {"weight": e4m3("channel", scale_dtype="bf16"),
+                       "activation": e4m3("token")}),
+    "e4m3_f16": (32, {"weight": e4m3("tensor", scale_dtype="f16")}),
+}
+for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
+
+    def decoded(name: str, tokens: int = 11, form=form, unit=unit, quantization=quantization,
+                **fields):
+        # Multiples of 32 that no larger power of two divides, where the form allows it.
+        few = unit == 32
+        # With the other seed a sum of integers is 0, of which either reference makes another
+        # residue, beside a tie.
+        seed = 2 if form == "int8_static" else 1
+        sizes = {"hidden_size": 160 if few else 2 * unit, "dtype": "bf16",
+                 "intermediate_size": 96 if few else unit}
+        case(f"{form}_{name}", tokens=tokens, seed=seed, quantization=quantization, to=CPU_CASES,
+             **sizes | fields)
+
+    shared = {"intermediate_size": 2 * unit}
+    decoded("order_gate_up", gate_up_order="gate_up", expert_bias=True,
+            shared_experts=shared | {"gate": "sigmoid"})
+    decoded("f32", dtype="f32", entry="gate", gate_up_order="up_gate", shared_experts=shared)
+    if form in DECODED_TOO:
+        continue
+    for order in ("up_gate", "interleaved"):
+        decoded(f"order_{order}", gate_up_order=order, expert_bias=True,
+                shared_experts=shared | {"gate": "sigmoid"})
+    decoded("one_token", tokens=1)
+    decoded("tokens_0", tokens=0)
+    decoded("no_gate", activation={"kind": "relu2_no_mul"}, shared_experts=shared)
+    decoded("empty_experts", entry="ids", hard="empty_experts")
+    decoded("zeros", entry="ids", hard="zero_groups", shared_experts=shared)
+    decoded("zero_weights", entry="ids", hard="zero_weights", shared_experts=shared)
+    decoded("nan", entry="ids", hard="nan_hidden", shared_experts=shared)
+    decoded("padding", num_valid_tokens=True, hard="padding", shared_experts=shared)
+    decoded("tokens_90", tokens=90, dtype="f16", hidden_size=288 if unit == 32 else 3 * unit,
+            intermediate_size=160 if unit == 32 else 2 * unit)
+    decoded("latent", latent_size=max(64, unit), num_zero_experts=4, top_k=4, tokens=8,
+            shared_experts=shared)
+    decoded("weight_on_input", top_k=1, entry="gate", routing=LLAMA, gate_up_order="interleaved")
+    decoded("local_experts", entry="ids", hard="minus_one_ids",
+            placement={"local_experts": [7, 0, 5]})
+    # Scales of whole rows have no zeros beside them that the others do not see.
+    if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points"):
+        for dtype in ("f32", "bf16", "f16"):
+            decoded(f"scale_ends_{dtype}", entry="ids", dtype=dtype, hard="scale_ends",
+                    shared_experts=shared)
+        decoded("nan_scales", entry="ids", hard="nan_scales", tokens=17)
+    if "points" in form:
+        for dtype in ("f32", "bf16"):
+            decoded(f"ends_{dtype}", entry="ids", dtype=dtype, hard="zero_point_ends",
+                    shared_experts=shared)
+for dtype in ("f32", "bf16"):
+    case(f"mxfp4_least_scales_{dtype}", tokens=11, entry="ids", dtype=dtype, hidden_size=160,
+         intermediate_size=96, hard="least_scales", quantization={"weight": "mxfp4"},
+         shared_experts={"intermediate_size": 64}, to=CPU_CASES)
+# Layers like those of gpt-oss: published tests of tokens, intermediate size, hidden size, experts.
+GPT_OSS = {
+    "dtype": "bf16", "entry": "gate", "top_k": 4, "gate_up_order": "interleaved",
+    "expert_bias": True, "quantization": {"weight": "mxfp4"}, "to": CPU_CASES,
+    "routing": {"score": "identity", "weight": "softmax", "gate_bias": True},
+    "activation": {"kind": "swigluoai"},
+}
+for tokens, intermediate, hidden, experts in (
+    (1, 512, 384, 32), (2, 512, 384, 32), (2, 512, 384, 128), (16, 320, 2880, 8), (2, 2880, 320, 8),
+):
+    case(f"gpt_oss_mxfp4_{tokens}_{intermediate}_{hidden}_{experts}", tokens=tokens,
+         intermediate_size=intermediate, hidden_size=hidden, num_experts=experts, **GPT_OSS)
+# Published tests of int4 and int8 weights: tokens, intermediate size, hidden size, experts, top_k.
+for tokens, intermediate, hidden, experts, top_k in (
+    (1, 128, 128, 8, 2), (32, 2048, 128, 8, 6), (222, 256, 1024, 8, 2), (1, 128, 128, 64, 6),
+):
+    for name, quantization in (("u4b8", groups("int4", 128)),
+                               ("u4", groups("int4", 64, zero_point=True)),
+                               ("u8b128", groups("int8", 64))):
+        case(f"{name}_conformance_{tokens}_{intermediate}_{hidden}_{experts}_{top_k}",
+             tokens=tokens, intermediate_size=intermediate, hidden_size=hidden,
+             num_experts=experts, top_k=top_k, dtype="bf16", quantization=quantization,
+             to=CPU_CASES)
+for tokens, gate in ((2, "silu"), (64, "swiglustep")):
+    case(f"nvfp4_conformance_{tokens}", tokens=tokens, intermediate_size=256, hidden_size=512,
+         num_experts=40, top_k=6, dtype="bf16", activation={"kind": gate},
+         quantization={"weight": "nvfp4"}, to=CPU_CASES)
 for scheme in ("static", "dynamic"):
     config("mixtral", f"_fp8_{scheme}", **LOCAL, to=CPU_CASES, quantization_config={
         "quant_method": "fp8", "activation_scheme": scheme})

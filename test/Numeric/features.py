@@ -24,6 +24,15 @@ FORMATS = (
     "fp8_e4m3 by channel x static tensor", "fp8_e4m3 by tensor, alone",
     "fp8_e4m3 by channel, alone", "fp8_e4m3 by block, alone",
     "fp8_e4m3 by group x group", "fp8_e4m3 by block x token",
+    "int4 by group, alone", "int4 by group of bf16, alone", "int4 by group of f16, alone",
+    "int4 by group of bf16 with zero points, alone",
+    "int4 by group of f16 with zero points, alone", "int4 by channel of f16, alone",
+    "int4 by channel with zero points, alone", "int8 by channel of bf16, alone",
+    "int8 by group of bf16, alone", "int8 by group of f16 with zero points, alone",
+    "int8 by channel with zero points, alone", "int8 by channel x token",
+    "int8 by tensor x tensor", "int8 by channel x static tensor",
+    "fp8_e4m3 by block of e8m0 x group", "fp8_e4m3 by group of e8m0, alone",
+    "fp8_e4m3 by channel of bf16 x token", "fp8_e4m3 by tensor of f16, alone",
 )
 
 
@@ -50,7 +59,7 @@ def _features() -> dict[str, list[str]]:
             "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
             "shared_experts with sigmoid gate", "shared_experts with scale",
             "shared_experts with activation", "latent_size", "num_zero_experts",
-            "placement.local_experts", "strided_weights", "fp8_block128", *FORMATS,
+            "placement.local_experts", "strided_weights", *SHORT_NAMES, *FORMATS,
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
         "sizes": [
@@ -68,9 +77,20 @@ FEATURES = _features()
 
 def _format(spec: LayerSpec) -> str:
     weight, activation = spec.quantization.weight, spec.quantization.activation
+    for short, meaning in SHORT_NAMES.items():
+        if spec.quantization == meaning:
+            return short
     name = f"{weight.dtype} by {weight.granularity}"
+    if weight.scale_dtype != "f32":
+        name += f" of {weight.scale_dtype}"
+    if weight.zero_point:
+        name += " with zero points"
+    if weight.global_scale:
+        name += " with a global scale"
     if activation is None:
         return f"{name}, alone"
+    if activation.dtype != weight.dtype:
+        name += f" x {activation.dtype}"
     return f"{name} x {'static ' if activation.static else ''}{activation.granularity}"
 
 
@@ -135,9 +155,8 @@ def features(case: Case) -> set[tuple[str, str]]:
         "num_zero_experts": spec.num_zero_experts > 0,
         "placement.local_experts": spec.local_experts is not None,
         "strided_weights": spec.strided_weights,
-        "fp8_block128": spec.quantization == SHORT_NAMES["fp8_block128"],
     }
-    if spec.quantization is not None and not given["fp8_block128"]:
+    if spec.quantization is not None:
         tags.add(("weights", _format(spec)))
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":

@@ -37,6 +37,12 @@ def test_every_feature_has_a_case():
     assert sorted(covered - wanted) == []
 
 
+def hides_nan(spec):
+    """int8 has no code for NaN, which by one scale of all rows becomes a zero."""
+    activation = spec.quantization and spec.quantization.activation
+    return activation and (activation.dtype, activation.granularity) == ("int8", "tensor")
+
+
 @pytest.mark.parametrize("case", CASES + CPU_CASES, ids=lambda case: case.name)
 def test_case_is_telling(case):
     if "moec_spec" in case.model:
@@ -48,8 +54,10 @@ def test_case_is_telling(case):
     # One row on a near tie would be more than the share that a check allows.
     assert decision.routing is None or not decision.routing.near.any()
     lost = np.isnan(out).all(axis=1)
-    assert lost.any() == (case.hard == "nan_hidden")
+    assert lost.any() == (case.hard == "nan_hidden" and not hides_nan(spec))
     out = out[~lost]
+    assert np.isnan(out).any() == (case.hard == "nan_scales")
+    out = np.nan_to_num(out, nan=0.0)
     assert np.isfinite(out).all()
     # A zero output would agree with a kernel that does nothing.
     all_lost = case.tokens == 0 or case.name == "local_experts_none_chosen"

@@ -64,6 +64,59 @@ TEST(Generate, KeepsIntermediatesOfTheOrderOfOne) {
   }
 }
 
+/// A layer of 64 and 128 contracted elements, in pairs, with scales of 32.
+static std::vector<HostTensor> makePairs() {
+  return makeTensors(
+      {{"experts.w13", Role::Weight, ElementType::I8, {2, 256, 32}},
+       {"experts.w13_scale", Role::Weight, ElementType::F8E8M0, {2, 256, 2}},
+       {"experts.w2", Role::Weight, ElementType::I8, {2, 64, 64}},
+       {"experts.w2_scale", Role::Weight, ElementType::F32, {2, 64, 4}},
+       {"experts.w2_zero_point", Role::Weight, ElementType::I8, {2, 64, 4}},
+       {"experts.w2_global_scale", Role::Weight, ElementType::F32, {2, 1}}});
+}
+
+TEST(Generate, MakesAllCodesOfQuantizedWeights) {
+  std::vector<HostTensor> tensors = makePairs();
+  ASSERT_TRUE(generateTensors(tensors, {5, 2}));
+  std::vector<int> counts(16);
+  for (int64_t i = 0; i < tensors[0].getNumElements(); ++i) {
+    ++counts[tensors[0].data()[i] & 0xF];
+    ++counts[tensors[0].data()[i] >> 4];
+  }
+  for (int count : counts)
+    EXPECT_NEAR(count, 2048, 200);
+  // Powers of two about 1 / (4 * sqrt(128)).
+  for (int64_t i = 0; i < tensors[1].getNumElements(); ++i) {
+    EXPECT_GE(tensors[1].data()[i], 127 - 9);
+    EXPECT_LE(tensors[1].data()[i], 127 - 5);
+  }
+  // Of halves of a byte the middle is 8.
+  for (int64_t i = 0; i < tensors[4].getNumElements(); ++i) {
+    EXPECT_GE(tensors[4].data()[i], 1);
+    EXPECT_LE(tensors[4].data()[i], 15);
+  }
+}
+
+TEST(Generate, MakesQuantizedWeightsOfTheSizeOfOthers) {
+  std::vector<HostTensor> tensors = makePairs();
+  ASSERT_TRUE(generateTensors(tensors, {5, 2}));
+  auto *scales = reinterpret_cast<const float *>(tensors[3].data());
+  auto *global = reinterpret_cast<const float *>(tensors[5].data());
+  double sum = 0;
+  int64_t count = 2 * 64 * 128;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t row = i / 128, group = row * 4 + i % 128 / 32;
+    int code = tensors[2].data()[i / 2] >> i % 2 * 4 & 0xF;
+    double value = (code - tensors[4].data()[group]) * double(scales[group]) *
+                   global[row / 64];
+    EXPECT_GT(scales[group], 0);
+    sum += value * value;
+  }
+  double variance = sum / double(count) * 128;
+  EXPECT_GT(variance, 0.25);
+  EXPECT_LT(variance, 4);
+}
+
 TEST(Generate, MakesRoutingThatMakesSense) {
   std::vector<HostTensor> tensors = makeLayer();
   ASSERT_TRUE(generateTensors(tensors, {0, 4}));
@@ -78,6 +131,19 @@ TEST(Generate, MakesRoutingThatMakesSense) {
                 1.0f, 1e-6);
   }
   EXPECT_EQ(*reinterpret_cast<const int32_t *>(tensors[3].data()), 5);
+}
+
+TEST(Generate, SurvivesOddWeights) {
+  std::vector<HostTensor> tensors =
+      makeTensors({{"experts.w13", Role::Weight, ElementType::I8, {}},
+                   {"experts.w13_scale", Role::Weight, ElementType::F8E8M0, {}},
+                   {"experts.w2", Role::Weight, ElementType::I8, {3}},
+                   {"experts.w2_scale", Role::Weight, ElementType::F32, {3}}});
+  EXPECT_TRUE(generateTensors(tensors, {0, 1}));
+  tensors = makeTensors(
+      {{"experts.w13", Role::Weight, ElementType::I8, {4, 4}},
+       {"experts.w13_scale", Role::Weight, ElementType::I64, {4, 1}}});
+  EXPECT_FALSE(generateTensors(tensors, {0, 1}));
 }
 
 TEST(Generate, SurvivesOddShapes) {

@@ -14,7 +14,9 @@
 //                  * factor)
 //
 // The sum is near to normal and an exact float; one multiplication in f32 and
-// one rounding to the tensor's type follow.
+// one rounding to the tensor's type follow. A byte (I8) is the low one of the
+// nearest integer, so that of sums that spread widely all codes are alike; E8M0
+// is the power of two at or below the magnitude.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +25,11 @@
 
 #include "moec/Support/CpuClones.h"
 #include "moert/DType.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
+
+#include <optional>
 
 namespace moec {
 
@@ -70,9 +76,10 @@ int32_t getShift(double deviations);
 /// Values that the generator makes of one stream.
 struct RandomTensor {
   RandomStream stream;
-  /// F32, BF16, F16 or F8E4M3.
+  /// F32, BF16, F16, F8E4M3, F8E8M0 or I8.
   moert::DType dtype = moert::DType::F32;
-  /// Of `getFactor`; the largest value has to be in the range of `dtype`.
+  /// Of `getFactor`; the largest value has to be in the range of `dtype`, that
+  /// of a byte below 2^22.
   float factor = 1.0f;
   /// The mean of the sums: 0, or from `getShift`.
   int32_t shift = 0;
@@ -81,16 +88,25 @@ struct RandomTensor {
   void write(int64_t first, int64_t count, void *to) const;
   /// The same as numbers.
   void read(int64_t first, int64_t count, double *to) const;
-
-  /// Weights as e4m3, whose values fill their range, and their scales, where
-  /// `contracted` elements are a row: what they stand for has the variance of
-  /// that number, to the next multiple of 128, inverted.
-  static RandomTensor codes(RandomStream stream);
-  static RandomTensor scales(RandomStream stream, int64_t contracted);
-  /// Given scales of a product's input of about normal numbers: few of those
-  /// are beyond the range.
-  static RandomTensor inputScales(RandomStream stream);
 };
+
+/// What a layer has under a name, if anything.
+struct TensorForm {
+  moert::DType dtype;
+  llvm::ArrayRef<int64_t> shape;
+};
+using FindTensor =
+    llvm::function_ref<std::optional<TensorForm>(llvm::StringRef)>;
+
+/// The values of a tensor that belongs to a quantized weight: its elements,
+/// scales, zero points, global scale or the given scale of its input; nullopt
+/// for any other. Elements use all of their codes, zero points lie about the
+/// middle of these, and the weights have the variance of the number of
+/// contracted elements, to the next multiple of 128, inverted. Of numbers of
+/// deviation 1 few are beyond the range of given scales. `stream` is the
+/// tensor's own.
+std::optional<RandomTensor>
+makeQuantized(RandomStream stream, llvm::StringRef name, FindTensor find);
 
 } // namespace moec
 

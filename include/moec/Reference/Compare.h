@@ -46,6 +46,14 @@ Comparison compare(const Matrix &expected, const Matrix &actual, double bound,
                    const std::vector<int64_t> &tokens,
                    double rowFactor = kRowFactor);
 
+/// How far elements are from what is expected, in parts of its size, or of the
+/// root of the mean square of all elements where it is smaller than that: the
+/// farthest, and the root of the mean square. What is not finite is left out.
+struct RelativeErrors {
+  double largest = 0, rms = 0;
+};
+RelativeErrors findRelativeErrors(const Matrix &expected, const Matrix &actual);
+
 } // namespace moec::reference
 
 #endif // MOEC_REFERENCE_COMPARE_H

@@ -27,8 +27,8 @@ public:
   virtual void read(int64_t first, int64_t count, double *to) const = 0;
 };
 
-/// Elements in memory, which outlives the source. F32, BF16, F16, F8E4M3 or
-/// I32.
+/// Elements in memory, which outlives the source. F32, BF16, F16, F8E4M3,
+/// F8E8M0, I32, or bytes: I8, U8.
 std::unique_ptr<Source> makeSource(const void *data, moert::DType dtype);
 /// Elements that nobody has in memory.
 std::unique_ptr<Source> makeSource(const RandomTensor &tensor);

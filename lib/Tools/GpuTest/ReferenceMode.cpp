@@ -30,7 +30,11 @@ static Result<reference::Call> makeCall(const LayerSpec &spec,
                                     "' is missing or has a wrong rank");
     if (info.name == "hidden_states")
       call.tokens = entry->shape[0];
-    call.tensors[info.name] = reference::makeSource(entry->data, entry->dtype);
+    // Files may call powers of two bytes.
+    moert::DType dtype = info.type == TensorType::F8E8M0FNU
+                             ? moert::DType::F8E8M0
+                             : entry->dtype;
+    call.tensors[info.name] = reference::makeSource(entry->data, dtype);
   }
   return call;
 }
@@ -92,7 +96,7 @@ bool moec::gputest::runGenerator(const Options &options) {
       get(5).getAsInteger(10, count) || count < 0 || options.outputs.empty())
     return options.complain(
         "--generate: expected "
-        "seed,name,f32|bf16|f16|f8e4m3,deviation,first,count and "
+        "seed,name,f32|bf16|f16|f8e4m3|f8e8m0|i8,deviation,first,count and "
         "--outputs");
   RandomTensor tensor = {RandomStream(seed, get(1)), *dtype,
                          getFactor(deviation)};

@@ -108,15 +108,6 @@ int64_t getRowSize(const HostTensor &tensor) {
   return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
 }
 
-/// Contracted elements of the weight that has these scales.
-int64_t getContracted(const std::vector<HostTensor> &tensors,
-                      llvm::StringRef scaleName) {
-  for (const HostTensor &tensor : tensors)
-    if (scaleName == tensor.name + "_scale")
-      return getRowSize(tensor);
-  return 1;
-}
-
 /// Distinct ids of a token as long as there are enough: each draw steps on from
 /// a taken id.
 void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
@@ -162,17 +153,25 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     if (tensor.name == "hidden_states" && !tensor.shape.empty())
       tokens = tensor.shape[0];
   }
+  auto find = [&](llvm::StringRef name) -> std::optional<TensorForm> {
+    for (const HostTensor &tensor : tensors)
+      if (tensor.name == name)
+        return TensorForm{tensor.dtype, tensor.shape};
+    return std::nullopt;
+  };
   for (const HostTensor &tensor : tensors) {
     if (tensor.role == moert::TensorRole::Output || tensor.isGiven)
       continue;
-    if (!hasValues(tensor))
+    RandomStream stream(options.seed, tensor.name);
+    std::optional<RandomTensor> quantized =
+        makeQuantized(stream, tensor.name, find);
+    if (!quantized && !hasValues(tensor))
       return moert::invalidArgument("there is no rule for generating tensor '" +
                                     tensor.name + "' of dtype " +
                                     moert::dtypeName(tensor.dtype) +
                                     "; give the tensors by --inputs");
     auto *integers = reinterpret_cast<int32_t *>(tensor.data());
     int64_t count = tensor.getNumElements();
-    RandomStream stream(options.seed, tensor.name);
     if (tensor.name == "num_valid_tokens") {
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
@@ -186,13 +185,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     } else if (tensor.name == "gate.expert_scale") {
       for (int64_t i = 0; i < count; ++i)
         store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));
-    } else if (tensor.dtype == ElementType::F8E4M3) {
-      fillRandom(tensor, RandomTensor::codes(stream));
-    } else if (llvm::StringRef(tensor.name).ends_with("_input_scale")) {
-      fillRandom(tensor, RandomTensor::inputScales(stream));
-    } else if (llvm::StringRef(tensor.name).ends_with("_scale")) {
-      fillRandom(tensor, RandomTensor::scales(
-                             stream, getContracted(tensors, tensor.name)));
+    } else if (quantized) {
+      fillRandom(tensor, *quantized);
     } else {
       bool isBias = llvm::StringRef(tensor.name).ends_with("bias");
       bool isWeight = tensor.role == moert::TensorRole::Weight && !isBias;

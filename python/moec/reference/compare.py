@@ -52,6 +52,18 @@ def _norms(x: np.ndarray) -> np.ndarray:
     return np.sqrt(((x / scale[:, None]) ** 2).sum(axis=1)) * scale
 
 
+def relative_errors(reference: np.ndarray, output: np.ndarray) -> tuple[float, float]:
+    """How far elements are off, in parts of their size: the farthest, and on average.
+
+    The size is that of the reference's element, or the root of the mean square of all where it
+    is smaller than that; the average is a root of a mean square too.
+    """
+    reference = np.asarray(reference, np.float64)
+    typical = np.sqrt((reference**2).mean())
+    errors = np.abs(output - reference) / np.maximum(typical, np.abs(reference))
+    return float(errors.max()), float(np.sqrt((errors**2).mean()))
+
+
 def compare(
     reference: np.ndarray,
     output: np.ndarray,

@@ -15,9 +15,13 @@ from safetensors.numpy import save_file
 from .numerics import NUMPY_DTYPES
 from .signature import Tensor
 
+#: What files may call a dtype.
 _FILE_DTYPES = {
-    "f32": "F32", "f16": "F16", "bf16": "BF16", "f8e4m3": "F8_E4M3", "i32": "I32",
+    "f32": ("F32",), "f16": ("F16",), "bf16": ("BF16",), "f8e4m3": ("F8_E4M3",),
+    "f8e8m0": ("F8_E8M0", "U8"), "i8": ("I8", "U8"), "i32": ("I32",),
 }
+#: Those whose bits are taken as they are.
+_MAPPED = ("f8e4m3", "f8e8m0", "i8")
 
 
 class InputError(ValueError):
@@ -39,7 +43,7 @@ class FileTensor:
 
 
 def _map(path: str, name: str, dtype: str) -> np.ndarray:
-    """A tensor of a type that safetensors does not make NumPy arrays of."""
+    """A tensor as its bits say, which safetensors may make other arrays of, or none."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         entry = json.loads(file.read(size))[name]
@@ -100,10 +104,10 @@ class TensorFile(Mapping[str, "FileTensor | np.ndarray"]):
                 raise InputError(f"{self.path}: tensor '{tensor.name}' is missing")
             part = self._file.get_slice(tensor.name)
             dtype, shape = part.get_dtype(), tuple(part.get_shape())
-            if dtype != _FILE_DTYPES[tensor.dtype]:
+            if dtype not in _FILE_DTYPES[tensor.dtype]:
                 raise InputError(
                     f"{self.path}: tensor '{tensor.name}' has dtype {dtype}, "
-                    f"expected {_FILE_DTYPES[tensor.dtype]}"
+                    f"expected {' or '.join(_FILE_DTYPES[tensor.dtype])}"
                 )
             if num_tokens is None and len(shape) == len(tensor.shape) + 1:
                 num_tokens = shape[0]
@@ -117,7 +121,7 @@ class TensorFile(Mapping[str, "FileTensor | np.ndarray"]):
                 )
             self._tensors[tensor.name] = (
                 _map(self.path, tensor.name, tensor.dtype)
-                if tensor.dtype == "f8e4m3"
+                if tensor.dtype in _MAPPED
                 else FileTensor(part, tensor.dtype)
             )
         return num_tokens

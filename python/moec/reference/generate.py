@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Inputs of a layer: random ones with sane scales, and hard ones by name.
+"""Inputs of a layer: random ones with sane scales, made hard by a rule if one is named.
 
 Weights are randn / sqrt(fan in), so that logits and outputs are of order one.
 """
@@ -8,27 +8,34 @@ Weights are randn / sqrt(fan in), so that logits and outputs are of order one.
 from __future__ import annotations
 
 import math
-from typing import Callable
 
 import numpy as np
 
 from .fields import SpecError
+from .hard_inputs import HARD_INPUTS, Tensors
 from .numerics import NUMPY_DTYPES
 from .signature import Tensor, inputs
 from .spec import LayerSpec
 
-Tensors = dict[str, np.ndarray]
-
 #: Of weights as e4m3, which have numbers up to 448.
 CODE_DEVIATION = 64.0
+
+#: Of weights in memory. Those of bytes and parts of them are all codes alike.
+_DEVIATIONS = {"fp8_e4m3": CODE_DEVIATION, "fp4_e2m1": 3.0, "int8": 74.0, "int4": 4.6}
+
+#: Mean and deviation of zero points.
+_ZERO_POINTS = {"int8": (128.0, 24.0), "int4": (8.0, 2.0)}
+
+#: Of scales that a global one stands behind, so that e4m3 has digits for them.
+_LOCAL_SCALE = 64.0
 
 #: Neighbours that share a scale in block fp8, of which other scales have as many
 #: as they can.
 _BLOCK = 128
 
-#: The given scale of a product's input: few of about normal numbers are beyond
-#: its range.
-_INPUT_SCALE = 4.0 / 448.0
+#: Given scales of a product's input: few of about normal numbers are beyond
+#: their range.
+_INPUT_SCALES = {"fp8_e4m3": 4.0 / 448.0, "int8": 4.0 / 127.0}
 
 
 def generate(spec: LayerSpec, tokens: int, seed: int, hard: str | None = None) -> Tensors:
@@ -85,250 +92,37 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return (0.5 + rng.random(shape)).astype(dtype)
     if "bias" in name:
         return normal(0.1)
+    if name.endswith("_input_scale"):
+        return np.full(shape, _INPUT_SCALES[spec.quantization.activation.dtype], dtype)
+    if name.endswith("_scale"):
+        return _scales(spec, name, shape, rng).astype(dtype)
+    if name.endswith("_zero_point"):
+        mean, deviation = _ZERO_POINTS[spec.quantization.weight.dtype]
+        points = np.rint(mean + deviation * rng.standard_normal(shape))
+        return np.clip(points, 1, 2 * mean - 1).astype(np.uint8).view(dtype)
     if tensor.dtype == "f8e4m3":
         # Codes that fill their range, up to 7 deviations.
         return normal(CODE_DEVIATION)
-    if name.endswith("_input_scale"):
-        return np.full(shape, _INPUT_SCALE, dtype)
-    if name.endswith("_scale"):
-        contracted = _contracted(spec, name)
-        size = CODE_DEVIATION * math.sqrt(_BLOCK * -(-contracted // _BLOCK))
-        return ((0.5 + rng.random(shape)) / size).astype(dtype)
+    if tensor.dtype == "i8":
+        return rng.integers(0, 256, shape, np.uint8).view(dtype)
     return normal(1.0 / math.sqrt(shape[-1]))
 
 
-def _contracted(spec: LayerSpec, scale: str) -> int:
-    """Contracted elements of the weight that has these scales."""
-    shared = scale.startswith("shared_experts.")
-    if scale.endswith("w13_scale"):
+def _scales(spec: LayerSpec, name: str, shape: tuple[int, ...], rng) -> np.ndarray:
+    """Scales of weights, with which products are about as large as their input."""
+    weight, matrix = spec.quantization.weight, name.split("_global")[0]
+    size = _DEVIATIONS[weight.dtype]
+    size *= math.sqrt(_BLOCK * -(-_contracted(spec, matrix) // _BLOCK))
+    if name.endswith("_global_scale"):
+        return (0.5 + rng.random(shape)) / (size * _LOCAL_SCALE)
+    scales = (0.5 + rng.random(shape)) * (_LOCAL_SCALE if weight.global_scale else 1 / size)
+    # ml_dtypes rounds to a power of two as it likes; here it is the next below.
+    return np.exp2(np.floor(np.log2(scales))) if weight.scale_dtype == "e8m0" else scales
+
+
+def _contracted(spec: LayerSpec, matrix: str) -> int:
+    """Contracted elements of the weight that is, or has, something of this name."""
+    shared = matrix.startswith("shared_experts.")
+    if "w13" in matrix:
         return spec.hidden_size if shared else spec.width
     return spec.shared_experts.intermediate_size if shared else spec.intermediate_size
-
-
-def _favoured(spec: LayerSpec, rng) -> np.ndarray:
-    """top_k experts that every token can be made to take, groups or not."""
-    routes, k, groups = spec.num_routes, spec.top_k, spec.routing.num_groups
-    if spec.routing.select == "per_group":
-        share = np.arange(k // groups)
-        return (np.arange(groups)[:, None] * (routes // groups) + share).ravel()
-    size = routes // groups
-    first = int(rng.integers(0, max(1, (routes - k) // size + 1))) * size
-    return np.arange(first, first + k)
-
-
-def _push_logits(spec: LayerSpec, tensors: Tensors, push: np.ndarray) -> None:
-    """Adds a row of R values to the logits of every token."""
-    if spec.entry == "logits":
-        tensors["router_logits"] += push.astype(np.float32)
-        return
-    # With a gate, through one input that is 1 for every token.
-    tensors["hidden_states"][:, 0] = 1.0
-    weight = tensors["gate.weight"]
-    weight[:, 0] = push.astype(weight.dtype)
-
-
-def _one_expert(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Every token takes the same experts; all others are empty."""
-    chosen = _favoured(spec, rng)
-    if spec.entry == "ids":
-        tensors["topk_ids"][:] = chosen
-    elif spec.routing.select == "hash":
-        tensors["input_ids"][:] = rng.integers(0, spec.routing.hash_vocab_size)
-    else:
-        push = np.zeros(spec.num_routes)
-        push[chosen] = 12.0 + 0.5 * np.arange(len(chosen))[::-1]
-        _push_logits(spec, tensors, push)
-
-
-def _empty_experts(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Experts of odd index receive nothing, as far as top_k allows it."""
-    even = np.arange(0, spec.num_routes, 2)
-    if spec.entry == "ids" or spec.routing.select == "hash":
-        if len(even) < spec.top_k:
-            raise SpecError(f"field 'top_k' is {spec.top_k}: no expert can be empty")
-        name = "topk_ids" if spec.entry == "ids" else "gate.hash_table"
-        order = rng.random((tensors[name].shape[0], len(even))).argsort(axis=1)
-        tensors[name][:] = even[order[:, : spec.top_k]]
-    else:
-        push = np.full(spec.num_routes, -12.0)
-        push[even] = 0.0
-        _push_logits(spec, tensors, push)
-
-
-def _ties(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Experts share a few logits, exactly, whatever the order of summation."""
-    _needs_logits(spec, "ties")
-    routes = spec.num_routes
-    if spec.entry == "logits":
-        shape = tensors["router_logits"].shape
-        tensors["router_logits"][:] = rng.choice([0.25, 1.0, 1.5], shape)
-    else:
-        # Small integers over a power of two: every sum is exact in f32.
-        hidden = tensors["hidden_states"]
-        hidden[:] = rng.integers(-2, 3, hidden.shape).astype(hidden.dtype)
-        weight = tensors["gate.weight"]
-        step = 2.0 ** -round(math.log2(2.0 * math.sqrt(spec.hidden_size)))
-        kinds = rng.integers(-2, 3, (3, spec.hidden_size)) * step
-        weight[:] = kinds[np.arange(routes) % 3].astype(weight.dtype)
-    for name in ("gate.bias", "gate.selection_bias"):
-        if name in tensors:
-            tensors[name][:] = 0.0
-
-
-def _needs_logits(spec: LayerSpec, name: str) -> None:
-    if spec.entry == "ids" or spec.routing.select == "hash":
-        raise SpecError(f"hard inputs '{name}' need keys: entry gate or logits")
-
-
-def _spoil_logits(spec: LayerSpec, tensors: Tensors, rng, values) -> None:
-    if spec.entry == "gate":
-        # One router row each: every token sees them.
-        weight = tensors["gate.weight"]
-        rows = rng.permutation(spec.num_routes)[: len(values)]
-        for row, value in zip(rows, values):
-            weight[row, 0] = value
-        return
-    logits = tensors["router_logits"]
-    spoiled = rng.random(logits.shape) < 0.2
-    # Every third row stays clean, and the last one has no finite logit left.
-    spoiled[::3] = False
-    spoiled[-1:] = True
-    logits[spoiled] = rng.choice(values, int(spoiled.sum()))
-
-
-def _nan_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """NaN among the logits."""
-    _spoil_logits(spec, tensors, rng, [np.nan])
-
-
-def _inf_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Infinities of both signs among the logits."""
-    _spoil_logits(spec, tensors, rng, [np.inf, -np.inf])
-
-
-def _wide_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Logits of standard deviation 8."""
-    if spec.entry == "ids":
-        raise SpecError("hard inputs 'wide_logits' need entry gate or logits")
-    name = "router_logits" if spec.entry == "logits" else "gate.weight"
-    tensors[name] *= tensors[name].dtype.type(8.0)
-
-
-def _wide_hidden(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Hidden states of a token up to 256 times as large: exp of a gate value overflows."""
-    hidden = tensors["hidden_states"]
-    for token in range(hidden.shape[0]):
-        hidden[token] *= hidden.dtype.type(2.0 ** (token % 9))
-
-
-def _needs_ids(spec: LayerSpec, name: str) -> None:
-    if spec.entry != "ids":
-        raise SpecError(f"hard inputs '{name}' need entry ids")
-
-
-def _replace_ids(ids: np.ndarray, rng, values) -> np.ndarray:
-    """Puts values into some slots and one whole row; returns where."""
-    where = rng.random(ids.shape) < 0.3
-    where[ids.shape[0] // 2 : ids.shape[0] // 2 + 1] = True
-    ids[where] = rng.choice(np.array(values, np.int64), int(where.sum()))
-    return where
-
-
-def _duplicate_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Tokens that have one expert several times: even ones in all slots, odd ones in pairs."""
-    _needs_ids(spec, "duplicate_ids")
-    token, slot = np.indices(tensors["topk_ids"].shape)
-    ids = np.where(token % 2 == 0, token, token + slot // 2)
-    tensors["topk_ids"][:] = ids % spec.num_routes
-
-
-def _minus_one_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Slots with the id -1, and a row of nothing else."""
-    _needs_ids(spec, "minus_one_ids")
-    _replace_ids(tensors["topk_ids"], rng, [-1])
-
-
-def _wild_ids(spec: LayerSpec) -> list[int]:
-    routes = spec.num_routes
-    return [routes, routes + 5, 2**31 - 1, -2, -7, -(2**31)]
-
-
-def _out_of_range_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Ids beyond the router on both sides (in the table, for hash routing)."""
-    if spec.entry != "ids" and spec.routing.select == "hash":
-        _replace_ids(tensors["gate.hash_table"], rng, _wild_ids(spec))
-        vocabulary = spec.routing.hash_vocab_size
-        values = [vocabulary, -1, 2**31 - 1, -(2**31)]
-        tensors["input_ids"][1::4] = rng.choice(values, tensors["input_ids"][1::4].shape)
-        return
-    _needs_ids(spec, "out_of_range_ids")
-    _replace_ids(tensors["topk_ids"], rng, _wild_ids(spec))
-
-
-def _nan_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """NaN and infinite weights on the slots that do not count."""
-    _needs_ids(spec, "nan_weights")
-    where = _replace_ids(tensors["topk_ids"], rng, [-1, *_wild_ids(spec)])
-    weights = rng.choice([np.nan, np.inf, -np.inf], int(where.sum()))
-    tensors["topk_weights"][where] = weights
-
-
-def _nan_hidden(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """NaN in some rows of the hidden states, which the other rows must not see."""
-    hidden = tensors["hidden_states"]
-    for token in range(2, hidden.shape[0], 5):
-        hidden[token, token % 3 :: 3] = np.nan
-
-
-def _zero_groups(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Groups that share a scale hold zeros or what is below every scale; rows too."""
-    hidden = tensors["hidden_states"]
-    for token in range(1, hidden.shape[0], 3):
-        hidden[token, :_BLOCK] = 0.0
-    hidden[2::4] = 0.0
-    hidden[3::8, _BLOCK:] = 1e-12
-
-
-def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Scales of weights are powers of two."""
-    if spec.quantization is None:
-        raise SpecError("hard inputs 'ue8m0_scales' need field 'quantization'")
-    for name, tensor in tensors.items():
-        if name.endswith("w13_scale") or name.endswith("w2_scale"):
-            tensor[...] = (tensor.view(np.uint32) & 0x7F800000).view(np.float32)
-
-
-def _padding(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Half of the rows are padding that holds garbage."""
-    if not spec.num_valid_tokens:
-        raise SpecError("hard inputs 'padding' need field 'num_valid_tokens'")
-    tokens = tensors["hidden_states"].shape[0]
-    valid = (tokens + 1) // 2
-    tensors["num_valid_tokens"][0] = valid
-    tensors["hidden_states"][valid:] = np.nan
-    if spec.entry == "logits":
-        tensors["router_logits"][valid:] = np.nan
-    if spec.entry == "ids":
-        tensors["topk_ids"][valid:, ::2] = spec.num_routes + 3
-        tensors["topk_weights"][valid:] = np.nan
-    if "input_ids" in tensors:
-        tensors["input_ids"][valid:] = -5
-
-
-HARD_INPUTS: dict[str, Callable[..., None]] = {
-    "one_expert": _one_expert,
-    "empty_experts": _empty_experts,
-    "ties": _ties,
-    "nan_logits": _nan_logits,
-    "inf_logits": _inf_logits,
-    "wide_logits": _wide_logits,
-    "wide_hidden": _wide_hidden,
-    "duplicate_ids": _duplicate_ids,
-    "minus_one_ids": _minus_one_ids,
-    "out_of_range_ids": _out_of_range_ids,
-    "nan_weights": _nan_weights,
-    "nan_hidden": _nan_hidden,
-    "zero_groups": _zero_groups,
-    "ue8m0_scales": _ue8m0_scales,
-    "padding": _padding,
-}

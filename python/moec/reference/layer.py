@@ -12,8 +12,8 @@ import numpy as np
 from .activations import apply, sigmoid, split_gate_up
 from .numerics import quantize, quantize_by, round_to, tensor_scale
 from .routing import Routing
-from .signature import scale_column, scale_row
 from .spec import LayerSpec
+from .weights import num_columns, scaled_rows
 
 # Weights become float64 in pieces of this many elements, so that the memory
 # needed does not grow with the layer and a piece stays in the cache.
@@ -52,19 +52,6 @@ def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
     return out
 
 
-def _scaled_weight(
-    spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
-) -> np.ndarray:
-    """Rows of a quantized weight, times their scales, in float64."""
-    weight, scales = tensors[name], np.asarray(tensors[f"{name}_scale"][...])
-    if expert is not None:
-        scales = scales[expert]
-    rows, columns = weight.shape[-2:]
-    scales = scales.astype(np.float64)[scale_row(spec, rows, name.endswith("w13"))[piece]]
-    part = weight[piece] if expert is None else weight[expert, piece]
-    return np.asarray(part).astype(np.float64) * scales[:, scale_column(spec, columns)]
-
-
 def _decoded(
     spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, found: np.float32 | None
 ) -> np.ndarray:
@@ -80,8 +67,8 @@ def _decoded(
         if activation.static:
             scale = np.float32(np.asarray(tensors[f"{name}_input_scale"][...])[0])
         with np.errstate(all="ignore"):
-            return quantize_by(x, scale) * np.float64(scale)
-    codes, scales = quantize(x, activation.columns)
+            return quantize_by(x, scale, activation.dtype) * np.float64(scale)
+    codes, scales = quantize(x, activation.columns, activation.dtype)
     columns = np.arange(x.shape[1]) // (activation.columns or x.shape[1])
     with np.errstate(all="ignore"):
         return codes * scales[:, columns]
@@ -99,13 +86,13 @@ def _expert_product(
     if spec.quantization is None:
         return product(x, tensors[name], expert)
     x = _decoded(spec, tensors, name, x, found)
-    rows, columns = tensors[name].shape[-2:]
+    rows, columns = tensors[name].shape[-2], num_columns(spec, tensors, name)
     out = np.empty((x.shape[0], rows))
     step = max(1, _PIECE // columns)
     with np.errstate(all="ignore"):
         for begin in range(0, rows, step):
             piece = slice(begin, min(begin + step, rows))
-            out[:, piece] = x @ _scaled_weight(spec, tensors, name, expert, piece).T
+            out[:, piece] = x @ scaled_rows(spec, tensors, name, expert, piece).T
     return out
 
 
@@ -113,7 +100,7 @@ def _find_scale(spec: LayerSpec, x: np.ndarray) -> np.float32 | None:
     """The scale of a product's input that all rows of a call share, if they do."""
     if spec.quantization is None or not spec.quantization.shares_scale:
         return None
-    return tensor_scale(x)
+    return tensor_scale(x, spec.quantization.activation.dtype)
 
 
 def _float64(tensor) -> np.ndarray:

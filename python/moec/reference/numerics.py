@@ -13,6 +13,9 @@ NUMPY_DTYPES = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    # Bytes: of what lies in them only the bits count.
+    "i8": np.dtype(np.int8),
     "i32": np.dtype(np.int32),
 }
 
@@ -47,14 +50,24 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
         return bits.view(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
-#: The largest of e4m3.
-_LARGEST = np.float32(448.0)
+#: The largest code of a quantized activation.
+_LARGEST = {"fp8_e4m3": np.float32(448.0), "int8": np.float32(127.0)}
+
+
+def _codes(quotients: np.ndarray, dtype: str) -> np.ndarray:
+    """The nearest codes, as float32: of quotients beyond the range its ends."""
+    with np.errstate(all="ignore"):
+        # np.clip hands NaN on.
+        quotients = np.clip(quotients, -_LARGEST[dtype], _LARGEST[dtype])
+        if dtype == "int8":
+            return np.nan_to_num(np.rint(quotients), nan=0.0)
+        return quotients.astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
 
 
 def quantize(
-    x: np.ndarray, group: int | None = 128
+    x: np.ndarray, group: int | None = 128, dtype: str = "fp8_e4m3"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows as e4m3 with the scale of every group of neighbours; both as float64.
+    """Rows as codes with the scale of every group of neighbours; both as float64.
 
     Without a group all of a row shares one. Every step is done in f32, so that
     ties and roundings are those of any implementation: the rest of the reference
@@ -64,7 +77,8 @@ def quantize(
     rows, width = x.shape
     least = np.float32(1e-10)
     if group is None:
-        group, least = width, np.float32(1.0 / 512.0)
+        group = width
+        least = np.float32(1.0 / 512.0) if dtype == "fp8_e4m3" else least
     groups = -(-width // group)
     padded = np.zeros((rows, groups * group), np.float32)
     padded[:, :width] = x
@@ -72,28 +86,28 @@ def quantize(
     with np.errstate(all="ignore"):
         # np.max and np.maximum hand NaN on.
         largest = np.max(np.abs(padded), axis=2)
-        scale = np.maximum(largest, least) / _LARGEST
-        codes = (padded / scale[:, :, None]).astype(ml_dtypes.float8_e4m3fn)
+        scale = np.maximum(largest, least) / _LARGEST[dtype]
+        codes = _codes(padded / scale[:, :, None], dtype)
     codes = codes.reshape(rows, groups * group)[:, :width]
     return codes.astype(np.float64), scale.astype(np.float64)
 
 
-def tensor_scale(x: np.ndarray) -> np.float32:
+def tensor_scale(x: np.ndarray, dtype: str = "fp8_e4m3") -> np.float32:
     """The scale that all rows share: of the largest finite magnitude."""
     with np.errstate(all="ignore"):
         magnitudes = np.abs(np.asarray(x).astype(np.float32))
     finite = magnitudes[np.isfinite(magnitudes)]
     largest = finite.max(initial=np.float32(1e-10))
-    return np.float32(largest) / _LARGEST
+    return np.float32(largest) / _LARGEST[dtype]
 
 
-def quantize_by(x: np.ndarray, scale: np.float32) -> np.ndarray:
-    """Rows as e4m3 by a given scale, as float64: what is beyond the range is its end."""
+def quantize_by(
+    x: np.ndarray, scale: np.float32, dtype: str = "fp8_e4m3"
+) -> np.ndarray:
+    """Rows as codes by a given scale, as float64."""
     with np.errstate(all="ignore"):
-        # np.clip hands NaN on.
         quotients = np.asarray(x).astype(np.float32) / np.float32(scale)
-        codes = np.clip(quotients, -_LARGEST, _LARGEST).astype(ml_dtypes.float8_e4m3fn)
-    return codes.astype(np.float64)
+    return _codes(quotients, dtype).astype(np.float64)
 
 
 def key_order(keys: np.ndarray) -> np.ndarray:

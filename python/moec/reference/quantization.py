@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from .fields import Fields, SpecError
 
-DTYPES = ("fp8_e4m3", "fp8_e5m2", "fp4_e2m1")
+WEIGHT_DTYPES = ("fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "int8", "int4")
+ACTIVATION_DTYPES = ("fp8_e4m3", "int8", "fp8_e5m2")
+SCALE_DTYPES = ("f32", "bf16", "f16", "e8m0", "e4m3")
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,13 @@ class Operand:
     columns: int | None = None
     scale_dtype: str = "f32"
     static: bool = False
+    zero_point: bool = False
+    global_scale: bool = False
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether two neighbours share a byte."""
+        return self.dtype in ("fp4_e2m1", "int4")
 
 
 @dataclass(frozen=True)
@@ -32,8 +41,10 @@ class Quantization:
     @property
     def supported(self) -> bool:
         """Whether the reference has numbers for it."""
-        operands = [self.weight] + ([self.activation] if self.activation else [])
-        return all(o.dtype == "fp8_e4m3" and o.scale_dtype == "f32" for o in operands)
+        activation = self.activation
+        return self.weight.dtype != "fp8_e5m2" and (
+            activation is None or activation.dtype in ("fp8_e4m3", "int8")
+        )
 
     @property
     def shares_scale(self) -> bool:
@@ -51,6 +62,9 @@ SHORT_NAMES = {
         Operand("fp8_e4m3", "block", 128, 128), Operand("fp8_e4m3", "group", 1, 128)
     ),
     "mxfp4": Quantization(Operand("fp4_e2m1", "group", 1, 32, "e8m0")),
+    "nvfp4": Quantization(
+        Operand("fp4_e2m1", "group", 1, 16, "e4m3", global_scale=True)
+    ),
 }
 
 _WEIGHTS = ("tensor", "channel", "group", "block")
@@ -76,17 +90,30 @@ def parse(fields: Fields) -> Quantization:
 
 
 def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:
-    dtype = fields.choice("dtype", DTYPES, required=True)
+    dtypes = ACTIVATION_DTYPES if is_activation else WEIGHT_DTYPES
+    dtype = fields.choice("dtype", dtypes, required=True)
     granularity, rows, columns = _scale(fields, granularities)
-    static, scale_dtype = False, "f32"
+    static, scale_dtype, zero_point, global_scale = False, "f32", False, False
     if is_activation:
         static = fields.boolean("static")
     else:
-        scale_dtype = fields.choice("scale_dtype", ("f32", "e8m0"), "f32")
+        scale_dtype = fields.choice("scale_dtype", SCALE_DTYPES, "f32")
+        zero_point = fields.boolean("zero_point")
+        global_scale = fields.boolean("global_scale")
+    if is_activation and (dtype, granularity) == ("int8", "group"):
+        raise SpecError(f"field '{fields.name('scale')}': int8 has 'tensor' and 'token'")
     if static and granularity != "tensor":
         raise SpecError(f"field '{fields.name('static')}': needs the scale 'tensor'")
+    if zero_point and dtype not in ("int8", "int4"):
+        raise SpecError(f"field '{fields.name('zero_point')}': {dtype} has none")
+    if global_scale and granularity not in ("group", "block"):
+        raise SpecError(
+            f"field '{fields.name('global_scale')}': needs scales of groups or blocks"
+        )
     fields.finish()
-    return Operand(dtype, granularity, rows, columns, scale_dtype, static)
+    return Operand(
+        dtype, granularity, rows, columns, scale_dtype, static, zero_point, global_scale
+    )
 
 
 def _scale(fields: Fields, granularities):

@@ -30,8 +30,7 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     """Every tensor that a call of the layer reads, in the contract's order."""
     if spec.quantization is not None and not spec.quantization.supported:
         raise SpecError(
-            f"field 'quantization.weight' has '{spec.quantization.weight.dtype}': the "
-            "reference takes plain f32, bf16 or f16 weights and fp8_e4m3 with f32 scales"
+            "field 'quantization': nothing has numbers for fp8_e5m2"
         )
     dtype, routing, k = spec.dtype, spec.routing, spec.top_k
     hidden, routes = spec.hidden_size, spec.num_routes
@@ -86,7 +85,7 @@ def scale_row(spec: LayerSpec, rows: int, first: bool) -> np.ndarray:
     """
     row = np.arange(rows)
     height = spec.quantization.weight.rows or rows
-    if not first or not spec.activation.gated or spec.gate_up_order == "interleaved":
+    if not has_halves(spec, first):
         return row // height
     half = rows // 2
     return row // half * -(-half // height) + row % half // height
@@ -97,15 +96,37 @@ def scale_column(spec: LayerSpec, columns: int) -> np.ndarray:
     return np.arange(columns) // (spec.quantization.weight.columns or columns)
 
 
+def has_halves(spec: LayerSpec, first: bool) -> bool:
+    """Whether gate and up rows of a weight lie apart, so that they share no scale."""
+    return first and spec.activation.gated and spec.gate_up_order != "interleaved"
+
+
+#: Dtypes of tensors that hold scales, and elements of weights.
+_SCALE_TENSORS = {
+    "f32": "f32", "bf16": "bf16", "f16": "f16", "e8m0": "f8e8m0", "e4m3": "f8e4m3",
+}
+_STORAGE_TENSORS = {"fp8_e4m3": "f8e4m3", "fp4_e2m1": "i8", "int8": "i8", "int4": "i8"}
+
+
 def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
     """A weight of an expert with its scales, if it has any."""
     if spec.quantization is None:
         return [Tensor(name, shape, spec.dtype)]
+    weight, activation = spec.quantization.weight, spec.quantization.activation
     *experts, rows, columns = shape
-    blocks = int(scale_row(spec, rows, name.endswith("w13"))[-1]) + 1
+    first = name.endswith("w13")
+    blocks = int(scale_row(spec, rows, first)[-1]) + 1
     scales = (*experts, blocks, int(scale_column(spec, columns)[-1]) + 1)
-    tensors = [Tensor(name, shape, "f8e4m3"), Tensor(f"{name}_scale", scales, "f32")]
-    activation = spec.quantization.activation
+    stored = (*experts, rows, columns // 2) if weight.in_pairs else shape
+    tensors = [
+        Tensor(name, stored, _STORAGE_TENSORS[weight.dtype]),
+        Tensor(f"{name}_scale", scales, _SCALE_TENSORS[weight.scale_dtype]),
+    ]
+    if weight.zero_point:
+        tensors.append(Tensor(f"{name}_zero_point", scales, "i8"))
+    if weight.global_scale:
+        halves = 2 if has_halves(spec, first) else 1
+        tensors.append(Tensor(f"{name}_global_scale", (*experts, halves), "f32"))
     if activation is not None and activation.static:
         tensors.append(Tensor(f"{name}_input_scale", (1,), "f32"))
     return tensors

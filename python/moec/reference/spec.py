@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -350,7 +351,29 @@ def _check(spec: LayerSpec) -> None:
         routing.renormalize or routing.renormalize_epsilon == 0.0,
         "field 'routing.renormalize_epsilon' needs renormalize",
     )
+    _check_weights(spec)
     _check_selection(spec)
+
+
+def _check_weights(spec: LayerSpec) -> None:
+    """Groups of weights, and pairs of them in a byte, fill a row."""
+    if spec.quantization is None:
+        return
+    weight = spec.quantization.weight
+    unit = weight.columns if weight.granularity == "group" else 1
+    unit = math.lcm(unit, 2 if weight.in_pairs else 1)
+    sizes = {
+        "latent_size" if spec.latent_size else "hidden_size": spec.width,
+        "intermediate_size": spec.intermediate_size,
+    }
+    if spec.shared_experts is not None:
+        sizes["hidden_size"] = spec.hidden_size
+        sizes["shared_experts.intermediate_size"] = spec.shared_experts.intermediate_size
+    for name, size in sizes.items():
+        _require(
+            size % unit == 0,
+            f"field '{name}' is {size}: the weights need a multiple of {unit}",
+        )
 
 
 def _check_selection(spec: LayerSpec) -> None:

@@ -108,17 +108,12 @@ Status LayerOnDevice::load(Session &session, ReadyLayer compiled) {
   return executor->synchronize();
 }
 
-/// Such that all intermediate values are of the order of one. `contracted` are
-/// those of the weight before, whose scales these may be.
+/// Such that all intermediate values are of the order of one.
 static RandomTensor getValues(const TensorInfo &info, moert::DType dtype,
-                              int64_t contracted) {
+                              FindTensor find) {
   RandomStream stream(kSeed, info.name);
-  if (dtype == moert::DType::F8E4M3)
-    return RandomTensor::codes(stream);
-  if (llvm::StringRef(info.name).ends_with("_input_scale"))
-    return RandomTensor::inputScales(stream);
-  if (llvm::StringRef(info.name).ends_with("_scale"))
-    return RandomTensor::scales(stream, contracted);
+  if (auto random = makeQuantized(stream, info.name, find))
+    return *random;
   double deviation =
       info.shape.size() < 2
           ? 0.1
@@ -127,12 +122,9 @@ static RandomTensor getValues(const TensorInfo &info, moert::DType dtype,
 }
 
 Status LayerOnDevice::allocate(Session &session) {
-  int64_t contracted = 1;
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role != TensorRole::Weight)
       continue;
-    if (!llvm::StringRef(info.name).ends_with("_scale"))
-      contracted = info.shape.back();
     moert::TensorView view;
     MOEC_TRY_ASSIGN(view.dtype, getRuntimeType(info));
     view.shape = info.shape;
@@ -143,9 +135,17 @@ Status LayerOnDevice::allocate(Session &session) {
                     session.device.allocate(bytes, 256));
     view.data = buffers.back()->data();
     views[info.name] = view;
-    weights.insert_or_assign(info.name,
-                             getValues(info, view.dtype, contracted));
   }
+  auto find = [&](llvm::StringRef name) -> std::optional<TensorForm> {
+    auto found = views.find(name.str());
+    if (found == views.end())
+      return std::nullopt;
+    return TensorForm{found->second.dtype, found->second.shape};
+  };
+  for (const TensorInfo &info : getTensorSignature(spec))
+    if (info.role == TensorRole::Weight)
+      weights.insert_or_assign(
+          info.name, getValues(info, views.at(info.name).dtype, find));
   return Status::ok();
 }
 

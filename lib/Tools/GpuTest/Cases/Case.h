@@ -66,6 +66,8 @@ struct LayerCase {
   double share = 0;
   /// Where positive, a bound on the difference of any two elements.
   double absolute = 0;
+  /// Where positive, bounds on `reference::RelativeErrors`.
+  double largestRelative = 0, rmsRelative = 0;
   /// Where positive, such a bound for the output against the sums of the very
   /// rows that it was made of, so that no rounding before counts.
   double sums = 0;

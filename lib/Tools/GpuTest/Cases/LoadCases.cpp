@@ -39,6 +39,8 @@ static bool readFields(const llvm::json::Value &entry, LayerCase &result,
       !fields.mapOptional("hard", result.hard) ||
       !fields.mapOptional("share", result.share) ||
       !fields.mapOptional("absolute", result.absolute) ||
+      !fields.mapOptional("largest_relative", result.largestRelative) ||
+      !fields.mapOptional("rms_relative", result.rmsRelative) ||
       !fields.mapOptional("sums", result.sums) ||
       !fields.mapOptional("pitch", result.pitch) ||
       !fields.mapOptional("repeats", result.repeats) ||

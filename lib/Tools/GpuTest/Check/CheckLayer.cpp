@@ -241,13 +241,29 @@ private:
       }
   }
 
+  void checkRelativeErrors(const reference::RelativeErrors &errors) {
+    if (layerCase.largestRelative > 0 &&
+        errors.largest > layerCase.largestRelative)
+      outcome.fail(llvm::formatv(
+          "an element of the output is off by {0:e2} of its size, above {1:e2}",
+          errors.largest, layerCase.largestRelative));
+    if (layerCase.rmsRelative > 0 && errors.rms > layerCase.rmsRelative)
+      outcome.fail(llvm::formatv("elements of the output are off by {0:e2} of "
+                                 "their size on average, above {1:e2}",
+                                 errors.rms, layerCase.rmsRelative));
+    outcome.figures["largest_relative"] = errors.largest;
+    outcome.figures["rms_relative"] = errors.rms;
+  }
+
   void checkOutput() {
     double bound = reference::getErrorBound(spec);
-    reference::Comparison comparison = reference::compare(
-        reference::evaluate(call, decision, tokens),
-        toMatrix(result.output, tokens), bound, layerCase.absolute, "output",
-        tokens, reference::getRowFactor(spec));
+    reference::Matrix expected = reference::evaluate(call, decision, tokens);
+    reference::Matrix actual = toMatrix(result.output, tokens);
+    reference::Comparison comparison =
+        reference::compare(expected, actual, bound, layerCase.absolute,
+                           "output", tokens, reference::getRowFactor(spec));
     note(comparison);
+    checkRelativeErrors(reference::findRelativeErrors(expected, actual));
     outcome.figures["error"] = comparison.error;
     outcome.figures["bound"] = bound;
     outcome.figures["worst_row_error"] = comparison.worstRowError;

@@ -16,12 +16,18 @@ Floor moec::gputest::getFloor(const LayerSpec &spec, int64_t tokens,
   auto width = static_cast<double>(spec.getExpertWidth());
   auto calls = static_cast<double>(tokens);
   double size = spec.dtype == DType::F32 ? 4 : 2;
-  // Of the experts' weights; scales are not worth a term.
-  double expertSize = spec.quantization
-                          ? double(getStorageBits(getTensorType(
-                                spec.quantization->weight.storage))) /
-                                8
-                          : size;
+  // Weights with their scales and biases.
+  double expertBytes = 0, sharedBytes = 0;
+  for (const TensorInfo &tensor : getTensorSignature(spec)) {
+    double bytes = static_cast<double>(getStorageBits(tensor.type)) / 8;
+    for (int64_t extent : tensor.shape)
+      bytes *= static_cast<double>(extent);
+    llvm::StringRef name = tensor.name;
+    if (name.starts_with("experts."))
+      expertBytes += bytes / static_cast<double>(spec.getNumLocalExperts());
+    else if (name.starts_with("shared_experts."))
+      sharedBytes += bytes;
+  }
   auto countElements = [&](int64_t intermediate, double inputs) {
     return static_cast<double>(spec.getFirstProductRows(intermediate) +
                                intermediate) *
@@ -38,8 +44,7 @@ Floor moec::gputest::getFloor(const LayerSpec &spec, int64_t tokens,
   Floor floor;
   floor.operations =
       2 * (static_cast<double>(load.rows) * expert + calls * (dense + shared));
-  floor.bytes =
-      expertSize * (static_cast<double>(load.activeExperts) * expert + shared) +
-      size * (dense + 2 * calls * hidden);
+  floor.bytes = static_cast<double>(load.activeExperts) * expertBytes +
+                sharedBytes + size * (dense + 2 * calls * hidden);
   return floor;
 }

@@ -70,8 +70,10 @@ Outcome compareGenerators(SuiteContext &context, moert::DType dtype) {
   auto stream = context.device.createStream();
   if (!outcome.expect(stream.status()))
     return outcome;
-  // Deviations down to where f16 is subnormal, indices beyond 32 bits.
-  for (double deviation : {1.0, 0.1, 1.0 / 64, 3e-6})
+  // Deviations down to where f16 is subnormal, and of bytes up to where they
+  // wrap around; indices beyond 32 bits.
+  double largest = dtype == moert::DType::I8 ? 2400.0 : 1.0;
+  for (double deviation : {largest, 0.1, 1.0 / 64, 3e-6})
     for (int64_t first : {int64_t(0), (int64_t(1) << 32) - 5})
       for (int64_t count : {1, 4097, 300001})
         for (int64_t padding : {0, 28}) {
@@ -90,8 +92,9 @@ Outcome compareGenerators(SuiteContext &context, moert::DType dtype) {
 std::vector<Case>
 moec::gputest::makeGeneratorCases(const std::unique_ptr<SuiteContext> &shared) {
   std::vector<Case> cases;
-  for (moert::DType dtype : {moert::DType::F32, moert::DType::BF16,
-                             moert::DType::F16, moert::DType::F8E4M3})
+  for (moert::DType dtype :
+       {moert::DType::F32, moert::DType::BF16, moert::DType::F16,
+        moert::DType::F8E4M3, moert::DType::F8E8M0, moert::DType::I8})
     cases.push_back(
         {std::string("generator/") + moert::dtypeName(dtype),
          [&shared, dtype] { return compareGenerators(*shared, dtype); }});

@@ -247,27 +247,6 @@ Status zeroGroups(Hard &hard) {
   return Status::ok();
 }
 
-/// Scales of weights are powers of two.
-Status ue8m0Scales(Hard &hard) {
-  if (Status status = needs(hard.spec.quantization.has_value(), "quantization");
-      !status)
-    return status;
-  for (InputTensor &tensor : hard.inputs.getTensors()) {
-    if (!llvm::StringRef(tensor.host.name).ends_with("_scale") ||
-        !tensor.random)
-      continue;
-    if (Status status = tensor.host.allocate(); !status)
-      return status;
-    int64_t count = tensor.host.getNumElements();
-    tensor.random->write(0, count, tensor.host.data());
-    tensor.random.reset();
-    for (int64_t i = 0; i < count; ++i)
-      setElement(tensor.host, i,
-                 std::ldexp(1.0, std::ilogb(getElement(tensor.host, i))));
-  }
-  return Status::ok();
-}
-
 /// Tokens from some on are padding that holds garbage.
 Status pad(Hard &hard, int64_t valid) {
   if (Status status = needs(hard.spec.numValidTokens, "num_valid_tokens");
@@ -310,6 +289,11 @@ constexpr Rule kRules[] = {
     {"nan_hidden", nanHidden},
     {"zero_groups", zeroGroups},
     {"ue8m0_scales", ue8m0Scales},
+    {"zero_weights", zeroWeights},
+    {"scale_ends", scaleEnds},
+    {"nan_scales", nanScales},
+    {"least_scales", leastScales},
+    {"zero_point_ends", zeroPointEnds},
     {"minus_one_ids", minusOneIds},
     {"out_of_range_ids", outOfRangeIds},
     {"nan_weights", nanWeights},

@@ -86,6 +86,23 @@ moert::Status duplicateIds(Hard &hard);
 /// Expert e gets e tokens, as far as they reach: every tail of a tile occurs.
 moert::Status staircase(Hard &hard);
 
+/// Rules about quantized weights, in HardWeights.cpp. Scales of f32 are powers
+/// of two.
+moert::Status ue8m0Scales(Hard &hard);
+/// Groups of weights hold zeros alone, of either sign; all of an expert's too.
+moert::Status zeroWeights(Hard &hard);
+/// Scales are the least and the largest of their type; of the largest weights
+/// are zeros.
+moert::Status scaleEnds(Hard &hard);
+/// A scale of the last expert's w2 is NaN, and all weights that it has are
+/// zeros.
+moert::Status nanScales(Hard &hard);
+/// Scales of w13 are 2^-127, subnormal floats, and hidden states make up for
+/// it.
+moert::Status leastScales(Hard &hard);
+/// Zero points are 0, 255 and the largest code of int4.
+moert::Status zeroPointEnds(Hard &hard);
+
 } // namespace moec::gputest
 
 #endif // MOEC_LIB_TOOLS_GPUTEST_INPUTS_HARDRULES_H

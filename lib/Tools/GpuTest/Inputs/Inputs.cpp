@@ -49,7 +49,7 @@ void moec::gputest::setElement(const HostTensor &tensor, int64_t i,
                                                   : llvm::APFloat::IEEEhalf());
     return;
   default:
-    llvm_unreachable("weights of e4m3 are made by the generator alone");
+    llvm_unreachable("rules for elements of a byte write bits");
   }
 }
 
@@ -89,9 +89,10 @@ Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
       tensor.isPerToken = true;
       tensor.host.shape[0] = from.tokens;
     }
+  }
+  for (InputTensor &tensor : inputs.tensors)
     if (Status status = inputs.fill(tensor, from.deviation); !status)
       return status;
-  }
   if (!from.hard.empty())
     if (Status status = applyHardInputs(from.hard, from.share, inputs); !status)
       return status.withContext("hard inputs '" + from.hard + "'");
@@ -139,15 +140,6 @@ static double getDeviation(const LayerSpec &spec, const HostTensor &tensor,
   return 1 / std::sqrt(static_cast<double>(tensor.shape.back()));
 }
 
-/// Contracted elements of the weight that has these scales.
-static int64_t getContracted(const std::vector<InputTensor> &tensors,
-                             llvm::StringRef scaleName) {
-  for (const InputTensor &tensor : tensors)
-    if (scaleName == tensor.host.name + "_scale")
-      return tensor.host.shape.back();
-  return 1;
-}
-
 Status Inputs::fill(InputTensor &tensor, double deviation) {
   HostTensor &host = tensor.host;
   llvm::StringRef name = host.name;
@@ -156,12 +148,12 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
     RandomStream stream(seed, name);
     RandomTensor random = {stream, host.dtype,
                            getFactor(getDeviation(spec, host, deviation))};
-    if (host.dtype == moert::DType::F8E4M3)
-      random = RandomTensor::codes(stream);
-    else if (name.ends_with("_input_scale"))
-      random = RandomTensor::inputScales(stream);
-    else if (name.ends_with("_scale"))
-      random = RandomTensor::scales(stream, getContracted(tensors, name));
+    auto find = [&](llvm::StringRef other) -> std::optional<TensorForm> {
+      if (const InputTensor *found = this->find(other))
+        return TensorForm{found->host.dtype, found->host.shape};
+      return std::nullopt;
+    };
+    random = makeQuantized(stream, name, find).value_or(random);
     if (host.role == moert::TensorRole::Weight && host.shape.size() > 1 &&
         !name.starts_with("gate.")) {
       tensor.random = random;

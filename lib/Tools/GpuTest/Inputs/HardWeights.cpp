@@ -1,0 +1,267 @@
+//===- HardWeights.cpp - quantized weights that are hard --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The rules of python/moec/reference/hard_weights.py.
+//
+//===----------------------------------------------------------------------===//
+
+#include "HardRules.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace moec;
+using namespace moec::gputest;
+using moert::Status;
+
+namespace {
+
+/// A tensor whose values are in memory from now on; null if there is none.
+HostTensor *load(Hard &hard, const std::string &name, Status &status) {
+  InputTensor *tensor = hard.inputs.find(name);
+  if (!tensor || !status)
+    return nullptr;
+  if (tensor->random) {
+    if (status = tensor->host.allocate(); !status)
+      return nullptr;
+    tensor->random->write(0, tensor->host.getNumElements(),
+                          tensor->host.data());
+    tensor->random.reset();
+  }
+  return &tensor->host;
+}
+
+/// A quantized weight in memory, with what belongs to it. A failure to get the
+/// memory is left in `status`.
+class Weight {
+public:
+  Weight(Hard &hard, llvm::StringRef name, Status &status)
+      : quantization(hard.spec.quantization->weight),
+        isInPairs(quantization.storage == StorageType::Fp4E2M1 ||
+                  quantization.storage == StorageType::Int4),
+        hasHalves(name.ends_with("w13") && hard.spec.isGated() &&
+                  hard.spec.gateUpOrder != GateUpOrder::Interleaved),
+        elements(load(hard, name.str(), status)),
+        scales(load(hard, name.str() + "_scale", status)),
+        zeroPoints(load(hard, name.str() + "_zero_point", status)) {}
+
+  int64_t getNumScales() const { return scales->getNumElements(); }
+  int64_t getNumExperts() const {
+    return scales->shape.size() == 3 ? scales->shape[0] : 1;
+  }
+
+  /// The bits of a scale.
+  uint64_t getScale(int64_t i) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, scales->data() + i * getScaleBytes(), getScaleBytes());
+    return bits;
+  }
+  void setScale(int64_t i, uint64_t bits) const {
+    std::memcpy(scales->data() + i * getScaleBytes(), &bits, getScaleBytes());
+  }
+  uint8_t *getZeroPoints() const { return zeroPoints->data(); }
+
+  /// Multiplies a scale.
+  void scaleBy(int64_t i, double factor) const {
+    setElement(*scales, i, getElement(*scales, i) * factor);
+  }
+
+  /// Elements become zeros where their scales are chosen; zeros of floats have
+  /// either sign.
+  void clear(llvm::ArrayRef<bool> chosen, Draw &draw) const {
+    int64_t rows = elements->shape[elements->shape.size() - 2];
+    int64_t columns = elements->shape.back() * (isInPairs ? 2 : 1);
+    ScaleGroup group = quantization.getScaleGroup();
+    int64_t scaleRows = group.countRows(rows, hasHalves);
+    int64_t scaleColumns = group.countColumns(columns);
+    int64_t index = 0;
+    for (int64_t e = 0; e < getNumExperts(); ++e)
+      for (int64_t n = 0; n < rows; ++n) {
+        int64_t row = e * scaleRows + group.rowOf(n, rows, hasHalves);
+        for (int64_t c = 0; c < columns; ++c, ++index) {
+          int64_t scale = row * scaleColumns + group.columnOf(c);
+          if (chosen[scale])
+            setCode(index, getZero(scale, draw));
+        }
+      }
+  }
+
+private:
+  int64_t getScaleBytes() const { return moert::dtypeBits(scales->dtype) / 8; }
+
+  uint8_t getZero(int64_t scale, Draw &draw) const {
+    if (zeroPoints)
+      return zeroPoints->data()[scale];
+    switch (quantization.storage) {
+    case StorageType::Int8:
+      return 0;
+    case StorageType::Int4:
+      return 8;
+    default:
+      return draw.below(2) == 0 ? 0 : isInPairs ? 0x8 : 0x80;
+    }
+  }
+
+  void setCode(int64_t i, uint8_t code) const {
+    if (!isInPairs) {
+      elements->data()[i] = code;
+      return;
+    }
+    uint8_t &byte = elements->data()[i / 2];
+    byte = i % 2 == 0 ? (byte & 0xF0) | (code & 0xF) : (byte & 0xF) | code << 4;
+  }
+
+  const OperandQuantization &quantization;
+  bool isInPairs, hasHalves;
+  HostTensor *elements, *scales, *zeroPoints;
+};
+
+/// Calls `body` with each quantized weight and its name.
+Status
+forEachWeight(Hard &hard,
+              llvm::function_ref<void(llvm::StringRef, const Weight &)> body) {
+  Status status = needs(hard.spec.quantization.has_value(), "quantization");
+  for (const char *name : {"experts.w13", "experts.w2", "shared_experts.w13",
+                           "shared_experts.w2"}) {
+    if (!status || !hard.inputs.find(name))
+      continue;
+    Weight weight(hard, name, status);
+    if (status)
+      body(name, weight);
+  }
+  return status;
+}
+
+bool hasScales(const Hard &hard, llvm::ArrayRef<moert::DType> types) {
+  const InputTensor *scales = hard.inputs.find("experts.w13_scale");
+  return scales && llvm::is_contained(types, scales->host.dtype);
+}
+
+/// Scales at the ends of a type, as bits: the least ones, of subnormal numbers
+/// too, and the largest, and NaN.
+struct ScaleEnds {
+  moert::DType type;
+  std::vector<uint64_t> least, largest;
+  uint64_t nan;
+};
+
+const ScaleEnds &getScaleEnds(const Hard &hard) {
+  static const ScaleEnds ends[] = {
+      {moert::DType::F8E8M0, {0, 1}, {200, 254}, 0xFF},
+      {moert::DType::F8E4M3, {0x01, 0x07, 0x08}, {0x7D, 0x7E}, 0x7F},
+      {moert::DType::F16, {0x0001, 0x03FF, 0x0400}, {0x7BFF}, 0x7E00},
+      {moert::DType::BF16, {0x0080, 0x1000}, {0x7F7F}, 0x7FC0},
+      {moert::DType::F32, {0x00800000, 0x10000000}, {0x7F7FFFFF}, 0x7FC00000},
+  };
+  moert::DType type = hard.inputs.find("experts.w13_scale")->host.dtype;
+  return *llvm::find_if(
+      ends, [&](const ScaleEnds &entry) { return entry.type == type; });
+}
+
+template <typename T>
+T drawOne(const std::vector<T> &values, Draw &draw) {
+  return values[draw.below(static_cast<int64_t>(values.size()))];
+}
+
+} // namespace
+
+Status moec::gputest::ue8m0Scales(Hard &hard) {
+  if (Status status =
+          needs(hasScales(hard, {moert::DType::F32}), "scales of f32");
+      !status)
+    return status;
+  return forEachWeight(hard, [](llvm::StringRef, const Weight &weight) {
+    for (int64_t i = 0; i < weight.getNumScales(); ++i)
+      weight.setScale(i, weight.getScale(i) & 0x7F800000);
+  });
+}
+
+Status moec::gputest::zeroWeights(Hard &hard) {
+  return forEachWeight(hard, [&](llvm::StringRef name, const Weight &weight) {
+    llvm::SmallVector<bool> chosen(weight.getNumScales());
+    for (auto [i, isChosen] : llvm::enumerate(chosen)) {
+      int64_t perExpert = weight.getNumScales() / weight.getNumExperts();
+      bool isLast =
+          static_cast<int64_t>(i) / perExpert + 1 == weight.getNumExperts();
+      isChosen = hard.draw.uniform() < 0.3 || (isLast && name == "experts.w13");
+    }
+    weight.clear(chosen, hard.draw);
+  });
+}
+
+Status moec::gputest::scaleEnds(Hard &hard) {
+  return forEachWeight(hard, [&](llvm::StringRef, const Weight &weight) {
+    const ScaleEnds &ends = getScaleEnds(hard);
+    llvm::SmallVector<bool> chosen(weight.getNumScales());
+    for (int64_t i = 0; i < weight.getNumScales(); ++i) {
+      double choice = hard.draw.uniform();
+      if (choice < 0.2)
+        weight.setScale(i, drawOne(ends.least, hard.draw));
+      if (choice > 0.8)
+        weight.setScale(i, drawOne(ends.largest, hard.draw));
+      chosen[i] = choice > 0.8;
+    }
+    weight.clear(chosen, hard.draw);
+  });
+}
+
+Status moec::gputest::nanScales(Hard &hard) {
+  return forEachWeight(hard, [&](llvm::StringRef name, const Weight &weight) {
+    if (name != "experts.w2")
+      return;
+    llvm::SmallVector<bool> chosen(weight.getNumScales());
+    int64_t perExpert = weight.getNumScales() / weight.getNumExperts();
+    int64_t columns = hard.inputs.find("experts.w2_scale")->host.shape.back();
+    int64_t row = perExpert / columns / 2;
+    int64_t scale = weight.getNumScales() - perExpert + row * columns;
+    weight.setScale(scale, getScaleEnds(hard).nan);
+    chosen[scale] = true;
+    weight.clear(chosen, hard.draw);
+  });
+}
+
+Status moec::gputest::leastScales(Hard &hard) {
+  if (Status status = needs(hasScales(hard, {moert::DType::F8E8M0}) &&
+                                hard.spec.dtype != DType::F16,
+                            "scales of e8m0, and another dtype than f16");
+      !status)
+    return status;
+  uint64_t typical = 0;
+  Status status =
+      forEachWeight(hard, [&](llvm::StringRef name, const Weight &weight) {
+        if (!name.ends_with("w13"))
+          return;
+        typical = weight.getScale(0);
+        for (int64_t i = 0; i < weight.getNumScales(); ++i)
+          weight.setScale(i, 0);
+      });
+  const HostTensor *hidden = hard.get("hidden_states");
+  for (int64_t i = 0; i < hidden->getNumElements(); ++i)
+    setElement(*hidden, i,
+               std::ldexp(getElement(*hidden, i), static_cast<int>(typical)));
+  return status;
+}
+
+Status moec::gputest::zeroPointEnds(Hard &hard) {
+  if (Status status =
+          needs(hard.inputs.find("experts.w13_zero_point"), "zero points");
+      !status)
+    return status;
+  bool isInt4 = hard.spec.quantization->weight.storage == StorageType::Int4;
+  return forEachWeight(hard, [&](llvm::StringRef, const Weight &weight) {
+    for (int64_t i = 0; i < weight.getNumScales(); ++i) {
+      if (hard.draw.uniform() >= 0.4)
+        continue;
+      uint8_t point = drawOne<uint8_t>({0, 15, 255}, hard.draw);
+      weight.getZeroPoints()[i] = point;
+      // Codes of int4 are far from 255: the numbers stay as large as they were.
+      if (isInt4 && point == 255)
+        weight.scaleBy(i, 1.0 / 64);
+    }
+  });
+}

@@ -1,0 +1,154 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rules that make the quantized weights of a layer hard, by name."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy as np
+
+from .fields import SpecError
+from .quantization import Operand
+from .signature import scale_column, scale_row
+from .spec import LayerSpec
+from .weights import unpack_pairs
+
+Tensors = dict[str, np.ndarray]
+
+
+def _needs_weights(
+    spec: LayerSpec, name: str, holds=lambda weight: True, what: str = ""
+) -> Operand:
+    """How the weights are quantized, where that is as the rule wants it."""
+    if spec.quantization is None or not holds(spec.quantization.weight):
+        raise SpecError(f"hard inputs '{name}' need field 'quantization'{what}")
+    return spec.quantization.weight
+
+
+def _weights(tensors: Tensors):
+    """Quantized weights of experts: name, bytes, and the bytes' scales."""
+    for name, tensor in tensors.items():
+        if f"{name}_scale" in tensors:
+            yield name, tensor, tensors[f"{name}_scale"]
+
+
+def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Scales of weights, floats, are powers of two."""
+    _needs_weights(
+        spec, "ue8m0_scales", lambda weight: weight.scale_dtype == "f32", " with scales of f32"
+    )
+    for _, _, scales in _weights(tensors):
+        scales[...] = (scales.view(np.uint32) & 0x7F800000).view(np.float32)
+
+
+def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng) -> None:
+    """Weights become zeros where `where`, of the shape of the scales, says so.
+
+    Zeros of floats have either sign.
+    """
+    weight, stored = spec.quantization.weight, tensors[name]
+    *_, rows, columns = stored.shape
+    columns *= 2 if weight.in_pairs else 1
+    first = name.endswith("w13")
+    at = scale_row(spec, rows, first)[:, None], scale_column(spec, columns)
+    chosen = where[..., at[0], at[1]]
+    shape = chosen.shape
+    if weight.zero_point:
+        zeros = tensors[f"{name}_zero_point"].view(np.uint8)[..., at[0], at[1]]
+    elif weight.dtype == "int4":
+        zeros = np.full(shape, 8, np.uint8)
+    elif weight.dtype == "int8":
+        zeros = np.zeros(shape, np.uint8)
+    else:
+        zeros = rng.choice(np.array([0, 8 if weight.in_pairs else 0x80], np.uint8), shape)
+    if not weight.in_pairs:
+        codes = np.where(chosen, zeros, stored.view(np.uint8))
+    else:
+        codes = np.where(chosen, zeros & 15, unpack_pairs(stored))
+        codes = (codes[..., ::2] | codes[..., 1::2] << 4).astype(np.uint8)
+    stored[...] = codes.view(stored.dtype)
+
+
+def _zero_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Groups of weights hold zeros alone, of either sign; all of an expert's too."""
+    _needs_weights(spec, "zero_weights")
+    for name, _, scales in _weights(tensors):
+        where = rng.random(scales.shape) < 0.3
+        if name == "experts.w13":
+            where[-1] = True
+        _clear(spec, tensors, name, where, rng)
+
+
+#: Scales at the ends of a type that weights have, as bits: the least ones, of
+#: subnormal numbers too, and the largest.
+_SCALE_ENDS = {
+    "e8m0": ([0, 1], [200, 254]),
+    "e4m3": ([0x01, 0x07, 0x08], [0x7D, 0x7E]),
+    "f16": ([0x0001, 0x03FF, 0x0400], [0x7BFF]),
+    "bf16": ([0x0080, 0x1000], [0x7F7F]),
+    "f32": ([0x00800000, 0x10000000], [0x7F7FFFFF]),
+}
+
+
+def _scale_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Scales are the least and the largest of their type; of the largest weights are zeros."""
+    weight = _needs_weights(spec, "scale_ends")
+    least, largest = _SCALE_ENDS[weight.scale_dtype]
+    for name, _, scales in _weights(tensors):
+        bits = scales.view(f"u{scales.itemsize}")
+        draw = rng.random(scales.shape)
+        low, high = draw < 0.2, draw > 0.8
+        bits[low] = rng.choice(least, int(low.sum()))
+        bits[high] = rng.choice(largest, int(high.sum()))
+        _clear(spec, tensors, name, high, rng)
+
+
+def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """A scale of the last expert's w2 is NaN, and all weights that it has are zeros."""
+    _needs_weights(spec, "nan_scales")
+    scales = tensors["experts.w2_scale"]
+    where = np.zeros(scales.shape, bool)
+    where[-1, scales.shape[1] // 2, 0] = True
+    scales[where] = np.nan
+    _clear(spec, tensors, "experts.w2", where, rng)
+
+
+def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Scales of w13 are 2^-127, subnormal floats, and hidden states make up for it."""
+    _needs_weights(
+        spec,
+        "least_scales",
+        lambda weight: weight.scale_dtype == "e8m0" and spec.dtype != "f16",
+        " with scales of e8m0, and another dtype than f16",
+    )
+    typical = int(np.median(tensors["experts.w13_scale"].view(np.uint8)))
+    for name, _, scales in _weights(tensors):
+        if name.endswith("w13"):
+            scales.view(np.uint8)[...] = 0
+    hidden = tensors["hidden_states"]
+    hidden *= hidden.dtype.type(2.0**typical)
+
+
+def _zero_point_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Zero points are 0, 255 and the largest code of int4."""
+    weight = _needs_weights(
+        spec, "zero_point_ends", lambda weight: weight.zero_point, " with zero points"
+    )
+    for name, _, scales in _weights(tensors):
+        points = tensors[f"{name}_zero_point"].view(np.uint8)
+        ends = rng.random(points.shape) < 0.4
+        points[ends] = rng.choice(np.array([0, 15, 255], np.uint8), int(ends.sum()))
+        if weight.dtype == "int4":
+            # Codes are far from 255: the numbers stay as large as they were.
+            scales[points == 255] *= scales.dtype.type(1 / 64)
+
+
+HARD_WEIGHTS: dict[str, Callable[..., None]] = {
+    "ue8m0_scales": _ue8m0_scales,
+    "zero_weights": _zero_weights,
+    "scale_ends": _scale_ends,
+    "nan_scales": _nan_scales,
+    "least_scales": _least_scales,
+    "zero_point_ends": _zero_point_ends,
+}

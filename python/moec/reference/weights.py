@@ -1,0 +1,73 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the elements of quantized weights stand for, in float64."""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+import numpy as np
+
+from .quantization import Operand
+from .signature import has_halves, scale_column, scale_row
+from .spec import LayerSpec
+
+#: Numbers of the codes of e2m1: a sign, two bits of exponent, one of mantissa.
+E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+E2M1 = np.concatenate([E2M1, -E2M1])
+
+#: What a stored 0 to 15 of int4 counts from.
+_INT4_OFFSET = 8.0
+
+
+def unpack_pairs(stored: np.ndarray) -> np.ndarray:
+    """Codes of half a byte; the first of two neighbours is in the low half."""
+    stored = np.asarray(stored).view(np.uint8)
+    codes = np.stack([stored & 15, stored >> 4], axis=-1)
+    return codes.reshape(*stored.shape[:-1], 2 * stored.shape[-1])
+
+
+def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
+    """q of the contract, less the zero point where every element has the same."""
+    stored = np.asarray(stored)
+    if weight.dtype == "fp8_e4m3":
+        return stored.astype(np.float64)
+    if weight.dtype == "fp4_e2m1":
+        return E2M1[unpack_pairs(stored)]
+    if weight.dtype == "int4":
+        offset = 0.0 if weight.zero_point else _INT4_OFFSET
+        return unpack_pairs(stored).astype(np.float64) - offset
+    return stored.view(np.uint8 if weight.zero_point else np.int8).astype(np.float64)
+
+
+def num_columns(spec: LayerSpec, tensors: Mapping, name: str) -> int:
+    """Contracted elements of a weight."""
+    stored = tensors[name].shape[-1]
+    return 2 * stored if spec.quantization.weight.in_pairs else stored
+
+
+def scaled_rows(
+    spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
+) -> np.ndarray:
+    """Rows of a quantized weight: (q - z) * (s * g), with s * g in f32."""
+    weight, first = spec.quantization.weight, name.endswith("w13")
+
+    def part(suffix: str = "") -> np.ndarray:
+        tensor = tensors[name + suffix]
+        return np.asarray(tensor[...] if expert is None else tensor[expert])
+
+    rows = tensors[name].shape[-2]
+    at = scale_row(spec, rows, first)[piece]
+    columns = scale_column(spec, num_columns(spec, tensors, name))
+    scales = part("_scale").astype(np.float32)[at]
+    with np.errstate(all="ignore"):
+        if weight.global_scale:
+            half = np.arange(rows)[piece] // (rows // 2 if has_halves(spec, first) else rows)
+            scales = scales * part("_global_scale").astype(np.float32)[half, None]
+        values = elements(
+            tensors[name][piece] if expert is None else tensors[name][expert, piece], weight
+        )
+        if weight.zero_point:
+            zero_points = part("_zero_point").view(np.uint8).astype(np.float64)[at]
+            values = values - zero_points[:, columns]
+        return values * scales.astype(np.float64)[:, columns]

@@ -1,0 +1,41 @@
+//===- CompareTest.cpp - errors of elements -------------------------------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Reference/Compare.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace moec::reference;
+
+namespace {
+
+Matrix makeRow(const std::vector<double> &values) {
+  Matrix row(1, static_cast<int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), row.row(0));
+  return row;
+}
+
+TEST(ReferenceCompare, RelativeErrorsAreOfTheLargerOfElementAndMean) {
+  // The root of the mean square is 5.
+  Matrix expected = makeRow({1, 7, -1, -7});
+  RelativeErrors errors =
+      findRelativeErrors(expected, makeRow({1.5, 7, -1, -7.7}));
+  EXPECT_DOUBLE_EQ(errors.largest, 0.1);
+  EXPECT_DOUBLE_EQ(errors.rms, std::sqrt((0.01 + 0.01) / 4));
+}
+
+TEST(ReferenceCompare, RelativeErrorsLeaveOutWhatIsNotFinite) {
+  RelativeErrors errors = findRelativeErrors(makeRow({2, std::nan(""), 2}),
+                                             makeRow({2, 5, INFINITY}));
+  EXPECT_EQ(errors.largest, 0);
+  EXPECT_EQ(errors.rms, 0);
+  errors = findRelativeErrors(makeRow({0, 0}), makeRow({0, 1}));
+  EXPECT_TRUE(std::isinf(errors.largest));
+}
+
+} // namespace
