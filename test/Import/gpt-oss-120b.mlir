@@ -10,10 +10,10 @@ func.func @"gpt-oss-120b"(
     %hidden_states: tensor<?x2880xbf16> {moe.name = "hidden_states", moe.role = "input"},
     %gate_weight: tensor<128x2880xbf16> {moe.name = "gate.weight", moe.role = "weight"},
     %gate_bias: tensor<128xf32> {moe.name = "gate.bias", moe.role = "weight"},
-    %w13: tensor<128x5760x2880xf4E2M1FN> {moe.name = "experts.w13", moe.role = "weight"},
+    %w13: tensor<128x5760x1440xi8> {moe.name = "experts.w13", moe.role = "weight"},
     %w13_scale: tensor<128x5760x90xf8E8M0FNU> {moe.name = "experts.w13_scale", moe.role = "weight"},
     %w13_bias: tensor<128x5760xbf16> {moe.name = "experts.w13_bias", moe.role = "weight"},
-    %w2: tensor<128x2880x2880xf4E2M1FN> {moe.name = "experts.w2", moe.role = "weight"},
+    %w2: tensor<128x2880x1440xi8> {moe.name = "experts.w2", moe.role = "weight"},
     %w2_scale: tensor<128x2880x90xf8E8M0FNU> {moe.name = "experts.w2_scale", moe.role = "weight"},
     %w2_bias: tensor<128x2880xbf16> {moe.name = "experts.w2_bias", moe.role = "weight"})
     -> (tensor<?x2880xbf16> {moe.name = "output"}) {
@@ -24,7 +24,7 @@ func.func @"gpt-oss-120b"(
       w13_scale(%w13_scale : tensor<128x5760x90xf8E8M0FNU>)
       w2_bias(%w2_bias : tensor<128x2880xbf16>)
       w2_scale(%w2_scale : tensor<128x2880x90xf8E8M0FNU>)
-      experts(%w13, %w2 : tensor<128x5760x2880xf4E2M1FN>, tensor<128x2880x2880xf4E2M1FN>)
+      experts(%w13, %w2 : tensor<128x5760x1440xi8>, tensor<128x2880x1440xi8>)
       activation {
       ^bb0(%gate: f32, %up: f32):
         %limit = moe.param "limit"

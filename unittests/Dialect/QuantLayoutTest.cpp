@@ -85,20 +85,30 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
   QuantAttr bytes = fp8("tensor");
   EXPECT_EQ(getStorageBits(bytes), 8);
   EXPECT_EQ(getRowBytes(bytes, 33), 33);
-  QuantAttr apart = parse("storage = f4E2M1FN, scale = f8E8M0FNU, granularity "
-                          "= group, block = [1, 32]");
-  EXPECT_EQ(getStorageBits(apart), 8);
-  EXPECT_EQ(getRowBytes(apart, 33), 33);
+  EXPECT_TRUE(isa<Float8E4M3FNType>(getMemoryType(bytes)));
+  EXPECT_EQ(getRowLength(bytes, 33), 33);
+  EXPECT_EQ(getRowLength(QuantAttr(), 33), 33);
   QuantAttr pairs = parse("storage = f4E2M1FN, scale = f8E4M3FN, granularity = "
                           "group, block = [1, 16], packing = pairs, "
                           "second_scale = f32");
   EXPECT_EQ(getStorageBits(pairs), 4);
   EXPECT_EQ(getRowBytes(pairs, 33), 17);
+  EXPECT_TRUE(getMemoryType(pairs).isInteger(8));
+  EXPECT_EQ(getRowLength(pairs, 64), 32);
+  EXPECT_EQ(getRowWidth(pairs, 32), 64);
   // The first of two is in the low half.
   EXPECT_EQ(getElementPlace(pairs, 6).byte, 3);
   EXPECT_EQ(getElementPlace(pairs, 6).bit, 0);
   EXPECT_EQ(getElementPlace(pairs, 7).byte, 3);
   EXPECT_EQ(getElementPlace(pairs, 7).bit, 4);
+  EXPECT_EQ(getImpliedZeroPoint(pairs), 0);
+  EXPECT_EQ(getImpliedZeroPoint(parse("storage = i4, scale = f32, granularity "
+                                      "= channel, packing = pairs")),
+            8);
+  EXPECT_EQ(getImpliedZeroPoint(parse("storage = i4, scale = f32, granularity "
+                                      "= channel, packing = pairs, "
+                                      "zero_point = true")),
+            0);
   EXPECT_EQ(getNumSecondScales(bytes), 0);
   EXPECT_EQ(getNumSecondScales(pairs), 1);
   EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::UpGate)), 2);

@@ -122,8 +122,8 @@ TEST(ImportError, WrongTypesAndRanges) {
       {R"("shared_experts": {})",
        "'shared_experts.intermediate_size' is missing"},
       {R"("quantization": {"weight": "int4"})",
-       "'quantization.weight' must be \"fp8_block128\", \"mxfp4\", or an "
-       "object "
+       "'quantization.weight' must be \"fp8_block128\", \"mxfp4\", "
+       "\"nvfp4\", or an object "
        "such as {\"dtype\": \"fp8_e4m3\", \"scale\": \"channel\"}, not "
        "\"int4\""},
       {R"("quantization": {})", "'quantization.weight' is missing"},
@@ -220,13 +220,32 @@ TEST(ImportError, QuantizationAndPlacement) {
   expectErrors({
       {R"("latent_size": 48, "quantization": {"weight": "mxfp4"})",
        "'latent_size' must be a multiple of 32 with mxfp4"},
-      {R"("shared_experts": {"intermediate_size": 32},
+      {R"("shared_experts": {"intermediate_size": 48},
           "quantization": {"weight": "mxfp4"})",
-       "mxfp4 of a layer with shared experts is not supported"},
+       "'shared_experts.intermediate_size' must be a multiple of 32 with "
+       "mxfp4"},
+      {R"("quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor",
+                                   "zero_point": true}})",
+       "'quantization.weight.zero_point' belongs to \"int8\" and \"int4\""},
+      {R"("quantization": {"weight": {"dtype": "int8", "scale": "channel",
+                                   "global_scale": true}})",
+       "'quantization.weight.global_scale' is a factor of the scales of groups "
+       "or blocks"},
+      {R"("activation": {"kind": "silu"},
+          "quantization": {"weight": {"dtype": "int8", "scale": "channel"},
+                          "activation": {"dtype": "int8",
+                                         "scale": {"group": 32}}})",
+       "'quantization.activation.scale' of \"int8\" activations is \"tensor\" "
+       "or \"token\""},
+      {R"("activation": {"kind": "silu"},
+          "quantization": {"weight": {"dtype": "int8", "scale": "channel"},
+                          "activation": {"dtype": "int4", "scale": "token"}})",
+       "'quantization.activation.dtype' of activations is \"fp8_e4m3\" or "
+       "\"int8\""},
       {R"("quantization": {})", "'quantization.weight' is missing"},
-      {R"("quantization": {"weight": {"dtype": "int8", "scale": "tensor"}})",
-       "'quantization.weight.dtype' must be \"fp8_e4m3\", \"fp8_e5m2\" or "
-       "\"fp4_e2m1\", not \"int8\""},
+      {R"("quantization": {"weight": {"dtype": "int2", "scale": "tensor"}})",
+       "'quantization.weight.dtype' must be \"fp8_e4m3\", \"fp8_e5m2\", "
+       "\"fp4_e2m1\", \"int8\" or \"int4\", not \"int2\""},
       {R"("quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "token"}})",
        "'quantization.weight.scale' must be \"tensor\", \"channel\", "
        "{\"group\": 32} or {\"block\": [128, 128]}, not \"token\""},
@@ -271,8 +290,8 @@ TEST(ImportError, QuantizationsThatNobodyMultiplies) {
                   overrides);
   EXPECT_NE(messages.find("'quantization.weight' = \"fp8_e5m2 by tensor\" is "
                           "described (--emit=moe, --signature), but not "
-                          "compiled yet; compiled are fp8_e4m3 with f32 "
-                          "scales"),
+                          "compiled; compiled are fp8_e4m3, fp4_e2m1, int8 "
+                          "and int4"),
             std::string::npos)
       << messages;
   messages =

@@ -34,21 +34,21 @@ module @layout attributes {test.values = {
 // CHECK-LABEL: module @quant
 // CHECK-SAME: block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
 // CHECK-SAME: channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>
-// CHECK-SAME: group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
+// CHECK-SAME: group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
 // CHECK-SAME: packed = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs, second_scale = f32>
 // CHECK-SAME: tensor = #moe.quant<storage = i8, scale = f32, granularity = tensor>
 // CHECK-SAME: token = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
-// CHECK-SAME: zero_point = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 64], zero_point = true>
+// CHECK-SAME: zero_point = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 64], zero_point = true, packing = pairs>
 module @quant attributes {test.values = {
   block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>,
   channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>,
-  group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>,
+  group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>,
   packed = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs,
                       second_scale = f32>,
   tensor = #moe.quant<storage = i8, scale = f32, granularity = tensor, dynamic = false>,
   token = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>,
   zero_point = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 64],
-                          zero_point = true>
+                          zero_point = true, packing = pairs>
 }} {}
 
 // CHECK-LABEL: module @ranks

@@ -70,8 +70,8 @@ module attributes {test.a = #moe.quant<storage = f32, scale = f32, granularity =
 
 // -----
 
-// expected-error@+1 {{'scale' is 'f16'; f32, bf16, f8E8M0FNU and f8E4M3FN are accepted}}
-module attributes {test.a = #moe.quant<storage = i8, scale = f16, granularity = tensor>} {}
+// expected-error@+1 {{'scale' is 'f64'; f32, bf16, f16, f8E8M0FNU and f8E4M3FN are accepted}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f64, granularity = tensor>} {}
 
 // -----
 
@@ -145,8 +145,13 @@ func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f3
 
 // -----
 
+// expected-error@+1 {{'storage' is 'i4', of which two elements lie in a byte; write 'packing = pairs'}}
+func.func private @f() attributes {q = #moe.quant<storage = i4, scale = f32, granularity = tensor>}
+
+// -----
+
 // expected-error@+1 {{'second_scale' is 'bf16'; f32 is accepted}}
-func.func private @f() attributes {q = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], second_scale = bf16>}
+func.func private @f() attributes {q = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs, second_scale = bf16>}
 
 // -----
 

@@ -17,7 +17,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'w13' must have elements of type 'f8E4M3FN', the storage of 'weight_quant', not 'f32'}}
+  // expected-error@+1 {{'w13' must have elements of type 'f8E4M3FN', as 'weight_quant' says, not 'f32'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -192,7 +192,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w2_scale: tensor<4x1x1xf32>, %shared_w13: tensor<20x16xf32>, %shared_w2: tensor<16x10xf32>,
     %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'shared_w13' must have elements of type 'f8E4M3FN', the storage of 'weight_quant', not 'f32'}}
+  // expected-error@+1 {{'shared_w13' must have elements of type 'f8E4M3FN', as 'weight_quant' says, not 'f32'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       w2_scale(%w2_scale : tensor<4x1x1xf32>) shared_w13(%shared_w13 : tensor<20x16xf32>)
@@ -230,7 +230,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xi8>, %w2: tensor<4x16x12xi8>) {
-  // expected-error@+1 {{'weight_quant' has a 'zero_point', for which there is no operand; only symmetric weights are accepted}}
+  // expected-error@+1 {{takes 'w13' and 'w13_zero_point' together with the 'zero_point' of 'weight_quant'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       w2_scale(%w2_scale : tensor<4x1x1xf32>)
@@ -325,7 +325,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tensor<4x24x2xf32>,
     %s2: tensor<4x16x3xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x24xf8E4M3FN>) {
-  // expected-error@+1 {{'weight_quant' has a 'second_scale', for which there is no operand; only one level of scales is accepted}}
+  // expected-error@+1 {{takes 'w13' and 'w13_global_scale' together with the 'second_scale' of 'weight_quant'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x24x2xf32>) w2_scale(%s2 : tensor<4x16x3xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf8E4M3FN>, tensor<4x16x24xf8E4M3FN>)

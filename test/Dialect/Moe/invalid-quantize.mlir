@@ -65,7 +65,7 @@ func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<1xi32>) {
 // -----
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{result #0 must be ranked tensor of f8E4M3FN type values, but got 'tensor<?x200xf8E5M2>'}}
+  // expected-error@+1 {{result #0 must be ranked tensor of f8E4M3FN type or 8-bit signless integer values, but got 'tensor<?x200xf8E5M2>'}}
   %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E5M2>, tensor<?x2xf32>
   return
 }
@@ -184,7 +184,7 @@ func.func @given_scales(%x: tensor<?x200xbf16>, %s: tensor<2xf32>) {
 // -----
 
 func.func @scale_by_token(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{dynamic ones of granularity 'tensor' that store f8E4M3FN with an f32 scale are accepted}}
+  // expected-error@+1 {{dynamic ones of granularity 'tensor' that store f8E4M3FN or i8 with an f32 scale are accepted}}
   %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> %x : tensor<?x200xbf16> -> tensor<1xf32>
   return
 }

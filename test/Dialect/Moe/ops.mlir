@@ -156,17 +156,17 @@ func.func @fp8_interleaved(%x: tensor<?x200xbf16>, %gate: tensor<4x200xbf16>,
 
 // CHECK-LABEL: func.func @mxfp4
 func.func @mxfp4(%x: tensor<?x64xbf16>, %gate: tensor<4x64xbf16>,
-    %w13: tensor<4x32x64xf4E2M1FN>, %s13: tensor<4x32x2xf8E8M0FNU>,
-    %w2: tensor<4x64x32xf4E2M1FN>, %s2: tensor<4x64x1xf8E8M0FNU>) -> tensor<?x64xbf16> {
-  // CHECK: weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
+    %w13: tensor<4x32x32xi8>, %s13: tensor<4x32x2xf8E8M0FNU>,
+    %w2: tensor<4x64x16xi8>, %s2: tensor<4x64x1xf8E8M0FNU>) -> tensor<?x64xbf16> {
+  // CHECK: weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
   %0 = moe.layer %x : tensor<?x64xbf16> gate(%gate : tensor<4x64xbf16>)
       w13_scale(%s13 : tensor<4x32x2xf8E8M0FNU>) w2_scale(%s2 : tensor<4x64x1xf8E8M0FNU>)
-      experts(%w13, %w2 : tensor<4x32x64xf4E2M1FN>, tensor<4x64x32xf4E2M1FN>)
+      experts(%w13, %w2 : tensor<4x32x32xi8>, tensor<4x64x16xi8>)
       activation {
       ^bb0(%v: f32):
         moe.yield %v : f32
       } {routing = #moe.routing<top_k = 2>,
-         weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>}
+         weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>}
       -> tensor<?x64xbf16>
   return %0 : tensor<?x64xbf16>
 }
