@@ -12,6 +12,7 @@
 #include "HardRules.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -231,19 +232,20 @@ Status moec::gputest::leastScales(Hard &hard) {
                             "scales of e8m0, and another dtype than f16");
       !status)
     return status;
-  uint64_t typical = 0;
+  uint64_t largest = 0;
   Status status =
       forEachWeight(hard, [&](llvm::StringRef name, const Weight &weight) {
         if (!name.ends_with("w13"))
           return;
-        typical = weight.getScale(0);
-        for (int64_t i = 0; i < weight.getNumScales(); ++i)
+        for (int64_t i = 0; i < weight.getNumScales(); ++i) {
+          largest = std::max(largest, weight.getScale(i));
           weight.setScale(i, 0);
+        }
       });
   const HostTensor *hidden = hard.get("hidden_states");
   for (int64_t i = 0; i < hidden->getNumElements(); ++i)
     setElement(*hidden, i,
-               std::ldexp(getElement(*hidden, i), static_cast<int>(typical)));
+               std::ldexp(getElement(*hidden, i), static_cast<int>(largest)));
   return status;
 }
 
