@@ -45,11 +45,20 @@ bool isFp8(moe::QuantAttr quant) {
          !quant.getSecondScale();
 }
 
-/// e4m3 of any granularity in one operand or both, but no groups of fewer
-/// elements than a vector takes, which is 16 at most.
-bool isAnyFp8(moe::QuantAttr input, moe::QuantAttr weight) {
+/// e4m3 or int8 about 0, with scales of f32.
+bool isQuantizedOnCpu(moe::QuantAttr quant) {
+  return isa<Float8E4M3FNType>(quant.getStorage())
+             ? isFp8(quant)
+             : quant.getStorage().isInteger(8) && quant.getScale().isF32() &&
+                   !quant.getZeroPoint() && !quant.getSecondScale();
+}
+
+/// Any granularity in one operand or both, but no groups of fewer elements than
+/// a vector takes, which is 16 at most.
+bool areDecodedOnCpu(moe::QuantAttr input, moe::QuantAttr weight) {
   constexpr int64_t lanes = 16;
-  return (!input || isFp8(input)) && (!weight || isFp8(weight)) &&
+  return (!input || isQuantizedOnCpu(input)) &&
+         (!weight || !isa<Float8E5M2Type>(weight.getStorage())) &&
          moe::getCommonColumns(input, weight) % lanes == 0;
 }
 
@@ -90,10 +99,10 @@ constexpr StringLiteral kDecoded =
     "f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
-    {Architecture::Cpu, isAnyFp8, moe::Way::Decode,
+    {Architecture::Cpu, areDecodedOnCpu, moe::Way::Decode,
      "operands become f32 in a near cache",
-     "f8E4M3FN with f32 scales of any granularity but groups of other than "
-     "multiples of 16, or weights of the layer's type,"},
+     "f8E4M3FN, f4E2M1FN, i8 and i4 with scales of any granularity but groups "
+     "of other than multiples of 16, or weights of the layer's type,"},
     {Architecture::Ampere, areDecoded, moe::Way::Decode,
      "tensor cores multiply 16 bits: elements become the other operand's type, "
      "or f16, in registers, exactly",
@@ -112,7 +121,8 @@ struct QuantizeCapability {
 };
 
 constexpr QuantizeCapability kQuantizations[] = {
-    {Architecture::Cpu, isFp8, "f8E4M3FN with f32 scales of any granularity"},
+    {Architecture::Cpu, isQuantizedOnCpu,
+     "f8E4M3FN or i8 with f32 scales of any granularity"},
     {Architecture::Ampere, isQuantizedOnGpu,
      "f8E4M3FN of groups of [1, 128] or whole rows, or i8 of whole rows"},
     {Architecture::Hopper, isQuantizedOnGpu,

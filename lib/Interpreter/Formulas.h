@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 // Each formula serves the moe op and the tile op of the same meaning. Float
-// tensors are f32, bf16, f16 or e4m3; index tensors are i32. Indices that come
-// from tensors are checked, so that a wrong pass gives a message and not a
-// crash.
+// tensors are f32, bf16, f16, e4m3, e8m0 or i8; index tensors are i32. Indices
+// that come from tensors are checked, so that a wrong pass gives a message and
+// not a crash.
 
 #ifndef MOEC_LIB_INTERPRETER_FORMULAS_H
 #define MOEC_LIB_INTERPRETER_FORMULAS_H
@@ -73,7 +73,8 @@ struct MatmulArguments {
   /// Rows of a dense product.
   int64_t tokens = 0;
   TensorRef input, weight;
-  OptionalRef inputScale, weightScale, offsets, source, numValidTokens;
+  OptionalRef inputScale, weightScale, weightZeroPoint, weightGlobalScale;
+  OptionalRef offsets, source, numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
   TensorRef result;
   /// Null for operands that stand for themselves.

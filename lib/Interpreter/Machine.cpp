@@ -122,6 +122,8 @@ Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   arguments.weight = at(op.getWeight());
   arguments.inputScale = maybe(op.getInputScale());
   arguments.weightScale = maybe(op.getWeightScale());
+  arguments.weightZeroPoint = maybe(op.getWeightZeroPoint());
+  arguments.weightGlobalScale = maybe(op.getWeightGlobalScale());
   arguments.offsets = maybe(op.getOffsets());
   arguments.source = maybe(op.getSource());
   arguments.numValidTokens = maybe(op.getNumValidTokens());

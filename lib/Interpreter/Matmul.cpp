@@ -11,8 +11,8 @@
 
 #include <algorithm>
 
+using namespace mlir;
 using namespace moert;
-using llvm::MutableArrayRef;
 
 namespace moec::interpreter {
 
@@ -38,7 +38,9 @@ class Matmul {
 public:
   Matmul(const MatmulArguments &arguments, RegionEvaluator &epilogue)
       : arguments(arguments), epilogue(epilogue),
-        depth(arguments.input.shape[1]),
+        depth(arguments.inputQuant ? moe::getRowWidth(arguments.inputQuant,
+                                                      arguments.input.shape[1])
+                                   : arguments.input.shape[1]),
         weightRows(arguments.weight.shape[arguments.weight.shape.size() - 2]),
         columns(arguments.layout ? weightRows / 2 : weightRows) {}
 
@@ -53,6 +55,20 @@ private:
            arguments.inputQuant.getGranularity() != moe::Granularity::Tensor;
   }
   Status runGroup(int64_t group, int64_t begin, int64_t end);
+  /// The elements of a row as numbers, zero points that are a tensor not yet
+  /// taken off.
+  void loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
+               MutableArrayRef<double> values) const;
+  /// A weight row less its zero points.
+  void loadWeightRow(int64_t group, int64_t weightRow,
+                     std::vector<double> &values) const;
+  /// The flat index of the scale of a contracted element, and of its zero
+  /// point.
+  int64_t getScaleIndex(int64_t group, int64_t weightRow,
+                        int64_t element) const;
+  /// With the global scale of the row.
+  double getWeightScale(int64_t group, int64_t weightRow,
+                        int64_t element) const;
   /// The sum of products with a weight row that is loaded to `weights`; the
   /// sums of blocks are scaled, `row` being the input's.
   float sum(const double *inputs, const std::vector<double> &weights,
@@ -74,7 +90,7 @@ private:
 
 Status Matmul::check() const {
   const TensorRef &weight = arguments.weight;
-  if (weight.shape.back() != depth)
+  if (weight.shape.back() != moe::getRowLength(arguments.weightQuant, depth))
     return invalidArgument("input " + describe(arguments.input) +
                            " and weight " + describe(weight) +
                            " differ in their last dimension");
@@ -107,18 +123,65 @@ Status Matmul::check() const {
   return checkRows("result", arguments.result, arguments.tokens);
 }
 
+void Matmul::loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
+                     MutableArrayRef<double> values) const {
+  if (!quant || isa<Float8E4M3FNType>(quant.getStorage()))
+    return load(tensor, row * depth, values);
+  static constexpr double magnitudes[8] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  bool isSigned = quant.getStorage().isInteger(8) && !quant.getZeroPoint();
+  const uint8_t *bytes =
+      tensor.as<uint8_t>() + row * moe::getRowBytes(quant, depth);
+  int64_t mask = (int64_t(1) << moe::getStorageBits(quant)) - 1;
+  for (int64_t i = 0; i < depth; ++i) {
+    moe::ElementPlace place = moe::getElementPlace(quant, i);
+    int64_t code = bytes[place.byte] >> place.bit & mask;
+    if (isa<Float4E2M1FNType>(quant.getStorage()))
+      values[i] = code < 8 ? magnitudes[code] : -magnitudes[code - 8];
+    else
+      values[i] =
+          (isSigned ? int8_t(code) : code) - moe::getImpliedZeroPoint(quant);
+  }
+}
+
+void Matmul::loadWeightRow(int64_t group, int64_t weightRow,
+                           std::vector<double> &values) const {
+  values.resize(depth);
+  loadRow(arguments.weight, arguments.weightQuant,
+          group * weightRows + weightRow, values);
+  if (arguments.weightZeroPoint)
+    for (int64_t i = 0; i < depth; ++i)
+      values[i] -= arguments.weightZeroPoint
+                       ->as<uint8_t>()[getScaleIndex(group, weightRow, i)];
+}
+
+int64_t Matmul::getScaleIndex(int64_t group, int64_t weightRow,
+                              int64_t element) const {
+  moe::QuantAttr quant = arguments.weightQuant;
+  int64_t rows = moe::getNumScaleRows(quant, weightRows, arguments.layout);
+  int64_t row =
+      moe::getScaleRow(quant, weightRow, weightRows, arguments.layout);
+  return (group * rows + row) * moe::getNumScaleColumns(quant, depth) +
+         moe::getScaleColumn(quant, element);
+}
+
+double Matmul::getWeightScale(int64_t group, int64_t weightRow,
+                              int64_t element) const {
+  float scale =
+      loadAt(*arguments.weightScale, getScaleIndex(group, weightRow, element));
+  if (!arguments.weightGlobalScale)
+    return scale;
+  int64_t perMatrix =
+      moe::getNumSecondScales(arguments.weightQuant, arguments.layout);
+  int64_t half = weightRow / (weightRows / perMatrix);
+  return scale * loadAt(*arguments.weightGlobalScale, group * perMatrix + half);
+}
+
 float Matmul::sum(const double *inputs, const std::vector<double> &weights,
                   int64_t row, int64_t group, int64_t weightRow) const {
   moe::QuantAttr input = arguments.inputQuant, weight = arguments.weightQuant;
   if (!input && !weight)
     return dot(inputs, weights.data(), depth);
   int64_t inputColumns = input ? moe::getNumScaleColumns(input, depth) : 0;
-  int64_t weightColumns = weight ? moe::getNumScaleColumns(weight, depth) : 0;
-  int64_t scaleRows =
-      weight ? moe::getNumScaleRows(weight, weightRows, arguments.layout) : 0;
-  int64_t scaleRow =
-      weight ? moe::getScaleRow(weight, weightRow, weightRows, arguments.layout)
-             : 0;
   int64_t step = moe::getCommonColumns(input, weight);
   if (step == moe::ScaleGroup::kAll)
     step = depth;
@@ -132,9 +195,7 @@ float Matmul::sum(const double *inputs, const std::vector<double> &weights,
                                            moe::getScaleColumn(input, first)
                                      : 0);
     if (weight)
-      scale *= loadAt(*arguments.weightScale,
-                      (group * scaleRows + scaleRow) * weightColumns +
-                          moe::getScaleColumn(weight, first));
+      scale *= getWeightScale(group, weightRow, first);
     total += dot(inputs + first, weights.data() + first, size) * scale;
   }
   return total;
@@ -186,19 +247,15 @@ Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
                              std::to_string(row) + " of the input's scales " +
                              describe(*arguments.inputScale));
     rows[p - begin] = row;
-    load(arguments.input, row * depth,
-         MutableArrayRef<double>(&inputs[(p - begin) * depth], depth));
+    loadRow(arguments.input, arguments.inputQuant, row,
+            MutableArrayRef<double>(&inputs[(p - begin) * depth], depth));
   }
   int64_t pieces = arguments.layout ? 2 : 1;
   std::vector<double> weights[2];
   std::vector<float> results((end - begin) * columns);
   for (int64_t column = 0; column < columns; ++column) {
-    for (int64_t which = 0; which < pieces; ++which) {
-      weights[which].resize(depth);
-      int64_t row = group * weightRows + weightRow(column, which);
-      load(arguments.weight, row * depth,
-           MutableArrayRef<double>(weights[which]));
-    }
+    for (int64_t which = 0; which < pieces; ++which)
+      loadWeightRow(group, weightRow(column, which), weights[which]);
     for (int64_t p = begin; p < end; ++p) {
       epilogueArguments(group, column, p);
       for (int64_t which = 0; which < pieces; ++which)

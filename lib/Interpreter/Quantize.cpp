@@ -1,4 +1,4 @@
-//===- Quantize.cpp - rows as e4m3 with scales ------------------*- C++ -*-===//
+//===- Quantize.cpp - rows as codes with scales -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,11 +17,8 @@ using llvm::MutableArrayRef;
 
 namespace moec::interpreter {
 
-/// The largest of e4m3.
-static constexpr float kLargest = 448;
-
 /// The scale of one group, every step in f32.
-static float getScale(llvm::ArrayRef<float> group, float least) {
+static float getScale(llvm::ArrayRef<float> group, moe::QuantAttr quant) {
   float largest = 0;
   for (float value : group) {
     float magnitude = std::fabs(value);
@@ -30,15 +27,16 @@ static float getScale(llvm::ArrayRef<float> group, float least) {
     if (std::isnan(largest))
       return largest;
   }
-  return std::max(largest, least) / kLargest;
+  return std::max(largest, moe::getLeastMagnitude(quant)) /
+         moe::getLargestCode(quant);
 }
 
 /// What a given scale makes of an element: beyond the range it is the range's
 /// end, and NaN stays NaN.
-static float divideByGiven(float value, float scale) {
+static float divideByGiven(float value, float scale, float largest) {
   float quotient = value / scale;
   return std::isnan(quotient) ? quotient
-                              : std::clamp(quotient, -kLargest, kLargest);
+                              : std::clamp(quotient, -largest, largest);
 }
 
 /// The rows that offsets leave of `rows`.
@@ -69,7 +67,7 @@ Status tensorScale(const TensorScaleArguments &arguments) {
       if (std::isfinite(value))
         largest = std::max(largest, std::fabs(value));
   }
-  store(arguments.scale, 0, {largest / kLargest});
+  store(arguments.scale, 0, {largest / moe::getLargestCode(arguments.quant)});
   return Status::ok();
 }
 
@@ -99,14 +97,15 @@ Status quantize(const QuantizeArguments &arguments) {
     load(arguments.input, r * width, MutableArrayRef<float>(row));
     if (arguments.tensorScale)
       for (float &value : row)
-        value = divideByGiven(value, given);
+        value =
+            divideByGiven(value, given, moe::getLargestCode(arguments.quant));
     for (int64_t g = 0; g < groups; ++g) {
       int64_t size = moe::getScaleGroup(arguments.quant).columns;
       int64_t first = g * size;
       auto group = MutableArrayRef<float>(row).drop_front(first);
       if (size != moe::ScaleGroup::kAll)
         group = group.take_front(size);
-      scales[g] = getScale(group, moe::getLeastMagnitude(arguments.quant));
+      scales[g] = getScale(group, arguments.quant);
       for (float &value : group)
         value /= scales[g];
     }

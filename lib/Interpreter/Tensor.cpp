@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -61,11 +62,16 @@ Result<DType> elementDType(ShapedType type) {
     return DType::F16;
   if (isa<Float8E4M3FNType>(element))
     return DType::F8E4M3;
+  if (isa<Float8E8M0FNUType>(element))
+    return DType::F8E8M0;
+  if (element.isInteger(8))
+    return DType::I8;
   if (element.isInteger(32))
     return DType::I32;
   return invalidArgument("the interpreter has no elements of " +
                          describe(type) +
-                         "; f32, bf16, f16, f8E4M3FN and i32 run");
+                         "; f32, bf16, f16, f8E4M3FN, f8E8M0FNU, i8 and i32 "
+                         "run");
 }
 
 std::string describe(ShapedType type) {
@@ -168,6 +174,17 @@ static const std::array<float, 256> &getE4M3Values() {
   return values;
 }
 
+static float fromE8M0(uint8_t bits) {
+  constexpr uint8_t nan = 255;
+  return bits == nan ? std::nanf("") : std::ldexp(1.0f, int(bits) - 127);
+}
+
+/// To nearest even, within -127 to 127; NaN becomes 0.
+static int8_t toI8(float value) {
+  return std::isnan(value) ? 0
+                           : std::clamp(std::nearbyint(value), -127.0f, 127.0f);
+}
+
 static uint8_t toE4M3(float value) {
   llvm::APFloat rounded(value);
   bool losesInfo;
@@ -196,8 +213,16 @@ static void loadAs(const TensorRef &tensor, int64_t first,
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = getE4M3Values()[tensor.as<uint8_t>()[first + i]];
     return;
+  case DType::F8E8M0:
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = fromE8M0(tensor.as<uint8_t>()[first + i]);
+    return;
+  case DType::I8:
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = tensor.as<int8_t>()[first + i];
+    return;
   default:
-    llvm_unreachable("elementDType() admits no other float");
+    llvm_unreachable("elementDType() admits no other that is read as a number");
   }
 }
 
@@ -234,8 +259,12 @@ void store(const TensorRef &tensor, int64_t first, ArrayRef<float> values) {
     for (size_t i = 0; i < values.size(); ++i)
       tensor.as<uint8_t>()[first + i] = toE4M3(values[i]);
     return;
+  case DType::I8:
+    for (size_t i = 0; i < values.size(); ++i)
+      tensor.as<int8_t>()[first + i] = toI8(values[i]);
+    return;
   default:
-    llvm_unreachable("elementDType() admits no other float");
+    llvm_unreachable("nothing else is made of numbers");
   }
 }
 

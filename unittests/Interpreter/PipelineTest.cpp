@@ -338,6 +338,70 @@ TEST(GroupedMatmul, ScalesBlocks) {
   EXPECT_EQ(valuesOf<float>(out[0]), Floats({gate + 1000 * up}));
 }
 
+static TensorRef bytesOf(std::vector<uint8_t> &values, moert::DType dtype,
+                         llvm::ArrayRef<int64_t> shape) {
+  TensorRef tensor;
+  tensor.data = values.data();
+  tensor.dtype = dtype;
+  tensor.shape.assign(shape.begin(), shape.end());
+  return tensor;
+}
+
+TEST(GroupedMatmul, ReadsPairsWithGlobalScales) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x16xf32>, %w: tensor<2x8xi8>,
+                 %s: tensor<2x1xf8E8M0FNU>, %g: tensor<2xf32>) -> tensor<?x1xf32> {
+      %0 = moe.grouped_matmul %x, %w : tensor<?x16xf32>, tensor<2x8xi8>
+        weight_scale(%s : tensor<2x1xf8E8M0FNU>) weight_global_scale(%g : tensor<2xf32>)
+        epilogue {
+        ^bb0(%a: f32, %b: f32):
+          %c = arith.constant 1000.0 : f32
+          %1 = arith.mulf %b, %c : f32
+          %2 = arith.addf %1, %a : f32
+          moe.yield %2 : f32
+        } {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 16], packing = pairs, second_scale = f32>, layout = #moe.weight_layout<order = up_gate>} -> tensor<?x1xf32>
+      return %0 : tensor<?x1xf32>
+    })");
+  // Up 0.5 and -6, gate 1.5 of the second element alone.
+  std::vector<uint8_t> w(16, 0), s = {128, 126};
+  w[0] = 0xF1;
+  w[8] = 0x30;
+  Floats x(16, 0), g = {3, 5};
+  x[0] = 1;
+  x[1] = 2;
+  auto out = test.run({view(x, {1, 16}), bytesOf(w, moert::DType::I8, {2, 8}),
+                       bytesOf(s, moert::DType::F8E8M0, {2, 1}), view(g, {2})});
+  ASSERT_EQ(out.size(), 1u);
+  float up = (0.5f - 12) * 2 * 3, gate = 3 * 0.5f * 5;
+  EXPECT_EQ(valuesOf<float>(out[0]), Floats({gate + 1000 * up}));
+}
+
+TEST(GroupedMatmul, TakesZeroPointsOff) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x4xf32>, %w: tensor<2x4xi8>, %s: tensor<2x2xf32>,
+                 %z: tensor<2x2xi8>, %v: tensor<2x2xi8>, %t: tensor<2x1xf32>)
+        -> (tensor<?x2xf32>, tensor<?x2xf32>) {
+      %0 = moe.grouped_matmul %x, %w : tensor<?x4xf32>, tensor<2x4xi8>
+        weight_scale(%s : tensor<2x2xf32>) weight_zero_point(%z : tensor<2x2xi8>)
+        {weight_quant = #moe.quant<storage = i8, scale = f32, granularity = group, block = [1, 2], zero_point = true>} -> tensor<?x2xf32>
+      %1 = moe.grouped_matmul %x, %v : tensor<?x4xf32>, tensor<2x2xi8>
+        weight_scale(%t : tensor<2x1xf32>)
+        {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = channel, packing = pairs>} -> tensor<?x2xf32>
+      return %0, %1 : tensor<?x2xf32>, tensor<?x2xf32>
+    })");
+  std::vector<uint8_t> w = {255, 1, 3, 4, 0, 128, 7, 7}, z = {200, 2, 1, 255},
+                       v = {0xF0, 0x98, 0x88, 0x87};
+  Floats x = {1, 2, 4, 8}, s = {1, 0.5, 2, 0.25}, t = {2, 0.5};
+  auto out = test.run({view(x, {1, 4}), bytesOf(w, moert::DType::I8, {2, 4}),
+                       view(s, {2, 2}), bytesOf(z, moert::DType::I8, {2, 2}),
+                       bytesOf(v, moert::DType::I8, {2, 2}), view(t, {2, 1})});
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(valuesOf<float>(out[0]),
+            Floats({(55 - 2 * 199) + 0.5f * (4 + 16),
+                    2 * (-1.0f + 2 * 127) + 0.25f * (4 * -248 + 8 * -248)}));
+  EXPECT_EQ(valuesOf<float>(out[1]), Floats({2 * (-8.0f + 14 + 8), 0.5f * -4}));
+}
+
 TEST(Unpermute, SumsInOrderWithIdentityAndAddend) {
   TestModule test(R"(
     func.func @f(%y: tensor<?x1xf32>, %p: tensor<?x3xi32>, %i: tensor<?x1xf32>,

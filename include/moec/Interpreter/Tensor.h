@@ -58,7 +58,7 @@ private:
 };
 
 /// The element types that the interpreter computes with: f32, bf16, f16, e4m3,
-/// i32.
+/// e8m0, i8, i32.
 moert::Result<moert::DType> elementDType(mlir::ShapedType type);
 
 /// "bf16[4x?x2]" style text of a type, and the same of a tensor.
@@ -68,14 +68,16 @@ std::string describe(const TensorRef &tensor);
 /// Whether `tensor` has the element type and all static sizes of `type`.
 bool matches(const TensorRef &tensor, mlir::ShapedType type);
 
-/// Floats of `tensor` from flat index `first` on, converted exactly.
+/// Numbers of `tensor` from flat index `first` on, converted exactly; those of
+/// i8 are signed.
 void load(const TensorRef &tensor, int64_t first,
           llvm::MutableArrayRef<float> values);
 void load(const TensorRef &tensor, int64_t first,
           llvm::MutableArrayRef<double> values);
 float loadAt(const TensorRef &tensor, int64_t index);
 
-/// Rounds to the element type, to nearest even, and stores from `first` on.
+/// Rounds to the element type, to nearest even, and stores from `first` on. To
+/// i8 what is beyond -127 to 127 is saturated, and NaN becomes 0.
 void store(const TensorRef &tensor, int64_t first,
            llvm::ArrayRef<float> values);
 

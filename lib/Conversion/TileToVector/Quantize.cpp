@@ -24,8 +24,7 @@ public:
       : emitter(emitter), b(emitter.b), lanes(lanes),
         input(emitter.operand(op.getInput())),
         quantized(emitter.operand(op.getQuantized())),
-        scale(emitter.operand(op.getScale())),
-        least(moe::getLeastMagnitude(op.getQuant())) {
+        scale(emitter.operand(op.getScale())), quant(op.getQuant()) {
     columns = getColumns(input);
     if (Value given = emitter.operand(op.getTensorScale())) {
       divisor = emitter.splat(emitter.loadF32(given, emitter.index(0)), lanes);
@@ -56,7 +55,9 @@ private:
   /// What is beyond the range becomes its end; NaN stays NaN.
   Value saturate(Value values);
   /// The codes of a vector of f32, as i8.
+  Value round(Value values);
   Value roundE4M3(Value values);
+  Value roundInteger(Value values);
   void store(Value codes, Value row, Value column, int64_t count);
 
   Value ints(int64_t value) { return emitter.splatI32(value, lanes); }
@@ -78,8 +79,7 @@ private:
   /// Elements of a row, and of a group.
   int64_t columns, size = 0;
   Value input, quantized, scale;
-  /// Of a dynamic scale.
-  float least;
+  moe::QuantAttr quant;
   /// The given scale in each lane; null where rows have scales of their own.
   Value divisor;
   /// The largest magnitudes of a long group so far.
@@ -106,12 +106,13 @@ void Quantize::emitRow(Value row) {
 void Quantize::emitByGiven(Value row) {
   forVectors(emitter.index(0), columns, [&](Value column, int64_t count) {
     Value values = arith::DivFOp::create(b, load(row, column, count), divisor);
-    store(roundE4M3(saturate(values)), row, column, count);
+    store(round(saturate(values)), row, column, count);
   });
 }
 
 Value Quantize::saturate(Value values) {
-  constexpr int64_t infinity = 0x7F800000, largest = 0x43E00000;
+  constexpr int64_t infinity = 0x7F800000;
+  int64_t largest = llvm::bit_cast<int32_t>(moe::getLargestCode(quant));
   Value bits = asInts(values);
   Value magnitude = arith::AndIOp::create(b, bits, ints(0x7FFFFFFF));
   Value sign = arith::XOrIOp::create(b, bits, magnitude);
@@ -154,7 +155,7 @@ void Quantize::emitLongGroup(Value row, Value group, Value first,
   Value divisor = emitter.splat(factor, lanes);
   forVectors(first, size, [&](Value column, int64_t count) {
     Value values = arith::DivFOp::create(b, load(row, column, count), divisor);
-    store(roundE4M3(values), row, column, count);
+    store(round(values), row, column, count);
   });
 }
 
@@ -168,7 +169,7 @@ void Quantize::emitGroup(Value row, Value group, Value first, int64_t size) {
   Value divisor = emitter.splat(factor, lanes);
   for (auto [i, values] : llvm::enumerate(vectors)) {
     int64_t done = i * lanes;
-    store(roundE4M3(arith::DivFOp::create(b, values, divisor)), row,
+    store(round(arith::DivFOp::create(b, values, divisor)), row,
           emitter.add(first, done), std::min(lanes, size - done));
   }
 }
@@ -180,11 +181,29 @@ Value Quantize::getScale(ArrayRef<Value> vectors) {
     largest = largest ? Value(arith::MaxSIOp::create(b, largest, bits)) : bits;
   }
   Value bits = emitter.reduce(vector::CombiningKind::MAXSI, largest);
-  Value leastBits =
-      arith::BitcastOp::create(b, b.getI32Type(), emitter.f32(least));
+  Value leastBits = arith::BitcastOp::create(
+      b, b.getI32Type(), emitter.f32(moe::getLeastMagnitude(quant)));
   bits = arith::MaxSIOp::create(b, bits, leastBits);
   return arith::DivFOp::create(
-      b, arith::BitcastOp::create(b, b.getF32Type(), bits), emitter.f32(448));
+      b, arith::BitcastOp::create(b, b.getF32Type(), bits),
+      emitter.f32(moe::getLargestCode(quant)));
+}
+
+Value Quantize::round(Value values) {
+  return quant.getStorage().isInteger(8) ? roundInteger(values)
+                                         : roundE4M3(values);
+}
+
+/// Next to 1.5 * 2^23 the last digit of f32 is 1, so that its low bits are the
+/// integer that a sum was rounded to. NaN becomes 0.
+Value Quantize::roundInteger(Value values) {
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, values, values);
+  Value bits = asInts(
+      arith::AddFOp::create(b, values, emitter.splat(double(0x1.8p23), lanes)));
+  return arith::TruncIOp::create(
+      b, VectorType::get(lanes, b.getI8Type()),
+      arith::SelectOp::create(b, isNumber, bits, ints(0)));
 }
 
 Value Quantize::roundE4M3(Value values) {

@@ -8,6 +8,7 @@
 #include "ScaledBlocks.h"
 
 #include "../Emission/ContractOperands.h"
+#include "Decode.h"
 #include "moec/Analysis/Cpu.h"
 
 #include <algorithm>
@@ -21,7 +22,9 @@ static constexpr int64_t kCacheLine = 64;
 ScaledBlocks::ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op,
                            Sizes sizes)
     : emitter(emitter), b(emitter.b), op(op), sizes(sizes),
-      depth(cast<MemRefType>(op.getWeight().getType()).getShape().back()),
+      depth(moe::getRowWidth(
+          op.getInputQuantAttr(),
+          cast<MemRefType>(op.getInput().getType()).getShape().back())),
       block(cpu::getDecodedColumns(op)) {
   Type f32 = b.getF32Type();
   int64_t weightRows = sizes.planes * sizes.columns;
@@ -76,7 +79,8 @@ void ScaledBlocks::loadInput(Value number, int64_t size, Value count,
                            ? emitter.loadF32(scales, emitter.index(0))
                            : emitter.loadF32(scales, {source, scaleColumn}),
                        rowScales, row);
-    convertRow(from, {source}, first, size, input, row);
+    convertRow(from, op.getInputQuantAttr(), /*zero=*/Value(), {source}, first,
+               size, input, row);
   });
 }
 
@@ -84,9 +88,12 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
                               RowRange columns) {
   Value from = emitter.operand(op.getWeight());
   Value scales = emitter.operand(op.getWeightScale());
-  Value scaleColumn =
-      scales ? getScaleColumn(op.getWeightQuantAttr(), number) : Value();
+  Value zeroPoints = emitter.operand(op.getWeightZeroPoint());
+  moe::QuantAttr quant = op.getWeightQuantAttr();
+  Value scaleColumn = scales ? getScaleColumn(quant, number) : Value();
   Value first = emitter.mul(number, block);
+  int64_t length = moe::getRowLength(quant, block);
+  Value firstInMemory = emitter.mul(number, length);
   int64_t lineElements =
       kCacheLine * 8 / int64_t(getElementType(from).getIntOrFloatBitWidth());
   auto lead = [&](Value row) { return group ? Index{group, row} : Index{row}; };
@@ -95,37 +102,82 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
       Value to =
           getWeightRow(plane, arith::SubIOp::create(b, column, columns.begin));
       Index row = lead(moec::getWeightRow(emitter, op, plane, column));
+      Value zero;
       if (scales) {
         Index scale = lead(getScaleRow(emitter, op, plane, column));
         scale.push_back(scaleColumn);
-        emitter.storeF32(emitter.loadF32(scales, scale), columnScales, to);
+        emitter.storeF32(loadWeightScale(scales, scale, group, plane),
+                         columnScales, to);
+        if (zeroPoints)
+          zero = emitter.splat(
+              decodeInteger(emitter,
+                            memref::LoadOp::create(b, zeroPoints, scale),
+                            /*isUnsigned=*/true),
+              sizes.lanes);
       }
       // The row's next block is what this loop reads after all rows.
-      for (int64_t ahead = 0; ahead < block; ahead += lineElements) {
+      for (int64_t ahead = 0; ahead < length; ahead += lineElements) {
         Index next(row);
-        next.push_back(emitter.add(first, block + ahead));
+        next.push_back(emitter.add(firstInMemory, length + ahead));
         memref::PrefetchOp::create(b, from, next, /*isWrite=*/false,
                                    /*localityHint=*/2, /*isDataCache=*/true);
       }
-      convertRow(from, row, first, size, weight, to);
+      convertRow(from, quant, zero, row, first, size, weight, to);
     });
 }
 
-void ScaledBlocks::convertRow(Value from, const Index &row, Value first,
-                              int64_t size, Value to, Value toRow) {
+Value ScaledBlocks::loadWeightScale(Value scales, const Index &at, Value group,
+                                    int64_t plane) {
+  Value scale = loadScale(emitter, scales, at);
+  Value factors = emitter.operand(op.getWeightGlobalScale());
+  if (!factors)
+    return scale;
+  // Halves have one each, in the order of the layout.
+  moe::WeightLayoutAttr layout = op.getLayoutAttr();
+  bool isSecond =
+      moe::getNumSecondScales(op.getWeightQuantAttr(), layout) == 2 &&
+      (plane == 1) == (layout.getOrder() == moe::GateUpOrder::GateUp);
+  Index index;
+  if (group)
+    index.push_back(group);
+  index.push_back(emitter.index(isSecond));
+  return arith::MulFOp::create(b, scale, emitter.loadF32(factors, index));
+}
+
+void ScaledBlocks::convertRow(Value from, moe::QuantAttr quant, Value zero,
+                              const Index &row, Value first, int64_t size,
+                              Value to, Value toRow) {
+  int64_t implied = quant ? moe::getImpliedZeroPoint(quant) : 0;
+  if (implied)
+    zero = emitter.splat(double(implied), sizes.lanes);
   for (int64_t done = 0; done < block; done += sizes.lanes) {
     int64_t count = std::clamp<int64_t>(size - done, 0, sizes.lanes);
-    Value values = count ? decode(from, row, emitter.add(first, done), count)
-                         : emitter.splat(0.0, sizes.lanes);
+    Value values =
+        count ? decode(from, quant, row, emitter.add(first, done), count)
+              : emitter.splat(0.0, sizes.lanes);
+    if (zero && count) {
+      Value less = arith::SubFOp::create(b, values, zero);
+      if (count < sizes.lanes)
+        less = arith::SelectOp::create(
+            b, emitter.mask(emitter.index(count), sizes.lanes), less,
+            emitter.splat(0.0, sizes.lanes));
+      values = less;
+    }
     emitter.storeVector(values, to, {toRow, emitter.index(done)});
   }
 }
 
-/// `lanes` elements as f32, of which those from `count` on are 0.
-Value ScaledBlocks::decode(Value from, const Index &row, Value first,
-                           int64_t count) {
-  if (isa<Float8E4M3FNType>(getElementType(from)))
-    return extend(loadBytes(from, row, first, count));
+/// `lanes` elements as f32, of which those from `count` on are codes 0.
+Value ScaledBlocks::decode(Value from, moe::QuantAttr quant, const Index &row,
+                           Value first, int64_t count) {
+  if (quant && quant.getPacking() == moe::Packing::Pairs) {
+    Value byte = arith::DivUIOp::create(b, first, emitter.index(2));
+    Value pairs = loadBytes(from, row, byte, sizes.lanes / 2, count / 2);
+    return decodeElements(emitter, quant, splitPairs(emitter, pairs));
+  }
+  if (quant)
+    return decodeElements(emitter, quant,
+                          loadBytes(from, row, first, sizes.lanes, count));
   Index indices(row);
   indices.push_back(first);
   Value mask;
@@ -134,14 +186,14 @@ Value ScaledBlocks::decode(Value from, const Index &row, Value first,
   return emitter.loadVector(from, indices, sizes.lanes, mask);
 }
 
-/// `lanes` bytes, of which those from `count` on are 0.
+/// `length` bytes, of which those from `count` on are 0.
 Value ScaledBlocks::loadBytes(Value from, const Index &row, Value first,
-                              int64_t count) {
-  auto bytes = VectorType::get(sizes.lanes, b.getI8Type());
+                              int64_t length, int64_t count) {
+  auto bytes = VectorType::get(length, b.getI8Type());
   Index indices(row);
   indices.push_back(first);
-  if (count == sizes.lanes) {
-    auto type = VectorType::get(sizes.lanes, getElementType(from));
+  if (count == length) {
+    auto type = VectorType::get(length, getElementType(from));
     return vector::BitCastOp::create(
         b, bytes, vector::LoadOp::create(b, type, from, indices));
   }
@@ -153,30 +205,6 @@ Value ScaledBlocks::loadBytes(Value from, const Index &row, Value first,
     loaded = vector::InsertOp::create(b, one, loaded, i);
   }
   return loaded;
-}
-
-/// The fields of e4m3 are moved into those of f16, where they stand for 2^-8 of
-/// the value, for subnormals too. NaN is all digits set, to which f16 wants all
-/// of the exponent.
-Value ScaledBlocks::extend(Value bytes) {
-  auto words = VectorType::get(sizes.lanes, b.getI16Type());
-  auto constant = [&](int64_t value) {
-    return emitter.constant(words, b.getI16IntegerAttr(int16_t(value)));
-  };
-  constexpr int64_t sign = 0x8000, digits = 0x3F80, exponent = 0x7C00;
-  Value bits = arith::ExtSIOp::create(b, words, bytes);
-  Value moved = arith::AndIOp::create(
-      b, arith::ShLIOp::create(b, bits, constant(7)), constant(sign | digits));
-  Value isNaN = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::eq,
-      arith::AndIOp::create(b, moved, constant(digits)), constant(digits));
-  Value halves = arith::SelectOp::create(
-      b, isNaN, arith::OrIOp::create(b, moved, constant(exponent)), moved);
-  Value narrow = arith::BitcastOp::create(
-      b, VectorType::get(sizes.lanes, b.getF16Type()), halves);
-  Value values = arith::ExtFOp::create(
-      b, VectorType::get(sizes.lanes, b.getF32Type()), narrow);
-  return arith::MulFOp::create(b, values, emitter.splat(256.0, sizes.lanes));
 }
 
 Value ScaledBlocks::getFactors(Value row, int64_t plane, Value column,

@@ -1,4 +1,4 @@
-//===- ScaledBlocks.h - blocks of e4m3 as f32 -------------------*- C++ -*-===//
+//===- ScaledBlocks.h - blocks of quantized operands as f32 -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -51,16 +51,20 @@ private:
                  llvm::function_ref<mlir::Value(mlir::Value)> getRow);
   void loadWeight(mlir::Value block, int64_t size, mlir::Value group,
                   RowRange columns);
-  /// The `size` elements of a row from `first` on, then zeros.
-  void convertRow(mlir::Value from, const Index &row, mlir::Value first,
-                  int64_t size, mlir::Value to, mlir::Value toRow);
+  /// The scale at an index, with the global one of the plane.
+  mlir::Value loadWeightScale(mlir::Value scales, const Index &at,
+                              mlir::Value group, int64_t plane);
+  /// The `size` elements of a row from `first` on, less `zero` in each lane
+  /// (null for none), then zeros. `quant` is null for what stands for itself.
+  void convertRow(mlir::Value from, moe::QuantAttr quant, mlir::Value zero,
+                  const Index &row, mlir::Value first, int64_t size,
+                  mlir::Value to, mlir::Value toRow);
   /// The column of scales of an operand that a block has.
   mlir::Value getScaleColumn(moe::QuantAttr quant, mlir::Value number);
-  mlir::Value decode(mlir::Value from, const Index &row, mlir::Value first,
-                     int64_t count);
+  mlir::Value decode(mlir::Value from, moe::QuantAttr quant, const Index &row,
+                     mlir::Value first, int64_t count);
   mlir::Value loadBytes(mlir::Value from, const Index &row, mlir::Value first,
-                        int64_t count);
-  mlir::Value extend(mlir::Value bytes);
+                        int64_t length, int64_t count);
 
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;

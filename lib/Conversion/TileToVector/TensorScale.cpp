@@ -24,7 +24,7 @@ public:
         input(emitter.operand(op.getInput())), columns(getColumns(input)),
         largest(emitter.scratch({lanes}, b.getF32Type())) {}
 
-  void emit(Value rows, Value scale, float least);
+  void emit(Value rows, Value scale, moe::QuantAttr quant);
 
 private:
   void addVector(Value row, Value column, int64_t count);
@@ -59,9 +59,10 @@ void TensorScale::addVector(Value row, Value column, int64_t count) {
       largest, {begin});
 }
 
-void TensorScale::emit(Value rows, Value scale, float least) {
+void TensorScale::emit(Value rows, Value scale, moe::QuantAttr quant) {
   Value begin = emitter.index(0);
-  emitter.storeVector(emitter.splat(least, lanes), largest, {begin});
+  emitter.storeVector(emitter.splat(moe::getLeastMagnitude(quant), lanes),
+                      largest, {begin});
   emitter.forLoop(begin, rows, 1, [&](Value row) {
     Value whole = emitter.index(columns / lanes * lanes);
     emitter.forLoop(begin, whole, lanes,
@@ -74,8 +75,9 @@ void TensorScale::emit(Value rows, Value scale, float least) {
                                emitter.loadVector(largest, {begin}, lanes));
   Value absmax = arith::BitcastOp::create(
       b, b.getF32Type(), emitter.reduce(vector::CombiningKind::MAXSI, bits));
-  emitter.storeF32(arith::DivFOp::create(b, absmax, emitter.f32(448)), scale,
-                   begin);
+  emitter.storeF32(
+      arith::DivFOp::create(b, absmax, emitter.f32(moe::getLargestCode(quant))),
+      scale, begin);
 }
 
 } // namespace
@@ -91,7 +93,6 @@ LogicalResult moec::emitTensorScale(tile::TensorScaleOp op,
     rows = emitter.loadIndex(offsets, emitter.index(last));
   }
   TensorScale(op, emitter, config->getLanes())
-      .emit(rows, emitter.operand(op.getScale()),
-            moe::getLeastMagnitude(op.getQuant()));
+      .emit(rows, emitter.operand(op.getScale()), op.getQuant());
   return success();
 }

@@ -117,6 +117,10 @@ float getLeastMagnitude(QuantAttr quant) {
   return isTokenOfFloats ? 1.0f / 512 : 1e-10f;
 }
 
+float getLargestCode(QuantAttr quant) {
+  return quant.getStorage().isInteger(8) ? 127.0f : 448.0f;
+}
+
 bool isBlockFp8(QuantAttr input, QuantAttr weight) {
   constexpr int64_t size = 128;
   auto is = [&](QuantAttr quant, int64_t rows) {

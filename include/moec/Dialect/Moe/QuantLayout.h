@@ -102,6 +102,10 @@ int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout = {});
 /// have one: 1/512 for a `token` of e4m3, else 1e-10.
 float getLeastMagnitude(QuantAttr quant);
 
+/// The largest code of a quantized activation, by which its absolute maximum is
+/// divided for a scale: 127 of i8, which has no -128 then, else 448 of e4m3.
+float getLargestCode(QuantAttr quant);
+
 /// Whether two operands are block fp8, as DeepSeek-V3 has it: e4m3 with f32
 /// scales, of 128 x 128 weights and of 128 neighbours of a row of the input.
 bool isBlockFp8(QuantAttr input, QuantAttr weight);
