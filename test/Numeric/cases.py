@@ -649,8 +649,7 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
         seed = 2 if form == "int8_static" else 1
         sizes = {"hidden_size": 160 if few else 2 * unit, "dtype": "bf16",
                  "intermediate_size": 96 if few else unit}
-        case(f"{form}_{name}", tokens=tokens, seed=seed, quantization=quantization, to=CPU_CASES,
-             **sizes | fields)
+        case(f"{form}_{name}", tokens=tokens, seed=seed, quantization=quantization, **sizes | fields)
 
     shared = {"intermediate_size": 2 * unit}
     decoded("order_gate_up", gate_up_order="gate_up", expert_bias=True,
@@ -689,11 +688,11 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
 for dtype in ("f32", "bf16"):
     case(f"mxfp4_least_scales_{dtype}", tokens=11, entry="ids", dtype=dtype, hidden_size=160,
          intermediate_size=96, hard="least_scales", quantization={"weight": "mxfp4"},
-         shared_experts={"intermediate_size": 64}, to=CPU_CASES)
+         shared_experts={"intermediate_size": 64})
 # Layers like those of gpt-oss: published tests of tokens, intermediate size, hidden size, experts.
 GPT_OSS = {
     "dtype": "bf16", "entry": "gate", "top_k": 4, "gate_up_order": "interleaved",
-    "expert_bias": True, "quantization": {"weight": "mxfp4"}, "to": CPU_CASES,
+    "expert_bias": True, "quantization": {"weight": "mxfp4"},
     "routing": {"score": "identity", "weight": "softmax", "gate_bias": True},
     "activation": {"kind": "swigluoai"},
 }
@@ -711,12 +710,11 @@ for tokens, intermediate, hidden, experts, top_k in (
                                ("u8b128", groups("int8", 64))):
         case(f"{name}_conformance_{tokens}_{intermediate}_{hidden}_{experts}_{top_k}",
              tokens=tokens, intermediate_size=intermediate, hidden_size=hidden,
-             num_experts=experts, top_k=top_k, dtype="bf16", quantization=quantization,
-             to=CPU_CASES)
+             num_experts=experts, top_k=top_k, dtype="bf16", quantization=quantization)
 for tokens, gate in ((2, "silu"), (64, "swiglustep")):
     case(f"nvfp4_conformance_{tokens}", tokens=tokens, intermediate_size=256, hidden_size=512,
          num_experts=40, top_k=6, dtype="bf16", activation={"kind": gate},
-         quantization={"weight": "nvfp4"}, to=CPU_CASES)
+         quantization={"weight": "nvfp4"})
 for scheme in ("static", "dynamic"):
     config("mixtral", f"_fp8_{scheme}", **LOCAL, to=CPU_CASES, quantization_config={
         "quant_method": "fp8", "activation_scheme": scheme})

@@ -3,14 +3,14 @@
 """Tolerances of public tests, where they say something that ours does not."""
 
 import pytest
-from cases import CPU_CASES
+from cases import CASES
 
 from moec.reference import LayerSpec, TensorFile, decide, evaluate, signature
 from moec.reference.compare import relative_errors
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CPU_CASES if case.name.startswith("gpt_oss_mxfp4_")],
+    "case", [case for case in CASES if case.name.startswith("gpt_oss_mxfp4_")],
     ids=lambda case: case.name,
 )
 def test_mxfp4_elements(case, runs):

@@ -145,7 +145,7 @@ void Product::run() const {
                      : " epilogue {\n^bb0(%gate: f32, %up: f32):\n"
                        "%two = arith.constant 2.0 : f32\n"
                        "%d = arith.mulf %up, %two : f32\n"
-                       "%r = arith.addf %gate, %d : f32\nmoe.yield %r : f32\n"
+                       "%r = arith.addf %gate, %d : f32\ntile.yield %r : f32\n"
                        "}") +
       " {" + format.getAttribute("weight_quant", false) +
       (order.empty() ? ""
