@@ -92,19 +92,29 @@ unsigned transposed(unsigned row, unsigned byte) {
   return address ^ ((address >> 7 & 7) << 4);
 }
 
+/// The registers of A of 16-bit elements, four of a thread one after the other.
+unsigned inFragments(unsigned row, unsigned byte) {
+  unsigned k = byte / 2;
+  unsigned thread = row / 16 * 32 + row % 8 * 4 + k % 8 / 2;
+  unsigned number = row % 16 / 8 + k / 8 * 2;
+  return thread * 16 + number * 4 + byte % 4;
+}
+
 std::string runWgmma(const std::string &text, Place place, unsigned depth,
-                     unsigned bytes, uint64_t seeds = kSeeds) {
+                     unsigned bytes, uint64_t seeds = kSeeds,
+                     Place placeOfA = nullptr) {
   std::vector<uint8_t> memory(10240);
-  auto put = [&](unsigned base, unsigned row, unsigned k, float value) {
+  auto put = [&](unsigned base, Place place, unsigned row, unsigned k,
+                 float value) {
     uint16_t bits = bytes == 2 ? bfloat(value) : e4m3(value);
     for (unsigned i = 0; i < bytes; ++i)
       memory[base + place(row, k * bytes + i)] = uint8_t(bits >> (8 * i));
   };
   for (unsigned k = 0; k < depth; ++k) {
     for (unsigned row = 0; row < 64; ++row)
-      put(0, row, k, valueOf(row, k));
+      put(0, placeOfA ? placeOfA : place, row, k, valueOf(row, k));
     for (unsigned row = 0; row < kColumns; ++row)
-      put(8192, row, k, valueOf(row + 11, k));
+      put(8192, place, row, k, valueOf(row + 11, k));
   }
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     KernelRun kernel(text, seed);
@@ -180,6 +190,30 @@ TEST(Wgmma, MutantsDie) {
   EXPECT_MESSAGE(run(replaced(text, "and.b64 %rd7, %rd7, 16383;",
                               "or.b64 %rd7, %rd7, 16383;")),
                  "out of shared memory");
+}
+
+TEST(Wgmma, FragmentsInFlight) {
+  // A from registers, which are the product's until a wait has ended it.
+  std::string load = "mul.wide.u32 %rd12, %r0, 16;\n"
+                     "add.s64 %rd12, %rd12, %rd5;\n"
+                     "ld.shared.v4.b32 {%r30, %r31, %r32, %r33}, [%rd12];\n";
+  std::string text =
+      replaced(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled, "0"),
+               "}, %rd8, %rd9", "}, {%r30, %r31, %r32, %r33}, %rd9");
+  std::string early = replaced(text, "wgmma.fence", load + "wgmma.fence");
+  auto run = [&](const std::string &mutant) {
+    return runWgmma(mutant, swizzled, 16, 2, kSeeds, inFragments);
+  };
+  EXPECT_EQ(run(early), "");
+  // Behind the fence it might be that the product does not see them.
+  EXPECT_MESSAGE(
+      run(replaced(text, "wgmma.mma_async", load + "wgmma.mma_async")),
+      "since the last wgmma.fence");
+  for (std::string use : {"mov.b32 %r32, 0;\n", "mov.b32 %r34, %r32;\n"}) {
+    std::string wait = "wgmma.wait_group.sync.aligned 0;\n";
+    EXPECT_EQ(run(replaced(early, wait, wait + use)), "");
+    EXPECT_MESSAGE(run(replaced(early, wait, use + wait)), "in flight");
+  }
 }
 
 TEST(Wgmma, NeedsAllWarps) {
