@@ -54,6 +54,9 @@ public:
 
   std::vector<CheckpointForm> getForms(const TensorInfo &tensor) {
     StringRef name = tensor.name;
+    // Checkpoints have these packed, which is not read.
+    if (name.ends_with("_zero_point") || name.ends_with("_global_scale"))
+      return {};
     kind = name.consume_back("_input_scale") ? Kind::InputScale
            : name.consume_back("_scale")     ? Kind::Scale
                                              : Kind::Weight;
@@ -85,9 +88,16 @@ public:
 private:
   enum class Kind { Weight, Scale, InputScale };
 
+  /// Two elements lie in a byte. Of these one form is read as it is: mxfp4,
+  /// all experts in one tensor.
   bool isFourBit() const {
     return spec.quantization &&
-           spec.quantization->weight.storage == StorageType::Fp4E2M1;
+           getElementBits(spec.quantization->weight.storage) < 8;
+  }
+  bool isMxfp4() const {
+    return isFourBit() &&
+           spec.quantization->weight.storage == StorageType::Fp4E2M1 &&
+           spec.quantization->weight.scale == ScaleType::E8M0;
   }
 
   /// A part that is all rows of the tensor.
@@ -195,7 +205,7 @@ private:
   /// Parameters of the module of all experts, gate and up in one. Blocks of
   /// mxfp4 lie along the contracted dimension, which is the last one there.
   void addFused(bool isFirst, bool isBias) {
-    if (spec.quantization && !isFourBit())
+    if (spec.quantization && !isMxfp4())
       return;
     StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
     // Without a gate the first product is the up projection alone.
@@ -235,6 +245,8 @@ private:
     if (kind == Kind::InputScale)
       return addInputScale(name == "shared_experts.w13",
                            {names.shared[0], names.shared[1], names.shared[2]});
+    if (isFourBit())
+      return;
     if (name == "shared_experts.w2")
       return addWhole(names.shared[2], getSuffix());
     addHalves(names.shared[0], names.shared[1], getSuffix());

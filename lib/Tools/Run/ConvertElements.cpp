@@ -49,14 +49,23 @@ int64_t readInteger(const uint8_t *source, DType dtype) {
 
 } // namespace
 
+/// Files have bytes for what has a type of its own in a layer, or none.
+static bool areBytes(DType from, DType to) {
+  return from == DType::U8 && (to == DType::I8 || to == DType::F8E8M0);
+}
+
 bool moec::canConvert(DType from, DType to) {
-  return from == to || (isFloat(from) && isFloat(to)) ||
+  return from == to || areBytes(from, to) || (isFloat(from) && isFloat(to)) ||
          (from == DType::I64 && to == DType::I32) ||
          (from == DType::I32 && to == DType::I64);
 }
 
 bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
                           DType to) {
+  if (areBytes(from, to)) {
+    *result = *source;
+    return true;
+  }
   if (isFloat(from)) {
     llvm::APFloat value = readFloat(source, from);
     // A NaN stays one, whatever its payload.

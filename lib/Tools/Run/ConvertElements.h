@@ -21,7 +21,8 @@
 namespace moec {
 
 /// Whether some values of `from` are values of `to`: f32, bf16 and f16 among
-/// each other, and integers of 32 and 64 bits.
+/// each other, integers of 32 and 64 bits, and u8 that are the bytes of i8 or
+/// f8e8m0.
 bool canConvert(moert::DType from, moert::DType to);
 
 /// Converts one element. False if its value is none of `to`.

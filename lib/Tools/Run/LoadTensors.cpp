@@ -65,11 +65,23 @@ private:
       return moert::invalidArgument(
           where + "dtype is " + moert::dtypeName(entry.dtype) + ", expected " +
           moert::dtypeName(tensor.dtype));
-    if (!isSameShape(entry.shape, shape))
+    if (!isSameShape(entry.shape, shape) && !isInBlocks(shape))
       return moert::invalidArgument(where + "shape is " +
                                     printShape(entry.shape) + ", expected " +
                                     printShape(shape));
     return Status::ok();
+  }
+
+  /// Rows of bytes, each of the groups of a row by itself: mxfp4 has blocks of
+  /// 16, one behind the other.
+  bool isInBlocks(llvm::ArrayRef<int64_t> shape) const {
+    llvm::ArrayRef<int64_t> found = entry.shape;
+    if (tensor.dtype != moert::DType::I8 || found.size() != shape.size() + 1)
+      return false;
+    int64_t block = found.back();
+    found = found.drop_back();
+    return block > 0 && found.drop_back() == shape.drop_back() &&
+           shape.back() % block == 0 && found.back() == shape.back() / block;
   }
 
   Status finish() const {

@@ -30,6 +30,8 @@ DTYPES = {"bf16": ml_dtypes.bfloat16}
 FILE_DTYPES = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
     "F8_E4M3": ml_dtypes.float8_e4m3fn, "I64": np.int64, "I32": np.int32,
+    # Bytes, as published files have them.
+    "U8": np.uint8, "I8": np.uint8, "F8_E8M0": np.uint8,
 }
 
 
