@@ -78,12 +78,20 @@ std::array<std::string, 3> Summary::getTime(ArrayRef<LaunchedPhase> phases,
 
 size_t Summary::printTimes() {
   bool isMeasured = device->isMeasured();
+  bool isLeast = llvm::any_of(variants, [&](plan::VariantOp variant) {
+    return llvm::any_of(getLaunchedPhases(variant), [&](auto &phase) {
+      return isa<tile::ContractOp>(phase.op) && !findModelled(phase, target);
+    });
+  });
   os << "expected on " << device->describe() << (isMeasured ? " " : ",\n")
      << "in microseconds, launches one after the other, experts equally "
         "likely;\nof the floor: what the least bytes or operations would take "
         "at "
      << (isMeasured ? "the device's measured rates\n"
                     : "rates scaled by the data sheets\n");
+  if (isLeast)
+    os << "some products have no model of their time: what they take at least "
+          "counts\n";
   TextTable table({"tokens", "launches", "   least", "       us",
                    "of the floor", "bound by", "    most", "       us",
                    "of the floor", "bound by"});
@@ -102,7 +110,7 @@ size_t Summary::printTimes() {
     table.addRow(std::move(row));
   }
   table.print(os);
-  return (isMeasured ? 3 : 4) + variants.size();
+  return (isMeasured ? 3 : 4) + isLeast + variants.size();
 }
 
 size_t Summary::printWork() {

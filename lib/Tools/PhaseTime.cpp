@@ -58,8 +58,10 @@ Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
         1e6 * std::max(work.bytes / device.readBytes,
                        work.operations / device.bf16Operations);
     prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
+    prediction.tensorUs = 1e6 * work.operations / device.bf16Operations;
     prediction.fixedUs = device.getLaunchTime();
-    prediction.us = prediction.streamUs + prediction.fixedUs;
+    prediction.us =
+        std::max(prediction.streamUs, prediction.tensorUs) + prediction.fixedUs;
   }
   if (!phase.isFirst) {
     prediction.us -= device.getLaunchTime();

@@ -32,7 +32,8 @@ const ModelsTime *findModelled(const LaunchedPhase &phase,
                                const Target &target);
 
 /// The time of a phase if experts are equally likely: by the model of its
-/// schedule, or of its bytes and a launch where there is none.
+/// schedule, or of its bytes or operations and a launch where there is none:
+/// at least.
 Prediction predictPhase(const LaunchedPhase &phase, int64_t tokens,
                         int64_t topK, const Target &target,
                         const DeviceRates &device);

@@ -50,7 +50,9 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   double inputRows =
       std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK));
   Work work;
-  work.operations = 2 * rows * columns * double(weight.getShape().back());
+  // Elements of a weight may share bytes, those of an input do not.
+  auto input = cast<MemRefType>(op.getInput().getType());
+  work.operations = 2 * rows * columns * double(input.getShape().back());
   work.bytes = groups * columns * double(weight.getShape().back()) *
                    getElementBytes(op.getWeight()) +
                rows * getRowBytes(op.getResult()) +
