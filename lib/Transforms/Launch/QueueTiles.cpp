@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchRewrite.h"
+#include "moec/Analysis/Device.h"
 
 using namespace mlir;
 using namespace moec;
@@ -20,6 +21,7 @@ public:
 
   std::vector<RewriteSite> match() override;
   std::string whyIllegal(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
   void leave(const RewriteSite &site) override;
 
@@ -61,6 +63,35 @@ std::string QueueTiles::whyIllegal(const RewriteSite &site) {
     if (!findRanking(place.front()))
       return "no ranking before it clears a counter";
   return {};
+}
+
+/// The same tiles in a fixed order, and from the queue. A CTA's first tile is
+/// not drawn, so that the queue saves its share of the others' time. No kernel
+/// is added.
+std::optional<PredictedChange> QueueTiles::predict(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  tile::LoadAttr load = kernel.getLoadAttr();
+  tile::ContractOp product = getProduct(kernel);
+  const auto *modelled = getSchedule(product)->as<ModelsTime>();
+  if (!load || !modelled || isForced(kernel))
+    return std::nullopt;
+  tile::ConfigAttr queued = product.getConfigAttr(),
+                   ordered = queued.withQueue(false);
+  std::unique_ptr<CostModel> model =
+      modelled->costModel(product, load, context.target);
+  double share = context.objective.getDevice().queueShare;
+  PredictedChange change{getPoints(site)};
+  for (const TokenPoint &point : change.points)
+    for (const WeightedRouting &weighted : getWeightedRoutings()) {
+      auto predictAs = [&](tile::ConfigAttr config) {
+        return model->predict(config, point.tokens, weighted.routing);
+      };
+      Prediction drawn = predictAs(queued);
+      double first = 1 / std::max(drawn.waves, 1.0);
+      change.before.push_back(predictAs(ordered).us);
+      change.after.push_back(drawn.us * (1 - share * (1 - first)));
+    }
+  return change;
 }
 
 LogicalResult QueueTiles::commit(const RewriteSite &site) {

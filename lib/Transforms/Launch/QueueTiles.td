@@ -11,7 +11,8 @@ def QueueTilesRewrite : LaunchRewrite<"queue-tiles"> {
     Gives products whose `config` says `queue` their `tickets`: a counter that the `tile.rank` that writes
     their offsets sets to 0 (one more of its launches' `outs`, in a slot of its own, the same for all
     products of a run), as one more of the `outs` of their launches. Where no such launch comes before on
-    the same stream, or with this disabled, the `config` says `queue` no more, so that heights of tiles suit a fixed
-    order. Behind `join-products`, whose kernels have no queue.
+    the same stream, where tiles in a fixed order are expected to take no longer, or with this disabled, the
+    `config` says `queue` no more, so that heights of tiles suit a fixed order. Of a config that is forced, or
+    without `load`, no time is asked. Behind `join-products`, whose kernels have no queue.
   }];
 }

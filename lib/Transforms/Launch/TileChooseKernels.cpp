@@ -66,18 +66,15 @@ LogicalResult TileChooseKernels::tryOut(int64_t most) {
 
 LogicalResult TileChooseKernels::search() {
   OwningOpRef<ModuleOp> before = getOperation().clone();
-  int64_t fewest = countKernels(), most = maxKernels;
-  for (int64_t last = 0, stalled = 0;;) {
+  // With a range for all numbers of tokens there are no fewer.
+  int64_t fewest = countKernels();
+  for (int64_t most = maxKernels;;) {
     if (failed(tryOut(most)))
       return failure();
-    int64_t count = countKernels();
-    // With a range each there are no fewer.
-    if (count <= maxKernels || most <= fewest)
+    int64_t excess = countKernels() - maxKernels;
+    if (excess <= 0 || most <= fewest)
       return success();
-    // What shares a kernel may have been joined, so that there are no fewer.
-    stalled = count == last ? stalled + 1 : 0;
-    most = std::max(most - (count - maxKernels) - stalled, fewest);
-    last = count;
+    most = std::max(most - excess, fewest);
     getOperation().getBodyRegion().takeBody(
         OwningOpRef<ModuleOp>(before->clone())->getBodyRegion());
   }
