@@ -62,11 +62,14 @@ ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   return columns % kDecodedColumns ? ScaleTime::OnElements : ScaleTime::InLoop;
 }
 
-/// e4m3 with scales that are multiplied as they are.
+bool moec::hasPlainScales(moe::QuantAttr quant) {
+  return quant.getScale().isF32() && !quant.getZeroPoint() &&
+         !quant.getSecondScale();
+}
+
 static bool isPlainFloat8(moe::QuantAttr quant) {
   return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
-         quant.getScale().isF32() && !quant.getZeroPoint() &&
-         !quant.getSecondScale();
+         hasPlainScales(quant);
 }
 
 bool moec::areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight) {

@@ -39,25 +39,18 @@ Architecture getArchitecture(const Target &target) {
 // Kinds of operands
 //===----------------------------------------------------------------------===//
 
-bool isFp8(moe::QuantAttr quant) {
-  return isa<Float8E4M3FNType>(quant.getStorage()) &&
-         quant.getScale().isF32() && !quant.getZeroPoint() &&
-         !quant.getSecondScale();
-}
-
-/// e4m3 or int8 about 0, with scales of f32.
-bool isQuantizedOnCpu(moe::QuantAttr quant) {
-  return isa<Float8E4M3FNType>(quant.getStorage())
-             ? isFp8(quant)
-             : quant.getStorage().isInteger(8) && quant.getScale().isF32() &&
-                   !quant.getZeroPoint() && !quant.getSecondScale();
+/// e4m3, or int8 about 0, which is what rows become.
+bool areCodesOfRows(moe::QuantAttr quant) {
+  Type storage = quant.getStorage();
+  return (isa<Float8E4M3FNType>(storage) || storage.isInteger(8)) &&
+         hasPlainScales(quant);
 }
 
 /// Any granularity in one operand or both, but no groups of fewer elements than
 /// a vector takes, which is 16 at most.
 bool areDecodedOnCpu(moe::QuantAttr input, moe::QuantAttr weight) {
   constexpr int64_t lanes = 16;
-  return (!input || isQuantizedOnCpu(input)) &&
+  return (!input || areCodesOfRows(input)) &&
          (!weight || !isa<Float8E5M2Type>(weight.getStorage())) &&
          moe::getCommonColumns(input, weight) % lanes == 0;
 }
@@ -66,10 +59,9 @@ bool areDecodedOnCpu(moe::QuantAttr input, moe::QuantAttr weight) {
 bool isQuantizedOnGpu(moe::QuantAttr quant) {
   constexpr int64_t neighbours = 128;
   int64_t columns = moe::getScaleGroup(quant).columns;
-  if (columns == moe::ScaleGroup::kAll)
-    return isFp8(quant) ||
-           (getElements(quant) == Elements::Int8 && quant.getScale().isF32());
-  return isFp8(quant) && columns == neighbours;
+  return areCodesOfRows(quant) &&
+         (columns == moe::ScaleGroup::kAll ||
+          (columns == neighbours && isa<Float8E4M3FNType>(quant.getStorage())));
 }
 
 //===----------------------------------------------------------------------===//
@@ -121,7 +113,7 @@ struct QuantizeCapability {
 };
 
 constexpr QuantizeCapability kQuantizations[] = {
-    {Architecture::Cpu, isQuantizedOnCpu,
+    {Architecture::Cpu, areCodesOfRows,
      "f8E4M3FN or i8 with f32 scales of any granularity"},
     {Architecture::Ampere, isQuantizedOnGpu,
      "f8E4M3FN of groups of [1, 128] or whole rows, or i8 of whole rows"},

@@ -38,9 +38,7 @@ class Matmul {
 public:
   Matmul(const MatmulArguments &arguments, RegionEvaluator &epilogue)
       : arguments(arguments), epilogue(epilogue),
-        depth(arguments.inputQuant ? moe::getRowWidth(arguments.inputQuant,
-                                                      arguments.input.shape[1])
-                                   : arguments.input.shape[1]),
+        depth(moe::getRowWidth(arguments.inputQuant, arguments.input.shape[1])),
         weightRows(arguments.weight.shape[arguments.weight.shape.size() - 2]),
         columns(arguments.layout ? weightRows / 2 : weightRows) {}
 

@@ -62,25 +62,6 @@ TEST_F(QuantLayoutTest, ScalesOfHalves) {
   }
 }
 
-TEST_F(QuantLayoutTest, PlaceOfScales) {
-  QuantAttr channel = fp8("channel"), token = fp8("token"),
-            tensor = fp8("tensor"), block = fp8("block, block = [128, 128]"),
-            group = fp8("group, block = [1, 128]"),
-            few = fp8("group, block = [1, 8]"), none;
-  EXPECT_EQ(getScalePlace(none, none), ScalePlace::Nowhere);
-  for (QuantAttr input : {none, token, tensor})
-    for (QuantAttr weight : {channel, tensor})
-      EXPECT_EQ(getScalePlace(input, weight), ScalePlace::Epilogue);
-  EXPECT_EQ(getScalePlace(token, none), ScalePlace::Epilogue);
-  EXPECT_EQ(getScalePlace(group, block), ScalePlace::GroupEnds);
-  EXPECT_EQ(getScalePlace(none, block), ScalePlace::GroupEnds);
-  EXPECT_EQ(getScalePlace(group, channel), ScalePlace::GroupEnds);
-  EXPECT_EQ(getScalePlace(token, few), ScalePlace::Loop);
-  EXPECT_EQ(getScalePlace(none, parse("storage = i8, scale = f32, granularity "
-                                      "= channel, zero_point = true")),
-            ScalePlace::Loop);
-}
-
 TEST_F(QuantLayoutTest, BitsAndBytes) {
   QuantAttr bytes = fp8("tensor");
   EXPECT_EQ(getStorageBits(bytes), 8);
@@ -113,4 +94,16 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
   EXPECT_EQ(getNumSecondScales(pairs), 1);
   EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::UpGate)), 2);
   EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::Interleaved)), 1);
+  for (int64_t plane : {0, 1}) {
+    EXPECT_EQ(getSecondScale(pairs, plane, layout(GateUpOrder::GateUp)), plane);
+    EXPECT_EQ(getSecondScale(pairs, plane, layout(GateUpOrder::UpGate)),
+              1 - plane);
+    EXPECT_EQ(getSecondScale(pairs, plane, layout(GateUpOrder::Interleaved)),
+              0);
+  }
+  EXPECT_EQ(getSecondScale(pairs, 0, {}), 0);
+  EXPECT_EQ(getLargestCode(bytes), 448);
+  EXPECT_EQ(getLargestCode(parse("storage = i8, scale = f32, granularity = "
+                                 "token, dynamic = true")),
+            127);
 }

@@ -79,6 +79,10 @@ struct ScaleTimes {
   }
 };
 
+/// Whether codes stand for themselves times an f32 scale: no zero point and no
+/// second scale.
+bool hasPlainScales(moe::QuantAttr quant);
+
 /// Whether tensor cores that know e4m3 multiply two operands as they are in
 /// memory: both are e4m3 with f32 scales of whole rows, or block fp8.
 bool areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight);

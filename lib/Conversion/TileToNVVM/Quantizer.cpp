@@ -54,11 +54,8 @@ Value Quantizer::invert(Value scale, Value factor) {
   return math::FmaOp::create(b, reciprocal, left, reciprocal);
 }
 
-/// The largest code.
-static constexpr int64_t kGreatestInteger = 127, kGreatestFloat8 = 448;
-
 Quantizer::Divisor Quantizer::getDivisor(Value largest) {
-  double greatest = areIntegers() ? kGreatestInteger : kGreatestFloat8;
+  double greatest = moe::getLargestCode(quant);
   largest = larger(largest, makeF32(moe::getLeastMagnitude(quant)));
   Value infinity = makeF32(std::numeric_limits<double>::infinity());
   Value isInfinite =
@@ -84,9 +81,10 @@ Value Quantizer::roundToInteger(Value quotient) {
       &b, LLVM::CallIntrinsicOp::create(
               b, b.getI32Type(), b.getStringAttr("llvm.nvvm.f2i.rn"), quotient)
               .getResult(0)};
-  Word least = rounded.constant(-kGreatestInteger);
-  Value inRange = arith::MaxSIOp::create(b, rounded.min(kGreatestInteger).value,
-                                         least.value);
+  auto greatest = int64_t(moe::getLargestCode(quant));
+  Word least = rounded.constant(-greatest);
+  Value inRange =
+      arith::MaxSIOp::create(b, rounded.min(greatest).value, least.value);
   return (rounded.make(inRange) & 0xFF).value;
 }
 

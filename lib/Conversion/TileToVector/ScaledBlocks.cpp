@@ -132,15 +132,11 @@ Value ScaledBlocks::loadWeightScale(Value scales, const Index &at, Value group,
   Value factors = emitter.operand(op.getWeightGlobalScale());
   if (!factors)
     return scale;
-  // Halves have one each, in the order of the layout.
-  moe::WeightLayoutAttr layout = op.getLayoutAttr();
-  bool isSecond =
-      moe::getNumSecondScales(op.getWeightQuantAttr(), layout) == 2 &&
-      (plane == 1) == (layout.getOrder() == moe::GateUpOrder::GateUp);
   Index index;
   if (group)
     index.push_back(group);
-  index.push_back(emitter.index(isSecond));
+  index.push_back(emitter.index(
+      moe::getSecondScale(op.getWeightQuantAttr(), plane, op.getLayoutAttr())));
   return arith::MulFOp::create(b, scale, emitter.loadF32(factors, index));
 }
 

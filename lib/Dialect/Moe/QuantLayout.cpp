@@ -54,19 +54,6 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
   return common;
 }
 
-ScalePlace getScalePlace(QuantAttr input, QuantAttr weight) {
-  constexpr int64_t leastContracted = 16;
-  if (!input && !weight)
-    return ScalePlace::Nowhere;
-  for (QuantAttr quant : {input, weight})
-    if (quant && quant.getZeroPoint())
-      return ScalePlace::Loop;
-  int64_t common = getCommonColumns(input, weight);
-  if (common == ScaleGroup::kAll)
-    return ScalePlace::Epilogue;
-  return common < leastContracted ? ScalePlace::Loop : ScalePlace::GroupEnds;
-}
-
 int64_t getStorageBits(QuantAttr quant) {
   int64_t bits = quant.getStorage().getIntOrFloatBitWidth();
   return quant.getPacking() == Packing::Pairs ? bits : llvm::alignTo(bits, 8);
@@ -109,6 +96,13 @@ int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout) {
   if (!quant.getSecondScale())
     return 0;
   return hasHalves(layout) ? 2 : 1;
+}
+
+int64_t getSecondScale(QuantAttr quant, int64_t plane,
+                       WeightLayoutAttr layout) {
+  if (getNumSecondScales(quant, layout) < 2)
+    return 0;
+  return layout.getOrder() == GateUpOrder::GateUp ? plane : 1 - plane;
 }
 
 float getLeastMagnitude(QuantAttr quant) {

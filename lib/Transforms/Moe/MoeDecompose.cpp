@@ -43,6 +43,11 @@ using EpilogueBuilder =
 
 /// The operands of a grouped_matmul, by name.
 struct Product {
+  explicit Product(Value weight, Value scale = {}, Value zeroPoint = {},
+                   Value globalScale = {})
+      : weight(weight), weightScale(scale), weightZeroPoint(zeroPoint),
+        weightGlobalScale(globalScale) {}
+
   Value input, weight;
   /// The scales of quantized operands, and what else a weight's need.
   Value inputScale, weightScale, weightZeroPoint, weightGlobalScale;
@@ -261,9 +266,8 @@ void LayerDecomposer::route() {
   }
   Value logits = layer.getRouterLogits();
   if (!logits) {
-    Product p;
+    Product p(layer.getGateWeight());
     p.input = layer.getHidden();
-    p.weight = layer.getGateWeight();
     auto addBias = [](ImplicitLocOpBuilder &b,
                       const EpilogueArgs &args) -> Value {
       return arith::AddFOp::create(b, args.accumulators[0], args.columns[0]);
@@ -312,9 +316,8 @@ void LayerDecomposer::permute() {
 void LayerDecomposer::makeExpertInput() {
   latentInput = layer.getHidden();
   if (layer.getLatentDown()) {
-    Product p;
+    Product p(layer.getLatentDown());
     p.input = layer.getHidden();
-    p.weight = layer.getLatentDown();
     latentInput = product(p, tensorOf({kTokens, layer.getExpertWidth()}, dtype),
                           "latent_in", kNoEpilogue);
   }
@@ -333,11 +336,8 @@ void LayerDecomposer::makeExpertInput() {
 }
 
 Value LayerDecomposer::runExperts() {
-  Product first;
-  first.weight = layer.getW13();
-  first.weightScale = layer.getW13Scale();
-  first.weightZeroPoint = layer.getW13ZeroPoint();
-  first.weightGlobalScale = layer.getW13GlobalScale();
+  Product first(layer.getW13(), layer.getW13Scale(), layer.getW13ZeroPoint(),
+                layer.getW13GlobalScale());
   first.offsets = offsets;
   first.source = source;
   setInput(first, expertInput, layer.getW13InputScale());
@@ -354,11 +354,8 @@ Value LayerDecomposer::runExperts() {
                 return inlineActivation(layer.getActivation(), b, inputs);
               });
 
-  Product second;
-  second.weight = layer.getW2();
-  second.weightScale = layer.getW2Scale();
-  second.weightZeroPoint = layer.getW2ZeroPoint();
-  second.weightGlobalScale = layer.getW2GlobalScale();
+  Product second(layer.getW2(), layer.getW2Scale(), layer.getW2ZeroPoint(),
+                 layer.getW2GlobalScale());
   second.offsets = offsets;
   setInput(second, hidden, layer.getW2InputScale());
   if (!layer.getWeightOnInput())
@@ -384,9 +381,8 @@ Value LayerDecomposer::runSharedExpert() {
     return {};
   Value gate;
   if (layer.getSharedGate()) {
-    Product p;
+    Product p(layer.getSharedGate());
     p.input = layer.getHidden();
-    p.weight = layer.getSharedGate();
     gate = product(p, tensorOf({kTokens, 1}, b.getF32Type()), "shared_gate",
                    [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
                      return sigmoid(b, args.accumulators[0]);
@@ -395,11 +391,8 @@ Value LayerDecomposer::runSharedExpert() {
   int64_t sharedSize =
       cast<RankedTensorType>(layer.getSharedW13().getType()).getDimSize(0) /
       (layer.isGated() ? 2 : 1);
-  Product first;
-  first.weight = layer.getSharedW13();
-  first.weightScale = layer.getSharedW13Scale();
-  first.weightZeroPoint = layer.getSharedW13ZeroPoint();
-  first.weightGlobalScale = layer.getSharedW13GlobalScale();
+  Product first(layer.getSharedW13(), layer.getSharedW13Scale(),
+                layer.getSharedW13ZeroPoint(), layer.getSharedW13GlobalScale());
   setInput(first, layer.getHidden(), layer.getSharedW13InputScale());
   first.layout = layer.getLayoutAttr();
   Region &activation = layer.getSharedActivation().empty()
@@ -410,11 +403,8 @@ Value LayerDecomposer::runSharedExpert() {
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
                 return inlineActivation(activation, b, args.accumulators);
               });
-  Product second;
-  second.weight = layer.getSharedW2();
-  second.weightScale = layer.getSharedW2Scale();
-  second.weightZeroPoint = layer.getSharedW2ZeroPoint();
-  second.weightGlobalScale = layer.getSharedW2GlobalScale();
+  Product second(layer.getSharedW2(), layer.getSharedW2Scale(),
+                 layer.getSharedW2ZeroPoint(), layer.getSharedW2GlobalScale());
   setInput(second, hidden, layer.getSharedW2InputScale());
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   FloatAttr scale = layer.getSharedScaleAttr();
@@ -446,9 +436,8 @@ void LayerDecomposer::reduce(Value expertRows, Value shared) {
   setNames(sum, {latent ? "routed_out" : "output"});
   Value output = sum.getResult();
   if (latent) {
-    Product p;
+    Product p(layer.getLatentUp());
     p.input = output;
-    p.weight = layer.getLatentUp();
     p.numValidTokens = layer.getNumValidTokens();
     auto type = cast<RankedTensorType>(layer.getOutput().getType());
     auto addShared = [](ImplicitLocOpBuilder &b,

@@ -45,27 +45,6 @@ int64_t getScaleColumn(QuantAttr quant, int64_t element);
 /// scales.
 int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 
-/// Where the scales of a product meet its sums.
-enum class ScalePlace {
-  /// There are none.
-  Nowhere,
-  /// Once, on the sum of all contracted elements.
-  Epilogue,
-  /// On the sum of each `getCommonColumns` contracted elements, before it is
-  /// added to the others.
-  GroupEnds,
-  /// On each element, before it is multiplied.
-  Loop,
-};
-
-/// The latest place that is right for both operands; null is one without
-/// scales. Scales of whole rows (`tensor`, `channel`, `token`) leave the sum of
-/// a row, so that they wait for the epilogue. Scales of groups of a row stand
-/// in front of the sum of each; where a group has fewer elements than the 16
-/// that a matrix instruction contracts at least, or where there is a zero
-/// point, which no factor of a sum makes up for, each element is scaled.
-ScalePlace getScalePlace(QuantAttr input, QuantAttr weight);
-
 /// Bits that an element takes in memory: 4 in `pairs`, else those of whole
 /// bytes.
 int64_t getStorageBits(QuantAttr quant);
@@ -97,6 +76,9 @@ ElementPlace getElementPlace(QuantAttr quant, int64_t element);
 /// Second-level scales of a matrix: 0, 1, or 2 where gate and up rows are
 /// halves.
 int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout = {});
+
+/// The one of gate rows (plane 0) or up rows (plane 1); without a layout 0.
+int64_t getSecondScale(QuantAttr quant, int64_t plane, WeightLayoutAttr layout);
 
 /// The least absolute maximum that a dynamic scale is made of, so that zeros
 /// have one: 1/512 for a `token` of e4m3, else 1e-10.

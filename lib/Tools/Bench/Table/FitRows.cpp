@@ -18,11 +18,8 @@ using moert::Status;
 
 Status RowTable::fitRow(LayerOnDevice &layer, const Row &row,
                         llvm::json::Object &result) {
-  int64_t sets = getNumSets(row);
   std::unique_ptr<RowRun> run;
-  MOEC_TRY_ASSIGN(run, RowRun::create(session, layer, row, sets,
-                                      drawRoutings(layer.getLayer(), row, sets,
-                                                   peers.find(row))));
+  MOEC_TRY_ASSIGN(run, createRun(layer, row));
   TimedConfigs timed;
   MOEC_TRY_ASSIGN(timed, timeConfigs(session, layer, *run, row,
                                      {tuneSeconds, options.getCandidates()}));

@@ -277,6 +277,14 @@ Result<RowTable::RouterRuns> RowTable::checkRouter(LayerOnDevice &plain,
   return runs;
 }
 
+Result<std::unique_ptr<RowRun>> RowTable::createRun(LayerOnDevice &layer,
+                                                    const Row &row) {
+  int64_t sets = getNumSets(row);
+  return RowRun::create(
+      session, layer, row, sets,
+      drawRoutings(layer.getLayer(), row, sets, peers.find(row)));
+}
+
 Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
                             const Row &row, llvm::json::Object &result) {
   int64_t sets = getNumSets(row);

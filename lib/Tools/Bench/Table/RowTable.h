@@ -61,6 +61,9 @@ private:
   /// Routings and hidden states that take turns: as many as the recorded
   /// measurement had, fewer where each run is long and reads everything anyway.
   static int64_t getNumSets(const Row &row);
+  /// A run of the row with routings drawn for it.
+  moert::Result<std::unique_ptr<RowRun>> createRun(LayerOnDevice &layer,
+                                                   const Row &row);
   moert::Result<RouterRuns> checkRouter(LayerOnDevice &plain,
                                         LayerOnDevice &routed, const Row &row,
                                         int64_t sets,

@@ -19,11 +19,8 @@ using moert::Status;
 
 Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row,
                          llvm::json::Object &result) {
-  int64_t sets = getNumSets(row);
   std::unique_ptr<RowRun> run;
-  MOEC_TRY_ASSIGN(run, RowRun::create(session, layer, row, sets,
-                                      drawRoutings(layer.getLayer(), row, sets,
-                                                   peers.find(row))));
+  MOEC_TRY_ASSIGN(run, createRun(layer, row));
   TunedRow best;
   MOEC_TRY_ASSIGN(best, bench::tuneRow(session, layer, *run, row,
                                        {tuneSeconds, options.getCandidates()},

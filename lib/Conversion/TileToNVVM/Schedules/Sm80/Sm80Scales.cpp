@@ -178,11 +178,8 @@ Value Sm80Scales::loadRowScale(int64_t plane, Value column) {
 }
 
 Value Sm80Scales::loadGlobalScale(int64_t plane) {
-  moe::WeightLayoutAttr layout = op.getLayoutAttr();
-  int64_t number = 0;
-  if (moe::getNumSecondScales(op.getWeightQuantAttr(), layout) > 1)
-    number = layout.getOrder() == moe::GateUpOrder::GateUp ? plane : 1 - plane;
-  SmallVector<Value> indices{emitter.index(number)};
+  SmallVector<Value> indices{emitter.index(
+      moe::getSecondScale(op.getWeightQuantAttr(), plane, op.getLayoutAttr()))};
   if (group)
     indices.insert(indices.begin(), group);
   return emitter.loadF32(emitter.operand(op.getWeightGlobalScale()), indices);
