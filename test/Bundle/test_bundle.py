@@ -86,7 +86,7 @@ def test_finds_the_cases_of_the_gpu_suite(folder: Path) -> None:
     assert len(run(folder, folder / "bin/moe-bench", "--list").splitlines()) == 53
     assert (folder / "share/moec/yardstick.py").is_file()
     text = run(folder, folder / "bin/gpu-test", "--device=host", "--filter=generator/*")
-    assert "4 passed, 0 failed" in text
+    assert "6 passed, 0 failed" in text
 
 
 def test_is_used_from_python_and_c(folder: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class Run:
     messages: str
     inputs: Path
     outputs: Path
+    options: tuple[str, ...] = ()
 
     def explain(self, text: str) -> str:
         return f"{text}\n{shlex.join(self.command)}\n{self.messages}"
@@ -92,7 +93,9 @@ class Runs:
         self._pool.shutdown(cancel_futures=True)
 
     def forget(self, run: Run) -> None:
-        """Removes the files of a run that went well."""
+        """Removes the files of a run that went well; who asks for it again has it run again."""
+        with self._lock:
+            self._futures.pop((run.case.name, *run.options), None)
         shutil.rmtree(run.inputs.parent, ignore_errors=True)
 
     def _run(self, case: Case, options: tuple[str, ...]) -> Run:
@@ -125,4 +128,4 @@ class Runs:
             errors="replace",
             timeout=TIMEOUT * max(1, SEEDS // 4),
         )
-        return Run(case, command, done.returncode, done.stdout, inputs, outputs)
+        return Run(case, command, done.returncode, done.stdout, inputs, outputs, options)
