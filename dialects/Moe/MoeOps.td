@@ -231,6 +231,42 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
   let hasRegionVerifier = 1;
 }
 
+def Moe_RepackOp : Moe_Op<"repack", [Pure,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "weights in the order of tensor cores";
+  let description = [{
+    Brings weights of `quant` (f4E2M1FN in `pairs`, scales f8E8M0FNU of groups of `[1, 32]`, no second scale) into
+    `packing = fragments`: codes and scales keep their number of bytes, in the order that docs/decoded-products.md
+    has, and each row gets a number of its own. With e the largest of a row's scales as bytes (2^(e - 127)) and
+    `r = max(e - 128, 0)`, `row_scale` is 2^r, and a byte b of `scale` becomes `max(b + 126 - r, 0)`, where 0 stands
+    for a scale of 0: a row whose scales are 2^127 and 2^-127 loses the latter. A row with a NaN (255) has a
+    `row_scale` of NaN. Weights are constant, so that a plan does this once, ahead of all runs, in their place.
+
+    With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64:
+
+    | operand, result | type |
+    |---|---|
+    | `weight`, `packed` | `E x N x K/2 x i8` |
+    | `scale`, `packed_scale` | `E x N x K/32 x f8E8M0FNU` |
+    | `row_scale` | `E x N x f32` |
+
+    ```mlir
+    %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32],
+                              packing = pairs> %w, %s {layout = #moe.weight_layout<order = gate_up>}
+        : tensor<32x5760x1440xi8>, tensor<32x5760x90xf8E8M0FNU>
+        -> tensor<32x5760x1440xi8>, tensor<32x5760x90xf8E8M0FNU>, tensor<32x5760xf32>
+    ```
+  }];
+  let arguments = (ins
+    Moe_ByteTensor:$weight, Moe_ScaleTensor:$scale,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant);
+  let results = (outs Moe_ByteTensor:$packed, Moe_ScaleTensor:$packed_scale, Moe_F32Tensor:$row_scale);
+  let assemblyFormat = [{
+    $quant $weight `,` $scale attr-dict `:` type($weight) `,` type($scale) `->` type(results)
+  }];
+  let hasVerifier = 1;
+}
+
 def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]> {
   let summary = "an elementwise map of rows";
   let description = [{

@@ -238,6 +238,10 @@ def Tile_Sm80GatherReduceAttr : Tile_Config<"sm80", "gather_reduce", "Sm80Gather
 // Hopper
 //===----------------------------------------------------------------------===//
 
+def Tile_Sm90RepackAttr : Tile_Config<"sm90", "repack", "Sm90Repack", [Tile_Threads]> {
+  let summary = "how sm90.repack brings weights into the order of tensor cores: a CTA does 64 rows";
+}
+
 def Tile_Sm90ContractAttr : Tile_Config<"sm90", "contract", "Sm90Contract", [
     Tile_Numbers<"tile_rows", "heights of a CTA's tiles, ascending; code exists for each">,
     Tile_Number<"tile_columns", "columns of a CTA's tile; with a layout each is a pair of weight rows">,

@@ -37,6 +37,10 @@ def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8]>, "written", [MemWrite]>;
+def Tile_I8In : Arg<MemRefOf<[I8]>, "read", [MemRead]>;
+def Tile_I8Out : Arg<MemRefOf<[I8]>, "written", [MemWrite]>;
+def Tile_E8M0In : Arg<MemRefOf<[F8E8M0FNU]>, "read", [MemRead]>;
+def Tile_E8M0Out : Arg<MemRefOf<[F8E8M0FNU]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
 def Tile_TensorMapArrayAttr : TypedArrayAttrBase<Tile_TensorMapAttr, "array of #tile.tensor_map">;
@@ -334,6 +338,32 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
+}
+
+def Tile_RepackOp : Tile_Phase<"repack"> {
+  let summary = "weights in the order of tensor cores";
+  let description = [{
+    What `moe.repack` does, on memrefs of the same shapes. `packed` may have the memory of `weight`, and
+    `packed_scale` that of `scale`: a block of rows is read whole before any of it is written. The token count is not
+    used.
+
+    ```mlir
+    tile.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
+        tokens(%tokens) ins(%w, %s : memref<32x2880x1440xi8>, memref<32x2880x90xf8E8M0FNU>)
+        outs(%p, %ps, %r : memref<32x2880x1440xi8>, memref<32x2880x90xf8E8M0FNU>, memref<32x2880xf32>)
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_I8In:$weight, Tile_E8M0In:$scale,
+    Tile_I8Out:$packed, Tile_E8M0Out:$packed_scale, Tile_F32Out:$row_scale,
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
+    OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    $quant `tokens` `(` $tokens `)` `ins` `(` $weight `,` $scale `:` type($weight) `,` type($scale) `)`
+    `outs` `(` $packed `,` $packed_scale `,` $row_scale `:`
+    type($packed) `,` type($packed_scale) `,` type($row_scale) `)` attr-dict
+  }];
+  let hasVerifier = 1;
 }
 
 def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {

@@ -52,10 +52,16 @@ Elements moec::getElements(moe::QuantAttr quant) {
   return quant.getZeroPoint() ? Elements::UInt8 : Elements::Int8;
 }
 
+bool moec::hasFragments(moe::QuantAttr quant) {
+  return quant && quant.getPacking() == moe::Packing::Fragments;
+}
+
 ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
   if (!quant)
     return ScaleTime::Never;
+  if (hasFragments(quant))
+    return ScaleTime::InEpilogue;
   int64_t columns = moe::getScaleGroup(quant).columns;
   if (columns == moe::ScaleGroup::kAll)
     return ScaleTime::InEpilogue;
@@ -92,7 +98,7 @@ static bool areKnown(moe::QuantAttr quant) {
 bool moec::isWeightDecodedOnGpu(moe::QuantAttr quant) {
   if (!quant)
     return true;
-  if (!areKnown(quant))
+  if (!areKnown(quant) || hasFragments(quant))
     return false;
   if (getScaleTime(quant) != ScaleTime::OnElements)
     return true;

@@ -12,7 +12,9 @@
 
 #include "moec/Analysis/QuantSupport.h"
 
+#include "mlir/IR/TypeUtilities.h"
 #include "moec/Analysis/ProductTypes.h"
+#include "moec/Dialect/Moe/Fragments.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -48,8 +50,9 @@ bool areCodesOfRows(moe::QuantAttr quant) {
 
 /// Any granularity in one operand or both, but no groups of fewer elements than
 /// a vector takes, which is 16 at most.
-bool areDecodedOnCpu(moe::QuantAttr input, moe::QuantAttr weight) {
+bool areDecodedOnCpu(const QuantProduct &product) {
   constexpr int64_t lanes = 16;
+  auto [input, weight] = std::pair(product.input, product.weight);
   return (!input || areCodesOfRows(input)) &&
          (!weight || !isa<Float8E5M2Type>(weight.getStorage())) &&
          moe::getCommonColumns(input, weight) % lanes == 0;
@@ -70,7 +73,7 @@ bool isQuantizedOnGpu(moe::QuantAttr quant) {
 
 struct ProductCapability {
   Architecture architecture;
-  bool (*holds)(moe::QuantAttr input, moe::QuantAttr weight);
+  bool (*holds)(const QuantProduct &product);
   moe::Way way;
   StringLiteral reason;
   /// The operands in words.
@@ -78,8 +81,27 @@ struct ProductCapability {
 };
 
 /// Operands of which one or both are decoded.
-bool areDecoded(moe::QuantAttr input, moe::QuantAttr weight) {
-  return isInputDecodedOnGpu(input) && isWeightDecodedOnGpu(weight);
+bool areDecoded(const QuantProduct &product) {
+  return isInputDecodedOnGpu(product.input) &&
+         isWeightDecodedOnGpu(product.weight);
+}
+
+bool areNative(const QuantProduct &product) {
+  return areFloat8Products(product.input, product.weight);
+}
+
+/// mxfp4 of whole units, with inputs of bf16, whose exponents hold all products
+/// of codes and scales.
+bool areFragments(const QuantProduct &product) {
+  moe::QuantAttr weight = product.weight;
+  return !product.input && weight && product.inputType.isBF16() &&
+         isa<Float4E2M1FNType>(weight.getStorage()) &&
+         isa<Float8E8M0FNUType>(weight.getScale()) &&
+         !weight.getSecondScale() &&
+         moe::getScaleGroup(weight) ==
+             moe::ScaleGroup{1, moe::Fragments::kGroup} &&
+         moe::Fragments::whyNot(product.rows, product.depth, product.layout)
+             .empty();
 }
 
 constexpr StringLiteral kNative =
@@ -99,8 +121,12 @@ constexpr ProductCapability kProducts[] = {
      "tensor cores multiply 16 bits: elements become the other operand's type, "
      "or f16, in registers, exactly",
      kDecoded},
-    {Architecture::Hopper, areFloat8Products, moe::Way::Native,
+    {Architecture::Hopper, areNative, moe::Way::Native,
      "tensor cores multiply e4m3", kNative},
+    {Architecture::Hopper, areFragments, moe::Way::Repack,
+     "once, ahead of all runs, weights are brought into the order in which "
+     "tensor cores take them from registers, where they become bf16",
+     kDecoded},
     {Architecture::Hopper, areDecoded, moe::Way::Decode,
      "elements become the other operand's type, or f16, in registers, exactly",
      kDecoded},
@@ -131,27 +157,42 @@ std::string show(moe::QuantAttr quant) {
 
 } // namespace
 
+QuantProduct::QuantProduct(moe::GroupedMatmulOp op)
+    : input(op.getInputQuantAttr()), weight(op.getWeightQuantAttr()),
+      inputType(getElementTypeOrSelf(op.getInput().getType())),
+      layout(op.getLayoutAttr()) {
+  auto type = cast<ShapedType>(op.getWeight().getType());
+  rows = type.getShape().end()[-2];
+  depth = moe::getRowWidth(weight, type.getShape().back());
+}
+
 std::optional<ProductWay> moec::findWay(const Target &target,
-                                        moe::QuantAttr input,
-                                        moe::QuantAttr weight) {
+                                        const QuantProduct &product) {
   for (const ProductCapability &line : kProducts)
-    if (line.architecture == getArchitecture(target) &&
-        line.holds(input, weight))
+    if (line.architecture == getArchitecture(target) && line.holds(product))
       return ProductWay{line.way, line.reason};
   return std::nullopt;
 }
 
-std::string moec::declineProduct(const Target &target, moe::QuantAttr input,
-                                 moe::QuantAttr weight) {
-  if ((!input && !weight) || findWay(target, input, weight))
+StringRef moec::getReason(const Target &target, moe::Way way) {
+  for (const ProductCapability &line : kProducts)
+    if (line.architecture == getArchitecture(target) && line.way == way)
+      return line.reason;
+  return {};
+}
+
+std::string moec::declineProduct(const Target &target,
+                                 const QuantProduct &product) {
+  if ((!product.input && !product.weight) || findWay(target, product))
     return {};
   SmallVector<StringRef> known;
   for (const ProductCapability &line : kProducts)
     if (line.architecture == getArchitecture(target) &&
         !llvm::is_contained(known, line.operands))
       known.push_back(line.operands);
-  return "an input quantized " + show(input) + " with a weight quantized " +
-         show(weight) + " is not multiplied on target " + target.name + "; " +
+  return "an input quantized " + show(product.input) +
+         " with a weight quantized " + show(product.weight) +
+         " is not multiplied on target " + target.name + "; " +
          llvm::join(known, " or ") + " is" +
          (target.isGpu() ? ", and target cpu multiplies other granularities too"
                          : "");

@@ -85,6 +85,16 @@ struct MatmulArguments {
 moert::Status groupedMatmul(const MatmulArguments &arguments,
                             RegionEvaluator &epilogue);
 
+/// moe.repack and tile.repack; results may have the memory of what they are
+/// made of.
+struct RepackArguments {
+  TensorRef weight, scale;
+  TensorRef packed, packedScale, rowScale;
+  moe::QuantAttr quant;
+  moe::WeightLayoutAttr layout;
+};
+moert::Status repack(const RepackArguments &arguments);
+
 /// moe.row_map and tile.row_map.
 struct RowMapArguments {
   int64_t tokens = 0;

@@ -177,6 +177,19 @@ Status Machine::runQuantize(OpT op, int64_t rows) {
 }
 
 template <typename OpT>
+Status Machine::runRepack(OpT op) {
+  RepackArguments arguments;
+  arguments.weight = at(op.getWeight());
+  arguments.scale = at(op.getScale());
+  arguments.packed = at(op.getPacked());
+  arguments.packedScale = at(op.getPackedScale());
+  arguments.rowScale = at(op.getRowScale());
+  arguments.quant = op.getQuant();
+  arguments.layout = op.getLayoutAttr();
+  return repack(arguments);
+}
+
+template <typename OpT>
 Status Machine::runUnpermute(OpT op, int64_t count, Value result) {
   UnpermuteArguments arguments;
   arguments.tokens = count;
@@ -258,6 +271,15 @@ Status Machine::run(moe::QuantizeOp op) {
   return runQuantize(op, input.shape[0]);
 }
 
+Status Machine::run(moe::RepackOp op) {
+  for (OpResult result : op->getResults()) {
+    auto type = cast<ShapedType>(result.getType());
+    if (Status status = allocate(result, type.getShape()); !status)
+      return status;
+  }
+  return runRepack(op);
+}
+
 Status Machine::run(moe::UnpermuteOp op) {
   int64_t count = at(op.getPosition()).shape[0];
   if (Status status =
@@ -324,8 +346,8 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::TensorScaleOp, moe::QuantizeOp, moe::UnpermuteOp>(
-          [&](auto moeOp) { return run(moeOp); })
+            moe::TensorScaleOp, moe::QuantizeOp, moe::RepackOp,
+            moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(
             t, [&] { return runRoute(t, tokens, t.getIds(), t.getWeights()); });
@@ -343,6 +365,9 @@ Status Machine::runOp(Operation &op) {
           [&](tile::ContractOp t) { return onTile(t, [&] { return run(t); }); })
       .Case([&](tile::RowMapOp t) {
         return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
+      })
+      .Case([&](tile::RepackOp t) {
+        return onTile(t, [&] { return runRepack(t); });
       })
       .Case<tile::QuantizeOp, tile::TensorScaleOp>([&](auto t) {
         return onTile(t, [&] {

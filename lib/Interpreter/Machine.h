@@ -58,6 +58,8 @@ private:
   template <typename OpT>
   moert::Status runQuantize(OpT op, int64_t rows);
   template <typename OpT>
+  moert::Status runRepack(OpT op);
+  template <typename OpT>
   moert::Status runUnpermute(OpT op, int64_t count, mlir::Value result);
 
   moert::Status run(tile::ContractOp op);
@@ -68,6 +70,7 @@ private:
   moert::Status run(moe::GroupedMatmulOp op);
   moert::Status run(moe::RowMapOp op);
   moert::Status run(moe::TensorScaleOp op);
+  moert::Status run(moe::RepackOp op);
   moert::Status run(moe::QuantizeOp op);
   moert::Status run(moe::UnpermuteOp op);
 

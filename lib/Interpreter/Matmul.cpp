@@ -7,9 +7,12 @@
 
 #include "Formulas.h"
 
+#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 using namespace mlir;
 using namespace moert;
@@ -57,6 +60,13 @@ private:
   /// taken off.
   void loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
                MutableArrayRef<double> values) const;
+  bool hasFragments() const {
+    return arguments.weightQuant &&
+           arguments.weightQuant.getPacking() == moe::Packing::Fragments;
+  }
+  /// A weight row that is in the order of tensor cores.
+  void loadFragments(int64_t group, int64_t weightRow,
+                     MutableArrayRef<double> values) const;
   /// A weight row less its zero points.
   void loadWeightRow(int64_t group, int64_t weightRow,
                      std::vector<double> &values) const;
@@ -121,11 +131,34 @@ Status Matmul::check() const {
   return checkRows("result", arguments.result, arguments.tokens);
 }
 
+static double decodeE2M1(int64_t code) {
+  static constexpr double magnitudes[8] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  return code < 8 ? magnitudes[code] : -magnitudes[code - 8];
+}
+
+void Matmul::loadFragments(int64_t group, int64_t weightRow,
+                           MutableArrayRef<double> values) const {
+  const auto *bytes = arguments.weight.as<uint8_t>();
+  int64_t rowBytes = moe::getRowBytes(arguments.weightQuant, depth);
+  for (int64_t i = 0; i < depth; ++i) {
+    moe::Fragments::Place place =
+        moe::Fragments::getPlace(weightRow, i, weightRows, arguments.layout);
+    uint32_t word;
+    memcpy(&word,
+           bytes + (group * weightRows + place.firstRow) * rowBytes +
+               place.word * sizeof(word),
+           sizeof(word));
+    int64_t code = 0;
+    for (int64_t bit : place.bits)
+      code = 2 * code + (word >> bit & 1);
+    values[i] = decodeE2M1(code);
+  }
+}
+
 void Matmul::loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
                      MutableArrayRef<double> values) const {
   if (!quant || isa<Float8E4M3FNType>(quant.getStorage()))
     return load(tensor, row * depth, values);
-  static constexpr double magnitudes[8] = {0, .5, 1, 1.5, 2, 3, 4, 6};
   bool isSigned = quant.getStorage().isInteger(8) && !quant.getZeroPoint();
   const uint8_t *bytes =
       tensor.as<uint8_t>() + row * moe::getRowBytes(quant, depth);
@@ -134,7 +167,7 @@ void Matmul::loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
     moe::ElementPlace place = moe::getElementPlace(quant, i);
     int64_t code = bytes[place.byte] >> place.bit & mask;
     if (isa<Float4E2M1FNType>(quant.getStorage()))
-      values[i] = code < 8 ? magnitudes[code] : -magnitudes[code - 8];
+      values[i] = decodeE2M1(code);
     else
       values[i] =
           (isSigned ? int8_t(code) : code) - moe::getImpliedZeroPoint(quant);
@@ -144,6 +177,8 @@ void Matmul::loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
 void Matmul::loadWeightRow(int64_t group, int64_t weightRow,
                            std::vector<double> &values) const {
   values.resize(depth);
+  if (hasFragments())
+    return loadFragments(group, weightRow, values);
   loadRow(arguments.weight, arguments.weightQuant,
           group * weightRows + weightRow, values);
   if (arguments.weightZeroPoint)
@@ -164,12 +199,26 @@ int64_t Matmul::getScaleIndex(int64_t group, int64_t weightRow,
 
 double Matmul::getWeightScale(int64_t group, int64_t weightRow,
                               int64_t element) const {
+  if (hasFragments()) {
+    using moe::Fragments;
+    Fragments::ScalePlace place = Fragments::getScalePlace(
+        weightRow, element / Fragments::kGroup, weightRows, arguments.layout);
+    int64_t first = (group * weightRows + place.firstRow) *
+                    moe::getNumScaleColumns(arguments.weightQuant, depth);
+    uint8_t exponent = arguments.weightScale->as<uint8_t>()[first + place.byte];
+    constexpr int bias = 127;
+    double scale =
+        exponent ? std::ldexp(1.0, exponent - bias - int(Fragments::kExponent))
+                 : 0.0;
+    return scale *
+           loadAt(*arguments.weightGlobalScale, group * weightRows + weightRow);
+  }
   float scale =
       loadAt(*arguments.weightScale, getScaleIndex(group, weightRow, element));
   if (!arguments.weightGlobalScale)
     return scale;
-  int64_t perMatrix =
-      moe::getNumSecondScales(arguments.weightQuant, arguments.layout);
+  int64_t perMatrix = moe::getNumSecondScales(arguments.weightQuant, weightRows,
+                                              arguments.layout);
   int64_t half = weightRow / (weightRows / perMatrix);
   return scale * loadAt(*arguments.weightGlobalScale, group * perMatrix + half);
 }

@@ -228,10 +228,12 @@ void printLayer(const LayerSpec &spec, raw_ostream &os) {
 /// A line for each kind of product with quantized operands: how the target
 /// multiplies it, and why so. Returns their number.
 size_t printWays(ModuleOp module, const Target &target, raw_ostream &os) {
-  llvm::SetVector<std::pair<moe::QuantAttr, moe::QuantAttr>> kinds;
+  llvm::SetVector<std::tuple<moe::QuantAttr, moe::QuantAttr, moe::WayAttr>>
+      kinds;
   module.walk([&](tile::ContractOp op) {
     if (op.getWay())
-      kinds.insert({op.getInputQuantAttr(), op.getWeightQuantAttr()});
+      kinds.insert(
+          {op.getInputQuantAttr(), op.getWeightQuantAttr(), op.getWayAttr()});
   });
   auto show = [&](moe::QuantAttr quant) {
     std::string text;
@@ -244,10 +246,10 @@ size_t printWays(ModuleOp module, const Target &target, raw_ostream &os) {
       line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
     return text;
   };
-  for (auto [input, weight] : kinds)
-    if (std::optional<ProductWay> way = findWay(target, input, weight))
-      os << "product of " << show(input) << " and " << show(weight) << ": "
-         << stringifyWay(way->way) << ", " << way->reason << "\n";
+  for (auto [input, weight, way] : kinds)
+    os << "product of " << show(input) << " and " << show(weight) << ": "
+       << stringifyWay(way.getValue()) << ", "
+       << getReason(target, way.getValue()) << "\n";
   return kinds.size();
 }
 

@@ -94,6 +94,10 @@ struct PartFit {
   /// Share of an f32 promotion of block-scaled sums that is not overlapped,
   /// with weight rows and with input rows on the tensor cores' side of 64.
   double promotionExposed, rowPromotionExposed;
+  /// Weights that are multiplied from registers: clocks of a multiprocessor's
+  /// issue for decoding 64 rows by 64 of the depth; what a consumer waits with
+  /// each step, and with each such unit.
+  double decodeClk, registerStepClk, registerUnitClk;
   double launchUs;
   double prologueUs;
   double firstBytesUs;

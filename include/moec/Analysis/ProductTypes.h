@@ -63,6 +63,11 @@ enum class ScaleTime {
 
 ScaleTime getScaleTime(moe::QuantAttr quant);
 
+/// Whether a weight (null: it is not quantized) is in the order of tensor
+/// cores: scales of groups then meet elements on their way to registers, and
+/// those of rows, the second ones, sums of all elements.
+bool hasFragments(moe::QuantAttr quant);
+
 /// That of both operands.
 struct ScaleTimes {
   explicit ScaleTimes(tile::ContractOp op)

@@ -93,12 +93,17 @@ struct Sm90Shape {
   bool mapRows;
   /// Threads copy scales with each step.
   bool copiesScales;
+  /// Weights are multiplied from registers, by so many consumers.
+  bool fromRegisters;
+  int64_t consumers;
 };
 
 /// The most accumulators of a thread, next to which a step's addresses and the
 /// epilogue fit. SumsOfAStepFitInRegisters, ScalesOfRowsFitInRegisters,
 /// WarpgroupsShareRegisters.
 constexpr int64_t getMostSums(const Sm90Shape &shape) {
+  if (shape.fromRegisters)
+    return shape.consumers > 2 ? 80 : 160;
   if (shape.rowsOnM)
     return 192;
   if (shape.promotes)
@@ -117,6 +122,9 @@ inline constexpr int64_t kHalfShareRows = 32, kHalfShareSums = 48,
 /// WarpgroupsShareRegisters, SumsOfAStepFitInRegisters,
 /// ScalesOfRowsFitInRegisters.
 constexpr int64_t getCopyingRegisters(const Sm90Shape &shape) {
+  // Three consumers need what there is.
+  if (shape.fromRegisters && shape.mapRows)
+    return shape.consumers > 2 ? 32 : 40;
   if (shape.rowsOnM && shape.promotes)
     return shape.mapRows ? 56 : shape.sums > 128 ? 72 : 88;
   bool isOne = shape.heights == 1;

@@ -19,15 +19,29 @@ struct ProductWay {
   llvm::StringRef reason;
 };
 
-/// The way of a target for such operands, of which one may be null; none where
-/// it has none.
-std::optional<ProductWay> findWay(const Target &target, moe::QuantAttr input,
-                                  moe::QuantAttr weight);
+/// What quantized operands are multiplied as.
+struct QuantProduct {
+  explicit QuantProduct(moe::GroupedMatmulOp op);
 
-/// Why a target cannot multiply such operands, null where one is not
-/// quantized, and what to use instead; empty if it can.
-std::string declineProduct(const Target &target, moe::QuantAttr input,
-                           moe::QuantAttr weight);
+  /// Null where an operand is not quantized.
+  moe::QuantAttr input, weight;
+  /// Of an input that is not quantized.
+  mlir::Type inputType;
+  /// Of a matrix of weights, in elements.
+  int64_t rows, depth;
+  moe::WeightLayoutAttr layout;
+};
+
+/// The way of a target for such a product; none where it has none.
+std::optional<ProductWay> findWay(const Target &target,
+                                  const QuantProduct &product);
+
+/// Why a target takes that way, where it takes it.
+llvm::StringRef getReason(const Target &target, moe::Way way);
+
+/// Why a target cannot multiply such operands, and what to use instead; empty
+/// if it can.
+std::string declineProduct(const Target &target, const QuantProduct &product);
 
 /// Why a target cannot quantize rows so, or find the scale of a tensor, and
 /// what to use instead; empty if it can.

@@ -14,6 +14,7 @@
 
 #include "moec/Analysis/ProductTypes.h"
 #include "moec/Analysis/PtxasLimits.h"
+#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Support/Parts.h"
 
 #include <algorithm>
@@ -43,6 +44,14 @@ namespace moec::sm90 {
 /// sums. Scales of whole rows are applied ahead of the epilogue; then tensor
 /// cores add up all of a short row, and of a longer one steps are apart too.
 ///
+/// Weights of 4 bits in the order of tensor cores (`packing = fragments`) are
+/// multiplied from registers: consumers load a unit of 64 rows by 64 of the
+/// depth from shared memory, decode it and multiply it with the input rows. A
+/// step is one or more units deep, whose weights and scales come in pieces, one
+/// per run of 32 rows. A CTA has two blocks of 64 weight rows, one per
+/// consumer, or four, two per consumer, or three, one for each of three
+/// consumers.
+///
 /// With a layout 8 gate rows and the 8 up rows of the same columns follow one
 /// another in a block, so that a thread has gate and up of a column.
 ///
@@ -68,8 +77,7 @@ struct Contract {
   std::string whyApart(const Contract &other) const;
 
   static constexpr int64_t kWarpgroup = 128;
-  static constexpr int64_t kConsumers = 2;
-  static constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroup;
+  static constexpr int64_t kConsumers = 2, kMostConsumers = 3;
   /// Of the producing warpgroup: those that copy rows, when no map does.
   static constexpr int64_t kRowThreads = 96;
   /// Of the tensor cores' tile.
@@ -81,6 +89,9 @@ struct Contract {
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
+  /// 64 weight rows by 64 of the depth in the order of tensor cores, and their
+  /// scales.
+  static constexpr int64_t kUnitBytes = 2048, kUnitScaleBytes = 128;
   static constexpr int64_t kMaxBody = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of
   /// a step are apart; bytes of a row that a warp stages at once.
@@ -116,8 +127,8 @@ struct Contract {
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t planes;
-  /// Of an element of both operands, as it is in memory.
-  int64_t storageBits;
+  /// Of an element in memory: of weights, and of input rows.
+  int64_t storageBits, inputBits;
   int64_t resultBytes;
   /// What tensor cores multiply.
   ComputeType compute;
@@ -130,6 +141,8 @@ struct Contract {
   /// others are, so that they stay in the second-level cache; 0: all.
   int64_t bandRows;
   llvm::SmallVector<int64_t> bodies;
+  /// Weights are decoded to registers, and multiplied from there.
+  bool fromRegisters;
   /// Input rows come by tensor maps too, one per body.
   bool mapRows;
   /// Input rows of high bodies are on the tensor cores' side of 64.
@@ -141,8 +154,24 @@ struct Contract {
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
-  int64_t getRowBytes() const { return depth * storageBits / 8; }
-  int64_t getStepBytes() const { return k * storageBits / 8; }
+  /// Of a row of weights, with its scales where they come with it.
+  int64_t getRowBytes() const {
+    int64_t bytes = depth * storageBits / 8;
+    return fromRegisters ? bytes + bytes / (kUnitBytes / kUnitScaleBytes)
+                         : bytes;
+  }
+  int64_t getInputRowBytes() const { return depth * inputBits / 8; }
+  int64_t getStepBytes() const { return k * inputBits / 8; }
+  /// Rows of the swizzle, side by side, that an input row of a step takes.
+  int64_t getUnits() const { return getStepBytes() / kStepBytes; }
+  int64_t getConsumers() const {
+    bool hasThird =
+        fromRegisters && getWeightRows() == kMostConsumers * kBlockRows;
+    return hasThird ? kMostConsumers : kConsumers;
+  }
+  int64_t getThreads() const { return (1 + getConsumers()) * kWarpgroup; }
+  /// Blocks of 64 weight rows of a CTA.
+  int64_t getWeightBlocks() const { return getWeightRows() / kBlockRows; }
   /// Scales come with each step.
   bool copiesScales() const { return scales.areInLoop(); }
   int64_t getMaxBody() const { return bodies.back(); }
@@ -173,6 +202,9 @@ struct Contract {
     return false;
   }
   int64_t getWeightRows() const { return planes * n; }
+  /// The number of the first map of input rows: weights that are multiplied
+  /// from registers have none.
+  int64_t getFirstRowMap() const { return fromRegisters ? 0 : 1; }
 
   //===--- What a consumer multiplies in a body ---===//
 
@@ -188,7 +220,7 @@ struct Contract {
   }
   int64_t getConsumerWeights(int64_t body) const {
     bool hasAll = sharesBlock() || splitsRows(body);
-    return hasAll ? getWeightRows() : getWeightRows() / kConsumers;
+    return hasAll ? getWeightRows() : getWeightRows() / getConsumers();
   }
   int64_t getConsumerColumns(int64_t body) const {
     return getConsumerWeights(body) / planes;
@@ -223,21 +255,22 @@ struct Contract {
   /// A slim CTA has less than half of a multiprocessor's registers, so that it
   /// begins beside CTAs of the launch before: its tiles are low.
   bool isSlim() const {
-    return getMaxBody() <= ptxas::kHalfShareRows &&
+    return !fromRegisters && getMaxBody() <= ptxas::kHalfShareRows &&
            std::max(getAccumulators(), leastAccumulators) <=
                ptxas::kHalfShareSums;
   }
   /// Registers of a thread when its CTA begins. Later consumers have what the
   /// producer leaves.
   int64_t getRegisters() const {
-    return getRegisterShare(isSlim() ? 2 : 1, kThreads);
+    return getRegisterShare(isSlim() ? 2 : 1, getThreads());
   }
   /// What the product's registers depend on, by itself.
   ptxas::Sm90Shape getPtxasShape() const {
     return {getMaxBody(),      int64_t(bodies.size()),
             getAccumulators(), rowsOnM,
             promotes,          mapRows,
-            copiesScales()};
+            copiesScales(),    fromRegisters,
+            getConsumers()};
   }
   int64_t getProducerRegisters() const {
     return isSlim()
@@ -248,13 +281,20 @@ struct Contract {
     return ptxas::getCopyingRegisters(getPtxasShape());
   }
   int64_t getConsumerRegisters() const {
-    int64_t left = (kConsumers + 1) * getRegisters() - getProducerRegisters();
-    return left / kConsumers / kRegisterUnit * kRegisterUnit;
+    int64_t left =
+        (getConsumers() + 1) * getRegisters() - getProducerRegisters();
+    return left / getConsumers() / kRegisterUnit * kRegisterUnit;
   }
 
-  int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }
+  int64_t getWeightBytes() const {
+    return fromRegisters ? getWeightBlocks() * getUnits() * kUnitBytes
+                         : getWeightRows() * kStepBytes;
+  }
+  /// Input rows of a step, in a body: side by side in each unit of the depth.
+  int64_t getUnitRowBytes(int64_t body) const { return body * kStepBytes; }
   int64_t getStageBytes() const {
-    return std::max(getWeightBytes() + getMaxBody() * kStepBytes,
+    return std::max(getWeightBytes() +
+                        getUnits() * getUnitRowBytes(getMaxBody()),
                     leastStageBytes);
   }
   /// Result columns of a block that a warp has, of weights on the side of 64.
@@ -313,6 +353,8 @@ struct Contract {
   int64_t getScaleOffset() const { return stages * getStageBytes(); }
   /// Of a stage, in whole chunks: scales of rows, then of weights.
   int64_t getScaleBytes() const {
+    if (fromRegisters)
+      return getWeightBlocks() * getUnits() * kUnitScaleBytes;
     int64_t count = copiesScales() ? getMaxBody() + getScaleSlots() : 0;
     return (count * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
            kChunkBytes;
@@ -321,7 +363,7 @@ struct Contract {
     return getScaleOffset() + stages * getScaleBytes();
   }
   int64_t getExchangeOffset() const {
-    return getStagingOffset() + kConsumers * getStagingBytes();
+    return getStagingOffset() + getConsumers() * getStagingBytes();
   }
   /// Consumers that share a block give half of their sums away.
   int64_t getExchangeBytes() const {
@@ -371,6 +413,27 @@ private:
   /// Those of a partner.
   int64_t leastStageBytes = 0, leastStagingBytes = 0, leastExchangeBytes = 0;
   int64_t leastProducerRegisters = 0, leastAccumulators = 0;
+};
+
+/// sm90.repack: what a CTA holds of a block of 64 rows of weights, in the order
+/// of memory: codes, scales, and how much less each row's stored exponents are.
+struct Repack {
+  explicit Repack(tile::RepackOp op);
+
+  static constexpr int64_t kExcessBytes = 4;
+
+  int64_t rows, depth;
+  int64_t getCodeRowBytes() const { return depth / 2; }
+  int64_t getScaleRowBytes() const { return depth / moe::Fragments::kGroup; }
+  int64_t getScaleOffset() const {
+    return moe::Fragments::kRows * getCodeRowBytes();
+  }
+  int64_t getExcessOffset() const {
+    return getScaleOffset() + moe::Fragments::kRows * getScaleRowBytes();
+  }
+  int64_t getSharedBytes() const {
+    return getExcessOffset() + moe::Fragments::kRows * kExcessBytes;
+  }
 };
 
 /// The other one of two products that run in one kernel side by side; null

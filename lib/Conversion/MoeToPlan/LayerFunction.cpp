@@ -90,6 +90,21 @@ LogicalResult LayerFunction::checkArguments() {
   return success();
 }
 
+/// What is repacked is there ahead of all runs.
+LogicalResult LayerFunction::checkWeights(RepackOp op) {
+  for (Value operand : op->getOperands()) {
+    auto argument = dyn_cast<BlockArgument>(operand);
+    auto role = argument ? func.getArgAttrOfType<StringAttr>(
+                               argument.getArgNumber(), kRoleAttr)
+                         : StringAttr();
+    if (!role || role.getValue() != "weight")
+      return op.emitOpError("takes what is no weight of the layer; give it "
+                            "arguments of the function with moe.role = "
+                            "\"weight\"");
+  }
+  return success();
+}
+
 LogicalResult LayerFunction::checkOps() {
   for (Operation &op : func.getBody().front().without_terminator()) {
     if (matchPattern(&op, m_Constant()))
@@ -97,12 +112,15 @@ LogicalResult LayerFunction::checkOps() {
     if (isa<LayerOp>(op))
       return op.emitOpError("cannot become a plan as a whole; run "
                             "moe-decompose first");
-    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RowMapOp, TensorScaleOp,
-             QuantizeOp, UnpermuteOp>(op))
+    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RepackOp, RowMapOp,
+             TensorScaleOp, QuantizeOp, UnpermuteOp>(op))
       return op.emitOpError("cannot become a kernel; a layer's function holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.row_map, moe.tensor_scale, moe.quantize and "
-                            "moe.unpermute only");
+                            "moe.repack, moe.row_map, moe.tensor_scale, "
+                            "moe.quantize and moe.unpermute only");
+    if (auto repack = dyn_cast<RepackOp>(op))
+      if (failed(checkWeights(repack)))
+        return failure();
     for (Value operand : op.getOperands())
       if (Operation *source = operand.getDefiningOp();
           source && matchPattern(source, m_Constant()))
@@ -181,6 +199,8 @@ static std::string kernelName(ArrayRef<Operation *> ops) {
     return "route";
   if (isa<PermuteOp>(ops.front()))
     return "permute";
+  if (isa<RepackOp>(ops.front()))
+    return "repack";
   StringRef name = getResultName(ops.front(), 0);
   return name.empty() ? ops.front()->getName().stripDialect().str()
                       : name.str();
@@ -200,7 +220,9 @@ void LayerFunction::formGroups() {
         if (!llvm::is_contained(group.ops, operand.getDefiningOp()))
           group.ins.insert(operand);
       for (Value result : op->getResults()) {
-        producers[result] = groups.size();
+        // What is prepared is there as arguments are.
+        if (!group.prepares())
+          producers[result] = groups.size();
         group.outs.push_back(result);
       }
     }

@@ -23,6 +23,9 @@ struct KernelGroup {
   llvm::SetVector<mlir::Value> ins;
   /// Every result of the ops.
   llvm::SmallVector<mlir::Value, 6> outs;
+  /// Whether it runs once, ahead of all runs: it brings weights into another
+  /// order.
+  bool prepares() const { return llvm::isa<moe::RepackOp>(ops.front()); }
   /// Base of the symbol; made unique when the kernel is made.
   std::string name;
 };
@@ -50,7 +53,8 @@ public:
     return rows.find(value)->second;
   }
 
-  /// The group that makes `value`, or -1 for an argument of the function.
+  /// The group that makes `value` in a run, or -1 for an argument of the
+  /// function and for what is prepared.
   int64_t getProducer(mlir::Value value) const {
     auto it = producers.find(value);
     return it == producers.end() ? -1 : it->second;
@@ -60,6 +64,7 @@ private:
   mlir::LogicalResult checkArguments();
   mlir::LogicalResult checkResults();
   mlir::LogicalResult checkOps();
+  mlir::LogicalResult checkWeights(moe::RepackOp op);
   void inferRows(mlir::Operation &op);
   void formGroups();
 

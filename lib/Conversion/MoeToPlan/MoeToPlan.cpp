@@ -44,7 +44,13 @@ public:
     emitTensors();
     emitBuffers();
     auto prepare = plan::PrepareOp::create(builder, loc);
-    prepare.getBody().emplaceBlock();
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(&prepare.getBody().emplaceBlock());
+      for (auto [i, group] : llvm::enumerate(layer.getGroups()))
+        if (group.prepares())
+          emitLaunch(i, /*stream=*/0);
+    }
     auto variant =
         plan::VariantOp::create(builder, loc, 0, layer.getMaxTokens());
     builder.setInsertionPointToStart(&variant.getBody().emplaceBlock());
@@ -123,7 +129,24 @@ private:
            plan::Role::Output);
   }
 
+  /// What comes of weights ahead of all runs.
+  void emitPrepared(const KernelGroup &group) {
+    for (Value out : group.outs) {
+      Operation *op = out.getDefiningOp();
+      StringRef name =
+          getResultName(op, cast<OpResult>(out).getResultNumber());
+      memory[out] = plan::TensorOp::create(
+          builder, op->getLoc(), toMemRef(out),
+          uniqueName(name.empty() ? op->getName().stripDialect() : name),
+          plan::Role::Prepared, /*rows=*/plan::ExprAttr(),
+          /*in_place=*/StringAttr());
+    }
+  }
+
   void emitBuffers() {
+    for (const KernelGroup &group : layer.getGroups())
+      if (group.prepares())
+        emitPrepared(group);
     for (const KernelGroup &group : layer.getGroups())
       for (Value out : group.outs) {
         if (memory.contains(out))
@@ -154,7 +177,11 @@ private:
       plan::WaitOp::create(builder, loc, step.index, step.stream);
       return;
     }
-    const KernelGroup &group = layer.getGroups()[step.index];
+    emitLaunch(step.index, step.stream);
+  }
+
+  void emitLaunch(int64_t index, int64_t stream) {
+    const KernelGroup &group = layer.getGroups()[index];
     auto toMemory = [&](auto &&values) {
       SmallVector<Value> result;
       for (Value value : values)
@@ -162,8 +189,8 @@ private:
       return result;
     };
     plan::LaunchOp::create(builder, group.ops.front()->getLoc(),
-                           FlatSymbolRefAttr::get(kernels[step.index]),
-                           builder.getI64IntegerAttr(step.stream),
+                           FlatSymbolRefAttr::get(kernels[index]),
+                           builder.getI64IntegerAttr(stream),
                            toMemory(group.ins), toMemory(group.outs));
   }
 

@@ -39,7 +39,7 @@ public:
     std::reverse(branches.begin(), branches.end());
     launchReadyBranches();
     for (int64_t i = 0; i < numGroups; ++i) {
-      if (onSide.test(i))
+      if (onSide.test(i) || layer.getGroups()[i].prepares())
         continue;
       for (SideBranch &branch : branches)
         if (branch.consumer == i)
@@ -98,7 +98,8 @@ private:
   /// Whether the main stream has work between the branch's inputs and its end.
   bool hasCompany(const SideBranch &branch) const {
     for (int64_t i = branch.inputs.find_last() + 1; i < branch.consumer; ++i)
-      if (!branch.members.test(i) && !onSide.test(i))
+      if (!layer.getGroups()[i].prepares() && !branch.members.test(i) &&
+          !onSide.test(i))
         return true;
     return false;
   }

@@ -108,14 +108,15 @@ private:
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RowMapOp, moe::TensorScaleOp, moe::QuantizeOp,
-                  moe::UnpermuteOp>([&](auto source) { return create(source); })
+                  moe::RepackOp, moe::RowMapOp, moe::TensorScaleOp,
+                  moe::QuantizeOp, moe::UnpermuteOp>(
+                [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError("has no phase at level tile; a plan.kernel holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.row_map, moe.tensor_scale, moe.quantize and "
-                            "moe.unpermute only");
+                            "moe.repack, moe.row_map, moe.tensor_scale, "
+                            "moe.quantize and moe.unpermute only");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
     return success();
@@ -166,6 +167,13 @@ private:
         /*group_rows=*/tile::GroupRowsAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
+  }
+
+  Operation *create(moe::RepackOp op) {
+    return tile::RepackOp::create(
+        builder, op.getLoc(), tokens, get(op.getWeight()), get(op.getScale()),
+        get(op.getPacked()), get(op.getPackedScale()), get(op.getRowScale()),
+        op.getLayoutAttr(), op.getQuantAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::RowMapOp op) {

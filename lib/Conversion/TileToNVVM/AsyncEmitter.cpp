@@ -143,6 +143,17 @@ void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
     markConstant(copy);
 }
 
+void AsyncEmitter::copyBytes(Value shared, Value global, int64_t bytes,
+                             Value barrier, bool areWeights) {
+  auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
+  Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
+  auto copy = NVVM::CpAsyncBulkGlobalToSharedClusterOp::create(
+      b, target, global, barrier, i32(bytes), /*multicastMask=*/Value(),
+      /*l2CacheHint=*/Value());
+  if (areWeights)
+    markConstant(copy);
+}
+
 //===----------------------------------------------------------------------===//
 // Tensor cores
 //===----------------------------------------------------------------------===//
@@ -221,12 +232,24 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
       NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr());
 }
 
-SmallVector<Value> AsyncEmitter::getSums(Value sums) {
+static SmallVector<Value> getMembers(ImplicitLocOpBuilder &b, Value sums) {
   int64_t size = cast<LLVM::LLVMStructType>(sums.getType()).getBody().size();
   SmallVector<Value> members;
   for (int64_t i = 0; i < size; ++i)
     members.push_back(LLVM::ExtractValueOp::create(b, sums, i));
-  return tieSums(b, members);
+  return members;
+}
+
+Value AsyncEmitter::multiplyAsync(int64_t width, ValueRange a, Value c,
+                                  int64_t step, Value sums) {
+  assert(2 * cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() ==
+             size_t(width) &&
+         "a thread has half as many sums");
+  return multiplyFragments(b, getMembers(b, sums), a, getDescriptor(c, step));
+}
+
+SmallVector<Value> AsyncEmitter::getSums(Value sums) {
+  return tieSums(b, getMembers(b, sums));
 }
 
 void AsyncEmitter::storeMatrices(Value shared, ValueRange matrices,

@@ -72,6 +72,10 @@ public:
   void copyBox(mlir::Value shared, mlir::Value map,
                mlir::ValueRange coordinates, mlir::Value barrier,
                bool areWeights);
+  /// The same of `bytes` that follow one another from `global` on, a multiple
+  /// of 16.
+  void copyBytes(mlir::Value shared, mlir::Value global, int64_t bytes,
+                 mlir::Value barrier, bool areWeights);
 
   //===--- Tensor cores ---===//
 
@@ -94,6 +98,10 @@ public:
   mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
                             mlir::Value c, int64_t step, mlir::Value sums,
                             bool isFirst = false);
+  /// The same with 64 rows of bf16 of which the thread has the fragments `a`,
+  /// of 16 elements (four i32), which stay as they are until a wait.
+  mlir::Value multiplyAsync(int64_t width, mlir::ValueRange a, mlir::Value c,
+                            int64_t step, mlir::Value sums);
   /// The members of `sums`, after a wait.
   llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
   /// Stores 8x8 matrices of 16-bit elements (one i32 each, 1, 2 or 4), perhaps

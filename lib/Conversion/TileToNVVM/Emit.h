@@ -54,6 +54,7 @@ mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
 
 // Those of Hopper GPUs.
 mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm90Repack(mlir::Operation *phase, KernelBody body);
 
 } // namespace moec
 

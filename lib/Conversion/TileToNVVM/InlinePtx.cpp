@@ -76,6 +76,42 @@ Value moec::multiplyE4M3(ImplicitLocOpBuilder &b, ValueRange old, Value a,
       .getResult(0);
 }
 
+Value moec::multiplyFragments(ImplicitLocOpBuilder &b, ValueRange old,
+                              ValueRange a, Value c) {
+  size_t count = old.size();
+  auto name = [](size_t i) { return "$" + std::to_string(i); };
+  auto list = [&](size_t first, size_t size) {
+    std::string text;
+    for (size_t i = first; i < first + size; ++i)
+      text += (i > first ? ", " : "") + name(i);
+    return "{" + text + "}";
+  };
+  std::string constraints;
+  for (size_t i = 0; i < count; ++i)
+    constraints += "=f,";
+  for (size_t i = 0; i < count; ++i)
+    constraints += std::to_string(i) + ",";
+  for (size_t i = 0; i < a.size(); ++i)
+    constraints += "r,";
+  std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n" +
+                     std::to_string(2 * count) + "k16.f32.bf16.bf16 " +
+                     list(0, count) + ", " + list(2 * count, a.size()) + ", " +
+                     name(2 * count + a.size()) + ", p, 1, 1, 0;\n}\n";
+  SmallVector<Value> operands(old);
+  llvm::append_range(operands, a);
+  operands.push_back(c);
+  auto type = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(count, b.getF32Type()));
+  return LLVM::InlineAsmOp::create(b, type, operands, text, constraints + "l",
+                                   /*has_side_effects=*/true,
+                                   /*is_align_stack=*/false,
+                                   LLVM::TailCallKind::None,
+                                   LLVM::AsmDialectAttr(),
+                                   /*operand_attrs=*/ArrayAttr())
+      .getResult(0);
+}
+
 Value moec::readThread(ImplicitLocOpBuilder &b) {
   return LLVM::InlineAsmOp::create(b, b.getI32Type(), /*operands=*/ValueRange(),
                                    "mov.u32 $0, %tid.x;", "=r",

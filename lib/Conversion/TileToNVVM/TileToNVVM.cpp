@@ -37,6 +37,7 @@ struct Emission {
 
 constexpr Emission kEmissions[] = {
     {"sm90.contract", emitSm90Contract},
+    {"sm90.repack", emitSm90Repack},
     {"sm80.contract", emitSm80Contract},
     {"sm80.gemv", emitSm80Gemv},
     {"sm80.top_k", emitSm80TopK},

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 
@@ -154,14 +155,24 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                           "granularity '"
                        << stringifyGranularity(granularity)
                        << "'; write 'tensor', 'token' or 'group'";
-  if (packing == Packing::Pairs && storage.getIntOrFloatBitWidth() != 4)
-    return emitError() << "'packing' is 'pairs', of elements of 4 bits, but "
+  if (packing != Packing::None && storage.getIntOrFloatBitWidth() != 4)
+    return emitError() << "'packing' is '" << stringifyPacking(packing)
+                       << "', of elements of 4 bits, but "
                           "'storage' is "
                        << storage << "; remove it";
   if (packing == Packing::None && storage.getIntOrFloatBitWidth() == 4)
     return emitError() << "'storage' is " << storage
                        << ", of which two elements lie in a byte; write "
                           "'packing = pairs'";
+  if (packing == Packing::Fragments &&
+      (!isa<Float4E2M1FNType>(storage) || !isa<Float8E8M0FNUType>(scale) ||
+       granularity != Granularity::Group || block[1] != Fragments::kGroup ||
+       !secondScale))
+    return emitError() << "'packing' is 'fragments', which is of storage "
+                          "f4E2M1FN with scales f8E8M0FNU of groups of [1, "
+                       << Fragments::kGroup
+                       << "] and a second scale of f32; write 'packing = "
+                          "pairs' for others";
   if (!secondScale)
     return success();
   if (!secondScale.isF32())

@@ -391,6 +391,10 @@ LogicalResult LayerVerifier::verifyWeightQuant(QuantAttr quant) {
   if (quant.getDynamic() || quant.getGranularity() == Granularity::Token)
     return check.error("'weight_quant' must not be 'dynamic' or of granularity "
                        "'token'; weights are quantized beforehand");
+  if (quant.getPacking() == Packing::Fragments)
+    return check.error("'weight_quant' has 'packing = fragments', an order that "
+                       "'moe-legalize-quant' brings weights into; write "
+                       "'packing = pairs'");
   for (const QuantizedWeight &weight : getWeights())
     if (failed(verifyScales(quant, weight)))
       return failure();
@@ -433,7 +437,7 @@ LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
   dims.push_back({"(scales along rows)", getNumScaleRows(quant, rows, layout)});
   dims.push_back({"(scales of a row)", getNumScaleColumns(quant, columns)});
   globalDims.push_back(
-      {"(scales of a matrix)", getNumSecondScales(quant, layout)});
+      {"(scales of a matrix)", getNumSecondScales(quant, rows, layout)});
   std::string scale = (w.name + "_scale").str();
   return failure(failed(check.checkShape(scale, w.scale, dims)) ||
                  failed(check.checkElement(scale, w.scale, quant.getScale(),

@@ -40,6 +40,13 @@ void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
       setName(result, name);
 }
 
+void RepackOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  for (OpResult result : getOperation()->getResults())
+    if (StringRef name = getResultName(*this, result.getResultNumber());
+        !name.empty())
+      setName(result, name);
+}
+
 LogicalResult ParamOp::verify() {
   auto layer = dyn_cast_if_present<LayerOp>((*this)->getParentOp());
   Region *parent = (*this)->getParentRegion();
@@ -82,6 +89,10 @@ LogicalResult GroupedMatmulOp::verify() {
 }
 LogicalResult GroupedMatmulOp::verifyRegions() {
   return verifyScalarBody(*this, getEpilogue(), "epilogue");
+}
+
+LogicalResult RepackOp::verify() {
+  return verifyRepack(*this, RepackOperands(*this));
 }
 
 LogicalResult RowMapOp::verify() {

@@ -298,8 +298,8 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
         {{"(scales along n)", getNumScaleRows(o.weightQuant, n, o.layout)},
          {"(scales along k)", getNumScaleColumns(o.weightQuant, k)}});
     globalScale = SmallVector<Dim>(group);
-    globalScale.push_back(
-        {"(scales of a matrix)", getNumSecondScales(o.weightQuant, o.layout)});
+    globalScale.push_back({"(scales of a matrix)",
+                           getNumSecondScales(o.weightQuant, n, o.layout)});
   }
   auto checkPart = [&](StringRef name, Value value, bool isNeeded,
                        ArrayRef<Dim> dims) -> LogicalResult {

@@ -54,9 +54,14 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
   return common;
 }
 
+/// Two elements lie in a byte.
+static bool isPacked(QuantAttr quant) {
+  return quant.getPacking() != Packing::None;
+}
+
 int64_t getStorageBits(QuantAttr quant) {
   int64_t bits = quant.getStorage().getIntOrFloatBitWidth();
-  return quant.getPacking() == Packing::Pairs ? bits : llvm::alignTo(bits, 8);
+  return isPacked(quant) ? bits : llvm::alignTo(bits, 8);
 }
 
 int64_t getRowBytes(QuantAttr quant, int64_t width) {
@@ -64,14 +69,13 @@ int64_t getRowBytes(QuantAttr quant, int64_t width) {
 }
 
 Type getMemoryType(QuantAttr quant) {
-  return quant.getPacking() == Packing::Pairs
-             ? IntegerType::get(quant.getContext(), 8)
-             : quant.getStorage();
+  return isPacked(quant) ? IntegerType::get(quant.getContext(), 8)
+                         : quant.getStorage();
 }
 
 /// Elements in one of the memory type.
 static int64_t getPacked(QuantAttr quant) {
-  return quant && quant.getPacking() == Packing::Pairs ? 2 : 1;
+  return quant && isPacked(quant) ? 2 : 1;
 }
 
 int64_t getRowLength(QuantAttr quant, int64_t width) {
@@ -92,15 +96,18 @@ ElementPlace getElementPlace(QuantAttr quant, int64_t element) {
   return {bit / 8, bit % 8};
 }
 
-int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout) {
+int64_t getNumSecondScales(QuantAttr quant, int64_t rows,
+                           WeightLayoutAttr layout) {
   if (!quant.getSecondScale())
     return 0;
+  if (quant.getPacking() == Packing::Fragments)
+    return rows;
   return hasHalves(layout) ? 2 : 1;
 }
 
 int64_t getSecondScale(QuantAttr quant, int64_t plane,
                        WeightLayoutAttr layout) {
-  if (getNumSecondScales(quant, layout) < 2)
+  if (!quant.getSecondScale() || !hasHalves(layout))
     return 0;
   return layout.getOrder() == GateUpOrder::GateUp ? plane : 1 - plane;
 }

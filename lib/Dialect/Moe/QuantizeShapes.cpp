@@ -1,10 +1,11 @@
-//===- QuantizeShapes.cpp - rules of ops that quantize rows -----*- C++ -*-===//
+//===- QuantizeShapes.cpp - rules of ops that quantize ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
@@ -89,6 +90,45 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
   return failure(failed(check.checkShape("quantized", o.quantized,
                                          {row, {"width", width}})) ||
                  failed(check.checkShape("scale", o.scale, {row, groups})));
+}
+
+LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
+  OperandChecker check(op);
+  ScaleGroup group = getScaleGroup(o.quant);
+  if (!isa<Float4E2M1FNType>(o.quant.getStorage()) ||
+      !isa<Float8E8M0FNUType>(o.quant.getScale()) ||
+      !(group == ScaleGroup{1, Fragments::kGroup}) || o.quant.getSecondScale() ||
+      o.quant.getPacking() != Packing::Pairs)
+    return check.error("'quant' is ")
+           << o.quant << "; f4E2M1FN in pairs with f8E8M0FNU scales of groups "
+           << "of [1, " << Fragments::kGroup
+           << "] and no second scale is accepted";
+  auto type = cast<ShapedType>(o.weight.getType());
+  if (type.getRank() < 2)
+    return check.error("'weight' must have rows and contracted elements");
+  ArrayRef<int64_t> shape = type.getShape();
+  int64_t n = shape.end()[-2], k = getRowWidth(o.quant, shape.back());
+  if (std::string reason = Fragments::whyNot(n, k, o.layout); !reason.empty())
+    return check.error("cannot pack 'weight': ") << reason;
+  SmallVector<Dim> matrix;
+  if (type.getRank() > 2)
+    matrix.push_back({"matrices", shape.front()});
+  SmallVector<Dim> codes = matrix, scales = matrix, rows = matrix;
+  codes.append({{"n", n}, {"(k / 2)", shape.back()}});
+  scales.append(
+      {{"n", n}, {"(scales of a row)", getNumScaleColumns(o.quant, k)}});
+  rows.push_back({"n", n});
+  return failure(
+      failed(check.checkShape("weight", o.weight, codes,
+                              /*mayHaveGaps=*/true)) ||
+      failed(check.checkShape("packed", o.packed, codes)) ||
+      failed(check.checkShape("scale", o.scale, scales)) ||
+      failed(check.checkShape("packed_scale", o.packedScale, scales)) ||
+      failed(check.checkElement("scale", o.scale, o.quant.getScale(),
+                                "as 'quant' says")) ||
+      failed(check.checkElement("packed_scale", o.packedScale,
+                                o.quant.getScale(), "as 'quant' says")) ||
+      failed(check.checkShape("row_scale", o.rowScale, rows)));
 }
 
 } // namespace moec::moe

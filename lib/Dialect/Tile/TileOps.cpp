@@ -76,8 +76,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RowMapOp, TensorScaleOp,
-           QuantizeOp, GatherRowsOp, GatherReduceOp>(op))
+  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, RowMapOp,
+           TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -346,6 +346,12 @@ LogicalResult ContractOp::verify() {
 }
 LogicalResult ContractOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getEpilogue(), "epilogue");
+}
+
+LogicalResult RepackOp::verify() {
+  if (failed(moe::verifyRepack(*this, moe::RepackOperands(*this))))
+    return failure();
+  return verifySeparate(*this, {getPacked(), getPackedScale(), getRowScale()});
 }
 
 LogicalResult RowMapOp::verify() {

@@ -7,6 +7,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Analysis/QuantSupport.h"
+#include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Dialect/Names.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -48,14 +50,53 @@ struct MoeLegalizeQuant
   /// Sets the way of a product; returns why there is none.
   static std::string legalize(moe::GroupedMatmulOp product,
                               const Target &target) {
-    moe::QuantAttr input = product.getInputQuantAttr(),
-                   weight = product.getWeightQuantAttr();
-    if (std::string reason = declineProduct(target, input, weight);
-        !reason.empty())
+    QuantProduct quant(product);
+    if (std::string reason = declineProduct(target, quant); !reason.empty())
       return reason;
-    if (input || weight)
-      product.setWay(findWay(target, input, weight)->way);
+    if (!quant.input && !quant.weight)
+      return {};
+    product.setWay(findWay(target, quant)->way);
+    if (product.getWay() == moe::Way::Repack)
+      repack(product);
     return {};
+  }
+
+  /// Lets the product take its weights in the order of tensor cores.
+  static void repack(moe::GroupedMatmulOp product) {
+    OpBuilder builder(product);
+    Value weight = product.getWeight(), scale = product.getWeightScale();
+    auto type = cast<RankedTensorType>(weight.getType());
+    auto rowScale = RankedTensorType::get(type.getShape().drop_back(),
+                                          builder.getF32Type());
+    auto op = moe::RepackOp::create(
+        builder, product.getLoc(), type, scale.getType(), rowScale, weight,
+        scale, product.getLayoutAttr(), product.getWeightQuantAttr());
+    if (auto argument = dyn_cast<BlockArgument>(weight))
+      nameResults(op, argument);
+    product.getWeightMutable().assign(op.getPacked());
+    product.getWeightScaleMutable().assign(op.getPackedScale());
+    product.getWeightGlobalScaleMutable().assign(op.getRowScale());
+    product.setWeightQuantAttr(
+        moe::Fragments::getQuant(product.getWeightQuantAttr()));
+  }
+
+  /// Names what becomes of a layer's weight, which has no gaps between its rows
+  /// then: its memory is written as a whole.
+  static void nameResults(moe::RepackOp op, BlockArgument weight) {
+    auto func = dyn_cast<func::FuncOp>(weight.getOwner()->getParentOp());
+    if (!func)
+      return;
+    unsigned index = weight.getArgNumber();
+    func.removeArgAttr(index, kStridedAttr);
+    auto name = func.getArgAttrOfType<StringAttr>(index, kNameAttr);
+    if (!name)
+      return;
+    Builder builder(op.getContext());
+    StringRef base = name.getValue();
+    op->setAttr(kNameAttr,
+                builder.getStrArrayAttr({(base + "_fragments").str(),
+                                         (base + "_fragment_scale").str(),
+                                         (base + "_row_scale").str()}));
   }
 };
 

@@ -85,6 +85,20 @@ struct MatmulOperands {
 };
 llvm::LogicalResult verifyMatmul(mlir::Operation *op, const MatmulOperands &o);
 
+/// `moe.repack`, `tile.repack`.
+struct RepackOperands {
+  template <typename OpTy>
+  explicit RepackOperands(OpTy op)
+      : weight(op.getWeight()), scale(op.getScale()), packed(op.getPacked()),
+        packedScale(op.getPackedScale()), rowScale(op.getRowScale()),
+        layout(op.getLayoutAttr()), quant(op.getQuantAttr()) {}
+
+  mlir::Value weight, scale, packed, packedScale, rowScale;
+  WeightLayoutAttr layout;
+  QuantAttr quant;
+};
+llvm::LogicalResult verifyRepack(mlir::Operation *op, const RepackOperands &o);
+
 /// `moe.row_map`, `tile.row_map`.
 struct RowMapOperands {
   template <typename OpTy>

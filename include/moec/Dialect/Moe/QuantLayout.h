@@ -45,8 +45,8 @@ int64_t getScaleColumn(QuantAttr quant, int64_t element);
 /// scales.
 int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 
-/// Bits that an element takes in memory: 4 in `pairs`, else those of whole
-/// bytes.
+/// Bits that an element takes in memory: 4 where two lie in a byte, else those
+/// of whole bytes.
 int64_t getStorageBits(QuantAttr quant);
 
 /// Bytes of a row of `width` elements.
@@ -67,17 +67,20 @@ int64_t getRowWidth(QuantAttr quant, int64_t length);
 /// in memory: 8 of i4, else 0.
 int64_t getImpliedZeroPoint(QuantAttr quant);
 
-/// The byte of a row that holds an element, and the lowest of its bits there.
+/// The byte of a row that holds an element, and the lowest of its bits there;
+/// where they are in the order of `fragments`, Fragments.h says it.
 struct ElementPlace {
   int64_t byte, bit;
 };
 ElementPlace getElementPlace(QuantAttr quant, int64_t element);
 
-/// Second-level scales of a matrix: 0, 1, or 2 where gate and up rows are
-/// halves.
-int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout = {});
+/// Second-level scales of a matrix of `rows`: 0, 1, 2 where gate and up rows
+/// are halves, or one of each row of `fragments`.
+int64_t getNumSecondScales(QuantAttr quant, int64_t rows,
+                           WeightLayoutAttr layout = {});
 
-/// The one of gate rows (plane 0) or up rows (plane 1); without a layout 0.
+/// The one of gate rows (plane 0) or up rows (plane 1) of a matrix that has not
+/// one of each row; without a layout 0.
 int64_t getSecondScale(QuantAttr quant, int64_t plane, WeightLayoutAttr layout);
 
 /// The least absolute maximum that a dynamic scale is made of, so that zeros

@@ -90,18 +90,33 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
   return {};
 }
 
+/// Depths of a step, ascending: a row of the swizzle; of weights that are
+/// multiplied from registers, several of them side by side, which divide the
+/// whole depth.
+SmallVector<int64_t> getSteps(tile::ContractOp op) {
+  auto input = cast<MemRefType>(op.getInput().getType());
+  int64_t one = Contract::kStepBytes * 8 / input.getElementTypeBitWidth();
+  if (!hasFragments(op.getWeightQuantAttr()))
+    return {one};
+  constexpr int64_t mostUnits = 5;
+  SmallVector<int64_t> steps;
+  for (int64_t units = 1; units <= mostUnits; ++units)
+    if (input.getDimSize(1) % (units * one) == 0)
+      steps.push_back(units * one);
+  return steps;
+}
+
 /// With as many stages as fit.
 tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
-                            int64_t n, ArrayRef<int64_t> bodies, bool mapRows,
-                            int64_t mostStages, bool rowsOnM = false,
-                            bool queue = false, int64_t bandRows = 0) {
+                            int64_t n, ArrayRef<int64_t> bodies, int64_t step,
+                            bool mapRows, int64_t mostStages,
+                            bool rowsOnM = false, bool queue = false,
+                            int64_t bandRows = 0) {
   constexpr int64_t leastStages = 3;
-  int64_t bits =
-      cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth();
   auto make = [&](int64_t stages) {
-    return tile::Sm90ContractAttr::get(op->getContext(), bodies, n,
-                                       Contract::kStepBytes * 8 / bits, stages,
-                                       bandRows, mapRows, rowsOnM, queue);
+    return tile::Sm90ContractAttr::get(op->getContext(), bodies, n, step,
+                                       stages, bandRows, mapRows, rowsOnM,
+                                       queue);
   };
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).getSharedBytes();
@@ -135,6 +150,8 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   auto result = cast<MemRefType>(op.getResult().getType());
   if (!op.getOffsets() && result.getDimSize(1) <= fewColumns)
     return {narrow, ArrayRef<int64_t>(all).take_front(2)};
+  if (hasFragments(op.getWeightQuantAttr()))
+    return {narrow / (op.getLayout() ? 2 : 1), fits(narrow, all) ? ArrayRef<int64_t>(all) : some};
   if (op.getInputScale()) {
     int64_t n = op.getLayout() || op.getResultScale() ? narrow : wide;
     return {n, fits(n, lower) ? ArrayRef<int64_t>(lower) : lowest};
@@ -155,8 +172,8 @@ class CandidateFinder {
 public:
   /// `mayQueue`: CTAs may take tiles from a queue, where there are many.
   CandidateFinder(tile::ContractOp op, tile::LoadAttr load,
-                  const Target &target, bool mayQueue)
-      : op(op), target(target),
+                  const Target &target, bool mayQueue, int64_t step)
+      : op(op), target(target), step(step),
         schedule(*findSchedule(target, "sm90.contract")),
         model(makeContractCost(op, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
@@ -182,7 +199,7 @@ private:
                         bool rowsOnM = false) {
     constexpr int64_t mostStages = 16;
     int64_t n = weightRows / (op.getLayout() ? 2 : 1);
-    return makeConfig(op, target, n, bodies, mapRows, mostStages, rowsOnM,
+    return makeConfig(op, target, n, bodies, step, mapRows, mostStages, rowsOnM,
                       suitsQueue(n), getBandRows(n, bodies.back()));
   }
   /// Whether CTAs with `n` columns have so many tiles that they come apart.
@@ -195,6 +212,7 @@ private:
 
   tile::ContractOp op;
   const Target &target;
+  int64_t step;
   const Schedule &schedule;
   std::unique_ptr<CostModel> model;
   SmallVector<int64_t> points;
@@ -217,8 +235,9 @@ int64_t CandidateFinder::getBandRows(int64_t n, int64_t body) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   if (!device || (op.getOffsets() && !suitsQueue(n)))
     return 0;
-  double rowBytes = double(weight.getShape().back()) *
-                    double(weight.getElementTypeBitWidth()) / 8;
+  auto input = cast<MemRefType>(op.getInput().getType());
+  double rowBytes = double(input.getShape().back()) *
+                    double(input.getElementTypeBitWidth()) / 8;
   // All tokens may go to one expert. Few rows more than stay in the cache are
   // not worth that tiles are found by more arithmetic.
   constexpr double several = 2;
@@ -311,14 +330,23 @@ std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   return std::move(candidates);
 }
 
-/// The candidates for all numbers of weight rows, which are searched side by
-/// side: most of the time that a layer takes to be lowered goes by here.
+/// The candidates for all numbers of weight rows, and depths of a step, which
+/// are searched side by side: most of the time that a layer takes to be lowered
+/// goes by here.
 std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
                                       const Target &target, bool mayQueue) {
-  constexpr std::array<int64_t, 3> weightRows{64, 128, 256};
-  std::array<std::vector<Candidate>, weightRows.size()> found;
-  parallelFor(op.getContext(), 0, weightRows.size(), [&](size_t i) {
-    found[i] = CandidateFinder(op, load, target, mayQueue).run(weightRows[i]);
+  static constexpr int64_t fromShared[] = {64, 128, 256},
+                           fromRegisters[] = {128, 192, 256};
+  ArrayRef<int64_t> weightRows =
+      hasFragments(op.getWeightQuantAttr()) ? fromRegisters : fromShared;
+  SmallVector<std::pair<int64_t, int64_t>> kinds;
+  for (int64_t step : getSteps(op))
+    for (int64_t rows : weightRows)
+      kinds.push_back({rows, step});
+  std::vector<std::vector<Candidate>> found(kinds.size());
+  parallelFor(op.getContext(), 0, kinds.size(), [&](size_t i) {
+    auto [rows, step] = kinds[i];
+    found[i] = CandidateFinder(op, load, target, mayQueue, step).run(rows);
   });
   std::vector<Candidate> all;
   for (std::vector<Candidate> &some : found)
@@ -375,5 +403,6 @@ tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
   auto [n, bodies] = chooseTile(contract);
   bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
   constexpr int64_t mostStages = 8;
-  return makeConfig(contract, target, n, bodies, mapRows, mostStages);
+  return makeConfig(contract, target, n, bodies, getSteps(contract).back(),
+                    mapRows, mostStages);
 }

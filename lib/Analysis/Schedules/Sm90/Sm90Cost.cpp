@@ -129,6 +129,8 @@ public:
 private:
   const RowCounts &getCounts(const Contract &shape, int64_t tokens,
                              Routing routing);
+  double getRegisterStep(const Contract &shape, double product,
+                         double chains) const;
   Work getWork(const Contract &shape, const RowCounts &counts) const;
   void addTiles(const Contract &shape, int64_t height, BodyUse use,
                 Work &work) const;
@@ -159,13 +161,29 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
   return *entry;
 }
 
+/// Clocks of a step whose weights are decoded to registers: what all consumers
+/// share, issue of instructions and tensor cores, or what one of them waits.
+/// They overlap in part. `product`: of 64 rows and 16 of the depth.
+double ContractCost::getRegisterStep(const Contract &shape, double product,
+                                     double chains) const {
+  constexpr double perUnit = 4;
+  auto units = double(shape.getUnits());
+  double shared =
+      units * chains * std::hypot(device.decodeClk, perUnit * product);
+  double own = device.registerStepClk +
+               units * double(shape.getBlocks(shape.getMaxBody())) *
+                   device.registerUnitClk;
+  constexpr double order = 4;
+  return std::pow(std::pow(shared, order) + std::pow(own, order), 1 / order);
+}
+
 void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
                             Work &work) const {
   auto body = double(height);
   // Chains of products of both consumers, of which one may be half of each.
   double chains = shape.sharesBlock()
                       ? 1
-                      : double(Contract::kConsumers * shape.getBlocks(height));
+                      : double(shape.getConsumers() * shape.getBlocks(height));
   auto width = double(shape.getProductWidth(height));
   double steps = double(shape.getSteps());
   // A step is 128 bytes deep, four products.
@@ -184,6 +202,8 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
     stepClk += (shape.hasRowsOnM(height) ? device.rowPromotionExposed
                                          : device.promotionExposed) *
                chains * width / 2;
+  if (shape.fromRegisters)
+    stepClk = getRegisterStep(shape, std::max(product, shared), chains);
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
   double inputRows = body;
@@ -198,7 +218,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
   work.kinds.push_back({clk + epilogue, use.tiles});
   work.l2Bytes += use.tiles * steps *
                   (double(shape.getWeightBytes()) +
-                   inputRows * double(Contract::kStepBytes));
+                   inputRows * double(shape.getStepBytes()));
   work.rows += use.tiles * body;
   work.tiles += use.tiles;
 }
@@ -245,7 +265,7 @@ double ContractCost::getMemoryBytes(const Contract &shape,
                    double(shape.getRowBytes());
   double rows = counts.rows * double(shape.groups);
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
-  double input = inputRows * double(shape.getRowBytes());
+  double input = inputRows * double(shape.getInputRowBytes());
   double result = rows * double(shape.columns * shape.resultBytes);
   if (shape.quantizes) {
     int64_t scales = shape.columns / Contract::kQuantizedColumns;

@@ -14,6 +14,7 @@
 #include "moec/Analysis/Rewrites/CountIds.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Sm90.h"
+#include "moec/Dialect/Moe/Fragments.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -45,10 +46,14 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   groups = isGrouped ? weight.getDimSize(0) : 1;
-  depth = weight.getShape().back();
+  auto input = cast<MemRefType>(op.getInput().getType());
+  depth = input.getDimSize(1);
   columns = result.getDimSize(1);
   promotes = copiesScales() || losesDigits(compute, depth);
-  storageBits = weight.getElementTypeBitWidth();
+  fromRegisters = hasFragments(op.getWeightQuantAttr());
+  storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
+                              : weight.getElementTypeBitWidth();
+  inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);
   bodies.assign(config.getTileRows().begin(), config.getTileRows().end());
@@ -59,6 +64,12 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   mapRows = config.getMapRows();
   rowsOnM = config.getRowsOnM();
   hasQueue = config.getQueue();
+}
+
+Repack::Repack(tile::RepackOp op) {
+  auto type = cast<MemRefType>(op.getWeight().getType());
+  rows = type.getShape().end()[-2];
+  depth = moe::getRowWidth(op.getQuant(), type.getShape().back());
 }
 
 void Contract::shareMemoryWith(const Contract &other) {
@@ -76,6 +87,8 @@ std::string Contract::whyApart(const Contract &other) const {
   if (mapRows)
     return "map_rows = true of the first: the ring's barriers count the "
            "threads that copy its rows";
+  if (getThreads() != other.getThreads())
+    return "their numbers of consumers differ";
   if (stages != other.stages)
     return "stages = " + std::to_string(stages) + " and " +
            std::to_string(other.stages) + " of one ring";
@@ -120,10 +133,35 @@ static int64_t getArgumentNumber(Value memref) {
 std::string sm90::declineQuant(tile::ContractOp op) {
   moe::QuantAttr input = op.getInputQuantAttr();
   moe::QuantAttr weight = op.getWeightQuantAttr();
-  if ((!input && !weight) || areFloat8Products(input, weight))
+  if ((!input && !weight) || areFloat8Products(input, weight) ||
+      (!input && hasFragments(weight)))
     return {};
   return "tensor cores take " + describeFloat8Products() +
-         "; others are decoded, by sm80.contract";
+         ", or 16 bits with weights in fragments; others are decoded, by "
+         "sm80.contract";
+}
+
+/// Adds the maps of input rows, where they come by such.
+static void addRowMaps(tile::ContractOp op, const Contract &shape,
+                       SmallVector<tile::TensorMapAttr> &maps) {
+  if (!shape.mapRows)
+    return;
+  int64_t rows = cast<MemRefType>(op.getInput().getType()).getDimSize(0);
+  int64_t units = shape.getUnits(), width = shape.k / units;
+  for (int64_t body : shape.bodies) {
+    SmallVector<int64_t> sizes{rows, shape.depth}, along{0, 1}, steps{1, 1},
+        box{body, shape.k};
+    // Rows are as wide as the swizzle in shared memory.
+    if (units > 1) {
+      sizes = {shape.depth / width, rows, width};
+      along = {1, 0, 1};
+      steps = {width, 1, 1};
+      box = {units, body, width};
+    }
+    maps.push_back(tile::TensorMapAttr::get(
+        op.getContext(), getArgumentNumber(op.getInput()), sizes, along, steps,
+        box, Contract::kStepBytes));
+  }
 }
 
 SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
@@ -136,6 +174,9 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
     box.push_back(part);
   };
   int64_t row = shape.isGrouped ? 1 : 0;
+  SmallVector<tile::TensorMapAttr> maps;
+  if (shape.fromRegisters)
+    return addRowMaps(op, shape, maps), maps;
   if (shape.isGrouped)
     add(shape.groups, 0, 1, 1);
   if (shape.planes == 1) {
@@ -151,16 +192,10 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
     add(paired, row, column, paired);
   }
   add(shape.depth, row + 1, 1, shape.k);
-  SmallVector<tile::TensorMapAttr> maps{tile::TensorMapAttr::get(
+  maps.push_back(tile::TensorMapAttr::get(
       op.getContext(), getArgumentNumber(op.getWeight()), sizes, along, steps,
-      box, Contract::kStepBytes)};
-  if (!shape.mapRows)
-    return maps;
-  int64_t rows = cast<MemRefType>(op.getInput().getType()).getDimSize(0);
-  for (int64_t body : shape.bodies)
-    maps.push_back(tile::TensorMapAttr::get(
-        op.getContext(), getArgumentNumber(op.getInput()), {rows, shape.depth},
-        {0, 1}, {1, 1}, {body, shape.k}, Contract::kStepBytes));
+      box, Contract::kStepBytes));
+  addRowMaps(op, shape, maps);
   return maps;
 }
 
@@ -194,9 +229,13 @@ std::string declineContract(tile::ContractOp op) {
               " has strides that are not known, and pieces of 16 bytes are "
               "copied")
           .str();
+  bool fromRegisters = hasFragments(op.getWeightQuantAttr());
+  if (fromRegisters && !weight.getLayout().isIdentity())
+    return "the weights have strides that are not known, and pieces of them "
+           "are copied";
   int64_t rowBytes =
       weight.getShape().back() * weight.getElementTypeBitWidth() / 8;
-  if (rowBytes % Contract::kChunkBytes)
+  if (!fromRegisters && rowBytes % Contract::kChunkBytes)
     return "a row of weights has " + number(rowBytes) +
            " bytes, and tensor maps go in multiples of 16";
   if (op.getLayout() && result.getDimSize(1) % Contract::kPairedRows)
@@ -240,6 +279,26 @@ std::string bodiesIllegal(const Contract &shape) {
   return {};
 }
 
+/// Of products whose weights are multiplied from registers.
+std::string registersIllegal(const Contract &shape) {
+  int64_t rows = shape.getWeightRows();
+  if (rows != 128 && rows != 192 && rows != 256)
+    return "tile_columns = " + number(shape.n) +
+           (shape.planes == 2 ? "; give 64, 96 or 128"
+                              : "; give 128, 192 or 256") +
+           ", for weights are multiplied from registers";
+  constexpr int64_t unit = moe::Fragments::kDepth, mostUnits = 8;
+  if (shape.rowsOnM)
+    return "rows_on_m = true, but weights are multiplied from registers, which "
+           "are on the side of 64; give false";
+  if (shape.k < unit || shape.k % unit || shape.depth % shape.k ||
+      shape.k > mostUnits * unit)
+    return "step = " + number(shape.k) + "; give a multiple of " +
+           number(unit) + " up to " + number(mostUnits * unit) +
+           " that divides the " + number(shape.depth) + " contracted elements";
+  return {};
+}
+
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
@@ -256,15 +315,18 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            ", but the columns that share a scale of the result are those of a "
            "CTA; give " +
            number(Contract::kQuantizedColumns);
-  if (rows != 64 && rows != 128 && rows != 256)
+  if (shape.fromRegisters) {
+    if (std::string reason = registersIllegal(shape); !reason.empty())
+      return reason;
+  } else if (rows != 64 && rows != 128 && rows != 256)
     return "tile_columns = " + number(shape.n) +
            (shape.planes == 2 ? "; give 32, 64 or 128"
                               : "; give 64, 128 or 256");
   if (std::string reason = bodiesIllegal(shape); !reason.empty())
     return reason;
-  if (shape.getStepBytes() != Contract::kStepBytes)
+  if (!shape.fromRegisters && shape.getStepBytes() != Contract::kStepBytes)
     return "step = " + number(shape.k) + "; give " +
-           number(Contract::kStepBytes * 8 / shape.storageBits);
+           number(Contract::kStepBytes * 8 / shape.inputBits);
   int64_t accumulators = shape.getAccumulators();
   int64_t mostAccumulators = ptxas::getMostSums(shape.getPtxasShape());
   if (accumulators > mostAccumulators)
@@ -323,8 +385,8 @@ moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
       rowBlocks(shape.getMaxBody()) * moert::Expr(shape.getPanels()), most);
 }
 
-int64_t contractBlock(Operation *, tile::ConfigAttr) {
-  return Contract::kThreads;
+int64_t contractBlock(Operation *op, tile::ConfigAttr config) {
+  return Contract(cast<tile::ContractOp>(op), config).getThreads();
 }
 
 int64_t contractShared(Operation *op, tile::ConfigAttr config) {
@@ -393,6 +455,39 @@ struct ContractSchedule final
   }
 };
 
+/// A CTA brings a block of 64 rows into another order: it reads them all before
+/// it writes what may have their memory.
+struct RepackSchedule final : Schedule {
+  RepackSchedule() : Schedule("sm90.repack", "tile.repack") {}
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
+                         const Target &target) const override {
+    constexpr int64_t most = 1024;
+    int64_t threads = block(op, config);
+    if (threads < moe::Fragments::kRows || threads % 32 || threads > most)
+      return "threads = " + number(threads) + "; give a multiple of 32 from " +
+             number(moe::Fragments::kRows) + " to " + number(most);
+    if (shared(op, config) > target.getSharedBytes())
+      return "a block of rows has " + number(shared(op, config)) +
+             " bytes, and shared memory " + number(target.getSharedBytes());
+    return {};
+  }
+  tile::ConfigAttr choose(Operation *op, const Target &) const override {
+    constexpr int64_t threads = 512;
+    return tile::Sm90RepackAttr::get(op->getContext(), threads);
+  }
+  moert::Expr grid(Operation *op, tile::ConfigAttr,
+                   const Target &) const override {
+    auto scale = cast<tile::RepackOp>(op).getRowScale().getType();
+    return cast<MemRefType>(scale).getNumElements() / moe::Fragments::kRows;
+  }
+  int64_t block(Operation *, tile::ConfigAttr config) const override {
+    return cast<tile::Sm90RepackAttr>(config).getThreads();
+  }
+  int64_t shared(Operation *op, tile::ConfigAttr) const override {
+    return Repack(cast<tile::RepackOp>(op)).getSharedBytes();
+  }
+};
+
 /// What both could run is chosen by time.
 struct ModelledGemvSchedule final
     : ScheduleWith<sm80::GemvSchedule, ModelsTime> {
@@ -411,8 +506,9 @@ struct ModelledGemvSchedule final
 ArrayRef<const Schedule *> moec::getSm90Schedules() {
   static const ContractSchedule contract;
   static const ModelledGemvSchedule gemv;
+  static const RepackSchedule repack;
   static const std::vector<const Schedule *> all = [] {
-    std::vector<const Schedule *> schedules{&contract};
+    std::vector<const Schedule *> schedules{&contract, &repack};
     for (const Schedule *schedule : getSm80Schedules())
       schedules.push_back(schedule->name == sm80::kGemv ? &gemv : schedule);
     return schedules;

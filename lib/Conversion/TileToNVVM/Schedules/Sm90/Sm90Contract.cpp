@@ -115,7 +115,7 @@ void Sm90Contract::initBarriers() {
                         1 + shape.mapRows +
                             shape.hasRowThreads() * Contract::kRowThreads);
     emitter.initBarrier(emptyBarrier(stage),
-                        Contract::kConsumers * Contract::kWarpgroup / kWarp);
+                        shape.getConsumers() * Contract::kWarpgroup / kWarp);
   });
   if (op.getTickets())
     initQueue();

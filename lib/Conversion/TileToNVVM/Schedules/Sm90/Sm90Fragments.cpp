@@ -150,6 +150,10 @@ SmallVector<Value> Sm90Fragments::loadRowScales() {
 
 SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t plane) {
   return loadColumns([&](Value column) {
+    if (shape.fromRegisters)
+      return emitter.loadF32(
+          emitter.operand(contract.op.getWeightGlobalScale()),
+          getIndices(getWeightRow(emitter, contract.op, plane, column)));
     SmallVector<Value> indices =
         getIndices(getScaleRow(emitter, contract.op, plane, column));
     indices.push_back(emitter.index(0));

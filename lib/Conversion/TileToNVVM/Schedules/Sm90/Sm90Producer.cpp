@@ -14,17 +14,63 @@
 // space for more.
 
 #include "Sm90Scales.h"
+#include "moec/Dialect/Moe/Fragments.h"
 
 using namespace mlir;
 using namespace moec;
 
 namespace {
 
+/// Starts the copies of the weights of a step that are in the order of tensor
+/// cores, with their scales: of each run of each block, the units of the step.
+/// Blocks past the end are the last one again; nobody stores their results.
+void copyUnits(Sm90Contract &contract, const ContractTile &tile, Value step,
+               Value stage) {
+  using moe::Fragments;
+  AsyncEmitter &emitter = contract.emitter;
+  const sm90::Contract &shape = contract.shape;
+  int64_t units = shape.getUnits(), rows = shape.planes * shape.columns;
+  Value full = contract.fullBarrier(stage);
+  emitter.arriveExpecting(full, shape.getWeightBytes() + shape.getScaleBytes());
+  int64_t blockColumns = Fragments::kRows / shape.planes;
+  Value first = emitter.divide(tile.firstColumn, blockColumns);
+  Value weights = contract.stageAddress(stage);
+  Value scales = emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
+                                 emitter.scale(stage, shape.getScaleBytes()));
+  // A run's share of a unit.
+  constexpr int64_t codeBytes = sm90::Contract::kUnitBytes / 2;
+  constexpr int64_t scaleBytes = sm90::Contract::kUnitScaleBytes / 2;
+  Value operands[] = {emitter.operand(contract.op.getWeight()),
+                      emitter.operand(contract.op.getWeightScale())};
+  for (int64_t i = 0; i < 2 * shape.getWeightBlocks(); ++i) {
+    Value block = contract.minI32(emitter.scale(first, 1, i / 2),
+                                  emitter.i32(rows / Fragments::kRows - 1));
+    // How far block n is from the first one.
+    moe::WeightLayoutAttr layout = contract.op.getLayoutAttr();
+    int64_t row = Fragments::getRunRow(0, i % 2, rows, layout);
+    int64_t stride = Fragments::getRunRow(1, i % 2, rows, layout) - row;
+    Value runRow = emitter.toIndex(emitter.scale(block, stride, row));
+    auto copy = [&](Value to, Value operand, int64_t bytes) {
+      SmallVector<Value> indices{
+          runRow, emitter.mul(emitter.toIndex(step), units * bytes)};
+      if (shape.isGrouped)
+        indices.insert(indices.begin(), emitter.toIndex(tile.group));
+      emitter.copyBytes(emitter.advance(to, i * units * bytes),
+                        emitter.address(operand, indices), units * bytes, full,
+                        /*areWeights=*/true);
+    };
+    copy(weights, operands[0], codeBytes);
+    copy(scales, operands[1], scaleBytes);
+  }
+}
+
 /// Starts the copy of the weights of a step, which its stage waits for; one
 /// thread.
 void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
                  Value stage) {
   AsyncEmitter &emitter = contract.emitter;
+  if (contract.shape.fromRegisters)
+    return copyUnits(contract, tile, step, stage);
   SmallVector<Value> begin;
   if (contract.shape.isGrouped)
     begin.push_back(tile.group);
@@ -68,10 +114,14 @@ void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
   const sm90::Contract &shape = contract.shape;
   auto copy = [&] {
     Value full = contract.fullBarrier(stage);
-    emitter.arriveExpecting(full, shape.bodies[i] * sm90::Contract::kStepBytes);
+    int64_t units = shape.getUnits();
+    emitter.arriveExpecting(full,
+                            units * shape.getUnitRowBytes(shape.bodies[i]));
+    SmallVector<Value> begin{tile.firstRow, emitter.scale(step, shape.k)};
+    if (units > 1)
+      begin = {emitter.scale(step, units), tile.firstRow, emitter.i32(0)};
     emitter.copyBox(contract.stageAddress(stage, contract.getInputOffset()),
-                    contract.tensorMap(1 + i),
-                    {tile.firstRow, emitter.scale(step, shape.k)}, full,
+                    contract.tensorMap(shape.getFirstRowMap() + i), begin, full,
                     /*areWeights=*/false);
   };
   if (i + 1 == shape.bodies.size())
@@ -273,6 +323,10 @@ private:
   SmallVector<Value> findRows(const ContractTile &tile);
   void copyRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
                 Value stage);
+  /// A part of a step that is one row of the swizzle wide; `places` are where
+  /// the thread's chunks go in it, of rows by turns.
+  void copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
+                    int64_t unit, ArrayRef<Value> places);
   /// Where the thread's chunk lies in its row `i`, counted from the first row.
   Value getChunkOffset(int64_t i);
   void publish(Value stage) {
@@ -439,8 +493,21 @@ void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
   Value places[period];
   for (int64_t i = 0; i < period; ++i)
     places[i] = emitter.advance(begin, getChunkOffset(i * kRowsAtOnce));
-  Value column = contract.addI32(emitter.scale(step, shape.k),
-                                 emitter.scale(ownChunk, shape.k / kRowChunks));
+  for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
+    if (unit)
+      for (Value &place : places)
+        place =
+            emitter.advance(place, shape.getUnitRowBytes(shape.getMaxBody()));
+    copyUnitRows(tile, rows, step, unit, places);
+  }
+}
+
+void RowCopier::copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows,
+                             Value step, int64_t unit, ArrayRef<Value> places) {
+  int64_t width = shape.k / shape.getUnits();
+  int64_t period = places.size();
+  Value column = contract.addI32(emitter.scale(step, shape.k, unit * width),
+                                 emitter.scale(ownChunk, width / kRowChunks));
   Value bytes;
   if (shape.depth % shape.k) {
     // A chunk is inside or outside of the row, for rows are whole chunks.

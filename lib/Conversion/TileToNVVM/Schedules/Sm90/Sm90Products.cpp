@@ -63,6 +63,8 @@ Sm90Products::getSides(int64_t body, const Factors &factors, int64_t i) {
 
 ContractSums Sm90Products::emit(int64_t body, const ContractTile &tile,
                                 RingPlace place) {
+  if (shape.fromRegisters)
+    return multiplyDecoded(body, place);
   ContractSums sums = shape.promotes ? multiplyPromoted(body, tile, place)
                                      : multiply(body, place);
   if (shape.sharesBlock())

@@ -52,6 +52,8 @@ private:
   ContractSums multiply(int64_t body, RingPlace place);
   ContractSums multiplyPromoted(int64_t body, const ContractTile &tile,
                                 RingPlace place);
+  /// The sums of weights that are decoded to registers (in Sm90Decoded.cpp).
+  ContractSums multiplyDecoded(int64_t body, RingPlace place);
   /// Without scales if there are none.
   void promote(int64_t body, llvm::MutableArrayRef<mlir::Value> sums,
                llvm::ArrayRef<mlir::Value> products,

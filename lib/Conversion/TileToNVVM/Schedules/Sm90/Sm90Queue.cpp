@@ -95,7 +95,7 @@ Value TileQueue::take(Value turn, bool isKnown) {
 
 void Sm90Contract::initQueue() {
   // The consumers, the warp that copies boxes, those that copy rows.
-  constexpr int64_t consumers = Contract::kConsumers * Contract::kWarpgroup;
+  int64_t consumers = shape.getConsumers() * Contract::kWarpgroup;
   int64_t producers = kWarp + shape.hasRowThreads() * Contract::kRowThreads;
   Value place = emitter.lane();
   emitter.ifThen(emitter.isLess(place, emitter.i32(Contract::kTaken)), [&] {

@@ -1,0 +1,208 @@
+//===- Sm90Decoded.cpp - products of weights in registers -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A unit of 64 weight rows by 64 of the depth is 16 bytes of codes and 4 of
+// scales per thread, which become the fragments of four products. While tensor
+// cores read those of one unit, the next one's are made: two sets of registers.
+//
+// A word has four pairs of codes. A mask takes the sign, the two bits of
+// exponent and the mantissa of a pair to where bf16 has them, after a shift for
+// the second and the third pair; the fourth one is what bits are left. So
+// moved, a code stands for 2^-126 of its number, 0.5 as a subnormal one, and a
+// product with the scale, whose exponent is higher by as much, makes it whole.
+
+#include "Sm90Products.h"
+
+#include "../../Word.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "moec/Dialect/Moe/Fragments.h"
+
+using namespace mlir;
+using namespace moec;
+using moe::Fragments;
+using sm90::Contract;
+
+namespace {
+
+/// Products of a unit: a word of codes each.
+constexpr int64_t kProducts = 4;
+/// A fragment's registers: of two rows, and of two octets of the depth.
+constexpr int64_t kRegisters = 4;
+
+/// A unit as it is in shared memory.
+struct PackedUnit {
+  /// A vector of four i32, and an i32 of four bytes.
+  Value codes, scales;
+};
+
+/// Makes fragments of a thread's share of units.
+class UnitDecoder {
+public:
+  explicit UnitDecoder(AsyncEmitter &emitter)
+      : emitter(emitter), b(emitter.b) {}
+
+  /// The fragments of all products, one after the other.
+  SmallVector<Value> decode(const PackedUnit &unit);
+
+private:
+  Word word(Value value) { return {&b, value}; }
+  Value toPair(Value word) {
+    return LLVM::BitcastOp::create(b, VectorType::get(2, b.getBF16Type()),
+                                   word);
+  }
+  /// The scale of a byte, twice.
+  Value getScale(Value scales, int64_t byte);
+  /// The pair of register `i`, as small numbers.
+  Value move(Word codes, int64_t i);
+
+  AsyncEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+};
+
+Value UnitDecoder::getScale(Value scales, int64_t byte) {
+  // The byte below a zero (byte 4), twice; a bf16 has 7 bits below its
+  // exponent.
+  constexpr int64_t digits = 7;
+  int64_t half = 0x40 | byte;
+  Value selector = word(scales).constant(half << 8 | half).value;
+  Value spread =
+      NVVM::PermuteOp::create(b, b.getI32Type(), scales, emitter.i32(0),
+                              selector, NVVM::PermuteMode::DEFAULT);
+  return toPair((word(spread) << digits).value);
+}
+
+Value UnitDecoder::move(Word codes, int64_t i) {
+  constexpr int64_t all = 0x81C081C0;
+  constexpr int64_t distance = 3;
+  if (i + 1 < kRegisters)
+    return ((i ? codes << distance * i : codes) & all).value;
+  Word sign = (codes << 1) & 0x80008000;
+  Word high = (codes >> 5) & 0x01000100;
+  Word low = (codes >> 4) & 0x00C000C0;
+  return (sign | high | low).value;
+}
+
+SmallVector<Value> UnitDecoder::decode(const PackedUnit &unit) {
+  Value scales[Fragments::kGroups][2];
+  for (int64_t group = 0; group < Fragments::kGroups; ++group)
+    for (int64_t row = 0; row < 2; ++row)
+      scales[group][row] = getScale(unit.scales, 2 * group + row);
+  // Adding -0 changes nothing.
+  auto type = VectorType::get(2, b.getBF16Type());
+  Value zero = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(type, b.getFloatAttr(b.getBF16Type(), -0.0)));
+  SmallVector<Value> fragments;
+  for (int64_t product = 0; product < kProducts; ++product) {
+    Word codes = word(vector::ExtractOp::create(b, unit.codes, product));
+    int64_t group = product * Fragments::kGroups / kProducts;
+    for (int64_t i = 0; i < kRegisters; ++i) {
+      Value number = math::FmaOp::create(b, toPair(move(codes, i)),
+                                         scales[group][i % 2], zero);
+      fragments.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), number));
+    }
+  }
+  return fragments;
+}
+
+} // namespace
+
+ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
+  int64_t numBlocks = shape.getBlocks(body), units = shape.getUnits();
+  int64_t width = shape.getProductWidth(body);
+  // Where the thread's words of a step begin, and its scales: a run of each
+  // block has half of the warps.
+  constexpr int64_t runThreads = Contract::kWarpgroup / 2, rowThreads = 4;
+  Value thread = emitter.warpgroupThread();
+  Value run = emitter.divide(thread, runThreads);
+  Value inRun = emitter.remainder(thread, runThreads);
+  auto offset = [&](int64_t unitBytes, Value share, int64_t shareBytes) {
+    Value block = emitter.scale(consumer, numBlocks * units * unitBytes);
+    Value half = emitter.scale(run, units * unitBytes / 2);
+    return contract.addI32(contract.addI32(block, half),
+                           emitter.scale(share, shareBytes));
+  };
+  constexpr int64_t codeBytes = Contract::kChunkBytes, scaleBytes = 4;
+  Value ownCodes = offset(Contract::kUnitBytes, inRun, codeBytes);
+  Value ownScales = offset(Contract::kUnitScaleBytes,
+                           emitter.divide(inRun, rowThreads), scaleBytes);
+  auto codesType = VectorType::get(kProducts, b.getI32Type());
+  auto load = [&](Value stage, int64_t block, int64_t unit) -> PackedUnit {
+    auto at = [&](int64_t unitBytes) {
+      return block * units * unitBytes + unit * unitBytes / 2;
+    };
+    Value codes = emitter.advance(
+        contract.stageAddress(stage, at(Contract::kUnitBytes)), ownCodes);
+    Value scales = emitter.advance(
+        contract.sharedAddress(shape.getScaleOffset() +
+                               at(Contract::kUnitScaleBytes)),
+        contract.addI32(emitter.scale(stage, shape.getScaleBytes()),
+                        ownScales));
+    return {emitter.load(codesType, codes, codeBytes),
+            emitter.load(b.getI32Type(), scales, scaleBytes)};
+  };
+  int64_t rowBytes =
+      shape.getUnitRowBytes(shape.mapRows ? body : shape.getMaxBody());
+  auto describeRows = [&](Value stage, int64_t unit) {
+    // What the first stage has is known ahead.
+    constexpr int64_t chunk = Contract::kChunkBytes;
+    Value first = emitter.describeTile(
+        contract.sharedAddress(contract.getInputOffset() + unit * rowBytes));
+    return contract.addI32(first,
+                           emitter.scale(stage, shape.getStageBytes() / chunk));
+  };
+  // All lanes have read their words.
+  auto giveBack = [&](Value stage) {
+    emitter.warpBarrier();
+    release(stage);
+  };
+
+  UnitDecoder decoder(emitter);
+  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
+  carried.append(numBlocks, emitter.makeSums(width));
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+      [&](Value step, ValueRange values) {
+        RingPlace at{values[0], values[1]};
+        SmallVector<Value> sums(values.drop_front(3));
+        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+        PackedUnit packed = load(at.stage, 0, 0);
+        for (int64_t i = 0; i < units * numBlocks; ++i) {
+          int64_t unit = i / numBlocks, block = i % numBlocks;
+          SmallVector<Value> fragments = decoder.decode(packed);
+          if (i + 1 < units * numBlocks)
+            packed = load(at.stage, (i + 1) % numBlocks, (i + 1) / numBlocks);
+          Value rows = describeRows(at.stage, unit);
+          emitter.fenceProducts();
+          for (int64_t product = 0; product < kProducts; ++product)
+            sums[block] =
+                emitter.multiplyAsync(width,
+                                      ArrayRef<Value>(fragments).slice(
+                                          product * kRegisters, kRegisters),
+                                      rows, product, sums[block]);
+          emitter.commitProducts();
+          // The unit before is done, and with the first one the step before. A
+          // step of one unit has one set of registers, which the next one takes.
+          emitter.waitProducts(units * numBlocks > 1 ? 1 : 0);
+          if (i > 0)
+            continue;
+          Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                                  step, emitter.index(0));
+          emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
+        }
+        RingPlace next = contract.next(at);
+        SmallVector<Value> all{next.stage, next.parity, at.stage};
+        all.append(sums);
+        return all;
+      });
+  emitter.waitProducts(0);
+  ContractSums sums{{end[0], end[1]}, {}};
+  for (Value value : ArrayRef<Value>(end).drop_front(3))
+    sums.blocks.push_back(emitter.getSums(value));
+  giveBack(end[2]);
+  return sums;
+}
