@@ -86,7 +86,7 @@ def by_name(record: dict) -> dict[str, dict]:
 
 def test_the_table_has_the_rows_that_are_recorded():
     recorded = [row["row"] for row in PEERS["rows"]]
-    assert len(recorded) == len(set(recorded)) == 53
+    assert len(recorded) == len(set(recorded)) == 60
     assert sorted(rows_of_table()) == sorted(recorded)
     assert sorted(moe_bench("--list").stdout.split()) == sorted(recorded)
 
@@ -96,7 +96,8 @@ def test_floors_follow_from_shapes(peer):
     layer, tokens = rows_of_table()[peer["row"]]
     elements = 3 * layer["hidden_size"] * layer["intermediate_size"]
     fp8 = layer["dtype"] == "fp8_block128"
-    expert = elements * (1 + 4 / 128**2) if fp8 else 2 * elements
+    element = {"bf16": 2, "fp8_block128": 1 + 4 / 128**2, "mxfp4": 0.5 + 1 / 32}
+    expert = elements * element[layer["dtype"]]
     size = peer["experts_touched"] * expert + 4 * tokens * layer["hidden_size"]
     local = layer.get("local_experts", layer["num_experts"])
     assert size == pytest.approx(peer["bytes"], rel=1e-3)
@@ -162,7 +163,7 @@ def test_bad_options(options, message):
 
 @pytest.mark.parametrize("change,message", [
     (lambda table: table.pop("rows"), "the lists 'layers' and 'rows'"),
-    (lambda table: table["layers"][0].update(dtype="f64"), "expected bf16 or fp8_block128"),
+    (lambda table: table["layers"][0].update(dtype="f64"), "expected bf16, fp8_block128 or mxfp4"),
     (lambda table: table["layers"][0].update(top_k=9), "1 <= top_k <= num_experts"),
     (lambda table: table["rows"][0].update(layer="other"), "there is no layer of that name"),
     (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),

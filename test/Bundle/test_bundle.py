@@ -83,7 +83,7 @@ def test_runs_passes(folder: Path, tmp_path: Path) -> None:
 
 def test_finds_the_cases_of_the_gpu_suite(folder: Path) -> None:
     assert len(run(folder, folder / "bin/gpu-test", "--list").splitlines()) > 100
-    assert len(run(folder, folder / "bin/moe-bench", "--list").splitlines()) == 53
+    assert len(run(folder, folder / "bin/moe-bench", "--list").splitlines()) == 60
     assert (folder / "share/moec/yardstick.py").is_file()
     text = run(folder, folder / "bin/gpu-test", "--device=host", "--filter=generator/*")
     assert "6 passed, 0 failed" in text

@@ -122,9 +122,11 @@ inline constexpr int64_t kHalfShareRows = 32, kHalfShareSums = 48,
 /// WarpgroupsShareRegisters, SumsOfAStepFitInRegisters,
 /// ScalesOfRowsFitInRegisters.
 constexpr int64_t getCopyingRegisters(const Sm90Shape &shape) {
-  // Three consumers need what there is.
+  // Weights come in many copies, each from an address of its own.
   if (shape.fromRegisters && shape.mapRows)
-    return shape.consumers > 2 ? 32 : 40;
+    return shape.consumers > 2 ? 56 : 72;
+  if (shape.fromRegisters)
+    return shape.rows <= 64 && shape.heights == 1 ? 72 : 104;
   if (shape.rowsOnM && shape.promotes)
     return shape.mapRows ? 56 : shape.sums > 128 ? 72 : 88;
   bool isOne = shape.heights == 1;
@@ -156,6 +158,11 @@ inline constexpr int64_t kCopiedRows = 192;
 /// With weights on the side of 64 and sums of steps apart: several heights, and
 /// accumulators next to them. CandidatesDoNotSpill.
 inline constexpr int64_t kPromotedHeights = 2, kPromotedSums = 128;
+/// Of three consumers that multiply weights from registers, which have fewer
+/// registers than two: heights, rows of all of them together, and of one where
+/// there are more than two. RegistersSufficeForThree.
+inline constexpr int64_t kHeightsOfThree = 4, kRowsOfThree = 272,
+                         kRowsOfManyHeights = 80;
 /// With rows on the side of 64 and sums of steps apart: where threads copy rows
 /// and there are more accumulators than this, the lines of an epilogue, as
 /// `sm90::estimateEpilogue` counts them. CandidatesDoNotSpill.

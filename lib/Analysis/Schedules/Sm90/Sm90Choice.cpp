@@ -74,6 +74,16 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            " accumulators leave too few registers for scales; at most " +
            std::to_string(ptxas::kPromotedHeights) + " with " +
            std::to_string(ptxas::kPromotedSums) + " are tried";
+  int64_t rows = std::accumulate(shape.bodies.begin(), shape.bodies.end(),
+                                 int64_t(0));
+  if (shape.getConsumers() > Contract::kConsumers &&
+      (heights > ptxas::kHeightsOfThree || rows > ptxas::kRowsOfThree ||
+       (heights > 2 && shape.getMaxBody() > ptxas::kRowsOfManyHeights)))
+    return std::to_string(heights) + " heights in tile_rows, of " +
+           std::to_string(rows) +
+           " rows together, leave three consumers too few registers; at most " +
+           std::to_string(ptxas::kHeightsOfThree) + " of " +
+           std::to_string(ptxas::kRowsOfThree) + " together are tried, or two";
   int64_t lines = estimateEpilogue(op);
   if (shape.rowsOnM && shape.promotes && !shape.mapRows &&
       sums > ptxas::kSumsOfAnyEpilogue && lines > ptxas::kShortEpilogue)

@@ -36,10 +36,14 @@ double BenchLayer::getExpertElements() const {
   return 3.0 * static_cast<double>(hiddenSize * intermediateSize);
 }
 
+static constexpr WeightFormat kFormats[] = {
+    {"bf16", "", 2, false},
+    {"fp8_block128", "fp8_block128", 1 + 4.0 / (128 * 128), true},
+    {"mxfp4", "mxfp4", 0.5 + 1.0 / 32, false},
+};
+
 double BenchLayer::getExpertBytes() const {
-  constexpr double kBlock = 128.0 * 128.0;
-  return isFp8 ? getExpertElements() * (1 + 4 / kBlock)
-               : getExpertElements() * 2;
+  return getExpertElements() * format->bytes;
 }
 
 std::string BenchLayer::printSpec(int64_t maxTokens, bool withRouter) const {
@@ -57,8 +61,8 @@ std::string BenchLayer::printSpec(int64_t maxTokens, bool withRouter) const {
   };
   if (withRouter)
     spec["routing"] = llvm::json::Object(routing);
-  if (isFp8)
-    spec["quantization"] = llvm::json::Object{{"weight", "fp8_block128"}};
+  if (!format->quantization.empty())
+    spec["quantization"] = llvm::json::Object{{"weight", format->quantization}};
   if (localExperts < numExperts) {
     llvm::json::Array local;
     for (int64_t i = 0; i < localExperts; ++i)
@@ -82,11 +86,13 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
   layer.localExperts = layer.numExperts;
   if (!fields.mapOptional("local_experts", layer.localExperts))
     return false;
-  if (dtype != "bf16" && dtype != "fp8_block128") {
-    path.field("dtype").report("expected bf16 or fp8_block128");
+  layer.format = llvm::find_if(kFormats, [&](const WeightFormat &format) {
+    return format.name == dtype;
+  });
+  if (layer.format == std::end(kFormats)) {
+    path.field("dtype").report("expected bf16, fp8_block128 or mxfp4");
     return false;
   }
-  layer.isFp8 = dtype == "fp8_block128";
   if (const llvm::json::Object *routing =
           value.getAsObject()->getObject("routing"))
     layer.routing = *routing;

@@ -18,14 +18,24 @@
 
 namespace moec::bench {
 
+/// What weights of a layer may be, as rows.json calls it.
+struct WeightFormat {
+  llvm::StringLiteral name;
+  /// What specs abbreviate it as; empty for weights that are not quantized.
+  llvm::StringLiteral quantization;
+  /// Bytes of an element, with its share of the scales.
+  double bytes;
+  /// Products are of 8 bits.
+  bool isFp8;
+};
+
 /// A layer of rows.json.
 struct BenchLayer {
   std::string name;
   int64_t numExperts = 0, topK = 0, hiddenSize = 0, intermediateSize = 0;
   /// Experts 0 .. localExperts-1 are held here; routing goes to all of them.
   int64_t localExperts = 0;
-  /// Block fp8 in place of bf16.
-  bool isFp8 = false;
+  const WeightFormat *format = nullptr;
   /// The `routing` object of the spec, for the layer with its router.
   llvm::json::Object routing;
 
@@ -82,7 +92,7 @@ struct Ceilings {
 
   bool isComplete() const { return bandwidth > 0 && bf16 > 0 && fp8 > 0; }
   double getRate(const BenchLayer &layer) const {
-    return layer.isFp8 ? fp8 : bf16;
+    return layer.format->isFp8 ? fp8 : bf16;
   }
 };
 

@@ -69,7 +69,7 @@ void RowTable::prepareYardstick(const BenchLayer &layer) {
                          {"top_k", layer.topK},
                          {"hidden", layer.hiddenSize},
                          {"intermediate", layer.intermediateSize},
-                         {"fp8", layer.isFp8}});
+                         {"fp8", layer.format->isFp8}});
   canMeasureLayer = static_cast<bool>(answer);
   if (!answer)
     llvm::errs() << "moe-bench: warning: " << layer.name << ": "

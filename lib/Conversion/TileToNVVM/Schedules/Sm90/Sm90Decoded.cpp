@@ -6,7 +6,10 @@
 //===----------------------------------------------------------------------===//
 // A unit of 64 weight rows by 64 of the depth is 16 bytes of codes and 4 of
 // scales per thread, which become the fragments of four products. While tensor
-// cores read those of one unit, the next one's are made: two sets of registers.
+// cores read those of one unit, the next one's codes are loaded and taken
+// apart; the last step, a multiplication per pair, waits until the products are
+// done: where input registers of a product are written while another one runs,
+// ptxas serializes both (C7513). Other consumers' products run meanwhile.
 //
 // A word has four pairs of codes. A mask takes the sign, the two bits of
 // exponent and the mantissa of a pair to where bf16 has them, after a shift for
@@ -16,6 +19,7 @@
 
 #include "Sm90Products.h"
 
+#include "../../InlinePtx.h"
 #include "../../Word.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -34,10 +38,11 @@ constexpr int64_t kProducts = 4;
 /// A fragment's registers: of two rows, and of two octets of the depth.
 constexpr int64_t kRegisters = 4;
 
-/// A unit as it is in shared memory.
-struct PackedUnit {
-  /// A vector of four i32, and an i32 of four bytes.
-  Value codes, scales;
+/// A unit before the last step: words of two small numbers each, of all
+/// products one after the other, and of two scales each, of both rows of one
+/// group after the other.
+struct OpenUnit {
+  SmallVector<Value> numbers, scales;
 };
 
 /// Makes fragments of a thread's share of units.
@@ -46,10 +51,14 @@ public:
   explicit UnitDecoder(AsyncEmitter &emitter)
       : emitter(emitter), b(emitter.b) {}
 
-  /// The fragments of all products, one after the other.
-  SmallVector<Value> decode(const PackedUnit &unit);
+  /// Takes apart a vector of four i32 and one i32 of four bytes.
+  OpenUnit open(Value codes, Value scales);
+  /// The fragments of all products.
+  SmallVector<Value> close(const OpenUnit &unit);
 
 private:
+  static constexpr int64_t kScales = 4;
+
   Word word(Value value) { return {&b, value}; }
   Value toPair(Value word) {
     return LLVM::BitcastOp::create(b, VectorType::get(2, b.getBF16Type()),
@@ -73,7 +82,7 @@ Value UnitDecoder::getScale(Value scales, int64_t byte) {
   Value spread =
       NVVM::PermuteOp::create(b, b.getI32Type(), scales, emitter.i32(0),
                               selector, NVVM::PermuteMode::DEFAULT);
-  return toPair((word(spread) << digits).value);
+  return (word(spread) << digits).value;
 }
 
 Value UnitDecoder::move(Word codes, int64_t i) {
@@ -87,22 +96,38 @@ Value UnitDecoder::move(Word codes, int64_t i) {
   return (sign | high | low).value;
 }
 
-SmallVector<Value> UnitDecoder::decode(const PackedUnit &unit) {
-  Value scales[Fragments::kGroups][2];
-  for (int64_t group = 0; group < Fragments::kGroups; ++group)
-    for (int64_t row = 0; row < 2; ++row)
-      scales[group][row] = getScale(unit.scales, 2 * group + row);
+OpenUnit UnitDecoder::open(Value codes, Value scales) {
+  OpenUnit unit;
+  for (int64_t product = 0; product < kProducts; ++product)
+    for (int64_t i = 0; i < kRegisters; ++i)
+      unit.numbers.push_back(
+          move(word(vector::ExtractOp::create(b, codes, product)), i));
+  for (int64_t i = 0; i < kScales; ++i)
+    unit.scales.push_back(getScale(scales, i));
+  // Ahead of the wait, whatever LLVM would like.
+  SmallVector<Value> all = unit.numbers;
+  llvm::append_range(all, unit.scales);
+  all = tieWords(b, all);
+  unit.scales.assign(all.end() - kScales, all.end());
+  all.pop_back_n(kScales);
+  unit.numbers = all;
+  return unit;
+}
+
+SmallVector<Value> UnitDecoder::close(const OpenUnit &unit) {
   // Adding -0 changes nothing.
   auto type = VectorType::get(2, b.getBF16Type());
   Value zero = arith::ConstantOp::create(
       b, DenseElementsAttr::get(type, b.getFloatAttr(b.getBF16Type(), -0.0)));
+  // Behind the wait.
+  SmallVector<Value> scales = tieWords(b, unit.scales);
   SmallVector<Value> fragments;
   for (int64_t product = 0; product < kProducts; ++product) {
-    Word codes = word(vector::ExtractOp::create(b, unit.codes, product));
     int64_t group = product * Fragments::kGroups / kProducts;
     for (int64_t i = 0; i < kRegisters; ++i) {
-      Value number = math::FmaOp::create(b, toPair(move(codes, i)),
-                                         scales[group][i % 2], zero);
+      Value number =
+          math::FmaOp::create(b, toPair(unit.numbers[product * kRegisters + i]),
+                              toPair(scales[2 * group + i % 2]), zero);
       fragments.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), number));
     }
   }
@@ -130,8 +155,9 @@ ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
   Value ownCodes = offset(Contract::kUnitBytes, inRun, codeBytes);
   Value ownScales = offset(Contract::kUnitScaleBytes,
                            emitter.divide(inRun, rowThreads), scaleBytes);
+  UnitDecoder decoder(emitter);
   auto codesType = VectorType::get(kProducts, b.getI32Type());
-  auto load = [&](Value stage, int64_t block, int64_t unit) -> PackedUnit {
+  auto load = [&](Value stage, int64_t block, int64_t unit) {
     auto at = [&](int64_t unitBytes) {
       return block * units * unitBytes + unit * unitBytes / 2;
     };
@@ -142,8 +168,8 @@ ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
                                at(Contract::kUnitScaleBytes)),
         contract.addI32(emitter.scale(stage, shape.getScaleBytes()),
                         ownScales));
-    return {emitter.load(codesType, codes, codeBytes),
-            emitter.load(b.getI32Type(), scales, scaleBytes)};
+    return decoder.open(emitter.load(codesType, codes, codeBytes),
+                        emitter.load(b.getI32Type(), scales, scaleBytes));
   };
   int64_t rowBytes =
       shape.getUnitRowBytes(shape.mapRows ? body : shape.getMaxBody());
@@ -161,7 +187,6 @@ ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
     release(stage);
   };
 
-  UnitDecoder decoder(emitter);
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks, emitter.makeSums(width));
   SmallVector<Value> end = emitter.forLoop(
@@ -170,12 +195,11 @@ ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
         RingPlace at{values[0], values[1]};
         SmallVector<Value> sums(values.drop_front(3));
         emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        PackedUnit packed = load(at.stage, 0, 0);
+        OpenUnit opened = load(at.stage, 0, 0);
         for (int64_t i = 0; i < units * numBlocks; ++i) {
           int64_t unit = i / numBlocks, block = i % numBlocks;
-          SmallVector<Value> fragments = decoder.decode(packed);
-          if (i + 1 < units * numBlocks)
-            packed = load(at.stage, (i + 1) % numBlocks, (i + 1) / numBlocks);
+          emitter.waitProducts(0);
+          SmallVector<Value> fragments = decoder.close(opened);
           Value rows = describeRows(at.stage, unit);
           emitter.fenceProducts();
           for (int64_t product = 0; product < kProducts; ++product)
@@ -185,14 +209,13 @@ ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
                                           product * kRegisters, kRegisters),
                                       rows, product, sums[block]);
           emitter.commitProducts();
-          // The unit before is done, and with the first one the step before. A
-          // step of one unit has one set of registers, which the next one takes.
-          emitter.waitProducts(units * numBlocks > 1 ? 1 : 0);
-          if (i > 0)
-            continue;
-          Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                                  step, emitter.index(0));
-          emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
+          if (i == 0) {
+            Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                                    step, emitter.index(0));
+            emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
+          }
+          if (i + 1 < units * numBlocks)
+            opened = load(at.stage, (i + 1) % numBlocks, (i + 1) / numBlocks);
         }
         RingPlace next = contract.next(at);
         SmallVector<Value> all{next.stage, next.parity, at.stage};
