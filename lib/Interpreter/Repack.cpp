@@ -22,6 +22,9 @@ namespace moec::interpreter {
 
 using moe::Fragments;
 
+/// As an e8m0 byte.
+static constexpr int64_t kNotANumber = 255;
+
 /// Adds the bit of a word of 4 bytes.
 static void setBit(uint8_t *words, int64_t word, int64_t bit) {
   words[4 * word + bit / 8] |= 1 << bit % 8;
@@ -41,12 +44,22 @@ Status repack(const RepackArguments &arguments) {
     std::vector<uint8_t> codes(rows * rowBytes), exponents(rows * groups);
     for (int64_t row = 0; row < rows; ++row) {
       const uint8_t *own = scales + row * groups;
-      int64_t largest = *std::max_element(own, own + groups);
+      const uint8_t *rowCodes = from + row * rowBytes;
+      constexpr int64_t groupBytes = Fragments::kGroup / 2;
+      int64_t largest = 0;
+      bool hasNaN = false;
+      for (int64_t group = 0; group < groups; ++group) {
+        // Zeros have a sign.
+        bool isZero = std::all_of(rowCodes + group * groupBytes,
+                                  rowCodes + (group + 1) * groupBytes,
+                                  [](uint8_t pair) { return !(pair & 0x77); });
+        hasNaN |= own[group] == kNotANumber;
+        if (!isZero)
+          largest = std::max<int64_t>(largest, own[group]);
+      }
       int64_t excess = std::max<int64_t>(largest - Fragments::kLargestScale, 0);
-      constexpr int64_t notANumber = 255;
-      rowScales[row] = largest == notANumber
-                           ? std::numeric_limits<float>::quiet_NaN()
-                           : std::ldexp(1.0f, int(excess));
+      rowScales[row] = hasNaN ? std::numeric_limits<float>::quiet_NaN()
+                              : std::ldexp(1.0f, int(excess));
       for (int64_t i = 0; i < depth; ++i) {
         Fragments::Place place =
             Fragments::getPlace(row, i, rows, arguments.layout);
@@ -60,10 +73,8 @@ Status repack(const RepackArguments &arguments) {
         Fragments::ScalePlace place =
             Fragments::getScalePlace(row, group, rows, arguments.layout);
         int64_t exponent = own[group] + Fragments::kExponent - excess;
-        if (own[group] == notANumber)
-          exponent = 0;
         exponents[place.firstRow * groups + place.byte] =
-            std::max<int64_t>(exponent, 0);
+            std::clamp<int64_t>(exponent, 0, kNotANumber - 1);
       }
     }
     std::copy(codes.begin(), codes.end(),

@@ -109,24 +109,41 @@ Word Sm90Repack::loadByte(Value offset) {
 void Sm90Repack::findExcess() {
   Value row = emitter.thread();
   emitter.ifThen(emitter.isLess(row, emitter.i32(Fragments::kRows)), [&] {
-    Value first =
+    Value firstScale =
         emitter.scale(row, shape.getScaleRowBytes(), shape.getScaleOffset());
-    Value largest = emitter.forLoop(
+    Value firstCode = emitter.scale(row, shape.getCodeRowBytes());
+    SmallVector<Value> largest = emitter.forLoop(
         emitter.index(0), emitter.index(shape.getScaleRowBytes()), 1,
-        {emitter.i32(0)}, [&](Value i, ValueRange carried) {
-          Word scale = loadByte(addI32(first, toI32(i)));
-          Value most = arith::MaxSIOp::create(b, carried[0], scale.value);
-          return SmallVector<Value>{most};
-        })[0];
+        {emitter.i32(0), emitter.i32(0)}, [&](Value i, ValueRange carried) {
+          Word scale = loadByte(addI32(firstScale, toI32(i)));
+          // The group's codes without their signs.
+          constexpr int64_t groupBytes = Fragments::kGroup / 2;
+          Value codes = emitter.load(
+              VectorType::get(groupBytes / kWordBytes, b.getI32Type()),
+              emitter.advance(
+                  shared,
+                  addI32(firstCode, emitter.scale(toI32(i), groupBytes))),
+              groupBytes);
+          Word all = word(vector::ExtractOp::create(b, codes, 0));
+          for (int64_t n = 1; n < groupBytes / kWordBytes; ++n)
+            all = all | word(vector::ExtractOp::create(b, codes, n));
+          Value isZero =
+              arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                    (all & 0x77777777).value, emitter.i32(0));
+          Value counted = word(isZero).choose(scale.constant(0), scale).value;
+          return SmallVector<Value>{
+              arith::MaxSIOp::create(b, carried[0], counted),
+              arith::MaxSIOp::create(b, carried[1], scale.value)};
+        });
     Value excess = arith::MaxSIOp::create(
-        b, emitter.scale(largest, 1, -Fragments::kLargestScale),
+        b, emitter.scale(largest[0], 1, -Fragments::kLargestScale),
         emitter.i32(0));
     emitter.store(excess, excessAddress(row), kWordBytes);
     // 2^excess, or NaN; exponents of f32 are 127 more.
     constexpr int64_t bias = 127, digits = 23, notANumber = 0x7FC00000;
     constexpr int64_t largestNumber = 254;
     Word power = (word(excess) + bias) << digits;
-    Word bits = word(largest)
+    Word bits = word(largest[1])
                     .isGreater(largestNumber)
                     .choose(power.constant(notANumber), power);
     Value scale = arith::BitcastOp::create(b, b.getF32Type(), bits.value);
@@ -238,12 +255,11 @@ void Sm90Repack::storeScales() {
                 emitter.load(b.getI32Type(), excessAddress(from), kWordBytes);
             Word scale = loadByte(offset);
             Word exponent = scale + Fragments::kExponent - word(excess);
-            exponent =
-                word(arith::MaxSIOp::create(b, exponent.value, emitter.i32(0)));
             // Of a NaN the row's own number says it.
             constexpr int64_t largestNumber = 254;
-            exponent = scale.isGreater(largestNumber)
-                           .choose(scale.constant(0), exponent);
+            exponent =
+                word(arith::MaxSIOp::create(b, exponent.value, emitter.i32(0)))
+                    .min(largestNumber);
             Word placed = byte ? exponent << 8 * byte : exponent;
             packed = packed ? (word(packed) | placed).value : placed.value;
           }
