@@ -96,8 +96,9 @@ struct PartFit {
   double promotionExposed, rowPromotionExposed;
   /// Weights that are multiplied from registers: clocks of a multiprocessor's
   /// issue for decoding 64 rows by 64 of the depth; what a consumer waits with
-  /// each step, and with each such unit.
-  double decodeClk, registerStepClk, registerUnitClk;
+  /// each step, and with each such unit of all consumers; how much of the time
+  /// of their products it waits too.
+  double decodeClk, registerStepClk, registerUnitClk, registerProductShare;
   double launchUs;
   double prologueUs;
   double firstBytesUs;

@@ -158,7 +158,7 @@ inline constexpr int64_t kCopiedRows = 192;
 /// With weights on the side of 64 and sums of steps apart: several heights, and
 /// accumulators next to them. CandidatesDoNotSpill.
 inline constexpr int64_t kPromotedHeights = 2, kPromotedSums = 128;
-/// Of three consumers that multiply weights from registers, which have fewer
+/// Three consumers that multiply weights from registers, which have fewer
 /// registers than two: heights, rows of all of them together, and of one where
 /// there are more than two. RegistersSufficeForThree.
 inline constexpr int64_t kHeightsOfThree = 4, kRowsOfThree = 272,

@@ -56,6 +56,8 @@ static constexpr Coefficient kCoefficients[] = {
     {"decodeClk", &PartFit::decodeClk, "clk", Coefficient::Fitted},
     {"registerStepClk", &PartFit::registerStepClk, "clk", Coefficient::Fitted},
     {"registerUnitClk", &PartFit::registerUnitClk, "clk", Coefficient::Fitted},
+    {"registerProductShare", &PartFit::registerProductShare, "",
+     Coefficient::Fitted},
     {"launchUs", &PartFit::launchUs, "us", Coefficient::Borrowed},
     {"prologueUs", &PartFit::prologueUs, "us", Coefficient::Borrowed},
     {"firstBytesUs", &PartFit::firstBytesUs, "us", Coefficient::Borrowed},

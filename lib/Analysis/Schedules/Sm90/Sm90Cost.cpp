@@ -170,11 +170,20 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
   auto units = double(shape.getUnits());
   double shared =
       units * chains * std::hypot(device.decodeClk, perUnit * product);
+  // A consumer's units come between those of the others.
   double own = device.registerStepClk +
-               units * double(shape.getBlocks(shape.getMaxBody())) *
-                   device.registerUnitClk;
+               units * chains *
+                   (device.registerUnitClk +
+                    device.registerProductShare * perUnit * product);
   constexpr double order = 4;
-  return std::pow(std::pow(shared, order) + std::pow(own, order), 1 / order);
+  double clk =
+      std::pow(std::pow(shared, order) + std::pow(own, order), 1 / order);
+  // Each height has code for all units of a step, of which so many stay near;
+  // with twice as many a step took a sixth longer (H100, gpt-oss-120b).
+  constexpr double nearUnits = 12, perUnitMore = 0.02;
+  double codeUnits = units * double(shape.getBlocks(shape.getMaxBody())) *
+                     double(shape.bodies.size());
+  return clk * (1 + perUnitMore * std::max(0.0, codeUnits - nearUnits));
 }
 
 void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
@@ -317,8 +326,10 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
   double memory = getMemoryBytes(shape, rows, tokens) /
                   (device.readBytes * device.streamShare);
-  // Some stages of the ring are read; the others wait for memory.
-  double inFlight = (double(shape.stages) - device.stagesRead) *
+  // Some stages of the ring are read, fewer where they are deeper; the others
+  // wait for memory.
+  double inFlight = (double(shape.stages) -
+                     device.stagesRead / double(shape.getUnits())) *
                     double(shape.getWeightBytes());
   double rate = inFlight / (device.latencyUs * 1e-6);
   constexpr double flightOrder = 4;
