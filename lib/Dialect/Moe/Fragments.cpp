@@ -53,12 +53,12 @@ Fragments::RunRow Fragments::getRunRow(int64_t unitRow,
                                        WeightLayoutAttr layout) {
   if (!layout)
     return {unitRow / kRunRows, unitRow % kRunRows};
-  int64_t plane = unitRow / kPairedRows % 2;
+  int64_t projection = unitRow / kPairedRows % 2;
   int64_t column =
       unitRow / (2 * kPairedRows) * kPairedRows + unitRow % kPairedRows;
   if (hasHalves(layout))
-    return {plane, column};
-  int64_t row = 2 * column + plane;
+    return {projection, column};
+  int64_t row = 2 * column + projection;
   return {row / kRunRows, row % kRunRows};
 }
 
@@ -73,11 +73,11 @@ static UnitRow getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout) {
   if (!layout)
     return {row / Fragments::kRows, row % Fragments::kRows};
   bool isHalved = hasHalves(layout);
-  int64_t plane = isHalved ? row / (rows / 2) : row % 2;
+  int64_t projection = isHalved ? row / (rows / 2) : row % 2;
   int64_t column = isHalved ? row % (rows / 2) : row / 2;
   int64_t inBlock = column % Fragments::kRunRows;
   return {column / Fragments::kRunRows,
-          inBlock / kPairedRows * 2 * kPairedRows + plane * kPairedRows +
+          inBlock / kPairedRows * 2 * kPairedRows + projection * kPairedRows +
               inBlock % kPairedRows};
 }
 

@@ -136,9 +136,9 @@ SmallVector<Value> UnitDecoder::close(const OpenUnit &unit) {
 
 } // namespace
 
-ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
-  int64_t numBlocks = shape.getBlocks(body), units = shape.getUnits();
-  int64_t width = shape.getProductWidth(body);
+ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
+  int64_t numBlocks = shape.getBlocks(height), units = shape.getUnits();
+  int64_t width = shape.getProductWidth(height);
   // Where the thread's words of a step begin, and its scales: a run of each
   // block has half of the warps.
   constexpr int64_t runThreads = Contract::kWarpgroup / 2, rowThreads = 4;
@@ -172,7 +172,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t body, RingPlace place) {
                         emitter.load(b.getI32Type(), scales, scaleBytes));
   };
   int64_t rowBytes =
-      shape.getUnitRowBytes(shape.mapRows ? body : shape.getMaxBody());
+      shape.getUnitRowBytes(shape.mapRows ? height : shape.getMaxHeight());
   auto describeRows = [&](Value stage, int64_t unit) {
     // What the first stage has is known ahead.
     constexpr int64_t chunk = Contract::kChunkBytes;

@@ -29,10 +29,11 @@ void copyUnits(Sm90Contract &contract, const ContractTile &tile, Value step,
   using moe::Fragments;
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
-  int64_t units = shape.getUnits(), rows = shape.planes * shape.columns;
+  int64_t units = shape.getUnits(),
+          rows = shape.weightsPerColumn * shape.columns;
   Value full = contract.fullBarrier(stage);
   emitter.arriveExpecting(full, shape.getWeightBytes() + shape.getScaleBytes());
-  int64_t blockColumns = Fragments::kRows / shape.planes;
+  int64_t blockColumns = Fragments::kRows / shape.weightsPerColumn;
   Value first = emitter.divide(tile.firstColumn, blockColumns);
   Value weights = contract.stageAddress(stage);
   Value scales = emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
@@ -74,7 +75,7 @@ void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
   SmallVector<Value> begin;
   if (contract.shape.isGrouped)
     begin.push_back(tile.group);
-  if (contract.shape.planes == 2)
+  if (contract.shape.weightsPerColumn == 2)
     begin.append({emitter.divide(tile.firstColumn, sm90::Contract::kPairedRows),
                   emitter.i32(0), emitter.i32(0)});
   else
@@ -107,7 +108,7 @@ Value hasSpace(Sm90Contract &contract, RingPlace place) {
 //===----------------------------------------------------------------------===//
 
 /// Starts the copy of a step's rows, which its stage waits for: those of the
-/// lowest body from `i` on that holds them. One thread.
+/// lowest height from `i` on that holds them. One thread.
 void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
                 Value stage, size_t i = 0) {
   AsyncEmitter &emitter = contract.emitter;
@@ -116,7 +117,7 @@ void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
     Value full = contract.fullBarrier(stage);
     int64_t units = shape.getUnits();
     emitter.arriveExpecting(full,
-                            units * shape.getUnitRowBytes(shape.bodies[i]));
+                            units * shape.getUnitRowBytes(shape.tileRows[i]));
     SmallVector<Value> begin{tile.firstRow, emitter.scale(step, shape.k)};
     if (units > 1)
       begin = {emitter.scale(step, units), tile.firstRow, emitter.i32(0)};
@@ -124,9 +125,9 @@ void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
                     contract.tensorMap(shape.getFirstRowMap() + i), begin, full,
                     /*areWeights=*/false);
   };
-  if (i + 1 == shape.bodies.size())
+  if (i + 1 == shape.tileRows.size())
     return copy();
-  Value isHigher = emitter.isLess(emitter.i32(shape.bodies[i]), tile.rows);
+  Value isHigher = emitter.isLess(emitter.i32(shape.tileRows[i]), tile.rows);
   emitter.ifThen(
       isHigher, [&] { copyRowBox(contract, tile, step, stage, i + 1); }, copy);
 }
@@ -303,7 +304,7 @@ private:
   static constexpr int64_t kTileValues = 4;
   int64_t getRowsPerThread() const {
     return shape.mapRows ? 0
-                         : llvm::divideCeil(shape.getMaxBody(), kRowsAtOnce);
+                         : llvm::divideCeil(shape.getMaxHeight(), kRowsAtOnce);
   }
 
   /// An item's tile, and the thread's rows of it; `otherwise` behind the last
@@ -466,7 +467,7 @@ SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
   // Rows past the end are not copied, and nobody reads their sums.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> rows;
-  for (int64_t i = 0; i < shape.getMaxBody(); i += kRowsAtOnce) {
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += kRowsAtOnce) {
     Value row = contract.minI32(emitter.scale(ownRow, 1, i), last);
     Value position = contract.addI32(tile.firstRow, row);
     if (source)
@@ -497,7 +498,7 @@ void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
     if (unit)
       for (Value &place : places)
         place =
-            emitter.advance(place, shape.getUnitRowBytes(shape.getMaxBody()));
+            emitter.advance(place, shape.getUnitRowBytes(shape.getMaxHeight()));
     copyUnitRows(tile, rows, step, unit, places);
   }
 }

@@ -167,13 +167,13 @@ Value Sm90Repack::getSharedRow(Value unitRow) {
     return unitRow;
   // 8 rows of gate, then 8 of up.
   constexpr int64_t paired = sm90::Contract::kPairedRows;
-  Value plane = emitter.remainder(emitter.divide(unitRow, paired), 2);
+  Value projection = emitter.remainder(emitter.divide(unitRow, paired), 2);
   Value column =
       addI32(emitter.scale(emitter.divide(unitRow, 2 * paired), paired),
              emitter.remainder(unitRow, paired));
   if (layout.getOrder() == moe::GateUpOrder::Interleaved)
-    return addI32(emitter.scale(column, 2), plane);
-  return addI32(emitter.scale(plane, Fragments::kRunRows), column);
+    return addI32(emitter.scale(column, 2), projection);
+  return addI32(emitter.scale(projection, Fragments::kRunRows), column);
 }
 
 /// Codes of four bits at the low ends of both halves, as pair `i` of a word.
@@ -285,8 +285,8 @@ void Sm90Repack::emit() {
 
 } // namespace
 
-LogicalResult moec::emitSm90Repack(Operation *phase, KernelBody body) {
-  AsyncEmitter emitter(body.func, body.kernel, body.threads);
+LogicalResult moec::emitSm90Repack(Operation *phase, KernelBody height) {
+  AsyncEmitter emitter(height.func, height.kernel, height.threads);
   Sm90Repack(cast<tile::RepackOp>(phase), emitter).emit();
   return success();
 }
