@@ -67,7 +67,7 @@ CHOSEN = "chosen"
 
 
 def prefill(_: int) -> list[str]:
-    """Weight rows, bodies, stages."""
+    """Weight rows, heights, stages."""
     wide = [f"256:{n}:{s}" for n, s in ((96, 4), (128, 4), (144, 4), (152, 4), (160, 4), (160, 3),
                                         (176, 3), (192, 3))]
     narrow = [f"128:{n}:{s}" for n, s in ((128, 6), (192, 5), (256, 4))]
@@ -182,16 +182,16 @@ class Maker:
         load = (f"#tile.load<min_tokens = {tokens}, max_tokens = {tokens}, top_k = {of.top_k}, "
                 f"experts = {of.experts}>")
         text = self.compile(kernel(layer, product, load), "tile").stdout
-        bodies, n = re.search(r"sm90_contract<tile_rows = \[([^]]*)\], tile_columns = (\d+)", text).groups()
-        return f"{int(n) * (1 + (product != 'down'))}:{bodies.replace(' ', '')}:max"
+        tile_rows, n = re.search(r"sm90_contract<tile_rows = \[([^]]*)\], tile_columns = (\d+)", text).groups()
+        return f"{int(n) * (1 + (product != 'down'))}:{tile_rows.replace(' ', '')}:max"
 
     def make(self, layer: str, product: str, config: str) -> dict | None:
-        rows, bodies, stages = config.split(":")
+        rows, tile_rows, stages = config.split(":")
         k = 128 // (1 if LAYERS[layer].scaled else 2)
         n = int(rows.lstrip("m")) // (1 + (product != "down"))
         flags = ", map_rows" * (product != "gate_up") + ", rows_on_m" * rows.startswith("m")
         for count in range(16, 2, -1) if stages == "max" else [int(stages)]:
-            text = kernel(layer, product, f"#tile.sm90_contract<tile_rows = [{bodies}], tile_columns = {n}, "
+            text = kernel(layer, product, f"#tile.sm90_contract<tile_rows = [{tile_rows}], tile_columns = {n}, "
                           f"step = {k}, stages = {count}{flags}>")
             done = self.compile(text, "tile")
             if not done.returncode or "bytes of shared memory" not in done.stderr:

@@ -28,10 +28,10 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
                                 contents, maxSize - digestBytes);
     file.resize(contents + digestBytes);
   } else {
-    constexpr size_t mostBytes = 16;
+    constexpr size_t maxBytes = 16;
     size_t at = (seed / 16) % contents;
-    size_t length = std::min(mostBytes, contents - at);
-    uint8_t window[mostBytes];
+    size_t length = std::min(maxBytes, contents - at);
+    uint8_t window[maxBytes];
     std::memcpy(window, data + at, length);
     size_t changed = LLVMFuzzerMutate(window, length, length);
     std::memcpy(file.data() + at, window, changed);

@@ -263,7 +263,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 
     With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
     rows of the result as they are. Two launches then share the groups, and one result, each with a config for its
-    own. `split-heavy` (`tile-rewrite-launches`) makes such products.
+    own. `split-large-groups` (`tile-rewrite-launches`) makes such products.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)

@@ -108,9 +108,9 @@ llvm::StringRef getShortName(const QuantizationSpec &quantization) {
 
 bool isCompiled(const OperandQuantization &operand) {
   // Contracted elements that vectors of 16 take at once share their scales.
-  constexpr int64_t leastColumns = 16;
+  constexpr int64_t minColumns = 16;
   return operand.storage != StorageType::Fp8E5M2 &&
-         operand.blockColumns % leastColumns == 0;
+         operand.blockColumns % minColumns == 0;
 }
 
 bool isCompiled(const QuantizationSpec &quantization) {

@@ -27,7 +27,7 @@ static float getScale(llvm::ArrayRef<float> group, moe::QuantAttr quant) {
     if (std::isnan(largest))
       return largest;
   }
-  return std::max(largest, moe::getLeastMagnitude(quant)) /
+  return std::max(largest, moe::getMinMagnitude(quant)) /
          moe::getLargestCode(quant);
 }
 
@@ -60,7 +60,7 @@ Status tensorScale(const TensorScaleArguments &arguments) {
     return status;
   int64_t width = arguments.input.rowSize();
   std::vector<float> row(width);
-  float largest = moe::getLeastMagnitude(arguments.quant);
+  float largest = moe::getMinMagnitude(arguments.quant);
   for (int64_t r = 0; r < rows; ++r) {
     load(arguments.input, r * width, MutableArrayRef<float>(row));
     for (float value : row)

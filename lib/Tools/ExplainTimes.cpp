@@ -50,7 +50,7 @@ public:
       if (const LaunchedPhase *second = findSecond(phase))
         printJoined(phase, *second);
       if (const LaunchedPhase *others = findOthers(phase))
-        printHeavy(phase, *others);
+        printLargeGroups(phase, *others);
       else
         printOthers(phase);
     }
@@ -76,11 +76,12 @@ private:
   const LaunchedPhase *findSecond(const LaunchedPhase &first) const;
   /// The launch of the groups that have fewer rows than those of this one; null
   /// where there is none.
-  const LaunchedPhase *findOthers(const LaunchedPhase &heavy) const;
+  const LaunchedPhase *findOthers(const LaunchedPhase &large) const;
   Prediction predict(const LaunchedPhase &phase, int64_t tokens);
   void printTimes();
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
-  void printHeavy(const LaunchedPhase &heavy, const LaunchedPhase &others);
+  void printLargeGroups(const LaunchedPhase &large,
+                        const LaunchedPhase &others);
   void printOthers(const LaunchedPhase &phase);
   const ModelsTime *findModelled(const LaunchedPhase &phase) const {
     return moec::findModelled(phase, target);
@@ -106,11 +107,11 @@ const LaunchedPhase *TimeTable::findSecond(const LaunchedPhase &first) const {
   return found == phases.end() ? nullptr : found;
 }
 
-const LaunchedPhase *TimeTable::findOthers(const LaunchedPhase &heavy) const {
-  auto product = dyn_cast<tile::ContractOp>(heavy.op);
-  if (!product || !product.getMinGroupRows() || !findModelled(heavy))
+const LaunchedPhase *TimeTable::findOthers(const LaunchedPhase &large) const {
+  auto product = dyn_cast<tile::ContractOp>(large.op);
+  if (!product || !product.getMinGroupRows() || !findModelled(large))
     return nullptr;
-  plan::LaunchOp launch = heavy.launch;
+  plan::LaunchOp launch = large.launch;
   const auto *found = llvm::find_if(phases, [&](const LaunchedPhase &phase) {
     auto other = dyn_cast<tile::ContractOp>(phase.op);
     plan::LaunchOp before = phase.launch;
@@ -167,12 +168,12 @@ void TimeTable::printJoined(const LaunchedPhase &first,
 
 /// What a launch is for that has nothing to do while experts are equally
 /// likely.
-void TimeTable::printHeavy(const LaunchedPhase &heavy,
-                           const LaunchedPhase &others) {
-  auto product = cast<tile::ContractOp>(heavy.op);
-  tile::KernelOp kernel = heavy.kernel;
+void TimeTable::printLargeGroups(const LaunchedPhase &large,
+                                 const LaunchedPhase &others) {
+  auto product = cast<tile::ContractOp>(large.op);
+  tile::KernelOp kernel = large.kernel;
   std::unique_ptr<CostModel> model =
-      findModelled(heavy)->costModel(product, kernel.getLoadAttr(), target);
+      findModelled(large)->costModel(product, kernel.getLoadAttr(), target);
   auto getTime = [&](Operation *phase) {
     return model
         ->predict(phase->getAttrOfType<tile::ConfigAttr>("config"),
@@ -180,12 +181,13 @@ void TimeTable::printHeavy(const LaunchedPhase &heavy,
         .us;
   };
   os << "\n"
-     << heavy.name << " takes the groups with " << *product.getMinGroupRows()
+     << large.name << " takes the groups with " << *product.getMinGroupRows()
      << " rows or more, " << others.name << " all others;\n"
-     << llvm::formatv("with all tokens at the same experts it takes {0:f1} us "
-                      "at T={1}, in the other's config {2:f1} us; "
-                      "--disable=split-heavy\nlets one launch take all\n",
-                      getTime(heavy.op), counts.back(), getTime(others.op));
+     << llvm::formatv(
+            "with all tokens at the same experts it takes {0:f1} us "
+            "at T={1}, in the other's config {2:f1} us; "
+            "--disable=split-large-groups\nlets one launch take all\n",
+            getTime(large.op), counts.back(), getTime(others.op));
 }
 
 /// Width and greatest height.

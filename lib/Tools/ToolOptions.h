@@ -105,7 +105,7 @@ struct KernelOptions {
       "disable", llvm::cl::value_desc("rewrite,..."), llvm::cl::CommaSeparated,
       llvm::cl::desc("On a GPU: leave out rewrites of launches "
                      "(docs/launch-rewrites.md), as in "
-                     "--disable=join-products,split-heavy"),
+                     "--disable=join-products,split-large-groups"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> set{
       "set", llvm::cl::value_desc("rewrite.name[=value],..."),

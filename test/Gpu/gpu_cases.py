@@ -15,7 +15,7 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     hard/        quantized weights at the ends of their codes, scales and zero points
     ordered/     the same with rows that are copied into order, and such layers of other sizes;
                  ordered-fp8/ of block fp8
-    bands/       the same with groups in bands of rows: with a queue (bf16) and without (f16)
+    raster-groups/  the same with rows in raster groups: with a queue (bf16) and without (f16)
     models/      layers of real models, from one token to 4096, with times
 """
 
@@ -277,7 +277,7 @@ def ordered():
     yield from spreads("ordered-fp8", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
                        quantization=BLOCK_FP8, permute_rows=True)
     for dtype, queue in (("bf16", "true"), ("f16", "false")):
-        yield from spreads("bands", 700, 512, 320, 64, 6, repeats=20, dtypes=(dtype,),
+        yield from spreads("raster-groups", 700, 512, 320, 64, 6, repeats=20, dtypes=(dtype,),
                            configs=[f"{config} queue={queue}" for config in BANDS])
     # Rows of scales are 12 bytes each.
     kinds = {"bf16": ("bf16", {}), "f16": ("f16", {}), "fp8": ("bf16", BLOCK_FP8)}

@@ -19,11 +19,11 @@ MANY = {"num_experts": 70, "top_k": 8, "hidden_size": 72, "intermediate_size": 4
 #: Each lane has six.
 MORE = {"num_experts": 161, "top_k": 16, "hidden_size": 72, "intermediate_size": 40}
 FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
-#: Fields that differ, tokens, bodies of both products, more options.
+#: Fields that differ, tokens, heights of both products' tiles, more options.
 HEIGHTS = {
     "neighbours": ({}, 110, "tile_rows=16+24", "tile_rows=24+32"),
     "three": ({}, 110, "tile_rows=8+16+24", "tile_rows=16+24+40"),
-    "in_bands": ({}, 110, "tile_rows=16+24 l2_rows=48", "tile_rows=16+24 l2_rows=24"),
+    "in_raster_groups": ({}, 110, "tile_rows=16+24 l2_rows=48", "tile_rows=16+24 l2_rows=24"),
     "in_order": ({}, 110, "tile_rows=16+24", "tile_rows=24+32", "--set=permute-rows.always"),
     "fp8": (FP8, 110, "tile_rows=16+24", "tile_rows=24+32"),
     "one_expert": ({"num_experts": 1, "top_k": 1}, 100, "tile_rows=24+32", "tile_rows=16+24"),

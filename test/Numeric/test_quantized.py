@@ -21,7 +21,7 @@ SPEC = {
 }
 NO_GATE = {"activation": {"kind": "relu2_no_mul"}}
 BIASED = {"expert_bias": True, "gate_up_order": "interleaved"}
-#: Tokens, what differs from SPEC, bodies: with rows on M those of 64 and 128, else all of them.
+#: Tokens, what differs from SPEC, heights: with rows on M those of 64 and 128, else all of them.
 CASES = [
     (1, {}, "8", False),
     (40, {}, "16+40", False),
@@ -50,17 +50,17 @@ def make_inputs(spec, tokens, path):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "fields", "bodies", "rows_on_m"), CASES,
+    ("tokens", "fields", "tile_rows", "rows_on_m"), CASES,
     ids=lambda value: "-".join(value) or "plain" if isinstance(value, dict) else str(value),
 )
-def test_same_bits(tokens, fields, bodies, rows_on_m, tmp_path):
+def test_same_bits(tokens, fields, tile_rows, rows_on_m, tmp_path):
     spec = SPEC | fields
     model, inputs = tmp_path / "model.json", tmp_path / "in.safetensors"
     model.write_text(json.dumps(spec))
     make_inputs(spec, tokens, inputs)
     options = [
         f"--max-tokens={tokens}",
-        f"--config=experts_hidden:tile_rows={bodies} tile_columns=128 stages=3 rows_on_m={str(rows_on_m).lower()}",
+        f"--config=experts_hidden:tile_rows={tile_rows} tile_columns=128 stages=3 rows_on_m={str(rows_on_m).lower()}",
     ]
     kernels, outputs = [], []
     for extra in ([], ["--disable=quantize-results"]):

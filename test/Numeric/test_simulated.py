@@ -61,15 +61,15 @@ def test_rows_without_maps(tokens, runs):
 
 @pytest.mark.parametrize("join", [True, False], ids=["joined", "apart"])
 @pytest.mark.parametrize("hard", ["duplicate_ids", "one_expert", None])
-@pytest.mark.parametrize(("tokens", "top_k", "bodies"),
+@pytest.mark.parametrize(("tokens", "top_k", "tile_rows"),
                          [(1, 10, "8"), (3, 10, "8"), (3, 10, "8+16"), (4, 8, "16+32")])
-def test_few_ids(tokens, top_k, bodies, hard, join, runs):
+def test_few_ids(tokens, top_k, tile_rows, hard, join, runs):
     """Tables of at most 32 ids, of which one expert may have more than a tile holds."""
     case = next(case for case in JOINED if case.name == "join_ids_5")
-    case = replace(case, name=f"few_ids_{tokens}_{top_k}_{bodies}_{hard}_{join}", tokens=tokens,
+    case = replace(case, name=f"few_ids_{tokens}_{top_k}_{tile_rows}_{hard}_{join}", tokens=tokens,
                    hard=hard, model=case.model | {"top_k": top_k, "num_experts": 16})
-    options = (f"--config=experts_hidden:tile_rows={bodies} tile_columns=64 stages=4",
-               f"--config=experts_out:tile_rows={bodies} tile_columns=128 stages=4",
+    options = (f"--config=experts_hidden:tile_rows={tile_rows} tile_columns=64 stages=4",
+               f"--config=experts_out:tile_rows={tile_rows} tile_columns=128 stages=4",
                *(() if join else ("--disable=join-products",)))
     names = launched(case, "sm_90a", *for_tokens(case), *options)
     assert ("experts_hidden_experts_out" in names) == join

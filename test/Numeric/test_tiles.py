@@ -30,10 +30,10 @@ CONFIG = re.compile(r"#tile\.sm90_contract<[^>]*>")
 
 @dataclass(frozen=True)
 class Tile:
-    """Weight rows of a CTA, its bodies and stages, and the order of operands."""
+    """Weight rows of a CTA, heights of its tiles, stages, and the order of operands."""
 
     rows: int
-    bodies: tuple[int, ...]
+    tile_rows: tuple[int, ...]
     stages: int
     rows_on_m: bool = False
 
@@ -43,21 +43,21 @@ class Tile:
         maps = ", map_rows" if "map_rows" in operation else ""
         depth = re.search(r"step = (\d+)", operation)[1]
         queue = ", queue" if "queue" in operation else ""
-        return (f"#tile.sm90_contract<tile_rows = {list(self.bodies)}, tile_columns = {columns}, step = {depth}, "
+        return (f"#tile.sm90_contract<tile_rows = {list(self.tile_rows)}, tile_columns = {columns}, step = {depth}, "
                 f"stages = {self.stages}{maps}{', rows_on_m' if self.rows_on_m else ''}{queue}>")
 
     def __str__(self) -> str:
-        name = f"{self.rows}x{'_'.join(map(str, self.bodies))}x{self.stages}"
+        name = f"{self.rows}x{'_'.join(map(str, self.tile_rows))}x{self.stages}"
         return f"{name}-rows_on_m" if self.rows_on_m else name
 
 
-#: Every width with one body and with several, that hold all rows of a group or cut them.
+#: Every width with one height and with several, that hold all rows of a group or cut them.
 TILES = [
     Tile(64, (16,), 16), Tile(64, (16, 32, 64), 3), Tile(64, (48,), 12),
     Tile(128, (8,), 4), Tile(128, (8, 24, 48), 3), Tile(128, (72, 256), 4),
     Tile(256, (16,), 3), Tile(256, (16, 40, 160), 4), Tile(256, (88,), 4),
 ]
-#: Rows on the tensor cores' side of 64, in one body or two; lower bodies have weights there.
+#: Rows on the tensor cores' side of 64, of one height or two; lower tiles have weights there.
 ROWS_ON_M = [
     Tile(128, (64,), 5, True), Tile(128, (64, 128), 4, True),
     Tile(256, (128,), 3, True), Tile(256, (64, 128), 4, True),
@@ -132,7 +132,7 @@ def test_few_tokens(tile, tmp_path):
 @pytest.mark.parametrize("tile", TILES[1:2] + TILES[4:5] + TILES[7:8] + ROWS_ON_M[1::2], ids=str)
 @pytest.mark.parametrize("dtype", ("bf16", "f16"))
 def test_operands(tile, dtype, tmp_path):
-    """Biases, an epilogue of one plane, products of all rows with f32 results."""
+    """Biases, an epilogue of one projection, products of all rows with f32 results."""
     gated = {"expert_bias": True, "shared_experts": {"intermediate_size": 136, "gate": "sigmoid"}}
     check(tile, SPEC | {"dtype": dtype, "entry": "gate"} | gated, 75, tmp_path)
     check(tile, SPEC | {"dtype": dtype, "activation": {"kind": "relu2_no_mul"}}, 75, tmp_path)
@@ -154,9 +154,9 @@ def test_ends(tile, spec, tmp_path):
     check(tile, spec, len(ids), tmp_path, ids.reshape(-1, 1))
 
 
-@pytest.mark.parametrize("body", (8, 16))
+@pytest.mark.parametrize("height", (8, 16))
 @pytest.mark.parametrize("tokens", (4, 8, 16))
-def test_one_expert_twice(body, tokens, tmp_path):
+def test_one_expert_twice(height, tokens, tmp_path):
     """A caller's ids may name an expert twice: a group has more rows than there are tokens."""
     model = tmp_path / "model.json"
     inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
@@ -164,8 +164,8 @@ def test_one_expert_twice(body, tokens, tmp_path):
     tensors = generate(LayerSpec.from_json(SPEC), tokens, 1, None)
     tensors["topk_ids"][0], tensors["topk_ids"][1:] = 1, 3
     write_tensors(inputs, tensors)
-    config = f"stages=4 tile_rows={body}"
-    compare(Case(f"twice_{body}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
+    config = f"stages=4 tile_rows={height}"
+    compare(Case(f"twice_{height}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
             "--disable=join-products",
             f"--config=experts_hidden:tile_columns=64 {config}", f"--config=experts_out:tile_columns=128 {config}")
 

@@ -90,7 +90,7 @@ tile.kernel @step(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: 
 
 // -----
 
-tile.kernel @bodies(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
+tile.kernel @heights(%x: memref<?x256xf8E4M3FN>, %w: memref<256x256xf8E4M3FN>, %a: memref<?x2xf32>,
     %b: memref<2x2xf32>, %y: memref<?x256xf32>, %t: i64) {
   // expected-error @+1 {{tile_columns = 256, tile_rows up to 128 needs 192 accumulators per thread; give at most 168}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<256x256xf8E4M3FN>)

@@ -45,7 +45,7 @@ tile.kernel @down(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: mem
   tile.return
 }
 
-// What comes from a buffer of the workspace comes by maps, one per body.
+// What comes from a buffer of the workspace comes by maps, one per height.
 // CHECK-LABEL: tile.kernel @from_buffer
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1,
 // CHECK-SAME: #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [16, 64], swizzle = 128>, #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [32, 64], swizzle = 128>]

@@ -17,10 +17,11 @@ namespace {
 struct ConfigTextTest : testing::Test {
   ConfigTextTest() { context.loadDialect<tile::TileDialect>(); }
 
-  tile::ConfigAttr make(int64_t n, int64_t stages, ArrayRef<int64_t> bodies,
+  tile::ConfigAttr make(int64_t n, int64_t stages, ArrayRef<int64_t> tileRows,
                         bool mapRows, bool rowsOnM = false,
                         bool queue = false) {
-    return tile::Sm90ContractAttr::get(&context, bodies, n, /*step=*/64, stages,
+    return tile::Sm90ContractAttr::get(&context, tileRows, n, /*step=*/64,
+                                       stages,
                                        /*l2_rows=*/0, mapRows, rowsOnM, queue);
   }
   static ForcedConfig parse(StringRef entry) {
@@ -159,18 +160,22 @@ TEST_F(ConfigTextTest, EntriesAreForKernels) {
   EXPECT_EQ(match("k@65-98:tile_columns=64"), "");
   EXPECT_EQ(match("theory:tile_columns=64"), "");
   // And for those that are made of them for groups with many rows.
-  std::string heavy;
+  std::string large;
   for (tile::KernelOp kernel : kernels)
-    heavy += getHeavyName(kernel) + " ";
-  EXPECT_EQ(heavy, "k_heavy k_heavy_t64 k_heavy_t99 k_theory_heavy ");
-  auto isForHeavy = [&](StringRef entry, tile::KernelOp kernel) {
-    return parse(entry).isFor(getHeavyName(kernel), kernel.getLoadAttr());
+    large += getLargeGroupsName(kernel) + " ";
+  EXPECT_EQ(large, "k_large_groups k_large_groups_t64 k_large_groups_t99 "
+                   "k_theory_large_groups ");
+  auto isForLargeGroups = [&](StringRef entry, tile::KernelOp kernel) {
+    return parse(entry).isFor(getLargeGroupsName(kernel), kernel.getLoadAttr());
   };
-  EXPECT_TRUE(isForHeavy("k_heavy:tile_columns=64", kernels[1]));
-  EXPECT_TRUE(isForHeavy("k_heavy_t64:tile_columns=64", kernels[1]));
-  EXPECT_TRUE(isForHeavy("k_heavy@65-99:tile_columns=64", kernels[2]));
-  EXPECT_FALSE(isForHeavy("k_heavy@65-99:tile_columns=64", kernels[1]));
-  EXPECT_FALSE(isForHeavy("k:tile_columns=64", kernels[1]));
+  EXPECT_TRUE(isForLargeGroups("k_large_groups:tile_columns=64", kernels[1]));
+  EXPECT_TRUE(
+      isForLargeGroups("k_large_groups_t64:tile_columns=64", kernels[1]));
+  EXPECT_TRUE(
+      isForLargeGroups("k_large_groups@65-99:tile_columns=64", kernels[2]));
+  EXPECT_FALSE(
+      isForLargeGroups("k_large_groups@65-99:tile_columns=64", kernels[1]));
+  EXPECT_FALSE(isForLargeGroups("k:tile_columns=64", kernels[1]));
 }
 
 } // namespace

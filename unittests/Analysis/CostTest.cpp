@@ -7,7 +7,7 @@
 
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
-#include "moec/Analysis/Rewrites/SplitHeavy.h"
+#include "moec/Analysis/Rewrites/SplitLargeGroups.h"
 
 #include "../Compiler/ParsedModule.h"
 #include "moec/Analysis/ConfigText.h"
@@ -183,7 +183,7 @@ protected:
   std::vector<std::unique_ptr<ParsedModule>> parsed;
 };
 
-/// Bodies are searched for step by step, for one number of tokens better than
+/// Heights are searched for step by step, for one number of tokens better than
 /// for the next.
 TEST_F(CostTest, MoreTokensAreNeverFasterAtBest) {
   constexpr double found = 0.99;
@@ -309,9 +309,9 @@ TEST_F(CostTest, CandidatesAreSortedAndExplained) {
 /// ones.
 TEST_F(CostTest, QueuesEvenOutTiles) {
   tile::ContractOp op = makeFirst(kQwen235);
-  auto getTensorUs = [&](ArrayRef<int64_t> bodies, bool queue) {
+  auto getTensorUs = [&](ArrayRef<int64_t> tileRows, bool queue) {
     auto config = tile::Sm90ContractAttr::get(
-        op.getContext(), bodies, /*tile_columns=*/128, /*step=*/64,
+        op.getContext(), tileRows, /*tile_columns=*/128, /*step=*/64,
         /*stages=*/4, /*l2_rows=*/0, /*map_rows=*/false, /*rows_on_m=*/false,
         queue);
     return predict(op, kQwen235, config, 4096, Routing::Zipf).tensorUs;
@@ -402,10 +402,11 @@ TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
       Prediction other = predict(apart, kQwen30, candidate.config, tokens);
       EXPECT_LE(own.floorUs, other.floorUs);
       EXPECT_GT(own.epilogueUs, other.epilogueUs);
-      // Where warps share rows, all rows of a body fit.
+      // Where warps share rows, all rows of a tile fit.
       sm90::Contract shape(op, candidate.config);
-      for (int64_t body : shape.bodies)
-        EXPECT_TRUE(shape.splitsRows(body) || shape.getSharedRows() >= body);
+      for (int64_t height : shape.tileRows)
+        EXPECT_TRUE(shape.splitsRows(height) ||
+                    shape.getSharedRows() >= height);
     }
     EXPECT_TRUE(enumerate(op, kQwen30, tokens, tokens).front().whyNot.empty());
   }
@@ -441,25 +442,26 @@ TEST_F(CostTest, RowsInOrderPayForWideProducts) {
 
 /// About 20 MB of rows are multiplied by all weights before others are, if all
 /// tokens could be more than twice that.
-TEST_F(CostTest, ManyWideRowsHaveBands) {
-  struct Bands {
+TEST_F(CostTest, ManyWideRowsHaveRasterGroups) {
+  struct RasterGroups {
     tile::ContractOp op;
     Products products;
     int64_t tokens, rows;
   };
-  for (Bands bands : {Bands{makeFirst(kMixtral), kMixtral, 16384, 2440},
-                      Bands{makeFirst(kMixtral), kMixtral, 4096, 0},
-                      Bands{makeSecond(kMixtral), kMixtral, 16384, 696},
-                      Bands{makeSecond(kMixtral), kMixtral, 4096, 696},
-                      // So few that there is no queue.
-                      Bands{makeSecond(kMixtral), kMixtral, 64, 0},
-                      Bands{makeFirst(kQwen30), kQwen30, 16384, 4880},
-                      Bands{makeFirst(kQwen30), kQwen30, 4096, 0},
-                      Bands{makeSecond(kQwen30), kQwen30, 16384, 0}})
-    for (const Candidate &candidate :
-         enumerate(bands.op, bands.products, bands.tokens, bands.tokens))
-      EXPECT_EQ(asContract(candidate.config).getL2Rows(), bands.rows)
-          << bands.tokens << " tokens, tile_columns = "
+  for (RasterGroups expected :
+       {RasterGroups{makeFirst(kMixtral), kMixtral, 16384, 2440},
+        RasterGroups{makeFirst(kMixtral), kMixtral, 4096, 0},
+        RasterGroups{makeSecond(kMixtral), kMixtral, 16384, 696},
+        RasterGroups{makeSecond(kMixtral), kMixtral, 4096, 696},
+        // So few that there is no queue.
+        RasterGroups{makeSecond(kMixtral), kMixtral, 64, 0},
+        RasterGroups{makeFirst(kQwen30), kQwen30, 16384, 4880},
+        RasterGroups{makeFirst(kQwen30), kQwen30, 4096, 0},
+        RasterGroups{makeSecond(kQwen30), kQwen30, 16384, 0}})
+    for (const Candidate &candidate : enumerate(
+             expected.op, expected.products, expected.tokens, expected.tokens))
+      EXPECT_EQ(asContract(candidate.config).getL2Rows(), expected.rows)
+          << expected.tokens << " tokens, tile_columns = "
           << asContract(candidate.config).getTileColumns();
 }
 
@@ -491,20 +493,21 @@ TEST_F(CostTest, GroupsShareTheWork) {
 }
 
 /// High tiles save time that low ones take.
-TEST_F(CostTest, HeavyGroupsHaveHighTiles) {
-  const auto &splits = *schedule->as<SplitsHeavy>();
+TEST_F(CostTest, LargeGroupsHaveHighTiles) {
+  const auto &splits = *schedule->as<SplitsLargeGroups>();
   auto choose = [&](Products p, int64_t minTokens, int64_t maxTokens) {
-    tile::ContractOp product = makeFirst(p), heavy = makeFirst(p);
+    tile::ContractOp product = makeFirst(p), large = makeFirst(p);
     product.setConfigAttr(
         enumerate(product, p, minTokens, maxTokens).front().config);
     tile::LoadAttr load = makeLoad(product, p, minTokens, maxTokens);
-    heavy.setMinGroupRows(splits.getHeavyRows(product, load));
-    EXPECT_GE(*heavy.getMinGroupRows(), uint64_t(maxTokens / 4));
-    tile::ConfigAttr config = splits.chooseHeavy(product, heavy, load, target);
-    EXPECT_EQ(schedule->whyIllegal(heavy, config, target), "");
+    large.setMinGroupRows(splits.getLargeGroupRows(product, load));
+    EXPECT_GE(*large.getMinGroupRows(), uint64_t(maxTokens / 4));
+    tile::ConfigAttr config =
+        splits.chooseLargeGroups(product, large, load, target);
+    EXPECT_EQ(schedule->whyIllegal(large, config, target), "");
     EXPECT_LE(
-        predict(heavy, p, config, maxTokens, Routing::Same).us,
-        predict(heavy, p, product.getConfigAttr(), maxTokens, Routing::Same)
+        predict(large, p, config, maxTokens, Routing::Same).us,
+        predict(large, p, product.getConfigAttr(), maxTokens, Routing::Same)
             .us);
     return std::pair(product.getConfigAttr(), config);
   };
@@ -512,9 +515,9 @@ TEST_F(CostTest, HeavyGroupsHaveHighTiles) {
   EXPECT_GT(asContract(config).getTileRows().back(),
             asContract(own).getTileRows().back());
   // Of uneven groups none has so many rows.
-  tile::ContractOp heavy = makeFirst(kLlama4);
-  heavy.setMinGroupRows(8192 / 4);
-  EXPECT_EQ(predict(heavy, kLlama4, config, 8192, Routing::Zipf).us,
+  tile::ContractOp large = makeFirst(kLlama4);
+  large.setMinGroupRows(8192 / 4);
+  EXPECT_EQ(predict(large, kLlama4, config, 8192, Routing::Zipf).us,
             getDeviceRates(target)->getIdleTime());
   for (Products p : {kQwen30, kMixtral})
     choose(p, 513, 8192);

@@ -32,9 +32,9 @@ struct Layer {
 struct Measured {
   std::string layer, product;
   int64_t tokens;
-  /// Rows of weights, heights of bodies, stages.
+  /// Rows of weights, heights of tiles, stages.
   int64_t weightRows, stages;
-  SmallVector<int64_t> bodies;
+  SmallVector<int64_t> tileRows;
   bool rowsOnM;
   double us;
 
@@ -71,8 +71,8 @@ protected:
                       {},
                       rowsOnM,
                       *get("us").getDouble()};
-    for (StringRef body : llvm::split(config[1], '_'))
-      measured.bodies.push_back(std::stoll(body.str()));
+    for (StringRef height : llvm::split(config[1], '_'))
+      measured.tileRows.push_back(std::stoll(height.str()));
     rows.push_back(std::move(measured));
   }
 
@@ -142,7 +142,8 @@ protected:
     auto load = tile::LoadAttr::get(op.getContext(), 0, 1 << 20, layer.topK,
                                     layer.experts);
     auto config = tile::Sm90ContractAttr::get(
-        op.getContext(), row.bodies, row.weightRows / (op.getLayout() ? 2 : 1),
+        op.getContext(), row.tileRows,
+        row.weightRows / (op.getLayout() ? 2 : 1),
         /*step=*/layer.isScaled ? 128 : 64, row.stages, /*l2_rows=*/0,
         row.product != "gate_up", row.rowsOnM, /*queue=*/false);
     return schedule->as<ModelsTime>()
@@ -175,8 +176,8 @@ void MeasuredTest::expectErrors(double all, double each) {
   for (const Measured &row : rows) {
     double error = std::log(predict(row) / row.us);
     EXPECT_LT(std::abs(error), each)
-        << row.getCase() << " " << row.weightRows << " rows, bodies up to "
-        << row.bodies.back() << ", " << row.stages << " stages";
+        << row.getCase() << " " << row.weightRows << " rows, tiles up to "
+        << row.tileRows.back() << ", " << row.stages << " stages";
     sum += error * error;
   }
   EXPECT_LT(std::sqrt(sum / double(rows.size())), all);

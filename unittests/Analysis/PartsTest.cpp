@@ -100,9 +100,10 @@ TEST(PartsTest, FitsAreOwnOrBorrowed) {
     for (double positive :
          {rates.readBytes, rates.copyBytes, rates.bf16Operations,
           rates.streamShare, rates.smReadBytes, rates.l2BytesPerClk,
-          rates.l2KeptBytes, rates.bandBytes, rates.power, rates.tensorClock,
-          rates.tensorShare, rates.productClk, rates.stepClk, rates.itemClk,
-          rates.getLaunchTime(), rates.getIdleTime(), rates.overlapOrder})
+          rates.l2KeptBytes, rates.rasterGroupBytes, rates.power,
+          rates.tensorClock, rates.tensorShare, rates.productClk, rates.stepClk,
+          rates.itemClk, rates.getLaunchTime(), rates.getIdleTime(),
+          rates.overlapOrder})
       EXPECT_GT(positive, 0);
   }
   const DeviceRates &h200 = getPartRates(*findPart("h200"));

@@ -94,12 +94,13 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
   EXPECT_EQ(getNumSecondScales(pairs), 1);
   EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::UpGate)), 2);
   EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::Interleaved)), 1);
-  for (int64_t plane : {0, 1}) {
-    EXPECT_EQ(getSecondScale(pairs, plane, layout(GateUpOrder::GateUp)), plane);
-    EXPECT_EQ(getSecondScale(pairs, plane, layout(GateUpOrder::UpGate)),
-              1 - plane);
-    EXPECT_EQ(getSecondScale(pairs, plane, layout(GateUpOrder::Interleaved)),
-              0);
+  for (int64_t projection : {0, 1}) {
+    EXPECT_EQ(getSecondScale(pairs, projection, layout(GateUpOrder::GateUp)),
+              projection);
+    EXPECT_EQ(getSecondScale(pairs, projection, layout(GateUpOrder::UpGate)),
+              1 - projection);
+    EXPECT_EQ(
+        getSecondScale(pairs, projection, layout(GateUpOrder::Interleaved)), 0);
   }
   EXPECT_EQ(getSecondScale(pairs, 0, {}), 0);
   EXPECT_EQ(getLargestCode(bytes), 448);

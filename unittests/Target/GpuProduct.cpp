@@ -113,11 +113,11 @@ struct Sizes {
 
   const Product &p;
 
-  int64_t getPlanes() const { return p.order.empty() ? 1 : 2; }
-  int64_t getWeightRows() const { return getPlanes() * p.columns; }
+  int64_t getWeightsPerColumn() const { return p.order.empty() ? 1 : 2; }
+  int64_t getWeightRows() const { return getWeightsPerColumn() * p.columns; }
   int64_t getGroups() const { return p.isGrouped ? kGroups : 1; }
   bool hasHalves() const {
-    return getPlanes() == 2 && p.order != "interleaved";
+    return getWeightsPerColumn() == 2 && p.order != "interleaved";
   }
   int64_t getInputScaleColumns() const {
     return p.input.getScaleColumns(p.depth);
@@ -131,13 +131,13 @@ struct Sizes {
     return getGroups() * getScaleRows() * getScaleColumns();
   }
   int64_t getGlobalScales() const { return hasHalves() ? 2 : 1; }
-  /// The weight row of a column of a plane, and its row of scales.
-  int64_t getWeightRow(int64_t plane, int64_t column) const {
+  /// The weight row of a column of a projection, and its row of scales.
+  int64_t getWeightRow(int64_t projection, int64_t column) const {
     if (p.order == "interleaved")
-      return 2 * column + plane;
+      return 2 * column + projection;
     if (p.order == "up_gate")
-      plane = 1 - plane;
-    return plane * p.columns + column;
+      projection = 1 - projection;
+    return projection * p.columns + column;
   }
   int64_t getScaleRow(int64_t row) const {
     auto inside = [&](int64_t at) {
@@ -307,7 +307,7 @@ void Run::check(const std::vector<float> &y, double tolerance) const {
     for (int64_t column = 0; column < p.columns; ++column) {
       double size = 0;
       double expected = getSum(group, row, sizes.getWeightRow(0, column), size);
-      if (sizes.getPlanes() == 2)
+      if (sizes.getWeightsPerColumn() == 2)
         expected = 3 * expected +
                    getSum(group, row, sizes.getWeightRow(1, column), size);
       ASSERT_NEAR(y[position * p.columns + column], expected,

@@ -33,7 +33,7 @@ struct Product {
   /// The type of what is not quantized.
   std::string element = "bf16";
   int64_t depth = 288, columns = 72;
-  /// Gate and up; "" for one plane.
+  /// Gate and up; "" for one projection.
   std::string order;
   bool isGrouped = false;
   std::string config;

@@ -36,8 +36,8 @@ TEST(GpuQuant, WholeRows) {
 }
 
 /// On Hopper tensor cores add up short rows by themselves, and steps of long
-/// ones: in bodies with weight rows, or input rows, on the side of 64, and
-/// where consumers share 64 weight rows.
+/// ones: in tiles with weight rows, or input rows, on the side of 64, and where
+/// consumers share 64 weight rows.
 TEST(GpuQuant, WholeRowsOnHopper) {
   for (int64_t depth : {288, 2064})
     for (std::string config :

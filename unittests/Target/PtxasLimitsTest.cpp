@@ -220,7 +220,7 @@ int64_t getLines(const std::string &text) {
   auto module = parseSourceString<ModuleOp>(text, &context);
   int64_t lines = 0;
   module->walk([&](tile::ContractOp op) {
-    lines = sm90::estimateBodies(op, sm90::Contract(op, op.getConfigAttr()));
+    lines = sm90::estimateLines(op, sm90::Contract(op, op.getConfigAttr()));
   });
   return lines;
 }
@@ -234,13 +234,13 @@ TEST(PtxasLimits, EpiloguesAssembleQuickly) {
         // Few lines, but slow ones.
         weighted(true, "tile_rows = [256], tile_columns = 128, stages = 4")}) {
     int64_t lines = getLines(text);
-    EXPECT_LE(lines, ptxas::kMostLines);
-    EXPECT_GT(lines, ptxas::kMostLines * 9 / 10);
+    EXPECT_LE(lines, ptxas::kMaxLines);
+    EXPECT_GT(lines, ptxas::kMaxLines * 9 / 10);
     // What shares the core adds to the time.
-    double seconds = ptxas::kMostSeconds;
-    for (int i = 0; i < 3 && seconds >= ptxas::kMostSeconds; ++i)
+    double seconds = ptxas::kMaxSeconds;
+    for (int i = 0; i < 3 && seconds >= ptxas::kMaxSeconds; ++i)
       seconds = expectFits(text, "sm_90a").seconds;
-    EXPECT_LT(seconds, ptxas::kMostSeconds);
+    EXPECT_LT(seconds, ptxas::kMaxSeconds);
   }
 }
 
@@ -264,8 +264,8 @@ TEST(PtxasLimits, SumsNextToFragments) {
            ", tile_columns = " + (isPaired ? "64" : "128") +
            ", step = 32, vector_width = 4>";
   };
-  const int64_t most = ptxas::getMostFragmentSums(/*hasColumnScales=*/false),
-                fewer = ptxas::getMostFragmentSums(/*hasColumnScales=*/true);
+  const int64_t most = ptxas::getMaxFragmentSums(/*hasColumnScales=*/false),
+                fewer = ptxas::getMaxFragmentSums(/*hasColumnScales=*/true);
   for (bool isPaired : {false, true}) {
     SCOPED_TRACE(isPaired);
     std::string order = isPaired ? "gate_up" : "";

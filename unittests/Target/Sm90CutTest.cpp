@@ -28,7 +28,7 @@ namespace {
 struct Shape {
   const char *name;
   std::string config;
-  int64_t mostRows;
+  int64_t maxRows;
 };
 
 std::ostream &operator<<(std::ostream &os, const Shape &shape) {
@@ -119,11 +119,10 @@ TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
   sm90::Contract shape = getShape(*module);
   lower();
   SmallVector<int64_t> counts;
-  for (int64_t rows = 1; rows <= GetParam().mostRows;
-       rows += 1 + rows / 200 * 7)
+  for (int64_t rows = 1; rows <= GetParam().maxRows; rows += 1 + rows / 200 * 7)
     counts.push_back(rows);
   // So many tiles that there is no place for how many are higher.
-  counts.push_back(sm90::Contract::kMostHigher * shape.getMaxBody() + 3);
+  counts.push_back(sm90::Contract::kMaxHigher * shape.getMaxHeight() + 3);
   for (int64_t rows : counts) {
     sm90::Cut cut = sm90::GroupCutter(shape).cut(rows);
     EXPECT_EQ(evaluate(entries[1].getElements()[1], rows), cut.tiles) << rows;
@@ -134,16 +133,17 @@ TEST_P(Sm90CutTest, CutsAsTheModelExpects) {
   }
 }
 
-/// Each tile has rows, no more than a body holds, and together they have all.
+/// Each tile has rows, no more than the greatest height, and together they have
+/// all.
 TEST_P(Sm90CutTest, TilesHaveAllRows) {
   ASSERT_TRUE(module);
   sm90::Contract shape = getShape(*module);
-  for (int64_t rows = 1; rows <= GetParam().mostRows; ++rows) {
+  for (int64_t rows = 1; rows <= GetParam().maxRows; ++rows) {
     sm90::Cut cut = sm90::GroupCutter(shape).cut(rows);
     int64_t sum = 0, tiles = 0;
     for (auto [height, times] : cut.getTiles(rows)) {
       ASSERT_GE(times, 0) << rows;
-      ASSERT_TRUE(times == 0 || (height > 0 && height <= shape.getMaxBody()))
+      ASSERT_TRUE(times == 0 || (height > 0 && height <= shape.getMaxHeight()))
           << height << " of " << rows;
       sum += height * times;
       tiles += times;
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
               5000}),
     [](const testing::TestParamInfo<Shape> &info) { return info.param.name; });
 
-/// Of 1000 rows in bodies of 136 and 152 none is padded: four tiles of one and
+/// Of 1000 rows in tiles of 136 and 152 none is padded: four tiles of one and
 /// three of the other. In a fixed order tiles are about equal.
 TEST(Sm90CutHeightsTest, NeighbouringHeightsLeaveNoPadding) {
   for (bool queue : {false, true}) {

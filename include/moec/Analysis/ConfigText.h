@@ -55,8 +55,8 @@ llvm::Expected<std::vector<ForcedConfig>>
 parseForcedConfigs(llvm::ArrayRef<std::string> entries);
 
 /// The name of the kernel that takes the groups with many rows from a kernel:
-/// "experts_hidden_heavy_t64" from "experts_hidden_t64".
-std::string getHeavyName(tile::KernelOp kernel);
+/// "experts_hidden_large_groups_t64" from "experts_hidden_t64".
+std::string getLargeGroupsName(tile::KernelOp kernel);
 
 /// Whether one of them is for the kernel.
 bool isForced(tile::KernelOp kernel, llvm::ArrayRef<ForcedConfig> forced);

@@ -80,14 +80,14 @@ struct PartFit {
   /// how much more traffic it is than its bytes.
   double gatherShare;
   double gatherL2Share;
-  /// Share of the products that there being several bodies costs.
-  double bodiesShare;
+  /// Share of the products that there being several heights costs.
+  double heightsShare;
   /// Share of the time of two products that their queues save, next to tiles in
   /// a fixed order.
   double queueShare;
   /// Rows of a group that stay in the second-level cache while CTAs go through
   /// its columns, in bytes.
-  double bandBytes;
+  double rasterGroupBytes;
   /// How many standard deviations of the time of its items the multiprocessor
   /// with the longest ones is behind.
   double unevenDeviations;

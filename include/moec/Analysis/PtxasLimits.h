@@ -30,7 +30,7 @@ namespace moec::ptxas {
 
 /// Seconds of processor time that a kernel may take ptxas. NvptxMatrix,
 /// EpiloguesAssembleQuickly, and ModelsTest for the layers of models.
-inline constexpr double kMostSeconds = 1;
+inline constexpr double kMaxSeconds = 1;
 
 /// CTAs of a kernel that ptxas is to make room for in a multiprocessor's
 /// registers: left to itself, it spills for more of them than shared memory has
@@ -46,7 +46,7 @@ inline constexpr int32_t kFewestCtas = 1;
 /// next to addresses, fragments and scales: fewer where columns have scales of
 /// their own inside the loop. SumsNextToFragments; FMAs, which are chosen with
 /// half as many, fit in NvptxMatrix.
-constexpr int64_t getMostFragmentSums(bool hasColumnScales) {
+constexpr int64_t getMaxFragmentSums(bool hasColumnScales) {
   return hasColumnScales ? 64 : 128;
 }
 
@@ -98,7 +98,7 @@ struct Sm90Shape {
 /// The most accumulators of a thread, next to which a step's addresses and the
 /// epilogue fit. SumsOfAStepFitInRegisters, ScalesOfRowsFitInRegisters,
 /// WarpgroupsShareRegisters.
-constexpr int64_t getMostSums(const Sm90Shape &shape) {
+constexpr int64_t getMaxSums(const Sm90Shape &shape) {
   if (shape.rowsOnM)
     return 192;
   if (shape.promotes)
@@ -132,7 +132,7 @@ constexpr int64_t getCopyingRegisters(const Sm90Shape &shape) {
 /// Sums of a tile, those of a step and the scales of its rows that fit
 /// together: a consumer with two blocks of weights has scales for each.
 /// SumsOfAStepFitInRegisters.
-constexpr int64_t getMostSumsAndScales(int64_t blocks) {
+constexpr int64_t getMaxSumsAndScales(int64_t blocks) {
   return blocks > 1 ? 152 : 160;
 }
 
@@ -162,7 +162,7 @@ inline constexpr int64_t kSumsOfAnyEpilogue = 128, kShortEpilogue = 19;
 /// 0.9 s beside the other kernels of a layer. Where one config is to suit any
 /// load, no other kernel is made for the same product.
 /// EpiloguesAssembleQuickly, NvptxMatrix, ModelsTest.
-inline constexpr int64_t kMostLines = 4800, kMostLinesOfAnyLoad = 6000;
+inline constexpr int64_t kMaxLines = 4800, kMaxLinesOfAnyLoad = 6000;
 
 /// Each line of tiles with more rows than this takes ptxas so many times as
 /// long, for it is short of registers. EpiloguesAssembleQuickly.

@@ -70,7 +70,7 @@ struct Contract {
   bool isGrouped;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
-  int64_t planes;
+  int64_t weightsPerColumn;
   int64_t m, n, k, lanes;
   Rows input, weight;
   ComputeType compute;
@@ -78,7 +78,7 @@ struct Contract {
   /// Contracted elements that share the scales that are applied in the loop: a
   /// divisor of `k`, or all of it.
   int64_t partDepth;
-  /// Columns of a plane have scales of their own inside the loop.
+  /// Columns of a projection have scales of their own inside the loop.
   bool hasColumnScales;
   /// Elements of weights have scales, or zero points, before they are
   /// multiplied.
@@ -90,7 +90,7 @@ struct Contract {
   int64_t getSteps() const { return (depth + k - 1) / k; }
   /// Those of a step.
   int64_t getParts() const { return k / partDepth; }
-  int64_t getWeightRows() const { return planes * n; }
+  int64_t getWeightRows() const { return weightsPerColumn * n; }
   /// Behind the input rows of a stage, counted in rows of weights.
   int64_t getFirstWeightRow() const {
     return llvm::divideCeil(m * input.getStride(), weight.getStride());
@@ -103,7 +103,7 @@ struct Contract {
     return m * getWeightRows() / kThreads * (scales.areInLoop() ? 2 : 1);
   }
   int64_t getMaxAccumulators() const {
-    return ptxas::getMostFragmentSums(hasColumnScales);
+    return ptxas::getMaxFragmentSums(hasColumnScales);
   }
   /// f32 elements from one row of sums to the next.
   int64_t getSumStride() const { return n + 8; }
@@ -257,7 +257,7 @@ struct Rank {
   TokenChunks chunks;
   bool hasCounts;
   /// The most slots that there are, where that is known.
-  std::optional<int64_t> mostSlots;
+  std::optional<int64_t> maxSlots;
 
   bool hasPanels() const { return panel < numLocal; }
   /// i32 elements from one row of counters to the next.
@@ -271,7 +271,7 @@ struct Rank {
   /// How many slots are few: a power of two, no more than threads; 0 where
   /// there are too many experts for it, or they have been counted.
   int64_t getFewSlots() const;
-  bool isAlwaysFew() const { return mostSlots && *mostSlots <= getFewSlots(); }
+  bool isAlwaysFew() const { return maxSlots && *maxSlots <= getFewSlots(); }
 };
 
 } // namespace moec::sm80

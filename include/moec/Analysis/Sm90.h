@@ -23,7 +23,7 @@
 namespace moec::sm90 {
 
 /// sm90.contract: a CTA of three warpgroups multiplies `n` columns of weights
-/// (each of them two weight rows, with a layout) with up to `bodies.back()`
+/// (each of them two weight rows, with a layout) with up to `tileRows.back()`
 /// input rows, in steps of `k`. One warpgroup produces, two consume.
 ///
 /// Weight rows are on the side of 64 of the tensor cores' tile, input rows on
@@ -32,10 +32,10 @@ namespace moec::sm90 {
 /// consumers share: each multiplies half of every step, then they exchange sums
 /// so that each has half of the input rows.
 ///
-/// With `rowsOnM` it is the other way round in the bodies of 64 and 128 rows:
-/// input rows are on the side of 64, and a body is as high as one such side,
+/// With `rowsOnM` it is the other way round in the tiles of 64 and 128 rows:
+/// input rows are on the side of 64, and a tile is as high as one such side,
 /// whose weights the consumers share, or two, one per consumer. A thread then
-/// has two rows of 64, not a quarter of them, and their scales. Lower bodies,
+/// has two rows of 64, not a quarter of them, and their scales. Lower tiles,
 /// for the rest of a group, are as without.
 ///
 /// Of block fp8 a step is a block of the scales, which come with it; a consumer
@@ -53,7 +53,7 @@ namespace moec::sm90 {
 ///
 /// A product that quantizes its results has tiles of one group of columns. The
 /// largest magnitude of a row is found among the threads that have it: four
-/// lanes with rows on M in the high body, else warps of both consumers, through
+/// lanes with rows on M in high tiles, else warps of both consumers, through
 /// shared memory.
 ///
 /// Two products of one kernel, of which the second awaits the first, share all
@@ -81,7 +81,7 @@ struct Contract {
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
-  static constexpr int64_t kMaxBody = 256;
+  static constexpr int64_t kMaxHeight = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of
   /// a step are apart; bytes of a row that a warp stages at once.
   static constexpr int64_t kPromotedWidth = 128, kStagedBytes = 128;
@@ -92,11 +92,11 @@ struct Contract {
   static constexpr int64_t kPairedRows = 8;
   static constexpr int64_t kStagedRows = 16;
   /// Heights of tiles are multiples; a group with two of them has fewer tiles
-  /// than `kMostHigher`.
+  /// than `kMaxHigher`.
   static constexpr int64_t kHeightUnit = 8;
-  static constexpr int64_t kMostHigher = int64_t(1) << 19;
-  /// Tiles of the highest body and a low rest have to save one part in so many
-  /// where there is no queue.
+  static constexpr int64_t kMaxHigher = int64_t(1) << 19;
+  /// Tiles of the greatest height and a low rest have to save one part in so
+  /// many where there is no queue.
   static constexpr int64_t kUnevenShare = 8;
   /// A group's first row and first tile, its rows and the heights of its tiles.
   static constexpr int64_t kTableBytes = 16;
@@ -115,7 +115,7 @@ struct Contract {
   bool quantizes;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
-  int64_t planes;
+  int64_t weightsPerColumn;
   /// Of an element of both operands, as it is in memory.
   int64_t storageBits;
   int64_t resultBytes;
@@ -128,11 +128,11 @@ struct Contract {
   int64_t n, k, stages;
   /// About so many rows of a group are multiplied by all weight rows before
   /// others are, so that they stay in the second-level cache; 0: all.
-  int64_t bandRows;
-  llvm::SmallVector<int64_t> bodies;
-  /// Input rows come by tensor maps too, one per body.
+  int64_t l2Rows;
+  llvm::SmallVector<int64_t> tileRows;
+  /// Input rows come by tensor maps too, one per height.
   bool mapRows;
-  /// Input rows of high bodies are on the tensor cores' side of 64.
+  /// Input rows of high tiles are on the tensor cores' side of 64.
   bool rowsOnM;
   /// CTAs take tiles from a queue.
   bool hasQueue;
@@ -145,20 +145,20 @@ struct Contract {
   int64_t getStepBytes() const { return k * storageBits / 8; }
   /// Scales come with each step.
   bool copiesScales() const { return scales.areInLoop(); }
-  int64_t getMaxBody() const { return bodies.back(); }
-  /// Tiles of a band; 0: all of a group.
-  int64_t getBandTiles() const {
-    return bandRows ? std::max<int64_t>(bandRows / getMaxBody(), 1) : 0;
+  int64_t getMaxHeight() const { return tileRows.back(); }
+  /// Tiles of a raster group; 0: all of a group.
+  int64_t getRasterGroupTiles() const {
+    return l2Rows ? std::max<int64_t>(l2Rows / getMaxHeight(), 1) : 0;
   }
-  /// About what a tile in that body costs, in the time that tensor cores take
+  /// About what a tile of that height costs, in the time that tensor cores take
   /// for one input row: fewer than 40 cost as much as 40, each has weights to
   /// copy, and what comes once per tile weighs the more the fewer steps there
   /// are. With rows on the side of 64, half of the rows take the weights' whole
-  /// copies, as do lower bodies.
-  int64_t getTileCost(int64_t body) const {
+  /// copies, as do lower tiles.
+  int64_t getTileCost(int64_t height) const {
     constexpr int64_t once = 500;
     int64_t fewest = rowsOnM ? 72 : 40, weights = rowsOnM ? 0 : 14;
-    return std::max(body, fewest) + weights + once / getSteps();
+    return std::max(height, fewest) + weights + once / getSteps();
   }
   /// Whether tiles of a group may have these two neighbouring heights: from a
   /// queue. One is at most twice the other, so that no tile is left without
@@ -167,82 +167,86 @@ struct Contract {
     return hasQueue && !rowsOnM && high <= 2 * low;
   }
   bool hasTwoHeights() const {
-    for (size_t i = 1; i < bodies.size(); ++i)
-      if (mixesHeights(bodies[i - 1], bodies[i]))
+    for (size_t i = 1; i < tileRows.size(); ++i)
+      if (mixesHeights(tileRows[i - 1], tileRows[i]))
         return true;
     return false;
   }
-  int64_t getWeightRows() const { return planes * n; }
+  int64_t getWeightRows() const { return weightsPerColumn * n; }
 
-  //===--- What a consumer multiplies in a body ---===//
+  //===--- What a consumer multiplies of a tile ---===//
 
-  bool hasRowsOnM(int64_t body) const { return rowsOnM && body >= kBlockRows; }
+  bool hasRowsOnM(int64_t height) const {
+    return rowsOnM && height >= kBlockRows;
+  }
   /// Both consumers multiply the same 64 weight rows.
   bool sharesBlock() const { return !rowsOnM && getWeightRows() == kBlockRows; }
   /// Each consumer has 64 input rows of its own, and all weight rows.
-  bool splitsRows(int64_t body) const { return rowsOnM && body > kBlockRows; }
-  int64_t getConsumerRows(int64_t body) const {
-    if (hasRowsOnM(body))
-      return kBlockRows;
-    return sharesBlock() ? body / kConsumers : body;
+  bool splitsRows(int64_t height) const {
+    return rowsOnM && height > kBlockRows;
   }
-  int64_t getConsumerWeights(int64_t body) const {
-    bool hasAll = sharesBlock() || splitsRows(body);
+  int64_t getConsumerRows(int64_t height) const {
+    if (hasRowsOnM(height))
+      return kBlockRows;
+    return sharesBlock() ? height / kConsumers : height;
+  }
+  int64_t getConsumerWeights(int64_t height) const {
+    bool hasAll = sharesBlock() || splitsRows(height);
     return hasAll ? getWeightRows() : getWeightRows() / kConsumers;
   }
-  int64_t getConsumerColumns(int64_t body) const {
-    return getConsumerWeights(body) / planes;
+  int64_t getConsumerColumns(int64_t height) const {
+    return getConsumerWeights(height) / weightsPerColumn;
   }
   /// Weight rows of one chain of products, and their result columns.
-  int64_t getBlockWeights(int64_t body) const {
-    if (!hasRowsOnM(body))
+  int64_t getBlockWeights(int64_t height) const {
+    if (!hasRowsOnM(height))
       return kBlockRows;
-    int64_t rows = getConsumerWeights(body);
+    int64_t rows = getConsumerWeights(height);
     return promotes ? std::min(rows, kPromotedWidth) : rows;
   }
-  int64_t getBlockColumns(int64_t body) const {
-    return getBlockWeights(body) / planes;
+  int64_t getBlockColumns(int64_t height) const {
+    return getBlockWeights(height) / weightsPerColumn;
   }
-  int64_t getBlocks(int64_t body) const {
-    return getConsumerWeights(body) / getBlockWeights(body);
+  int64_t getBlocks(int64_t height) const {
+    return getConsumerWeights(height) / getBlockWeights(height);
   }
   /// The width of the tensor cores' tile, whose other side is 64.
-  int64_t getProductWidth(int64_t body) const {
-    return hasRowsOnM(body) ? getBlockWeights(body) : body;
+  int64_t getProductWidth(int64_t height) const {
+    return hasRowsOnM(height) ? getBlockWeights(height) : height;
   }
   /// Accumulators of a thread.
   int64_t getAccumulators() const {
-    return (getBlocks(getMaxBody()) + promotes) *
-           getProductWidth(getMaxBody()) / 2;
+    return (getBlocks(getMaxHeight()) + promotes) *
+           getProductWidth(getMaxHeight()) / 2;
   }
 
   //===--- Registers and shared memory ---===//
 
   /// Some threads of the producer copy rows, or scales, one by one.
   bool hasRowThreads() const { return !mapRows || copiesScales(); }
-  /// A slim CTA has less than half of a multiprocessor's registers, so that it
-  /// begins beside CTAs of the launch before: its tiles are low.
-  bool isSlim() const {
-    return getMaxBody() <= ptxas::kHalfShareRows &&
-           std::max(getAccumulators(), leastAccumulators) <=
+  /// Whether a CTA has less than half of a multiprocessor's registers, so that
+  /// it begins beside CTAs of the launch before: its tiles are low.
+  bool hasReducedRegisters() const {
+    return getMaxHeight() <= ptxas::kHalfShareRows &&
+           std::max(getAccumulators(), minAccumulators) <=
                ptxas::kHalfShareSums;
   }
   /// Registers of a thread when its CTA begins. Later consumers have what the
   /// producer leaves.
   int64_t getRegisters() const {
-    return getRegisterShare(isSlim() ? 2 : 1, kThreads);
+    return getRegisterShare(hasReducedRegisters() ? 2 : 1, kThreads);
   }
   /// What the product's registers depend on, by itself.
   ptxas::Sm90Shape getPtxasShape() const {
-    return {getMaxBody(),      int64_t(bodies.size()),
+    return {getMaxHeight(),    int64_t(tileRows.size()),
             getAccumulators(), rowsOnM,
             promotes,          mapRows,
             copiesScales()};
   }
   int64_t getProducerRegisters() const {
-    return isSlim()
+    return hasReducedRegisters()
                ? ptxas::kHalfShareCopying
-               : std::max(getOwnProducerRegisters(), leastProducerRegisters);
+               : std::max(getOwnProducerRegisters(), minProducerRegisters);
   }
   int64_t getOwnProducerRegisters() const {
     return ptxas::getCopyingRegisters(getPtxasShape());
@@ -254,66 +258,67 @@ struct Contract {
 
   int64_t getWeightBytes() const { return getWeightRows() * kStepBytes; }
   int64_t getStageBytes() const {
-    return std::max(getWeightBytes() + getMaxBody() * kStepBytes,
-                    leastStageBytes);
+    return std::max(getWeightBytes() + getMaxHeight() * kStepBytes,
+                    minStageBytes);
   }
   /// Result columns of a block that a warp has, of weights on the side of 64.
-  int64_t getWarpColumns(int64_t body) const {
-    return getBlockColumns(body) / 4;
+  int64_t getWarpColumns(int64_t height) const {
+    return getBlockColumns(height) / 4;
   }
   /// Result columns of an input row that are staged at once, before they go to
   /// memory: all of a consumer's, whose warps have some of each. With rows on
   /// the side of 64 a warp has whole rows, of which it stages a part.
-  int64_t getStagedColumns(int64_t body) const {
-    int64_t columns = getConsumerColumns(body);
-    return hasRowsOnM(body) ? std::min(columns, kStagedBytes / resultBytes)
-                            : columns;
+  int64_t getStagedColumns(int64_t height) const {
+    int64_t columns = getConsumerColumns(height);
+    return hasRowsOnM(height) ? std::min(columns, kStagedBytes / resultBytes)
+                              : columns;
   }
   /// Columns that a thread stores at once.
   int64_t getStoredColumns() const { return kChunkBytes / resultBytes; }
   /// 16 input rows are staged at once. From one of them to the next there is a
   /// chunk more, so that 8 rows meet all banks.
-  int64_t getStagedStride(int64_t body) const {
-    return getStagedColumns(body) * resultBytes + kChunkBytes;
+  int64_t getStagedStride(int64_t height) const {
+    return getStagedColumns(height) * resultBytes + kChunkBytes;
   }
   /// What of a consumer's buffer is one's who stages alone: a warp's with rows
   /// on the side of 64, else the consumer's.
-  int64_t getBufferBytes(int64_t body) const {
-    return kStagedRows * getStagedStride(body);
+  int64_t getBufferBytes(int64_t height) const {
+    return kStagedRows * getStagedStride(height);
   }
   /// Whether who stages alone has the same part of a consumer's buffer in all
-  /// tiles: in all bodies, and there is no partner with others.
+  /// tiles: at all heights, and there is no partner with others.
   bool hasOneBuffer() const {
-    return !leastStagingBytes && llvm::all_of(bodies, [&](int64_t body) {
-      return hasRowsOnM(body) == hasRowsOnM(bodies.front()) &&
-             getBufferBytes(body) == getBufferBytes(bodies.front());
+    return !minStagingBytes && llvm::all_of(tileRows, [&](int64_t height) {
+      return hasRowsOnM(height) == hasRowsOnM(tileRows.front()) &&
+             getBufferBytes(height) == getBufferBytes(tileRows.front());
     });
   }
   /// Of a consumer. There is room for a chunk between what its warps have of a
   /// row, too: stages and heights were chosen, and measured, with that much.
   int64_t getStagingBytes() const {
-    int64_t bytes = leastStagingBytes;
+    int64_t bytes = minStagingBytes;
     if (resultBytes > 2)
       return bytes;
-    for (int64_t body : bodies) {
-      int64_t columns = hasRowsOnM(body)
-                            ? getStagedColumns(body)
-                            : getBlocks(body) * getWarpColumns(body);
+    for (int64_t height : tileRows) {
+      int64_t columns = hasRowsOnM(height)
+                            ? getStagedColumns(height)
+                            : getBlocks(height) * getWarpColumns(height);
       int64_t apart = columns * resultBytes;
       if (apart > kChunkBytes)
         apart += kChunkBytes;
-      bytes = std::max({bytes, getBufferBytes(body), 4 * kStagedRows * apart});
+      bytes =
+          std::max({bytes, getBufferBytes(height), 4 * kStagedRows * apart});
     }
     return bytes;
   }
   /// Scales of the weights of a step: one or two for every 64 weight rows.
   int64_t getScaleSlots() const {
-    return planes * getWeightRows() / kBlockRows;
+    return weightsPerColumn * getWeightRows() / kBlockRows;
   }
   int64_t getScaleOffset() const { return stages * getStageBytes(); }
   /// Of a stage, in whole chunks: scales of rows, then of weights.
   int64_t getScaleBytes() const {
-    int64_t count = copiesScales() ? getMaxBody() + getScaleSlots() : 0;
+    int64_t count = copiesScales() ? getMaxHeight() + getScaleSlots() : 0;
     return (count * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
            kChunkBytes;
   }
@@ -325,17 +330,17 @@ struct Contract {
   }
   /// Consumers that share a block give half of their sums away.
   int64_t getExchangeBytes() const {
-    return std::max(sharesBlock() ? kBlockRows * getMaxBody() * 4 : 0,
-                    leastExchangeBytes);
+    return std::max(sharesBlock() ? kBlockRows * getMaxHeight() * 4 : 0,
+                    minExchangeBytes);
   }
   /// Quantization: rows whose columns several warps have, in whole parts that
   /// the lanes of a warp share; 0 if there are none.
   int64_t getSharedRows() const {
     constexpr int64_t atOnce = 64;
     int64_t rows = 0;
-    for (int64_t body : bodies)
-      if (quantizes && !splitsRows(body))
-        rows = std::max(rows, (body + atOnce - 1) / atOnce * atOnce);
+    for (int64_t height : tileRows)
+      if (quantizes && !splitsRows(height))
+        rows = std::max(rows, (height + atOnce - 1) / atOnce * atOnce);
     return rows;
   }
   /// Of each warp a row of largest magnitudes, 16 bits each.
@@ -369,8 +374,8 @@ struct Contract {
 
 private:
   /// Those of a partner.
-  int64_t leastStageBytes = 0, leastStagingBytes = 0, leastExchangeBytes = 0;
-  int64_t leastProducerRegisters = 0, leastAccumulators = 0;
+  int64_t minStageBytes = 0, minStagingBytes = 0, minExchangeBytes = 0;
+  int64_t minProducerRegisters = 0, minAccumulators = 0;
 };
 
 /// The other one of two products that run in one kernel side by side; null
@@ -382,7 +387,7 @@ tile::ContractOp getPartner(tile::ContractOp op);
 Contract getShapeInKernel(tile::ContractOp op, tile::ConfigAttr config);
 
 /// The maps that sm90.contract reads by: the weights, then, with `map_rows`,
-/// the rows for each body.
+/// the rows for each height.
 llvm::SmallVector<tile::TensorMapAttr> getTensorMaps(tile::ContractOp op,
                                                      const Contract &shape);
 

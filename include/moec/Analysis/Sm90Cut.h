@@ -47,7 +47,7 @@ private:
   Candidate getHighest(int64_t rows) const;
 
   const Contract &shape;
-  /// Of a tile in each body.
+  /// The cost of a tile of each height.
   llvm::SmallVector<int64_t> costs;
 };
 

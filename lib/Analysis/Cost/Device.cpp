@@ -33,7 +33,7 @@ static PartFit borrow(const PartFit &fit, const PartFacts &from,
   borrowed.fp8Operations *= part.sheetFp8Operations / from.sheetFp8Operations;
   double cache = double(part.l2Bytes) / double(from.l2Bytes);
   borrowed.l2KeptBytes *= cache;
-  borrowed.bandBytes *= cache;
+  borrowed.rasterGroupBytes *= cache;
   borrowed.power *= part.sheetPower / from.sheetPower;
   auto getSheetClock = [](const PartFacts &facts) {
     return facts.sheetBf16Operations /

@@ -46,9 +46,10 @@ static constexpr Coefficient kCoefficients[] = {
     {"epilogueExposed", &PartFit::epilogueExposed, "", Coefficient::Fitted},
     {"gatherShare", &PartFit::gatherShare, "", Coefficient::Fitted},
     {"gatherL2Share", &PartFit::gatherL2Share, "", Coefficient::Fitted},
-    {"bodiesShare", &PartFit::bodiesShare, "", Coefficient::Fitted},
+    {"heightsShare", &PartFit::heightsShare, "", Coefficient::Fitted},
     {"queueShare", &PartFit::queueShare, "", Coefficient::Borrowed},
-    {"bandBytes", &PartFit::bandBytes, "B", Coefficient::Borrowed},
+    {"rasterGroupBytes", &PartFit::rasterGroupBytes, "B",
+     Coefficient::Borrowed},
     {"unevenDeviations", &PartFit::unevenDeviations, "", Coefficient::Fitted},
     {"promotionExposed", &PartFit::promotionExposed, "", Coefficient::Fitted},
     {"rowPromotionExposed", &PartFit::rowPromotionExposed, "",
@@ -162,14 +163,14 @@ static std::vector<double> solve(std::vector<std::vector<double>> matrix,
 }
 
 RatesFit Fitter::fit() {
-  constexpr int mostSteps = 40;
+  constexpr int maxSteps = 40;
   constexpr double difference = 1e-3, converged = 1e-5;
   std::vector<double> steps(fitted.size(), 0);
   std::vector<double> residuals = getResiduals(steps);
   RatesFit result{start};
   result.before = getRootMeanSquare(residuals);
   double damping = 1e-2;
-  for (int i = 0; i < mostSteps; ++i) {
+  for (int i = 0; i < maxSteps; ++i) {
     std::vector<std::vector<double>> slopes;
     for (size_t j = 0; j < steps.size(); ++j) {
       std::vector<double> moved = steps;
@@ -190,7 +191,7 @@ RatesFit Fitter::fit() {
     }
     double sum = sumSquares(residuals), gained = 0;
     // Shorter steps until one leads down.
-    for (constexpr double mostDamping = 1e6; damping < mostDamping;) {
+    for (constexpr double maxDamping = 1e6; damping < maxDamping;) {
       std::vector<std::vector<double>> damped = normal;
       for (size_t j = 0; j < steps.size(); ++j)
         damped[j][j] *= 1 + damping;

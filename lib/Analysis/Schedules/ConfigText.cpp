@@ -194,13 +194,13 @@ moec::parseForcedConfigs(ArrayRef<std::string> entries) {
   return configs;
 }
 
-std::string moec::getHeavyName(tile::KernelOp kernel) {
+std::string moec::getLargeGroupsName(tile::KernelOp kernel) {
   StringRef name = kernel.getSymName();
   std::string range;
   if (tile::LoadAttr load = kernel.getLoadAttr())
     range = getRangeSuffix(load);
   bool hasRange = name.consume_back(range);
-  return (name + "_heavy").str() + (hasRange ? range : "");
+  return (name + "_large_groups").str() + (hasRange ? range : "");
 }
 
 bool moec::isForced(tile::KernelOp kernel, ArrayRef<ForcedConfig> forced) {

@@ -14,27 +14,27 @@
 
 namespace moec {
 
-/// The weight row of a result column (of type index). Plane 0 is the gate, and
-/// all there is without a layout; plane 1 is up.
+/// The weight row of a result column (of type index). Projection 0 is the gate,
+/// and all there is without a layout; projection 1 is up.
 inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
-                                int64_t plane, mlir::Value column) {
+                                int64_t projection, mlir::Value column) {
   if (!op.getLayout())
     return column;
   int64_t columns = getColumns(op.getResult());
   switch (op.getLayoutAttr().getOrder()) {
   case moe::GateUpOrder::GateUp:
-    return emitter.add(column, plane * columns);
+    return emitter.add(column, projection * columns);
   case moe::GateUpOrder::UpGate:
-    return emitter.add(column, (1 - plane) * columns);
+    return emitter.add(column, (1 - projection) * columns);
   case moe::GateUpOrder::Interleaved:
-    return emitter.add(emitter.mul(column, 2), plane);
+    return emitter.add(emitter.mul(column, 2), projection);
   }
   llvm_unreachable("all orders are handled");
 }
 
 /// The row of scales of a weight row. Index arithmetic of `moe::getScaleRow`.
 inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
-                               int64_t plane, mlir::Value column) {
+                               int64_t projection, mlir::Value column) {
   int64_t group = moe::getScaleGroup(op.getWeightQuantAttr()).rows;
   auto inside = [&](mlir::Value row) -> mlir::Value {
     if (group == moe::ScaleGroup::kAll)
@@ -45,9 +45,9 @@ inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
   };
   moe::WeightLayoutAttr layout = op.getLayoutAttr();
   if (!layout || layout.getOrder() == moe::GateUpOrder::Interleaved)
-    return inside(getWeightRow(emitter, op, plane, column));
-  int64_t half =
-      layout.getOrder() == moe::GateUpOrder::GateUp ? plane : 1 - plane;
+    return inside(getWeightRow(emitter, op, projection, column));
+  int64_t half = layout.getOrder() == moe::GateUpOrder::GateUp ? projection
+                                                               : 1 - projection;
   int64_t rows =
       moe::getNumScaleRows(op.getWeightQuantAttr(), getColumns(op.getResult()));
   return emitter.add(inside(column), half * rows);

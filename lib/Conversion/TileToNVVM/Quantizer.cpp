@@ -56,7 +56,7 @@ Value Quantizer::invert(Value scale, Value factor) {
 
 Quantizer::Divisor Quantizer::getDivisor(Value largest) {
   double greatest = moe::getLargestCode(quant);
-  largest = larger(largest, makeF32(moe::getLeastMagnitude(quant)));
+  largest = larger(largest, makeF32(moe::getMinMagnitude(quant)));
   Value infinity = makeF32(std::numeric_limits<double>::infinity());
   Value isInfinite =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);

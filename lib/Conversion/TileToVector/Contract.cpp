@@ -37,7 +37,7 @@ namespace {
 struct Shape {
   int64_t columns, lanes, m, n, panel, rows;
   /// 2 with a layout: gate and up.
-  int64_t planes;
+  int64_t weightsPerColumn;
   /// Contracted elements per turn of the innermost loop.
   int64_t turn;
 
@@ -63,7 +63,7 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   Shape shape;
   shape.columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
-  shape.planes = op.getLayout() ? 2 : 1;
+  shape.weightsPerColumn = op.getLayout() ? 2 : 1;
   shape.lanes = config->getLanes();
   shape.m = config->getRegisterRows();
   shape.n = config->getRegisterColumns();
@@ -73,7 +73,7 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
     element = Float32Type::get(op.getContext());
   shape.turn = llvm::alignTo(std::max<int64_t>(config->getStep(), 1),
                              ContractTile::getStep(element, shape.lanes));
-  int64_t rowBytes = shape.planes * shape.getScratchColumns() * 4;
+  int64_t rowBytes = shape.weightsPerColumn * shape.getScratchColumns() * 4;
   shape.rows =
       config->getRowsPerCta()
           ? config->getRowsPerCta()
@@ -87,8 +87,8 @@ FailureOr<Shape> getShape(tile::ContractOp op) {
            << " contracted elements at a time; change step so that they "
               "divide the "
            << decoded << " that are decoded at once";
-  if (shape.planes * shape.n % 4 != 0)
-    return refuse() << "takes " << shape.planes * shape.n
+  if (shape.weightsPerColumn * shape.n % 4 != 0)
+    return refuse() << "takes " << shape.weightsPerColumn * shape.n
                     << " weight rows at a time; change register_columns so "
                        "that they are a "
                        "multiple of 4";
@@ -114,8 +114,8 @@ public:
         result(emitter.operand(op.getResult())) {
     if (cpu::decodesOperands(op)) {
       blocks.emplace(emitter, op,
-                     ScaledBlocks::Sizes{shape.rows, shape.panel, shape.planes,
-                                         shape.lanes});
+                     ScaledBlocks::Sizes{shape.rows, shape.panel,
+                                         shape.weightsPerColumn, shape.lanes});
       input = blocks->getInput();
       weight = blocks->getWeight();
     }
@@ -147,7 +147,7 @@ private:
   /// Of block fp8.
   std::optional<ScaledBlocks> blocks;
   std::optional<ContractTile> tile;
-  /// `planes x rows x columns` of f32.
+  /// `weightsPerColumn x rows x columns` of f32.
   Value sums;
   /// Null for a dense product.
   Value group;
@@ -156,8 +156,9 @@ private:
 };
 
 LogicalResult Contract::emit() {
-  sums = emitter.scratch({shape.planes, shape.rows, shape.getScratchColumns()},
-                         b.getF32Type());
+  sums = emitter.scratch(
+      {shape.weightsPerColumn, shape.rows, shape.getScratchColumns()},
+      b.getF32Type());
   Value panels = emitter.index(shape.getPanels());
   Value major = arith::DivUIOp::create(b, emitter.cta(), panels);
   Value minor = arith::RemUIOp::create(b, emitter.cta(), panels);
@@ -213,12 +214,14 @@ void Contract::emitRows(Value firstRow, Value count) {
 
 void Contract::clearSums(Value count) {
   Value zero = emitter.splat(0.0, shape.lanes);
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
     emitter.forLoop(emitter.index(0), count, 1, [&](Value row) {
       for (int64_t column = 0; column < shape.getScratchColumns();
            column += shape.lanes)
-        emitter.storeVector(zero, sums,
-                            {emitter.index(plane), row, emitter.index(column)});
+        emitter.storeVector(
+            zero, sums,
+            {emitter.index(projection), row, emitter.index(column)});
     });
 }
 
@@ -267,19 +270,22 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
   Value offset = arith::SubIOp::create(b, column, panel.begin);
   // Columns past the end repeat the last one; nobody reads their sums.
   Value last = emitter.index(shape.columns - 1);
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
     for (int64_t j = 0; j < shape.n; ++j) {
       if (blocks) {
         weightRows.push_back(
-            {blocks->getWeightRow(plane, emitter.add(offset, j))});
+            {blocks->getWeightRow(projection, emitter.add(offset, j))});
         continue;
       }
       Value here = emitter.add(column, j);
       if (shape.columns % shape.n != 0)
         here = emitter.min(here, last);
-      weightRows.push_back(getLeading(getWeightRow(emitter, op, plane, here)));
+      weightRows.push_back(
+          getLeading(getWeightRow(emitter, op, projection, here)));
       Value next = emitter.min(emitter.add(column, shape.n + j), last);
-      nextRows.push_back(getLeading(getWeightRow(emitter, op, plane, next)));
+      nextRows.push_back(
+          getLeading(getWeightRow(emitter, op, projection, next)));
     }
   SmallVector<Value> quads = tile->emit(inputRows, weightRows, nextRows);
   int64_t quadsPerRow = weightRows.size() / 4;
@@ -289,11 +295,12 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
 }
 
 /// Stores (of a block: scales and adds) the sums of the tile's weight rows from
-/// `weightRow` on, which are the `n` columns of plane 0, then those of plane 1.
+/// `weightRow` on, which are the `n` columns of projection 0, then those of
+/// projection 1.
 void Contract::storeSums(Value quad, Value row, int64_t weightRow,
                          Value column) {
   for (int64_t done = 0; done < 4;) {
-    int64_t plane = (weightRow + done) / shape.n;
+    int64_t projection = (weightRow + done) / shape.n;
     int64_t first = (weightRow + done) % shape.n;
     int64_t length = std::min<int64_t>(4 - done, shape.n - first);
     Value run = quad;
@@ -302,11 +309,11 @@ void Contract::storeSums(Value quad, Value row, int64_t weightRow,
           b, quad, ArrayRef<int64_t>{done}, ArrayRef<int64_t>{length},
           ArrayRef<int64_t>{1});
     Value at = emitter.add(column, first);
-    SmallVector<Value> indices = {emitter.index(plane), row, at};
+    SmallVector<Value> indices = {emitter.index(projection), row, at};
     if (blocks)
-      run = vector::FMAOp::create(b, run,
-                                  blocks->getFactors(row, plane, at, length),
-                                  emitter.loadVector(sums, indices, length));
+      run = vector::FMAOp::create(
+          b, run, blocks->getFactors(row, projection, at, length),
+          emitter.loadVector(sums, indices, length));
     emitter.storeVector(run, sums, indices);
     done += length;
   }
@@ -323,7 +330,7 @@ SmallVector<Value> Contract::loadColumnOperand(Value operand, Value column,
   auto load = [&](Value at, int64_t width, Value mask) {
     return emitter.loadVector(operand, getLeading(at), width, mask);
   };
-  if (shape.planes == 1)
+  if (shape.weightsPerColumn == 1)
     return {load(column, lanes, mask)};
   if (op.getLayoutAttr().getOrder() != moe::GateUpOrder::Interleaved)
     return {load(getWeightRow(emitter, op, 0, column), lanes, mask),
@@ -354,9 +361,10 @@ void Contract::emitEpilogue(Value firstRow, Value count) {
     auto emitVector = [&](Value column, Value mask) {
       Value offset = arith::SubIOp::create(b, column, panel.begin);
       SmallVector<Value> args;
-      for (int64_t plane = 0; plane < shape.planes; ++plane)
+      for (int64_t projection = 0; projection < shape.weightsPerColumn;
+           ++projection)
         args.push_back(emitter.loadVector(
-            sums, {emitter.index(plane), row, offset}, lanes));
+            sums, {emitter.index(projection), row, offset}, lanes));
       llvm::append_range(args, rowValues);
       for (Value operand : op.getColumnOperands())
         llvm::append_range(

@@ -181,9 +181,9 @@ Value Quantize::getScale(ArrayRef<Value> vectors) {
     largest = largest ? Value(arith::MaxSIOp::create(b, largest, bits)) : bits;
   }
   Value bits = emitter.reduce(vector::CombiningKind::MAXSI, largest);
-  Value leastBits = arith::BitcastOp::create(
-      b, b.getI32Type(), emitter.f32(moe::getLeastMagnitude(quant)));
-  bits = arith::MaxSIOp::create(b, bits, leastBits);
+  Value minBits = arith::BitcastOp::create(
+      b, b.getI32Type(), emitter.f32(moe::getMinMagnitude(quant)));
+  bits = arith::MaxSIOp::create(b, bits, minBits);
   return arith::DivFOp::create(
       b, arith::BitcastOp::create(b, b.getF32Type(), bits),
       emitter.f32(moe::getLargestCode(quant)));
@@ -226,12 +226,12 @@ Value Quantize::roundE4M3(Value values) {
   Value normal = shift(add(add(magnitude, ints(0x7FFFF)), even), 20);
   normal = add(normal, ints(-120 * 8));
   // Below 2^-6 codes count multiples of 2^-9, the last digit of 2^14.
-  constexpr int64_t leastNormal = 0x3C800000, infinity = 0x7F800000;
+  constexpr int64_t minNormal = 0x3C800000, infinity = 0x7F800000;
   constexpr int64_t anchor = 0x46800000, nan = 0x7F;
   Value anchored = arith::AddFOp::create(b, asFloats(magnitude),
                                          emitter.splat(double(0x1p14), lanes));
   Value small = add(asInts(anchored), ints(-anchor));
-  Value code = select(magnitude, leastNormal - 1, normal, small);
+  Value code = select(magnitude, minNormal - 1, normal, small);
   code = select(magnitude, infinity, ints(nan), code);
   Value sign = arith::AndIOp::create(b, shift(bits, 24), ints(0x80));
   return arith::TruncIOp::create(b, VectorType::get(lanes, b.getI8Type()),

@@ -27,7 +27,7 @@ ScaledBlocks::ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op,
           cast<MemRefType>(op.getInput().getType()).getShape().back())),
       block(cpu::getDecodedColumns(op)) {
   Type f32 = b.getF32Type();
-  int64_t weightRows = sizes.planes * sizes.columns;
+  int64_t weightRows = sizes.weightsPerColumn * sizes.columns;
   input = emitter.scratch({sizes.rows, block}, f32);
   weight = emitter.scratch({weightRows, block}, f32);
   if (op.getInputScale())
@@ -36,8 +36,8 @@ ScaledBlocks::ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op,
     columnScales = emitter.scratch({weightRows}, f32);
 }
 
-Value ScaledBlocks::getWeightRow(int64_t plane, Value column) {
-  return emitter.add(column, plane * sizes.columns);
+Value ScaledBlocks::getWeightRow(int64_t projection, Value column) {
+  return emitter.add(column, projection * sizes.columns);
 }
 
 void ScaledBlocks::forBlocks(Value group, Value count, RowRange columns,
@@ -97,16 +97,17 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
   int64_t lineElements =
       kCacheLine * 8 / int64_t(getElementType(from).getIntOrFloatBitWidth());
   auto lead = [&](Value row) { return group ? Index{group, row} : Index{row}; };
-  for (int64_t plane = 0; plane < sizes.planes; ++plane)
+  for (int64_t projection = 0; projection < sizes.weightsPerColumn;
+       ++projection)
     emitter.forLoop(columns.begin, columns.end, 1, [&](Value column) {
-      Value to =
-          getWeightRow(plane, arith::SubIOp::create(b, column, columns.begin));
-      Index row = lead(moec::getWeightRow(emitter, op, plane, column));
+      Value to = getWeightRow(projection,
+                              arith::SubIOp::create(b, column, columns.begin));
+      Index row = lead(moec::getWeightRow(emitter, op, projection, column));
       Value zero;
       if (scales) {
-        Index scale = lead(getScaleRow(emitter, op, plane, column));
+        Index scale = lead(getScaleRow(emitter, op, projection, column));
         scale.push_back(scaleColumn);
-        emitter.storeF32(loadWeightScale(scales, scale, group, plane),
+        emitter.storeF32(loadWeightScale(scales, scale, group, projection),
                          columnScales, to);
         if (zeroPoints)
           zero = emitter.splat(
@@ -127,7 +128,7 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
 }
 
 Value ScaledBlocks::loadWeightScale(Value scales, const Index &at, Value group,
-                                    int64_t plane) {
+                                    int64_t projection) {
   Value scale = loadScale(emitter, scales, at);
   Value factors = emitter.operand(op.getWeightGlobalScale());
   if (!factors)
@@ -135,8 +136,8 @@ Value ScaledBlocks::loadWeightScale(Value scales, const Index &at, Value group,
   Index index;
   if (group)
     index.push_back(group);
-  index.push_back(emitter.index(
-      moe::getSecondScale(op.getWeightQuantAttr(), plane, op.getLayoutAttr())));
+  index.push_back(emitter.index(moe::getSecondScale(
+      op.getWeightQuantAttr(), projection, op.getLayoutAttr())));
   return arith::MulFOp::create(b, scale, emitter.loadF32(factors, index));
 }
 
@@ -203,12 +204,12 @@ Value ScaledBlocks::loadBytes(Value from, const Index &row, Value first,
   return loaded;
 }
 
-Value ScaledBlocks::getFactors(Value row, int64_t plane, Value column,
+Value ScaledBlocks::getFactors(Value row, int64_t projection, Value column,
                                int64_t length) {
   Value columns, scale;
   if (columnScales)
-    columns =
-        emitter.loadVector(columnScales, getWeightRow(plane, column), length);
+    columns = emitter.loadVector(columnScales, getWeightRow(projection, column),
+                                 length);
   if (rowScales)
     scale = emitter.splat(emitter.loadF32(rowScales, row), length);
   if (!columns || !scale)

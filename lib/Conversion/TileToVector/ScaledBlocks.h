@@ -19,19 +19,19 @@ namespace moec {
 class ScaledBlocks {
 public:
   struct Sizes {
-    /// Input rows, columns and planes (gate and up) of a CTA.
-    int64_t rows, columns, planes, lanes;
+    /// Input rows, columns and weights per column (gate and up) of a CTA.
+    int64_t rows, columns, weightsPerColumn, lanes;
   };
 
   ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op, Sizes sizes);
 
-  /// `rows x block`, and `planes * columns x block` of f32: what the dot
-  /// products of a block read. Behind the last element of a row there are
+  /// `rows x block`, and `weightsPerColumn * columns x block` of f32: what the
+  /// dot products of a block read. Behind the last element of a row there are
   /// zeros.
   mlir::Value getInput() const { return input; }
   mlir::Value getWeight() const { return weight; }
   /// The row of a column of the CTA's in `getWeight()`.
-  mlir::Value getWeightRow(int64_t plane, mlir::Value column);
+  mlir::Value getWeightRow(int64_t projection, mlir::Value column);
 
   /// Calls `body` with each block in memory, for `count` input rows (`getRow`
   /// maps them) and the CTA's columns. `group` leads the weight's indices, null
@@ -41,8 +41,8 @@ public:
                  llvm::function_ref<void()> body);
 
   /// The scales of `length` neighbouring columns with that of an input row.
-  mlir::Value getFactors(mlir::Value row, int64_t plane, mlir::Value column,
-                         int64_t length);
+  mlir::Value getFactors(mlir::Value row, int64_t projection,
+                         mlir::Value column, int64_t length);
 
 private:
   using Index = llvm::SmallVector<mlir::Value, 3>;
@@ -51,9 +51,9 @@ private:
                  llvm::function_ref<mlir::Value(mlir::Value)> getRow);
   void loadWeight(mlir::Value block, int64_t size, mlir::Value group,
                   RowRange columns);
-  /// The scale at an index, with the global one of the plane.
+  /// The scale at an index, with the global one of the projection.
   mlir::Value loadWeightScale(mlir::Value scales, const Index &at,
-                              mlir::Value group, int64_t plane);
+                              mlir::Value group, int64_t projection);
   /// The `size` elements of a row from `first` on, less `zero` in each lane
   /// (null for none), then zeros. `quant` is null for what stands for itself.
   void convertRow(mlir::Value from, moe::QuantAttr quant, mlir::Value zero,

@@ -61,7 +61,7 @@ void TensorScale::addVector(Value row, Value column, int64_t count) {
 
 void TensorScale::emit(Value rows, Value scale, moe::QuantAttr quant) {
   Value begin = emitter.index(0);
-  emitter.storeVector(emitter.splat(moe::getLeastMagnitude(quant), lanes),
+  emitter.storeVector(emitter.splat(moe::getMinMagnitude(quant), lanes),
                       largest, {begin});
   emitter.forLoop(begin, rows, 1, [&](Value row) {
     Value whole = emitter.index(columns / lanes * lanes);

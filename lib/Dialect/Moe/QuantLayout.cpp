@@ -98,14 +98,14 @@ int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout) {
   return hasHalves(layout) ? 2 : 1;
 }
 
-int64_t getSecondScale(QuantAttr quant, int64_t plane,
+int64_t getSecondScale(QuantAttr quant, int64_t projection,
                        WeightLayoutAttr layout) {
   if (getNumSecondScales(quant, layout) < 2)
     return 0;
-  return layout.getOrder() == GateUpOrder::GateUp ? plane : 1 - plane;
+  return layout.getOrder() == GateUpOrder::GateUp ? projection : 1 - projection;
 }
 
-float getLeastMagnitude(QuantAttr quant) {
+float getMinMagnitude(QuantAttr quant) {
   bool isTokenOfFloats = quant.getGranularity() == Granularity::Token &&
                          isa<Float8E4M3FNType>(quant.getStorage());
   return isTokenOfFloats ? 1.0f / 512 : 1e-10f;

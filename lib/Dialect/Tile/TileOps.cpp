@@ -293,7 +293,7 @@ static LogicalResult verifyQuantized(ContractOp op) {
 
 // As in the defaults of `group_rows`.
 static constexpr int64_t kFewestRows = 1;
-static constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max();
+static constexpr int64_t kMaxRows = std::numeric_limits<int64_t>::max();
 
 static std::optional<uint64_t> boundUnless(int64_t none, int64_t rows) {
   return rows == none ? std::nullopt : std::optional<uint64_t>(rows);
@@ -305,14 +305,14 @@ std::optional<uint64_t> ContractOp::getMinGroupRows() {
 }
 
 std::optional<uint64_t> ContractOp::getMaxGroupRows() {
-  return getGroupRows() ? boundUnless(kMostRows, getGroupRowsAttr().getMax())
+  return getGroupRows() ? boundUnless(kMaxRows, getGroupRowsAttr().getMax())
                         : std::nullopt;
 }
 
 void ContractOp::setMinGroupRows(int64_t rows) {
   GroupRowsAttr old = getGroupRowsAttr();
   setGroupRowsAttr(
-      GroupRowsAttr::get(getContext(), rows, old ? old.getMax() : kMostRows));
+      GroupRowsAttr::get(getContext(), rows, old ? old.getMax() : kMaxRows));
 }
 
 void ContractOp::setMaxGroupRows(int64_t rows) {

@@ -204,14 +204,14 @@ WorkId Simulator::Impl::add(std::unique_ptr<Launch> launch) {
 }
 
 static Status checkDims(const Kernel &kernel, const moert::LaunchDims &dims) {
-  constexpr int64_t kMostThreads = 1024, kMostCtas = INT32_MAX;
-  constexpr int64_t mostShared = SimulatedLimits::kSharedBytesPerCta;
+  constexpr int64_t kMaxThreads = 1024, kMaxCtas = INT32_MAX;
+  constexpr int64_t maxShared = SimulatedLimits::kSharedBytesPerCta;
   std::string where = "launch of '" + kernel.name + "': ";
-  if (dims.grid < 1 || dims.grid > kMostCtas)
+  if (dims.grid < 1 || dims.grid > kMaxCtas)
     return moert::invalidArgument(where + "a grid of " +
                                   std::to_string(dims.grid) +
                                   " CTAs; 1 to 2^31 - 1 are accepted");
-  if (dims.block < 1 || dims.block > kMostThreads)
+  if (dims.block < 1 || dims.block > kMaxThreads)
     return moert::invalidArgument(where + std::to_string(dims.block) +
                                   " threads; 1 to 1024 are accepted");
   if ((kernel.requiredThreads && dims.block != kernel.requiredThreads) ||
@@ -221,11 +221,10 @@ static Status checkDims(const Kernel &kernel, const moert::LaunchDims &dims) {
         " threads; the kernel was "
         "compiled for " +
         std::to_string(kernel.requiredThreads + kernel.maxThreads));
-  if (dims.shared < 0 ||
-      dims.shared + int64_t(kernel.staticShared) > mostShared)
+  if (dims.shared < 0 || dims.shared + int64_t(kernel.staticShared) > maxShared)
     return moert::invalidArgument(where + std::to_string(dims.shared) +
                                   " bytes of shared memory; a CTA has " +
-                                  std::to_string(mostShared / 1024) + " KiB");
+                                  std::to_string(maxShared / 1024) + " KiB");
   return Status::ok();
 }
 

@@ -150,12 +150,12 @@ bool countsBytes(Operation *access) {
 
 /// Whether a product may be there to count bytes instead of elements.
 bool isScaling(Operation *op) {
-  constexpr int64_t mostBytes = 16;
+  constexpr int64_t maxBytes = 16;
   APInt factor;
   if (!matchPattern(op->getOperand(1), m_ConstantInt(&factor)))
     return false;
   bool isShift = isa<arith::ShLIOp, LLVM::ShlOp>(op);
-  return factor.ule(isShift ? llvm::Log2_64(mostBytes) : mostBytes);
+  return factor.ule(isShift ? llvm::Log2_64(maxBytes) : maxBytes);
 }
 
 /// Whether who emitted a product says that it does not overflow its type.
@@ -187,10 +187,10 @@ private:
       return findInduction(argument, any);
     Operation *op = value.getDefiningOp();
     if (isa<NVVM::ThreadIdXOp>(op)) {
-      constexpr int64_t mostThreads = 1024;
+      constexpr int64_t maxThreads = 1024;
       unsigned width = getWidth(value.getType());
       return ConstantIntRanges::fromUnsigned(APInt(width, 0),
-                                             APInt(width, mostThreads - 1));
+                                             APInt(width, maxThreads - 1));
     }
     // Another lane's value is as large as this one's may be.
     if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))

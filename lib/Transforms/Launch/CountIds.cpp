@@ -61,10 +61,10 @@ bool CountIds::areFew(plan::LaunchOp launch, Value ids) {
   if (!variant)
     return false;
   // Each CTA reads all of them.
-  constexpr int64_t mostIds = 8192;
+  constexpr int64_t maxIds = 8192;
   int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);
   return static_cast<int64_t>(variant.getMaxTokens()) <=
-         getParameter("most").value_or(mostIds) / topK;
+         getParameter("most").value_or(maxIds) / topK;
 }
 
 Ranking CountIds::findRanking(plan::LaunchOp launch) {

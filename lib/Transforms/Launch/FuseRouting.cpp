@@ -74,10 +74,10 @@ std::vector<RewriteSite> FuseRouting::match() {
 
 tile::LoadAttr FuseRouting::getLoad(tile::RankOp rank) {
   // What one CTA ranks as fast as several do, measured.
-  constexpr int64_t mostTokens = 32, mostSlots = 256;
+  constexpr int64_t maxTokens = 32, maxSlots = 256;
   int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
   int64_t tokens =
-      std::min(getParameter("most").value_or(mostSlots) / topK, mostTokens);
+      std::min(getParameter("most").value_or(maxSlots) / topK, maxTokens);
   return tokens ? tile::LoadAttr::get(rank.getContext(), 0, tokens, topK,
                                       rank.getNumExperts())
                 : tile::LoadAttr();

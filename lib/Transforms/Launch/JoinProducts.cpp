@@ -153,7 +153,7 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
 std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   // With more, products that take tiles from a queue were as fast apart, where
   // the model expects less of it (docs/tried.md, "Few tokens").
-  constexpr int64_t mostTokens = 2;
+  constexpr int64_t maxTokens = 2;
   plan::VariantOp variant = getVariant(site);
   int64_t min = variant.getMinTokens(), max = variant.getMaxTokens();
   if (!context.objective.hasTimes() || areFixed(site) ||
@@ -176,7 +176,7 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   double most = price + getKernelPrice(getKernel(site.getLaunch(1)));
   std::optional<uint64_t> last;
   for (int64_t tokens : getTokenPoints(min, max)) {
-    if (tokens > mostTokens || tokens >= max)
+    if (tokens > maxTokens || tokens >= max)
       break;
     if (std::optional<double> saved = pays(tokens, most)) {
       most = *saved;

@@ -16,7 +16,7 @@ def JoinProductsRewrite : LaunchRewrite<"join-products"> {
     slot of its own). What the first reads gets a slot of its own too, if the second would write there.
     Where that is so of one or two tokens, but not of all that the variant is for, the variant is cut there.
     Where `permute-rows` has brought the first one's rows into order, both stay apart: such rows are for tensor
-    maps, which the first one of a kernel has none of; so do products of some groups alone (`split-heavy`). Products
+    maps, which the first one of a kernel has none of; so do products of some groups alone (`split-large-groups`). Products
     whose configs are forced keep them, and are joined if they can be.
   }];
 }

@@ -17,7 +17,7 @@ class LaunchRewrite<string rewriteName> {
 
 include "QuantizeResults.td"
 include "PermuteRows.td"
-include "SplitHeavy.td"
+include "SplitLargeGroups.td"
 include "CountIds.td"
 include "JoinProducts.td"
 include "QueueTiles.td"
@@ -28,7 +28,7 @@ include "QuantizeAhead.td"
 defvar LaunchRewrites = [
   QuantizeResultsRewrite,
   PermuteRowsRewrite,
-  SplitHeavyRewrite,
+  SplitLargeGroupsRewrite,
   CountIdsRewrite,
   JoinProductsRewrite,
   QueueTilesRewrite,

@@ -24,7 +24,7 @@ public:
   SplitRanking(StringRef name, RewriteContext &context)
       : LaunchRewrite(name, context),
         most(getParameter("most").value_or(kMost)),
-        mostRouted(getParameter("most-routed").value_or(getMostRouted())) {}
+        maxRouted(getParameter("most-routed").value_or(getMaxRouted())) {}
 
   void cut() override;
   std::vector<RewriteSite> match() override;
@@ -33,12 +33,12 @@ public:
 private:
   /// The most slots that one launch ranks, measured; and where the launch that
   /// routes their tokens can count them.
-  static constexpr int64_t kMost = 16384, kMostRouted = 2048;
+  static constexpr int64_t kMost = 16384, kMaxRouted = 2048;
 
   /// Unless that was given.
-  int64_t getMostRouted() const {
+  int64_t getMaxRouted() const {
     bool isFused = context.enabled.contains("fuse-routing");
-    return isFused && !getParameter("most") ? kMostRouted : most;
+    return isFused && !getParameter("most") ? kMaxRouted : most;
   }
   /// The launch's ranking, if slots can be counted before it; or null.
   tile::RankOp getRank(plan::LaunchOp launch);
@@ -52,7 +52,7 @@ private:
   /// From how many tokens on there are too many slots for one launch.
   int64_t getFirstTokens(plan::LaunchOp launch, tile::RankOp rank) {
     int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-    return (isRouted(launch, rank) ? mostRouted : most) / topK + 1;
+    return (isRouted(launch, rank) ? maxRouted : most) / topK + 1;
   }
   bool areAll(tile::KernelOp kernel, ArrayRef<plan::LaunchOp> launches);
   tile::KernelOp makeCounting(tile::KernelOp kernel, MemRefType counts,
@@ -61,7 +61,7 @@ private:
                            MemRefType counts, int64_t chunkTokens);
   Value getCounts(plan::LaunchOp launch, tile::KernelOp counting);
 
-  int64_t most, mostRouted;
+  int64_t most, maxRouted;
   /// The counts of a kernel's launches on a stream, which follow each other.
   llvm::MapVector<std::pair<Operation *, std::pair<Operation *, int64_t>>,
                   Value>

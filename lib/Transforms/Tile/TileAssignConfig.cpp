@@ -11,7 +11,7 @@
 #include "mlir/IR/Threading.h"
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
-#include "moec/Analysis/Rewrites/SplitHeavy.h"
+#include "moec/Analysis/Rewrites/SplitLargeGroups.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
 
@@ -242,12 +242,12 @@ struct TileAssignConfig
         return signalPassFailure();
   }
 
-  /// Whether split-heavy may make a kernel for some groups of this one.
-  static bool mayBeHeavy(tile::KernelOp kernel, const Target &machine) {
+  /// Whether split-large-groups may make a kernel for some groups of this one.
+  static bool mayHaveLargeGroups(tile::KernelOp kernel, const Target &machine) {
     auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
     return product && product.getOffsets() && kernel.getLoadAttr() &&
            findSchedule(machine, product.getConfigAttr().getSchedule())
-               ->as<SplitsHeavy>();
+               ->as<SplitsLargeGroups>();
   }
 
   /// A config that no kernel has: right if it is for more tokens than there can
@@ -258,8 +258,8 @@ struct TileAssignConfig
         if (config.tokens->min > int64_t(program.getMaxTokens()))
           return success();
     for (auto kernel : getOperation().getOps<tile::KernelOp>())
-      if (config.isFor(getHeavyName(kernel), kernel.getLoadAttr()) &&
-          mayBeHeavy(kernel, machine))
+      if (config.isFor(getLargeGroupsName(kernel), kernel.getLoadAttr()) &&
+          mayHaveLargeGroups(kernel, machine))
         return success();
     InFlightDiagnostic diagnostic =
         getOperation().emitError("tile-assign-config: config '")

@@ -3,7 +3,7 @@
 
 // The number of tiles is 0 where there are more rows; offsets and rows in the table are as they are.
 // CHECK-LABEL: func.func @up_to
-// If no group of the warp's lanes has more rows than the highest body holds, each has a tile or none, without divisions by
+// If no group of the warp's lanes has more rows than the highest tile holds, each has a tile or none, without divisions by
 // what is not known.
 //       CHECK: %[[ROWS:.*]] = arith.subi
 //       CHECK: %[[IS_HIGHER:.*]] = arith.cmpi slt, %c16_i32, %[[ROWS]]

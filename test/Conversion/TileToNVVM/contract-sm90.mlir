@@ -120,7 +120,7 @@ tile.kernel @dense(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %v: memref<1xi3
 
 // -----
 
-// Rows of a buffer come by a map, one per body; one thread starts all copies.
+// Rows of a buffer come by a map, one per height; one thread starts all copies.
 // Low tiles leave registers to the launch before: 80 of 384 threads at first.
 // CHECK-LABEL: func.func @mapped
 // CHECK-SAME: %[[W:[a-z0-9]+]]: !llvm.ptr, %[[R0:[a-z0-9]+]]: !llvm.ptr, %[[R1:[a-z0-9]+]]: !llvm.ptr)
@@ -317,9 +317,9 @@ tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<
 
 // -----
 
-// With `rows` a group's tiles are gone through in bands of as many as fit (40 rows are two of 16), in each all five
+// With `rows` a group's tiles are gone through in raster groups of as many as fit (40 rows are two of 16), in each all five
 // panels. All roles find tiles so.
-// CHECK-LABEL: func.func @bands
+// CHECK-LABEL: func.func @raster_groups
 // CHECK: nvvm.setmaxregister decrease
 // CHECK: %[[TILES:.*]] = arith.subi
 // CHECK: %[[IN_GROUP:.*]] = arith.subi %{{.*}}, %{{.*}} : i32
@@ -330,14 +330,14 @@ tile.kernel @queue(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<
 // CHECK: %[[OWN:.*]] = arith.minsi %[[LEFT]], %c2_i32
 // CHECK: arith.divui %[[IN_BAND]], %[[OWN]]
 // CHECK: arith.remui %[[IN_BAND]], %[[OWN]]
-// Rounds of the CTAs begin at another tile of the band.
+// Rounds of the CTAs begin at another tile of the raster group.
 // CHECK: %[[TILE:.*]] = arith.remui %{{.*}}, %[[OWN]]
 // CHECK: %[[IN_ALL:.*]] = arith.addi %[[FIRST]], %[[TILE]]
 // CHECK: arith.muli %[[IN_ALL]], %
 // CHECK: arith.divui %{{.*}}, %c10_i32
 // CHECK: nvvm.setmaxregister increase
 // CHECK: arith.divui %{{.*}}, %c10_i32
-tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
+tile.kernel @raster_groups(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x320x64xbf16>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x320xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4, l2_rows = 40>}
@@ -346,10 +346,10 @@ tile.kernel @bands(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<
 
 // -----
 
-// CHECK-LABEL: func.func @one_band
+// CHECK-LABEL: func.func @one_raster_group
 // CHECK: nvvm.setmaxregister decrease
 // CHECK-NOT: %c10_i32
-tile.kernel @one_band(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
+tile.kernel @one_raster_group(%x: memref<?x64xbf16>, %w: memref<4x320x64xbf16>, %o: memref<5xi32>, %y: memref<?x320xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x320x64xbf16>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x320xbf16>)
       {config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 64, stages = 4>}

@@ -41,7 +41,7 @@ tile.kernel @dense(%x: memref<?x2048xbf16>, %w: memref<128x2048xbf16>, %y: memre
 // -----
 
 // The CTA walks over the rows of its group, which come by the source map; gate
-// and up are planes of one tile.
+// and up are projections of one tile.
 // CHECK-LABEL: func.func @grouped
 // CHECK-SAME: %[[X:[a-z0-9]+]]: memref<?x64xf16>, %[[W:[a-z0-9]+]]: memref<6x256x64xf16>, %[[O:[a-z0-9]+]]: memref<7xi32>, %[[S:[a-z0-9]+]]: memref<?xi32>
 // CHECK: memref.load %[[O]]

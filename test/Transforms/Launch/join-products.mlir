@@ -1,9 +1,9 @@
 // Which products become one kernel.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=join-products target=sm_90a" | FileCheck %s --check-prefixes=CHECK,CHOICE
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" | FileCheck %s --check-prefixes=CHECK,FORCED
-// Of those that are forced to have different bodies or stages, none.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" -o %t.bodies
-// RUN: moe-opt %t.bodies --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" | diff - %t.bodies
+// Of those that are forced to have different heights or stages, none.
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" -o %t.heights
+// RUN: moe-opt %t.heights --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" | diff - %t.heights
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" -o %t.stages
 // RUN: moe-opt %t.stages --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" | diff - %t.stages
 // Nor of those whose rows were brought into order: the first one of a kernel has no maps of them.

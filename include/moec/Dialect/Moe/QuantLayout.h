@@ -77,12 +77,14 @@ ElementPlace getElementPlace(QuantAttr quant, int64_t element);
 /// halves.
 int64_t getNumSecondScales(QuantAttr quant, WeightLayoutAttr layout = {});
 
-/// The one of gate rows (plane 0) or up rows (plane 1); without a layout 0.
-int64_t getSecondScale(QuantAttr quant, int64_t plane, WeightLayoutAttr layout);
+/// The one of gate rows (projection 0) or up rows (projection 1); without a
+/// layout 0.
+int64_t getSecondScale(QuantAttr quant, int64_t projection,
+                       WeightLayoutAttr layout);
 
 /// The least absolute maximum that a dynamic scale is made of, so that zeros
 /// have one: 1/512 for a `token` of e4m3, else 1e-10.
-float getLeastMagnitude(QuantAttr quant);
+float getMinMagnitude(QuantAttr quant);
 
 /// The largest code of a quantized activation, by which its absolute maximum is
 /// divided for a scale: 127 of i8, which has no -128 then, else 448 of e4m3.

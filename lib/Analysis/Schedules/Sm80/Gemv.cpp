@@ -38,7 +38,7 @@ Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr attr) {
 //===----------------------------------------------------------------------===//
 
 /// Threads that share the depth.
-static constexpr int64_t kMostThreads = 512;
+static constexpr int64_t kMaxThreads = 512;
 
 /// What no config can mend; empty if there is nothing.
 static std::string declineGemv(tile::ContractOp op) {
@@ -107,9 +107,9 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
     return reason;
   Gemv shape(contract, config);
   if (shape.threads <= 0 || shape.threads % kWarp ||
-      shape.threads > kMostThreads)
+      shape.threads > kMaxThreads)
     return "threads = " + number(shape.threads) +
-           "; give a multiple of 32 up to " + number(kMostThreads);
+           "; give a multiple of 32 up to " + number(kMaxThreads);
   return shape.usesTensorCores() ? tensorIllegal(shape) : fmaIllegal(shape);
 }
 
@@ -120,15 +120,15 @@ static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
     return tile::Sm80GemvAttr::get(op->getContext(), m, n, /*step=*/0, threads);
   };
   int64_t pieces = std::max<int64_t>(Gemv(op, make(kWarp)).getPieces(), 1);
-  int64_t perThread = llvm::divideCeil(pieces, kMostThreads);
+  int64_t perThread = llvm::divideCeil(pieces, kMaxThreads);
   return make(llvm::alignTo(llvm::divideCeil(pieces, perThread), kWarp));
 }
 
 /// With tensor cores: as many warps as there is memory for sums of.
 static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
                                          int64_t n) {
-  constexpr int64_t mostThreads = 256;
-  for (int64_t threads = mostThreads;; threads /= 2) {
+  constexpr int64_t maxThreads = 256;
+  for (int64_t threads = maxThreads;; threads /= 2) {
     auto config = tile::Sm80GemvAttr::get(op->getContext(), m, n,
                                           Gemv::kTensorDepth, threads);
     Gemv shape(op, config);
@@ -139,12 +139,12 @@ static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
 }
 
 tile::ConfigAttr sm80::chooseGemv(Operation *op, const Target &) {
-  constexpr int64_t mostRows = 8;
+  constexpr int64_t maxRows = 8;
   auto kernel = op->getParentOfType<tile::KernelOp>();
   auto contract = cast<tile::ContractOp>(op);
-  int64_t rows = mostRows, columns = ptxas::kGemvSums / mostRows;
+  int64_t rows = maxRows, columns = ptxas::kGemvSums / maxRows;
   if (tile::LoadAttr load = kernel.getLoadAttr();
-      load && load.getMaxTokens() <= mostRows) {
+      load && load.getMaxTokens() <= maxRows) {
     rows = llvm::bit_ceil(uint64_t(std::max<int64_t>(load.getMaxTokens(), 1)));
     columns = 1;
   }
@@ -177,12 +177,12 @@ int64_t sm80::gemvShared(Operation *, tile::ConfigAttr) { return 0; }
 //===----------------------------------------------------------------------===//
 
 std::vector<Candidate> sm80::getGemvCandidates(tile::ContractOp op) {
-  constexpr int64_t mostColumns = 1024;
+  constexpr int64_t maxColumns = 1024;
   constexpr std::pair<int64_t, int64_t> shapes[] = {
       {1, 1}, {1, 2}, {2, 1}, {4, 1}, {8, 1}, {8, 2}, {8, 4}};
   std::vector<Candidate> candidates;
   auto result = cast<MemRefType>(op.getResult().getType());
-  if (op.getOffsets() || result.getDimSize(1) > mostColumns)
+  if (op.getOffsets() || result.getDimSize(1) > maxColumns)
     return candidates;
   for (auto [m, n] : shapes)
     candidates.emplace_back().config = makeGemvConfig(op, m, n);

@@ -44,12 +44,12 @@ static int64_t getStoredBytes(tile::TopKOp op) {
 }
 
 TopK::Row TopK::getRow(tile::TopKOp op) {
-  constexpr int64_t mostSlots = 1024;
+  constexpr int64_t maxSlots = 1024;
   moe::RoutingAttr routing = op.getRouting();
   if (routing.getSelect() == moe::Select::TopK && routing.getTopK() <= kWarp &&
       getPositions(op) <= ptxas::kKeysPerLane * kWarp)
     return Row::Held;
-  return routing.getTopK() <= mostSlots &&
+  return routing.getTopK() <= maxSlots &&
                  getStoredBytes(op) <= kStaticSharedBytes
              ? Row::Stored
              : Row::Streamed;
@@ -100,8 +100,8 @@ Rank::Rank(tile::RankOp op, tile::ConfigAttr attr)
     chunks.most = cast<MemRefType>(op.getCounts().getType()).getDimSize(0);
   auto kernel = op->getParentOfType<tile::KernelOp>();
   if (tile::LoadAttr load = kernel ? kernel.getLoadAttr() : nullptr)
-    mostSlots = load.getMaxTokens() *
-                cast<MemRefType>(op.getIds().getType()).getDimSize(1);
+    maxSlots = load.getMaxTokens() *
+               cast<MemRefType>(op.getIds().getType()).getDimSize(1);
 }
 
 int64_t Rank::getStride() const { return llvm::alignTo(panel, kWarp); }
@@ -140,15 +140,14 @@ static moert::Expr chunksGrid(TokenChunks chunks) {
 
 std::string sm80::topKIllegal(Operation *op, tile::ConfigAttr config,
                               const Target &) {
-  constexpr int64_t mostThreads = 1024, mostRows = 1 << 20;
+  constexpr int64_t maxThreads = 1024, maxRows = 1 << 20;
   TopK shape(cast<tile::TopKOp>(op), config);
-  if (shape.threads <= 0 || shape.threads > mostThreads ||
-      shape.threads % kWarp)
+  if (shape.threads <= 0 || shape.threads > maxThreads || shape.threads % kWarp)
     return "threads = " + number(shape.threads) +
-           "; give a multiple of 32 up to " + number(mostThreads);
-  if (shape.chunks.tokens <= 0 || shape.chunks.tokens > mostRows)
+           "; give a multiple of 32 up to " + number(maxThreads);
+  if (shape.chunks.tokens <= 0 || shape.chunks.tokens > maxRows)
     return "tokens_per_cta = " + number(shape.chunks.tokens) + "; give 1 to " +
-           number(mostRows);
+           number(maxRows);
   int64_t bytes = shape.getWarps() * TopK::getWarpBytes(cast<tile::TopKOp>(op));
   if (bytes > kStaticSharedBytes)
     return "threads = " + number(shape.threads) + " needs " + number(bytes) +
@@ -158,10 +157,10 @@ std::string sm80::topKIllegal(Operation *op, tile::ConfigAttr config,
 
 /// A token per warp.
 tile::ConfigAttr sm80::chooseTopK(Operation *op, const Target &) {
-  constexpr int64_t mostWarps = 4;
-  int64_t warps = mostWarps;
+  constexpr int64_t maxWarps = 4;
+  int64_t warps = maxWarps;
   if (int64_t bytes = TopK::getWarpBytes(cast<tile::TopKOp>(op)))
-    warps = std::clamp<int64_t>(kStaticSharedBytes / bytes, 1, mostWarps);
+    warps = std::clamp<int64_t>(kStaticSharedBytes / bytes, 1, maxWarps);
   return tile::Sm80TopKAttr::get(op->getContext(), warps * kWarp, warps,
                                  /*max_ctas=*/0);
 }
@@ -179,10 +178,10 @@ moert::Expr sm80::topKGrid(Operation *op, tile::ConfigAttr config,
 /// Of a CTA of so many threads, with counters of so many experts.
 static std::string chunkIllegal(int64_t threads, int64_t experts,
                                 int64_t maxExperts) {
-  constexpr int64_t mostThreads = 1024;
-  if (threads <= 0 || threads > mostThreads || threads % kWarp)
+  constexpr int64_t maxThreads = 1024;
+  if (threads <= 0 || threads > maxThreads || threads % kWarp)
     return "threads = " + number(threads) + "; give a multiple of 32 up to " +
-           number(mostThreads);
+           number(maxThreads);
   if (experts <= 0 || experts > maxExperts)
     return "experts_at_once = " + number(experts) + "; give 1 to " +
            number(maxExperts);
@@ -210,7 +209,7 @@ moert::Expr sm80::countSlotsGrid(Operation *op, tile::ConfigAttr config,
 
 std::string sm80::rankIllegal(Operation *op, tile::ConfigAttr config,
                               const Target &) {
-  constexpr int64_t mostRows = 1 << 20;
+  constexpr int64_t maxRows = 1 << 20;
   Rank shape(cast<tile::RankOp>(op), config);
   if (std::string reason =
           chunkIllegal(shape.threads, shape.panel, Rank::kMaxPanel);
@@ -221,16 +220,16 @@ std::string sm80::rankIllegal(Operation *op, tile::ConfigAttr config,
   if (counted && tokens != *counted)
     return "tokens_per_cta = " + number(tokens) + "; give the " +
            number(*counted) + " tokens of the chunks that 'counts' are of";
-  if (tokens <= 0 || tokens > mostRows)
+  if (tokens <= 0 || tokens > maxRows)
     return "tokens_per_cta = " + number(tokens) + "; give 1 to " +
-           number(mostRows);
+           number(maxRows);
   return {};
 }
 
 /// All experts at a time if there can be counters for them, for every panel
 /// reads all slots, or counts, again.
 tile::ConfigAttr sm80::chooseRank(Operation *op, const Target &) {
-  constexpr int64_t fewExperts = 1024, leastThreads = 512, mostThreads = 1024;
+  constexpr int64_t fewExperts = 1024, minThreads = 512, maxThreads = 1024;
   auto rank = cast<tile::RankOp>(op);
   int64_t panel = getNumLocalExperts(rank);
   if (panel > Rank::kMaxPanel)
@@ -239,9 +238,8 @@ tile::ConfigAttr sm80::chooseRank(Operation *op, const Target &) {
   int64_t rows = rank.getChunkTokens().value_or(
       std::max<int64_t>(Rank::kSlotsPerCta / topK, 1));
   // Runs of few slots each take longer to sum over than to place.
-  int64_t threads = rank.getCounts() && rows * topK <= leastThreads
-                        ? leastThreads
-                        : mostThreads;
+  int64_t threads =
+      rank.getCounts() && rows * topK <= minThreads ? minThreads : maxThreads;
   return tile::Sm80RankAttr::get(op->getContext(), threads, rows, panel);
 }
 
@@ -278,9 +276,9 @@ sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
 
 /// As many as shared memory has room for, next to `words` of i32.
 static int64_t getRoutingThreads(tile::TopKOp op, int64_t words,
-                                 int64_t mostWarps) {
+                                 int64_t maxWarps) {
   int64_t bytes = std::max<int64_t>(TopK::getWarpBytes(op), 1);
-  int64_t most = std::min((kStaticSharedBytes - 4 * words) / bytes, mostWarps);
+  int64_t most = std::min((kStaticSharedBytes - 4 * words) / bytes, maxWarps);
   return most > 0 ? kWarp * llvm::bit_floor(uint64_t(most)) : 0;
 }
 

@@ -35,8 +35,8 @@ int64_t sm80::getVectorLanes(MemRefType result) {
   return lanes;
 }
 
-/// Whether the columns of a CTA and plane, of which there are `n`, have scales
-/// of the weight of their own.
+/// Whether the columns of a CTA and projection, of which there are `n`, have
+/// scales of the weight of their own.
 static bool haveOwnScales(tile::ContractOp op, int64_t n) {
   int64_t rows = moe::getScaleGroup(op.getWeightQuantAttr()).rows;
   if (rows == moe::ScaleGroup::kAll)
@@ -54,7 +54,8 @@ static int64_t getStorageBits(Value operand, moe::QuantAttr quant) {
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
-      planes(op.getLayout() ? 2 : 1), compute(getDecodedType(op)), scales(op) {
+      weightsPerColumn(op.getLayout() ? 2 : 1), compute(getDecodedType(op)),
+      scales(op) {
   auto weightType = cast<MemRefType>(op.getWeight().getType());
   auto inputType = cast<MemRefType>(op.getInput().getType());
   groups = isGrouped ? weightType.getDimSize(0) : 1;
@@ -77,7 +78,7 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
 }
 
 int64_t Contract::getSharedBytes() const {
-  int64_t sums = planes * m * getSumStride() * 4;
+  int64_t sums = weightsPerColumn * m * getSumStride() * 4;
   return std::max(kStages * getStageBytes(), sums);
 }
 
@@ -260,14 +261,14 @@ std::string columnsIllegal(Operation *op, tile::ConfigAttr config,
   if (std::string reason = needsLanes(columns.perThread, getResultType(op));
       !reason.empty())
     return reason;
-  constexpr int64_t mostThreads = 1024;
+  constexpr int64_t maxThreads = 1024;
   int64_t step = kWarp * columns.perThread;
   if (columns.perCta > 0 && columns.perCta % step == 0 &&
-      columns.perCta / columns.perThread <= mostThreads)
+      columns.perCta / columns.perThread <= maxThreads)
     return {};
   return "columns_per_cta = " + number(columns.perCta) +
          "; give a multiple of " + number(step) + " up to " +
-         number(mostThreads * columns.perThread);
+         number(maxThreads * columns.perThread);
 }
 
 int64_t getTokenStride(tile::ConfigAttr config) {
@@ -283,11 +284,11 @@ std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr config,
 }
 
 int64_t choosePanel(Operation *op) {
-  constexpr int64_t mostThreads = 128;
+  constexpr int64_t maxThreads = 128;
   MemRefType result = getResultType(op);
   int64_t lanes = getVectorLanes(result);
   return std::min<int64_t>(llvm::alignTo(result.getDimSize(1) / lanes, kWarp),
-                           mostThreads) *
+                           maxThreads) *
          lanes;
 }
 
@@ -350,12 +351,12 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
                      " elements that threads take at once";
   }
   int64_t step = shape.getGroupsAtOnce() * Quantize::kGroup;
-  constexpr int64_t mostSteps = 8;
+  constexpr int64_t maxSteps = 8;
   if (shape.panel > 0 && shape.panel % step == 0 &&
-      shape.panel <= mostSteps * step)
+      shape.panel <= maxSteps * step)
     return {};
   return "elements_per_cta = " + number(shape.panel) + "; give a multiple of " +
-         number(step) + " up to " + number(mostSteps * step);
+         number(step) + " up to " + number(maxSteps * step);
 }
 
 /// Four vectors per thread: as much in flight as memory needs, and few CTAs. Of
@@ -408,11 +409,11 @@ int64_t getGatherWarps(tile::ConfigAttr config) {
 
 std::string gatherRowsIllegal(Operation *, tile::ConfigAttr config,
                               const Target &) {
-  constexpr int64_t mostWarps = 32;
-  if (getGatherWarps(config) > 0 && getGatherWarps(config) <= mostWarps)
+  constexpr int64_t maxWarps = 32;
+  if (getGatherWarps(config) > 0 && getGatherWarps(config) <= maxWarps)
     return {};
   return "warps = " + number(getGatherWarps(config)) + "; give 1 to " +
-         number(mostWarps);
+         number(maxWarps);
 }
 
 tile::ConfigAttr chooseGatherRows(Operation *op, const Target &) {

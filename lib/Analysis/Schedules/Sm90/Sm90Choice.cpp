@@ -8,8 +8,8 @@
 #include "Sm90Choice.h"
 
 #include "../Sm80/Gemv.h"
-#include "Sm90Bodies.h"
 #include "Sm90Cost.h"
+#include "Sm90Heights.h"
 #include "mlir/IR/Threading.h"
 #include "moec/Analysis/Device.h"
 #include "moec/Analysis/RowCounts.h"
@@ -52,21 +52,21 @@ ArrayRef<int64_t> getHeights() {
   return all;
 }
 
-/// Why ptxas would take too long for the bodies; empty if it does not.
+/// Why ptxas would take too long for all heights; empty if it does not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
-  int64_t lines = estimateBodies(op, shape);
-  if (lines <= ptxas::kMostLines)
+  int64_t lines = estimateLines(op, shape);
+  if (lines <= ptxas::kMaxLines)
     return {};
   return "tiles of these rows have epilogues of about " +
          std::to_string(lines) +
          " lines together, which take ptxas too long; at most " +
-         std::to_string(ptxas::kMostLines) + " are tried";
+         std::to_string(ptxas::kMaxLines) + " are tried";
 }
 
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
 std::string spills(tile::ContractOp op, const Contract &shape) {
-  int64_t heights = shape.bodies.size(), sums = shape.getAccumulators();
+  int64_t heights = shape.tileRows.size(), sums = shape.getAccumulators();
   if (shape.promotes && !shape.rowsOnM && heights > 1 &&
       (sums > ptxas::kPromotedSums || heights > ptxas::kPromotedHeights))
     return std::to_string(heights) + " heights in tile_rows with " +
@@ -82,8 +82,8 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            " accumulators leaves too few registers where rows and scales are "
            "copied without maps; at most " +
            std::to_string(ptxas::kShortEpilogue) + " are tried";
-  if (!shape.mapRows && shape.getMaxBody() > ptxas::kCopiedRows)
-    return "tile_rows up to " + std::to_string(shape.getMaxBody()) +
+  if (!shape.mapRows && shape.getMaxHeight() > ptxas::kCopiedRows)
+    return "tile_rows up to " + std::to_string(shape.getMaxHeight()) +
            " leave too few registers where rows are copied without maps; at "
            "most " +
            std::to_string(ptxas::kCopiedRows) + " is tried";
@@ -92,30 +92,30 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
 
 /// With as many stages as fit.
 tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
-                            int64_t n, ArrayRef<int64_t> bodies, bool mapRows,
-                            int64_t mostStages, bool rowsOnM = false,
-                            bool queue = false, int64_t bandRows = 0) {
-  constexpr int64_t leastStages = 3;
+                            int64_t n, ArrayRef<int64_t> tileRows, bool mapRows,
+                            int64_t maxStages, bool rowsOnM = false,
+                            bool queue = false, int64_t l2Rows = 0) {
+  constexpr int64_t minStages = 3;
   int64_t bits =
       cast<MemRefType>(op.getWeight().getType()).getElementTypeBitWidth();
   auto make = [&](int64_t stages) {
-    return tile::Sm90ContractAttr::get(op->getContext(), bodies, n,
+    return tile::Sm90ContractAttr::get(op->getContext(), tileRows, n,
                                        Contract::kStepBytes * 8 / bits, stages,
-                                       bandRows, mapRows, rowsOnM, queue);
+                                       l2Rows, mapRows, rowsOnM, queue);
   };
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).getSharedBytes();
   };
   // Each stage takes as much as the others.
-  int64_t least = getBytes(leastStages);
-  int64_t perStage = getBytes(leastStages + 1) - least;
+  int64_t least = getBytes(minStages);
+  int64_t perStage = getBytes(minStages + 1) - least;
   int64_t more =
       std::max<int64_t>((target.getSharedBytes() - least) / perStage, 0);
-  return make(std::min(leastStages + more, mostStages));
+  return make(std::min(minStages + more, maxStages));
 }
 
-/// Where the number of rows is not known: columns of a CTA, and its bodies, the
-/// widest and the most that ptxas needs less than a second for.
+/// Where the number of rows is not known: columns of a CTA and heights of its
+/// tiles, the widest and the most that ptxas needs less than a second for.
 std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
@@ -125,9 +125,10 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   constexpr int64_t narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
   // A thread has a result of every two rows and 128 columns.
-  auto fits = [&](int64_t n, ArrayRef<int64_t> bodies) {
-    int64_t rows = std::accumulate(bodies.begin(), bodies.end(), int64_t(0));
-    return rows / 2 * (n / narrow) * lines <= ptxas::kMostLinesOfAnyLoad;
+  auto fits = [&](int64_t n, ArrayRef<int64_t> tileRows) {
+    int64_t rows =
+        std::accumulate(tileRows.begin(), tileRows.end(), int64_t(0));
+    return rows / 2 * (n / narrow) * lines <= ptxas::kMaxLinesOfAnyLoad;
   };
   // A product with few columns, such as a router's, gets low tiles: there are
   // few CTAs.
@@ -139,10 +140,10 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
     int64_t n = op.getLayout() || op.getResultScale() ? narrow : wide;
     return {n, fits(n, lower) ? ArrayRef<int64_t>(lower) : lowest};
   }
-  for (ArrayRef<int64_t> bodies : {ArrayRef<int64_t>(all), {some}, {one}})
+  for (ArrayRef<int64_t> tileRows : {ArrayRef<int64_t>(all), {some}, {one}})
     for (int64_t n : {wide, narrow})
-      if ((n == narrow || !op.getLayout()) && fits(n, bodies))
-        return {n, bodies};
+      if ((n == narrow || !op.getLayout()) && fits(n, tileRows))
+        return {n, tileRows};
   return {narrow, one};
 }
 
@@ -165,7 +166,7 @@ public:
       int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
       RowCounts counts(load, groups, points.back(), Routing::Uniform);
       constexpr double tileRows = 128;
-      mostTiles =
+      maxTiles =
           std::max(counts.active, counts.rows * double(groups) / tileRows);
     }
   }
@@ -174,22 +175,22 @@ public:
 
 private:
   void findFor(int64_t weightRows);
-  void add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
+  void add(tile::ConfigAttr config, ArrayRef<int64_t> tileRows,
            std::string whyNot);
   /// With input rows on the tensor cores' side of 64.
   void addRowsOnM(int64_t weightRows);
-  tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> bodies,
+  tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> tileRows,
                         bool rowsOnM = false) {
-    constexpr int64_t mostStages = 16;
+    constexpr int64_t maxStages = 16;
     int64_t n = weightRows / (op.getLayout() ? 2 : 1);
-    return makeConfig(op, target, n, bodies, mapRows, mostStages, rowsOnM,
-                      suitsQueue(n), getBandRows(n, bodies.back()));
+    return makeConfig(op, target, n, tileRows, mapRows, maxStages, rowsOnM,
+                      suitsQueue(n), getL2Rows(n, tileRows.back()));
   }
   /// Whether CTAs with `n` columns have so many tiles that they come apart.
   bool suitsQueue(int64_t n);
-  /// How many rows of a group CTAs with `n` columns, in tiles of up to `body`
+  /// How many rows of a group CTAs with `n` columns, in tiles of up to `height`
   /// rows, go through all columns with before they go on to others; 0: all.
-  int64_t getBandRows(int64_t n, int64_t body);
+  int64_t getL2Rows(int64_t n, int64_t height);
   std::string getWhyNot(tile::ConfigAttr config);
   double getTime(tile::ConfigAttr config, int64_t tokens);
 
@@ -201,18 +202,18 @@ private:
   bool mapRows;
   /// About how many tiles of rows there are at the most tokens; 0 if there is
   /// no queue.
-  double mostTiles = 0;
+  double maxTiles = 0;
   std::vector<Candidate> candidates;
 };
 
 bool CandidateFinder::suitsQueue(int64_t n) {
   constexpr double rounds = 4;
   int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
-  return mostTiles * double(llvm::divideCeil(columns, n)) >=
+  return maxTiles * double(llvm::divideCeil(columns, n)) >=
          rounds * double(target.getMultiprocessors());
 }
 
-int64_t CandidateFinder::getBandRows(int64_t n, int64_t body) {
+int64_t CandidateFinder::getL2Rows(int64_t n, int64_t height) {
   const DeviceRates *device = getDeviceRates(target);
   auto weight = cast<MemRefType>(op.getWeight().getType());
   if (!device || (op.getOffsets() && !suitsQueue(n)))
@@ -222,18 +223,18 @@ int64_t CandidateFinder::getBandRows(int64_t n, int64_t body) {
   // All tokens may go to one expert. Few rows more than stay in the cache are
   // not worth that tiles are found by more arithmetic.
   constexpr double several = 2;
-  if (double(points.back()) * rowBytes <= several * device->bandBytes)
+  if (double(points.back()) * rowBytes <= several * device->rasterGroupBytes)
     return 0;
   if (!op.getOffsets()) {
     // Where all weights stay, neighbours share the rows of one tile.
     int64_t weightRows = weight.getDimSize(0);
     bool hasPanels = weightRows > n * (op.getLayout() ? 2 : 1);
-    bool doStay = double(weightRows) * rowBytes <= device->bandBytes;
-    return hasPanels && doStay ? body : 0;
+    bool doStay = double(weightRows) * rowBytes <= device->rasterGroupBytes;
+    return hasPanels && doStay ? height : 0;
   }
   constexpr int64_t whole = 8;
-  return llvm::alignDown(static_cast<int64_t>(device->bandBytes / rowBytes),
-                         whole);
+  return llvm::alignDown(
+      static_cast<int64_t>(device->rasterGroupBytes / rowBytes), whole);
 }
 
 std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
@@ -252,12 +253,12 @@ double CandidateFinder::getTime(tile::ConfigAttr config, int64_t tokens) {
   return us;
 }
 
-void CandidateFinder::add(tile::ConfigAttr config, ArrayRef<int64_t> bodies,
+void CandidateFinder::add(tile::ConfigAttr config, ArrayRef<int64_t> tileRows,
                           std::string whyNot) {
-  constexpr double pricePerBody = 0.0019;
+  constexpr double pricePerHeight = 0.0019;
   Candidate &candidate = candidates.emplace_back();
   candidate.config = config;
-  candidate.price = pricePerBody * double(bodies.size());
+  candidate.price = pricePerHeight * double(tileRows.size());
   candidate.whyNot = std::move(whyNot);
 }
 
@@ -265,24 +266,24 @@ void CandidateFinder::findFor(int64_t weightRows) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double least = 0.004;
   // Null if there cannot be one.
-  std::map<Bodies, tile::ConfigAttr> configs;
-  auto getPointTime = [&](const Bodies &bodies, size_t point) {
-    auto [entry, isNew] = configs.try_emplace(bodies);
+  std::map<Heights, tile::ConfigAttr> configs;
+  auto getPointTime = [&](const Heights &tileRows, size_t point) {
+    auto [entry, isNew] = configs.try_emplace(tileRows);
     if (isNew) {
-      tile::ConfigAttr config = make(weightRows, bodies);
+      tile::ConfigAttr config = make(weightRows, tileRows);
       if (getWhyNot(config).empty())
         entry->second = config;
     }
     return entry->second ? getTime(entry->second, points[point]) : infinity;
   };
-  for (const Bodies &bodies :
-       growBodies(getHeights(), points.size(), least, getPointTime))
-    add(make(weightRows, bodies), bodies, {});
+  for (const Heights &tileRows :
+       growHeights(getHeights(), points.size(), least, getPointTime))
+    add(make(weightRows, tileRows), tileRows, {});
   // Why there is nothing higher.
   int64_t highest = 0;
-  for (const auto &[bodies, config] : configs)
+  for (const auto &[tileRows, config] : configs)
     if (config)
-      highest = std::max(highest, bodies.back());
+      highest = std::max(highest, tileRows.back());
   for (int64_t height : getHeights())
     if (height > highest) {
       tile::ConfigAttr config = make(weightRows, height);
@@ -292,12 +293,12 @@ void CandidateFinder::findFor(int64_t weightRows) {
 
 void CandidateFinder::addRowsOnM(int64_t weightRows) {
   // Rests of groups have lower ones, which have weights on that side.
-  for (const Bodies &high : {Bodies{64}, {128}, {64, 128}})
-    for (const Bodies &rests : {Bodies(), {16}, {32}, {48}, {16, 32}}) {
-      Bodies bodies = rests;
-      bodies.append(high);
-      tile::ConfigAttr config = make(weightRows, bodies, /*rowsOnM=*/true);
-      add(config, bodies, getWhyNot(config));
+  for (const Heights &high : {Heights{64}, {128}, {64, 128}})
+    for (const Heights &rests : {Heights(), {16}, {32}, {48}, {16, 32}}) {
+      Heights tileRows = rests;
+      tileRows.append(high);
+      tile::ConfigAttr config = make(weightRows, tileRows, /*rowsOnM=*/true);
+      add(config, tileRows, getWhyNot(config));
     }
 }
 
@@ -328,12 +329,12 @@ std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
 
 } // namespace
 
-int64_t sm90::estimateBodies(tile::ContractOp op, const Contract &shape) {
+int64_t sm90::estimateLines(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t perColumns = 128;
-  // High bodies are short of registers, and ptxas takes longer over each line.
+  // High tiles are short of registers, and ptxas takes longer over each line.
   int64_t rows = 0;
-  for (int64_t body : shape.bodies)
-    rows += body > ptxas::kSlowRows ? ptxas::kSlowness * body : body;
+  for (int64_t height : shape.tileRows)
+    rows += height > ptxas::kSlowRows ? ptxas::kSlowness * height : height;
   // A thread has a result of every two rows and 128 columns.
   return rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
 }
@@ -372,8 +373,8 @@ tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
           candidate.config.getSchedule() == schedule->name)
         return candidate.config;
   }
-  auto [n, bodies] = chooseTile(contract);
+  auto [n, tileRows] = chooseTile(contract);
   bool mapRows = !contract.getSource() && isBuffer(contract.getInput());
-  constexpr int64_t mostStages = 8;
-  return makeConfig(contract, target, n, bodies, mapRows, mostStages);
+  constexpr int64_t maxStages = 8;
+  return makeConfig(contract, target, n, tileRows, mapRows, maxStages);
 }

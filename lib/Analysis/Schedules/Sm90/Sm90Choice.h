@@ -27,9 +27,8 @@ std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
                                             tile::LoadAttr load,
                                             const Target &target);
 
-/// About how many lines of PTX the bodies have, which all have an epilogue of
-/// their own.
-int64_t estimateBodies(tile::ContractOp op, const Contract &shape);
+/// About how many lines of PTX the epilogues have; each height has its own.
+int64_t estimateLines(tile::ContractOp op, const Contract &shape);
 
 /// The config of choice of sm90.contract: the best candidate for the
 /// kernel's load, or, without one, one that suits any.

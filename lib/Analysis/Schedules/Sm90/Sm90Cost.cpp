@@ -29,7 +29,7 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
   constexpr int64_t store = 6, division = 4, element = 10;
   // What is rounded to 16 bits may be approximate. These are the instructions
   // of forms that handle every range; exp and division, which flush, take 2
-  // each. The limits on bodies and the times of tiles agree with measurements
+  // each. The limits on heights and the times of tiles agree with measurements
   // of the former.
   int64_t expanded =
       getElementTypeOrSelf(op.getResult()).getIntOrFloatBitWidth() > 16 ? 30
@@ -78,8 +78,8 @@ double meanCeil(double mean, double variance, double width) {
   return result;
 }
 
-/// Tiles of all groups that run in one body, and the rows in them.
-struct BodyUse {
+/// Tiles of all groups of one height, and the rows in them.
+struct HeightUse {
   double tiles = 0, rows = 0;
 };
 
@@ -130,7 +130,7 @@ private:
   const RowCounts &getCounts(const Contract &shape, int64_t tokens,
                              Routing routing);
   Work getWork(const Contract &shape, const RowCounts &counts) const;
-  void addTiles(const Contract &shape, int64_t height, BodyUse use,
+  void addTiles(const Contract &shape, int64_t height, HeightUse use,
                 Work &work) const;
   double getFloor(const Contract &shape, const RowCounts &counts,
                   int64_t tokens) const;
@@ -159,9 +159,9 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
   return *entry;
 }
 
-void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
-                            Work &work) const {
-  auto body = double(height);
+void ContractCost::addTiles(const Contract &shape, int64_t height,
+                            HeightUse use, Work &work) const {
+  auto rows = double(height);
   // Chains of products of both consumers, of which one may be half of each.
   double chains = shape.sharesBlock()
                       ? 1
@@ -178,20 +178,20 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
   double shared =
       32 * (double(Contract::kBlockRows) + width) / device.sharedBytesPerClk;
   double stepClk = perStep * chains * std::max(product, shared);
-  if (shape.bodies.size() > 1)
-    stepClk *= 1 + device.bodiesShare;
+  if (shape.tileRows.size() > 1)
+    stepClk *= 1 + device.heightsShare;
   if (shape.promotes)
     stepClk += (shape.hasRowsOnM(height) ? device.rowPromotionExposed
                                          : device.promotionExposed) *
                chains * width / 2;
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
-  double inputRows = body;
+  double inputRows = rows;
   if (!shape.mapRows) {
     clk *= 1 + device.gatherShare;
     inputRows = use.rows / use.tiles * (1 + device.gatherL2Share);
   }
-  double epilogue = device.epilogueExposed * body * double(shape.n) *
+  double epilogue = device.epilogueExposed * rows * double(shape.n) *
                     epilogueLines / device.instructionsPerClk;
   work.productClk += use.tiles * clk;
   work.epilogueClk += use.tiles * epilogue;
@@ -199,7 +199,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height, BodyUse use,
   work.l2Bytes += use.tiles * steps *
                   (double(shape.getWeightBytes()) +
                    inputRows * double(Contract::kStepBytes));
-  work.rows += use.tiles * body;
+  work.rows += use.tiles * rows;
   work.tiles += use.tiles;
 }
 
@@ -207,13 +207,13 @@ Work ContractCost::getWork(const Contract &shape,
                            const RowCounts &counts) const {
   constexpr int64_t eighth = 8;
   Work work;
-  SmallVector<BodyUse> uses(shape.bodies.size());
+  SmallVector<HeightUse> uses(shape.tileRows.size());
   auto add = [&](int64_t rows, double times) {
-    size_t body = 0;
-    while (shape.bodies[body] < rows)
-      ++body;
-    uses[body].tiles += times;
-    uses[body].rows += times * double(rows);
+    size_t index = 0;
+    while (shape.tileRows[index] < rows)
+      ++index;
+    uses[index].tiles += times;
+    uses[index].rows += times * double(rows);
   };
   GroupCutter cutter(shape);
   double squares = 0, all = double(shape.groups);
@@ -225,7 +225,7 @@ Work ContractCost::getWork(const Contract &shape,
         add(rows, times * double(tiles));
     squares += probability * double(cut.tiles * cut.tiles);
   }
-  for (auto [height, use] : llvm::zip(shape.bodies, uses))
+  for (auto [height, use] : llvm::zip(shape.tileRows, uses))
     if (use.tiles > 0)
       addTiles(shape, height, use, work);
   double active = counts.active / all;
@@ -241,7 +241,8 @@ Work ContractCost::getWork(const Contract &shape,
 double ContractCost::getMemoryBytes(const Contract &shape,
                                     const RowCounts &counts,
                                     int64_t tokens) const {
-  double weights = counts.active * double(shape.planes * shape.columns) *
+  double weights = counts.active *
+                   double(shape.weightsPerColumn * shape.columns) *
                    double(shape.getRowBytes());
   double rows = counts.rows * double(shape.groups);
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
@@ -261,7 +262,7 @@ double ContractCost::getMemoryBytes(const Contract &shape,
 double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
                               int64_t tokens) const {
   double operations = 2 * counts.rows * double(shape.groups) *
-                      double(shape.planes * shape.columns) *
+                      double(shape.weightsPerColumn * shape.columns) *
                       double(shape.depth);
   return 1e6 *
          std::max(operations / device.getOperations(shape.compute),
@@ -339,7 +340,8 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
       1e6 * work.l2Bytes * panels *
       std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
       device.tensorClock;
-  double operations = work.rows * double(shape.planes * shape.columns) *
+  double operations = work.rows *
+                      double(shape.weightsPerColumn * shape.columns) *
                       double(2 * shape.depth);
   double energy = getMemoryBytes(shape, rows, tokens) * device.readEnergy +
                   work.l2Bytes * panels * device.l2Energy +

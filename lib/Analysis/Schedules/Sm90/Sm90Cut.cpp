@@ -25,36 +25,37 @@ static int64_t divideUp(int64_t x, int64_t y) {
 }
 
 GroupCutter::GroupCutter(const Contract &shape) : shape(shape) {
-  for (int64_t body : shape.bodies)
-    costs.push_back(shape.getTileCost(body));
+  for (int64_t height : shape.tileRows)
+    costs.push_back(shape.getTileCost(height));
 }
 
 int64_t GroupCutter::costOf(int64_t height) const {
-  size_t body = 0;
-  while (shape.bodies[body] < height)
-    ++body;
-  return costs[body];
+  size_t index = 0;
+  while (shape.tileRows[index] < height)
+    ++index;
+  return costs[index];
 }
 
 GroupCutter::Candidate GroupCutter::getEven(int64_t rows, int64_t tiles) const {
   int64_t mean = divideUp(rows, tiles);
-  size_t body = 0;
-  while (shape.bodies[body] < mean)
-    ++body;
-  int64_t high = shape.bodies[body];
-  if (body > 0 && tiles < Contract::kMostHigher &&
-      shape.mixesHeights(shape.bodies[body - 1], high)) {
-    int64_t low = shape.bodies[body - 1], more = high - low;
+  size_t index = 0;
+  while (shape.tileRows[index] < mean)
+    ++index;
+  int64_t high = shape.tileRows[index];
+  if (index > 0 && tiles < Contract::kMaxHigher &&
+      shape.mixesHeights(shape.tileRows[index - 1], high)) {
+    int64_t low = shape.tileRows[index - 1], more = high - low;
     int64_t higher = divideUp(rows - tiles * low, more);
     return {{low, more, higher, tiles},
-            tiles * costs[body - 1] + higher * (costs[body] - costs[body - 1])};
+            tiles * costs[index - 1] +
+                higher * (costs[index] - costs[index - 1])};
   }
   int64_t height = llvm::alignTo(mean, Contract::kHeightUnit);
   return {{height, 0, 0, divideUp(rows, height)}, tiles * costOf(height)};
 }
 
 GroupCutter::Candidate GroupCutter::getHighest(int64_t rows) const {
-  int64_t height = shape.getMaxBody(), tiles = divideUp(rows, height);
+  int64_t height = shape.getMaxHeight(), tiles = divideUp(rows, height);
   int64_t whole = tiles * height == rows ? tiles : tiles - 1;
   int64_t rest = rows - whole * height;
   int64_t cost = whole * costs.back() + (rest ? costOf(rest) : 0);
@@ -63,13 +64,13 @@ GroupCutter::Candidate GroupCutter::getHighest(int64_t rows) const {
 }
 
 Cut GroupCutter::cut(int64_t rows) const {
-  int64_t fewest = divideUp(rows, shape.getMaxBody());
+  int64_t fewest = divideUp(rows, shape.getMaxHeight());
   Candidate best = getEven(rows, fewest);
   auto consider = [&](const Candidate &other) {
     if (other.cost < best.cost)
       best = other;
   };
-  if (shape.bodies.size() == 1)
+  if (shape.tileRows.size() == 1)
     return best.cut;
   if (shape.rowsOnM || shape.hasQueue)
     consider(getHighest(rows));

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 // Both go through one ring by one table of tiles, so that they need the same
-// bodies and stages. What that costs each of them is compared with what the
+// heights and stages. What that costs each of them is compared with what the
 // second one's own launch does.
 
 #include "Sm90Join.h"
@@ -53,7 +53,8 @@ private:
   SmallVector<int64_t> points;
 };
 
-/// Without a queue, and so without bands, whose rows are those of one product.
+/// Without a queue, and so without raster groups, whose rows are those of one
+/// product.
 tile::ConfigAttr with(tile::Sm90ContractAttr base, int64_t n, int64_t stages,
                       bool mapRows) {
   return tile::Sm90ContractAttr::get(base.getContext(), base.getTileRows(), n,
@@ -96,8 +97,8 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
     Contract one(first, configs.first), other(second, configs.second);
     Sharing sharing = getSharing(one, other, target);
     if (sharing == Sharing::Impossible ||
-        estimateBodies(first, one) + estimateBodies(second, other) >
-            ptxas::kMostLines)
+        estimateLines(first, one) + estimateLines(second, other) >
+            ptxas::kMaxLines)
       return std::nullopt;
     if (sharing == Sharing::Fits &&
         schedule.whyIllegal(first, configs.first, target).empty() &&
@@ -134,12 +135,12 @@ std::optional<JoinedConfigs> Joiner::choose() {
   // The best of the first one's configs for tiles in a fixed order, each with
   // all widths of the second.
   const OrderedTiles ordered;
-  constexpr size_t mostConfigs = 6;
+  constexpr size_t maxConfigs = 6;
   static constexpr int64_t widths[] = {64, 128, 256};
   SmallVector<tile::ConfigAttr> bases{first.getConfigAttr()};
   for (const Candidate &candidate :
        enumerateCandidates(first, ordered, target, load)) {
-    if (!candidate.whyNot.empty() || bases.size() > mostConfigs)
+    if (!candidate.whyNot.empty() || bases.size() > maxConfigs)
       break;
     if (candidate.config.getSchedule() == schedule.name)
       bases.push_back(candidate.config);

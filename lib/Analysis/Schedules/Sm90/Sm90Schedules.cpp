@@ -9,8 +9,8 @@
 #include "../Sm80/Gemv.h"
 #include "Sm90Choice.h"
 #include "Sm90Cost.h"
-#include "Sm90Heavy.h"
 #include "Sm90Join.h"
+#include "Sm90LargeGroups.h"
 #include "moec/Analysis/Rewrites/CountIds.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Sm90.h"
@@ -38,7 +38,7 @@ static bool losesDigits(ComputeType type, int64_t depth) {
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       quantizes(static_cast<bool>(op.getResultScale())),
-      planes(op.getLayout() ? 2 : 1),
+      weightsPerColumn(op.getLayout() ? 2 : 1),
       compute(op.getInputQuantAttr() ? ComputeType::E4M3 : getDecodedType(op)),
       scales(op), minGroupRows(op.getMinGroupRows()),
       maxGroupRows(op.getMaxGroupRows()) {
@@ -51,22 +51,22 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   storageBits = weight.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);
-  bodies.assign(config.getTileRows().begin(), config.getTileRows().end());
+  tileRows.assign(config.getTileRows().begin(), config.getTileRows().end());
   n = config.getTileColumns();
   k = config.getStep();
   stages = config.getStages();
-  bandRows = config.getL2Rows();
+  l2Rows = config.getL2Rows();
   mapRows = config.getMapRows();
   rowsOnM = config.getRowsOnM();
   hasQueue = config.getQueue();
 }
 
 void Contract::shareMemoryWith(const Contract &other) {
-  leastStageBytes = other.getStageBytes();
-  leastStagingBytes = other.getStagingBytes();
-  leastExchangeBytes = other.getExchangeBytes();
-  leastProducerRegisters = other.getOwnProducerRegisters();
-  leastAccumulators = other.getAccumulators();
+  minStageBytes = other.getStageBytes();
+  minStagingBytes = other.getStagingBytes();
+  minExchangeBytes = other.getExchangeBytes();
+  minProducerRegisters = other.getOwnProducerRegisters();
+  minAccumulators = other.getAccumulators();
 }
 
 std::string Contract::whyApart(const Contract &other) const {
@@ -79,7 +79,7 @@ std::string Contract::whyApart(const Contract &other) const {
   if (stages != other.stages)
     return "stages = " + std::to_string(stages) + " and " +
            std::to_string(other.stages) + " of one ring";
-  if (bodies != other.bodies || rowsOnM != other.rowsOnM)
+  if (tileRows != other.tileRows || rowsOnM != other.rowsOnM)
     return "their tile_rows differ, and the table of tiles is one";
   if (groups != other.groups || !isGrouped || !other.isGrouped ||
       minGroupRows != other.minGroupRows || maxGroupRows != other.maxGroupRows)
@@ -138,7 +138,7 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
   int64_t row = shape.isGrouped ? 1 : 0;
   if (shape.isGrouped)
     add(shape.groups, 0, 1, 1);
-  if (shape.planes == 1) {
+  if (shape.weightsPerColumn == 1) {
     add(shape.columns, row, 1, shape.n);
   } else {
     // Some columns, of them gate or up, a column.
@@ -157,10 +157,10 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
   if (!shape.mapRows)
     return maps;
   int64_t rows = cast<MemRefType>(op.getInput().getType()).getDimSize(0);
-  for (int64_t body : shape.bodies)
+  for (int64_t height : shape.tileRows)
     maps.push_back(tile::TensorMapAttr::get(
         op.getContext(), getArgumentNumber(op.getInput()), {rows, shape.depth},
-        {0, 1}, {1, 1}, {body, shape.k}, Contract::kStepBytes));
+        {0, 1}, {1, 1}, {height, shape.k}, Contract::kStepBytes));
   return maps;
 }
 
@@ -215,28 +215,28 @@ std::string declineContract(tile::ContractOp op) {
   return {};
 }
 
-std::string bodiesIllegal(const Contract &shape) {
-  if (shape.bodies.empty())
+std::string heightsIllegal(const Contract &shape) {
+  if (shape.tileRows.empty())
     return "tile_rows = []; give at least one height";
   int64_t multiple = shape.sharesBlock() ? 16 : 8;
-  int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxBody;
+  int64_t most = shape.sharesBlock() ? 64 : Contract::kMaxHeight;
   std::string remedy =
       "; give multiples of " + number(multiple) + " up to " + number(most);
   if (shape.sharesBlock())
     remedy += " with tile_columns = " + number(shape.n);
-  auto isOnM = [](int64_t body) {
-    return body == Contract::kBlockRows ||
-           body == Contract::kConsumers * Contract::kBlockRows;
+  auto isOnM = [](int64_t height) {
+    return height == Contract::kBlockRows ||
+           height == Contract::kConsumers * Contract::kBlockRows;
   };
   if (shape.rowsOnM)
     remedy = "; give 64 or 128 as the highest with rows_on_m = true, and lower "
              "ones in multiples of 8";
-  for (int64_t body : shape.bodies)
-    if (body % multiple || body > most ||
-        (shape.hasRowsOnM(body) && !isOnM(body)))
-      return "tile_rows has " + number(body) + remedy;
-  if (shape.rowsOnM && !isOnM(shape.getMaxBody()))
-    return "tile_rows up to " + number(shape.getMaxBody()) + remedy;
+  for (int64_t height : shape.tileRows)
+    if (height % multiple || height > most ||
+        (shape.hasRowsOnM(height) && !isOnM(height)))
+      return "tile_rows has " + number(height) + remedy;
+  if (shape.rowsOnM && !isOnM(shape.getMaxHeight()))
+    return "tile_rows up to " + number(shape.getMaxHeight()) + remedy;
   return {};
 }
 
@@ -250,7 +250,7 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (shape.rowsOnM && rows != 128 && rows != 256)
     return "tile_columns = " + number(shape.n) +
            " with rows_on_m = true; give " +
-           (shape.planes == 2 ? "64 or 128" : "128 or 256");
+           (shape.weightsPerColumn == 2 ? "64 or 128" : "128 or 256");
   if (shape.quantizes && shape.n != Contract::kQuantizedColumns)
     return "tile_columns = " + number(shape.n) +
            ", but the columns that share a scale of the result are those of a "
@@ -258,19 +258,19 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            number(Contract::kQuantizedColumns);
   if (rows != 64 && rows != 128 && rows != 256)
     return "tile_columns = " + number(shape.n) +
-           (shape.planes == 2 ? "; give 32, 64 or 128"
-                              : "; give 64, 128 or 256");
-  if (std::string reason = bodiesIllegal(shape); !reason.empty())
+           (shape.weightsPerColumn == 2 ? "; give 32, 64 or 128"
+                                        : "; give 64, 128 or 256");
+  if (std::string reason = heightsIllegal(shape); !reason.empty())
     return reason;
   if (shape.getStepBytes() != Contract::kStepBytes)
     return "step = " + number(shape.k) + "; give " +
            number(Contract::kStepBytes * 8 / shape.storageBits);
   int64_t accumulators = shape.getAccumulators();
-  int64_t mostAccumulators = ptxas::getMostSums(shape.getPtxasShape());
-  if (accumulators > mostAccumulators)
+  int64_t maxAccumulators = ptxas::getMaxSums(shape.getPtxasShape());
+  if (accumulators > maxAccumulators)
     return "tile_columns = " + number(shape.n) + ", tile_rows up to " +
-           number(shape.getMaxBody()) + " needs " + number(accumulators) +
-           " accumulators per thread; give at most " + number(mostAccumulators);
+           number(shape.getMaxHeight()) + " needs " + number(accumulators) +
+           " accumulators per thread; give at most " + number(maxAccumulators);
   if (shape.mapRows && contract.getSource())
     return "map_rows = true, but rows come by 'source', which no map knows";
   if (shape.stages < Contract::kMinStages ||
@@ -320,7 +320,7 @@ moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
   if (shape.isGrouped)
     return most;
   return moert::Expr::min(
-      rowBlocks(shape.getMaxBody()) * moert::Expr(shape.getPanels()), most);
+      rowBlocks(shape.getMaxHeight()) * moert::Expr(shape.getPanels()), most);
 }
 
 int64_t contractBlock(Operation *, tile::ConfigAttr) {
@@ -339,7 +339,7 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 
 struct ContractSchedule final
     : ScheduleWith<Schedule, ModelsTime, CountsIds, JoinsProducts, PermutesRows,
-                   SplitsHeavy> {
+                   SplitsLargeGroups> {
   ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
@@ -382,14 +382,15 @@ struct ContractSchedule final
   bool hasMaps(tile::ConfigAttr config) const override {
     return config.getMapRows();
   }
-  int64_t getHeavyRows(tile::ContractOp product,
-                       tile::LoadAttr load) const override {
-    return sm90::getHeavyRows(product, load);
+  int64_t getLargeGroupRows(tile::ContractOp product,
+                            tile::LoadAttr load) const override {
+    return sm90::getLargeGroupRows(product, load);
   }
-  tile::ConfigAttr chooseHeavy(tile::ContractOp product, tile::ContractOp heavy,
-                               tile::LoadAttr load,
-                               const Target &target) const override {
-    return chooseHeavyContract(product, heavy, load, target);
+  tile::ConfigAttr chooseLargeGroups(tile::ContractOp product,
+                                     tile::ContractOp large,
+                                     tile::LoadAttr load,
+                                     const Target &target) const override {
+    return chooseLargeGroupsContract(product, large, load, target);
   }
 };
 

@@ -46,7 +46,7 @@ bool RangeWalk::explore(const Meet &meet, const Choose &choose,
     State state = std::move(open.back());
     open.pop_back();
     while (true) {
-      if (++steps > mostSteps)
+      if (++steps > maxSteps)
         return false;
       // Straight lines need no memory of where one has been.
       if (flow.predecessors(state.at).size() != 1) {
@@ -78,8 +78,8 @@ bool RangeWalk::explore(const Meet &meet, const Choose &choose,
 
 bool RangeWalk::walk(const std::function<void()> &begin, const Meet &meet,
                      const Choose &choose) {
-  constexpr unsigned kMostTimes = 200;
-  for (unsigned time = 0; time < kMostTimes; ++time) {
+  constexpr unsigned kMaxTimes = 200;
+  for (unsigned time = 0; time < kMaxTimes; ++time) {
     begin();
     bool hasDropped = false;
     if (!explore(meet, choose, hasDropped))

@@ -229,11 +229,11 @@ std::optional<bool> mutate::compare(const std::string &how, bool isUnsigned,
 //===----------------------------------------------------------------------===//
 
 static std::optional<Range> special(const std::string &name) {
-  constexpr int64_t kMostThreads = 1024, kWarp = 32;
+  constexpr int64_t kMaxThreads = 1024, kWarp = 32;
   if (name == "%tid.x")
-    return Range::of(0, kMostThreads - 1);
+    return Range::of(0, kMaxThreads - 1);
   if (name == "%ntid.x")
-    return Range::of(1, kMostThreads);
+    return Range::of(1, kMaxThreads);
   if (name == "%laneid")
     return Range::of(0, kWarp - 1);
   if (name == "%ctaid.x" || name == "%nctaid.x")
@@ -271,9 +271,9 @@ std::optional<Range> mutate::compute(const RawInstruction &instruction,
     return rangeOf(instruction.operands[i], type, values);
   };
   if (first == "ld") {
-    constexpr int64_t kMostBytes = int64_t(1) << 48;
+    constexpr int64_t kMaxBytes = int64_t(1) << 48;
     return has(instruction, "param") && bitsOf(type) == 64
-               ? std::optional<Range>(Range::of(0, kMostBytes))
+               ? std::optional<Range>(Range::of(0, kMaxBytes))
                : std::nullopt;
   }
   if (first == "mov" && count == 2)

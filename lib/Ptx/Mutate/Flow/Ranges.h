@@ -70,10 +70,10 @@ public:
   using Choose = std::function<void(const State &, std::vector<size_t> &next)>;
 
   /// Follows what `guards` are made of, and what `reader` reads. Gives up after
-  /// `mostSteps`, in a kernel of some thousand instructions.
+  /// `maxSteps`, in a kernel of some thousand instructions.
   RangeWalk(const Flow &flow, const std::set<std::string> &guards,
-            size_t reader, size_t mostSteps)
-      : flow(flow), live(flow, guards, reader), mostSteps(mostSteps) {}
+            size_t reader, size_t maxSteps)
+      : flow(flow), live(flow, guards, reader), maxSteps(maxSteps) {}
 
   /// False if there are too many ways. What `begin` found out until then, or
   /// what was met before a walk that had to begin again, means nothing.
@@ -88,7 +88,7 @@ private:
 
   const Flow &flow;
   Live live;
-  const size_t mostSteps;
+  const size_t maxSteps;
   /// Per instruction: per register, what it was there.
   std::vector<std::map<std::string, std::set<Range>>> seen;
 };

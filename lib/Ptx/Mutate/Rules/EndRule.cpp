@@ -223,8 +223,8 @@ bool EndAnalysis::proves() {
   for (const RawInstruction &instruction : flow.kernel.instructions)
     guards.insert(instruction.guard);
   guards.erase("");
-  constexpr size_t kMostSteps = 1'000'000;
-  bool hasEnded = RangeWalk(flow, guards, index, kMostSteps)
+  constexpr size_t kMaxSteps = 1'000'000;
+  bool hasEnded = RangeWalk(flow, guards, index, kMaxSteps)
                       .walk([&] { isSeen = hasForked = needsOthers = false; },
                             [&](State &state, std::vector<State> &others) {
                               return meet(state, others);

@@ -197,8 +197,8 @@ bool ReaderAnalysis::proves() {
   for (const RawInstruction &instruction : flow.kernel.instructions)
     guards.insert(instruction.guard);
   guards.erase("");
-  constexpr size_t kMostSteps = 1'000'000;
-  bool hasEnded = RangeWalk(flow, guards, index, kMostSteps)
+  constexpr size_t kMaxSteps = 1'000'000;
+  bool hasEnded = RangeWalk(flow, guards, index, kMaxSteps)
                       .walk(
                           [&] {
                             isRead = false;

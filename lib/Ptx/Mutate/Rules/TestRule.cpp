@@ -23,9 +23,9 @@ static bool isWait(const RawInstruction &instruction) {
 
 /// The test that decides about the branch, through votes and comparisons.
 static std::optional<size_t> findTest(const Flow &flow, size_t branch) {
-  constexpr unsigned kMostSteps = 4;
+  constexpr unsigned kMaxSteps = 4;
   std::string name = flow.kernel.instructions[branch].guard;
-  for (unsigned step = 0; step < kMostSteps && !name.empty(); ++step) {
+  for (unsigned step = 0; step < kMaxSteps && !name.empty(); ++step) {
     std::optional<size_t> made = flow.definition(name);
     if (!made)
       return std::nullopt;

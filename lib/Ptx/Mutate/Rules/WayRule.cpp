@@ -85,8 +85,8 @@ bool WayAnalysis::run() {
   std::set<std::string> guards = {isBranch() ? at().guard
                                              : at().operands[0].text};
   addRelated(guards);
-  constexpr size_t kMostSteps = 100'000;
-  return RangeWalk(flow, guards, index, kMostSteps)
+  constexpr size_t kMaxSteps = 100'000;
+  return RangeWalk(flow, guards, index, kMaxSteps)
       .walk(
           [&] {
             ways.clear();

@@ -19,11 +19,11 @@ AsyncOperation::~AsyncOperation() = default;
 static unsigned registersPerThread(const Launch &launch) {
   constexpr unsigned registers = SimulatedLimits::kRegistersPerMultiprocessor,
                      step = 8,
-                     mostPerThread = SimulatedLimits::kRegistersPerThread;
+                     maxPerThread = SimulatedLimits::kRegistersPerThread;
   unsigned most = registers / launch.threads / step * step;
   if (unsigned asked = launch.kernel->maxRegisters)
     most = std::min(most, asked);
-  return std::min(most, mostPerThread);
+  return std::min(most, maxPerThread);
 }
 
 Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)

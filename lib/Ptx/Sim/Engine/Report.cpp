@@ -27,7 +27,7 @@ static std::string positionOf(const Program &program,
 
 static std::string textOf(const Program &program,
                           const Instruction &instruction) {
-  constexpr size_t kMostCharacters = 100;
+  constexpr size_t kMaxCharacters = 100;
   if (instruction.line == 0 || instruction.line > program.lines.size())
     return "the end";
   std::string text = program.lines[instruction.line - 1];
@@ -38,8 +38,8 @@ static std::string textOf(const Program &program,
   if (begin == std::string::npos)
     return "";
   text = text.substr(begin);
-  if (text.size() > kMostCharacters)
-    text = text.substr(0, kMostCharacters) + "...";
+  if (text.size() > kMaxCharacters)
+    text = text.substr(0, kMaxCharacters) + "...";
   return "'" + text.substr(0, text.find_last_not_of(" ;") + 1) + "'";
 }
 
@@ -144,15 +144,15 @@ static std::string describeBarriers(const Cta &cta) {
 }
 
 void Engine::reportDeadlock() {
-  constexpr size_t kMostLines = 40;
+  constexpr size_t kMaxLines = 40;
   std::string text = "deadlock: no thread goes on\n";
   size_t lines = 0;
   for (const std::unique_ptr<Cta> &cta : ctas) {
     for (const std::unique_ptr<Warp> &warp : cta->warps)
       for (const Group &group : warp->groups)
-        if (lines++ < kMostLines)
+        if (lines++ < kMaxLines)
           text += describeState(*warp, group);
-    if (lines < kMostLines)
+    if (lines < kMaxLines)
       text += describeBarriers(*cta);
   }
   for (const Launch *launch : active)

@@ -108,7 +108,7 @@ void decodeTiles(Decoder &d, bool stores) {
 // mma
 //===----------------------------------------------------------------------===//
 
-constexpr unsigned kMostDepth = 32;
+constexpr unsigned kMaxDepth = 32;
 
 /// Operands: 4 results, the registers of A and of B, 4 of C. `width` is the
 /// number of bytes of an element, `immediate` the depth.
@@ -121,7 +121,7 @@ Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
   auto typeB = MatrixType(instruction.flags >> 8);
   unsigned numB = depth / (4 * perRegister), numA = 2 * numB;
   // rows[half][k][lane] and columns[odd][k][lane % 4].
-  float rows[2][kMostDepth * kWarpLanes], columns[2][kMostDepth * 4];
+  float rows[2][kMaxDepth * kWarpLanes], columns[2][kMaxDepth * 4];
   const Slot *operands = instruction.operands.data();
   float elements[4][kWarpLanes];
   for (unsigned j = 0; j < numA; ++j) {

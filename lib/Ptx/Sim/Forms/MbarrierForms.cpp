@@ -113,10 +113,10 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     uint32_t number = 1;
     if (flags & (kExpects | kHasCount | kCompletes))
       number = warp.lanes<uint32_t>(instruction.operands[1])[lane];
-    constexpr int64_t kMostBytes = (1 << 20) - 1;
+    constexpr int64_t kMaxBytes = (1 << 20) - 1;
     if (flags & kExpects) {
       barrier->transactions += number;
-      if (barrier->transactions > kMostBytes)
+      if (barrier->transactions > kMaxBytes)
         return warp.fail(instruction, lane,
                          "more than 2^20 - 1 bytes are expected");
     }

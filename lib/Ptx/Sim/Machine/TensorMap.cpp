@@ -21,8 +21,8 @@ static moert::Status reject(const std::string &text) {
 
 Result<moert::TensorMap>
 moec::ptx::encodeTensorMap(const moert::TensorMapRecipe &recipe) {
-  constexpr int64_t kMostBox = 256, kMostSize = int64_t(1) << 32,
-                    kMostStride = int64_t(1) << 40;
+  constexpr int64_t kMaxBox = 256, kMaxSize = int64_t(1) << 32,
+                    kMaxStride = int64_t(1) << 40;
   size_t rank = recipe.shape.size();
   if (rank < 1 || rank > kMaxRank || recipe.box.size() != rank ||
       recipe.strideBytes.size() != rank - 1)
@@ -44,8 +44,8 @@ moec::ptx::encodeTensorMap(const moert::TensorMapRecipe &recipe) {
   made.swizzleBytes = uint16_t(swizzle);
   for (size_t i = 0; i < rank; ++i) {
     size_t from = rank - 1 - i;
-    if (recipe.shape[from] < 1 || recipe.shape[from] > kMostSize ||
-        recipe.box[from] < 1 || recipe.box[from] > kMostBox)
+    if (recipe.shape[from] < 1 || recipe.shape[from] > kMaxSize ||
+        recipe.box[from] < 1 || recipe.box[from] > kMaxBox)
       return reject("dimension " + std::to_string(from) + " has size " +
                     std::to_string(recipe.shape[from]) + " and box " +
                     std::to_string(recipe.box[from]) +
@@ -55,7 +55,7 @@ moec::ptx::encodeTensorMap(const moert::TensorMapRecipe &recipe) {
     if (i + 1 == rank)
       continue;
     int64_t stride = recipe.strideBytes[from - 1];
-    if (stride % 16 != 0 || stride < 0 || stride >= kMostStride)
+    if (stride % 16 != 0 || stride < 0 || stride >= kMaxStride)
       return reject("the stride of dimension " + std::to_string(from - 1) +
                     ", " + std::to_string(stride) +
                     " bytes, is not a multiple of 16 below 2^40");

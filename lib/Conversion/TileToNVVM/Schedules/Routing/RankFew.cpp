@@ -20,11 +20,11 @@ namespace {
 class RankFew {
 public:
   RankFew(ThreadEmitter &emitter, RankIds &experts, const RankArguments &args,
-          Value numSlots, int64_t mostSlots, int64_t topK, int64_t numLocal,
+          Value numSlots, int64_t maxSlots, int64_t topK, int64_t numLocal,
           Value table)
       : emitter(emitter), b(emitter.b), experts(experts), args(args),
-        numSlots(numSlots), mostSlots(mostSlots), topK(topK),
-        numLocal(numLocal), table(table) {}
+        numSlots(numSlots), maxSlots(maxSlots), topK(topK), numLocal(numLocal),
+        table(table) {}
 
   void emit();
 
@@ -46,7 +46,7 @@ private:
   RankIds &experts;
   RankArguments args;
   Value numSlots;
-  int64_t mostSlots, topK, numLocal;
+  int64_t maxSlots, topK, numLocal;
   Value table;
 };
 
@@ -61,7 +61,7 @@ RankFew::Slot RankFew::loadSlot(Value slot, Value exists) {
   Value id = emitter.loadI32(args.ids, slot);
   Value weight = emitter.loadF32(args.weights, slot);
   Value local = experts.localOf(id);
-  Value first = emitter.scale(local, mostSlots);
+  Value first = emitter.scale(local, maxSlots);
   Value key = arith::AddIOp::create(b, first, emitter.toI32(slot));
   scf::YieldOp::create(b, ValueRange{id, weight, local, key});
   b.setInsertionPointToEnd(branch.elseBlock());
@@ -114,18 +114,17 @@ void RankFew::emit() {
   Value exists =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, slot, numSlots);
   Slot mine = loadSlot(slot, exists);
-  Value isInTable = emitter.isLess(emitter.thread(), emitter.i32(mostSlots));
+  Value isInTable = emitter.isLess(emitter.thread(), emitter.i32(maxSlots));
   emitter.ifThen(isInTable, [&] { emitter.storeI32(mine.key, table, slot); });
   emitter.barrier();
   emitter.ifThen(exists, [&] { placeSlot(mine, slot); });
   // The first experts go to threads that have no slot, if there are such.
   Value shifted = emitter.remainder(
-      emitter.scale(emitter.thread(), 1, threads - mostSlots % threads),
+      emitter.scale(emitter.thread(), 1, threads - maxSlots % threads),
       threads);
   emitter.forLoop(emitter.toIndex(shifted), emitter.index(numLocal + 1),
                   threads, [&](Value local) {
-                    Value first =
-                        emitter.scale(emitter.toI32(local), mostSlots);
+                    Value first = emitter.scale(emitter.toI32(local), maxSlots);
                     emitter.storeI32(countBelow(first), args.offsets, local);
                   });
 }
@@ -134,8 +133,8 @@ void RankFew::emit() {
 
 void moec::emitRankFew(ThreadEmitter &emitter, RankIds &experts,
                        const RankArguments &args, Value numSlots,
-                       int64_t mostSlots, int64_t topK, int64_t numLocal,
+                       int64_t maxSlots, int64_t topK, int64_t numLocal,
                        Value table) {
-  RankFew(emitter, experts, args, numSlots, mostSlots, topK, numLocal, table)
+  RankFew(emitter, experts, args, numSlots, maxSlots, topK, numLocal, table)
       .emit();
 }

@@ -18,12 +18,12 @@ struct RankArguments {
   mlir::Value ids, weights, offsets, position, source, rowWeight;
 };
 
-/// Ranks the first `numSlots` slots (of type index), at most `mostSlots`, which
+/// Ranks the first `numSlots` slots (of type index), at most `maxSlots`, which
 /// are no more than there are threads, with one CTA. `table` is scratch memory
 /// for as many i32.
 void emitRankFew(ThreadEmitter &emitter, RankIds &experts,
                  const RankArguments &args, mlir::Value numSlots,
-                 int64_t mostSlots, int64_t topK, int64_t numLocal,
+                 int64_t maxSlots, int64_t topK, int64_t numLocal,
                  mlir::Value table);
 
 } // namespace moec

@@ -94,7 +94,7 @@ Value TopKHeld::readRow(Value token) {
 /// then all keys are the same.
 Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   // exp of less is 0 in f32.
-  constexpr double leastPower = -104;
+  constexpr double minPower = -104;
   for (Value score : scores)
     keys.push_back(KeyTable::fromFloat(emitter, score));
   rowLargest = KeyTable::toFloat(emitter, warp.warpMax(largestHeld(keys)));
@@ -107,7 +107,7 @@ Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   }
   rowSum = sumOf(rowSum);
   Value isNumber = compare(Predicate::ORD, rowSum, rowSum);
-  Value least = arith::AddFOp::create(b, rowLargest, emitter.f32(leastPower));
+  Value least = arith::AddFOp::create(b, rowLargest, emitter.f32(minPower));
   least = choose(isNumber, KeyTable::fromFloat(emitter, least),
                  emitter.i32(std::numeric_limits<int32_t>::max()));
   for (auto [part, key] : llvm::zip(parts, keys)) {

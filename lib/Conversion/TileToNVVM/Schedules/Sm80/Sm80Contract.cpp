@@ -42,8 +42,8 @@ private:
   /// the column counts from the tile's first one.
   void forTile(Value count, function_ref<void(Value, Value)> body);
 
-  Value getWeightRow(int64_t plane, Value column) {
-    return moec::getWeightRow(emitter, op, plane, column);
+  Value getWeightRow(int64_t projection, Value column) {
+    return moec::getWeightRow(emitter, op, projection, column);
   }
   SmallVector<Value> getLeading(Value last) {
     return group ? SmallVector<Value>{group, last} : SmallVector<Value>{last};
@@ -75,11 +75,11 @@ LogicalResult Sm80Contract::emit() {
     group = major;
   // Columns past the end repeat the last one; nobody reads their sums.
   Value last = emitter.index(shape.columns - 1);
-  auto weightAddress = [&](int64_t plane, Value row) {
+  auto weightAddress = [&](int64_t projection, Value row) {
     Value column = emitter.add(firstColumn, emitter.toIndex(row));
     if (shape.columns % shape.n)
       column = emitter.min(column, last);
-    return addressOf(weight, getLeading(getWeightRow(plane, column)));
+    return addressOf(weight, getLeading(getWeightRow(projection, column)));
   };
   Sm80Scales ofTile(emitter, op, shape, floats, group, firstColumn);
   scales = &ofTile;
@@ -135,16 +135,17 @@ void Sm80Contract::emitRows(Sm80Products &products, Value firstRow,
                 });
   forTile(count, [&](Value row, Value column) {
     SmallVector<Value> sums;
-    for (int64_t plane = 0; plane < shape.planes; ++plane)
-      sums.push_back(products.loadSums(plane, row, column, shape.lanes));
+    for (int64_t projection = 0; projection < shape.weightsPerColumn;
+         ++projection)
+      sums.push_back(products.loadSums(projection, row, column, shape.lanes));
     Value position = emitter.add(firstRow, row);
     Value resultColumn = emitter.add(firstColumn, column);
     if (shape.scales.areInEpilogue() || op.getWeightGlobalScale()) {
       Value from = shape.scales.input == ScaleTime::InEpilogue
                        ? sourceOf(position)
                        : Value();
-      for (auto [plane, sum] : llvm::enumerate(sums))
-        sum = scales->apply(plane, sum, from, resultColumn);
+      for (auto [projection, sum] : llvm::enumerate(sums))
+        sum = scales->apply(projection, sum, from, resultColumn);
     }
     Value value = emitEpilogue(sums, position, resultColumn);
     if (value)
@@ -189,7 +190,7 @@ void Sm80Contract::storeZeros(Value begin, Value end) {
 SmallVector<Value> Sm80Contract::loadColumnOperand(Value operand,
                                                    Value column) {
   int64_t lanes = shape.lanes;
-  if (shape.planes == 1)
+  if (shape.weightsPerColumn == 1)
     return {emitter.loadVector(operand, getLeading(column), lanes)};
   if (op.getLayoutAttr().getOrder() != moe::GateUpOrder::Interleaved)
     return {

@@ -38,8 +38,9 @@ SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;
   SmallVector<SmallVector<ElementFactors>> factors;
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
-    factors.push_back(scales.loadForElements(plane, firstElement));
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
+    factors.push_back(scales.loadForElements(projection, firstElement));
   // a[block][half of the depth].
   SmallVector<std::array<SmallVector<Value>, 2>> a(rowBlocks);
   for (int64_t block = 0; block < rowBlocks; ++block) {
@@ -52,21 +53,22 @@ SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
       a[block][half] = {low0, low8, high0, high8};
     }
   }
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
     for (int64_t column = 0; column < columnBlocks; column += 2) {
-      int64_t row = plane * shape.n + column * kCoreColumns;
+      int64_t row = projection * shape.n + column * kCoreColumns;
       int64_t stride = weight.rows.getStride();
       SmallVector<Value> pieces = weight.decoder.loadPieces(
           emitter.advance(weights, row * stride), stride);
       for (int64_t i = 0; i < 4; ++i) {
         ElementFactors own;
         if (shape.hasElementFactors)
-          own = factors[plane][column + i / 2];
+          own = factors[projection][column + i / 2];
         auto [low, high] = weight.decoder.decode(pieces[i], i % 2, own);
         for (int64_t block = 0; block < rowBlocks; ++block) {
-          int64_t first =
-              ((plane * rowBlocks + block) * columnBlocks + column + i / 2) *
-              kCoreSums;
+          int64_t first = ((projection * rowBlocks + block) * columnBlocks +
+                           column + i / 2) *
+                          kCoreSums;
           auto place = MutableArrayRef<Value>(sums).slice(first, kCoreSums);
           SmallVector<Value> product =
               emitter.multiply(element, a[block][i % 2], ValueRange{low, high},

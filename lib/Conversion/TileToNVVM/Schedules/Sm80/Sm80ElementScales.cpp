@@ -27,18 +27,19 @@ Sm80Scales::findElementRows(Value memref, Value first,
   int64_t columnBytes = type.getShape().back() * type.getElementTypeBitWidth() /
                         8 * (areMixed ? 2 : 1);
   ElementRows found;
-  for (int64_t plane = 0; plane < shape.planes; ++plane) {
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection) {
     auto &rows = found.emplace_back();
     if (isOneAddress) {
       Value column = emitter.add(firstColumn, emitter.toIndex(first));
-      Value address = addressOfColumn(memref, plane, column);
+      Value address = addressOfColumn(memref, projection, column);
       for (int64_t distance : distances)
         rows.push_back({address, distance * columnBytes});
       continue;
     }
     for (int64_t distance : distances)
       rows.push_back(
-          {addressOfColumn(memref, plane,
+          {addressOfColumn(memref, projection,
                            getColumn(emitter.scale(first, 1, distance))),
            0});
   }
@@ -77,7 +78,7 @@ Value Sm80Scales::makeFactor(Value value) {
   return PairDecoder(b, Elements::Plain, element, floats).makePair(value);
 }
 
-SmallVector<ElementFactors> Sm80Scales::loadForElements(int64_t plane,
+SmallVector<ElementFactors> Sm80Scales::loadForElements(int64_t projection,
                                                         Value element) {
   SmallVector<ElementFactors> factors;
   if (!shape.hasElementFactors)
@@ -85,7 +86,7 @@ SmallVector<ElementFactors> Sm80Scales::loadForElements(int64_t plane,
   Value number = getElementNumber(element);
   moe::QuantAttr quant = op.getWeightQuantAttr();
   if (!elementScales.empty())
-    for (auto [address, bytes] : elementScales[plane])
+    for (auto [address, bytes] : elementScales[projection])
       factors.push_back(
           {makeFactor(load(quant.getScale(), address, number, bytes)),
            Value()});
@@ -93,7 +94,7 @@ SmallVector<ElementFactors> Sm80Scales::loadForElements(int64_t plane,
     return factors;
   Value offset = arith::ExtUIOp::create(b, b.getI64Type(), number);
   Value least = emitter.i32(getOffset(getElements(quant)));
-  for (auto [address, bytes] : zeroPoints[plane]) {
+  for (auto [address, bytes] : zeroPoints[projection]) {
     Value zero =
         loadByte(emitter.advance(emitter.advance(address, offset), bytes));
     Value difference = arith::SIToFPOp::create(

@@ -54,18 +54,18 @@ void Sm80GatherRows::copyPieces(Value from, Value to, Value first,
 }
 
 void Sm80GatherRows::copyRow(Value from, Value to, int64_t rowBytes) {
-  constexpr int64_t mostBytes = 16, mostAtOnce = 8;
-  int64_t bytes = std::min(mostBytes, rowBytes & -rowBytes);
+  constexpr int64_t maxBytes = 16, maxAtOnce = 8;
+  int64_t bytes = std::min(maxBytes, rowBytes & -rowBytes);
   int64_t pieces = rowBytes / bytes;
   int64_t rounds = pieces / sm80::kWarp, rest = pieces % sm80::kWarp;
-  int64_t last = rounds % mostAtOnce;
+  int64_t last = rounds % maxAtOnce;
   Value lane = emitter.lane();
   if (rounds > last)
     emitter.forLoop(
         emitter.index(0), emitter.index((rounds - last) * sm80::kWarp),
-        mostAtOnce * sm80::kWarp, [&](Value first) {
+        maxAtOnce * sm80::kWarp, [&](Value first) {
           Value own = arith::AddIOp::create(b, emitter.toI32(first), lane);
-          copyPieces(from, to, own, mostAtOnce, bytes);
+          copyPieces(from, to, own, maxAtOnce, bytes);
         });
   if (last)
     copyPieces(from, to, emitter.scale(lane, 1, (rounds - last) * sm80::kWarp),

@@ -50,7 +50,7 @@ Sm80Products::Sm80Products(ThreadEmitter &emitter, tile::ContractOp op,
       warpColumn(emitter.remainder(emitter.warp(), Contract::kWarpColumns)),
       threadRow(emitter.divide(emitter.thread(), kFmaColumns)),
       threadColumn(emitter.remainder(emitter.thread(), kFmaColumns)) {
-  makeCopies(weight, shape.planes, shape.n, weightAddress);
+  makeCopies(weight, shape.weightsPerColumn, shape.n, weightAddress);
   if (shape.hasElementFactors)
     findElementRows();
   if (!shape.hasColumnScales)
@@ -66,19 +66,19 @@ Sm80Products::Sm80Products(ThreadEmitter &emitter, tile::ContractOp op,
 // Copies to shared memory
 //===----------------------------------------------------------------------===//
 
-void Sm80Products::makeCopies(Operand &operand, int64_t planes, int64_t rows,
-                              RowAddress address) {
+void Sm80Products::makeCopies(Operand &operand, int64_t projections,
+                              int64_t rows, RowAddress address) {
   operand.from.clear();
   operand.to.clear();
-  for (int64_t plane = 0; plane < planes; ++plane)
+  for (int64_t projection = 0; projection < projections; ++projection)
     for (int64_t row = 0; row < rows; row += operand.rows.getRowsPerCopy()) {
       Value here = emitter.scale(operand.copyRow, 1, row);
-      Value from = address(plane, here);
+      Value from = address(projection, here);
       if (operand.rows.isAligned())
         from = emitter.advance(
             from, emitter.scale(operand.copyChunk, Contract::kChunkBytes));
       operand.from.push_back(from);
-      operand.to.push_back((operand.firstRow + plane * rows + row) *
+      operand.to.push_back((operand.firstRow + projection * rows + row) *
                            operand.rows.getStride());
     }
 }
@@ -159,7 +159,7 @@ int64_t Sm80Products::getNumSums() const {
 }
 
 void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
-  makeCopies(input, /*planes=*/1, shape.m, inputAddress);
+  makeCopies(input, /*projections=*/1, shape.m, inputAddress);
   if (scales.hasRowsInLoop()) {
     SmallVector<Value> addresses;
     Value first = getFirstRow();
@@ -253,7 +253,7 @@ std::pair<Value, Value> Sm80Products::findRows(Value stage, bool asMatrices) {
           stageAddress(stage, weight, weightRow, weightBytes)};
 }
 
-/// Sums are ordered by plane, block of rows, block of columns, element.
+/// Sums are ordered by projection, block of rows, block of columns, element.
 SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
   int64_t stride = input.rows.getStride();
   auto [inputs, weights] = findRows(stage, /*asMatrices=*/true);
@@ -266,16 +266,17 @@ SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
     for (int64_t row = 0; row < rowBlocks; ++row)
       a.push_back(emitter.loadMatrices(
           emitter.advance(inputs, row * kCoreRows * stride + step)));
-    for (int64_t plane = 0; plane < shape.planes; ++plane)
+    for (int64_t projection = 0; projection < shape.weightsPerColumn;
+         ++projection)
       for (int64_t pair = 0; pair < columnBlocks; pair += 2) {
-        int64_t row = plane * shape.n + pair * kCoreColumns;
+        int64_t row = projection * shape.n + pair * kCoreColumns;
         SmallVector<Value> w =
             emitter.loadMatrices(emitter.advance(weights, row * stride + step));
         for (int64_t half = 0; half < 2; ++half)
           for (int64_t block = 0; block < rowBlocks; ++block) {
-            int64_t first =
-                ((plane * rowBlocks + block) * columnBlocks + pair + half) *
-                kCoreSums;
+            int64_t first = ((projection * rowBlocks + block) * columnBlocks +
+                             pair + half) *
+                            kCoreSums;
             auto place = MutableArrayRef<Value>(next).slice(first, kCoreSums);
             SmallVector<Value> product = emitter.multiply(
                 element, a[block], ArrayRef<Value>(w).slice(2 * half, 2),
@@ -291,7 +292,7 @@ SmallVector<Value> Sm80Products::multiplyOnCores(Value stage, ValueRange sums) {
 // FMA
 //===----------------------------------------------------------------------===//
 
-/// Sums are ordered by plane, row, column.
+/// Sums are ordered by projection, row, column.
 SmallVector<Value> Sm80Products::multiplyByFma(Value step, Value stage,
                                                int64_t part, ValueRange sums) {
   constexpr int64_t width = 4, elementsWithFactors = 16;
@@ -305,26 +306,29 @@ SmallVector<Value> Sm80Products::multiplyByFma(Value step, Value stage,
                                   operand.rows.getBytes(k)),
         factors);
   };
-  SmallVector<SmallVector<ElementFactors>> factors(shape.planes);
+  SmallVector<SmallVector<ElementFactors>> factors(shape.weightsPerColumn);
   SmallVector<Value> next(sums);
   int64_t first = part * shape.partDepth;
   for (int64_t k = first; k < first + shape.partDepth; k += width) {
     if (shape.hasElementFactors && k % elementsWithFactors == 0)
-      for (int64_t plane = 0; plane < shape.planes; ++plane)
-        factors[plane] =
-            scales.loadForElements(plane, emitter.scale(step, shape.k, k));
+      for (int64_t projection = 0; projection < shape.weightsPerColumn;
+           ++projection)
+        factors[projection] =
+            scales.loadForElements(projection, emitter.scale(step, shape.k, k));
     SmallVector<SmallVector<Value>> x;
     for (int64_t row = 0; row < rows; ++row)
       x.push_back(load(input, inputs, row * kFmaRows, k));
-    for (int64_t plane = 0; plane < shape.planes; ++plane)
+    for (int64_t projection = 0; projection < shape.weightsPerColumn;
+         ++projection)
       for (int64_t column = 0; column < columns; ++column) {
         ElementFactors own;
         if (shape.hasElementFactors)
-          own = factors[plane][column];
-        SmallVector<Value> w = load(
-            weight, weights, plane * shape.n + column * kFmaColumns, k, own);
+          own = factors[projection][column];
+        SmallVector<Value> w =
+            load(weight, weights, projection * shape.n + column * kFmaColumns,
+                 k, own);
         for (int64_t row = 0; row < rows; ++row) {
-          Value &sum = next[(plane * rows + row) * columns + column];
+          Value &sum = next[(projection * rows + row) * columns + column];
           for (int64_t i = 0; i < width; ++i)
             sum = math::FmaOp::create(b, x[row][i], w[i], sum);
         }
@@ -337,13 +341,13 @@ SmallVector<Value> Sm80Products::multiplyByFma(Value step, Value stage,
 // Sums
 //===----------------------------------------------------------------------===//
 
-Value Sm80Products::sumAddress(int64_t plane, Value row, Value column) {
+Value Sm80Products::sumAddress(int64_t projection, Value row, Value column) {
   constexpr int64_t bytes = 4;
   int64_t stride = shape.getSumStride();
   Value offset =
       addI32(emitter.scale(row, stride * bytes), emitter.scale(column, bytes));
   return emitter.advance(emitter.advance(shared, offset),
-                         plane * shape.m * stride * bytes);
+                         projection * shape.m * stride * bytes);
 }
 
 Sm80Scales::Place Sm80Products::getPlace(int64_t i) const {
@@ -420,17 +424,18 @@ void Sm80Products::storeSums(ValueRange sums) {
           b, type, ValueRange(sums.slice(i, atOnce)));
     emitter.store(
         stored,
-        sumAddress(place.plane,
+        sumAddress(place.projection,
                    emitter.scale(row, 1, getRowDistance(place.row)),
                    emitter.scale(column, 1, getColumnDistance(place.column))),
         4 * atOnce);
   }
 }
 
-Value Sm80Products::loadSums(int64_t plane, Value row, Value column,
+Value Sm80Products::loadSums(int64_t projection, Value row, Value column,
                              int64_t lanes) {
   constexpr int64_t bytes = 4;
-  Value from = sumAddress(plane, emitter.toI32(row), emitter.toI32(column));
+  Value from =
+      sumAddress(projection, emitter.toI32(row), emitter.toI32(column));
   return emitter.load(VectorType::get(lanes, b.getF32Type()), from,
                       std::min<int64_t>(lanes * bytes, 16));
 }

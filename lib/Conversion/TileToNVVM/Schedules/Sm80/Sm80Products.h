@@ -28,10 +28,10 @@ class Sm80Products {
 public:
   /// Calls made once per CTA, with what does not depend on the rows:
   /// `weightAddress(r)` is the address of weight row r of the CTA, `r` being an
-  /// i32 for the thread and a whole plane for the compiler: r = plane * n +
-  /// column.
+  /// i32 for the thread and a whole projection for the compiler: r = projection
+  /// * n + column.
   using RowAddress =
-      llvm::function_ref<mlir::Value(int64_t plane, mlir::Value row)>;
+      llvm::function_ref<mlir::Value(int64_t projection, mlir::Value row)>;
 
   Sm80Products(ThreadEmitter &emitter, tile::ContractOp op,
                const sm80::Contract &shape, Float8 floats,
@@ -43,7 +43,7 @@ public:
   /// inside the loop. `release` has to follow before the next call.
   void emit(RowAddress inputAddress, RowAddress scaleAddress);
   /// `lanes` neighbours of a row of sums; row and column are of type index.
-  mlir::Value loadSums(int64_t plane, mlir::Value row, mlir::Value column,
+  mlir::Value loadSums(int64_t projection, mlir::Value row, mlir::Value column,
                        int64_t lanes);
   void release() { emitter.barrier(); }
 
@@ -73,9 +73,9 @@ private:
                       OperandDecoder::Side side);
   /// Bytes of `elements` (i32) neighbours.
   mlir::Value getBytes(const Operand &operand, mlir::Value elements);
-  /// Tells `scales` which rows of weights of a plane the thread decodes.
+  /// Tells `scales` which rows of weights of a projection the thread decodes.
   void findElementRows();
-  void makeCopies(Operand &operand, int64_t planes, int64_t rows,
+  void makeCopies(Operand &operand, int64_t projections, int64_t rows,
                   RowAddress address);
   /// Where a row of an operand lies in a stage, and `bytes` on (null: 0).
   mlir::Value stageAddress(mlir::Value stage, const Operand &operand,
@@ -114,8 +114,8 @@ private:
                                                mlir::Value stage, int64_t part,
                                                mlir::ValueRange sums);
   int64_t getNumSums() const;
-  /// Where the thread's sum `i` belongs: its plane, and its number among the
-  /// thread's rows and among the thread's columns of a plane.
+  /// Where the thread's sum `i` belongs: its projection, and its number among
+  /// the thread's rows and among the thread's columns of a projection.
   Sm80Scales::Place getPlace(int64_t i) const;
   /// The thread's first row and column of the tile (i32), and how far on its
   /// others are.
@@ -126,9 +126,10 @@ private:
   int64_t getNumThreadRows() const;
   int64_t getNumThreadColumns() const;
   void storeSums(mlir::ValueRange sums);
-  mlir::Value sumAddress(int64_t plane, mlir::Value row, mlir::Value column);
+  mlir::Value sumAddress(int64_t projection, mlir::Value row,
+                         mlir::Value column);
 
-  /// Columns of one plane that a warp multiplies, and its rows.
+  /// Columns of one projection that a warp multiplies, and its rows.
   int64_t getWarpColumns() const {
     return shape.n / sm80::Contract::kWarpColumns;
   }

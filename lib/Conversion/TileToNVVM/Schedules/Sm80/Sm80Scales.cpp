@@ -20,21 +20,23 @@ Sm80Scales::Sm80Scales(ThreadEmitter &emitter, tile::ContractOp op,
     : emitter(emitter), b(emitter.b), op(op), shape(shape), floats(floats),
       group(group), firstColumn(firstColumn) {
   if (hasColumnsInLoop() && !shape.hasColumnScales)
-    for (int64_t plane = 0; plane < shape.planes; ++plane)
+    for (int64_t projection = 0; projection < shape.weightsPerColumn;
+         ++projection)
       columns.push_back({addressOfColumn(emitter.operand(op.getWeightScale()),
-                                         plane, firstColumn)});
+                                         projection, firstColumn)});
 }
 
-SmallVector<Value> Sm80Scales::getIndices(int64_t plane, Value column) {
-  SmallVector<Value> indices{getScaleRow(emitter, op, plane, column),
+SmallVector<Value> Sm80Scales::getIndices(int64_t projection, Value column) {
+  SmallVector<Value> indices{getScaleRow(emitter, op, projection, column),
                              emitter.index(0)};
   if (group)
     indices.insert(indices.begin(), group);
   return indices;
 }
 
-Value Sm80Scales::addressOfColumn(Value memref, int64_t plane, Value column) {
-  return emitter.address(memref, getIndices(plane, column));
+Value Sm80Scales::addressOfColumn(Value memref, int64_t projection,
+                                  Value column) {
+  return emitter.address(memref, getIndices(projection, column));
 }
 
 Value Sm80Scales::getColumn(Value own) {
@@ -87,10 +89,11 @@ Value Sm80Scales::load(Type type, Value address, Value number, int64_t bytes) {
 
 void Sm80Scales::findColumns(ValueRange ofThread) {
   Value scales = emitter.operand(op.getWeightScale());
-  for (int64_t plane = 0; plane < shape.planes; ++plane) {
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection) {
     auto &addresses = columns.emplace_back();
     for (Value own : ofThread)
-      addresses.push_back(addressOfColumn(scales, plane, getColumn(own)));
+      addresses.push_back(addressOfColumn(scales, projection, getColumn(own)));
   }
 }
 
@@ -125,8 +128,8 @@ Sm80Scales::Factors Sm80Scales::load(Value step, int64_t part) {
   if (hasColumnsInLoop()) {
     moe::QuantAttr quant = op.getWeightQuantAttr();
     Value number = getNumber(quant, step, part);
-    for (ArrayRef<Value> plane : columns)
-      factors.columns.push_back(loadAll(quant, plane, number));
+    for (ArrayRef<Value> projection : columns)
+      factors.columns.push_back(loadAll(quant, projection, number));
   }
   return factors;
 }
@@ -134,15 +137,15 @@ Sm80Scales::Factors Sm80Scales::load(Value step, int64_t part) {
 SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
                                    ValueRange sums,
                                    function_ref<Place(int64_t)> placeOf) {
-  // [column][row] of a plane, with one row, or column, for all.
+  // [column][row] of a projection, with one row, or column, for all.
   SmallVector<SmallVector<Value>> table;
-  int64_t plane = -1;
+  int64_t projection = -1;
   auto makeTable = [&] {
     table.clear();
     if (factors.columns.empty())
       table.push_back(factors.rows);
     else
-      for (Value column : factors.columns[plane]) {
+      for (Value column : factors.columns[projection]) {
         auto &entries = table.emplace_back();
         for (Value row : factors.rows)
           entries.push_back(arith::MulFOp::create(b, row, column));
@@ -153,8 +156,8 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
   SmallVector<Value> next;
   for (auto [i, product] : llvm::enumerate(products)) {
     Place place = placeOf(i);
-    if (place.plane != plane) {
-      plane = place.plane;
+    if (place.projection != projection) {
+      projection = place.projection;
       makeTable();
     }
     ArrayRef<Value> column = table[table.size() == 1 ? 0 : place.column];
@@ -168,24 +171,25 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
 // Behind it
 //===----------------------------------------------------------------------===//
 
-Value Sm80Scales::loadRowScale(int64_t plane, Value column) {
+Value Sm80Scales::loadRowScale(int64_t projection, Value column) {
   Value scales = emitter.operand(op.getWeightScale());
   Type type = getElementType(scales);
-  SmallVector<Value> indices = getIndices(plane, column);
+  SmallVector<Value> indices = getIndices(projection, column);
   if (getScaleBytes(type) == 1)
     return decodeByte(type, loadByte(emitter.address(scales, indices)));
   return emitter.loadF32(scales, indices);
 }
 
-Value Sm80Scales::loadGlobalScale(int64_t plane) {
-  SmallVector<Value> indices{emitter.index(
-      moe::getSecondScale(op.getWeightQuantAttr(), plane, op.getLayoutAttr()))};
+Value Sm80Scales::loadGlobalScale(int64_t projection) {
+  SmallVector<Value> indices{emitter.index(moe::getSecondScale(
+      op.getWeightQuantAttr(), projection, op.getLayoutAttr()))};
   if (group)
     indices.insert(indices.begin(), group);
   return emitter.loadF32(emitter.operand(op.getWeightGlobalScale()), indices);
 }
 
-Value Sm80Scales::apply(int64_t plane, Value sums, Value source, Value column) {
+Value Sm80Scales::apply(int64_t projection, Value sums, Value source,
+                        Value column) {
   auto type = cast<VectorType>(sums.getType());
   int64_t lanes = type.getNumElements();
   Value factor;
@@ -194,7 +198,7 @@ Value Sm80Scales::apply(int64_t plane, Value sums, Value source, Value column) {
                  moe::ScaleGroup::kAll;
     SmallVector<Value> elements;
     for (int64_t lane = 0; lane < (isOne ? 1 : lanes); ++lane)
-      elements.push_back(loadRowScale(plane, emitter.add(column, lane)));
+      elements.push_back(loadRowScale(projection, emitter.add(column, lane)));
     factor = isOne ? emitter.splat(elements.front(), lanes)
                    : Value(vector::FromElementsOp::create(b, type, elements));
   }
@@ -203,7 +207,7 @@ Value Sm80Scales::apply(int64_t plane, Value sums, Value source, Value column) {
     factor = factor ? Value(arith::MulFOp::create(b, other, factor)) : other;
   };
   if (op.getWeightGlobalScale())
-    multiply(loadGlobalScale(plane));
+    multiply(loadGlobalScale(projection));
   if (shape.scales.input == ScaleTime::InEpilogue)
     multiply(loadInputScale(emitter, op, source));
   return factor ? Value(arith::MulFOp::create(b, sums, factor)) : sums;

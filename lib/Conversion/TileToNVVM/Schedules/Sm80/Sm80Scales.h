@@ -29,21 +29,21 @@ public:
   /// Of the thread's rows of weights, as columns of the tile: the first one
   /// (i32), and how far on all are.
   void findElementRows(mlir::Value first, llvm::ArrayRef<int64_t> distances);
-  /// Those of the rows of a plane, for the elements that the thread has of
+  /// Those of the rows of a projection, for the elements that the thread has of
   /// `kDecodedColumns`, or, where FMAs multiply, of 16, from contracted
   /// `element` (i32) on. Nothing where there are none.
-  llvm::SmallVector<ElementFactors> loadForElements(int64_t plane,
+  llvm::SmallVector<ElementFactors> loadForElements(int64_t projection,
                                                     mlir::Value element);
 
   //===--- Inside the loop ---===//
 
-  /// Where a sum of the thread belongs: its plane, and its number among the
-  /// thread's rows and among its columns of a plane.
+  /// Where a sum of the thread belongs: its projection, and its number among
+  /// the thread's rows and among its columns of a projection.
   struct Place {
-    int64_t plane, row, column;
+    int64_t projection, row, column;
   };
-  /// Scales of a part: of the thread's rows, and per plane of its columns, or
-  /// one for all of them. Empty where they are not applied here.
+  /// Scales of a part: of the thread's rows, and per projection of its columns,
+  /// or one for all of them. Empty where they are not applied here.
   struct Factors {
     llvm::SmallVector<mlir::Value> rows;
     llvm::SmallVector<llvm::SmallVector<mlir::Value>> columns;
@@ -67,9 +67,9 @@ public:
 
   //===--- Behind it ---===//
 
-  /// The sums of `lanes` columns of a plane from `column` on with the row of
-  /// the input that is `source`; indices. Unchanged if there are no scales.
-  mlir::Value apply(int64_t plane, mlir::Value sums, mlir::Value source,
+  /// The sums of `lanes` columns of a projection from `column` on with the row
+  /// of the input that is `source`; indices. Unchanged if there are no scales.
+  mlir::Value apply(int64_t projection, mlir::Value sums, mlir::Value source,
                     mlir::Value column);
 
 private:
@@ -79,16 +79,17 @@ private:
     mlir::Value address;
     int64_t bytes;
   };
-  /// Of each plane.
+  /// Of each projection.
   using ElementRows = llvm::SmallVector<llvm::SmallVector<ElementRow>>;
   ElementRows findElementRows(mlir::Value memref, mlir::Value first,
                               llvm::ArrayRef<int64_t> distances);
 
-  mlir::Value addressOfColumn(mlir::Value memref, int64_t plane,
+  mlir::Value addressOfColumn(mlir::Value memref, int64_t projection,
                               mlir::Value column);
   /// A column of the result (index) from that of the tile (i32).
   mlir::Value getColumn(mlir::Value own);
-  llvm::SmallVector<mlir::Value> getIndices(int64_t plane, mlir::Value column);
+  llvm::SmallVector<mlir::Value> getIndices(int64_t projection,
+                                            mlir::Value column);
   /// The number of the scale of a row that part `part` of a step has; i32.
   mlir::Value getNumber(moe::QuantAttr quant, mlir::Value step, int64_t part);
   /// The last number instead of what steps have behind the row's end.
@@ -100,8 +101,8 @@ private:
   /// A scale of a byte as f32.
   mlir::Value decodeByte(mlir::Type type, mlir::Value byte);
   /// Scale of a whole row, or tensor, of the weights.
-  mlir::Value loadRowScale(int64_t plane, mlir::Value column);
-  mlir::Value loadGlobalScale(int64_t plane);
+  mlir::Value loadRowScale(int64_t projection, mlir::Value column);
+  mlir::Value loadGlobalScale(int64_t projection);
   mlir::Value getElementNumber(mlir::Value element);
   /// As elements are multiplied.
   mlir::Value makeFactor(mlir::Value value);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 // A consumer multiplies its part of the weights, or of the input rows, with all
-// of the others of a tile, in the lowest body that holds its rows, and makes
+// of the others of a tile, at the lowest height that holds its rows, and makes
 // results of the sums.
 
 #include "Sm90Fragments.h"
@@ -18,30 +18,31 @@ using namespace moec;
 static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
   AsyncEmitter &emitter = contract.emitter;
   ImplicitLocOpBuilder &b = contract.b;
-  ArrayRef<int64_t> bodies = contract.shape.bodies;
+  ArrayRef<int64_t> tileRows = contract.shape.tileRows;
   Sm90Products products(contract);
   LogicalResult status = success();
-  auto emitBody = [&](int64_t body, const ContractTile &tile, RingPlace place) {
-    ContractPart part = products.getPart(body, tile);
+  auto emitHeight = [&](int64_t height, const ContractTile &tile,
+                        RingPlace place) {
+    ContractPart part = products.getPart(height, tile);
     ContractOperands operands = loadSm90Operands(contract, part);
     // Next to sums of steps there are no registers for what comes later.
     bool isEarly = !contract.shape.promotes;
     if (isEarly)
       loadSm90Scales(contract, part, operands);
-    ContractSums sums = products.emit(body, tile, place);
+    ContractSums sums = products.emit(height, tile, place);
     if (!isEarly)
       loadSm90Scales(contract, part, operands);
     if (failed(emitSm90Epilogue(contract, part, operands, sums)))
       status = failure();
     return sums.end;
   };
-  /// The lowest body, from number `i` on, that holds the tile's rows.
+  /// At the lowest height, from number `i` on, that holds the tile's rows.
   std::function<RingPlace(const ContractTile &, RingPlace, size_t)> choose =
       [&](const ContractTile &tile, RingPlace place, size_t i) -> RingPlace {
-    if (i + 1 == bodies.size())
-      return emitBody(bodies[i], tile, place);
+    if (i + 1 == tileRows.size())
+      return emitHeight(tileRows[i], tile, place);
     Value fits = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, tile.rows,
-                                       emitter.i32(bodies[i]));
+                                       emitter.i32(tileRows[i]));
     Type i32 = b.getI32Type();
     auto branch = scf::IfOp::create(b, TypeRange{i32, i32}, fits,
                                     /*withElseRegion=*/true);
@@ -49,8 +50,8 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
     for (bool then : {true, false}) {
       b.setInsertionPointToStart(then ? branch.thenBlock()
                                       : branch.elseBlock());
-      RingPlace end =
-          then ? emitBody(bodies[i], tile, place) : choose(tile, place, i + 1);
+      RingPlace end = then ? emitHeight(tileRows[i], tile, place)
+                           : choose(tile, place, i + 1);
       scf::YieldOp::create(b, ValueRange{end.stage, end.parity});
     }
     return {branch.getResult(0), branch.getResult(1)};

@@ -326,10 +326,10 @@ ContractTile Sm90Contract::findTile(Value item) {
   Value inGroup =
       arith::SubIOp::create(b, item, emitter.scale(begin.tile, panels));
   Value firstTile;
-  if (int64_t most = shape.getBandTiles()) {
-    Value band = emitter.divide(inGroup, most * panels);
+  if (int64_t most = shape.getRasterGroupTiles()) {
+    Value rasterGroup = emitter.divide(inGroup, most * panels);
     inGroup = emitter.remainder(inGroup, most * panels);
-    firstTile = emitter.scale(band, most);
+    firstTile = emitter.scale(rasterGroup, most);
     tiles =
         minI32(emitter.i32(most), arith::SubIOp::create(b, tiles, firstTile));
   }
@@ -463,7 +463,7 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
   Sm90Contract &first = contracts.front();
   if (tile::ContractOp partner = sm90::getPartner(op))
     contracts.emplace_back(partner, emitter, &first);
-  if (first.shape.isSlim())
+  if (first.shape.hasReducedRegisters())
     body.func->setAttr(kFormAttr,
                        tile::KernelFormAttr::get(
                            op.getContext(), body.kernel.getIndependent(),

@@ -22,7 +22,7 @@ struct RingPlace {
 };
 
 /// One tile of the result; all are i32. `rows`, at least one, are at most the
-/// highest body.
+/// highest tile.
 struct ContractTile {
   mlir::Value group, firstColumn, firstRow, rows;
 };

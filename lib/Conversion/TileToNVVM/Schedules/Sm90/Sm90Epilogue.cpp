@@ -44,9 +44,10 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
   auto add = [&](function_ref<Value(int64_t, int64_t)> load) {
     args.push_back(gather(first, octets, load));
   };
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
     add([&](int64_t octet, int64_t element) {
-      return sums.blocks[block][fragments.getSum(plane, octet, element)];
+      return sums.blocks[block][fragments.getSum(projection, octet, element)];
     });
   applyScales(args, block, first, octets);
   for (ArrayRef<Value> rows : operands.rows)
@@ -70,17 +71,17 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
   return args.front();
 }
 
-void Sm90Epilogue::applyScales(MutableArrayRef<Value> planes, int64_t block,
-                               int64_t first, int64_t octets) {
+void Sm90Epilogue::applyScales(MutableArrayRef<Value> projections,
+                               int64_t block, int64_t first, int64_t octets) {
   Value rows;
   if (!operands.rowScales.empty())
     rows = gather(first, octets, [&](int64_t octet, int64_t element) {
       return fragments.getOfRow(operands.rowScales, octet, element);
     });
-  for (auto [plane, values] : llvm::enumerate(planes)) {
+  for (auto [projection, values] : llvm::enumerate(projections)) {
     Value factor = rows;
     if (!operands.columnScales.empty()) {
-      ArrayRef<Value> scales = operands.columnScales[plane];
+      ArrayRef<Value> scales = operands.columnScales[projection];
       factor = gather(first, octets, [&](int64_t octet, int64_t element) {
         return fragments.getOfColumn(scales, block, octet, element);
       });
@@ -135,11 +136,11 @@ Value Sm90Epilogue::getColumnOfPiece(Value piece) {
 }
 
 void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
-  int64_t across = shape.getBlockColumns(part.body) / kMatrix;
+  int64_t across = shape.getBlockColumns(part.tileHeight) / kMatrix;
   for (int64_t row = first; row < first + rows; row += Contract::kStagedRows) {
     int64_t staged = std::min(Contract::kStagedRows, first + rows - row);
     takeBuffer(/*isFirst=*/row == 0);
-    for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+    for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
       put(block, row / kMatrix, staged / kMatrix, block * across);
     storeStaged(emitter.i32(row), staged,
                 [&](Value piece) { return getColumnOfPiece(piece); });
@@ -148,9 +149,9 @@ void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
 
 void Sm90Epilogue::emitColumns() {
   constexpr int64_t atOnce = 2;
-  int64_t columns = shape.getStagedColumns(part.body);
-  int64_t inBlock = shape.getBlockColumns(part.body);
-  for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+  int64_t columns = shape.getStagedColumns(part.tileHeight);
+  int64_t inBlock = shape.getBlockColumns(part.tileHeight);
+  for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t first = 0; first < inBlock; first += columns) {
       if (block + first)
         takeBuffer(/*isFirst=*/false);
@@ -189,7 +190,7 @@ Value Sm90Epilogue::getBuffer() {
     return buffer;
   return emitter.advance(buffer,
                          emitter.scale(fragments.getConsumerWarp(),
-                                       shape.getBufferBytes(part.body)));
+                                       shape.getBufferBytes(part.tileHeight)));
 }
 
 void Sm90Epilogue::takeBuffer(bool isFirst) {
@@ -200,11 +201,12 @@ void Sm90Epilogue::takeBuffer(bool isFirst) {
     return;
   }
   // Behind a barrier of both consumers all have ended the tile before.
-  bool hasShared =
-      shape.sharesBlock() || (shape.quantizes && !shape.splitsRows(part.body));
+  bool hasShared = shape.sharesBlock() ||
+                   (shape.quantizes && !shape.splitsRows(part.tileHeight));
   if (hasShared)
     return;
-  // In another body, the parts of a consumer's warps may have been others.
+  // In a tile of another height, the parts of a consumer's warps may have been
+  // others.
   if (shape.hasOneBuffer())
     bufferBarrier();
   else
@@ -241,7 +243,7 @@ void Sm90Epilogue::stage(int64_t chunk, Value results) {
   Value row = contract.addI32(emitter.remainder(fragments.getLane(), kMatrix),
                               emitter.scale(down, kMatrix));
   Value offset = contract.addI32(
-      emitter.scale(row, shape.getStagedStride(part.body)),
+      emitter.scale(row, shape.getStagedStride(part.tileHeight)),
       emitter.scale(emitter.scale(right, 1, chunk), Contract::kChunkBytes));
   if (!isOnM)
     offset = contract.addI32(offset, getWarpOffset());
@@ -251,7 +253,8 @@ void Sm90Epilogue::stage(int64_t chunk, Value results) {
 
 Value Sm90Epilogue::getWarpOffset() {
   return emitter.scale(fragments.getConsumerWarp(),
-                       shape.getWarpColumns(part.body) * shape.resultBytes);
+                       shape.getWarpColumns(part.tileHeight) *
+                           shape.resultBytes);
 }
 
 void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
@@ -261,7 +264,7 @@ void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
   bufferBarrier();
   constexpr int64_t bytes = Contract::kChunkBytes;
   int64_t pieces =
-      shape.getStagedColumns(part.body) * shape.resultBytes / bytes;
+      shape.getStagedColumns(part.tileHeight) * shape.resultBytes / bytes;
   int64_t threads = isOnM ? kWarp : Contract::kWarpgroup;
   Value thread = emitter.remainder(fragments.getThread(), threads);
   auto type = VectorType::get(bytes / 4, b.getI32Type());
@@ -269,9 +272,9 @@ void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
     Value own = emitter.scale(thread, 1, start);
     Value row = emitter.divide(own, pieces);
     Value piece = emitter.remainder(own, pieces);
-    Value offset =
-        contract.addI32(emitter.scale(row, shape.getStagedStride(part.body)),
-                        emitter.scale(piece, bytes));
+    Value offset = contract.addI32(
+        emitter.scale(row, shape.getStagedStride(part.tileHeight)),
+        emitter.scale(piece, bytes));
     Value column = columnOf(piece);
     Value tileRow = contract.addI32(row, firstRow);
     Value isStored = isThere(tileRow, column);

@@ -19,8 +19,9 @@ public:
                const ContractOperands &operands, const ContractSums &sums)
       : contract(contract), emitter(contract.emitter), b(contract.b),
         shape(contract.shape), op(contract.op), part(part), tile(part.tile),
-        operands(operands), sums(sums), isOnM(shape.hasRowsOnM(part.body)),
-        fragments(contract, part), result(emitter.operand(op.getResult())) {}
+        operands(operands), sums(sums),
+        isOnM(shape.hasRowsOnM(part.tileHeight)), fragments(contract, part),
+        result(emitter.operand(op.getResult())) {}
   mlir::LogicalResult emit();
 
 protected:
@@ -82,9 +83,9 @@ private:
   void storeSingly(int64_t block, int64_t first, mlir::Value results);
   /// Whether a result is one; i1.
   mlir::Value isThere(mlir::Value row, mlir::Value column);
-  /// Sums of planes, times the scales of whole rows; the same octets.
-  void applyScales(llvm::MutableArrayRef<mlir::Value> planes, int64_t block,
-                   int64_t first, int64_t octets);
+  /// Sums of projections, times the scales of whole rows; the same octets.
+  void applyScales(llvm::MutableArrayRef<mlir::Value> projections,
+                   int64_t block, int64_t first, int64_t octets);
   /// One f32 per element of `octets` fragments. `load(octet, element)`.
   mlir::Value gather(int64_t first, int64_t octets,
                      llvm::function_ref<mlir::Value(int64_t, int64_t)> load);

@@ -9,7 +9,7 @@
 // waits of the whole CTA. If each lane of a warp has one id, each thread finds
 // the entries of its groups by a look at all ids: rows and tiles before it are
 // lower ids, and lower ids that are the first of a tile. All groups have tiles
-// of the same height, one that holds all tokens if there is such a body: a
+// of the same height, one that holds all tokens if there is such a height: a
 // token has a row in a group, or by ids that say so several.
 
 #include "../../../Emission/RankIds.h"
@@ -30,13 +30,13 @@ Value Sm90Contract::areFewIds(Value slots) {
 
 Value Sm90Contract::getHeightOfFew() {
   Value tokens = emitter.toI32(emitter.tokens());
-  Value height = emitter.i32(shape.bodies.back());
-  for (int64_t body : llvm::reverse(ArrayRef(shape.bodies).drop_back()))
+  Value height = emitter.i32(shape.tileRows.back());
+  for (int64_t rows : llvm::reverse(ArrayRef(shape.tileRows).drop_back()))
     height = arith::SelectOp::create(
         b,
         arith::CmpIOp::create(b, arith::CmpIPredicate::sle, tokens,
-                              emitter.i32(body)),
-        emitter.i32(body), height);
+                              emitter.i32(rows)),
+        emitter.i32(rows), height);
   return height;
 }
 

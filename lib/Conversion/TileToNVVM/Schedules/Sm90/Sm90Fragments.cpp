@@ -16,12 +16,13 @@ using sm90::Contract;
 
 Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), part(part), isOnM(shape.hasRowsOnM(part.body)),
+      shape(contract.shape), part(part),
+      isOnM(shape.hasRowsOnM(part.tileHeight)),
       // Of e4m3 the sums leave few registers, none for what can be read.
       thread(isOnM || shape.quantizes ? readThread(b) : emitter.thread()) {
-  // A warp has 16 of the 64: rows, or columns of one or two planes.
+  // A warp has 16 of the 64: rows, or columns of one or two projections.
   int64_t perWarp =
-      isOnM ? Contract::kStagedRows : shape.getWarpColumns(part.body);
+      isOnM ? Contract::kStagedRows : shape.getWarpColumns(part.tileHeight);
   ownAcross = contract.addI32(emitter.scale(getConsumerWarp(), perWarp),
                               emitter.divide(getLane(), 4));
   if (!isOnM)
@@ -33,14 +34,14 @@ Value Sm90Fragments::getConsumerWarp() {
   return emitter.divide(emitter.remainder(thread, Contract::kWarpgroup), kWarp);
 }
 
-int64_t Sm90Fragments::getSum(int64_t plane, int64_t octet,
+int64_t Sm90Fragments::getSum(int64_t projection, int64_t octet,
                               int64_t element) const {
-  // Planes change every 8 weight rows. In memory, up comes before gate in one
-  // of the orders.
-  if (shape.planes == 2 &&
+  // Projections change every 8 weight rows. In memory, up comes before gate in
+  // one of the orders.
+  if (shape.weightsPerColumn == 2 &&
       contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate)
-    plane = 1 - plane;
-  return (octet * shape.planes + plane) * getSize() + element;
+    projection = 1 - projection;
+  return (octet * shape.weightsPerColumn + projection) * getSize() + element;
 }
 
 Value Sm90Fragments::getRow(int64_t octet, int64_t element) {
@@ -49,7 +50,7 @@ Value Sm90Fragments::getRow(int64_t octet, int64_t element) {
 }
 
 Value Sm90Fragments::getColumn(int64_t block, int64_t octet, int64_t element) {
-  int64_t first = block * shape.getBlockColumns(part.body);
+  int64_t first = block * shape.getBlockColumns(part.tileHeight);
   if (!isOnM)
     return emitter.scale(ownAcross, 1, first + getAcross(element));
   return contract.addI32(
@@ -113,11 +114,11 @@ SmallVector<Value> Sm90Fragments::loadRows(Load load) {
 
 SmallVector<Value> Sm90Fragments::loadColumns(Load load) {
   if (isOnM)
-    return spread(shape.getConsumerColumns(part.body), [&](Value column) {
+    return spread(shape.getConsumerColumns(part.tileHeight), [&](Value column) {
       return load(toSafeColumn(contract.addI32(part.tile.firstColumn, column)));
     });
   SmallVector<Value> loaded;
-  for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+  for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t element = 0; element < getSize(); element += 2)
       loaded.push_back(
           load(toSafeColumn(getColumn(block, /*octet=*/0, element))));
@@ -131,10 +132,11 @@ SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
   });
 }
 
-SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand, int64_t plane) {
+SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand,
+                                                int64_t projection) {
   return loadColumns([&](Value column) {
     SmallVector<Value> indices =
-        getIndices(getWeightRow(emitter, contract.op, plane, column));
+        getIndices(getWeightRow(emitter, contract.op, projection, column));
     return emitter.loadF32(emitter.operand(operand), indices);
   });
 }
@@ -148,10 +150,10 @@ SmallVector<Value> Sm90Fragments::loadRowScales() {
   });
 }
 
-SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t plane) {
+SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t projection) {
   return loadColumns([&](Value column) {
     SmallVector<Value> indices =
-        getIndices(getScaleRow(emitter, contract.op, plane, column));
+        getIndices(getScaleRow(emitter, contract.op, projection, column));
     indices.push_back(emitter.index(0));
     return emitter.loadF32(emitter.operand(contract.op.getWeightScale()),
                            indices);
@@ -168,7 +170,7 @@ Value Sm90Fragments::getOfColumn(ArrayRef<Value> loaded, int64_t block,
                                  int64_t octet, int64_t element) {
   if (!isOnM)
     return loaded[block * getMatrices() + element / 2];
-  return getSpread(loaded, block * shape.getBlockColumns(part.body) +
+  return getSpread(loaded, block * shape.getBlockColumns(part.tileHeight) +
                                getAlong(octet, element));
 }
 
@@ -179,8 +181,9 @@ ContractOperands moec::loadSm90Operands(Sm90Contract &contract,
   for (Value operand : contract.op.getRowOperands())
     operands.rows.push_back(fragments.loadOfRows(operand));
   for (Value operand : contract.op.getColumnOperands())
-    for (int64_t plane = 0; plane < contract.shape.planes; ++plane)
-      operands.columns.push_back(fragments.loadOfColumns(operand, plane));
+    for (int64_t projection = 0; projection < contract.shape.weightsPerColumn;
+         ++projection)
+      operands.columns.push_back(fragments.loadOfColumns(operand, projection));
   return operands;
 }
 
@@ -192,6 +195,7 @@ void moec::loadSm90Scales(Sm90Contract &contract, const ContractPart &part,
   if (contract.shape.scales.input == ScaleTime::InEpilogue)
     operands.rowScales = fragments.loadRowScales();
   if (contract.shape.scales.weight == ScaleTime::InEpilogue)
-    for (int64_t plane = 0; plane < contract.shape.planes; ++plane)
-      operands.columnScales.push_back(fragments.loadColumnScales(plane));
+    for (int64_t projection = 0; projection < contract.shape.weightsPerColumn;
+         ++projection)
+      operands.columnScales.push_back(fragments.loadColumnScales(projection));
 }

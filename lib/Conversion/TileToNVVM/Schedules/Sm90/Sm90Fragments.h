@@ -13,12 +13,12 @@
 namespace moec {
 
 /// Operands of the epilogue that rows or columns have one of, which arrive
-/// while products run: per operand, and of columns per plane, what
+/// while products run: per operand, and of columns per projection, what
 /// Sm90Fragments loads.
 struct ContractOperands {
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> rows, columns;
-  /// Scales of whole rows: of input rows, and per plane of columns. Empty where
-  /// there are none.
+  /// Scales of whole rows: of input rows, and per projection of columns. Empty
+  /// where there are none.
   llvm::SmallVector<mlir::Value> rowScales;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> columnScales;
 };
@@ -39,10 +39,12 @@ public:
   mlir::Value getWarp() { return emitter.divide(thread, kWarp); }
   mlir::Value getConsumerWarp();
   /// Elements of a fragment; matrices of 8 by 8, which have two each.
-  int64_t getSize() const { return isOnM ? kSums : kSums / shape.planes; }
+  int64_t getSize() const {
+    return isOnM ? kSums : kSums / shape.weightsPerColumn;
+  }
   int64_t getMatrices() const { return getSize() / 2; }
-  /// The number of the sum of a plane among those of a block.
-  int64_t getSum(int64_t plane, int64_t octet, int64_t element) const;
+  /// The number of the sum of a projection among those of a block.
+  int64_t getSum(int64_t projection, int64_t octet, int64_t element) const;
   /// The element's row of the part, and its column of the result; i32.
   mlir::Value getRow(int64_t octet, int64_t element);
   mlir::Value getColumn(int64_t block, int64_t octet, int64_t element);
@@ -54,10 +56,10 @@ public:
 
   llvm::SmallVector<mlir::Value> loadOfRows(mlir::Value operand);
   llvm::SmallVector<mlir::Value> loadOfColumns(mlir::Value operand,
-                                               int64_t plane);
+                                               int64_t projection);
   /// The same of scales of whole rows.
   llvm::SmallVector<mlir::Value> loadRowScales();
-  llvm::SmallVector<mlir::Value> loadColumnScales(int64_t plane);
+  llvm::SmallVector<mlir::Value> loadColumnScales(int64_t projection);
   /// An element's, of what was loaded.
   mlir::Value getOfRow(llvm::ArrayRef<mlir::Value> loaded, int64_t octet,
                        int64_t element);

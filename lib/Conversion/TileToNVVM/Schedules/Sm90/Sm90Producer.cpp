@@ -28,7 +28,7 @@ void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
   SmallVector<Value> begin;
   if (contract.shape.isGrouped)
     begin.push_back(tile.group);
-  if (contract.shape.planes == 2)
+  if (contract.shape.weightsPerColumn == 2)
     begin.append({emitter.divide(tile.firstColumn, sm90::Contract::kPairedRows),
                   emitter.i32(0), emitter.i32(0)});
   else
@@ -61,22 +61,23 @@ Value hasSpace(Sm90Contract &contract, RingPlace place) {
 //===----------------------------------------------------------------------===//
 
 /// Starts the copy of a step's rows, which its stage waits for: those of the
-/// lowest body from `i` on that holds them. One thread.
+/// lowest height from `i` on that holds them. One thread.
 void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
                 Value stage, size_t i = 0) {
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
   auto copy = [&] {
     Value full = contract.fullBarrier(stage);
-    emitter.arriveExpecting(full, shape.bodies[i] * sm90::Contract::kStepBytes);
+    emitter.arriveExpecting(full,
+                            shape.tileRows[i] * sm90::Contract::kStepBytes);
     emitter.copyBox(contract.stageAddress(stage, contract.getInputOffset()),
                     contract.tensorMap(1 + i),
                     {tile.firstRow, emitter.scale(step, shape.k)}, full,
                     /*areWeights=*/false);
   };
-  if (i + 1 == shape.bodies.size())
+  if (i + 1 == shape.tileRows.size())
     return copy();
-  Value isHigher = emitter.isLess(emitter.i32(shape.bodies[i]), tile.rows);
+  Value isHigher = emitter.isLess(emitter.i32(shape.tileRows[i]), tile.rows);
   emitter.ifThen(
       isHigher, [&] { copyRowBox(contract, tile, step, stage, i + 1); }, copy);
 }
@@ -253,7 +254,7 @@ private:
   static constexpr int64_t kTileValues = 4;
   int64_t getRowsPerThread() const {
     return shape.mapRows ? 0
-                         : llvm::divideCeil(shape.getMaxBody(), kRowsAtOnce);
+                         : llvm::divideCeil(shape.getMaxHeight(), kRowsAtOnce);
   }
 
   /// An item's tile, and the thread's rows of it; `otherwise` behind the last
@@ -412,7 +413,7 @@ SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
   // Rows past the end are not copied, and nobody reads their sums.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> rows;
-  for (int64_t i = 0; i < shape.getMaxBody(); i += kRowsAtOnce) {
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += kRowsAtOnce) {
     Value row = contract.minI32(emitter.scale(ownRow, 1, i), last);
     Value position = contract.addI32(tile.firstRow, row);
     if (source)

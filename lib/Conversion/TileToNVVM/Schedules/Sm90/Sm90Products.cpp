@@ -30,15 +30,15 @@ void Sm90Products::release(Value stage) {
                  [&] { emitter.arrive(contract.emptyBarrier(stage)); });
 }
 
-Sm90Products::Factors Sm90Products::describe(int64_t body, Value stage) {
+Sm90Products::Factors Sm90Products::describe(int64_t height, Value stage) {
   // How far on the second consumer begins.
   int64_t weightBytes = 0, rowBytes = 0;
   if (shape.sharesBlock())
     weightBytes = rowBytes = kHalfStepBytes;
-  else if (shape.splitsRows(body))
-    rowBytes = shape.getConsumerRows(body) * Contract::kStepBytes;
+  else if (shape.splitsRows(height))
+    rowBytes = shape.getConsumerRows(height) * Contract::kStepBytes;
   else
-    weightBytes = shape.getConsumerWeights(body) * Contract::kStepBytes;
+    weightBytes = shape.getConsumerWeights(height) * Contract::kStepBytes;
   // What the first stage has is known ahead; all others are a sum away.
   constexpr int64_t unit = Contract::kChunkBytes;
   Value distance = emitter.scale(stage, shape.getStageBytes() / unit);
@@ -53,18 +53,18 @@ Sm90Products::Factors Sm90Products::describe(int64_t body, Value stage) {
 }
 
 std::pair<Value, Value>
-Sm90Products::getSides(int64_t body, const Factors &factors, int64_t i) {
-  int64_t bytes = shape.getBlockWeights(body) * Contract::kStepBytes;
+Sm90Products::getSides(int64_t height, const Factors &factors, int64_t i) {
+  int64_t bytes = shape.getBlockWeights(height) * Contract::kStepBytes;
   Value block =
       emitter.scale(factors.weights, 1, i * bytes / Contract::kChunkBytes);
-  return shape.hasRowsOnM(body) ? std::pair(factors.rows, block)
-                                : std::pair(block, factors.rows);
+  return shape.hasRowsOnM(height) ? std::pair(factors.rows, block)
+                                  : std::pair(block, factors.rows);
 }
 
-ContractSums Sm90Products::emit(int64_t body, const ContractTile &tile,
+ContractSums Sm90Products::emit(int64_t height, const ContractTile &tile,
                                 RingPlace place) {
-  ContractSums sums = shape.promotes ? multiplyPromoted(body, tile, place)
-                                     : multiply(body, place);
+  ContractSums sums = shape.promotes ? multiplyPromoted(height, tile, place)
+                                     : multiply(height, place);
   if (shape.sharesBlock())
     exchange(sums.blocks.front());
   return sums;
@@ -75,9 +75,9 @@ int64_t Sm90Products::getStepProducts() const {
                              : Contract::kStepProducts;
 }
 
-ContractSums Sm90Products::multiply(int64_t body, RingPlace place) {
-  int64_t numBlocks = shape.getBlocks(body);
-  int64_t width = shape.getProductWidth(body);
+ContractSums Sm90Products::multiply(int64_t height, RingPlace place) {
+  int64_t numBlocks = shape.getBlocks(height);
+  int64_t width = shape.getProductWidth(height);
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks, emitter.makeSums(width));
   SmallVector<Value> end = emitter.forLoop(
@@ -86,11 +86,11 @@ ContractSums Sm90Products::multiply(int64_t body, RingPlace place) {
         RingPlace at{values[0], values[1]};
         SmallVector<Value> sums(values.drop_front(3));
         emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        Factors factors = describe(body, at.stage);
+        Factors factors = describe(height, at.stage);
         emitter.fenceProducts();
         for (int64_t i = 0; i < getStepProducts(); ++i)
           for (auto [block, sum] : llvm::enumerate(sums)) {
-            auto [rows64, other] = getSides(body, factors, block);
+            auto [rows64, other] = getSides(height, factors, block);
             sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
           }
         emitter.commitProducts();
@@ -112,9 +112,9 @@ ContractSums Sm90Products::multiply(int64_t body, RingPlace place) {
   return sums;
 }
 
-ContractPart Sm90Products::getPart(int64_t body, const ContractTile &tile) {
-  ContractPart part{body, tile, shape.getConsumerRows(body)};
-  if (shape.sharesBlock() || shape.splitsRows(body)) {
+ContractPart Sm90Products::getPart(int64_t height, const ContractTile &tile) {
+  ContractPart part{height, tile, shape.getConsumerRows(height)};
+  if (shape.sharesBlock() || shape.splitsRows(height)) {
     // The first consumer has the first rows.
     Value first = emitter.scale(consumer, part.height);
     part.tile.firstRow = contract.addI32(tile.firstRow, first);
@@ -122,7 +122,7 @@ ContractPart Sm90Products::getPart(int64_t body, const ContractTile &tile) {
   } else {
     part.tile.firstColumn = contract.addI32(
         tile.firstColumn,
-        emitter.scale(consumer, shape.getConsumerColumns(body)));
+        emitter.scale(consumer, shape.getConsumerColumns(height)));
   }
   return part;
 }

@@ -12,9 +12,9 @@
 
 namespace moec {
 
-/// What a consumer has of a tile in a body.
+/// What a consumer has of a tile of some height.
 struct ContractPart {
-  int64_t body;
+  int64_t tileHeight;
   /// With its own first row and column, and rows: at most `height`, perhaps
   /// none or fewer.
   ContractTile tile;
@@ -35,11 +35,11 @@ class Sm90Products {
 public:
   explicit Sm90Products(Sm90Contract &contract);
 
-  /// Multiplies a tile in that body; all steps from `place` on.
-  ContractSums emit(int64_t body, const ContractTile &tile, RingPlace place);
+  /// Multiplies a tile of that height; all steps from `place` on.
+  ContractSums emit(int64_t height, const ContractTile &tile, RingPlace place);
 
-  /// The consumer's part of a tile in that body.
-  ContractPart getPart(int64_t body, const ContractTile &tile);
+  /// The consumer's part of a tile of that height.
+  ContractPart getPart(int64_t height, const ContractTile &tile);
 
 private:
   /// What tensor cores multiply in a step, as `describeTile` has it.
@@ -49,21 +49,21 @@ private:
 
   /// The sums as tensor cores make them, and those of steps, added in f32 (in
   /// Sm90Promoted.cpp).
-  ContractSums multiply(int64_t body, RingPlace place);
-  ContractSums multiplyPromoted(int64_t body, const ContractTile &tile,
+  ContractSums multiply(int64_t height, RingPlace place);
+  ContractSums multiplyPromoted(int64_t height, const ContractTile &tile,
                                 RingPlace place);
   /// Without scales if there are none.
-  void promote(int64_t body, llvm::MutableArrayRef<mlir::Value> sums,
+  void promote(int64_t height, llvm::MutableArrayRef<mlir::Value> sums,
                llvm::ArrayRef<mlir::Value> products,
                llvm::ArrayRef<mlir::Value> rowScales,
                llvm::ArrayRef<mlir::Value> weightScales);
   /// Products of a step and a block.
   int64_t getStepProducts() const;
   /// A stage, with the first of the consumer's blocks of weights.
-  Factors describe(int64_t body, mlir::Value stage);
+  Factors describe(int64_t height, mlir::Value stage);
   /// The same with block `i`: the side of 64, and the other.
   std::pair<mlir::Value, mlir::Value>
-  getSides(int64_t body, const Factors &factors, int64_t i);
+  getSides(int64_t height, const Factors &factors, int64_t i);
   /// Gives a stage back, whose products are done.
   void release(mlir::Value stage);
   /// Of consumers that share a block: adds up what both have, the sums of half

@@ -14,14 +14,14 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-/// Whether a body's row scales fit in registers next to its sums: they are then
+/// Whether a tile's row scales fit in registers next to its sums: they are then
 /// loaded while the first products run, and once for all blocks. As if so where
 /// there are none.
-static bool keepsRowScales(const Contract &shape, int64_t body) {
-  int64_t blocks = shape.getBlocks(body);
-  return shape.hasRowsOnM(body) || !shape.copiesScales() ||
-         (blocks + 1) * body / 2 + body / 4 <=
-             ptxas::getMostSumsAndScales(blocks);
+static bool keepsRowScales(const Contract &shape, int64_t height) {
+  int64_t blocks = shape.getBlocks(height);
+  return shape.hasRowsOnM(height) || !shape.copiesScales() ||
+         (blocks + 1) * height / 2 + height / 4 <=
+             ptxas::getMaxSumsAndScales(blocks);
 }
 
 /// One block after the other: its products of the step are new sums, which are
@@ -31,16 +31,16 @@ static bool keepsRowScales(const Contract &shape, int64_t body) {
 /// With rows on M two sets of them would not fit in registers, and without
 /// scales ptxas would keep two, so that each chain of products is written over
 /// the one before, explicitly.
-ContractSums Sm90Products::multiplyPromoted(int64_t body,
+ContractSums Sm90Products::multiplyPromoted(int64_t height,
                                             const ContractTile &tile,
                                             RingPlace place) {
   Sm90Scales scales(contract);
-  int64_t numBlocks = shape.getBlocks(body);
-  int64_t width = shape.getProductWidth(body), numSums = width / 2;
+  int64_t numBlocks = shape.getBlocks(height);
+  int64_t width = shape.getProductWidth(height), numSums = width / 2;
   bool hasScales = shape.copiesScales();
-  bool overwrites = shape.hasRowsOnM(body) || !hasScales;
-  bool keepsScales = keepsRowScales(shape, body);
-  Value rows = hasScales ? scales.findRows(body, consumer) : Value();
+  bool overwrites = shape.hasRowsOnM(height) || !hasScales;
+  bool keepsScales = keepsRowScales(shape, height);
+  Value rows = hasScales ? scales.findRows(height, consumer) : Value();
   Value zero = emitter.f32(0), never;
   if (overwrites) {
     // No compiler knows that a tile has rows. Zeros that wait for their number
@@ -73,7 +73,7 @@ ContractSums Sm90Products::multiplyPromoted(int64_t body,
       release(stage);
     };
     for (int64_t block = 0; block < numBlocks; ++block) {
-      auto [rows64, other] = getSides(body, at.factors, block);
+      auto [rows64, other] = getSides(height, at.factors, block);
       Value products;
       if (overwrites) {
         products = multiplyE4M3(b, old, emitter.getDescriptor(rows64, 0),
@@ -89,15 +89,15 @@ ContractSums Sm90Products::multiplyPromoted(int64_t body,
         products =
             emitter.multiplyAsync(element, width, rows64, other, i, products);
       emitter.commitProducts();
-      if (hasScales && (block == 0 || !scales.areSame(body)))
-        weightScales = scales.loadWeights(stage, body, consumer, block);
+      if (hasScales && (block == 0 || !scales.areSame(height)))
+        weightScales = scales.loadWeights(stage, height, consumer, block);
       if (hasScales && block == 0 && keepsScales)
-        rowScales = scales.loadRows(rows, stage, body);
+        rowScales = scales.loadRows(rows, stage, height);
       if (block + 1 == numBlocks) {
         next.place = contract.next(at.place);
         next.isFull = emitter.testBarrier(
             contract.fullBarrier(next.place.stage), next.place.parity);
-        Factors factors = describe(body, next.place.stage);
+        Factors factors = describe(height, next.place.stage);
         auto words = tieWords(b, {factors.weights, factors.rows});
         next.factors = {words[0], words[1]};
       }
@@ -106,15 +106,15 @@ ContractSums Sm90Products::multiplyPromoted(int64_t body,
       if (block + 1 == numBlocks && keepsScales)
         giveBack();
       if (!keepsScales)
-        rowScales = scales.loadRows(rows, stage, body);
+        rowScales = scales.loadRows(rows, stage, height);
       auto own = sums.slice(block * numSums, numSums);
-      promote(body, own, old, rowScales, weightScales);
+      promote(height, own, old, rowScales, weightScales);
     }
     if (!keepsScales)
       giveBack();
     return next;
   };
-  Factors first = describe(body, place.stage);
+  Factors first = describe(height, place.stage);
   SmallVector<Value> carried{place.stage, place.parity, first.weights,
                              first.rows, no};
   int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
@@ -144,13 +144,14 @@ ContractSums Sm90Products::multiplyPromoted(int64_t body,
 }
 
 /// `rowScales`: two for every four sums, or two for all of them.
-void Sm90Products::promote(int64_t body, MutableArrayRef<Value> sums,
+void Sm90Products::promote(int64_t height, MutableArrayRef<Value> sums,
                            ArrayRef<Value> products, ArrayRef<Value> rowScales,
                            ArrayRef<Value> weightScales) {
   // Of a thread's four sums of 8 of the width, neighbours are neighbours there,
-  // and the last two are 8 of the 64 on: of weights, that is the other plane.
+  // and the last two are 8 of the 64 on: of weights, that is the other
+  // projection.
   constexpr int64_t perOctet = 4;
-  bool isOnM = shape.hasRowsOnM(body);
+  bool isOnM = shape.hasRowsOnM(height);
   for (int64_t i = 0, end = sums.size(); i < end; ++i) {
     if (rowScales.empty()) {
       sums[i] = arith::AddFOp::create(b, sums[i], products[i]);
@@ -158,8 +159,8 @@ void Sm90Products::promote(int64_t body, MutableArrayRef<Value> sums,
     }
     int64_t octet = i / perOctet, half = i % perOctet / 2;
     Value row = rowScales[isOnM ? half : octet * 2 + i % 2];
-    int64_t plane = (isOnM ? octet : half) % shape.planes;
-    Value scale = arith::MulFOp::create(b, row, weightScales[plane]);
+    int64_t projection = (isOnM ? octet : half) % shape.weightsPerColumn;
+    Value scale = arith::MulFOp::create(b, row, weightScales[projection]);
     sums[i] = math::FmaOp::create(b, products[i], scale, sums[i]);
   }
   // Here, not where the next step reads them: the products' registers are free

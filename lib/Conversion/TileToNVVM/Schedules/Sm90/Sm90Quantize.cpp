@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 // A thread keeps its results, two in a register, until the largest magnitude of
 // each row is known: neighbours of a row with rows on M, else neighbours of a
-// column. With rows on M in the high body four lanes have a row. Otherwise each
+// column. With rows on M in high tiles four lanes have a row. Otherwise each
 // warp writes what its columns have, one thread per row makes the scale of it
 // all, and every thread reads what to divide its rows by.
 //
@@ -35,7 +35,7 @@ public:
                const ContractOperands &operands, const ContractSums &sums)
       : Sm90Epilogue(contract, part, operands, sums), half(*op.getRoundedTo()),
         quantizer(b, half, op.getResultQuantAttr(), /*hasInstructions=*/true),
-        octets((isOnM ? shape.getBlockColumns(part.body) : part.height) /
+        octets((isOnM ? shape.getBlockColumns(part.tileHeight) : part.height) /
                kOctet),
         perOctet(fragments.getMatrices()) {}
   LogicalResult emit();
@@ -121,7 +121,7 @@ Value Sm90Quantize::get(Value word, int64_t i) {
 
 void Sm90Quantize::roundResults() {
   constexpr int64_t atOnce = 2;
-  for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+  for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t first = 0; first < octets; first += atOnce) {
       Value rounded = castFloat(
           b, emitRegion(block, first, std::min(atOnce, octets - first)), half);
@@ -138,7 +138,7 @@ void Sm90Quantize::roundResults() {
 
 Value Sm90Quantize::findLargestOfRows() {
   SmallVector<Value, 2> rows(perOctet);
-  for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+  for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t octet = 0; octet < octets; ++octet)
       for (auto [i, largest] : llvm::enumerate(rows))
         largest = larger(largest, getMagnitudes(block, octet, i));
@@ -158,7 +158,7 @@ Value Sm90Quantize::findLargestOfRows() {
 
 SmallVector<Value> Sm90Quantize::findLargestOfColumns() {
   SmallVector<Value> pairs(llvm::alignTo(octets, kOctet));
-  for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+  for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t octet = 0; octet < octets; ++octet)
       for (int64_t i = 0; i < perOctet; ++i)
         pairs[octet] = larger(pairs[octet], getMagnitudes(block, octet, i));
@@ -296,10 +296,10 @@ Quantizer::Divisor Sm90Quantize::getDivisor(Value pair, int64_t i) {
 void Sm90Quantize::quantizeRows(ArrayRef<Quantizer::Divisor> divisors) {
   Value own = contract.addI32(
       emitter.scale(emitter.divide(fragments.getLane(), kPerOctet),
-                    shape.getStagedStride(part.body)),
+                    shape.getStagedStride(part.tileHeight)),
       emitter.scale(getQuadLane(), 2));
   Value to = emitter.advance(getBuffer(), own);
-  for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+  for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t octet = 0; octet < octets; ++octet)
       for (auto [i, divisor] : llvm::enumerate(divisors)) {
         Value pair = getResults(block, octet, i);
@@ -307,7 +307,7 @@ void Sm90Quantize::quantizeRows(ArrayRef<Quantizer::Divisor> divisors) {
             quantizer.round({quantizer.divide(get(pair, 0), divisor),
                              quantizer.divide(get(pair, 1), divisor)});
         int64_t offset =
-            int64_t(i) * kOctet * shape.getStagedStride(part.body) +
+            int64_t(i) * kOctet * shape.getStagedStride(part.tileHeight) +
             (block * octets + octet) * kOctet;
         emitter.store(arith::TruncIOp::create(b, b.getI16Type(), codes),
                       emitter.advance(to, offset), /*alignment=*/2);
@@ -336,7 +336,7 @@ void Sm90Quantize::quantizeColumns() {
   Value isOdd = contract.isEqual(odd, emitter.i32(1));
   Value own = contract.addI32(
       emitter.scale(contract.addI32(emitter.scale(getQuadLane(), 2), odd),
-                    shape.getStagedStride(part.body)),
+                    shape.getStagedStride(part.tileHeight)),
       contract.addI32(getWarpOffset(), arith::SubIOp::create(b, column, odd)));
   Value to = emitter.advance(getBuffer(), own);
   auto quantize = [&](int64_t octet, int64_t place) {
@@ -348,9 +348,9 @@ void Sm90Quantize::quantizeColumns() {
         2 * Contract::kDivisorBytes);
     SmallVector<Value> quotients;
     SmallVector<int64_t> columns;
-    for (int64_t block = 0; block < shape.getBlocks(part.body); ++block)
+    for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
       for (int64_t i = 0; i < perOctet; ++i) {
-        columns.push_back(block * shape.getBlockColumns(part.body) +
+        columns.push_back(block * shape.getBlockColumns(part.tileHeight) +
                           i * kOctet);
         for (int64_t row = 0; row < 2; ++row)
           quotients.push_back(quantizer.divide(
@@ -362,7 +362,8 @@ void Sm90Quantize::quantizeColumns() {
       emitter.store(
           arith::TruncIOp::create(b, b.getI16Type(), both),
           emitter.advance(
-              to, place * kOctet * shape.getStagedStride(part.body) + first),
+              to,
+              place * kOctet * shape.getStagedStride(part.tileHeight) + first),
           /*alignment=*/2);
     }
   };
@@ -386,7 +387,7 @@ void Sm90Quantize::quantizeColumns() {
 
 LogicalResult Sm90Quantize::emit() {
   Value hasRows = isOnM ? emitter.isLess(getWarpRow(), tile.rows) : Value();
-  if (shape.splitsRows(part.body)) {
+  if (shape.splitsRows(part.tileHeight)) {
     takeBuffer(/*isFirst=*/true);
     ifAny(hasRows, [&] {
       roundResults();

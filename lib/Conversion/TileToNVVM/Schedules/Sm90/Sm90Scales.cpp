@@ -33,7 +33,7 @@ SmallVector<Value> Sm90Scales::find(const ContractTile &tile, Value number) {
   // Rows past the end repeat the last one; nobody reads their sums.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> from;
-  for (int64_t i = 0; i < shape.getMaxBody(); i += Contract::kRowThreads) {
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += Contract::kRowThreads) {
     Value row = contract.minI32(emitter.scale(number, 1, i), last);
     Value position = contract.addI32(tile.firstRow, row);
     if (source)
@@ -46,21 +46,23 @@ SmallVector<Value> Sm90Scales::find(const ContractTile &tile, Value number) {
 
 /// Threads without weights repeat the last ones.
 Value Sm90Scales::findWeights(const ContractTile &tile, Value number) {
-  Value block =
-      contract.minI32(emitter.divide(number, shape.planes),
-                      emitter.i32(shape.getScaleSlots() / shape.planes - 1));
-  Value column = emitter.add(
-      emitter.toIndex(tile.firstColumn),
-      emitter.mul(emitter.toIndex(block), Contract::kBlockRows / shape.planes));
+  Value block = contract.minI32(
+      emitter.divide(number, shape.weightsPerColumn),
+      emitter.i32(shape.getScaleSlots() / shape.weightsPerColumn - 1));
+  Value column =
+      emitter.add(emitter.toIndex(tile.firstColumn),
+                  emitter.mul(emitter.toIndex(block),
+                              Contract::kBlockRows / shape.weightsPerColumn));
   column = emitter.min(column, emitter.index(shape.columns - 1));
-  Value row = getScaleRow(emitter, contract.op, /*plane=*/0, column);
-  if (shape.planes == 2) {
+  Value row = getScaleRow(emitter, contract.op, /*projection=*/0, column);
+  if (shape.weightsPerColumn == 2) {
     // In memory, up comes before gate in one of the orders.
     bool isUpFirst =
         contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate;
-    Value isGate = contract.isEqual(emitter.remainder(number, shape.planes),
-                                    emitter.i32(isUpFirst));
-    Value up = getScaleRow(emitter, contract.op, /*plane=*/1, column);
+    Value isGate =
+        contract.isEqual(emitter.remainder(number, shape.weightsPerColumn),
+                         emitter.i32(isUpFirst));
+    Value up = getScaleRow(emitter, contract.op, /*projection=*/1, column);
     row = arith::SelectOp::create(b, isGate, row, up);
   }
   return emitter.toI32(row);
@@ -86,13 +88,13 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
     else
       emitter.ifThen(emitter.isLess(number, emitter.i32(count)), start);
   };
-  for (int64_t i = 0; i < shape.getMaxBody(); i += Contract::kRowThreads)
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += Contract::kRowThreads)
     copyOne(contract.op.getInputScale(), {from[i / Contract::kRowThreads]}, i,
-            shape.getMaxBody() - i);
+            shape.getMaxHeight() - i);
   SmallVector<Value> row{from.back()};
   if (shape.isGrouped)
     row.insert(row.begin(), tile.group);
-  copyOne(contract.op.getWeightScale(), row, shape.getMaxBody(),
+  copyOne(contract.op.getWeightScale(), row, shape.getMaxHeight(),
           shape.getScaleSlots());
 }
 
@@ -103,9 +105,9 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
 /// Of 8 rows, a thread has two.
 static constexpr int64_t kOctet = 8, kPair = 2;
 
-Value Sm90Scales::findRows(int64_t body, Value consumer) {
+Value Sm90Scales::findRows(int64_t height, Value consumer) {
   Value row;
-  if (shape.hasRowsOnM(body)) {
+  if (shape.hasRowsOnM(height)) {
     // Read, lest registers keep more that follows from it.
     Value thread = readThread(b);
     constexpr int64_t warp = 32, perRow = 4;
@@ -115,9 +117,9 @@ Value Sm90Scales::findRows(int64_t body, Value consumer) {
                            warp),
             kPair * kOctet),
         emitter.divide(emitter.remainder(thread, warp), perRow));
-    if (shape.splitsRows(body))
+    if (shape.splitsRows(height))
       row = contract.addI32(
-          row, emitter.scale(consumer, shape.getConsumerRows(body)));
+          row, emitter.scale(consumer, shape.getConsumerRows(height)));
   } else {
     row =
         emitter.scale(emitter.remainder(emitter.lane(), kOctet / kPair), kPair);
@@ -126,19 +128,20 @@ Value Sm90Scales::findRows(int64_t body, Value consumer) {
                          emitter.scale(row, Contract::kScaleElementBytes));
 }
 
-SmallVector<Value> Sm90Scales::loadRows(Value rows, Value stage, int64_t body) {
+SmallVector<Value> Sm90Scales::loadRows(Value rows, Value stage,
+                                        int64_t height) {
   constexpr int64_t scaleBytes = Contract::kScaleElementBytes;
   Value own =
       emitter.advance(rows, emitter.scale(stage, shape.getScaleBytes()));
   SmallVector<Value> scales;
-  if (shape.hasRowsOnM(body)) {
+  if (shape.hasRowsOnM(height)) {
     for (int64_t i = 0; i < kPair; ++i)
       scales.push_back(emitter.load(
           b.getF32Type(), emitter.advance(own, i * kOctet * scaleBytes),
           scaleBytes));
     return scales;
   }
-  for (int64_t first = 0; first < body; first += kOctet) {
+  for (int64_t first = 0; first < height; first += kOctet) {
     Value both = emitter.load(VectorType::get(kPair, b.getF32Type()),
                               emitter.advance(own, first * scaleBytes),
                               kPair * scaleBytes);
@@ -148,29 +151,30 @@ SmallVector<Value> Sm90Scales::loadRows(Value rows, Value stage, int64_t body) {
   return scales;
 }
 
-SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t body,
+SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t height,
                                            Value consumer, int64_t block) {
   auto slot = [&](int64_t weightRows) {
-    return weightRows / Contract::kBlockRows * shape.planes;
+    return weightRows / Contract::kBlockRows * shape.weightsPerColumn;
   };
-  Value from = address(stage, shape.getMaxBody() +
-                                  slot(block * shape.getBlockWeights(body)));
-  if (!shape.sharesBlock() && !shape.splitsRows(body))
+  Value from = address(stage, shape.getMaxHeight() +
+                                  slot(block * shape.getBlockWeights(height)));
+  if (!shape.sharesBlock() && !shape.splitsRows(height))
     from = emitter.advance(
-        from, emitter.scale(consumer, slot(shape.getConsumerWeights(body)) *
+        from, emitter.scale(consumer, slot(shape.getConsumerWeights(height)) *
                                           Contract::kScaleElementBytes));
   SmallVector<Value> scales;
-  for (int64_t plane = 0; plane < shape.planes; ++plane)
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
     scales.push_back(emitter.load(
         b.getF32Type(),
-        emitter.advance(from, plane * Contract::kScaleElementBytes),
+        emitter.advance(from, projection * Contract::kScaleElementBytes),
         Contract::kScaleElementBytes));
   return scales;
 }
 
-bool Sm90Scales::areSame(int64_t body) const {
+bool Sm90Scales::areSame(int64_t height) const {
   // Gate and up have blocks of scales of their own: of `n` columns one each.
-  return shape.hasRowsOnM(body) && shape.planes == 2 &&
+  return shape.hasRowsOnM(height) && shape.weightsPerColumn == 2 &&
          contract.op.getLayoutAttr().getOrder() !=
              moe::GateUpOrder::Interleaved;
 }

@@ -13,8 +13,8 @@
 namespace moec {
 
 /// The scales of a step of e4m3, which is a block of them. Each stage has a
-/// place for them: of all input rows of the highest body, then of every 64
-/// weight rows (one with one plane, else gate and up).
+/// place for them: of all input rows of the highest tile, then of every 64
+/// weight rows (one with one projection, else gate and up).
 class Sm90Scales {
 public:
   explicit Sm90Scales(Sm90Contract &contract);
@@ -30,17 +30,19 @@ public:
 
   //===--- Consumers ---===//
 
-  /// Where those of the thread's rows in that body begin in the first stage.
-  mlir::Value findRows(int64_t body, mlir::Value consumer);
+  /// Where those of the thread's rows in a tile of that height begin in the
+  /// first stage.
+  mlir::Value findRows(int64_t height, mlir::Value consumer);
   /// They: of two of every 8 rows, or of 64.
   llvm::SmallVector<mlir::Value> loadRows(mlir::Value rows, mlir::Value stage,
-                                          int64_t body);
-  /// Of a consumer's block in that body, one per plane.
-  llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t body,
+                                          int64_t height);
+  /// Of a consumer's block in a tile of that height, one per projection.
+  llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t height,
                                              mlir::Value consumer,
                                              int64_t block);
-  /// Whether all blocks of a consumer have the same ones in that body.
-  bool areSame(int64_t body) const;
+  /// Whether all blocks of a consumer have the same ones in a tile of that
+  /// height.
+  bool areSame(int64_t height) const;
 
 private:
   mlir::Value address(mlir::Value stage, int64_t scale);

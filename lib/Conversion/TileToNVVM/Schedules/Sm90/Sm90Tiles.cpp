@@ -5,17 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 // A group's rows are cut into tiles of about equal height, each of which runs
-// in the lowest body that holds it. As few tiles as there can be, but at least
-// two, may all be padded to a high body where one tile more fits a lower one,
-// so both are weighed.
+// at the lowest height that holds it. As few tiles as there can be, but at
+// least two, may all be padded to a great height where one tile more fits a
+// lower one, so both are weighed.
 //
 // CTAs that take tiles in a fixed order come apart where tiles are unequal, and
 // what one brings into the second-level cache is gone before the next needs it.
 // Those with a queue do not: their tiles have two neighbouring heights, as many
-// of the higher one as it takes, so that hardly a row is padded. Tiles as high
-// as the highest body and a low rest are for them, too; and with rows on M,
-// where high bodies are 64 rows apart, for groups of little more than one tile,
-// whose padding is the greater loss.
+// of the higher one as it takes, so that hardly a row is padded. Tiles of the
+// greatest height and a low rest are for them, too; and with rows on M, where
+// high tiles are 64 rows apart, for groups of little more than one tile, whose
+// padding is the greater loss.
 
 #include "Sm90Contract.h"
 
@@ -42,12 +42,11 @@ private:
   Value select(Value flag, Value then, Value otherwise) {
     return arith::SelectOp::create(b, flag, then, otherwise);
   }
-  /// The cost of a tile of `rows`, at least 1 and at most those of the highest
-  /// body.
+  /// The cost of a tile of `rows`, at least 1 and at most the greatest height.
   Value costOf(Value rows);
   /// So many tiles, or fewer, of about equal height; or of two heights.
   void addEven(Value tiles);
-  /// Tiles of the highest body, and a rest; `tiles` in all.
+  /// Tiles of the greatest height, and a rest; `tiles` in all.
   void addHighest(Value tiles);
   /// A candidate; tiles are 0 where all but the last one have one height, by
   /// which they can be counted.
@@ -63,12 +62,12 @@ private:
 };
 
 Value TileHeights::costOf(Value rows) {
-  ArrayRef<int64_t> bodies = shape.bodies;
-  Value cost = emitter.i32(shape.getTileCost(bodies.back()));
-  for (int64_t body : llvm::reverse(bodies.drop_back()))
+  ArrayRef<int64_t> tileRows = shape.tileRows;
+  Value cost = emitter.i32(shape.getTileCost(tileRows.back()));
+  for (int64_t height : llvm::reverse(tileRows.drop_back()))
     cost = select(arith::CmpIOp::create(b, arith::CmpIPredicate::sle, rows,
-                                        emitter.i32(body)),
-                  emitter.i32(shape.getTileCost(body)), cost);
+                                        emitter.i32(height)),
+                  emitter.i32(shape.getTileCost(height)), cost);
   return cost;
 }
 
@@ -89,8 +88,8 @@ void TileHeights::addEven(Value tiles) {
   Value height = contract.roundHeight(mean);
   Sm90Contract::Cut cut{contract.packHeight(height), emitter.i32(0)};
   Value cost = b.createOrFold<arith::MulIOp>(tiles, costOf(height));
-  for (size_t i = 1; i < shape.bodies.size(); ++i) {
-    int64_t low = shape.bodies[i - 1], high = shape.bodies[i];
+  for (size_t i = 1; i < shape.tileRows.size(); ++i) {
+    int64_t low = shape.tileRows[i - 1], high = shape.tileRows[i];
     if (!shape.mixesHeights(low, high))
       continue;
     // Between the two, and few enough for a place in the entry.
@@ -98,7 +97,7 @@ void TileHeights::addEven(Value tiles) {
         b,
         arith::AndIOp::create(b, emitter.isLess(emitter.i32(low), mean),
                               emitter.isLess(mean, emitter.i32(high + 1))),
-        emitter.isLess(tiles, emitter.i32(sm90::Contract::kMostHigher)));
+        emitter.isLess(tiles, emitter.i32(sm90::Contract::kMaxHigher)));
     Value missing = arith::SubIOp::create(b, count, emitter.scale(tiles, low));
     int64_t more = high - low;
     Value higher = emitter.divide(emitter.scale(missing, 1, more - 1), more);
@@ -116,7 +115,7 @@ void TileHeights::addEven(Value tiles) {
 }
 
 void TileHeights::addHighest(Value tiles) {
-  int64_t height = shape.getMaxBody();
+  int64_t height = shape.getMaxHeight();
   Value whole = emitter.divide(count, height);
   Value rest = emitter.remainder(count, height);
   Value restCost = select(contract.isEqual(rest, emitter.i32(0)),
@@ -130,10 +129,10 @@ void TileHeights::addHighest(Value tiles) {
 }
 
 Sm90Contract::Cut TileHeights::choose() {
-  bool isOne = shape.bodies.size() == 1;
+  bool isOne = shape.tileRows.size() == 1;
   bool mayBeUneven = !isOne && (shape.rowsOnM || shape.hasQueue);
-  Value fewest = emitter.divide(emitter.scale(count, 1, shape.getMaxBody() - 1),
-                                shape.getMaxBody());
+  Value fewest = emitter.divide(
+      emitter.scale(count, 1, shape.getMaxHeight() - 1), shape.getMaxHeight());
   // An empty group has none; its height is not read.
   Value tiles = arith::MaxUIOp::create(b, fewest, emitter.i32(1));
   addEven(tiles);
@@ -171,9 +170,9 @@ Value Sm90Contract::roundHeight(Value rows) {
 /// Multiples of 8: the lower height, and how much more the other one has; then
 /// how many tiles have that.
 constexpr int64_t kHeightBits = 6;
-static_assert(sm90::Contract::kMaxBody / kUnit < 1 << kHeightBits);
-static_assert(sm90::Contract::kMostHigher == int64_t(1)
-                                                 << (31 - 2 * kHeightBits));
+static_assert(sm90::Contract::kMaxHeight / kUnit < 1 << kHeightBits);
+static_assert(sm90::Contract::kMaxHigher == int64_t(1)
+                                                << (31 - 2 * kHeightBits));
 
 Value Sm90Contract::packHeight(Value height) {
   return shape.hasTwoHeights() ? emitter.divide(height, kUnit) : height;
@@ -279,7 +278,7 @@ Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts, Value first,
     largest = arith::MaxSIOp::create(b, largest, count);
   // The same in all lanes.
   Value higher = emitter.countLanes(
-      emitter.isLess(emitter.i32(shape.getMaxBody()), largest));
+      emitter.isLess(emitter.i32(shape.getMaxHeight()), largest));
   SmallVector<Type> types(2 * counts.size(), b.getI32Type());
   SmallVector<Value> all = emitter.choose(isEqual(higher, emitter.i32(0)),
                                           types, emitSingle, emitAny);

@@ -52,7 +52,7 @@ LAYERS = {
     "queue_none": (WIDE, ROUTINGS["none"], [f"{config} queue" for config in LOW],
                    [f"{config} queue" for config in HIGH]),
     "in_order": ({}, SOME, LOW, HIGH, "--set=permute-rows.always"),
-    "bands": (WIDE, ROUTINGS["one"], LOW, [f"{config} l2_rows=48" for config in HIGH]),
+    "raster_groups": (WIDE, ROUTINGS["one"], LOW, [f"{config} l2_rows=48" for config in HIGH]),
     "not_dependent": ({}, SOME, LOW, HIGH, "--no-dependent-launches"),
     "bias": ({"dtype": "f16", "expert_bias": True}, SOME, LOW, HIGH),
     # As they are chosen for llama4_maverick at up to 8192 tokens.
@@ -66,7 +66,7 @@ LAYERS = {
     "apart": (FP8, SOME, ("tile_rows=8 tile_columns=64 stages=4 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
               ("tile_rows=64 tile_columns=64 stages=4 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
 }
-KERNELS = ("experts_hidden", "experts_out", "experts_hidden_heavy", "experts_out_heavy")
+KERNELS = ("experts_hidden", "experts_out", "experts_hidden_large_groups", "experts_out_large_groups")
 
 
 def make_ids(rows, tokens):
@@ -88,7 +88,7 @@ def test_layers(layer, tmp_path):
     write_tensors(inputs, tensors)
     options += [f"--config={kernel}:{config}" for kernel, config in zip(KERNELS, (*low, *high))]
     options.append(f"--max-tokens={tokens}")
-    case = Case(f"heavy_{layer}", spec, tokens)
+    case = Case(f"large_groups_{layer}", spec, tokens)
     kernels = launched(case, "sm_90a", *options)
     assert kernels >= set(KERNELS)
     assert ("gather_rows" in kernels) == (layer in ("in_order", "chosen"))
@@ -104,18 +104,18 @@ def test_layers(layer, tmp_path):
 
 def test_option():
     """Of layers as small as these a launch takes longer than it saves; who asks for none gets none."""
-    case = Case("heavy_option", SPEC, tokens=80)
-    forced = (f"--config=experts_hidden:{LOW[0]}", f"--config=experts_hidden_heavy:{HIGH[0]}")
-    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80")
-    assert "experts_hidden_heavy" in launched(case, "sm_90a", "--max-tokens=80", *forced)
-    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=80", "--disable=split-heavy", *forced)
+    case = Case("large_groups_option", SPEC, tokens=80)
+    forced = (f"--config=experts_hidden:{LOW[0]}", f"--config=experts_hidden_large_groups:{HIGH[0]}")
+    assert "experts_hidden_large_groups" not in launched(case, "sm_90a", "--max-tokens=80")
+    assert "experts_hidden_large_groups" in launched(case, "sm_90a", "--max-tokens=80", *forced)
+    assert "experts_hidden_large_groups" not in launched(case, "sm_90a", "--max-tokens=80", "--disable=split-large-groups", *forced)
     # Such products are one kernel, but for that.
     low = [f"--config={kernel}:{config}" for kernel, config in zip(KERNELS, LOW)]
     assert "experts_hidden_experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low)
     assert "experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low, forced[1])
     # No group can have so many.
-    case = Case("heavy_option", SPEC, tokens=32)
-    assert "experts_hidden_heavy" not in launched(case, "sm_90a", "--max-tokens=32", *forced)
+    case = Case("large_groups_option", SPEC, tokens=32)
+    assert "experts_hidden_large_groups" not in launched(case, "sm_90a", "--max-tokens=32", *forced)
 
 
 #: Groups with up to 3 rows have another launch than those with 4 or more: fewer than a kernel's own choice would be,

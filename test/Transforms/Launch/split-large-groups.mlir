@@ -1,33 +1,33 @@
 // Which products have a launch of their own for groups with many rows.
 // DEFINE: %{configured} = --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a"
-// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-heavy target=sm_90a" | FileCheck %s
+// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" | FileCheck %s
 // What shares its groups does not share them again.
-// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-heavy target=sm_90a" -o %t.once
-// RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=split-heavy target=sm_90a" | diff - %t.once
+// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" -o %t.once
+// RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_90a" | diff - %t.once
 // A config that was forced is for all groups.
 // DEFINE: %{low} = configs={hidden:tile_rows=32 tile_columns=128 stages=4}
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{low}" --tile-rewrite-launches="only=split-heavy target=sm_90a %{low}" | FileCheck %s --check-prefix=LOW --implicit-check-not=hidden_heavy
-// LOW: plan.launch @out_heavy_t8192
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{low}" --tile-rewrite-launches="only=split-large-groups target=sm_90a %{low}" | FileCheck %s --check-prefix=LOW --implicit-check-not=hidden_large_groups
+// LOW: plan.launch @out_large_groups_t8192
 // Unless there is one for those with many rows, which is taken wherever there may be such groups.
-// DEFINE: %{both} = configs={hidden:tile_rows=16 tile_columns=64 stages=4,hidden_heavy:tile_rows=64+96 tile_columns=128 stages=4}
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{both}" --tile-rewrite-launches="only=split-heavy target=sm_90a %{both}" | FileCheck %s --check-prefix=FORCED
+// DEFINE: %{both} = configs={hidden:tile_rows=16 tile_columns=64 stages=4,hidden_large_groups:tile_rows=64+96 tile_columns=128 stages=4}
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{both}" --tile-rewrite-launches="only=split-large-groups target=sm_90a %{both}" | FileCheck %s --check-prefix=FORCED
 // Other targets do not tell groups apart.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
-// RUN: moe-opt %t.sm80 --split-input-file --tile-rewrite-launches="only=split-heavy target=sm_80" | diff - %t.sm80
+// RUN: moe-opt %t.sm80 --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_80" | diff - %t.sm80
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=cpu -o %t.cpu
-// RUN: moe-opt %t.cpu --split-input-file --tile-rewrite-launches="only=split-heavy" | diff - %t.cpu
+// RUN: moe-opt %t.cpu --split-input-file --tile-rewrite-launches="only=split-large-groups" | diff - %t.cpu
 // They neither count ids nor become one kernel with another product.
-// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-heavy target=sm_90a" --tile-rewrite-launches="only=count-ids target=sm_90a" --tile-rewrite-launches="only=join-products target=sm_90a" --tile-rewrite-launches="only=queue-tiles target=sm_90a" | FileCheck %s --check-prefix=BEHIND
-// RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-heavy target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
+// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" --tile-rewrite-launches="only=count-ids target=sm_90a" --tile-rewrite-launches="only=join-products target=sm_90a" --tile-rewrite-launches="only=queue-tiles target=sm_90a" | FileCheck %s --check-prefix=BEHIND
+// RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
-// RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-heavy target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
+// RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
 // CONFIG: tile-rewrite-launches: config 'hidden': write KERNEL:TEXT
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-heavy target=sm_90a configs=hidden_heavy:tile_columns=33" 2>&1 | FileCheck %s --check-prefix=ILLEGAL
-// ILLEGAL: of kernel 'hidden_heavy_t512' cannot run as 'tile_columns=33': tile_columns = 33; give 32, 64 or 128
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-heavy target=sm_90a configs={hidden_heavy:sm80.contract tile_columns=32}" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
-// SCHEDULE: of kernel 'hidden_heavy_t512' cannot run as 'sm80.contract tile_columns=32': the other groups run as sm90.contract; give that
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-heavy target=sm_90a configs=hidden_heavy:width=32" 2>&1 | FileCheck %s --check-prefix=FIELD
-// FIELD: config 'hidden_heavy:width=32': 'width=32' is no field
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden_large_groups:tile_columns=33" 2>&1 | FileCheck %s --check-prefix=ILLEGAL
+// ILLEGAL: of kernel 'hidden_large_groups_t512' cannot run as 'tile_columns=33': tile_columns = 33; give 32, 64 or 128
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs={hidden_large_groups:sm80.contract tile_columns=32}" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// SCHEDULE: of kernel 'hidden_large_groups_t512' cannot run as 'sm80.contract tile_columns=32': the other groups run as sm90.contract; give that
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden_large_groups:width=32" 2>&1 | FileCheck %s --check-prefix=FIELD
+// FIELD: config 'hidden_large_groups:width=32': 'width=32' is no field
 
 // Where products take long and have low tiles: each launch is followed by one of a copy, on the same memory. Fewer tokens
 // do not take long enough (of the second product), or cannot be so many of one expert; more have high tiles.
@@ -41,17 +41,17 @@
 //   CHECK-NEXT: plan.launch @rank
 //   CHECK-NEXT: plan.launch @gather_rows
 //   CHECK-NEXT: plan.launch @hidden_t8192 ins([[HIDDEN:.*]]) outs([[H:%experts_hidden : .*]])
-//   CHECK-NEXT: plan.launch @hidden_heavy_t8192 ins([[HIDDEN]]) outs([[H]])
+//   CHECK-NEXT: plan.launch @hidden_large_groups_t8192 ins([[HIDDEN]]) outs([[H]])
 //   CHECK-NEXT: plan.launch @out_t8192 ins([[OUT:.*]]) outs([[Y:%output : .*]])
-//   CHECK-NEXT: plan.launch @out_heavy_t8192 ins([[OUT]]) outs([[Y]])
+//   CHECK-NEXT: plan.launch @out_large_groups_t8192 ins([[OUT]]) outs([[Y]])
 //   CHECK-NEXT: }
 //        CHECK: plan.variant tokens 4097 to 8192 {
 //   CHECK-NEXT: plan.launch @rank
 //   CHECK-NEXT: plan.launch @gather_rows
 //   CHECK-NEXT: plan.launch @hidden_t8192
-//   CHECK-NEXT: plan.launch @hidden_heavy_t8192
+//   CHECK-NEXT: plan.launch @hidden_large_groups_t8192
 //   CHECK-NEXT: plan.launch @out_t8192
-//   CHECK-NEXT: plan.launch @out_heavy_t8192
+//   CHECK-NEXT: plan.launch @out_large_groups_t8192
 //   CHECK-NEXT: }
 //        CHECK: plan.variant tokens 8193 to 16384 {
 //   CHECK-NEXT: plan.launch @rank
@@ -63,32 +63,32 @@
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @hidden_t8192([[ARGUMENTS:.*]]) attributes {
 //        CHECK: tile_rows = [{{[^]]*}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<max = [[#ROWS:]]>, layout = 
-//        CHECK: tile.kernel @hidden_heavy_t8192([[ARGUMENTS]]) attributes {
+//        CHECK: tile.kernel @hidden_large_groups_t8192([[ARGUMENTS]]) attributes {
 //   CHECK-SAME: load = #tile.load<min_tokens = 513, max_tokens = 8192, experts = 128>
 //        CHECK: tile_rows = [{{1..}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<min = [[#ROWS+1]]>, layout = 
 //        CHECK: tile.kernel @hidden_t16384(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @out_t8192(
 //        CHECK: group_rows = #tile.group_rows<max = [[#ROWS:]]>
-//        CHECK: tile.kernel @out_heavy_t8192(
+//        CHECK: tile.kernel @out_large_groups_t8192(
 //        CHECK: group_rows = #tile.group_rows<min = [[#ROWS+1]]>
 //    CHECK-NOT: group_rows
 // Of up to 512 tokens a quarter are many rows.
 // FORCED-LABEL: plan.program @layer
 //       FORCED: plan.launch @hidden_t512
-//  FORCED-NEXT: plan.launch @hidden_heavy_t512
+//  FORCED-NEXT: plan.launch @hidden_large_groups_t512
 //       FORCED: plan.launch @hidden_t16384
-//  FORCED-NEXT: plan.launch @hidden_heavy_t16384
+//  FORCED-NEXT: plan.launch @hidden_large_groups_t16384
 //       FORCED: tile.kernel @hidden_t512(
 //       FORCED: tile_rows = [16], {{.*}}, stages = 4, queue>, group_rows = #tile.group_rows<max = 127>, layout = 
-//       FORCED: tile.kernel @hidden_heavy_t512(
+//       FORCED: tile.kernel @hidden_large_groups_t512(
 //       FORCED: tile_rows = [64, 96], tile_columns = 128, step = 64, stages = 4, queue>, group_rows = #tile.group_rows<min = 128>, layout = 
 // BEHIND-LABEL: plan.program @layer
 //       BEHIND: plan.variant tokens 513 to 4096 {
 //       BEHIND: plan.launch @hidden_t8192 ins({{.*}}, %topk_ids : {{.*}}) outs(%experts_hidden, %[[COUNTER:[a-z_]+]] :
-//  BEHIND-NEXT: plan.launch @hidden_heavy_t8192 ins(%hidden_states_in_order, %experts.w13, %expert_offsets : {{.*}}) outs(%experts_hidden, %[[COUNTER]] :
+//  BEHIND-NEXT: plan.launch @hidden_large_groups_t8192 ins(%hidden_states_in_order, %experts.w13, %expert_offsets : {{.*}}) outs(%experts_hidden, %[[COUNTER]] :
 //  BEHIND-NEXT: plan.launch @out_t8192 ins({{.*}}, %topk_ids : {{.*}}) outs(%output, %[[COUNTER]] :
-//  BEHIND-NEXT: plan.launch @out_heavy_t8192 ins(%experts_hidden, %experts.w2, %expert_offsets, %row_weight : {{.*}}) outs(%output, %[[COUNTER]] :
+//  BEHIND-NEXT: plan.launch @out_large_groups_t8192 ins(%experts_hidden, %experts.w2, %expert_offsets, %row_weight : {{.*}}) outs(%output, %[[COUNTER]] :
 //  BEHIND-NEXT: }
 plan.program @layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x5120xbf16>
@@ -221,7 +221,7 @@ tile.kernel @out_t16384(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>,
 
 // Left alone: a product that takes short, one without groups, one of which nothing is known.
 // CHECK-LABEL: plan.program @others
-//   CHECK-NOT: heavy
+//   CHECK-NOT: large_groups
 //   CHECK-NOT: group_rows
 // FORCED-LABEL: plan.program @others
 //       FORCED: plan.launch @dense
@@ -229,7 +229,7 @@ tile.kernel @out_t16384(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>,
 //  FORCED-NEXT: plan.record
 //  FORCED-NEXT: plan.wait
 //  FORCED-NEXT: plan.launch @hidden stream 1
-//  FORCED-NEXT: plan.launch @hidden_heavy stream 1
+//  FORCED-NEXT: plan.launch @hidden_large_groups stream 1
 //  FORCED-NEXT: plan.record
 plan.program @others max_tokens 8192 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>

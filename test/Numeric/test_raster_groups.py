@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products whose groups are gone through in bands of rows, on the simulator.
+"""Products whose rows come in raster groups, on the simulator.
 
-Groups have up to some hundred rows, in tiles of 16 to 128 of them; bands are as high as one tile, as some, as all.
+Groups have up to some hundred rows, in tiles of 16 to 128 of them; raster groups are as high as one tile, as some, as all.
 """
 
 import pytest
@@ -20,12 +20,12 @@ WIDE_OUT = {"hidden_size": 1032}
 FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
 #: Fields that differ, tokens, configs of the two products, more options.
 APART = "--disable=join-products"
-BANDS = {
+RASTER_GROUPS = {
     "hidden": (WIDE_HIDDEN, 90, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64", APART),
     "out": (WIDE_OUT, 90, "tile_rows=16 tile_columns=32", "tile_rows=16 tile_columns=64 l2_rows=32", APART),
     "two_heights": (WIDE_HIDDEN, 90, "tile_rows=16+48 tile_columns=32 l2_rows=96", "tile_rows=8+24 tile_columns=128 l2_rows=24", APART),
     "a_tile_each": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=8", "tile_rows=24 tile_columns=128 l2_rows=1", APART),
-    "one_band": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=200", "tile_rows=16 tile_columns=64 l2_rows=1000000", APART),
+    "one_raster_group": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=200", "tile_rows=16 tile_columns=64 l2_rows=1000000", APART),
     "fp8": (FP8, 110, "tile_rows=16+64 tile_columns=64 l2_rows=64 rows_on_m", "tile_rows=24+40 tile_columns=128 l2_rows=48", APART),
     "in_order": ({}, 90, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64 l2_rows=16", APART,
                  "--set=permute-rows.always"),
@@ -33,20 +33,20 @@ BANDS = {
                    "tile_rows=16 tile_columns=64 l2_rows=32", APART),
     "joined": ({}, 60, "tile_rows=16 tile_columns=32 l2_rows=32", "tile_rows=16 tile_columns=64 l2_rows=16"),
 }
-#: Without a queue each round of the CTAs begins at another tile of a band.
-CASES = [(bands, queue) for bands in BANDS for queue in (False, True)
-         if (bands, queue) != ("joined", True)]
+#: Without a queue each round of the CTAs begins at another tile of a raster group.
+CASES = [(groups, queue) for groups in RASTER_GROUPS for queue in (False, True)
+         if (groups, queue) != ("joined", True)]
 
 
-@pytest.mark.parametrize(("bands", "queue"), CASES)
-def test_bands(bands, queue, runs):
-    fields, tokens, first, second, *more = BANDS[bands]
-    case = Case(f"bands_{bands}_{queue}", SPEC | fields, tokens=tokens)
+@pytest.mark.parametrize(("groups", "queue"), CASES)
+def test_raster_groups(groups, queue, runs):
+    fields, tokens, first, second, *more = RASTER_GROUPS[groups]
+    case = Case(f"raster_groups_{groups}_{queue}", SPEC | fields, tokens=tokens)
     flag = f"stages=4 queue={str(queue).lower()}"
     options = (f"--max-tokens={tokens}", f"--config=experts_hidden:{flag} {first}",
                f"--config=experts_out:{flag} {second}", *more)
     kernels = launched(case, "sm_90a", *options)
-    assert ("experts_hidden_experts_out" in kernels) == (bands == "joined")
+    assert ("experts_hidden_experts_out" in kernels) == (groups == "joined")
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
@@ -54,9 +54,9 @@ def test_bands(bands, queue, runs):
 
 
 @pytest.mark.parametrize("rows", (16, 40))
-def test_bands_of_a_router(rows, runs):
+def test_raster_groups_of_a_router(rows, runs):
     """CTAs side by side take all columns of a tile, or of two, and their tokens end in one."""
-    case = Case(f"bands_router_{rows}", SPEC | {"entry": "gate", "num_experts": 200}, tokens=75)
+    case = Case(f"raster_groups_router_{rows}", SPEC | {"entry": "gate", "num_experts": 200}, tokens=75)
     options = ("--max-tokens=75", "--disable=join-products",
                f"--config=router_logits:sm90.contract tile_rows=16 tile_columns=64 stages=4 l2_rows={rows}")
     assert "router_logits" in launched(case, "sm_90a", *options)

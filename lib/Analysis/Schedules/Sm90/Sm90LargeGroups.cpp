@@ -1,16 +1,16 @@
-//===- Sm90Heavy.cpp - groups with many rows by themselves ------*- C++ -*-===//
+//===- Sm90LargeGroups.cpp - large groups by themselves ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A config that suits experts which are about equally likely may have low
-// bodies and many stages. When most tokens go to a few experts, each tile of
-// those reads as many weights as a high one would. Such groups get a launch
-// with a config of their own, behind that of all others: in most runs it finds
-// no group, and costs little beside a product that takes long.
+// A config that suits experts which are about equally likely may have low tiles
+// and many stages. When most tokens go to a few experts, each tile of those
+// reads as many weights as a high one would. Such groups get a launch with a
+// config of their own, behind that of all others: in most runs it finds no
+// group, and costs little beside a product that takes long.
 
-#include "Sm90Heavy.h"
+#include "Sm90LargeGroups.h"
 
 #include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Sm90.h"
@@ -19,26 +19,26 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::sm90;
 
-int64_t sm90::getHeavyRows(tile::ContractOp product, tile::LoadAttr load) {
+int64_t sm90::getLargeGroupRows(tile::ContractOp product, tile::LoadAttr load) {
   // A quarter of the most tokens: while most of them are at other experts,
   // reading the weights of those takes longer than all products do, and tiles
   // that run meanwhile cost nothing, however low they are; in a launch of their
   // own they would. And more than four tiles: of fewer, high ones would be
   // padded.
   constexpr int64_t share = 4, tiles = 4;
-  int64_t highest = Contract(product, product.getConfigAttr()).getMaxBody();
+  int64_t highest = Contract(product, product.getConfigAttr()).getMaxHeight();
   return std::max<int64_t>(load.getMaxTokens() / share, tiles * highest + 1);
 }
 
 namespace {
 
 /// What groups with many rows take, with one config or another.
-class HeavyTimes {
+class LargeGroupsTimes {
 public:
-  HeavyTimes(const Schedule &schedule, tile::ContractOp heavy,
-             tile::LoadAttr load, const Target &target)
-      : model(schedule.as<ModelsTime>()->costModel(heavy, load, target)) {
-    auto least = static_cast<int64_t>(*heavy.getMinGroupRows());
+  LargeGroupsTimes(const Schedule &schedule, tile::ContractOp large,
+                   tile::LoadAttr load, const Target &target)
+      : model(schedule.as<ModelsTime>()->costModel(large, load, target)) {
+    auto least = static_cast<int64_t>(*large.getMinGroupRows());
     for (int64_t tokens :
          getTokenPoints(load.getMinTokens(), load.getMaxTokens()))
       if (tokens >= least)
@@ -61,19 +61,19 @@ private:
 
 } // namespace
 
-tile::ConfigAttr sm90::chooseHeavyContract(tile::ContractOp product,
-                                           tile::ContractOp heavy,
-                                           tile::LoadAttr load,
-                                           const Target &target) {
+tile::ConfigAttr sm90::chooseLargeGroupsContract(tile::ContractOp product,
+                                                 tile::ContractOp large,
+                                                 tile::LoadAttr load,
+                                                 const Target &target) {
   tile::ConfigAttr best = product.getConfigAttr();
   const Schedule &schedule = *findSchedule(target, best.getSchedule());
-  HeavyTimes times(schedule, heavy, load, target);
+  LargeGroupsTimes times(schedule, large, load, target);
   double least = times.get(best);
   for (const Candidate &candidate :
-       schedule.as<ModelsTime>()->candidates(heavy, load, target)) {
+       schedule.as<ModelsTime>()->candidates(large, load, target)) {
     if (!candidate.whyNot.empty() ||
         candidate.config.getSchedule() != schedule.name ||
-        !schedule.whyIllegal(heavy, candidate.config, target).empty())
+        !schedule.whyIllegal(large, candidate.config, target).empty())
       continue;
     double us = times.get(candidate.config) * (1 + candidate.price);
     if (us >= least)

@@ -1,11 +1,11 @@
-//===- SplitHeavy.cpp - launches for groups with many rows ------*- C++ -*-===//
+//===- SplitLargeGroups.cpp - launches for large groups ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Rewrites/SplitHeavy.h"
+#include "moec/Analysis/Rewrites/SplitLargeGroups.h"
 #include "LaunchRewrite.h"
 #include "moec/Analysis/Device.h"
 
@@ -14,7 +14,7 @@ using namespace moec;
 
 namespace {
 
-class SplitHeavy final : public LaunchRewrite {
+class SplitLargeGroups final : public LaunchRewrite {
 public:
   using LaunchRewrite::LaunchRewrite;
 
@@ -29,12 +29,13 @@ private:
   /// The last config that is forced for the kernel of such groups; or null.
   const ForcedConfig *findOwnForced(tile::KernelOp kernel);
   /// From how many rows on groups are apart.
-  int64_t getHeavyRows(tile::KernelOp kernel);
-  /// Sets the heavy product's config, or says why there is none.
+  int64_t getLargeGroupRows(tile::KernelOp kernel);
+  /// Sets the config of the product for large groups, or says why there is
+  /// none.
   FailureOr<std::string> chooseConfig(tile::KernelOp kernel);
 
   /// What was built for a site.
-  tile::KernelOp heavy;
+  tile::KernelOp large;
   SmallVector<plan::LaunchOp> added;
   /// What the product takes with all groups.
   PointTimes before;
@@ -42,34 +43,34 @@ private:
 
 } // namespace
 
-std::vector<RewriteSite> SplitHeavy::match() {
-  return matchKernels<tile::ContractOp>(
-      [&](plan::LaunchOp launch, tile::ContractOp product) {
-        const Schedule *schedule = getSchedule(product);
-        return product.getOffsets() && product.takesAllGroups() && schedule &&
-               schedule->as<SplitsHeavy>() && getKernel(launch).getLoadAttr();
-      });
+std::vector<RewriteSite> SplitLargeGroups::match() {
+  return matchKernels<tile::ContractOp>([&](plan::LaunchOp launch,
+                                            tile::ContractOp product) {
+    const Schedule *schedule = getSchedule(product);
+    return product.getOffsets() && product.takesAllGroups() && schedule &&
+           schedule->as<SplitsLargeGroups>() && getKernel(launch).getLoadAttr();
+  });
 }
 
-const ForcedConfig *SplitHeavy::findOwnForced(tile::KernelOp kernel) {
+const ForcedConfig *SplitLargeGroups::findOwnForced(tile::KernelOp kernel) {
   const ForcedConfig *last = nullptr;
   for (const ForcedConfig &config : context.forced)
-    if (config.isFor(getHeavyName(kernel), kernel.getLoadAttr()))
+    if (config.isFor(getLargeGroupsName(kernel), kernel.getLoadAttr()))
       last = &config;
   return last;
 }
 
-int64_t SplitHeavy::getHeavyRows(tile::KernelOp kernel) {
+int64_t SplitLargeGroups::getLargeGroupRows(tile::KernelOp kernel) {
   tile::ContractOp product = getProduct(kernel);
-  return getSchedule(product)->as<SplitsHeavy>()->getHeavyRows(
+  return getSchedule(product)->as<SplitsLargeGroups>()->getLargeGroupRows(
       product, kernel.getLoadAttr());
 }
 
-std::string SplitHeavy::whyIllegal(const RewriteSite &site) {
+std::string SplitLargeGroups::whyIllegal(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   tile::LoadAttr load = kernel.getLoadAttr();
   // A token has one row of a group at most.
-  if (int64_t rows = getHeavyRows(kernel); load.getMaxTokens() < rows)
+  if (int64_t rows = getLargeGroupRows(kernel); load.getMaxTokens() < rows)
     return "no group can have the " + std::to_string(rows) +
            " rows of a launch of its own";
   if (findOwnForced(kernel))
@@ -81,23 +82,23 @@ std::string SplitHeavy::whyIllegal(const RewriteSite &site) {
     return "nothing is known of times";
   // Groups with so many rows are rare, and a run without any should not notice
   // them: at the fewest tokens an eighth of a percent of the product.
-  constexpr double mostShare = 0.00125;
+  constexpr double maxShare = 0.00125;
   int64_t fewest = std::max<int64_t>(load.getMinTokens(), 1);
   double product =
       context.objective
           .predict(getForm(site.getLaunch()), TokenPoint{nullptr, fewest})
           .front();
-  return context.objective.getDevice().getIdleTime() > mostShare * product
+  return context.objective.getDevice().getIdleTime() > maxShare * product
              ? "a launch that finds no such group takes too much beside the "
                "product"
              : "";
 }
 
-FailureOr<std::string> SplitHeavy::chooseConfig(tile::KernelOp kernel) {
+FailureOr<std::string> SplitLargeGroups::chooseConfig(tile::KernelOp kernel) {
   const ForcedConfig *own = findOwnForced(kernel);
-  tile::ContractOp product = getProduct(heavy);
+  tile::ContractOp product = getProduct(large);
   const Schedule &schedule = *getSchedule(product);
-  tile::ConfigAttr config = schedule.as<SplitsHeavy>()->chooseHeavy(
+  tile::ConfigAttr config = schedule.as<SplitsLargeGroups>()->chooseLargeGroups(
       getProduct(kernel), product, kernel.getLoadAttr(), context.target);
   if (!own) {
     if (config == getProduct(kernel).getConfigAttr())
@@ -107,7 +108,7 @@ FailureOr<std::string> SplitHeavy::chooseConfig(tile::KernelOp kernel) {
   }
   llvm::Expected<tile::ConfigAttr> whole = own->apply(config);
   if (!whole)
-    return heavy.emitOpError() << llvm::toString(whole.takeError());
+    return large.emitOpError() << llvm::toString(whole.takeError());
   StringRef named = own->getSchedule();
   std::string reason =
       named.empty() || named == schedule.name
@@ -115,22 +116,22 @@ FailureOr<std::string> SplitHeavy::chooseConfig(tile::KernelOp kernel) {
           : ("the other groups run as " + schedule.name + "; give that").str();
   if (!reason.empty())
     return product.emitOpError()
-           << "of kernel '" << heavy.getSymName() << "' cannot run as '"
+           << "of kernel '" << large.getSymName() << "' cannot run as '"
            << own->text << "': " << reason;
   product.setConfigAttr(*whole);
   return std::string();
 }
 
-FailureOr<std::string> SplitHeavy::build(const RewriteSite &site) {
+FailureOr<std::string> SplitLargeGroups::build(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   if (context.objective.hasTimes())
     before =
         context.objective.predict(getForm(site.getLaunch()), getPoints(site));
-  int64_t heavyRows = getHeavyRows(kernel);
-  heavy = kernel.clone();
-  heavy.setSymName(getHeavyName(kernel));
-  StringAttr name = symbols.insert(heavy, std::next(kernel->getIterator()));
-  getProduct(heavy).setMinGroupRows(heavyRows);
+  int64_t minRows = getLargeGroupRows(kernel);
+  large = kernel.clone();
+  large.setSymName(getLargeGroupsName(kernel));
+  StringAttr name = symbols.insert(large, std::next(kernel->getIterator()));
+  getProduct(large).setMinGroupRows(minRows);
   // They write other rows of the same results, one after the other; and the
   // schedule looks at what is passed.
   for (const RewriteSite::Place &place : site.places) {
@@ -142,38 +143,40 @@ FailureOr<std::string> SplitHeavy::build(const RewriteSite &site) {
   FailureOr<std::string> why = chooseConfig(kernel);
   if (failed(why) || !why->empty())
     return why;
-  setLaunchShape(heavy, context.target);
-  getProduct(kernel).setMaxGroupRows(heavyRows - 1);
+  setLaunchShape(large, context.target);
+  getProduct(kernel).setMaxGroupRows(minRows - 1);
   return std::string();
 }
 
-std::optional<PredictedChange> SplitHeavy::predict(const RewriteSite &site) {
+std::optional<PredictedChange>
+SplitLargeGroups::predict(const RewriteSite &site) {
   if (findOwnForced(getKernel(site.getLaunch())))
     return std::nullopt;
   PredictedChange change{getPoints(site), before};
   change.after = context.objective.predict(
       {getForm(site.getLaunch()), getForm(added.front())}, change.points);
-  change.price = getKernelPrice(heavy);
+  change.price = getKernelPrice(large);
   return change;
 }
 
-LogicalResult SplitHeavy::commit(const RewriteSite &) {
+LogicalResult SplitLargeGroups::commit(const RewriteSite &) {
   added.clear();
-  heavy = nullptr;
+  large = nullptr;
   return success();
 }
 
-void SplitHeavy::leave(const RewriteSite &site) {
-  if (!heavy)
+void SplitLargeGroups::leave(const RewriteSite &site) {
+  if (!large)
     return;
   for (plan::LaunchOp launch : added)
     launch->erase();
   added.clear();
-  symbols.erase(heavy);
-  heavy = nullptr;
+  symbols.erase(large);
+  large = nullptr;
   getProduct(getKernel(site.getLaunch())).removeGroupRowsAttr();
 }
 
-std::unique_ptr<LaunchRewrite> moec::makeSplitHeavy(RewriteContext &context) {
-  return std::make_unique<SplitHeavy>("split-heavy", context);
+std::unique_ptr<LaunchRewrite>
+moec::makeSplitLargeGroups(RewriteContext &context) {
+  return std::make_unique<SplitLargeGroups>("split-large-groups", context);
 }

@@ -1,4 +1,4 @@
-//===- Sm90Bodies.h - heights of tiles made for a load ----------*- C++ -*-===//
+//===- Sm90Heights.h - heights of tiles made for a load ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90BODIES_H
-#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90BODIES_H
+#ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEIGHTS_H
+#define MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEIGHTS_H
 
 #include "mlir/Support/LLVM.h"
 
@@ -22,20 +22,21 @@
 namespace moec::sm90 {
 
 /// Heights of the tiles of one kernel, ascending.
-using Bodies = llvm::SmallVector<int64_t>;
+using Heights = llvm::SmallVector<int64_t>;
 
-/// How long a kernel with those bodies takes at a token count, by its number;
+/// How long a kernel with those heights takes at a token count, by its number;
 /// infinity if there cannot be such a kernel.
-using BodiesTime = std::function<double(const Bodies &bodies, size_t point)>;
+using HeightsTime =
+    std::function<double(const Heights &tileRows, size_t point)>;
 
 /// Sets of some of the `heights` for each window of the `points` token counts:
 /// for each one, for two and for three side by side, and for all. Of each
 /// window the four best single heights; then, from the best one, the two best
 /// sets with one more height, as long as that saves `least` of the time, and so
 /// on. Without repetitions, in a fixed order.
-std::vector<Bodies> growBodies(llvm::ArrayRef<int64_t> heights, size_t points,
-                               double least, const BodiesTime &time);
+std::vector<Heights> growHeights(llvm::ArrayRef<int64_t> heights, size_t points,
+                                 double least, const HeightsTime &time);
 
 } // namespace moec::sm90
 
-#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90BODIES_H
+#endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90HEIGHTS_H

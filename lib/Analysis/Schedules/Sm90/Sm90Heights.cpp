@@ -1,11 +1,11 @@
-//===- Sm90Bodies.cpp - heights of tiles made for a load --------*- C++ -*-===//
+//===- Sm90Heights.cpp - heights of tiles made for a load -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Sm90Bodies.h"
+#include "Sm90Heights.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -22,10 +22,10 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-class BodyGrower {
+class HeightGrower {
 public:
-  BodyGrower(ArrayRef<int64_t> heights, size_t points, double least,
-             const BodiesTime &time)
+  HeightGrower(ArrayRef<int64_t> heights, size_t points, double least,
+               const HeightsTime &time)
       : heights(heights), points(points), least(least), time(time) {
     for (size_t point = 0; point < points; ++point) {
       double best = kInfinity;
@@ -35,7 +35,7 @@ public:
     }
   }
 
-  std::vector<Bodies> run() {
+  std::vector<Heights> run() {
     constexpr size_t widest = 3;
     for (size_t width = 1; width <= std::min(widest, points); ++width)
       for (size_t first = 0; first + width <= points; ++first)
@@ -46,19 +46,19 @@ public:
   }
 
 private:
-  double getTime(const Bodies &bodies, size_t point) {
-    auto [entry, isNew] = times.try_emplace({bodies, point}, 0);
+  double getTime(const Heights &tileRows, size_t point) {
+    auto [entry, isNew] = times.try_emplace({tileRows, point}, 0);
     if (isNew)
-      entry->second = time(bodies, point);
+      entry->second = time(tileRows, point);
     return entry->second;
   }
   /// Relative to the best single heights; infinity where there are none.
-  double getCost(const Bodies &bodies, size_t begin, size_t end) {
+  double getCost(const Heights &tileRows, size_t begin, size_t end) {
     double sum = 0;
     for (size_t point = begin; point < end; ++point) {
       if (bestSingle[point] == kInfinity)
         return kInfinity;
-      sum += getTime(bodies, point) / bestSingle[point];
+      sum += getTime(tileRows, point) / bestSingle[point];
     }
     return sum / double(end - begin);
   }
@@ -67,45 +67,45 @@ private:
   ArrayRef<int64_t> heights;
   size_t points;
   double least;
-  const BodiesTime &time;
+  const HeightsTime &time;
   SmallVector<double> bestSingle;
   /// Windows that overlap ask for the same.
-  std::map<std::pair<Bodies, size_t>, double> times;
-  std::set<Bodies> seen;
-  std::vector<Bodies> found;
+  std::map<std::pair<Heights, size_t>, double> times;
+  std::set<Heights> seen;
+  std::vector<Heights> found;
 };
 
-void BodyGrower::grow(size_t begin, size_t end) {
+void HeightGrower::grow(size_t begin, size_t end) {
   constexpr size_t fromSingles = 4, fromSets = 2;
-  Bodies best;
+  Heights best;
   double bestCost = kInfinity;
   while (true) {
-    SmallVector<std::pair<double, Bodies>> larger;
+    SmallVector<std::pair<double, Heights>> larger;
     double most = best.empty() ? kInfinity : bestCost * (1 - least);
     for (int64_t height : heights) {
-      Bodies bodies = best;
-      auto *place = llvm::lower_bound(bodies, height);
-      if (place != bodies.end() && *place == height)
+      Heights tileRows = best;
+      auto *place = llvm::lower_bound(tileRows, height);
+      if (place != tileRows.end() && *place == height)
         continue;
-      bodies.insert(place, height);
-      if (double cost = getCost(bodies, begin, end); cost < most)
-        larger.push_back({cost, std::move(bodies)});
+      tileRows.insert(place, height);
+      if (double cost = getCost(tileRows, begin, end); cost < most)
+        larger.push_back({cost, std::move(tileRows)});
     }
     if (larger.empty())
       return;
     llvm::sort(larger);
     larger.truncate(
         std::min(larger.size(), best.empty() ? fromSingles : fromSets));
-    for (const auto &[cost, bodies] : larger)
-      if (seen.insert(bodies).second)
-        found.push_back(bodies);
+    for (const auto &[cost, tileRows] : larger)
+      if (seen.insert(tileRows).second)
+        found.push_back(tileRows);
     std::tie(bestCost, best) = larger.front();
   }
 }
 
 } // namespace
 
-std::vector<Bodies> sm90::growBodies(ArrayRef<int64_t> heights, size_t points,
-                                     double least, const BodiesTime &time) {
-  return BodyGrower(heights, points, least, time).run();
+std::vector<Heights> sm90::growHeights(ArrayRef<int64_t> heights, size_t points,
+                                       double least, const HeightsTime &time) {
+  return HeightGrower(heights, points, least, time).run();
 }
