@@ -27,9 +27,9 @@ namespace moec {
 class Sm80Products {
 public:
   /// Calls made once per CTA, with what does not depend on the rows:
-  /// `weightAddress(r)` is the address of weight row r of the CTA, `r` being an
-  /// i32 for the thread and a whole projection for the compiler: r = projection
-  /// * n + column.
+  /// `weightAddress(projection, row)` is the address of a weight row of the
+  /// CTA: `row` is an i32 of the thread, the projection a number that the
+  /// compiler knows.
   using RowAddress =
       llvm::function_ref<mlir::Value(int64_t projection, mlir::Value row)>;
 
@@ -48,7 +48,7 @@ public:
   void release() { emitter.barrier(); }
 
 private:
-  /// Of a tensor core's product.
+  /// Sizes of a tensor core's product.
   static constexpr int64_t kCoreRows = 16;
   static constexpr int64_t kCoreColumns = 8;
   static constexpr int64_t kCoreDepth = 16;
@@ -146,7 +146,7 @@ private:
   mlir::Type element;
   mlir::Value shared;
   Operand input, weight;
-  /// Of the warp: its row and column in the tile of warps.
+  /// The warp's row and column in the tile of warps.
   mlir::Value warpRow, warpColumn;
   /// FMA: the thread's first row and column.
   mlir::Value threadRow, threadColumn;
