@@ -144,15 +144,15 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
   PredictedChange change = predict(
       site, getLoad(site, variant.getMinTokens(), variant.getMaxTokens()),
       configs);
-  // Of two kernels there is one, but it is as much code, which is compiled as
-  // one piece.
+  // One kernel takes the place of two, but it is as much code, which is
+  // compiled as one piece.
   change.price = getKernelPrice(getKernel(site.getLaunch()));
   return change;
 }
 
 std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
-  // With more, products that take tiles from a queue were as fast apart, where
-  // the model expects less of it (docs/tried.md, "Few tokens").
+  // Products of more tokens that take tiles from a queue were as fast apart,
+  // where the model expects less of it (docs/tried.md, "Few tokens").
   constexpr int64_t maxTokens = 2;
   plan::VariantOp variant = getVariant(site);
   int64_t min = variant.getMinTokens(), max = variant.getMaxTokens();
