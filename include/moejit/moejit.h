@@ -127,7 +127,7 @@ typedef struct moejit_source {
 typedef struct moejit_report {
   /* Not 0: the layer was compiled before. */
   int from_cache;
-  /* Of wall-clock time, to the compiled layer. */
+  /* Wall-clock time until the layer was compiled. */
   double seconds;
 } moejit_report;
 

@@ -103,7 +103,7 @@ static FailureOr<Source> parseJson(MLIRContext &context, const SourceText &text,
 static FailureOr<Source> parseIR(MLIRContext &context, const SourceText &text,
                                  llvm::SourceMgr &texts,
                                  llvm::raw_ostream &os) {
-  // Of texts with several buffers MLIR parses the first.
+  // MLIR parses the first of several buffers.
   assert(texts.getNumBuffers() == 0 && "one file of IR per run");
   texts.AddNewSourceBuffer(
       llvm::MemoryBuffer::getMemBufferCopy(text.getText(), text.getName()),

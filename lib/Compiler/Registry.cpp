@@ -48,7 +48,7 @@ void moec::registerPasses() {
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();
-  // Of MLIR: what the pipelines from level tile to the llvm dialect run.
+  // Passes of MLIR that the pipelines from level tile to the llvm dialect run.
   arith::registerArithExpandOpsPass();
   registerArithToLLVMConversionPass();
   registerConvertControlFlowToLLVMPass();

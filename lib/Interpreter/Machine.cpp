@@ -289,7 +289,8 @@ Status Machine::run(moe::UnpermuteOp op) {
   return runUnpermute(op, count, op.getResult());
 }
 
-/// With a scale of the result, what is quantized is a tensor of no name.
+/// What is quantized, where there is a scale of the result, is a tensor of no
+/// name.
 Status Machine::run(tile::ContractOp op) {
   TensorRef result = at(op.getResult());
   if (!op.getResultScale())

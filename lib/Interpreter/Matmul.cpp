@@ -74,7 +74,7 @@ private:
   /// point.
   int64_t getScaleIndex(int64_t group, int64_t weightRow,
                         int64_t element) const;
-  /// With the global scale of the row.
+  /// The scale of a contracted element, times the global scale of the row.
   double getWeightScale(int64_t group, int64_t weightRow,
                         int64_t element) const;
   /// The sum of products with a weight row that is loaded to `weights`; the

@@ -192,7 +192,7 @@ std::optional<Package> Cache::find(StringRef key) {
     return refuse(name, "is damaged (" + package.status().message() + ")");
   if (package->cacheKey != key)
     return refuse(name, "holds another layer");
-  // Of a folder that may only be read, the order of use is not kept.
+  // The order of use is not kept in a folder that may only be read.
   (void)futimens(file, /*times=*/nullptr);
   return std::move(*package);
 }

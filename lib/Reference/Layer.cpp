@@ -292,7 +292,7 @@ private:
   const Decision &decision;
   llvm::ArrayRef<int64_t> tokens;
   Matrix hidden;
-  /// Of the experts' first product, where a call finds it.
+  /// The input scale of the experts' first product, where a call finds it.
   float inputScale = 0;
 };
 

@@ -34,13 +34,13 @@ struct Session {
   bool isIR() const { return text && !isJson(*text); }
   /// Outlives the module.
   std::unique_ptr<MLIRContext> context;
-  /// Of a package the spec alone.
+  /// The source; the spec alone where it is a package.
   Source source;
   /// The level of the IR that was loaded.
   Level level = Level::Moe;
   std::optional<moert::Package> package;
   moert::PackageChoice choice;
-  /// Of a package that was made from the source.
+  /// How the package came about, where it was made from the source.
   std::optional<JitReport> report;
   /// One, or as many simulated ones as there are seeds.
   std::vector<std::unique_ptr<moert::Device>> devices;

@@ -44,7 +44,7 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   double groups = grouped ? getActiveGroups(double(weight.getDimSize(0)),
                                             double(topK), double(tokens))
                           : 1;
-  // Of groups with about the same number of rows each.
+  // Groups have about the same number of rows each.
   if (!op.takesGroup(std::llround(rows / std::max(groups, 1.0))))
     return {};
   double inputRows =

@@ -18,7 +18,7 @@ struct Work {
   double bytes = 0;
 };
 
-/// Of a phase of a `tile.kernel`, if experts are equally likely.
+/// The work of a phase of a `tile.kernel`, if experts are equally likely.
 Work getWork(mlir::Operation *phase, int64_t topK, int64_t tokens);
 
 } // namespace moec

@@ -81,7 +81,7 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     if (!Target::find(name))
       return complain("--target: '" + name + "' is unknown; accepted are " +
                       llvm::join(Target::getNames(), ", "));
-  // Of a target that is not known yet, the architecture of the part stands for.
+  // The architecture of the part stands for a target that is not known yet.
   const PartFacts *part = findPart(kernels.devicePart);
   llvm::SmallVector<std::string> targets = getTargets();
   if (choosesTarget() && part)

@@ -68,7 +68,7 @@ class Report:
     """How a layer came about."""
 
     from_cache: bool = False
-    #: Of wall-clock time, to the compiled layer.
+    #: Wall-clock time until the layer was compiled.
     seconds: float = 0.0
 
 
@@ -145,7 +145,7 @@ class Compiler(_Handle):
         compiler = ctypes.c_void_p()
         runtime.call("moejit_compiler_create", ctypes.byref(options), ctypes.byref(compiler))
         super().__init__(runtime, compiler)
-        #: Of the latest call, from whatever thread.
+        #: The report of the latest call, from whatever thread.
         self.report = Report()
 
     @staticmethod

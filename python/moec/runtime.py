@@ -147,7 +147,7 @@ class TensorInfo:
     name: str
     dtype: str
     role: str
-    #: Of a call with the most tokens.
+    #: The shape in a call with the most tokens.
     shape: tuple[int, ...]
     depends_on_tokens: bool
     alignment: int
@@ -159,7 +159,7 @@ class TensorInfo:
 class PrepareReport:
     """What preparing the weights took."""
 
-    #: Of memory that was allocated, and of weights that were overwritten.
+    #: Bytes of memory that was allocated, and of weights that were overwritten.
     bytes: int
     in_place_bytes: int
     seconds: float

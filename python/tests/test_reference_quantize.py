@@ -29,7 +29,7 @@ def test_scale_is_a_quotient_of_f32():
 
 
 def test_ties_go_to_even_codes():
-    # With a largest of 448 the scale is 1.
+    # The scale is 1 with a largest of 448.
     halves = (E4M3[:-1] + E4M3[1:]) / 2
     for at in range(0, len(halves), 127):
         row = np.concatenate([[448.0], halves[at : at + 127]])

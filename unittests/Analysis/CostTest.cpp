@@ -316,7 +316,7 @@ TEST_F(CostTest, QueuesEvenOutTiles) {
         queue);
     return predict(op, kQwen235, config, 4096, Routing::Zipf).tensorUs;
   };
-  // Of one height, and of several.
+  // Tiles of one height, and of several.
   EXPECT_EQ(getTensorUs({152}, true), getTensorUs({152}, false));
   EXPECT_LT(getTensorUs({88, 152}, true), 0.95 * getTensorUs({88, 152}, false));
 }
@@ -328,7 +328,7 @@ TEST_F(CostTest, MoreTilesCopyMoreWeights) {
   for (const Candidate &candidate : enumerate(op, kQwen235, 4096, 4096)) {
     sm90::Contract shape(op, candidate.config);
     EXPECT_GT(3 * shape.getTileCost(88), 2 * shape.getTileCost(136));
-    // Of rests, low ones cost less.
+    // Low rests cost less.
     EXPECT_LT(shape.getTileCost(88), shape.getTileCost(136));
   }
 }

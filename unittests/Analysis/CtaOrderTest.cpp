@@ -35,7 +35,7 @@ TEST(CtaOrderTest, EachPlaceIsOfOneCta) {
 }
 
 TEST(CtaOrderTest, NeighboursAreFarApart) {
-  // Of an H100 PCIe, an H100 or H200, a B200; and of an A100.
+  // CTAs of an H100 PCIe, an H100 or H200, a B200 and an A100.
   for (int64_t ctas : {114, 132, 148, 108})
     EXPECT_GE(getCtaFactor(ctas), ctas / 3) << ctas;
 }

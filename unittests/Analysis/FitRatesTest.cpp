@@ -59,7 +59,7 @@ TEST(FitRates, FindsWhatTimesTellOf) {
   EXPECT_LT(fit.after, 0.01);
   EXPECT_NEAR(fit.rates.streamShare / truth.streamShare, 1, 0.03);
   EXPECT_NEAR(fit.rates.stepClk / truth.stepClk, 1, 0.03);
-  // Of these they tell nothing.
+  // The times tell nothing of these.
   EXPECT_EQ(fit.rates.gatherShare, start.gatherShare);
   EXPECT_EQ(fit.rates.launchUs, start.launchUs);
 }

@@ -63,7 +63,7 @@ TEST_F(RowCountsTest, SomeGroupsAndTheOthers) {
     EXPECT_LE(entry.eighths, 8);
   EXPECT_NEAR(few.active + many.active, all.active, 1e-9);
   EXPECT_LT(few.rows, many.rows);
-  // Of each group, up to 7 rows too many.
+  // Each group counts up to 7 rows too many.
   EXPECT_NEAR(few.rows + many.rows, all.rows, 7);
   RowCounts none = make();
   none.keep(16, [](int64_t) { return false; });

@@ -220,7 +220,7 @@ TEST(AllowList, ExceptionsThatNameAllExperts) {
     EXPECT_FALSE(importOk(quantize("\"ignored_layers\": " + std::string(names)))
                      .quantization)
         << names;
-  // Of another layer it is.
+  // An exception of another layer leaves this one quantized.
   SpecOverrides overrides;
   overrides.layer = 3;
   std::string config = quantize(R"("ignore": ["model.layers.3.mlp"])");

@@ -175,7 +175,7 @@ TEST(TensorSignature, ScalesOfOtherGranularities) {
             (Lines{"experts.{e}.down_proj.input_scale@0+1*1max",
                    "experts.{e}.w2.input_scale@0+1*1max"}));
   spec.gateUpOrder = GateUpOrder::Interleaved;
-  // Of gate and up one scale, which no checkpoint has of two matrices.
+  // Gate and up share one scale, which no checkpoint has of two matrices.
   EXPECT_EQ(describe(spec)[3], "weight experts.w13_scale 4x1x1xf32");
   EXPECT_EQ(describeForms(spec, "experts.w13_scale"), Lines());
   spec.quantization->weight = makeFp8(Granularity::Channel);

@@ -148,7 +148,7 @@ struct QuantizedRows {
   std::vector<uint8_t> codes = {1, 2, 3, 4, 5, 6};
   Floats scales = {0, 0, 0};
 
-  /// With a product with these attributes, of rows 1, 2 and 4.
+  /// Runs a product with these attributes, of rows 1, 2 and 4.
   void run(const std::string &attributes, Ids offsets);
 };
 

@@ -131,7 +131,7 @@ TEST(CountSlots, ByHand) {
       kernel, {view(ids, {5, 2}), view(valid, {1}), view(counts, {3, 2})}, 5);
   ASSERT_TRUE(status.isOk()) << status.message();
   EXPECT_EQ(counts, Ids({1, 2, 3, 0, 0, 0}));
-  // Of few tokens there are no more chunks.
+  // There are no more chunks for few tokens.
   counts.assign(6, 77);
   ASSERT_TRUE(interpretKernel(
       kernel, {view(ids, {1, 2}), view(valid, {1}), view(counts, {3, 2})}, 1));

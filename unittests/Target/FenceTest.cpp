@@ -92,7 +92,8 @@ TEST_P(FenceTest, EachIsNeeded) {
   ASSERT_TRUE(module);
   EXPECT_EQ(verify(*module), "");
   size_t count = findFences(*module).size();
-  // Of barriers; after copies of rows; before results are copied out.
+  // There are fences of barriers, after copies of rows, and before results are
+  // copied out.
   EXPECT_GE(count, 3u);
   for (size_t i = 0; i < count; ++i) {
     OwningOpRef<ModuleOp> changed = module->clone();

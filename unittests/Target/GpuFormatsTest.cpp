@@ -102,8 +102,8 @@ TEST(GpuFormats, Unaligned) {
                      target);
 }
 
-/// Of one product per column, with a scale of each code: `storage` of weights,
-/// as text, of which `one` in the first byte is 1.
+/// Checks one product per column, with a scale of each code: `storage` of
+/// weights, as text, of which `one` in the first byte is 1.
 void expectEveryScale(const std::string &target, const Format &format,
                       uint8_t one, double (*getScale)(int64_t code)) {
   constexpr int64_t codes = 256, depth = 32;

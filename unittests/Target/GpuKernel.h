@@ -91,7 +91,7 @@ public:
   }
 
 private:
-  /// Of an argument whose sizes are known and that lies densely.
+  /// Makes the map of an argument whose sizes are known and that lies densely.
   void addMap(tile::TensorMapAttr map, tile::KernelOp kernel) {
     auto type = mlir::cast<mlir::MemRefType>(
         kernel.getBody().getArgument(map.getArgument()).getType());
@@ -118,7 +118,7 @@ private:
   std::string ptx;
   moec::ptx::Simulator simulator;
   std::vector<uint64_t> slots;
-  /// Of an argument each.
+  /// Each is of an argument, by its number.
   std::vector<std::pair<size_t, moert::TensorMapRecipe>> maps;
 };
 

@@ -104,7 +104,7 @@ static Elements makeScales(const std::string &type, int64_t count,
 namespace {
 
 constexpr int64_t kTokens = 37, kGroups = 3;
-/// Of a token twice, where there are groups.
+/// Each token has two, where there are groups.
 constexpr int64_t kPositions = 2 * kTokens;
 
 /// Sizes of a product's tensors.

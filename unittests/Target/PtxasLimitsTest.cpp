@@ -168,8 +168,8 @@ TEST(PtxasLimits, SumsOfAStepFitInRegisters) {
                    kGroup128, kBlock);
 }
 
-/// With scales of whole rows, sums of long rows are apart step by step, too; of
-/// short ones they leave room for higher tiles.
+/// Sums of long rows are apart step by step with scales of whole rows, too;
+/// short rows leave room for higher tiles.
 TEST(PtxasLimits, ScalesOfRowsFitInRegisters) {
   for (bool isPaired : {false, true}) {
     for (std::string heights : {"112", "16, 32, 64, 112", "8, 32"})
@@ -196,8 +196,8 @@ TEST(PtxasLimits, CandidatesDoNotSpill) {
         "sm_90a");
   static_assert(ptxas::kPromotedHeights == 2);
   for (bool isPaired : {false, true}) {
-    // Of 128 weight rows a consumer has one block, of 256 two, and as many sums
-    // of a step.
+    // A consumer has one block of 128 weight rows and two of 256, and as many
+    // sums of a step.
     for (int64_t blocks : {1, 2}) {
       int64_t height = 2 * ptxas::kPromotedSums / (blocks + 1) / 8 * 8;
       expectNoSpills(isPaired, 128 * blocks, "16, " + std::to_string(height),
@@ -291,7 +291,7 @@ TEST(PtxasLimits, SumsNextToPieces) {
       SCOPED_TRACE(config);
       expectFitsAnywhere(contract(dtype, 16384, 256, false, "", config));
     }
-  // Of few rows and columns several steps are on their way at once.
+  // Several steps of few rows and columns are on their way at once.
   for (std::string tile :
        {"tile_rows = 16, tile_columns = 8", "tile_rows = 32, tile_columns = 32",
         "tile_rows = 32, tile_columns = 64"}) {

@@ -39,7 +39,7 @@ struct Format {
       return plain;
     return areHalves() ? "i8" : storage;
   }
-  /// Of a row of `width` elements.
+  /// How long a row of `width` elements is as it is stored.
   int64_t getRowLength(int64_t width) const {
     return isQuantized() && areHalves() ? width / 2 : width;
   }

@@ -153,7 +153,7 @@ TEST(QuantGranularity, RowsByTensor) {
     input.set(columns, -3.0f);
     input.set(2 * columns + 1, nan);
     input.set(3 * columns + 2, -infinity);
-    // Of a row that does not count.
+    // This row does not count.
     input.set(5 * columns, 100.0f);
     valid.set(0, counting);
     std::string x = input.getType(true), q = codes.getType(true);

@@ -135,7 +135,7 @@ TEST(CpuQuantize, EveryBF16) {
 }
 
 TEST(CpuQuantize, TiesAndNeighbours) {
-  // With a largest of 448 the scale is 1: every halfway point, and the floats
+  // The scale is 1 with a largest of 448: every halfway point, and the floats
   // next to it.
   std::vector<float> values = {448};
   for (int code = 0; code < 0x7E; ++code) {

@@ -26,7 +26,7 @@ namespace {
 
 struct Config {
   int64_t panel = 8, threads = 64, rows = 4;
-  /// Of the kernel that counts, if there is one.
+  /// The config of the kernel that counts, if there is one.
   int64_t countPanel = 8, countThreads = 32;
 
   std::string text() const {

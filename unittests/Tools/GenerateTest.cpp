@@ -90,7 +90,7 @@ TEST(Generate, MakesAllCodesOfQuantizedWeights) {
     EXPECT_GE(tensors[1].data()[i], 127 - 9);
     EXPECT_LE(tensors[1].data()[i], 127 - 5);
   }
-  // Of halves of a byte the middle is 8.
+  // The middle of halves of a byte is 8.
   for (int64_t i = 0; i < tensors[4].getNumElements(); ++i) {
     EXPECT_GE(tensors[4].data()[i], 1);
     EXPECT_LE(tensors[4].data()[i], 15);

@@ -20,8 +20,8 @@ struct DeviceRates;
 /// What a phase is expected to take, and what of. The parts overlap.
 struct Prediction {
   double us = 0;
-  /// With nothing but the bytes and operations that have to be, at the ceilings
-  /// of the device.
+  /// The time of nothing but the bytes and operations that have to be, at the
+  /// ceilings of the device.
   double floorUs = 0;
 
   double streamUs = 0;
@@ -72,8 +72,8 @@ struct Candidate {
   double relative = 0;
 };
 
-/// Of a schedule whose time for a load is modelled, so that its config depends
-/// on it: what is chosen from, and by.
+/// A schedule whose time for a load is modelled, so that its config depends on
+/// it: what is chosen from, and by.
 class ModelsTime {
 public:
   virtual ~ModelsTime() = default;
@@ -90,8 +90,8 @@ public:
 /// those of both together.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
-/// Of a schedule that reads and writes rows and computes little: its config
-/// does not depend on time, but what it takes is known.
+/// A schedule that reads and writes rows and computes little: its config does
+/// not depend on time, but what it takes is known.
 class CopiesRows {
 public:
   virtual ~CopiesRows() = default;

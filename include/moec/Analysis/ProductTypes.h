@@ -22,8 +22,8 @@ namespace moec {
 /// The type that both operands of a multiplication have: rates go by it.
 enum class ComputeType { F32, BF16, F16, E4M3 };
 
-/// Of two operands that are decoded to the type of the layer: that of the one
-/// that is not quantized, or f16, which holds e4m3 exactly, where both are.
+/// The type that two operands which are decoded get: that of the one that is
+/// not quantized, or f16, which holds e4m3 exactly, where both are.
 ComputeType getDecodedType(tile::ContractOp op);
 /// The same as a type of MLIR; e4m3 as it is in memory.
 mlir::Type getType(mlir::MLIRContext *context, ComputeType type);

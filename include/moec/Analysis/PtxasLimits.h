@@ -54,8 +54,8 @@ constexpr int64_t getMaxFragmentSums(bool hasColumnScales) {
 /// weights fit in tiles of 8 rows and 4 columns, and pieces of weights that it
 /// has on their way at once. SumsNextToPieces.
 inline constexpr int64_t kGemvSums = 32, kGemvPieces = 8;
-/// With tensor cores: pieces of both operands that a lane has on their way at
-/// once. SumsNextToPieces.
+/// sm80.gemv with tensor cores: pieces of both operands that a lane has on
+/// their way at once. SumsNextToPieces.
 inline constexpr int64_t kGemvTensorPieces = 16;
 
 //===----------------------------------------------------------------------===//
@@ -155,7 +155,7 @@ constexpr int64_t getMaxSumsAndScales(int64_t blocks) {
 
 /// Rows of a tile where threads copy them. CandidatesDoNotSpill.
 inline constexpr int64_t kCopiedRows = 192;
-/// With weights on the side of 64 and sums of steps apart: several heights, and
+/// Weights on the side of 64, and sums of steps apart: several heights, and
 /// accumulators next to them. CandidatesDoNotSpill.
 inline constexpr int64_t kPromotedHeights = 2, kPromotedSums = 128;
 /// Three consumers that multiply weights from registers, which have fewer

@@ -238,9 +238,9 @@ struct CountSlots {
 /// run, and one more. The rows are padded to whole warps, which sum over 32
 /// experts, and then over these groups.
 ///
-/// Of few slots, the first CTA compares each with all, unless they have been
-/// counted. Where a kernel's `load` says that there never are more, there are
-/// no counters.
+/// The first CTA compares few slots with all, unless they have been counted.
+/// Where a kernel's `load` says that there never are more, there are no
+/// counters.
 struct Rank {
   Rank(tile::RankOp op, tile::ConfigAttr config);
 

@@ -45,7 +45,8 @@ struct LocatedPart {
   /// Where its values go, a part of the request's; null for a tensor under its
   /// canonical name, which goes in as it is.
   const CheckpointPart *part = nullptr;
-  /// Of a part for each expert: the place of its expert in the layer.
+  /// The place in the layer of the expert whose part it is, where there is one
+  /// for each.
   int64_t slot = 0;
 };
 

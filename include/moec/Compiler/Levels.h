@@ -37,15 +37,15 @@ void buildMoeToPlanPipeline(mlir::OpPassManager &manager,
 struct TileOptions {
   /// "cpu", or a GPU as in "sm_80" or "sm_90a".
   std::string target = "cpu";
-  /// Of a GPU: the part that configs are chosen for, as in "h100-sxm"
+  /// The part of a GPU that configs are chosen for, as in "h100-sxm"
   /// (moec/Support/Parts.h); empty: the target's default.
   std::string part;
   /// f32 elements of a vector, 0 for that of the host.
   int64_t lanes = 0;
-  /// Of a GPU: lets launches begin before the one before them has ended, where
+  /// Lets launches on a GPU begin before the one before them has ended, where
   /// the target can.
   bool dependentLaunches = true;
-  /// Of a GPU: rewrites of launches that do not run, by name, and parameters of
+  /// Rewrites of launches on a GPU that do not run, by name, and parameters of
   /// others (moec/Transforms/LaunchRewrites.h).
   std::vector<std::string> disable, set;
   /// Configs to take instead of those that would be chosen, as in

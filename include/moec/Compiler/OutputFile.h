@@ -37,8 +37,8 @@ public:
     Binary ///< nothing: the file is renamed into its place
   };
 
-  /// Of a folder, each file in it. Paths that do not exist, "-" and "" are none
-  /// of this object's business.
+  /// Adds a file, or each file in a folder. Paths that do not exist, "-" and ""
+  /// are none of this object's business.
   void addInput(llvm::StringRef path);
 
   /// Fails if a file called `path` could not be written, or is one of the

@@ -78,8 +78,8 @@ struct RandomTensor {
   RandomStream stream;
   /// F32, BF16, F16, F8E4M3, F8E8M0 or I8.
   moert::DType dtype = moert::DType::F32;
-  /// Of `getFactor`; the largest value has to be in the range of `dtype`, that
-  /// of a byte below 2^22.
+  /// What sums are multiplied with, from `getFactor`; the largest value has to
+  /// be in the range of `dtype`, that of a byte below 2^22.
   float factor = 1.0f;
   /// The mean of the sums: 0, or from `getShift`.
   int32_t shift = 0;

@@ -31,17 +31,17 @@ struct SpecOverrides {
   /// the layer then.
   std::optional<Entry> entry;
   std::optional<bool> numValidTokens;
-  /// Of a model's configuration: the decoder layer, counted from 0 as the names
+  /// The decoder layer of a model's configuration, counted from 0 as the names
   /// of its tensors count. Absent means the first one that has experts.
   std::optional<int64_t> layer;
-  /// Of a model's configuration: keys that are read past although they could
+  /// Keys of a model's configuration that are read past although they could
   /// describe the layer, as messages show them ("text_config.route_scale").
   std::vector<std::string> ignoredFields;
   /// The layer is to be compiled or run, not only described: what nothing
   /// lowers, and what no device could hold, is an error.
   bool toCompile = false;
-  /// Of a model's configuration: the text of the hf_quant_config.json beside
-  /// it, which states the quantization of ModelOpt's checkpoints.
+  /// The text of the hf_quant_config.json beside a model's configuration, which
+  /// states the quantization of ModelOpt's checkpoints.
   std::optional<SourceText> quantConfig;
 };
 

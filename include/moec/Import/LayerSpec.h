@@ -111,11 +111,11 @@ struct OperandQuantization {
   Granularity granularity = Granularity::Tensor;
   /// Rows and contracted elements of a block; of a group 1 row, else 0 both.
   int64_t blockRows = 0, blockColumns = 0;
-  /// Of activations: scales are tensors of the layer, not found in a call.
+  /// Scales of activations are tensors of the layer, not found in a call.
   bool isStatic = false;
-  /// Of weights of integers: what stands for 0 is a tensor, one per scale.
+  /// What stands for 0 among weights of integers is a tensor, one per scale.
   bool hasZeroPoint = false;
-  /// Of weights in groups or blocks: scales have a factor per matrix.
+  /// Scales of weights in groups or blocks have a factor per matrix.
   bool hasGlobalScale = false;
 
   bool operator==(const OperandQuantization &other) const;

@@ -30,7 +30,8 @@ namespace moec {
 struct CacheOptions {
   /// Empty: getDefaultCacheDirectory().
   std::string directory;
-  /// Of all entries together; those that were used least recently go first.
+  /// Bytes of all entries together; those that were used least recently go
+  /// first.
   uint64_t maxBytes = uint64_t(1) << 30;
   /// How long lock() waits for another process, which may be stopped.
   double lockPatienceSeconds = 60;

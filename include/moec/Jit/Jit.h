@@ -39,7 +39,7 @@ struct JitReport {
   double parse = 0;
   /// The key, and the search for it.
   double find = 0;
-  /// Of a layer that was compiled.
+  /// The parts of the compilation, where the layer was compiled.
   CompileTimes compile;
   /// The package: made, verified, stored.
   double store = 0;
@@ -109,7 +109,7 @@ private:
   JitOptions options;
   /// Null where nothing is cached.
   std::unique_ptr<Cache> cache;
-  /// Of the compiler.
+  /// Says which build of the compiler it is.
   std::string buildId;
   std::mutex mutex;
   /// Per ptxas: what it says of its version.

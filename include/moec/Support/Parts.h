@@ -55,7 +55,7 @@ struct PartFacts {
   int64_t memoryBytes;
   /// Bytes of the second-level cache.
   int64_t l2Bytes;
-  /// Of a CTA, and of a multiprocessor: bytes of shared memory.
+  /// Bytes of shared memory of a CTA, and of a multiprocessor.
   int64_t sharedBytesPerCta, sharedBytesPerMultiprocessor;
 
   // Per second, by the data sheet: bytes of memory; dense operations of tensor

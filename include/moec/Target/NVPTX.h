@@ -26,8 +26,8 @@ namespace moec {
 struct NvptxOptions {
   /// As ptxas names it: "sm_80", "sm_90a", "sm_100a".
   std::string chip = "sm_80";
-  /// Of the PTX, times ten: 80 is PTX 8.0, which drivers from CUDA 12.0 on
-  /// load. 0: the oldest that has what the chip's kernels use.
+  /// The version of the PTX, times ten: 80 is PTX 8.0, which drivers from CUDA
+  /// 12.0 on load. 0: the oldest that has what the chip's kernels use.
   unsigned ptxVersion = 0;
 };
 

@@ -66,7 +66,7 @@ const DeviceRates &moec::getPartRates(const PartFacts &part) {
 const DeviceRates *moec::getDeviceRates(const Target &target) {
   if (target.rates)
     return target.rates;
-  // Of other targets no schedule has a model.
+  // No schedule has a model for other targets.
   bool hasModel = target.name == "sm_90a";
   return hasModel && target.part ? &getPartRates(*target.part) : nullptr;
 }

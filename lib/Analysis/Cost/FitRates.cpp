@@ -94,7 +94,7 @@ private:
 
   /// `steps` are logarithms relative to `start`.
   DeviceRates getRates(llvm::ArrayRef<double> steps) const;
-  /// Of each run, then of each coefficient.
+  /// Residuals of each run, then of each coefficient.
   std::vector<double> getResiduals(llvm::ArrayRef<double> steps) const;
   double getRootMeanSquare(llvm::ArrayRef<double> residuals) const;
   static double sumSquares(llvm::ArrayRef<double> values) {

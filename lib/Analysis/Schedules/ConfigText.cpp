@@ -29,7 +29,7 @@ static llvm::Error parseNumber(StringRef name, StringRef text,
   return makeError("'" + name + "' is '" + text + "'; give a number");
 }
 
-/// Of a flag the value is empty, "true" or "false".
+/// A flag's value is empty, "true" or "false".
 static llvm::Error parseValue(StringRef name, StringRef text,
                               tile::ConfigValue &value) {
   if (auto *number = std::get_if<int64_t>(&value))

@@ -36,8 +36,8 @@ protected:
 
   using Predicate = mlir::arith::CmpFPredicate;
 
-  /// Of a vector of experts: values (NaN where they count as 0, and in pads),
-  /// and keys as KeyTable has them (null if none are compared).
+  /// What a vector of experts has: values (NaN where they count as 0, and in
+  /// pads), and keys as KeyTable has them (null if none are compared).
   struct Scored {
     mlir::Value value, key;
   };
@@ -130,7 +130,7 @@ protected:
   int64_t topK;
   RowLayout layout;
   mlir::Value logits, selectionBias, expertScale, ids, weights;
-  /// Of the row's softmax over all experts, where one is computed.
+  /// Terms of the row's softmax over all experts, where one is computed.
   mlir::Value rowLargest, rowSum;
   mlir::LogicalResult status = mlir::success();
 

@@ -168,7 +168,7 @@ Value KeyTable::reduceGroup(KernelEmitter &emitter, int64_t lanes,
   if (score != moe::GroupScore::Top2Sum)
     return first;
   Value isFirst = isEqualTo(emitter, lanes, two[0], first);
-  // Of several lanes with the largest key only one gives it up.
+  // Only one of several lanes with the largest key gives it up.
   Value lane = emitter.laneNumbers(lanes);
   Value owner = smallestOf(emitter, lanes, isFirst, lane);
   Value isOwner = isEqualTo(emitter, lanes, lane, owner);

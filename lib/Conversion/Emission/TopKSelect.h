@@ -51,7 +51,7 @@ class KeyTable {
 public:
   KeyTable(RowLayout &layout);
 
-  /// Of what cannot be selected; no float has it.
+  /// The key of what cannot be selected; no float has it.
   static constexpr int64_t kOutKey = std::numeric_limits<int32_t>::min();
 
   /// Keys of floats, and the floats of keys; scalars or vectors.

@@ -130,7 +130,7 @@ void AsyncEmitter::prefetchTensorMap(int64_t i) {
 
 void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
                            Value barrier, bool areWeights) {
-  // Of a cluster of this CTA alone: its own shared memory.
+  // The cluster has this CTA alone: its own shared memory.
   auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
   Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
   auto innermostFirst = llvm::to_vector(llvm::reverse(coordinates));

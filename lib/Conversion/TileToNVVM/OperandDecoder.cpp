@@ -38,9 +38,8 @@ OperandDecoder::OperandDecoder(ThreadEmitter &emitter, Elements elements,
       pairs(b, elements, getPairElement(b.getContext(), compute), floats),
       side(side), order(order) {}
 
-/// Of an input, lanes 0 .. 15 have the first matrices of all rows and the
-/// others the second ones. Of a weight, every 8 lanes have one matrix of 8
-/// rows.
+/// Lanes 0 .. 15 have the first matrices of all rows of an input and the others
+/// the second ones; every 8 lanes have one matrix of 8 rows of a weight.
 std::pair<Value, Value> OperandDecoder::getMatrixPlace(Value first) {
   Value lane = emitter.lane();
   constexpr int64_t rows = 2 * kMatrixRows;

@@ -69,7 +69,7 @@ Quantizer::Divisor Quantizer::getDivisor(Value largest) {
 }
 
 Value Quantizer::divide(Value value, const Divisor &divisor) {
-  // Of 16-bit elements, quotients are too far from where e4m3 rounds the other
+  // Quotients of 16-bit elements are too far from where e4m3 rounds the other
   // way for a second correction to tell.
   int64_t corrections = element.isF32() || areIntegers() ? 2 : 1;
   return divide(value, divisor.factor, divisor.reciprocal, corrections);

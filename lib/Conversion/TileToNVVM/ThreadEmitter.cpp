@@ -20,7 +20,7 @@ using namespace moec;
 static constexpr int64_t kWarp = sm80::kWarp;
 static constexpr unsigned kGlobalSpace = 1;
 static constexpr unsigned kSharedSpace = 3;
-/// Of the extern array that stands for dynamic shared memory.
+/// The name of the extern array that stands for dynamic shared memory.
 static constexpr llvm::StringLiteral kDynamicShared = "moec_shared";
 /// What a tile with the widest swizzle begins at a multiple of.
 static constexpr int64_t kDynamicAlignment = 1024;

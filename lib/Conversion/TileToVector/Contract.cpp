@@ -144,7 +144,7 @@ private:
   ImplicitLocOpBuilder &b;
   Shape shape;
   Value input, weight, source, result;
-  /// Of block fp8.
+  /// Nothing but for block fp8.
   std::optional<ScaledBlocks> blocks;
   std::optional<ContractTile> tile;
   /// `weightsPerColumn x rows x columns` of f32.

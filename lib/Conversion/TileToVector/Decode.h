@@ -16,7 +16,7 @@
 namespace moec {
 
 mlir::Value decodeE4M3(KernelEmitter &emitter, mlir::Value bytes);
-/// Of the powers of two 2^-127 to 2^127; 255 is NaN.
+/// Codes are the powers of two 2^-127 to 2^127; 255 is NaN.
 mlir::Value decodeE8M0(KernelEmitter &emitter, mlir::Value bytes);
 mlir::Value decodeInteger(KernelEmitter &emitter, mlir::Value bytes,
                           bool isUnsigned);

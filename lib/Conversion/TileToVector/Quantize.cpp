@@ -220,8 +220,9 @@ Value Quantize::roundE4M3(Value values) {
         arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, from, ints(limit));
     return arith::SelectOp::create(b, isAbove, above, other);
   };
-  // Of 23 digits 3 stay: half of their last one is added, less one bit where it
-  // is even. A carry goes into the exponent, whose bias is 120 smaller.
+  // Three of 23 digits stay: half of their last one is added, less one bit
+  // where it is even. A carry goes into the exponent, whose bias is 120
+  // smaller.
   Value even = arith::AndIOp::create(b, shift(magnitude, 20), ints(1));
   Value normal = shift(add(add(magnitude, ints(0x7FFFF)), even), 20);
   normal = add(normal, ints(-120 * 8));

@@ -104,7 +104,8 @@ private:
     std::optional<QuantAttr> quant = op.getWeightQuant();
     if (!quant)
       return checkData(name, value, dims);
-    // Of a row that has to be so long, or is taken as it is.
+    // A row that has to be so long is stored as its format says; any other is
+    // taken as it is.
     SmallVector<Dim> stored(dims);
     if (stored.back().size > 0)
       stored.back().size = getRowLength(*quant, stored.back().size);
@@ -239,7 +240,7 @@ LogicalResult LayerVerifier::verifyEntry() {
                           {tokensDim(), {"top_k", topK}});
 }
 
-/// Of an entry `ids`: everything about routing is in the ids and weights.
+/// An entry `ids` has nothing else about routing: it is in the ids and weights.
 LogicalResult LayerVerifier::verifyNoRouting() {
   StringRef extra = op.getRouting()           ? "attribute 'routing'"
                     : op.getSelectionBias()   ? "operand 'selection_bias'"

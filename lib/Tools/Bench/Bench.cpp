@@ -40,7 +40,7 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   return jit;
 }
 
-/// Of the build, which writes it beside its data.
+/// The commit of the build, which writes it beside its data.
 std::string getCommit(const Options &options) {
   if (!options.commit.empty())
     return options.commit;

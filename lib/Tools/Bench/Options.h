@@ -124,15 +124,15 @@ struct Options : DeviceOptions {
 
   /// Parses the command line; false, with a message, if it makes no sense.
   bool parse(int argc, char **argv);
-  /// Of --rows.
+  /// The values of --rows.
   std::vector<std::string> getRows() const {
     return {rows.begin(), rows.end()};
   }
-  /// Of --config.
+  /// The values of --config.
   std::vector<std::string> getConfigs() const {
     return {config.begin(), config.end()};
   }
-  /// Of --candidates.
+  /// The value of --candidates, or what stands for it.
   size_t getCandidates() const {
     constexpr int some = 5, many = 32;
     return static_cast<size_t>(candidates     ? candidates
@@ -140,7 +140,7 @@ struct Options : DeviceOptions {
                                               : many);
   }
 
-  /// Of --tolerance.
+  /// The value of --tolerance, as a share.
   double tolerance = 0;
 
 private:

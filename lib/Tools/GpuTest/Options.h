@@ -68,7 +68,7 @@ struct Options : DeviceOptions {
   /// Parses the command line; false, with a message, if it makes no sense.
   bool parse(int argc, char **argv);
 
-  /// Of --shard.
+  /// The two numbers of --shard.
   int64_t shardIndex = 0, numShards = 1;
 };
 

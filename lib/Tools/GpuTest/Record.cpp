@@ -77,7 +77,7 @@ int64_t Record::countFailed() const {
   return static_cast<int64_t>(names.size()) - countPassed() - countLeft();
 }
 
-/// With four digits: a record is for reading. JSON has no infinities.
+/// Writes four digits: a record is for reading. JSON has no infinities.
 static void writeNumber(llvm::json::OStream &json, llvm::StringRef key,
                         double value) {
   json.attributeBegin(key);

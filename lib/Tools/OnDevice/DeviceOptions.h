@@ -17,11 +17,11 @@ struct DeviceOptions : private ForeignOptionsRemoved {
   /// Where descriptions of a command differ.
   struct Words {
     llvm::StringLiteral program;
-    /// Of --device: its values, and what it says.
+    /// What --device takes, and what it says.
     const char *devices, *device;
-    /// Of --data, --list, --json, --threads.
+    /// What --data, --list, --json and --threads say.
     const char *data, *list, *json, *threads;
-    /// Of --time-limit, and the seconds without it; 0 for any number.
+    /// What --time-limit says, and the seconds without it; 0 for any number.
     const char *timeLimit;
     double seconds;
   };

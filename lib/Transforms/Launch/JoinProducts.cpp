@@ -144,8 +144,8 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
   PredictedChange change = predict(
       site, getLoad(site, variant.getMinTokens(), variant.getMaxTokens()),
       configs);
-  // Of two kernels there is one, but it is as much code, which is compiled as
-  // one piece.
+  // One kernel takes the place of two, but it is as much code, which is
+  // compiled as one piece.
   change.price = getKernelPrice(getKernel(site.getLaunch()));
   return change;
 }

@@ -237,7 +237,8 @@ tile::ConfigAttr PermuteRows::chooseConfig(tile::KernelOp kernel,
 FailureOr<std::string> PermuteRows::build(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   permuted = makeProduct(kernel);
-  // With launches of its own, for its schedule looks at what is passed.
+  // The product gets launches of its own, for its schedule looks at what is
+  // passed.
   for (const RewriteSite::Place &place : site.places) {
     plan::LaunchOp gather = launch(place.front(), permuted);
     added.places.push_back(

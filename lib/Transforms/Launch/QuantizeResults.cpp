@@ -24,7 +24,7 @@ public:
   std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
   void leave(const RewriteSite &) override;
-  // What products read must not lie where they write now.
+  // What products read must not lie where they write codes.
   bool movesBuffers() const override { return true; }
 
 private:
@@ -47,7 +47,7 @@ plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
   auto product = getPhase<tile::ContractOp>(launch);
   auto quantize = getPhase<tile::QuantizeOp>(next);
   Value result = launch.getOuts().front();
-  // Of a given scale the product would have no scales to write.
+  // A product has no scales to write where the scale is given.
   if (!quantize || quantize.getTensorScale() || !product.getOffsets() ||
       getPassed(launch, product.getOffsets()) !=
           getPassed(next, quantize.getOffsets()) ||

@@ -32,7 +32,7 @@ struct TileChooseKernels
 
 private:
   LogicalResult search();
-  /// With so many kernels for ranges at most.
+  /// Runs the pipeline with so many kernels for ranges at most.
   LogicalResult tryOut(int64_t most);
   int64_t countKernels() {
     return llvm::range_size(getOperation().getOps<tile::KernelOp>());
@@ -66,7 +66,7 @@ LogicalResult TileChooseKernels::tryOut(int64_t most) {
 
 LogicalResult TileChooseKernels::search() {
   OwningOpRef<ModuleOp> before = getOperation().clone();
-  // With a range for all numbers of tokens there are no fewer.
+  // There are no fewer kernels than with one range for all numbers of tokens.
   int64_t fewest = countKernels();
   for (int64_t most = maxKernels;;) {
     if (failed(tryOut(most)))

@@ -17,16 +17,16 @@ from .numerics import NUMPY_DTYPES
 from .signature import Tensor, inputs
 from .spec import LayerSpec
 
-#: Of weights as e4m3, which have numbers up to 448.
+#: The deviation of weights as e4m3, which have numbers up to 448.
 CODE_DEVIATION = 64.0
 
-#: Of weights in memory. Those of bytes and parts of them are all codes alike.
+#: Deviations of weights in memory. Those of bytes and parts of them are all codes alike.
 _DEVIATIONS = {"fp8_e4m3": CODE_DEVIATION, "fp4_e2m1": 3.0, "int8": 74.0, "int4": 4.6}
 
 #: Mean and deviation of zero points.
 _ZERO_POINTS = {"int8": (128.0, 24.0), "int4": (8.0, 2.0)}
 
-#: Of scales that a global one stands behind, so that e4m3 has digits for them.
+#: A factor of scales behind which a global one stands, so that e4m3 has digits for them.
 _LOCAL_SCALE = 64.0
 
 #: Neighbours that share a scale in block fp8, of which other scales have as many

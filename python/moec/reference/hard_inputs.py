@@ -33,7 +33,7 @@ def _push_logits(spec: LayerSpec, tensors: Tensors, push: np.ndarray) -> None:
     if spec.entry == "logits":
         tensors["router_logits"] += push.astype(np.float32)
         return
-    # With a gate, through one input that is 1 for every token.
+    # A gate gets them through one input that is 1 for every token.
     tensors["hidden_states"][:, 0] = 1.0
     weight = tensors["gate.weight"]
     weight[:, 0] = push.astype(weight.dtype)

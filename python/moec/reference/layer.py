@@ -201,7 +201,7 @@ def _routed(
     ids = decision.ids[rows, slots]
     weights = decision.weights[rows, slots][:, None]
     index = local_index(spec)[ids]
-    # Of every token, whichever expert it has.
+    # Every token is weighed, whichever expert it has.
     weighed = round_to(x * decision.weights[:, :1], spec.dtype) if on_input else x
     found = _find_scale(spec, weighed)
     activated = {}

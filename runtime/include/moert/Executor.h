@@ -66,15 +66,15 @@ private:
       : buffer(std::move(buffer)), bytes(bytes) {}
 
   const std::unique_ptr<Buffer> buffer;
-  /// Of one slot.
+  /// The size of one slot.
   const int64_t bytes;
 };
 
 /// What prepareWeights() made and how long it took.
 struct PrepareReport {
-  /// Of memory that was allocated.
+  /// Bytes of memory that was allocated.
   int64_t bytes = 0;
-  /// Of weights that were overwritten.
+  /// Bytes of weights that were overwritten.
   int64_t inPlaceBytes = 0;
   double seconds = 0;
 };

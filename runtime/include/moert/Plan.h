@@ -47,8 +47,8 @@ struct TensorDecl {
   /// A weight that may be bound with gaps between its rows: a kernel gets its
   /// strides, in elements and without the last, which is 1, after its address.
   bool strided = false;
-  /// Of a prepared tensor: the weight whose memory it takes, which the prepare
-  /// steps overwrite; -1 for memory of its own.
+  /// The weight whose memory a prepared tensor takes, which the prepare steps
+  /// overwrite; -1 for memory of its own.
   int64_t inPlaceOf = -1;
 
   /// 64-bit slots that a launch passes for the tensor.

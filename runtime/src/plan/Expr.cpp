@@ -279,7 +279,7 @@ Result<int64_t> Expr::extremum(int64_t lo, int64_t hi, bool largest,
     return invalidArgument("token counts " + std::to_string(lo) + " to " +
                            std::to_string(hi) +
                            " are no range; 0 <= lo <= hi is needed");
-  // Of a monotone expression every part is monotone, so that an overflow within
+  // Every part of a monotone expression is monotone, so that an overflow within
   // the range shows at one of its ends too.
   Shape shape = analyze();
   int64_t step = shape.rises || shape.falls ? std::max<int64_t>(hi - lo, 1) : 1;

@@ -104,7 +104,7 @@ TEST(WayRule, DistanceFromTheEnd) {
 }
 
 TEST(WayRule, SumsThatWrapAround) {
-  // Of what is not known, one more may be less.
+  // One more than what is not known may be less.
   std::string sum = "ld.global.b32 %r1, [%rd0];\nadd.s32 %r2, %r1, 1;\n";
   EXPECT_EQ(rulesFor(sum + "setp.gt.s32 %p1, %r2, %r1;\n@%p1 bra l;\n" + kStore,
                      "branch"),
@@ -193,7 +193,7 @@ std::string ofLoop(const std::string &body) {
 
 TEST(EndRule, OneRoundMore) {
   EXPECT_EQ(ofLoop(rows(kMasked)), "nothing more is written; ");
-  // Of mutants that have survived alone.
+  // The rule is only for mutants that have survived.
   EXPECT_EQ(rulesFor(rows(kMasked), "bound"), "-; -; ");
   // The mask leaves a row.
   EXPECT_EQ(ofLoop(rows("setp.ge.s64 %p3, %rd2, %rd4;\nnot.pred %p1, %p3;\n")),

@@ -61,7 +61,7 @@ TEST(Rules, CommitOfNothing) {
       "-; " + std::string(kNothing));
 }
 
-/// Of three rounds the last one copies nothing.
+/// The last one of three rounds copies nothing.
 TEST(Rules, RoundsOfALoopAreCounted) {
   auto loop = [](const std::string &last) {
     return "mov.b32 %r1, 0;\nagain:\nsetp.eq.b32 %p1, %r1, " + last +

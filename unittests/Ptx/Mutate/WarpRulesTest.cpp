@@ -46,12 +46,12 @@ TEST(WarpRules, PlacesOfThreadsAreNumbers) {
   // Thread 0 and 32 read what they write.
   EXPECT_EQ(rulesOfBarrier(read, writeAt(0, "%p1")), kNeighbours);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(512, "%p1")), kNeighbours);
-  // Of two words of thread 31 and two of its own.
+  // The words are two of thread 31 and two of its own.
   EXPECT_EQ(rulesOfBarrier(read, writeAt(504, "%p1")), kNeighbours);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(16, "%p1")), kNone);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(496, "%p1")), kNone);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(0, "%p2")), kNone);
-  // Of 1024 threads, whoever they are.
+  // None of 1024 threads, whoever they are, has that place.
   EXPECT_EQ(rulesOfBarrier(read, writeAt(16 * 1024, "%p2")), kNeighbours);
   // Each lane has a place of its own, by another register.
   EXPECT_EQ(rulesOfBarrier("ld.shared.b32 %r3, [%rd2];\n",

@@ -12,8 +12,7 @@
 
 namespace moec {
 
-/// Of a schedule of products on a GPU whose code counts `ids` where it has
-/// them.
+/// A schedule of products on a GPU whose code counts `ids` where it has them.
 class CountsIds {};
 
 } // namespace moec

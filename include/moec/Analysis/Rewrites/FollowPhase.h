@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// Of a schedule on a GPU: a phase of it may run behind another one in one
-/// kernel, each CTA by itself.
+/// A schedule on a GPU whose phases may run behind another one in one kernel,
+/// each CTA by itself.
 class FollowsPhase {
 public:
   virtual ~FollowsPhase() = default;

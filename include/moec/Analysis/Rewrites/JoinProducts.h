@@ -12,13 +12,13 @@
 
 namespace moec {
 
-/// Of a schedule of products on a GPU: two of them can be one kernel.
+/// A schedule of products on a GPU, two of which can be one kernel.
 class JoinsProducts {
 public:
   virtual ~JoinsProducts() = default;
   /// The configs with which two products, which have configs of this schedule,
-  /// are one kernel, of least time for the load; nothing if there are none.
-  /// With `areFixed` those that they have.
+  /// are one kernel: those of least time for the load, or, with `areFixed`,
+  /// those that they have; nothing if there are none.
   virtual std::optional<JoinedConfigs> join(tile::ContractOp first,
                                             tile::ContractOp second,
                                             tile::LoadAttr load, bool areFixed,

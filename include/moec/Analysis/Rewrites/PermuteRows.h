@@ -12,7 +12,7 @@
 
 namespace moec {
 
-/// Of a schedule of products on a GPU that can read rows in order by maps.
+/// A schedule of products on a GPU that can read rows in order by maps.
 class PermutesRows {
 public:
   virtual ~PermutesRows() = default;

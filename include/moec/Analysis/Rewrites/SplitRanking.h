@@ -13,7 +13,7 @@
 
 namespace moec {
 
-/// Of a schedule of rankings on a GPU whose code reads `counts`.
+/// A schedule of rankings on a GPU whose code reads `counts`.
 class ReadsCounts {
 public:
   virtual ~ReadsCounts() = default;

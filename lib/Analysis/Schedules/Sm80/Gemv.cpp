@@ -124,7 +124,7 @@ static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
   return make(llvm::alignTo(llvm::divideCeil(pieces, perThread), kWarp));
 }
 
-/// With tensor cores: as many warps as there is memory for sums of.
+/// The config with tensor cores: as many warps as there is memory for sums of.
 static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
                                          int64_t n) {
   constexpr int64_t maxThreads = 256;
@@ -249,7 +249,7 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   }
   result.tensorUs = 1e6 * inARow * result.waves * lines /
                     device.instructionsPerClk / device.tensorClock;
-  // With tensor cores a warp waits for its steps a few at a time.
+  // A warp with tensor cores waits for its steps a few at a time.
   double waitUs = 0;
   if (shape.usesTensorCores())
     waitUs =

@@ -175,7 +175,8 @@ moert::Expr sm80::topKGrid(Operation *op, tile::ConfigAttr config,
 // sm80.count_slots; sm80.rank, whose CTAs place the slots of a chunk
 //===----------------------------------------------------------------------===//
 
-/// Of a CTA of so many threads, with counters of so many experts.
+/// Why a CTA cannot have so many threads, with counters of so many experts;
+/// empty if it can.
 static std::string chunkIllegal(int64_t threads, int64_t experts,
                                 int64_t maxExperts) {
   constexpr int64_t maxThreads = 1024;

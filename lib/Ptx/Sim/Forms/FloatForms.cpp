@@ -112,7 +112,7 @@ struct Plain {
   static T apply(T a, T b, T c) { return canonical(F::of(a, b, c)); }
 };
 
-/// With `.ftz`.
+/// The same with `.ftz`: operands and results that are denormal become 0.
 template <typename F>
 struct Flushed {
   static float apply(float a) {

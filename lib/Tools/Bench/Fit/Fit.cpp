@@ -22,8 +22,8 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Of the configs of a kernel, best first, so many: their places grow by a
-/// constant factor, up to the middle.
+/// So many of the configs of a kernel, which come best first: their places grow
+/// by a constant factor, up to the middle.
 static std::vector<std::string> spread(llvm::ArrayRef<std::string> all,
                                        size_t count) {
   std::vector<std::string> some;

@@ -23,7 +23,7 @@ public:
   /// those with a field: a table, tuning and profiles have others.
   moert::Status resume(const std::string &path, llvm::StringRef field);
   void setCeilings(const Ceilings &ceilings) { this->ceilings = ceilings; }
-  /// Of the file, e.g. what the yardstick says of itself.
+  /// Sets a note on the file, e.g. what the yardstick says of itself.
   void setNote(llvm::StringRef key, llvm::json::Value value);
   /// Replaces the row of that name.
   void setRow(const std::string &name, llvm::json::Object row);

@@ -33,7 +33,8 @@ Routing drawRouting(const BenchLayer &layer, const Row &row, uint64_t seed,
 std::vector<Routing> drawRoutings(const BenchLayer &layer, const Row &row,
                                   int64_t count, const Peer *peer);
 
-/// Of experts that somebody chose, -1 in the place of those that are not here.
+/// The routing to experts that somebody chose, -1 in the place of those that
+/// are not here.
 Routing makeRouting(const BenchLayer &layer, llvm::ArrayRef<int64_t> ids,
                     llvm::ArrayRef<double> weights);
 

@@ -130,7 +130,8 @@ static bool readRows(const llvm::json::Value &value, Table &table,
     path.field("routing").report("expected 'one', or none and a zipf_exponent");
     return false;
   }
-  // With more, other experts have rows too: no dense product has that size.
+  // More experts per token would give others rows: no dense product has that
+  // size.
   if (toOne && (found->topK != 1 || exponent > 0)) {
     path.field("routing").report("'one' needs a layer whose top_k is 1, and no "
                                  "zipf_exponent");

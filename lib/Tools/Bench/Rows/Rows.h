@@ -50,10 +50,10 @@ struct BenchLayer {
 
 /// A layer at one token count, with one kind of routing.
 struct Row {
-  /// Of Table::layers.
+  /// The layer's number in Table::layers.
   size_t layer = 0;
   int64_t tokens = 0;
-  /// Of the popularity of experts, rank^-exponent; 0: all are alike.
+  /// The popularity of experts is rank^-exponent; 0: all are alike.
   double exponent = 0;
   /// "qwen3_30b", "dsv3@zipf", "llama4_maverick@one".
   std::string group;
@@ -114,8 +114,8 @@ struct Peer {
   double expertsTouched = 0, floorUs = 0, operations = 0, bytes = 0;
   double bestUs = 0;
   std::string best;
-  /// Of torch._grouped_mm, and of the dense product of the same operations; 0
-  /// where there is none.
+  /// What torch._grouped_mm takes, and the dense product of the same
+  /// operations; 0 where there is none.
   double torchUs = 0, denseUs = 0;
 };
 

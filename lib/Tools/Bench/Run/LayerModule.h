@@ -16,7 +16,7 @@ namespace moec::bench {
 /// A phase that the schedule's model knows the time of.
 struct ModelledPhase {
   mlir::Operation *phase;
-  /// Of its kernel.
+  /// What its kernel is for.
   tile::LoadAttr load;
   const ModelsTime *schedule;
   /// How --config names it: by the kernel, without its range, or, of two
@@ -32,9 +32,8 @@ struct ModelledPhase {
 /// by.
 class LayerModule {
 public:
-  /// With the configs of the session, or with `configs` alone, for as many
-  /// tokens as the session has; products in kernels of their own with
-  /// `productsApart`.
+  /// Has the configs of the session, or `configs` alone, for as many tokens as
+  /// the session has; products are kernels of their own with `productsApart`.
   static moert::Result<std::unique_ptr<LayerModule>>
   lower(const Session &session, const BenchLayer &layer,
         const std::vector<std::string> *configs, bool productsApart);

@@ -21,7 +21,7 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Of the weights.
+/// The seed of the weights.
 static constexpr uint64_t kSeed = 1;
 
 /// Whether a config is for a kernel that only the other one of the layers with

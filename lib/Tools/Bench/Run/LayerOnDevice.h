@@ -22,9 +22,9 @@ struct Session {
   TimedDevice &device;
   DeviceGenerator &generator;
   JitOptions jit;
-  /// Of the layers.
+  /// What layers are compiled for.
   int64_t maxTokens = 1;
-  /// Of the reference.
+  /// How many the reference uses.
   int threads = 0;
   /// Whether the device has a clock and graphs.
   bool hasClock = false;

@@ -25,7 +25,7 @@ namespace {
 /// to it.
 constexpr size_t kBusyBytes = size_t(1) << 30;
 constexpr int kBusyFills = 3;
-/// Of the graph.
+/// How long the graph is observed.
 constexpr double kGraphSeconds = 0.2;
 
 /// What a launch reads and writes at least, and multiplies.
@@ -138,7 +138,7 @@ private:
     return Status::ok();
   }
 
-  /// With the router: as of uniform routing.
+  /// The work of the row; with the router it is that of uniform routing.
   Work estimate() const {
     return getWork(
         layer.getLayer(), row,

@@ -26,7 +26,7 @@ struct RowProfile {
   std::vector<KernelProfile> kernels;
   /// Between two events with nothing in between.
   double emptySeconds = 0;
-  /// Of a run in a graph, as the table has it.
+  /// Seconds of a run in a graph, as the table has them.
   double graphSeconds = 0;
 };
 

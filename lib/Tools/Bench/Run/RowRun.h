@@ -39,7 +39,7 @@ public:
          std::vector<Routing> routings);
 
   int64_t getNumSets() const { return static_cast<int64_t>(sets.size()); }
-  /// Of a layer with its router: what the router chooses for each set, by the
+  /// What the router of a layer that has one chooses for each set, by the
   /// reference. A token whose experts hang on the last bits of its logits may
   /// have others there.
   std::vector<Routing> chooseRoutings() const;

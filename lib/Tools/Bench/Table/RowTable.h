@@ -91,7 +91,7 @@ private:
   /// pair at hand.
   std::unique_ptr<Yardstick> yardstick;
   bool canMeasureLayer = false, canMeasureRow = false, canMeasureDense = false;
-  /// Of --tune and --fit, for one of the rows that are left.
+  /// What --tune and --fit may take for one of the rows that are left.
   double tuneSeconds = 0;
   double begin;
   int64_t numFailed = 0, numDone = 0;

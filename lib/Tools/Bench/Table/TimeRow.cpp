@@ -17,10 +17,10 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Of one observation.
+/// How long one observation takes.
 static constexpr double kObservationSeconds = 0.15;
-/// Of replays that have to be steady, where power may be what limits a row;
-/// elsewhere long enough to read the clocks.
+/// How long replays take that have to be steady, where power may be what limits
+/// a row; elsewhere long enough to read the clocks.
 static constexpr double kSustainedSeconds = 1, kClocksSeconds = 0.3;
 /// Operations limit a row, or nearly so, from this share of the time on that
 /// its bytes take.

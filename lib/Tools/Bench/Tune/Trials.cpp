@@ -16,7 +16,7 @@ using namespace moec;
 using namespace moec::bench;
 using moert::Result;
 
-/// Of one measurement.
+/// How long one measurement takes.
 static constexpr double kMeasureSeconds = 0.06;
 
 Trials::Trials(Session &session, LayerOnDevice &layer, RowRun &run,

@@ -49,7 +49,7 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
     llvm::erase_if(candidates, [](const Candidate &candidate) {
       return !candidate.whyNot.empty();
     });
-    // Of equals the one that comes first among the schedule's.
+    // The first among the schedule's comes first among equals.
     std::vector<size_t> order(candidates.size());
     std::iota(order.begin(), order.end(), 0);
     llvm::sort(order, [&](size_t a, size_t b) {
@@ -87,7 +87,7 @@ public:
                                                 limits.candidates));
     if (kernels.empty())
       return moert::invalidArgument("no kernel has other configs");
-    // Of the row before, the layer has the configs that were measured last.
+    // The layer has the configs that were measured last for the row before.
     MOEC_TRY_ASSIGN(result.chosenSeconds,
                     trials.measure(compileLayer(session, layer.getLayer(),
                                                 /*withRouter=*/false)));

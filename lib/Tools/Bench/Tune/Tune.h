@@ -32,8 +32,8 @@ findTunableKernels(const Session &session, const BenchLayer &layer,
 
 /// The result for one row.
 struct TunedRow {
-  /// Of the layer as it is chosen, and of the best of the configs that were
-  /// measured, all of products apart.
+  /// What the layer takes as it is chosen, and with the best of the configs
+  /// that were measured; all of products apart.
   double chosenSeconds = 0, foundSeconds = 0;
   /// Those, by kernel.
   KernelConfigs configs;
@@ -50,7 +50,7 @@ struct TunedRow {
   }
 };
 
-/// Of the measurements of one row.
+/// When the measurements of one row end.
 struct TuneLimits {
   /// None begins after so long.
   double seconds = 0;

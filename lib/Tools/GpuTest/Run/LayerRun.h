@@ -82,7 +82,7 @@ private:
   const Inputs &inputs;
   int64_t tokens, pitch;
   std::unique_ptr<moert::Stream> stream;
-  /// Of the inputs in their order, the output, the workspace.
+  /// Buffers of the inputs in their order, the output, the workspace.
   std::vector<GuardedBuffer> buffers;
   std::map<std::string, moert::TensorView> views;
   size_t output = 0, workspace = 0;

@@ -120,7 +120,7 @@ private:
     return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::sle, x,
                                        y);
   }
-  /// Of a batch of ids.
+  /// The types of a batch of ids.
   llvm::SmallVector<mlir::Type> getBatchTypes() {
     return llvm::SmallVector<mlir::Type>(otherLoads, b.getI32Type());
   }

@@ -60,7 +60,7 @@ SmallVector<Value> RankChunk::loadFirstBatch() {
       [&] { return SmallVector<Value>(otherLoads, emitter.i32(0)); });
 }
 
-/// Of most batches all slots come before the chunk, or after it.
+/// Most batches have all slots before the chunk, or after it.
 void RankChunk::countBatch(Value begin, ValueRange ids) {
   Value end = emitter.add(begin, otherLoads * shape.threads);
   Value isBefore = isAtMost(end, chunk.begin);

@@ -51,7 +51,7 @@ RankChunk::RankChunk(tile::RankOp op, ThreadEmitter &emitter,
 // Who does what
 //===----------------------------------------------------------------------===//
 
-/// Of every token count the grid has a CTA for each chunk.
+/// The grid has a CTA for each chunk of every token count.
 void RankChunk::findChunk() {
   chunkTokens = emitChunkTokens(emitter, shape.chunks);
   Value size = emitter.mul(chunkTokens, topK);
@@ -282,7 +282,7 @@ void RankChunk::placeRun(RankedSlot firstSlot) {
     Value lower =
         math::CtPopOp::create(b, both(same, minus(bit, emitter.i32(1))));
 
-    // Of a slot that is not here, something is read and not used.
+    // A slot that is not here reads something, which is not used.
     Value counter =
         emitter.toIndex(select(choice.isHere, choice.counter, emitter.i32(0)));
     Value inRun = emitter.add(row, counter);

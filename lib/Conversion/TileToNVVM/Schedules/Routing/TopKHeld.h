@@ -72,7 +72,7 @@ private:
 
   WarpEmitter &warp;
   llvm::SmallVector<Part> parts;
-  /// Of each part.
+  /// The keys of each part.
   llvm::SmallVector<mlir::Value> keys;
   Found found;
   /// The lane's expert, an index.

@@ -23,8 +23,8 @@ public:
   TopKStreamed(tile::TopKOp op, WarpEmitter &emitter);
 
 private:
-  /// Of an expert or of a group: its key and its number, i32. The order goes
-  /// from large keys to small ones, and among equals from small numbers on.
+  /// An expert's or a group's key and number, i32. The order goes from large
+  /// keys to small ones, and among equals from small numbers on.
   struct Place {
     mlir::Value key, number;
   };

@@ -44,7 +44,7 @@ private:
   Values load(mlir::Value step, int64_t count);
   void multiply(mlir::ValueRange pieces, Values &sums);
   void multiplyStep(mlir::ValueRange pieces, Values &sums);
-  /// Of the last steps, which not all warps have.
+  /// Multiplies the last steps, which not all warps have.
   void multiplyRest(Values &sums);
   void store(mlir::ValueRange sums, mlir::Value table);
 
@@ -55,7 +55,7 @@ private:
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value input, weight;
-  /// Of each piece of the warp's first step, its address.
+  /// The address of each piece of the warp's first step.
   Values places;
 };
 

@@ -193,7 +193,7 @@ Value Sm80GatherReduce::addSlots(Value sum, const Slots &slots) {
     progress = {last[0], last[1]};
     rows /= 2;
   }
-  // Of what is left 8, then 4, then 2, then 1.
+  // What is left goes by 8, then 4, then 2, then 1.
   for (; rows; rows /= 2) {
     if (rows > most)
       continue;

@@ -36,14 +36,14 @@ public:
 
 private:
   void findPlace();
-  /// Of up to so many rows. Columns or rows past the end repeat the last one;
-  /// nobody reads their sums.
+  /// Makes results of up to so many rows. Columns or rows past the end repeat
+  /// the last one; nobody reads their sums.
   void emitRows(int64_t count);
   void emitTensor();
   void addProducts();
   /// Adds the products of some pieces, `shape.threads` of them apart.
   void addPieces(Value first, int64_t count, SmallVector<Value> &sums);
-  /// Of the last pieces, which not all threads have.
+  /// Adds the products of the last pieces, which not all threads have.
   void addRest(SmallVector<Value> &sums);
   void addPiece(ArrayRef<Value> weights, ArrayRef<Value> inputs,
                 SmallVector<Value> &sums);
@@ -73,7 +73,7 @@ private:
   Value firstRow, firstColumn, end;
   SmallVector<Value> columns, rows, sums;
   Value table;
-  /// Of a warp, in the table.
+  /// Sums that a warp has in the table.
   int64_t warpSums = 0;
   LogicalResult status = success();
 };

@@ -413,7 +413,7 @@ void Sm80Products::findElementRows() {
 
 void Sm80Products::storeSums(ValueRange sums) {
   Value row = getFirstRow(), column = getFirstColumn();
-  // With tensor cores neighbours are stored together.
+  // Neighbours are stored together where tensor cores have made them.
   int64_t atOnce = shape.usesTensorCores() ? 2 : 1;
   auto type = VectorType::get(atOnce, b.getF32Type());
   for (int64_t i = 0, end = sums.size(); i < end; i += atOnce) {

@@ -48,7 +48,7 @@ public:
   void release() { emitter.barrier(); }
 
 private:
-  /// Of a tensor core's product.
+  /// Sizes of a tensor core's product.
   static constexpr int64_t kCoreRows = 16;
   static constexpr int64_t kCoreColumns = 8;
   static constexpr int64_t kCoreDepth = 16;
@@ -146,7 +146,7 @@ private:
   mlir::Type element;
   mlir::Value shared;
   Operand input, weight;
-  /// Of the warp: its row and column in the tile of warps.
+  /// The warp's row and column in the tile of warps.
   mlir::Value warpRow, warpColumn;
   /// FMA: the thread's first row and column.
   mlir::Value threadRow, threadColumn;

@@ -26,8 +26,8 @@ public:
 
   //===--- On elements, in Sm80ElementScales.cpp ---===//
 
-  /// Of the thread's rows of weights, as columns of the tile: the first one
-  /// (i32), and how far on all are.
+  /// Finds the scales of the thread's rows of weights, which are columns of the
+  /// tile: the first one (i32), and how far on all are.
   void findElementRows(mlir::Value first, llvm::ArrayRef<int64_t> distances);
   /// Those of the rows of a projection, for the elements that the thread has of
   /// `kDecodedColumns`, or, where FMAs multiply, of 16, from contracted
@@ -52,13 +52,14 @@ public:
   bool hasColumnsInLoop() const {
     return shape.scales.weight == ScaleTime::InLoop;
   }
-  /// Of the thread's columns of the tile (i32), with scales of their own.
+  /// Finds the scales of the thread's columns of the tile (i32), which have
+  /// some of their own.
   void findColumns(mlir::ValueRange columns);
   /// Where the scales of the thread's rows begin.
   void setRows(mlir::ValueRange addresses) {
     rows.assign(addresses.begin(), addresses.end());
   }
-  /// Of part `part` of step `step` (i32).
+  /// Loads the scales of part `part` of step `step` (i32).
   Factors load(mlir::Value step, int64_t part);
   /// `sums` and those of a part, times their scales.
   llvm::SmallVector<mlir::Value>
