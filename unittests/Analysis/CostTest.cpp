@@ -514,7 +514,7 @@ TEST_F(CostTest, LargeGroupsHaveHighTiles) {
   auto [own, config] = choose(kLlama4, 513, 8192);
   EXPECT_GT(asContract(config).getTileRows().back(),
             asContract(own).getTileRows().back());
-  // Of uneven groups none has so many rows.
+  // None of uneven groups has so many rows.
   tile::ContractOp large = makeFirst(kLlama4);
   large.setMinGroupRows(8192 / 4);
   EXPECT_EQ(predict(large, kLlama4, config, 8192, Routing::Zipf).us,

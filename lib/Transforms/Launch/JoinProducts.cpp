@@ -151,8 +151,8 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
 }
 
 std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
-  // With more, products that take tiles from a queue were as fast apart, where
-  // the model expects less of it (docs/tried.md, "Few tokens").
+  // Products of more tokens that take tiles from a queue were as fast apart,
+  // where the model expects less of it (docs/tried.md, "Few tokens").
   constexpr int64_t maxTokens = 2;
   plan::VariantOp variant = getVariant(site);
   int64_t min = variant.getMinTokens(), max = variant.getMaxTokens();

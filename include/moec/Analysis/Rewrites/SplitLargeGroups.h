@@ -12,8 +12,7 @@
 
 namespace moec {
 
-/// Of a schedule of products on a GPU whose code tells groups apart by their
-/// rows.
+/// A schedule of products on a GPU whose code tells groups apart by their rows.
 class SplitsLargeGroups {
 public:
   virtual ~SplitsLargeGroups() = default;

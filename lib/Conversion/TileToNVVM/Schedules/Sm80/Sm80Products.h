@@ -27,9 +27,9 @@ namespace moec {
 class Sm80Products {
 public:
   /// Calls made once per CTA, with what does not depend on the rows:
-  /// `weightAddress(r)` is the address of weight row r of the CTA, `r` being an
-  /// i32 for the thread and a whole projection for the compiler: r = projection
-  /// * n + column.
+  /// `weightAddress(projection, row)` is the address of a weight row of the
+  /// CTA: `row` is an i32 of the thread, the projection a number that the
+  /// compiler knows.
   using RowAddress =
       llvm::function_ref<mlir::Value(int64_t projection, mlir::Value row)>;
 

@@ -80,7 +80,7 @@ private:
     mlir::Value address;
     int64_t bytes;
   };
-  /// Of each projection.
+  /// Rows of each projection.
   using ElementRows = llvm::SmallVector<llvm::SmallVector<ElementRow>>;
   ElementRows findElementRows(mlir::Value memref, mlir::Value first,
                               llvm::ArrayRef<int64_t> distances);
