@@ -13,7 +13,7 @@ from cases import Case
 from moec.reference import HARD_INPUTS, LayerSpec
 from moec.reference.activations import PARAMETERS
 from moec.reference.families import FAMILIES
-from moec.reference.quantization import SHORT_NAMES
+from moec.reference.quantization import SHORT_NAMES, Quantization
 
 ENTRIES = ("gate", "logits", "ids")
 DTYPES = ("f32", "bf16", "f16")
@@ -75,10 +75,10 @@ def _features() -> dict[str, list[str]]:
 FEATURES = _features()
 
 
-def _format(spec: LayerSpec) -> str:
-    weight, activation = spec.quantization.weight, spec.quantization.activation
+def _format(quantization: Quantization) -> str:
+    weight, activation = quantization.weight, quantization.activation
     for short, meaning in SHORT_NAMES.items():
-        if spec.quantization == meaning:
+        if quantization == meaning:
             return short
     name = f"{weight.dtype} by {weight.granularity}"
     if weight.scale_dtype != "f32":
@@ -156,8 +156,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         "placement.local_experts": spec.local_experts is not None,
         "strided_weights": spec.strided_weights,
     }
-    if spec.quantization is not None:
-        tags.add(("weights", _format(spec)))
+    tags |= {("weights", _format(quantization)) for quantization in spec.quantizations}
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
         tags.add(("weights", "shared_experts with sigmoid gate"))
