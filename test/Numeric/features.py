@@ -58,7 +58,8 @@ def _features() -> dict[str, list[str]]:
         "weights": [
             "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
             "shared_experts with sigmoid gate", "shared_experts with scale",
-            "shared_experts with activation", "latent_size", "num_zero_experts",
+            "shared_experts with activation", "shared_experts with quantization",
+            "w13 and w2 quantized otherwise", "latent_size", "num_zero_experts",
             "placement.local_experts", "strided_weights", *SHORT_NAMES, *FORMATS,
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
@@ -164,6 +165,11 @@ def features(case: Case) -> set[tuple[str, str]]:
         tags.add(("weights", "shared_experts with scale"))
     if spec.shared_experts is not None and spec.shared_experts.activation is not None:
         tags.add(("weights", "shared_experts with activation"))
+    shared = spec.shared_experts
+    if shared is not None and shared.quantization != spec.quantization:
+        tags.add(("weights", "shared_experts with quantization"))
+    if spec.quantization.w13 != spec.quantization.w2:
+        tags.add(("weights", "w13 and w2 quantized otherwise"))
     if spec.num_valid_tokens:
         tags.add(("tokens", "num_valid_tokens"))
     if case.hard:
