@@ -254,8 +254,7 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
   if (!tensor || !isGenerated(tensor->dtype) || !weight ||
       !find(weightName + "_scale"))
     return std::nullopt;
-  bool isPaired = weight->dtype == DType::I8 &&
-                  arePairs(weightName, find);
+  bool isPaired = weight->dtype == DType::I8 && arePairs(weightName, find);
   const Codes &codes = weight->dtype == DType::F8E4M3 ? kE4M3
                        : isPaired                     ? kPairs
                                                       : kBytes;

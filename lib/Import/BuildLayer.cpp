@@ -264,8 +264,7 @@ LayerBuilder::Quants LayerBuilder::getQuants() {
     auto [experts, product] = weight.split('.');
     StringRef prefix = experts == "experts" ? "" : "shared_";
     if (quant)
-      products.push_back(
-          builder.getNamedAttr((prefix + product).str(), quant));
+      products.push_back(builder.getNamedAttr((prefix + product).str(), quant));
   }
   if (kinds.size() > 1)
     return {{}, {}, builder.getDictionaryAttr(products)};

@@ -92,8 +92,7 @@ private:
   /// Two elements lie in a byte. Of these one form is read as it is: mxfp4,
   /// all experts in one tensor.
   bool isFourBit() const {
-    return quantization &&
-           getElementBits(quantization->weight.storage) < 8;
+    return quantization && getElementBits(quantization->weight.storage) < 8;
   }
   bool isMxfp4() const {
     return isFourBit() &&

@@ -134,8 +134,8 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader,
                            "shared_experts.activation.", Null::IsWrong);
     spec.activation = readActivation(activation);
   }
-  spec.quantization = reader.has("quantization") ? readQuantizationField(reader)
-                                                 : quantization;
+  spec.quantization =
+      reader.has("quantization") ? readQuantizationField(reader) : quantization;
   reader.refuseUnknown();
   return spec;
 }

@@ -193,8 +193,8 @@ ExpertQuantization readField(FieldReader &outer, StringRef name,
   const json::Value *value = outer.get(name);
   if (!value || value->isNull())
     return {};
-  std::string expected = listShortNames() +
-                         R"(an object such as {"weight": "mxfp4"}, or null)";
+  std::string expected =
+      listShortNames() + R"(an object such as {"weight": "mxfp4"}, or null)";
   if (value->kind == json::Value::Kind::String) {
     outer.getContext().origins[outer.getPath(name) + ".weight"] = {
         outer.show(name), value->range};

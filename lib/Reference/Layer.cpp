@@ -84,8 +84,8 @@ private:
 
   Matrix sumExperts(const Matrix &x) {
     Matrix sum(x.getNumRows(), x.getNumColumns());
-    inputScale = findScale(spec.routing.weightOnInput ? weighRows(x) : x,
-                           "experts.w13");
+    inputScale =
+        findScale(spec.routing.weightOnInput ? weighRows(x) : x, "experts.w13");
     std::vector<std::vector<Slot>> slots(spec.getNumLocalExperts());
     std::vector<int64_t> index = getLocalIndex(spec);
     int64_t numValid = call.getNumValid();
@@ -382,9 +382,10 @@ Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
   // Rows beyond num_valid_tokens are left out, not multiplied by zero.
   int64_t numValid = call.getNumValid();
   // Rows that share a scale are all evaluated, whichever are asked for.
-  bool needsAll = llvm::any_of(
-      call.spec.getExpertWeights(),
-      [&](llvm::StringRef weight) { return sharesScales(call.spec, weight); });
+  bool needsAll =
+      llvm::any_of(call.spec.getExpertWeights(), [&](llvm::StringRef weight) {
+        return sharesScales(call.spec, weight);
+      });
   std::vector<int64_t> present;
   for (int64_t token : tokens)
     if (token < numValid && !needsAll)

@@ -287,7 +287,8 @@ TEST(ImportError, QuantizationOfOneProduct) {
        "'quantization' must be \"fp8_block128\", \"mxfp4\", \"nvfp4\", an "
        "object such as {\"weight\": \"mxfp4\"}, or null, not \"int4\""},
       {R"("quantization": ["mxfp4"])", "'quantization' must be"},
-      {R"("quantization": {"w2": "mxfp4"})", "'quantization.weight' is missing"},
+      {R"("quantization": {"w2": "mxfp4"})",
+       "'quantization.weight' is missing"},
       {R"("quantization": {"weight": "mxfp4", "w2": "none"})",
        "'quantization.w2' must be \"fp8_block128\""},
       {R"("quantization": {"weight": "mxfp4", "w13": {}})",

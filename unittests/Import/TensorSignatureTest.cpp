@@ -197,19 +197,18 @@ TEST(TensorSignature, ProductsQuantizedByThemselves) {
       "w2": {"weight": {"dtype": "int8", "scale": "tensor"},
              "activation": {"dtype": "int8", "scale": "tensor",
                             "static": true}}}})");
-  EXPECT_EQ(
-      describe(spec),
-      (Lines{"input hidden_states ?x192xbf16", "weight gate.weight 4x192xbf16",
-             "weight experts.w13 4x256x96xi8",
-             "weight experts.w13_scale 4x256x12xf8E4M3FN",
-             "weight experts.w13_global_scale 4x2xf32",
-             "weight experts.w2 4x192x128xi8",
-             "weight experts.w2_scale 4x1x1xf32",
-             "weight experts.w2_input_scale 1xf32",
-             "weight shared_experts.w13 128x192xbf16",
-             "weight shared_experts.w2 192x64xf8E4M3FN",
-             "weight shared_experts.w2_scale 192x1xf32",
-             "output output ?x192xbf16"}));
+  EXPECT_EQ(describe(spec), (Lines{"input hidden_states ?x192xbf16",
+                                   "weight gate.weight 4x192xbf16",
+                                   "weight experts.w13 4x256x96xi8",
+                                   "weight experts.w13_scale 4x256x12xf8E4M3FN",
+                                   "weight experts.w13_global_scale 4x2xf32",
+                                   "weight experts.w2 4x192x128xi8",
+                                   "weight experts.w2_scale 4x1x1xf32",
+                                   "weight experts.w2_input_scale 1xf32",
+                                   "weight shared_experts.w13 128x192xbf16",
+                                   "weight shared_experts.w2 192x64xf8E4M3FN",
+                                   "weight shared_experts.w2_scale 192x1xf32",
+                                   "output output ?x192xbf16"}));
   // What checkpoints call them hangs on each product's own.
   EXPECT_EQ(describeForms(spec, "experts.w13"), Lines());
   EXPECT_EQ(describeForms(spec, "experts.w2_scale")[0],

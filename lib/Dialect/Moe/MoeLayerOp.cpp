@@ -407,8 +407,7 @@ LogicalResult LayerVerifier::verifyInputScale(ProductQuantAttr quant,
   std::string attribute = nameQuant("activation");
   if (isNeeded && !w.inputScale)
     return check.error("has an " + attribute + " that is not dynamic; give '")
-           << scaleName
-           << "', the scale of the inputs of '" << w.name << "'";
+           << scaleName << "', the scale of the inputs of '" << w.name << "'";
   if (!isNeeded && w.inputScale)
     return check.error("takes '")
            << scaleName << "' with '" << w.name << "' and an " << attribute

@@ -242,8 +242,8 @@ Status moec::gputest::nanScales(Hard &hard) {
 
 Status moec::gputest::leastScales(Hard &hard) {
   // Hidden states make up for it in every product that reads them.
-  bool areE8M0 = llvm::all_of(
-      hard.spec.getExpertWeights(), [&](llvm::StringRef name) {
+  bool areE8M0 =
+      llvm::all_of(hard.spec.getExpertWeights(), [&](llvm::StringRef name) {
         const auto &quantization = hard.spec.getQuantization(name);
         return !name.ends_with("w13") ||
                (quantization && quantization->weight.scale == ScaleType::E8M0);
