@@ -115,7 +115,7 @@ void printQuantization(const ExpertQuantization &quantization,
                           const std::optional<QuantizationSpec> &product) {
     if (!product)
       json.attribute(name, nullptr);
-    else if (product != both)
+    else if (!(product == both))
       json.attributeObject(name, [&] { printOperands(*product, json); });
   };
   json.attributeObject("quantization", [&] {
