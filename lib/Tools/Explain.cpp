@@ -207,7 +207,7 @@ void printLayer(const LayerSpec &spec, raw_ostream &os) {
   if (spec.sharedExperts) {
     line << ", shared expert " << spec.sharedExperts->intermediateSize;
     if (spec.sharedExperts->quantization != spec.quantization)
-      line << " of weights " << describe(spec.sharedExperts->quantization);
+      line << ", its weights " << describe(spec.sharedExperts->quantization);
   }
   line << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
        << " tokens";

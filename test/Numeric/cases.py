@@ -714,7 +714,9 @@ for form, (quantization, own) in MIXED.items():
 
     def mixed(name: str, tokens: int = 11, quantization=quantization, form=form, **fields):
         sizes = {"hidden_size": 160, "intermediate_size": 96, "dtype": "bf16"}
-        case(f"mixed_{form}_{name}", tokens=tokens, quantization=quantization, **sizes | fields)
+        # Kernels are those of other layers, in another company: GPUs need one of each form.
+        case(f"mixed_{form}_{name}", tokens=tokens, quantization=quantization,
+             to=CASES if name == "order_gate_up" else CPU_CASES, **sizes | fields)
 
     shared = {"intermediate_size": 64} | own
     for order in ("gate_up", "interleaved"):
