@@ -11,6 +11,7 @@
 #include "moec/Compiler/Registry.h"
 #include "moec/Import/BuildLayer.h"
 #include "moec/Package/SpecText.h"
+#include "llvm/ADT/STLExtras.h"
 
 using namespace moec;
 using namespace moec::testing;
@@ -62,7 +63,11 @@ Reading DescriptionReader::read(llvm::StringRef text) {
   if (!module)
     return {true, "accepted, but there is no IR for it"};
   // What is not lowered yet is refused, not more.
-  bool isRefused = layer->quantization && !isCompiled(*layer->quantization);
+  bool isRefused =
+      llvm::any_of(layer->getExpertWeights(), [&](llvm::StringRef weight) {
+        const auto &quantization = layer->getQuantization(weight);
+        return quantization && !isCompiled(*quantization);
+      });
   if (succeeded(lowerToLevel(*module, Level::Tile, {})) == isRefused)
     return {true, isRefused ? "lowered although nothing can run it"
                             : "accepted, but not lowered"};

@@ -183,6 +183,22 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
   let genVerifyDecl = 1;
 }
 
+def Moe_ProductQuantAttr : Moe_Attr<"ProductQuant", "product_quant"> {
+  let summary = "how the operands of one product are quantized";
+  let description = [{
+    `weight` of a weight, which is never `dynamic` nor of granularity `token`; `activation` of the rows it is multiplied
+    with: `dynamic`, of granularity `tensor`, `token` or `group`, or of granularity `tensor` by a scale that is given.
+    Absent, they stay as they are.
+
+    ```mlir
+    #moe.product_quant<weight = <storage = i4, scale = bf16, granularity = group, block = [1, 32], packing = pairs>>
+    ```
+  }];
+  let parameters = (ins
+    "::moec::moe::QuantAttr":$weight,
+    OptionalParameter<"::moec::moe::QuantAttr">:$activation);
+}
+
 def Moe_Way : Moe_Enum<"Way", "how a target multiplies quantized operands", [
   I32EnumCase<"Native", 0, "native">,
   I32EnumCase<"Decode", 1, "decode">,

@@ -51,7 +51,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
     | `w13_zero_point`, ... of each of the four | as its scale, i8 | |
     | `w13_global_scale`, ... of each of the four | `E x 1 x f32`, without E for the shared expert; 2 where gate and up rows are halves | |
-    | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, with an `activation_quant` that is not dynamic | |
+    | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, where the activation's quantization is not dynamic | |
 
     Regions, each of one block that takes f32 values and ends in `moe.yield` of one f32:
 
@@ -89,6 +89,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     - `activation_quant`: how inputs of the experts' products are quantized, with `weight_quant`: `dynamic`, of
       granularity `tensor`, `token` or `group`, or by scales that operands give, of granularity `tensor`.
       Absent, inputs stay of type D.
+    - `quants`, in place of the two, where products are not quantized alike: a `#moe.product_quant` under the name of each
+      quantized weight (`w13`, `w2`, `shared_w13`, `shared_w2`). The others are of type D, as their inputs are.
     - `shared_scale`: the shared expert's output is multiplied by it, behind its gate and ahead of the
       rounding to D (formula 10).
     - `format` (only `standard` so far), `mesh` (only one rank so far): absent is the same.
@@ -157,6 +159,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$weight_quant,
     OptionalAttr<Moe_QuantAttr>:$activation_quant,
+    OptionalAttr<DictionaryAttr>:$quants,
     OptionalAttr<Moe_ActivationFormatAttr>:$format,
     OptionalAttr<Moe_MeshAttr>:$mesh,
     OptionalAttr<Moe_PlacementAttr>:$placement,
@@ -226,6 +229,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     /// Width that routed experts see: the latent size, else the hidden size.
     int64_t getExpertWidth();
     int64_t getIntermediateSize();
+    /// How the product with a weight, by the weight's name here, is quantized; null for not at all.
+    ProductQuantAttr getProductQuant(::llvm::StringRef weight);
     /// Whether the activation takes a gate and an up value.
     bool isGated() { return getActivation().getNumArguments() == 2; }
   }];

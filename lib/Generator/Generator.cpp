@@ -222,13 +222,21 @@ bool isGenerated(DType dtype) {
   }
 }
 
-/// Whether bytes hold two elements each: w2 has as many rows as w13 has
-/// contracted elements.
-bool arePairs(llvm::StringRef module, FindTensor find) {
+/// Whether bytes of `weight` hold two elements each: w2 has as many rows as w13
+/// has contracted elements, and w13 has as many rows as w2 has those, or twice
+/// as many with a gate. Where twice as many may mean either, w2 is as w13.
+bool arePairs(llvm::StringRef weight, FindTensor find) {
+  llvm::StringRef module = weight.rsplit('.').first;
   std::optional<TensorForm> w13 = find(module.str() + ".w13");
   std::optional<TensorForm> w2 = find(module.str() + ".w2");
-  return w13 && w2 && w2->shape.size() > 1 && !w13->shape.empty() &&
-         w13->shape.back() < w2->shape.drop_back().back();
+  if (!w13 || !w2 || w13->shape.size() < 2 || w2->shape.size() < 2)
+    return false;
+  bool isFirstPaired = w13->dtype == DType::I8 &&
+                       w13->shape.back() < w2->shape.drop_back().back();
+  int64_t rows = w13->shape.drop_back().back(), columns = w2->shape.back();
+  if (weight.ends_with("w13") || rows == 2 * columns)
+    return isFirstPaired;
+  return rows == 4 * columns;
 }
 
 } // namespace
@@ -246,8 +254,7 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
   if (!tensor || !isGenerated(tensor->dtype) || !weight ||
       !find(weightName + "_scale"))
     return std::nullopt;
-  bool isPaired = weight->dtype == DType::I8 &&
-                  arePairs(llvm::StringRef(weightName).rsplit('.').first, find);
+  bool isPaired = weight->dtype == DType::I8 && arePairs(weightName, find);
   const Codes &codes = weight->dtype == DType::F8E4M3 ? kE4M3
                        : isPaired                     ? kPairs
                                                       : kBytes;

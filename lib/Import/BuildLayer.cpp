@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -41,8 +42,15 @@ private:
   Type getStorage(StorageType storage);
   moe::QuantAttr getQuant(const OperandQuantization &operand,
                           bool isActivation);
-  moe::QuantAttr getWeightQuant();
-  moe::QuantAttr getActivationQuant();
+  /// How a product is quantized; null for not at all.
+  moe::ProductQuantAttr
+  getProductQuant(const std::optional<QuantizationSpec> &quantization);
+  /// The attributes of the layer that say it of all products.
+  struct Quants {
+    moe::QuantAttr weight, activation;
+    DictionaryAttr byProduct;
+  };
+  Quants getQuants();
   moe::PlacementAttr getPlacement();
   /// None for a factor of 1.
   FloatAttr getSharedScale();
@@ -234,16 +242,34 @@ moe::QuantAttr LayerBuilder::getQuant(const OperandQuantization &operand,
       operand.hasGlobalScale ? Type(builder.getF32Type()) : Type());
 }
 
-moe::QuantAttr LayerBuilder::getWeightQuant() {
-  if (!spec.quantization)
+moe::ProductQuantAttr LayerBuilder::getProductQuant(
+    const std::optional<QuantizationSpec> &quantization) {
+  if (!quantization)
     return {};
-  return getQuant(spec.quantization->weight, /*isActivation=*/false);
+  moe::QuantAttr activation;
+  if (quantization->activation)
+    activation = getQuant(*quantization->activation, /*isActivation=*/true);
+  return moe::ProductQuantAttr::get(
+      builder.getContext(),
+      getQuant(quantization->weight, /*isActivation=*/false), activation);
 }
 
-moe::QuantAttr LayerBuilder::getActivationQuant() {
-  if (!spec.quantization || !spec.quantization->activation)
-    return {};
-  return getQuant(*spec.quantization->activation, /*isActivation=*/true);
+LayerBuilder::Quants LayerBuilder::getQuants() {
+  SmallVector<NamedAttribute> products;
+  SetVector<moe::ProductQuantAttr> kinds;
+  for (StringRef weight : spec.getExpertWeights()) {
+    moe::ProductQuantAttr quant = getProductQuant(spec.getQuantization(weight));
+    kinds.insert(quant);
+    // The shared expert's are called shared_w13 and shared_w2 here.
+    auto [experts, product] = weight.split('.');
+    StringRef prefix = experts == "experts" ? "" : "shared_";
+    if (quant)
+      products.push_back(builder.getNamedAttr((prefix + product).str(), quant));
+  }
+  if (kinds.size() > 1)
+    return {{}, {}, builder.getDictionaryAttr(products)};
+  moe::ProductQuantAttr all = kinds.front();
+  return all ? Quants{all.getWeight(), all.getActivation(), {}} : Quants();
 }
 
 moe::PlacementAttr LayerBuilder::getPlacement() {
@@ -260,6 +286,7 @@ FloatAttr LayerBuilder::getSharedScale() {
 }
 
 moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
+  Quants quants = getQuants();
   return moe::LayerOp::create(
       builder, loc, func.getResultTypes().front(),
       /*hidden=*/get("hidden_states"), /*gate_weight=*/get("gate.weight"),
@@ -291,7 +318,7 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*shared_gate=*/get("shared_experts.gate"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
       /*num_valid_tokens=*/get("num_valid_tokens"), getRouting(), getLayout(),
-      getWeightQuant(), getActivationQuant(),
+      quants.weight, quants.activation, quants.byProduct,
       /*format=*/moe::ActivationFormatAttr(), /*mesh=*/moe::MeshAttr(),
       getPlacement(), getActivationParams(builder.getContext(), spec),
       getSharedScale(),

@@ -72,6 +72,8 @@ private:
   void checkParameters(const ActivationSpec &activation,
                        const std::string &path);
   void checkQuantization();
+  /// Of a quantized weight whose rows have `size` elements, as `field` says.
+  void checkRow(StringRef weight, StringRef field, int64_t size);
   void checkPlacement();
 
   const LayerSpec &spec;
@@ -221,35 +223,38 @@ void Checker::checkParameters(const ActivationSpec &activation,
 }
 
 void Checker::checkQuantization() {
-  if (!spec.quantization)
-    return;
-  const OperandQuantization &weight = spec.quantization->weight;
+  StringRef width = spec.latentSize ? "latent_size" : "hidden_size";
+  for (StringRef weight : spec.getExpertWeights()) {
+    if (!spec.getQuantization(weight))
+      continue;
+    if (weight == "experts.w13")
+      checkRow(weight, width, spec.getExpertWidth());
+    else if (weight == "experts.w2")
+      checkRow(weight, "intermediate_size", spec.intermediateSize);
+    else if (weight == "shared_experts.w13")
+      checkRow(weight, "hidden_size", spec.hiddenSize);
+    else
+      checkRow(weight, "shared_experts.intermediate_size",
+               spec.sharedExperts->intermediateSize);
+  }
+}
+
+void Checker::checkRow(StringRef weight, StringRef field, int64_t size) {
+  const QuantizationSpec &quantization = *spec.getQuantization(weight);
   int64_t unit = 1;
   std::string why;
-  if (weight.granularity == Granularity::Group) {
-    unit = weight.blockColumns;
+  if (quantization.weight.granularity == Granularity::Group) {
+    unit = quantization.weight.blockColumns;
     why = ", whose scales belong to " + std::to_string(unit) +
           " weights of a row";
   }
-  if (unit % 2 && getElementBits(weight.storage) < 8) {
+  if (unit % 2 && getElementBits(quantization.weight.storage) < 8) {
     unit *= 2;
     why = ", of which two lie in a byte";
   }
-  if (unit == 1)
-    return;
-  why = " must be a multiple of " + std::to_string(unit) + " with " +
-        describe(*spec.quantization) + why;
-  StringRef width = spec.latentSize ? "latent_size" : "hidden_size";
-  require(spec.getExpertWidth() % unit == 0, width, show(width) + why);
-  require(spec.intermediateSize % unit == 0, "intermediate_size",
-          show("intermediate_size") + why);
-  if (!spec.sharedExperts)
-    return;
-  StringRef shared = "shared_experts.intermediate_size";
-  require(spec.hiddenSize % unit == 0, "hidden_size",
-          show("hidden_size") + why);
-  require(spec.sharedExperts->intermediateSize % unit == 0, shared,
-          show(shared) + why);
+  require(size % unit == 0, field,
+          show(field) + " must be a multiple of " + std::to_string(unit) +
+              " with " + describe(quantization) + why);
 }
 
 void Checker::checkPlacement() {
@@ -280,16 +285,21 @@ void checkLayerSpec(const LayerSpec &spec, ImportContext &context) {
 }
 
 void checkCompiles(const LayerSpec &spec, ImportContext &context) {
-  if (spec.quantization && !isCompiled(*spec.quantization)) {
-    StringRef field = isCompiled(spec.quantization->weight)
-                          ? "quantization.activation"
-                          : "quantization.weight";
+  for (StringRef weight : spec.getExpertWeights()) {
+    const std::optional<QuantizationSpec> &quantization =
+        spec.getQuantization(weight);
+    if (!quantization || isCompiled(*quantization))
+      continue;
+    std::string field =
+        getQuantizationField(context, weight) +
+        (isCompiled(quantization->weight) ? ".activation" : ".weight");
     context.error(field, context.show(field) + " = \"" +
-                             describe(*spec.quantization) +
+                             describe(*quantization) +
                              "\" is described (--emit=moe, --signature), but "
                              "not compiled; compiled are fp8_e4m3, fp4_e2m1, "
                              "int8 and int4, groups and blocks of multiples of "
                              "16 neighbours, and weights of 16 or 32 bits");
+    break;
   }
   // Several times what the largest device has.
   constexpr double limit = double(int64_t(1) << 40);

@@ -54,6 +54,7 @@ public:
 
   std::vector<CheckpointForm> getForms(const TensorInfo &tensor) {
     StringRef name = tensor.name;
+    quantization = spec.getQuantization(name);
     // Checkpoints have these packed, which is not read.
     if (name.ends_with("_zero_point") || name.ends_with("_global_scale"))
       return {};
@@ -91,13 +92,12 @@ private:
   /// Two elements lie in a byte. Of these one form is read as it is: mxfp4,
   /// all experts in one tensor.
   bool isFourBit() const {
-    return spec.quantization &&
-           getElementBits(spec.quantization->weight.storage) < 8;
+    return quantization && getElementBits(quantization->weight.storage) < 8;
   }
   bool isMxfp4() const {
     return isFourBit() &&
-           spec.quantization->weight.storage == StorageType::Fp4E2M1 &&
-           spec.quantization->weight.scale == ScaleType::E8M0;
+           quantization->weight.storage == StorageType::Fp4E2M1 &&
+           quantization->weight.scale == ScaleType::E8M0;
   }
 
   /// A part that is all rows of the tensor.
@@ -121,7 +121,7 @@ private:
     case Kind::Weight:
       return ".weight";
     case Kind::Scale:
-      return spec.quantization->weight.granularity == Granularity::Block
+      return quantization->weight.granularity == Granularity::Block
                  ? ".weight_scale_inv"
                  : ".weight_scale";
     case Kind::InputScale:
@@ -198,14 +198,14 @@ private:
     if (!fused)
       return;
     addFused(isFirst, isBias);
-    if (!isBias && !spec.quantization)
+    if (!isBias && !quantization)
       addStacked(isFirst);
   }
 
   /// Parameters of the module of all experts, gate and up in one. Blocks of
   /// mxfp4 lie along the contracted dimension, which is the last one there.
   void addFused(bool isFirst, bool isBias) {
-    if (spec.quantization && !isMxfp4())
+    if (quantization && !isMxfp4())
       return;
     StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
     // Without a gate the first product is the up projection alone.
@@ -215,13 +215,13 @@ private:
       CheckpointPart part = makePart(name);
       if (isBias)
         part.name += "_bias";
-      else if (spec.quantization)
+      else if (quantization)
         part.name += kind == Kind::Scale ? "_scales" : "_blocks";
       else
         part.transposed = names.fusedTransposed;
       forms.push_back({std::move(part)});
     }
-    if (isFirst && !isBias && !spec.quantization)
+    if (isFirst && !isBias && !quantization)
       addHalves(names.fusedHalves[0], names.fusedHalves[1], "");
   }
 
@@ -258,6 +258,8 @@ private:
   const Names &names;
   bool fused;
   Kind kind = Kind::Weight;
+  /// That of the product which the tensor belongs to.
+  std::optional<QuantizationSpec> quantization;
   int64_t numRows = 0;
   std::vector<CheckpointForm> forms;
 };

@@ -17,6 +17,10 @@ namespace moec {
 
 namespace {
 
+/// Where the second product's matrix stands in the names of a family, behind
+/// gate and up.
+constexpr size_t kDown = 2;
+
 /// What may stand before `layers.N` in the names of modules.
 constexpr StringLiteral kPrefixes[] = {"",
                                        "model.",
@@ -72,15 +76,17 @@ ExcludedModules::ExcludedModules(const Family &family, const LayerSpec &spec)
   addExpert(0);
   addExpert(spec.numExperts - 1);
   if (spec.sharedExperts)
-    for (StringRef name : family.names.shared)
-      addModule(name);
+    for (auto [index, name] : llvm::enumerate(family.names.shared))
+      addModule(index < kDown ? "shared_experts.w13" : "shared_experts.w2",
+                name);
 }
 
-void ExcludedModules::addModule(StringRef nameInBlock) {
+void ExcludedModules::addModule(StringRef weight, StringRef nameInBlock) {
   if (nameInBlock.empty())
     return;
   nameInBlock = nameInBlock.split('|').first;
   Module module;
+  module.weight = weight;
   std::string layer = std::to_string(spec.layerIndex.value_or(0));
   // Models in memory and checkpoints differ in what they call the block.
   SmallVector<StringRef, 2> blocks = {family.names.block};
@@ -98,9 +104,10 @@ void ExcludedModules::addExpert(int64_t expert) {
   if (is_contained(experts, expert) || expert < 0 || expert >= spec.numExperts)
     return;
   experts.push_back(expert);
-  for (StringRef name : family.names.expert) {
+  for (auto [index, name] : llvm::enumerate(family.names.expert)) {
     auto [before, after] = name.split("{e}");
-    addModule((before + Twine(expert) + after).str());
+    addModule(index < kDown ? "experts.w13" : "experts.w2",
+              (before + Twine(expert) + after).str());
   }
 }
 
@@ -126,18 +133,33 @@ bool ExcludedModules::exclude(StringRef entry) {
     if (!llvm::any_of(module.names,
                       [&](StringRef name) { return regex.match(name); }))
       continue;
-    module.isExcluded = true;
-    if (firstHit.empty())
-      firstHit = entry.str();
+    if (module.entry.empty())
+      module.entry = entry.str();
   }
   return true;
 }
 
-Coverage ExcludedModules::getCoverage() const {
-  auto isExcluded = [](const Module &module) { return module.isExcluded; };
-  if (llvm::all_of(modules, isExcluded))
-    return Coverage::All;
-  return llvm::any_of(modules, isExcluded) ? Coverage::Some : Coverage::None;
+Coverage ExcludedModules::getCoverage(StringRef weight) const {
+  bool hasKept = false, hasExcluded = false;
+  for (const Module &module : modules)
+    if (module.weight == weight)
+      (module.entry.empty() ? hasKept : hasExcluded) = true;
+  return !hasExcluded ? Coverage::None
+         : hasKept    ? Coverage::Some
+                      : Coverage::All;
+}
+
+bool ExcludedModules::coversAll() const {
+  return llvm::all_of(spec.getExpertWeights(), [&](StringRef weight) {
+    return getCoverage(weight) == Coverage::All;
+  });
+}
+
+StringRef ExcludedModules::getFirstHit(StringRef weight) const {
+  for (const Module &module : modules)
+    if (module.weight == weight && !module.entry.empty())
+      return module.entry;
+  return {};
 }
 
 } // namespace moec

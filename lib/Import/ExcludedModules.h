@@ -16,7 +16,7 @@
 
 namespace moec {
 
-/// How much of a layer's matrices a list of modules names.
+/// How much of the matrices of a layer's product a list of modules names.
 enum class Coverage { None, Some, All };
 
 /// Which matrices of one layer a quantization leaves alone: its lists name
@@ -30,28 +30,33 @@ public:
   /// understood here.
   bool exclude(llvm::StringRef entry);
 
-  /// What all entries together name.
-  Coverage getCoverage() const;
-  /// The first entry that named a matrix of the layer.
-  llvm::StringRef getFirstHit() const { return firstHit; }
+  /// What all entries together name of the matrices that are a weight of the
+  /// layer ("experts.w13": gate and up of all experts).
+  Coverage getCoverage(llvm::StringRef weight) const;
+  /// Whether no product is left that is quantized.
+  bool coversAll() const;
+  /// The first entry that named a matrix of a weight.
+  llvm::StringRef getFirstHit(llvm::StringRef weight) const;
 
 private:
   /// A matrix of the layer, under the names that models give it.
   struct Module {
+    /// The weight of the layer that it is a part of.
+    llvm::StringRef weight;
     std::vector<std::string> names;
-    bool isExcluded = false;
+    /// The first entry that names it; empty for none.
+    std::string entry;
   };
 
   /// Adds the matrices of an expert, once.
   void addExpert(int64_t expert);
-  /// Adds a matrix by its module's name in the block.
-  void addModule(llvm::StringRef nameInBlock);
+  /// Adds a matrix of a weight by its module's name in the block.
+  void addModule(llvm::StringRef weight, llvm::StringRef nameInBlock);
 
   const Family &family;
   const LayerSpec &spec;
   std::vector<Module> modules;
   llvm::SmallVector<int64_t, 4> experts;
-  std::string firstHit;
 };
 
 } // namespace moec

@@ -21,16 +21,21 @@ namespace moec {
 /// The dtype that models call by this name, if it is one of ours.
 std::optional<DType> parseModelDType(llvm::StringRef name);
 
-/// The spec's `quantization` object; errors are reported.
-std::optional<QuantizationSpec> readQuantizationSpec(FieldReader &reader);
+/// The field `quantization` of the spec, or of its shared experts; errors are
+/// reported.
+ExpertQuantization readQuantizationField(FieldReader &outer);
 
-/// What a config.json, and the hf_quant_config.json beside it, say about
+/// The field that says how the product with this weight is quantized
+/// ("quantization", "shared_experts.quantization.w2").
+std::string getQuantizationField(const ImportContext &context,
+                                 llvm::StringRef weight);
+
+/// Sets what a config.json, and the hf_quant_config.json beside it, say about
 /// quantization; errors are reported. `outer` is the object around the one that
 /// holds the layer's keys, if there is one.
-std::optional<QuantizationSpec>
-readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
-                 const LayerSpec &spec, const SpecOverrides &overrides,
-                 IgnoredFields &ignored);
+void readQuantization(FieldReader &config, FieldReader *outer,
+                      const Family &family, const SpecOverrides &overrides,
+                      IgnoredFields &ignored, LayerSpec &spec);
 
 /// Reports what makes no sense in a complete spec.
 void checkLayerSpec(const LayerSpec &spec, ImportContext &context);

@@ -146,12 +146,50 @@ std::string describe(const QuantizationSpec &quantization) {
   return text;
 }
 
+std::string describe(const ExpertQuantization &quantization) {
+  auto describeProduct = [](const std::optional<QuantizationSpec> &product) {
+    return product ? describe(*product) : std::string("not quantized");
+  };
+  std::string first = describeProduct(quantization.w13);
+  if (quantization.w13 == quantization.w2)
+    return first;
+  return "w13 " + first + ", w2 " + describeProduct(quantization.w2);
+}
+
 bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }
 
 int64_t LayerSpec::getNumLocalExperts() const {
   if (placement && placement->localExperts)
     return placement->localExperts->size();
   return numExperts;
+}
+
+ArrayRef<StringLiteral> LayerSpec::getExpertWeights() const {
+  static constexpr StringLiteral names[] = {
+      "experts.w13", "experts.w2", "shared_experts.w13", "shared_experts.w2"};
+  constexpr size_t numRouted = 2;
+  ArrayRef<StringLiteral> all = names;
+  return sharedExperts ? all : all.take_front(numRouted);
+}
+
+const std::optional<QuantizationSpec> &
+LayerSpec::getQuantization(StringRef tensor) const {
+  static const std::optional<QuantizationSpec> none;
+  const ExpertQuantization *experts = nullptr;
+  if (tensor.consume_front("experts."))
+    experts = &quantization;
+  else if (tensor.consume_front("shared_experts.") && sharedExperts)
+    experts = &sharedExperts->quantization;
+  if (!experts)
+    return none;
+  // The shared expert's gate stays as it is.
+  return tensor.starts_with("w13")  ? experts->w13
+         : tensor.starts_with("w2") ? experts->w2
+                                    : none;
+}
+
+bool LayerSpec::isQuantized() const {
+  return quantization || (sharedExperts && sharedExperts->quantization);
 }
 
 ActivationParameters getParameters(Activation kind) {

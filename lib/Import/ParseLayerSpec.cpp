@@ -120,7 +120,9 @@ ActivationSpec readActivation(FieldReader &reader) {
   return spec;
 }
 
-SharedExpertsSpec readSharedExperts(FieldReader &reader) {
+/// `quantization` is that of the routed experts.
+SharedExpertsSpec readSharedExperts(FieldReader &reader,
+                                    const ExpertQuantization &quantization) {
   SharedExpertsSpec spec;
   spec.intermediateSize =
       reader.getInteger("intermediate_size", 1, limits::kMaxWidth);
@@ -132,6 +134,8 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader) {
                            "shared_experts.activation.", Null::IsWrong);
     spec.activation = readActivation(activation);
   }
+  spec.quantization =
+      reader.has("quantization") ? readQuantizationField(reader) : quantization;
   reader.refuseUnknown();
   return spec;
 }
@@ -201,10 +205,9 @@ LayerSpec readLayer(FieldReader &reader) {
   else if (!reader.has("activation"))
     reader.error("activation", "'activation' is missing; it must be an object "
                                "such as {\"kind\": \"silu\"}");
+  spec.quantization = readQuantizationField(reader);
   if (auto shared = enter(reader, "shared_experts"))
-    spec.sharedExperts = readSharedExperts(*shared);
-  if (auto quantization = enter(reader, "quantization"))
-    spec.quantization = readQuantizationSpec(*quantization);
+    spec.sharedExperts = readSharedExperts(*shared, spec.quantization);
   if (auto placement = enter(reader, "placement"))
     spec.placement = readPlacement(*placement);
   reader.refuseUnknown();

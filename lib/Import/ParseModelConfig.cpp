@@ -290,8 +290,7 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
   KeyReader reader(config, model.getOuter(), layer);
   readFamily(family, reader, *layer, layers.getWord(*layer), spec);
   checkExpectations(family, reader, spec, ignored);
-  spec.quantization = readQuantization(config, model.getOuter(), family, spec,
-                                       overrides, ignored);
+  readQuantization(config, model.getOuter(), family, overrides, ignored, spec);
   spec.routing.nonfinite = getDefaultNonFinite(spec.routing);
   refuseUnreadKeys(config, family, spec, ignored);
   if (FieldReader *outer = model.getOuter())

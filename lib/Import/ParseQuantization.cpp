@@ -130,27 +130,39 @@ OperandQuantization readOperand(FieldReader &outer, StringRef name,
   return operand;
 }
 
-} // namespace
-
-std::optional<QuantizationSpec> readQuantizationSpec(FieldReader &reader) {
-  const json::Value *weight = reader.get("weight");
-  const json::Value *activation = reader.get("activation");
+/// The names of the abbreviations, as messages list them.
+std::string listShortNames() {
   std::string names;
   for (const QuantizationName &entry : getQuantizationNames())
     names += "\"" + entry.name.str() + "\", ";
+  return names;
+}
+
+/// The meaning of an abbreviation; none, which is reported, for another word.
+std::optional<QuantizationSpec> readShortName(FieldReader &reader,
+                                              StringRef field,
+                                              const json::Value &value,
+                                              const Twine &expected) {
+  for (const QuantizationName &entry : getQuantizationNames())
+    if (entry.name == value.text)
+      return entry.meaning;
+  reader.reportWrong(field, value, expected);
+  return std::nullopt;
+}
+
+/// The fields `weight` and `activation` of an object.
+std::optional<QuantizationSpec> readOperands(FieldReader &reader) {
+  const json::Value *weight = reader.get("weight");
+  const json::Value *activation = reader.get("activation");
   std::string expected =
-      names +
+      listShortNames() +
       R"(or an object such as {"dtype": "fp8_e4m3", "scale": "channel"})";
   std::optional<QuantizationSpec> result;
   if (!weight) {
     reader.reportMissing("weight", expected);
   } else if (weight->kind == json::Value::Kind::String) {
-    for (const QuantizationName &entry : getQuantizationNames())
-      if (entry.name == weight->text)
-        result = entry.meaning;
-    if (!result)
-      reader.reportWrong("weight", *weight, expected);
-    else if (activation)
+    result = readShortName(reader, "weight", *weight, expected);
+    if (result && activation)
       reader.error("activation", reader.show("weight") + " = \"" +
                                      weight->text +
                                      "\" says what activations are; write the "
@@ -166,14 +178,62 @@ std::optional<QuantizationSpec> readQuantizationSpec(FieldReader &reader) {
   } else {
     reader.reportWrong("weight", *weight, expected);
   }
-  if (weight)
-    reader.getContext().origins["quantization.weight"] = {reader.show("weight"),
-                                                          weight->range};
-  if (activation)
-    reader.getContext().origins["quantization.activation"] = {
-        reader.show("activation"), activation->range};
+  for (auto [name, value] :
+       {std::pair("weight", weight), std::pair("activation", activation)})
+    if (value)
+      reader.getContext().origins[reader.getPath(name)] = {reader.show(name),
+                                                           value->range};
+  return result;
+}
+
+/// A field that says how experts, or with `isProduct` one of their products,
+/// are quantized: by an abbreviation, an object, or null for not at all.
+ExpertQuantization readField(FieldReader &outer, StringRef name,
+                             bool isProduct) {
+  const json::Value *value = outer.get(name);
+  if (!value || value->isNull())
+    return {};
+  std::string expected =
+      listShortNames() + R"(an object such as {"weight": "mxfp4"}, or null)";
+  if (value->kind == json::Value::Kind::String) {
+    outer.getContext().origins[outer.getPath(name) + ".weight"] = {
+        outer.show(name), value->range};
+    return readShortName(outer, name, *value, expected);
+  }
+  if (!value->isObject()) {
+    outer.reportWrong(name, *value, expected);
+    return {};
+  }
+  FieldReader reader(outer.getContext(), *value, outer.getPath(name) + ".",
+                     Null::IsWrong);
+  ExpertQuantization result = readOperands(reader);
+  if (!isProduct) {
+    if (reader.has("w13"))
+      result.w13 = readField(reader, "w13", /*isProduct=*/true).w13;
+    if (reader.has("w2"))
+      result.w2 = readField(reader, "w2", /*isProduct=*/true).w2;
+  }
   reader.refuseUnknown();
   return result;
+}
+
+} // namespace
+
+ExpertQuantization readQuantizationField(FieldReader &outer) {
+  return readField(outer, "quantization", /*isProduct=*/false);
+}
+
+std::string getQuantizationField(const ImportContext &context,
+                                 StringRef weight) {
+  auto [experts, product] = weight.split('.');
+  SmallVector<std::string, 2> objects = {"quantization"};
+  if (experts == "shared_experts")
+    objects.insert(objects.begin(), "shared_experts.quantization");
+  for (const std::string &object : objects)
+    for (const std::string &path : {object + "." + product.str(), object})
+      if (context.origins.count(path + ".weight"))
+        return path;
+  return objects.back();
 }
 
 } // namespace moec

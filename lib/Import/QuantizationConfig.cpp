@@ -29,9 +29,9 @@ constexpr StringLiteral kExceptions[] = {
     "llm_int8_skip_modules"};
 
 /// Reads the lists of exceptions; an entry that is not understood, and a list
-/// that names a part of the layer's matrices, are errors.
-Coverage readExceptions(FieldReader &reader, const Family &family,
-                        const LayerSpec &spec) {
+/// that names a part of a product's matrices, are errors.
+ExcludedModules readExceptions(FieldReader &reader, const Family &family,
+                               const LayerSpec &spec) {
   ExcludedModules excluded(family, spec);
   StringRef lastField;
   for (StringRef field : kExceptions) {
@@ -51,15 +51,34 @@ Coverage readExceptions(FieldReader &reader, const Family &family,
                 "\"re:.*experts.*\"");
     }
   }
-  Coverage coverage = excluded.getCoverage();
-  if (coverage == Coverage::Some)
-    reader.error(lastField,
-                 reader.show(lastField) + " contains \"" +
-                     excluded.getFirstHit() +
-                     "\", which leaves some matrices of this layer's experts "
-                     "as they are; layers whose experts are quantized in part "
-                     "are not supported");
-  return coverage;
+  for (StringRef weight : spec.getExpertWeights())
+    if (excluded.getCoverage(weight) == Coverage::Some) {
+      reader.error(lastField,
+                   reader.show(lastField) + " contains \"" +
+                       excluded.getFirstHit(weight) +
+                       "\", which leaves some matrices of this layer's '" +
+                       weight +
+                       "' as they are; products that are quantized in part "
+                       "are not supported");
+      break;
+    }
+  return excluded;
+}
+
+/// `quantization` for the products that are not excluded.
+void setQuantization(const std::optional<QuantizationSpec> &quantization,
+                     const ExcludedModules &excluded, LayerSpec &spec) {
+  auto choose = [&](StringRef experts) {
+    ExpertQuantization result(quantization);
+    if (excluded.getCoverage((experts + ".w13").str()) == Coverage::All)
+      result.w13.reset();
+    if (excluded.getCoverage((experts + ".w2").str()) == Coverage::All)
+      result.w2.reset();
+    return result;
+  };
+  spec.quantization = choose("experts");
+  if (spec.sharedExperts)
+    spec.sharedExperts->quantization = choose("shared_experts");
 }
 
 void checkBlockSize(FieldReader &reader) {
@@ -229,10 +248,10 @@ std::optional<QuantizationSpec> readCompressed(FieldReader &reader) {
   return result;
 }
 
-std::optional<QuantizationSpec>
-readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec) {
+std::optional<QuantizationSpec> readMethod(FieldReader &reader,
+                                           const ExcludedModules &excluded) {
   std::optional<StringRef> method = reader.getString("quant_method");
-  if (!method || readExceptions(reader, family, spec) != Coverage::None)
+  if (!method || excluded.coversAll())
     return std::nullopt;
   for (StringRef field : {"quantization.weight", "quantization.activation"})
     reader.getContext().origins[field] = {reader.show("quant_method"),
@@ -294,7 +313,7 @@ void readModelOpt(const SourceText &text, ImportContext &context,
   FieldReader reader(own, *object, "quantization.",
                      FieldReader::Null::IsAbsent);
   const json::Value *algorithm = reader.get("quant_algo");
-  if (!algorithm || readExceptions(reader, family, spec) != Coverage::None)
+  if (!algorithm || readExceptions(reader, family, spec).coversAll())
     return;
   reader.error("quant_algo", "quantization " + describeValue(*algorithm) +
                                  " of ModelOpt is not supported; " +
@@ -303,11 +322,9 @@ void readModelOpt(const SourceText &text, ImportContext &context,
 
 } // namespace
 
-std::optional<QuantizationSpec>
-readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
-                 const LayerSpec &spec, const SpecOverrides &overrides,
-                 IgnoredFields &ignored) {
-  std::optional<QuantizationSpec> result;
+void readQuantization(FieldReader &config, FieldReader *outer,
+                      const Family &family, const SpecOverrides &overrides,
+                      IgnoredFields &ignored, LayerSpec &spec) {
   StringRef field = "quantization_config";
   FieldReader *stated = nullptr;
   for (FieldReader *reader : {outer, &config}) {
@@ -328,11 +345,11 @@ readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
     FieldReader inner(reader->getContext(), *object,
                       reader->getPath(field) + ".",
                       FieldReader::Null::IsAbsent);
-    result = readMethod(inner, family, spec);
+    ExcludedModules excluded = readExceptions(inner, family, spec);
+    setQuantization(readMethod(inner, excluded), excluded, spec);
   }
   if (overrides.quantConfig && !stated)
     readModelOpt(*overrides.quantConfig, config.getContext(), family, spec);
-  return result;
 }
 
 } // namespace moec

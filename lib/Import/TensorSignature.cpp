@@ -151,9 +151,11 @@ private:
   /// dimension; gate and up halves of the rows have scales of their own.
   void addQuantized(StringRef name, std::vector<int64_t> shape,
                     bool hasHalves = false) {
-    if (!spec.quantization)
+    const std::optional<QuantizationSpec> &quantization =
+        spec.getQuantization(name);
+    if (!quantization)
       return addMatrix(name, std::move(shape), layerType);
-    const OperandQuantization &weight = spec.quantization->weight;
+    const OperandQuantization &weight = quantization->weight;
     ScaleGroup group = weight.getScaleGroup();
     std::vector<int64_t> scales = shape;
     scales.back() = group.countColumns(shape.back());
@@ -173,8 +175,7 @@ private:
     if (weight.hasGlobalScale)
       add((name + "_global_scale").str(), std::move(globalScales),
           TensorType::F32);
-    if (spec.quantization->activation &&
-        spec.quantization->activation->isStatic)
+    if (quantization->activation && quantization->activation->isStatic)
       add((name + "_input_scale").str(), {1}, TensorType::F32);
   }
 

@@ -94,14 +94,35 @@ void printOperand(llvm::StringRef name, const OperandQuantization &operand,
   });
 }
 
-void printQuantization(const QuantizationSpec &quantization,
-                       llvm::json::OStream &json) {
+void printOperands(const QuantizationSpec &quantization,
+                   llvm::json::OStream &json) {
   llvm::StringRef name = getShortName(quantization);
   if (!name.empty())
     return json.attribute("weight", name);
   printOperand("weight", quantization.weight, json);
   if (quantization.activation)
     printOperand("activation", *quantization.activation, json);
+}
+
+/// What stands in the object is that of the products which do not say more, so
+/// that of a quantized one.
+void printQuantization(const ExpertQuantization &quantization,
+                       llvm::json::OStream &json) {
+  if (!quantization)
+    return json.attribute("quantization", nullptr);
+  const auto &both = quantization.w13 ? quantization.w13 : quantization.w2;
+  auto printProduct = [&](llvm::StringRef name,
+                          const std::optional<QuantizationSpec> &product) {
+    if (!product)
+      json.attribute(name, nullptr);
+    else if (!(product == both))
+      json.attributeObject(name, [&] { printOperands(*product, json); });
+  };
+  json.attributeObject("quantization", [&] {
+    printOperands(*both, json);
+    printProduct("w13", quantization.w13);
+    printProduct("w2", quantization.w2);
+  });
 }
 
 void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
@@ -139,10 +160,11 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
         json.attributeObject("activation", [&] {
           printActivation(*spec.sharedExperts->activation, json);
         });
+      if (spec.sharedExperts->quantization != spec.quantization)
+        printQuantization(spec.sharedExperts->quantization, json);
     });
   if (spec.quantization)
-    json.attributeObject("quantization",
-                         [&] { printQuantization(*spec.quantization, json); });
+    printQuantization(spec.quantization, json);
   if (spec.placement && spec.placement->localExperts)
     json.attributeObject("placement", [&] {
       json.attributeArray("local_experts", [&] {

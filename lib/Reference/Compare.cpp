@@ -7,6 +7,7 @@
 
 #include "moec/Reference/Compare.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -28,9 +29,12 @@ double moec::reference::getErrorBound(DType dtype) {
   llvm_unreachable("every dtype is listed");
 }
 
-/// Products quantize their inputs.
+/// A product quantizes its input.
 static bool quantizesActivations(const LayerSpec &spec) {
-  return spec.quantization && spec.quantization->activation;
+  return llvm::any_of(spec.getExpertWeights(), [&](llvm::StringRef weight) {
+    const auto &quantization = spec.getQuantization(weight);
+    return quantization && quantization->activation;
+  });
 }
 
 double moec::reference::getErrorBound(const LayerSpec &spec) {

@@ -44,10 +44,13 @@ void roundRows(Matrix &matrix, DType dtype, int threads) {
   });
 }
 
-bool sharesScalesOfCall(const LayerSpec &spec) {
-  return spec.quantization && spec.quantization->activation &&
-         spec.quantization->activation->granularity == Granularity::Tensor &&
-         !spec.quantization->activation->isStatic;
+/// Whether all rows of a call share a scale of activations that the call finds,
+/// in the product with this weight.
+bool sharesScales(const LayerSpec &spec, llvm::StringRef weight) {
+  const auto &quantization = spec.getQuantization(weight);
+  return quantization && quantization->activation &&
+         quantization->activation->granularity == Granularity::Tensor &&
+         !quantization->activation->isStatic;
 }
 
 class Evaluation {
@@ -81,7 +84,8 @@ private:
 
   Matrix sumExperts(const Matrix &x) {
     Matrix sum(x.getNumRows(), x.getNumColumns());
-    inputScale = findScale(spec.routing.weightOnInput ? weighRows(x) : x);
+    inputScale =
+        findScale(spec.routing.weightOnInput ? weighRows(x) : x, "experts.w13");
     std::vector<std::vector<Slot>> slots(spec.getNumLocalExperts());
     std::vector<int64_t> index = getLocalIndex(spec);
     int64_t numValid = call.getNumValid();
@@ -106,7 +110,8 @@ private:
         experts.push_back(e);
       rows += static_cast<int64_t>(slots[e].size());
       if (e + 1 == static_cast<int64_t>(slots.size()) ||
-          (rows * numbers >= kMaxNumbers && !sharesScales())) {
+          (rows * numbers >= kMaxNumbers &&
+           !sharesScales(spec, "experts.w2"))) {
         addExperts(x, experts, slots, sum);
         experts.clear();
         rows = 0;
@@ -115,18 +120,17 @@ private:
     return sum;
   }
 
-  /// All rows of a call share a scale of activations that the call finds.
-  bool sharesScales() const { return sharesScalesOfCall(spec); }
-
-  float findScale(const Matrix &x) const {
-    return sharesScales() ? makeScale(findLargest(x)) : 0;
+  /// The scale of a product's input x, where all rows share one that the call
+  /// finds.
+  float findScale(const Matrix &x, llvm::StringRef weight) const {
+    return sharesScales(spec, weight) ? makeScale(findLargest(x), weight) : 0;
   }
 
-  /// The scale of all rows, where they share one that the call finds.
-  float makeScale(float largest) const {
-    return sharesScales() ? makeTensorScale(
-                                largest, spec.quantization->activation->storage)
-                          : 0;
+  float makeScale(float largest, llvm::StringRef weight) const {
+    return sharesScales(spec, weight)
+               ? makeTensorScale(
+                     largest, spec.getQuantization(weight)->activation->storage)
+               : 0;
   }
 
   /// What every token's expert reads, whoever it is, with the weight on the
@@ -203,13 +207,13 @@ private:
     for (size_t i = 0; i < count; ++i) {
       a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows),
                           spec.activation);
-      if (sharesScales())
+      if (sharesScales(spec, "experts.w2"))
         largest = std::max(largest, findLargest(a[i]));
     }
     for (size_t i = 0; i < count; ++i) {
       y[i] = Matrix(in[i].getNumRows(), width);
       second.push_back(makeProduct(a[i], "experts.w2", experts[i] * width, y[i],
-                                   makeScale(largest)));
+                                   makeScale(largest, "experts.w2")));
     }
     computeProducts(second, call.threads);
     for (size_t i = 0; i < count; ++i) {
@@ -232,9 +236,10 @@ private:
   Product makeProduct(Matrix &x, const std::string &weight, int64_t firstRow,
                       Matrix &out, float foundScale) const {
     Product product = {&x, &call.get(weight), firstRow, &out};
-    if (!spec.quantization)
+    const auto &quantization = spec.getQuantization(weight);
+    if (!quantization)
       return product;
-    if (const auto &activation = spec.quantization->activation) {
+    if (const auto &activation = quantization->activation) {
       float scale = foundScale;
       if (activation->isStatic)
         scale = static_cast<float>(call.read(weight + "_input_scale", 0, 1)[0]);
@@ -245,7 +250,7 @@ private:
       product.zeroPoints = &call.get(weight + "_zero_point");
     if (call.has(weight + "_global_scale"))
       product.globalScales = &call.get(weight + "_global_scale");
-    product.quantization = &spec.quantization->weight;
+    product.quantization = &quantization->weight;
     product.hasHalves = llvm::StringRef(weight).ends_with("w13") &&
                         spec.isGated() &&
                         spec.gateUpOrder != GateUpOrder::Interleaved;
@@ -265,13 +270,13 @@ private:
     int64_t size = spec.sharedExperts->intermediateSize;
     Matrix x = hidden;
     Matrix u(x.getNumRows(), spec.getFirstProductRows(size));
-    float scale = findScale(x);
+    float scale = findScale(x, "shared_experts.w13");
     computeProducts({makeProduct(x, "shared_experts.w13", 0, u, scale)},
                     call.threads);
     Matrix a = activateRows(
         u, size, {}, spec.sharedExperts->activation.value_or(spec.activation));
     Matrix s(x.getNumRows(), spec.hiddenSize);
-    scale = findScale(a);
+    scale = findScale(a, "shared_experts.w2");
     computeProducts({makeProduct(a, "shared_experts.w2", 0, s, scale)},
                     call.threads);
     Matrix gate;
@@ -377,7 +382,10 @@ Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
   // Rows beyond num_valid_tokens are left out, not multiplied by zero.
   int64_t numValid = call.getNumValid();
   // Rows that share a scale are all evaluated, whichever are asked for.
-  bool needsAll = sharesScalesOfCall(call.spec);
+  bool needsAll =
+      llvm::any_of(call.spec.getExpertWeights(), [&](llvm::StringRef weight) {
+        return sharesScales(call.spec, weight);
+      });
   std::vector<int64_t> present;
   for (int64_t token : tokens)
     if (token < numValid && !needsAll)

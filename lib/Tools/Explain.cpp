@@ -201,11 +201,14 @@ void printLayer(const LayerSpec &spec, raw_ostream &os) {
        << spec.topK << ", intermediate " << spec.intermediateSize << ", "
        << stringify(spec.activation.kind);
   if (spec.quantization)
-    line << ", weights " << describe(*spec.quantization);
+    line << ", weights " << describe(spec.quantization);
   if (spec.latentSize)
     line << ", latent " << *spec.latentSize;
-  if (spec.sharedExperts)
+  if (spec.sharedExperts) {
     line << ", shared expert " << spec.sharedExperts->intermediateSize;
+    if (spec.sharedExperts->quantization != spec.quantization)
+      line << ", its weights " << describe(spec.sharedExperts->quantization);
+  }
   line << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
        << " tokens";
   printWrapped(text, os);

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moec.reference import LayerSpec, SpecError
-from moec.reference.quantization import SHORT_NAMES, Operand, Quantization
+from moec.reference.quantization import SHORT_NAMES, Operand, Products, Quantization
 
 COMMON = {"hidden_size": 64, "hidden_act": "silu", "torch_dtype": "bfloat16"}
 DEEPSEEK = {
@@ -211,9 +211,9 @@ FP8 = {
 
 def test_quantization():
     value = config("mixtral", quantization_config=FP8)
-    assert LayerSpec.from_json(value).quantization == SHORT_NAMES["fp8_block128"]
+    assert LayerSpec.from_json(value).quantization.w13 == SHORT_NAMES["fp8_block128"]
     value = config("gpt_oss", quantization_config={"quant_method": "mxfp4"})
-    assert LayerSpec.from_json(value).quantization == SHORT_NAMES["mxfp4"]
+    assert LayerSpec.from_json(value).quantization.w13 == SHORT_NAMES["mxfp4"]
 
 
 E4M3 = Operand("fp8_e4m3", "tensor")
@@ -224,7 +224,7 @@ def test_fp8_of_tensors(scheme, static):
     fp8 = {"quant_method": "fp8", "activation_scheme": scheme}
     value = config("mixtral", quantization_config=fp8)
     activation = dataclasses.replace(E4M3, static=static)
-    assert LayerSpec.from_json(value).quantization == Quantization(E4M3, activation)
+    assert LayerSpec.from_json(value).quantization.w2 == Quantization(E4M3, activation)
 
 
 def compressed(weights, inputs):
@@ -245,7 +245,27 @@ def compressed(weights, inputs):
 ])
 def test_compressed_tensors(weights, inputs, weight, activation):
     value = config("mixtral", quantization_config=compressed({"strategy": weights}, inputs))
-    assert LayerSpec.from_json(value).quantization == Quantization(weight, activation)
+    assert LayerSpec.from_json(value).quantization.w2 == Quantization(weight, activation)
+
+
+BLOCK = SHORT_NAMES["fp8_block128"]
+
+
+@pytest.mark.parametrize("ignore,routed,shared", [
+    (["lm_head", "re:.*self_attn.*"], Products(BLOCK, BLOCK), Products(BLOCK, BLOCK)),
+    (["lm_head", "re:.*shared_experts.*"], Products(BLOCK, BLOCK), Products()),
+    ([f"model.layers.1.mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down")],
+     Products(BLOCK, BLOCK), Products()),
+    (["mlp.shared_experts.down_proj"], Products(BLOCK, BLOCK), Products(BLOCK)),
+    (["*.mlp.experts.*"], Products(), Products(BLOCK, BLOCK)),
+    (["down_proj"], Products(BLOCK), Products(BLOCK)),
+    (["model.layers.0"], Products(BLOCK, BLOCK), Products(BLOCK, BLOCK)),
+])
+def test_modules_that_are_not_quantized(ignore, routed, shared):
+    value = config("deepseek_v3", first_k_dense_replace=1,
+                   quantization_config=FP8 | {"ignore": ignore})
+    spec = LayerSpec.from_json(value)
+    assert (spec.quantization, spec.shared_experts.quantization) == (routed, shared)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +351,7 @@ def test_model_file(name):
     )
     assert routing.renormalize == (name not in UNNORMALIZED)
     quantized = "quantization_config" in json.loads(path.read_text())
-    assert (spec.quantization is not None) == quantized
+    assert bool(spec.quantizations) == quantized
     assert spec.dtype == "bf16"
 
 

@@ -41,7 +41,7 @@ def test_defaults():
     assert (spec.name, spec.entry, spec.max_tokens) == ("layer", "gate", 16384)
     assert spec.gate_up_order == "gate_up" and not spec.expert_bias
     assert spec.latent_size is None and spec.width == 64 and spec.num_routes == 8
-    assert spec.shared_experts is None and spec.quantization is None
+    assert spec.shared_experts is None and not spec.quantizations
     routing = spec.routing
     assert (routing.score, routing.select, routing.weight) == ("softmax", "top_k", "score")
     assert not routing.renormalize and routing.scale == 1.0
@@ -92,6 +92,17 @@ ERRORS = [
     ("placement", {"local_experts": [1, 1]}, "placement.local_experts"),
     ("placement", {"local_experts": []}, "placement.local_experts"),
     ("placement", {"colour": 1}, "placement.colour"),
+    ("quantization", "int3", "quantization"),
+    ("quantization", ["mxfp4"], "quantization"),
+    ("quantization", {"w2": "mxfp4"}, "quantization.weight"),
+    ("quantization", {"weight": "mxfp4", "w2": {}}, "quantization.w2.weight"),
+    ("quantization", {"weight": "mxfp4", "w2": "none"}, "quantization.w2"),
+    ("quantization", {"weight": "mxfp4", "w13": {"weight": "mxfp4", "w2": None}},
+     "quantization.w13.w2"),
+    ("shared_experts", {"intermediate_size": 64, "quantization": "none"},
+     "shared_experts.quantization"),
+    ("shared_experts", {"intermediate_size": 64, "quantization": {"weight": "mxfp4", "w1": None}},
+     "shared_experts.quantization.w1"),
     ("quantization", {"weight": "int3"}, "quantization.weight"),
     ("quantization", {}, "quantization.weight"),
     ("quantization", {"weight": {"dtype": "int3", "scale": "tensor"}},

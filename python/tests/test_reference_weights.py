@@ -233,7 +233,7 @@ def test_files_may_call_bytes_either(tmp_path, dtype):
 
 def decode_scalar(spec, tensors, name):
     """A weight element by element, from the page."""
-    weight = spec.quantization.weight
+    weight = spec.quantization_of(name).weight
     stored = tensors[name].view(np.uint8)
     pairs = weight.dtype in ("fp4_e2m1", "int4")
     *_, rows, columns = stored.shape
@@ -275,11 +275,47 @@ def test_layer_is_that_of_decoded_weights(form, order):
     spec = layer(form, gate_up_order=order)
     tensors = generate(spec, 4, 1)
     plain = dict(tensors) | {name: decode_scalar(spec, tensors, name) for name in NAMES}
-    real = dataclasses.replace(spec, quantization=None)
+    real = layer(None, gate_up_order=order)
     whole = evaluate(spec, tensors, decide(spec, tensors))
     np.testing.assert_allclose(whole, evaluate(real, plain, decide(real, plain)), rtol=1e-6)
     # Products are about as large as what they are made of.
     assert 0.02 < np.abs(whole).mean() < 10
+
+
+def test_products_are_decoded_by_their_own():
+    shared = {"intermediate_size": 32}
+    own = {"quantization": FORMS["e4m3"] | {"w13": None}}
+    spec = layer({"weight": "mxfp4", "w2": FORMS["int8_zero"]}, shared_experts=shared | own)
+    assert spec.quantization_of("experts.w13") == SHORT_NAMES["mxfp4"]
+    assert spec.quantization_of("shared_experts.w13") is None
+    tensors = generate(spec, 4, 1)
+    assert "shared_experts.w13_scale" not in tensors
+    assert tensors["shared_experts.w13"].dtype == tensors["hidden_states"].dtype
+    decoded = {name: decode_scalar(spec, tensors, name) for name in NAMES
+               if spec.quantization_of(name) is not None}
+    assert len(decoded) == 3
+    plain, real = dict(tensors) | decoded, layer(None, shared_experts=shared)
+    whole = evaluate(spec, tensors, decide(spec, tensors))
+    np.testing.assert_allclose(whole, evaluate(real, plain, decide(real, plain)), rtol=1e-6)
+    assert 0.02 < np.abs(whole).mean() < 10
+
+
+def test_the_shared_expert_has_activations_of_its_own():
+    """Rows that routed experts would quantize alike, and those that they would not, are its own."""
+    int8 = {"weight": {"dtype": "int8", "scale": "channel"},
+            "activation": {"dtype": "int8", "scale": "token"}}
+
+    def shared_part(quantization, own):
+        """What the layer gives less what it gives without the shared expert."""
+        expert = {"intermediate_size": 32, "quantization": own}
+        spec = layer(quantization, shared_experts=expert)
+        tensors = generate(spec, 4, 1)
+        tensors["experts.w2_scale"][...] = 0
+        return evaluate(spec, tensors, decide(spec, tensors))
+
+    alone = shared_part(int8, int8)
+    np.testing.assert_array_equal(shared_part(FORMS["int8"], int8), alone)
+    assert (shared_part(int8, FORMS["int8"]) != alone).any()
 
 
 @pytest.mark.parametrize("activation", [
@@ -361,4 +397,4 @@ def test_rules_that_need_other_weights(form, rule):
 def test_short_names_say_what_they_mean():
     assert layer("nvfp4").quantization == layer(weights(
         "fp4_e2m1", {"group": 16}, scale_dtype="e4m3", global_scale=True)).quantization
-    assert layer("mxfp4").quantization == SHORT_NAMES["mxfp4"]
+    assert layer("mxfp4").quantization.w2 == SHORT_NAMES["mxfp4"]

@@ -85,9 +85,9 @@ def test_every_field_of_the_reader_is_in_the_schema():
         },
         shared_experts={
             "intermediate_size": 3, "gate": "none", "scale": 0.5,
-            "activation": {"kind": "silu"},
+            "activation": {"kind": "silu"}, "quantization": None,
         },
-        quantization={"weight": "fp8_block128"},
+        quantization={"weight": "fp8_block128", "w13": None, "w2": "fp8_block128"},
         placement={"num_ranks": 1, "local_experts": [3, 0]},
     )
     VALIDATOR.validate(value)
@@ -101,6 +101,12 @@ def test_every_field_of_the_reader_is_in_the_schema():
 
 
 @pytest.mark.parametrize("quantization", [
+    None,
+    "fp8_block128",
+    {"weight": "fp8_block128", "w2": None},
+    {"weight": "fp8_block128", "w13": "fp8_block128",
+     "w2": {"weight": {"dtype": "int8", "scale": "channel"},
+            "activation": {"dtype": "int8", "scale": "token"}}},
     {"weight": "mxfp4"},
     {"weight": "nvfp4"},
     {"weight": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "f16",
@@ -116,9 +122,10 @@ def test_every_field_of_the_reader_is_in_the_schema():
      "activation": {"dtype": "fp8_e5m2", "scale": {"group": 64}}},
 ])
 def test_quantizations(quantization):
-    value = spec_json(quantization=quantization)
-    VALIDATOR.validate(value)
-    LayerSpec.from_json(value)
+    shared = {"intermediate_size": 64, "quantization": quantization}
+    for value in (spec_json(quantization=quantization), spec_json(shared_experts=shared)):
+        VALIDATOR.validate(value)
+        LayerSpec.from_json(value)
 
 
 # Infinity is not JSON.

@@ -532,6 +532,10 @@ PUBLISHED = {"quantization_config": {
 }}
 config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="sigmoid",
        norm_topk_prob=True, **PUBLISHED)
+# A published configuration that leaves the shared expert as it is.
+config("kimi_k2", "_plain_shared", **DEEPSEEK | {"n_group": 1, "topk_group": 1}, scoring_func="sigmoid",
+       topk_method="noaux_tc", norm_topk_prob=True, quantization_config=PUBLISHED["quantization_config"] | {
+           "modules_to_not_convert": ["lm_head", "re:.*shared_experts.*"]})
 config("qwen3_moe", "_fp8", **QWEN, norm_topk_prob=True, **PUBLISHED)
 config("minimax_m2", "_fp8", **LOCAL, scoring_func="sigmoid", use_routing_bias=True, **PUBLISHED)
 
@@ -689,6 +693,44 @@ for dtype in ("f32", "bf16"):
     case(f"mxfp4_least_scales_{dtype}", tokens=11, entry="ids", dtype=dtype, hidden_size=160,
          intermediate_size=96, hard="least_scales", quantization={"weight": "mxfp4"},
          shared_experts={"intermediate_size": 64})
+# -- products that are quantized by themselves
+
+INT8_TOKEN = DECODED["int8_token"][1]
+#: Quantization of the layer, and of its shared expert where that is not the layer's.
+MIXED = {
+    "int4_plain_shared": (groups("int4", 32), {"quantization": None}),
+    "block_plain_shared": ("fp8_block128", {"quantization": None}),
+    "channel_int8_shared": (FORMS["channel"], {"quantization": INT8_TOKEN}),
+    # Hidden states are quantized once, or by a scale that routed experts have given.
+    "alike_shared": (FORMS["channel"], {"quantization": FORMS["tensor_token"]}),
+    "static_found_shared": (FORMS["static"], {"quantization": FORMS["tensor"]}),
+    "plain_mxfp4_shared": (None, {"quantization": "mxfp4"}),
+    "mxfp4_first": ({"weight": "mxfp4", "w2": None}, {}),
+    "int8_second": (FORMS["channel"] | {"w2": DECODED["int8_tensor"][1]},
+                    {"quantization": {"weight": "nvfp4", "w13": None}}),
+    "nvfp4_int4": ({"weight": "nvfp4", "w2": DECODED["int8_points"][1], "w13": groups("int4", 32)}, {}),
+}
+for form, (quantization, own) in MIXED.items():
+
+    def mixed(name: str, tokens: int = 11, quantization=quantization, form=form, **fields):
+        sizes = {"hidden_size": 160, "intermediate_size": 96, "dtype": "bf16"}
+        # Kernels are those of other layers, in another company: GPUs need one of each form.
+        case(f"mixed_{form}_{name}", tokens=tokens, quantization=quantization,
+             to=CASES if name == "order_gate_up" else CPU_CASES, **sizes | fields)
+
+    shared = {"intermediate_size": 64} | own
+    for order in ("gate_up", "interleaved"):
+        mixed(f"order_{order}", gate_up_order=order, expert_bias=True,
+              shared_experts=shared | {"gate": "sigmoid"})
+    mixed("f32", dtype="f32", entry="gate", gate_up_order="up_gate", shared_experts=shared)
+    mixed("one_token", tokens=1, shared_experts=shared)
+    mixed("no_gate", activation={"kind": "relu2_no_mul"}, shared_experts=shared)
+    mixed("padding", num_valid_tokens=True, hard="padding", shared_experts=shared)
+    mixed("latent", latent_size=64, num_zero_experts=4, top_k=4, tokens=8, shared_experts=shared)
+    mixed("tokens_90", tokens=90, dtype="f16", hidden_size=288, intermediate_size=160,
+          shared_experts=shared)
+    mixed("zero_weights", entry="ids", hard="zero_weights", shared_experts=shared)
+    mixed("on_input", top_k=1, entry="gate", routing=LLAMA, shared_experts=shared)
 # Layers like those of gpt-oss: published tests of tokens, intermediate size, hidden size, experts.
 GPT_OSS = {
     "dtype": "bf16", "entry": "gate", "top_k": 4, "gate_up_order": "interleaved",

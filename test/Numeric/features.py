@@ -13,7 +13,7 @@ from cases import Case
 from moec.reference import HARD_INPUTS, LayerSpec
 from moec.reference.activations import PARAMETERS
 from moec.reference.families import FAMILIES
-from moec.reference.quantization import SHORT_NAMES
+from moec.reference.quantization import SHORT_NAMES, Quantization
 
 ENTRIES = ("gate", "logits", "ids")
 DTYPES = ("f32", "bf16", "f16")
@@ -58,7 +58,8 @@ def _features() -> dict[str, list[str]]:
         "weights": [
             "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
             "shared_experts with sigmoid gate", "shared_experts with scale",
-            "shared_experts with activation", "latent_size", "num_zero_experts",
+            "shared_experts with activation", "shared_experts with quantization",
+            "w13 and w2 quantized otherwise", "latent_size", "num_zero_experts",
             "placement.local_experts", "strided_weights", *SHORT_NAMES, *FORMATS,
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
@@ -75,10 +76,10 @@ def _features() -> dict[str, list[str]]:
 FEATURES = _features()
 
 
-def _format(spec: LayerSpec) -> str:
-    weight, activation = spec.quantization.weight, spec.quantization.activation
+def _format(quantization: Quantization) -> str:
+    weight, activation = quantization.weight, quantization.activation
     for short, meaning in SHORT_NAMES.items():
-        if spec.quantization == meaning:
+        if quantization == meaning:
             return short
     name = f"{weight.dtype} by {weight.granularity}"
     if weight.scale_dtype != "f32":
@@ -156,8 +157,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         "placement.local_experts": spec.local_experts is not None,
         "strided_weights": spec.strided_weights,
     }
-    if spec.quantization is not None:
-        tags.add(("weights", _format(spec)))
+    tags |= {("weights", _format(quantization)) for quantization in spec.quantizations}
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
         tags.add(("weights", "shared_experts with sigmoid gate"))
@@ -165,6 +165,11 @@ def features(case: Case) -> set[tuple[str, str]]:
         tags.add(("weights", "shared_experts with scale"))
     if spec.shared_experts is not None and spec.shared_experts.activation is not None:
         tags.add(("weights", "shared_experts with activation"))
+    shared = spec.shared_experts
+    if shared is not None and shared.quantization != spec.quantization:
+        tags.add(("weights", "shared_experts with quantization"))
+    if spec.quantization.w13 != spec.quantization.w2:
+        tags.add(("weights", "w13 and w2 quantized otherwise"))
     if spec.num_valid_tokens:
         tags.add(("tokens", "num_valid_tokens"))
     if case.hard:

@@ -234,13 +234,52 @@ TEST(AllowList, ExceptionsThatNameSomeExperts) {
                             R"(["model.layers.0.mlp.experts.3.up_proj"])"}) {
     std::string messages =
         importError(quantize("\"ignore\": " + std::string(names)));
-    EXPECT_NE(messages.find("leaves some matrices of this layer's experts"),
+    EXPECT_NE(messages.find("leaves some matrices of this layer's"),
               std::string::npos)
         << messages;
   }
   EXPECT_NE(importError(quantize(R"("ignore": ["re:(?!a).*"])"))
                 .find("no name of a module that can be understood"),
             std::string::npos);
+}
+
+TEST(AllowList, ExceptionsThatNameWholeProducts) {
+  auto read = [](const std::string &names) {
+    return importOk(R"({"model_type": "kimi_k2", "hidden_size": 64,
+        "n_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "n_shared_experts": 1, "n_group": 1,
+        "topk_group": 1, "routed_scaling_factor": 1.0,
+        "scoring_func": "sigmoid", "quantization_config": {
+          "quant_method": "fp8", "weight_block_size": [128, 128],
+          "ignore": )" +
+                    names + "}}");
+  };
+  ExpertQuantization none, all = getQuantization("fp8_block128");
+  ExpertQuantization first = all;
+  first.w2.reset();
+  struct Case {
+    const char *names;
+    ExpertQuantization routed, shared;
+  } cases[] = {
+      {R"(["lm_head", "re:.*self_attn.*"])", all, all},
+      {R"(["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"])", all,
+       none},
+      {R"(["model.layers.0.mlp.shared_experts"])", all, none},
+      {R"(["model.layers.0.mlp.shared_experts.gate_proj",
+           "model.layers.0.mlp.shared_experts.up_proj",
+           "model.layers.0.mlp.shared_experts.down_proj"])",
+       all, none},
+      {R"(["*.mlp.experts.*"])", none, all},
+      {R"(["down_proj"])", first, first},
+      {R"(["mlp.shared_experts.down_proj"])", all, first},
+      {R"(["mlp"])", none, none},
+  };
+  for (const Case &test : cases) {
+    SCOPED_TRACE(test.names);
+    LayerSpec spec = read(test.names);
+    EXPECT_EQ(spec.quantization, test.routed);
+    EXPECT_EQ(spec.sharedExperts->quantization, test.shared);
+  }
 }
 
 TEST(AllowList, QuantizationThatIsStatedElsewhere) {

@@ -281,6 +281,64 @@ TEST(ImportError, QuantizationAndPlacement) {
   });
 }
 
+TEST(ImportError, QuantizationOfOneProduct) {
+  expectErrors({
+      {R"("quantization": "int4")",
+       "'quantization' must be \"fp8_block128\", \"mxfp4\", \"nvfp4\", an "
+       "object such as {\"weight\": \"mxfp4\"}, or null, not \"int4\""},
+      {R"("quantization": ["mxfp4"])", "'quantization' must be"},
+      {R"("quantization": {"w2": "mxfp4"})",
+       "'quantization.weight' is missing"},
+      {R"("quantization": {"weight": "mxfp4", "w2": "none"})",
+       "'quantization.w2' must be \"fp8_block128\""},
+      {R"("quantization": {"weight": "mxfp4", "w13": {}})",
+       "'quantization.w13.weight' is missing"},
+      {R"("quantization": {"weight": "mxfp4", "w1": null})",
+       "unknown field 'quantization.w1'"},
+      {R"("quantization": {"weight": "mxfp4",
+                           "w13": {"weight": "mxfp4", "w2": null}})",
+       "unknown field 'quantization.w13.w2'"},
+      {R"("shared_experts": {"intermediate_size": 32, "quantization": false})",
+       "'shared_experts.quantization' must be"},
+      {R"("shared_experts": {"intermediate_size": 32, "quantization":
+             {"weight": {"dtype": "int2", "scale": "tensor"}}})",
+       "'shared_experts.quantization.weight.dtype' must be"},
+      {R"("shared_experts": {"intermediate_size": 48, "quantization": "mxfp4"})",
+       "'shared_experts.intermediate_size' must be a multiple of 32 with "
+       "mxfp4"},
+      {R"("quantization": {"weight": "fp8_block128",
+             "w2": {"weight": {"dtype": "int8", "scale": {"group": 64}}}})",
+       "'intermediate_size' must be a multiple of 64 with int8 by group of "
+       "64"},
+  });
+  // Where a product is not quantized its rows may have any length.
+  importOk(makeSpec(R"("quantization": "mxfp4", "shared_experts":
+      {"intermediate_size": 48, "quantization": null})"));
+  // What nobody multiplies is named by the field that says it.
+  SpecOverrides overrides;
+  overrides.toCompile = true;
+  const char *e5m2 = R"({"weight": {"dtype": "fp8_e5m2", "scale": "tensor"}})";
+  for (auto [fields, field] :
+       {std::pair(std::string(R"("quantization": {"weight": "mxfp4", "w2": )") +
+                      e5m2 + "}",
+                  "quantization.w2.weight"),
+        std::pair(std::string(R"("shared_experts": {"intermediate_size": 32,
+                      "quantization": {"weight": "mxfp4", "w13": )") +
+                      e5m2 + "}}",
+                  "shared_experts.quantization.w13.weight"),
+        std::pair(std::string(R"("shared_experts": {"intermediate_size": 32,
+                      "quantization": )") +
+                      e5m2 + "}",
+                  "shared_experts.quantization.weight")}) {
+    std::string messages = importError(makeSpec(fields), overrides);
+    EXPECT_NE(messages.find("'" + std::string(field) +
+                            "' = \"fp8_e5m2 by tensor\" is described"),
+              std::string::npos)
+        << messages;
+    EXPECT_EQ(llvm::StringRef(messages).count('^'), 1u) << messages;
+  }
+}
+
 TEST(ImportError, QuantizationsThatNobodyMultiplies) {
   SpecOverrides overrides;
   overrides.toCompile = true;

@@ -100,10 +100,10 @@ TEST(LayerSpec, ReadsEveryField) {
 
 TEST(LayerSpec, QuantizationsAreAbbreviatedOrSaid) {
   auto read = [](const std::string &text) {
-    return *importOk(makeSpec(R"("activation": {"kind": "silu"},
-                                 "quantization": )" +
-                              text))
-                .quantization;
+    return importOk(makeSpec(R"("activation": {"kind": "silu"},
+                                "quantization": )" +
+                             text))
+        .quantization;
   };
   EXPECT_EQ(read(R"({"weight": {"dtype": "fp8_e4m3",
                                 "scale": {"block": [128, 128]}},
@@ -127,6 +127,47 @@ TEST(LayerSpec, QuantizationsAreAbbreviatedOrSaid) {
   EXPECT_EQ(describe(QuantizationSpec{makeFp8(Granularity::Tensor),
                                       makeFp8(Granularity::Tensor, true)}),
             "fp8_e4m3 by tensor, activations fp8_e4m3 by static tensor");
+}
+
+TEST(LayerSpec, ProductsAreQuantizedByThemselves) {
+  const ExpertQuantization none;
+  ExpertQuantization mxfp4 = getQuantization("mxfp4");
+  ExpertQuantization mixed = mxfp4;
+  mixed.w2 = getQuantization("fp8_block128");
+  ExpertQuantization first = mxfp4;
+  first.w2.reset();
+  struct Case {
+    const char *quantization, *shared;
+    ExpertQuantization routed, ofShared;
+  } cases[] = {
+      {R"("quantization": "mxfp4")", "", mxfp4, mxfp4},
+      {R"("quantization": null)", "", none, none},
+      {R"("quantization": {"weight": "mxfp4", "w2": "fp8_block128"})", "",
+       mixed, mixed},
+      {R"("quantization": {"weight": "mxfp4", "w2": null})",
+       R"("quantization": {"weight": "mxfp4"})", first, mxfp4},
+      {R"("quantization": {"weight": "fp8_block128",
+                           "w13": {"weight": "mxfp4"}})",
+       R"("quantization": null)", mixed, none},
+      {R"("num_valid_tokens": false)", R"("quantization": "mxfp4")", none,
+       mxfp4},
+  };
+  for (const Case &test : cases) {
+    SCOPED_TRACE(std::string(test.quantization) + test.shared);
+    LayerSpec spec =
+        importOk(makeSpec(std::string(test.quantization) +
+                          R"(, "shared_experts": {"intermediate_size": 32)" +
+                          (*test.shared ? ", " : "") + test.shared + "}"));
+    EXPECT_EQ(spec.quantization, test.routed);
+    EXPECT_EQ(spec.sharedExperts->quantization, test.ofShared);
+    EXPECT_EQ(spec.getQuantization("experts.w2_scale"), test.routed.w2);
+    EXPECT_EQ(spec.getQuantization("shared_experts.w13"), test.ofShared.w13);
+    EXPECT_FALSE(spec.getQuantization("shared_experts.gate"));
+    EXPECT_EQ(spec.isQuantized(), test.routed != none || test.ofShared != none);
+  }
+  EXPECT_EQ(describe(mixed), "w13 mxfp4, w2 fp8_block128");
+  EXPECT_EQ(describe(first), "w13 mxfp4, w2 not quantized");
+  EXPECT_EQ(describe(none), "not quantized");
 }
 
 TEST(LayerSpec, EveryEnumValueHasItsNameAndComesBack) {

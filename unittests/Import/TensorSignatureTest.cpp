@@ -178,13 +178,46 @@ TEST(TensorSignature, ScalesOfOtherGranularities) {
   // Gate and up share one scale, which no checkpoint has of two matrices.
   EXPECT_EQ(describe(spec)[3], "weight experts.w13_scale 4x1x1xf32");
   EXPECT_EQ(describeForms(spec, "experts.w13_scale"), Lines());
-  spec.quantization->weight = makeFp8(Granularity::Channel);
-  spec.quantization->activation = makeFp8(Granularity::Token);
+  spec.quantization = QuantizationSpec{makeFp8(Granularity::Channel),
+                                       makeFp8(Granularity::Token)};
   EXPECT_EQ(describe(spec)[3], "weight experts.w13_scale 4x256x1xf32");
   EXPECT_EQ(describe(spec)[5], "weight experts.w2_scale 4x192x1xf32");
   EXPECT_EQ(describeForms(spec, "experts.w13_scale")[0],
             "experts.{e}.gate_proj.weight_scale@0+2*128 & "
             "experts.{e}.up_proj.weight_scale@1+2*128");
+}
+
+TEST(TensorSignature, ProductsQuantizedByThemselves) {
+  LayerSpec spec = importOk(R"({
+    "moec_spec": 1, "dtype": "bf16", "hidden_size": 192, "num_experts": 4,
+    "top_k": 1, "intermediate_size": 128, "activation": {"kind": "silu"},
+    "shared_experts": {"intermediate_size": 64, "quantization": {
+      "weight": {"dtype": "fp8_e4m3", "scale": "channel"}, "w13": null}},
+    "quantization": {"weight": "nvfp4",
+      "w2": {"weight": {"dtype": "int8", "scale": "tensor"},
+             "activation": {"dtype": "int8", "scale": "tensor",
+                            "static": true}}}})");
+  EXPECT_EQ(describe(spec), (Lines{"input hidden_states ?x192xbf16",
+                                   "weight gate.weight 4x192xbf16",
+                                   "weight experts.w13 4x256x96xi8",
+                                   "weight experts.w13_scale 4x256x12xf8E4M3FN",
+                                   "weight experts.w13_global_scale 4x2xf32",
+                                   "weight experts.w2 4x192x128xi8",
+                                   "weight experts.w2_scale 4x1x1xf32",
+                                   "weight experts.w2_input_scale 1xf32",
+                                   "weight shared_experts.w13 128x192xbf16",
+                                   "weight shared_experts.w2 192x64xf8E4M3FN",
+                                   "weight shared_experts.w2_scale 192x1xf32",
+                                   "output output ?x192xbf16"}));
+  // What checkpoints call them hangs on each product's own.
+  EXPECT_EQ(describeForms(spec, "experts.w13"), Lines());
+  EXPECT_EQ(describeForms(spec, "experts.w2_scale")[0],
+            "experts.{e}.down_proj.weight_scale@0+1*1");
+  EXPECT_EQ(describeForms(spec, "shared_experts.w13")[0],
+            "shared_expert.gate_proj.weight@0+1*64 & "
+            "shared_expert.up_proj.weight@64+1*64");
+  EXPECT_EQ(describeForms(spec, "shared_experts.w2_scale")[0],
+            "shared_expert.down_proj.weight_scale@0+1*192");
 }
 
 TEST(TensorSignature, RowsOfGateAndUpFollowTheOrder) {

@@ -148,6 +148,23 @@ TEST_F(SpecTextTest, EveryFieldComesBack) {
            R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
               "activation": {"kind": "silu"}, "quantization": {
                 "weight": {"dtype": "fp8_e4m3", "scale": {"group": 32}}})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"},
+              "shared_experts": {"intermediate_size": 16,
+                "quantization": null},
+              "quantization": {"weight": "mxfp4", "w13": {
+                "weight": {"dtype": "int4", "scale": {"group": 32}},
+                "activation": {"dtype": "int8", "scale": "token"}}})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"},
+              "shared_experts": {"intermediate_size": 16,
+                "quantization": {"w13": null, "weight": {"dtype": "int8",
+                                                  "scale": "channel"}}},
+              "quantization": {"weight": "mxfp4", "w2": null})",
+           R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
+              "activation": {"kind": "silu"},
+              "shared_experts": {"intermediate_size": 32,
+                "quantization": "mxfp4"})",
        })
     expectSame(import(std::string("{") + sizes + rest + "}"));
 }

@@ -117,6 +117,32 @@ TEST(Generate, MakesQuantizedWeightsOfTheSizeOfOthers) {
   EXPECT_LT(variance, 4);
 }
 
+/// The mean of the scales of w2 beside a w13 of another type, both with 64 and
+/// 128 contracted elements and a gate.
+static double getMeanScale(ElementType first, int64_t firstBytes,
+                           int64_t secondBytes) {
+  std::vector<HostTensor> tensors = makeTensors(
+      {{"experts.w13", Role::Weight, first, {2, 256, firstBytes}},
+       {"experts.w13_scale", Role::Weight, ElementType::F32, {2, 256, 1}},
+       {"experts.w2", Role::Weight, ElementType::I8, {2, 64, secondBytes}},
+       {"experts.w2_scale", Role::Weight, ElementType::F32, {2, 64, 1}}});
+  EXPECT_TRUE(generateTensors(tensors, {5, 2}));
+  auto *scales = reinterpret_cast<const float *>(tensors[3].data());
+  double sum = 0;
+  for (int64_t i = 0; i < tensors[3].getNumElements(); ++i)
+    sum += scales[i];
+  return sum / double(tensors[3].getNumElements());
+}
+
+TEST(Generate, KnowsPairsOfEachWeight) {
+  double ofBytes = 1 / (74 * std::sqrt(128.0));
+  double ofPairs = 1 / (4 * std::sqrt(128.0));
+  EXPECT_NEAR(getMeanScale(ElementType::F8E4M3, 64, 128) / ofBytes, 1, 0.2);
+  EXPECT_NEAR(getMeanScale(ElementType::I8, 64, 128) / ofBytes, 1, 0.2);
+  EXPECT_NEAR(getMeanScale(ElementType::F8E4M3, 64, 64) / ofPairs, 1, 0.2);
+  EXPECT_NEAR(getMeanScale(ElementType::I8, 64, 64) / ofPairs, 1, 0.2);
+}
+
 TEST(Generate, MakesRoutingThatMakesSense) {
   std::vector<HostTensor> tensors = makeLayer();
   ASSERT_TRUE(generateTensors(tensors, {0, 4}));

@@ -65,6 +65,8 @@ const std::string kForms[] = {
     weights("int8", R"("scale_dtype": "f32", "zero_point": true)"),
     weights("int8", R"("scale_dtype": "f16")"),
     weights("fp8_e4m3", R"("scale_dtype": "e8m0")"),
+    R"({"weight": "mxfp4", "w2": {"weight": {"dtype": "int8",
+        "scale": {"group": 16}, "scale_dtype": "f16"}}})",
 };
 
 TEST(HardWeights, ZerosOfAllForms) {
@@ -138,6 +140,21 @@ TEST(HardWeights, ZeroPointsAreAtTheirEnds) {
     EXPECT_LT(std::fabs(x), 100);
   EXPECT_FALSE(makeInputs(kForms[2], "zero_point_ends").status());
   EXPECT_FALSE(makeInputs(kForms[0], "ue8m0_scales").status());
+}
+
+TEST(HardWeights, ProductsThatAreNotQuantizedStayAsTheyAre) {
+  const char *first = R"({"weight": "mxfp4", "w2": null})";
+  const char *second = R"({"weight": "mxfp4", "w13": null})";
+  for (const char *rule : {"zero_weights", "scale_ends"}) {
+    moert::Result<Inputs> inputs = makeInputs(first, rule);
+    ASSERT_TRUE(inputs.status()) << inputs.status().message();
+    EXPECT_FALSE(inputs->find("experts.w2_scale"));
+    for (double x : evaluate(*inputs, 0, 1))
+      EXPECT_LT(std::fabs(x), 100);
+  }
+  EXPECT_FALSE(makeInputs(first, "nan_scales").status());
+  EXPECT_FALSE(makeInputs(second, "least_scales").status());
+  EXPECT_FALSE(makeInputs("null", "zero_weights").status());
 }
 
 } // namespace

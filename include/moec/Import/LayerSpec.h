@@ -122,7 +122,8 @@ struct OperandQuantization {
   ScaleGroup getScaleGroup() const;
 };
 
-/// The spec's `quantization` object.
+/// The two operands of a product, as the fields `weight` and `activation` of an
+/// object `quantization` say.
 struct QuantizationSpec {
   OperandQuantization weight;
   /// None for activations that stay in the layer dtype.
@@ -133,7 +134,28 @@ struct QuantizationSpec {
   }
 };
 
-/// An abbreviation of the `quantization` object.
+/// An object `quantization` of the spec: how both products of experts are
+/// quantized. None for a product that is not.
+struct ExpertQuantization {
+  std::optional<QuantizationSpec> w13, w2;
+
+  ExpertQuantization() = default;
+  /// Both products alike.
+  ExpertQuantization(const std::optional<QuantizationSpec> &both)
+      : w13(both), w2(both) {}
+  ExpertQuantization(const QuantizationSpec &both) : w13(both), w2(both) {}
+
+  /// Whether a product is quantized.
+  explicit operator bool() const { return w13 || w2; }
+  bool operator==(const ExpertQuantization &other) const {
+    return w13 == other.w13 && w2 == other.w2;
+  }
+  bool operator!=(const ExpertQuantization &other) const {
+    return !(*this == other);
+  }
+};
+
+/// An abbreviation of an object `quantization`.
 struct QuantizationName {
   llvm::StringLiteral name;
   QuantizationSpec meaning;
@@ -147,6 +169,8 @@ bool isCompiled(const QuantizationSpec &quantization);
 /// In words, for messages and reports: "fp8_block128", or "fp8_e4m3 by channel,
 /// activations fp8_e4m3 by token".
 std::string describe(const QuantizationSpec &quantization);
+/// Likewise: "mxfp4", or "w13 mxfp4, w2 not quantized".
+std::string describe(const ExpertQuantization &quantization);
 
 /// The spec's `routing` object. Of an entry `ids` only `weightOnInput` counts.
 struct RoutingSpec {
@@ -195,6 +219,7 @@ struct SharedExpertsSpec {
   double scale = 1.0;
   /// Where it is not the routed experts'; gated as that one.
   std::optional<ActivationSpec> activation;
+  ExpertQuantization quantization;
 };
 
 /// The spec's `placement` object. `num_ranks` can only be 1 and is not kept.
@@ -236,7 +261,8 @@ struct LayerSpec {
   RoutingSpec routing;
   ActivationSpec activation;
   std::optional<SharedExpertsSpec> sharedExperts;
-  std::optional<QuantizationSpec> quantization;
+  /// That of the routed experts.
+  ExpertQuantization quantization;
   std::optional<PlacementSpec> placement;
 
   /// R: rows of the router.
@@ -251,6 +277,14 @@ struct LayerSpec {
   int64_t getFirstProductRows(int64_t intermediate) const {
     return isGated() ? 2 * intermediate : intermediate;
   }
+  /// Names of the weights of experts, the shared one's last, if there is one.
+  llvm::ArrayRef<llvm::StringLiteral> getExpertWeights() const;
+  /// How the product with this weight is quantized, or with the weight that
+  /// the tensor of this name belongs to ("experts.w2_scale").
+  const std::optional<QuantizationSpec> &
+  getQuantization(llvm::StringRef tensor) const;
+  /// Whether a product of experts is quantized.
+  bool isQuantized() const;
 };
 
 /// Whether an activation takes a gate and an up value.

@@ -46,6 +46,15 @@ int64_t LayerOp::getIntermediateSize() {
   return isGated() ? rows / 2 : rows;
 }
 
+ProductQuantAttr LayerOp::getProductQuant(StringRef weight) {
+  if (DictionaryAttr quants = getQuantsAttr())
+    return dyn_cast_if_present<ProductQuantAttr>(quants.get(weight));
+  if (!getWeightQuantAttr())
+    return {};
+  return ProductQuantAttr::get(getContext(), getWeightQuantAttr(),
+                               getActivationQuantAttr());
+}
+
 //===----------------------------------------------------------------------===//
 // Verifier
 //===----------------------------------------------------------------------===//
@@ -77,17 +86,18 @@ private:
   LogicalResult verifyRouting();
   LogicalResult verifyShared();
   LogicalResult verifyQuantization();
-  LogicalResult verifyWeightQuant(QuantAttr quant);
-  LogicalResult verifyActivationQuant(QuantAttr quant);
-  LogicalResult verifyInputScales();
+  LogicalResult verifyQuants();
+  LogicalResult verifyProductQuant(ProductQuantAttr quant);
   /// One of the four weights with what its quantization may need.
   struct QuantizedWeight {
     StringRef name;
     /// The rows are those of the first product, gate and up halves.
     bool isFirst;
-    Value weight, scale, zeroPoint, globalScale;
+    Value weight, scale, zeroPoint, globalScale, inputScale;
   };
   SmallVector<QuantizedWeight, 4> getWeights();
+  LogicalResult verifyInputScale(ProductQuantAttr quant,
+                                 const QuantizedWeight &w);
   LogicalResult verifyScales(QuantAttr quant, const QuantizedWeight &w);
   LogicalResult verifyLimits();
 
@@ -101,18 +111,26 @@ private:
 
   /// A weight, which may be quantized.
   LogicalResult checkWeight(StringRef name, Value value, Shape dims) {
-    std::optional<QuantAttr> quant = op.getWeightQuant();
-    if (!quant)
+    ProductQuantAttr product = op.getProductQuant(name);
+    if (!product)
       return checkData(name, value, dims);
+    QuantAttr quant = product.getWeight();
     // A row that has to be so long is stored as its format says; any other is
     // taken as it is.
     SmallVector<Dim> stored(dims);
     if (stored.back().size > 0)
-      stored.back().size = getRowLength(*quant, stored.back().size);
+      stored.back().size = getRowLength(quant, stored.back().size);
     if (failed(check.checkShape(name, value, stored)))
       return failure();
-    return check.checkElement(name, value, getMemoryType(*quant),
-                              "as 'weight_quant' says");
+    return check.checkElement(name, value, getMemoryType(quant),
+                              "as " + nameQuant("weight") + " says");
+  }
+
+  /// The attribute that says how weights, or activations, are quantized.
+  std::string nameQuant(StringRef operand) {
+    if (op.getQuants())
+      return ("'" + operand + "' of 'quants'").str();
+    return ("'" + operand + "_quant'").str();
   }
 
   LayerOp op;
@@ -130,7 +148,7 @@ LogicalResult LayerVerifier::verifyAttributes() {
            << mesh->getNumRanks()
            << " ranks; only 1 is compiled so far: split the experts by "
               "'placement' and run one layer per rank";
-  return success();
+  return verifyQuants();
 }
 
 LogicalResult LayerVerifier::verifyActivation() {
@@ -317,89 +335,103 @@ LogicalResult LayerVerifier::verifyShared() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult LayerVerifier::verifyQuantization() {
-  if (std::optional<QuantAttr> quant = op.getActivationQuant())
-    if (failed(verifyActivationQuant(*quant)))
+  if (op.getActivationQuant() && !op.getWeightQuant())
+    return check.error("'activation_quant' needs 'weight_quant': activations "
+                       "are quantized for products with quantized weights");
+  for (const QuantizedWeight &weight : getWeights()) {
+    ProductQuantAttr quant = op.getProductQuant(weight.name);
+    if (quant && failed(verifyProductQuant(quant)))
       return failure();
-  if (std::optional<QuantAttr> quant = op.getWeightQuant())
-    if (failed(verifyWeightQuant(*quant)))
+    if (failed(verifyInputScale(quant, weight)))
       return failure();
-  if (failed(verifyInputScales()))
-    return failure();
-  bool hasScale = llvm::any_of(getWeights(), [](const QuantizedWeight &w) {
-    return w.scale || w.zeroPoint || w.globalScale;
-  });
-  if (hasScale && !op.getWeightQuant())
+    if (quant && failed(verifyScales(quant.getWeight(), weight)))
+      return failure();
+    if (quant || !(weight.scale || weight.zeroPoint || weight.globalScale))
+      continue;
+    if (op.getQuants())
+      return check.error("has scales of '")
+             << weight.name << "', but 'quants' has no '" << weight.name
+             << "' that says what they mean; write '" << weight.name
+             << " = #moe.product_quant<...>'";
     return check.error(
         "has scales of weights, but no 'weight_quant' that says "
         "what they mean; write 'weight_quant = #moe.quant<...>'");
-  return success();
-}
-
-LogicalResult LayerVerifier::verifyActivationQuant(QuantAttr quant) {
-  if (!op.getWeightQuant())
-    return check.error("'activation_quant' needs 'weight_quant': activations "
-                       "are quantized for products with quantized weights");
-  if (!quant.getDynamic() && quant.getGranularity() != Granularity::Tensor)
-    return check.error("'activation_quant' is of granularity '")
-           << stringifyGranularity(quant.getGranularity())
-           << "' and must say 'dynamic = true'; scales that are given belong "
-              "to granularity 'tensor'";
-  return success();
-}
-
-/// Scales of activations: one for each product, with given ones alone.
-LogicalResult LayerVerifier::verifyInputScales() {
-  std::optional<QuantAttr> quant = op.getActivationQuant();
-  bool isGiven = quant && !quant->getDynamic();
-  struct Product {
-    StringRef name;
-    Value weight, scale;
-  };
-  for (auto [name, weight, scale] :
-       {Product{"w13", op.getW13(), op.getW13InputScale()},
-        Product{"w2", op.getW2(), op.getW2InputScale()},
-        Product{"shared_w13", op.getSharedW13(), op.getSharedW13InputScale()},
-        Product{"shared_w2", op.getSharedW2(), op.getSharedW2InputScale()}}) {
-    std::string scaleName = (name + "_input_scale").str();
-    bool isNeeded = isGiven && weight;
-    if (isNeeded && !scale)
-      return check.error("has an 'activation_quant' that is not dynamic; give "
-                         "'")
-             << scaleName << "', the scale of the inputs of '" << name << "'";
-    if (!isNeeded && scale)
-      return check.error("takes '")
-             << scaleName << "' with '" << name
-             << "' and an 'activation_quant' that is not dynamic only; remove "
-                "it, or 'dynamic'";
-    if (failed(check.checkShape(scaleName, scale, {{"1", 1}})))
-      return failure();
   }
   return success();
 }
 
-SmallVector<LayerVerifier::QuantizedWeight, 4> LayerVerifier::getWeights() {
-  return {{"w13", true, op.getW13(), op.getW13Scale(), op.getW13ZeroPoint(),
-           op.getW13GlobalScale()},
-          {"w2", false, op.getW2(), op.getW2Scale(), op.getW2ZeroPoint(),
-           op.getW2GlobalScale()},
-          {"shared_w13", true, op.getSharedW13(), op.getSharedW13Scale(),
-           op.getSharedW13ZeroPoint(), op.getSharedW13GlobalScale()},
-          {"shared_w2", false, op.getSharedW2(), op.getSharedW2Scale(),
-           op.getSharedW2ZeroPoint(), op.getSharedW2GlobalScale()}};
+/// The attribute `quants`, which the shapes of weights hang on.
+LogicalResult LayerVerifier::verifyQuants() {
+  if (!op.getQuants())
+    return success();
+  if (op.getWeightQuant() || op.getActivationQuant())
+    return check.error("takes 'quants' in place of 'weight_quant' and "
+                       "'activation_quant'; keep one way to say it");
+  for (NamedAttribute entry : op.getQuantsAttr()) {
+    StringRef name = entry.getName().getValue();
+    if (llvm::none_of(getWeights(), [&](const QuantizedWeight &w) {
+          return w.weight && w.name == name;
+        }))
+      return check.error("entry '")
+             << name << "' of 'quants' is no weight of this layer; the names "
+             << "are 'w13', 'w2', and with a shared expert 'shared_w13' and "
+                "'shared_w2'";
+    if (!isa<ProductQuantAttr>(entry.getValue()))
+      return check.error("entry '")
+             << name << "' of 'quants' is " << entry.getValue()
+             << ", but must be a '#moe.product_quant<...>'";
+  }
+  return success();
 }
 
-LogicalResult LayerVerifier::verifyWeightQuant(QuantAttr quant) {
-  if (quant.getDynamic() || quant.getGranularity() == Granularity::Token)
-    return check.error("'weight_quant' must not be 'dynamic' or of granularity "
-                       "'token'; weights are quantized beforehand");
-  if (quant.getPacking() == Packing::Fragments)
-    return check.error("'weight_quant' has 'packing = fragments', an order that "
+LogicalResult LayerVerifier::verifyProductQuant(ProductQuantAttr quant) {
+  QuantAttr weight = quant.getWeight(), activation = quant.getActivation();
+  if (activation && !activation.getDynamic() &&
+      activation.getGranularity() != Granularity::Tensor)
+    return check.error(nameQuant("activation") + " is of granularity '")
+           << stringifyGranularity(activation.getGranularity())
+           << "' and must say 'dynamic = true'; scales that are given belong "
+              "to granularity 'tensor'";
+  if (weight.getDynamic() || weight.getGranularity() == Granularity::Token)
+    return check.error(nameQuant("weight") +
+                       " must not be 'dynamic' or of granularity 'token'; "
+                       "weights are quantized beforehand");
+  if (weight.getPacking() == Packing::Fragments)
+    return check.error(nameQuant("weight") +
+                       " has 'packing = fragments', an order that "
                        "'moe-legalize-quant' brings weights into; write "
                        "'packing = pairs'");
-  for (const QuantizedWeight &weight : getWeights())
-    if (failed(verifyScales(quant, weight)))
-      return failure();
   return success();
+}
+
+/// A scale of the product's input, where one is to be given.
+LogicalResult LayerVerifier::verifyInputScale(ProductQuantAttr quant,
+                                              const QuantizedWeight &w) {
+  QuantAttr activation = quant ? quant.getActivation() : QuantAttr();
+  bool isNeeded = activation && !activation.getDynamic() && w.weight;
+  std::string scaleName = (w.name + "_input_scale").str();
+  std::string attribute = nameQuant("activation");
+  if (isNeeded && !w.inputScale)
+    return check.error("has an " + attribute + " that is not dynamic; give '")
+           << scaleName << "', the scale of the inputs of '" << w.name << "'";
+  if (!isNeeded && w.inputScale)
+    return check.error("takes '")
+           << scaleName << "' with '" << w.name << "' and an " << attribute
+           << " that is not dynamic only; remove it, or 'dynamic'";
+  return check.checkShape(scaleName, w.inputScale, {{"1", 1}});
+}
+
+SmallVector<LayerVerifier::QuantizedWeight, 4> LayerVerifier::getWeights() {
+  return {{"w13", true, op.getW13(), op.getW13Scale(), op.getW13ZeroPoint(),
+           op.getW13GlobalScale(), op.getW13InputScale()},
+          {"w2", false, op.getW2(), op.getW2Scale(), op.getW2ZeroPoint(),
+           op.getW2GlobalScale(), op.getW2InputScale()},
+          {"shared_w13", true, op.getSharedW13(), op.getSharedW13Scale(),
+           op.getSharedW13ZeroPoint(), op.getSharedW13GlobalScale(),
+           op.getSharedW13InputScale()},
+          {"shared_w2", false, op.getSharedW2(), op.getSharedW2Scale(),
+           op.getSharedW2ZeroPoint(), op.getSharedW2GlobalScale(),
+           op.getSharedW2InputScale()}};
 }
 
 /// A weight has the operands that `quant` speaks of, and no others.
@@ -412,12 +444,13 @@ LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
     return check.error("takes '") << w.name << "' and '" << w.name << suffix
                                   << "' together with " << with;
   };
-  if (failed(checkPresence("_scale", w.scale, true, "'weight_quant'")) ||
+  std::string attribute = nameQuant("weight");
+  if (failed(checkPresence("_scale", w.scale, true, attribute)) ||
       failed(checkPresence("_zero_point", w.zeroPoint, quant.getZeroPoint(),
-                           "the 'zero_point' of 'weight_quant'")) ||
+                           "the 'zero_point' of " + attribute)) ||
       failed(checkPresence("_global_scale", w.globalScale,
                            bool(quant.getSecondScale()),
-                           "the 'second_scale' of 'weight_quant'")))
+                           "the 'second_scale' of " + attribute)))
     return failure();
   if (!w.weight)
     return success();
@@ -442,7 +475,7 @@ LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
   std::string scale = (w.name + "_scale").str();
   return failure(failed(check.checkShape(scale, w.scale, dims)) ||
                  failed(check.checkElement(scale, w.scale, quant.getScale(),
-                                           "the scale of 'weight_quant'")) ||
+                                           "the scale of " + attribute)) ||
                  failed(check.checkShape((w.name + "_zero_point").str(),
                                          w.zeroPoint, dims)) ||
                  failed(check.checkShape((w.name + "_global_scale").str(),

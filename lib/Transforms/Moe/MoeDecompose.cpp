@@ -43,12 +43,14 @@ using EpilogueBuilder =
 
 /// The operands of a grouped_matmul, by name.
 struct Product {
-  explicit Product(Value weight, Value scale = {}, Value zeroPoint = {},
-                   Value globalScale = {})
-      : weight(weight), weightScale(scale), weightZeroPoint(zeroPoint),
-        weightGlobalScale(globalScale) {}
+  explicit Product(Value weight, ProductQuantAttr quant = {}, Value scale = {},
+                   Value zeroPoint = {}, Value globalScale = {})
+      : weight(weight), quant(quant), weightScale(scale),
+        weightZeroPoint(zeroPoint), weightGlobalScale(globalScale) {}
 
   Value input, weight;
+  /// How the layer says that operands are quantized; null for not at all.
+  ProductQuantAttr quant;
   /// The scales of quantized operands, and what else a weight's need.
   Value inputScale, weightScale, weightZeroPoint, weightGlobalScale;
   QuantAttr inputQuant, weightQuant;
@@ -59,15 +61,26 @@ struct Product {
 
 /// Whether products have operands of what the layer stores.
 LogicalResult checkStorage(LayerOp layer) {
-  for (auto [name, quant] :
-       {std::pair<StringRef, QuantAttr>{"weight_quant",
-                                        layer.getWeightQuantAttr()},
-        {"activation_quant", layer.getActivationQuantAttr()}})
-    if (quant && isa<Float8E5M2Type>(quant.getStorage()))
-      return layer.emitOpError("has '")
-             << name << "' = " << quant
-             << ", of which no product is made; f8E4M3FN, f4E2M1FN, i8 and i4 "
-                "can be, and what is not quantized";
+  auto check = [&](StringRef name, QuantAttr quant) -> LogicalResult {
+    if (!quant || !isa<Float8E5M2Type>(quant.getStorage()))
+      return success();
+    return layer.emitOpError("has '")
+           << name << "' = " << quant
+           << ", of which no product is made; f8E4M3FN, f4E2M1FN, i8 and i4 "
+              "can be, and what is not quantized";
+  };
+  if (failed(check("weight_quant", layer.getWeightQuantAttr())) ||
+      failed(check("activation_quant", layer.getActivationQuantAttr())))
+    return failure();
+  DictionaryAttr quants = layer.getQuantsAttr();
+  for (NamedAttribute entry :
+       quants ? quants.getValue() : ArrayRef<NamedAttribute>()) {
+    auto quant = cast<ProductQuantAttr>(entry.getValue());
+    StringRef name = entry.getName().getValue();
+    if (failed(check(name, quant.getWeight())) ||
+        failed(check(name, quant.getActivation())))
+      return failure();
+  }
   return success();
 }
 
@@ -107,8 +120,9 @@ private:
                          ValueRange args);
 
   void setInput(Product &p, Value input, Value givenScale);
-  QuantizeOp quantize(Value input, Value tensorScale, Value offsets);
-  Value findTensorScale(Value input, Value offsets);
+  QuantizeOp quantize(Value input, QuantAttr quant, Value tensorScale,
+                      Value offsets);
+  Value findTensorScale(Value input, QuantAttr quant, Value offsets);
 
   void route();
   void permute();
@@ -128,9 +142,9 @@ private:
   Value offsets, position, source, rowWeight;
   /// What the routed experts read: without and with the weight on the input.
   Value latentInput, expertInput;
-  /// What was quantized already, by which given scale: the hidden states feed
-  /// two products.
-  DenseMap<std::pair<Value, Value>, QuantizeOp> quantized;
+  /// What was quantized already, how and by which given scale: the hidden
+  /// states feed two products.
+  DenseMap<std::tuple<Value, QuantAttr, Value>, QuantizeOp> quantized;
 };
 
 Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
@@ -196,21 +210,20 @@ static StringRef getTensorName(Value tensor) {
 
 /// The scale that all rows of `input` share. Rows are positions with
 /// `offsets`.
-Value LayerDecomposer::findTensorScale(Value input, Value offsets) {
+Value LayerDecomposer::findTensorScale(Value input, QuantAttr quant,
+                                       Value offsets) {
   auto op = TensorScaleOp::create(
       b, tensorOf({1}, b.getF32Type()), input, offsets,
       offsets ? Value() : layer.getNumValidTokens(),
-      offsets ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(),
-      layer.getActivationQuantAttr());
+      offsets ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(), quant);
   setNames(op, StringRef((getTensorName(input) + "_scale").str()));
   return op.getScale();
 }
 
-/// The rows of `input` as `activation_quant` says; by `tensorScale` where they
-/// share one, whoever found it.
-QuantizeOp LayerDecomposer::quantize(Value input, Value tensorScale,
-                                     Value offsets) {
-  QuantAttr quant = layer.getActivationQuantAttr();
+/// The rows of `input` as `quant` says; by `tensorScale` where they share one,
+/// whoever found it.
+QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
+                                     Value tensorScale, Value offsets) {
   auto type = cast<RankedTensorType>(input.getType());
   Type scaleType;
   SmallVector<std::string, 2> names{
@@ -234,24 +247,24 @@ QuantizeOp LayerDecomposer::quantize(Value input, Value tensorScale,
 }
 
 /// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
-/// where the weight has scales and activations are to be, by `givenScale`
-/// unless that is null. Rows that a product with offsets reads in order are
+/// where the product's activations are to be, by `givenScale` unless that is
+/// null. Rows that a product with offsets reads in order are
 /// positions, of which those past the last offset count for nothing.
 void LayerDecomposer::setInput(Product &p, Value input, Value givenScale) {
   p.input = input;
-  if (!p.weightScale)
+  if (!p.quant)
     return;
-  p.weightQuant = layer.getWeightQuantAttr();
-  QuantAttr quant = layer.getActivationQuantAttr();
+  p.weightQuant = p.quant.getWeight();
+  QuantAttr quant = p.quant.getActivation();
   if (!quant)
     return;
-  QuantizeOp &op = quantized[{input, givenScale}];
+  QuantizeOp &op = quantized[{input, quant, givenScale}];
   if (!op) {
     Value offsets = p.offsets && !p.source ? p.offsets : Value();
     Value scale = givenScale;
     if (!scale && quant.getGranularity() == Granularity::Tensor)
-      scale = findTensorScale(input, offsets);
-    op = quantize(input, scale, offsets);
+      scale = findTensorScale(input, quant, offsets);
+    op = quantize(input, quant, scale, offsets);
   }
   p.input = op.getQuantized();
   p.inputScale = op.getScale() ? Value(op.getScale()) : op.getTensorScale();
@@ -336,7 +349,8 @@ void LayerDecomposer::makeExpertInput() {
 }
 
 Value LayerDecomposer::runExperts() {
-  Product first(layer.getW13(), layer.getW13Scale(), layer.getW13ZeroPoint(),
+  Product first(layer.getW13(), layer.getProductQuant("w13"),
+                layer.getW13Scale(), layer.getW13ZeroPoint(),
                 layer.getW13GlobalScale());
   first.offsets = offsets;
   first.source = source;
@@ -354,8 +368,8 @@ Value LayerDecomposer::runExperts() {
                 return inlineActivation(layer.getActivation(), b, inputs);
               });
 
-  Product second(layer.getW2(), layer.getW2Scale(), layer.getW2ZeroPoint(),
-                 layer.getW2GlobalScale());
+  Product second(layer.getW2(), layer.getProductQuant("w2"), layer.getW2Scale(),
+                 layer.getW2ZeroPoint(), layer.getW2GlobalScale());
   second.offsets = offsets;
   setInput(second, hidden, layer.getW2InputScale());
   if (!layer.getWeightOnInput())
@@ -391,8 +405,9 @@ Value LayerDecomposer::runSharedExpert() {
   int64_t sharedSize =
       cast<RankedTensorType>(layer.getSharedW13().getType()).getDimSize(0) /
       (layer.isGated() ? 2 : 1);
-  Product first(layer.getSharedW13(), layer.getSharedW13Scale(),
-                layer.getSharedW13ZeroPoint(), layer.getSharedW13GlobalScale());
+  Product first(layer.getSharedW13(), layer.getProductQuant("shared_w13"),
+                layer.getSharedW13Scale(), layer.getSharedW13ZeroPoint(),
+                layer.getSharedW13GlobalScale());
   setInput(first, layer.getHidden(), layer.getSharedW13InputScale());
   first.layout = layer.getLayoutAttr();
   Region &activation = layer.getSharedActivation().empty()
@@ -403,8 +418,9 @@ Value LayerDecomposer::runSharedExpert() {
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
                 return inlineActivation(activation, b, args.accumulators);
               });
-  Product second(layer.getSharedW2(), layer.getSharedW2Scale(),
-                 layer.getSharedW2ZeroPoint(), layer.getSharedW2GlobalScale());
+  Product second(layer.getSharedW2(), layer.getProductQuant("shared_w2"),
+                 layer.getSharedW2Scale(), layer.getSharedW2ZeroPoint(),
+                 layer.getSharedW2GlobalScale());
   setInput(second, hidden, layer.getSharedW2InputScale());
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   FloatAttr scale = layer.getSharedScaleAttr();

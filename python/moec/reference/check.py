@@ -63,8 +63,8 @@ class Report:
 
 
 def _quantizes(spec: LayerSpec) -> bool:
-    """Whether products quantize their inputs."""
-    return spec.quantization is not None and spec.quantization.activation is not None
+    """Whether a product quantizes its input."""
+    return any(quantization.activation is not None for quantization in spec.quantizations)
 
 
 def _bound(spec: LayerSpec) -> float:

@@ -7,6 +7,7 @@ Each family gives the fields of a JSON spec (docs/layers.md, "Model families").
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable
 
 from .fields import Fields, SpecError
@@ -37,8 +38,58 @@ def spec_of_config(config: Any) -> dict:
     }
     spec |= FAMILIES[model_type](fields)
     if quantization := _quantization(outer):
-        spec["quantization"] = quantization
+        excluded = _Excluded(outer.object("quantization_config"), fields)
+        spec["quantization"] = excluded.without("experts.0", quantization)
+        if "shared_experts" in spec:
+            # Either is what families call all shared experts.
+            spec["shared_experts"]["quantization"] = excluded.without(
+                "shared_experts", excluded.without("shared_expert", quantization)
+            )
     return spec
+
+
+class _Excluded:
+    """The lists of modules that a quantization leaves as they are."""
+
+    _LISTS = (
+        "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules",
+        "llm_int8_skip_modules",
+    )
+    #: What models call the block of experts, and the matrices of an expert.
+    _BLOCKS = ("mlp", "block_sparse_moe", "feed_forward", "mixer")
+    _MATRICES = {
+        "w13": (("gate_proj", "up_proj"), ("w1", "w3")), "w2": (("down_proj",), ("w2",)),
+    }
+
+    def __init__(self, config: Fields, model: Fields):
+        self._entries = [
+            entry for field in self._LISTS for entry in config.raw(field) or []
+        ]
+        # The first layer that has experts.
+        self._layer = model.raw("first_k_dense_replace") or 0
+
+    def without(self, expert: str, quantization: dict | None) -> dict | None:
+        """What `quantization` is for an expert's products; None for not at all."""
+        kept = {
+            product: None
+            for product, names in self._MATRICES.items()
+            if any(all(self._names(f"{expert}.{name}") for name in each) for each in names)
+        }
+        if quantization is None or len(kept) == len(self._MATRICES):
+            return None
+        return quantization | kept
+
+    def _names(self, module: str) -> bool:
+        names = [f"model.layers.{self._layer}.{block}.{module}" for block in self._BLOCKS]
+        return any(_matches(entry, name) for entry in self._entries for name in names)
+
+
+def _matches(entry: str, module: str) -> bool:
+    """Whether an entry of such a list is the name of a module, a parent or a part of it."""
+    if entry.startswith("re:"):
+        return re.match(entry[3:], module) is not None
+    parts = ".*".join(map(re.escape, entry.split("*")))
+    return re.search(rf"(^|\.){parts}($|\.)", module) is not None
 
 
 def _dtype(fields: Fields, outer: Fields) -> str:

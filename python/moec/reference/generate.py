@@ -93,11 +93,12 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
     if "bias" in name:
         return normal(0.1)
     if name.endswith("_input_scale"):
-        return np.full(shape, _INPUT_SCALES[spec.quantization.activation.dtype], dtype)
+        activation = spec.quantization_of(_matrix(name)).activation
+        return np.full(shape, _INPUT_SCALES[activation.dtype], dtype)
     if name.endswith("_scale"):
         return _scales(spec, name, shape, rng).astype(dtype)
     if name.endswith("_zero_point"):
-        mean, deviation = _ZERO_POINTS[spec.quantization.weight.dtype]
+        mean, deviation = _ZERO_POINTS[spec.quantization_of(_matrix(name)).weight.dtype]
         points = np.rint(mean + deviation * rng.standard_normal(shape))
         return np.clip(points, 1, 2 * mean - 1).astype(np.uint8).view(dtype)
     if tensor.dtype == "f8e4m3":
@@ -110,9 +111,9 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
 
 def _scales(spec: LayerSpec, name: str, shape: tuple[int, ...], rng) -> np.ndarray:
     """Scales of weights, with which products are about as large as their input."""
-    weight, matrix = spec.quantization.weight, name.split("_global")[0]
+    weight = spec.quantization_of(_matrix(name)).weight
     size = _DEVIATIONS[weight.dtype]
-    size *= math.sqrt(_BLOCK * -(-_contracted(spec, matrix) // _BLOCK))
+    size *= math.sqrt(_BLOCK * -(-_contracted(spec, _matrix(name)) // _BLOCK))
     if name.endswith("_global_scale"):
         return (0.5 + rng.random(shape)) / (size * _LOCAL_SCALE)
     scales = (0.5 + rng.random(shape)) * (_LOCAL_SCALE if weight.global_scale else 1 / size)
@@ -120,9 +121,15 @@ def _scales(spec: LayerSpec, name: str, shape: tuple[int, ...], rng) -> np.ndarr
     return np.exp2(np.floor(np.log2(scales))) if weight.scale_dtype == "e8m0" else scales
 
 
+def _matrix(name: str) -> str:
+    """The weight that a tensor belongs to, `experts.w2` of `experts.w2_scale`."""
+    experts, tensor = name.split(".")
+    return f"{experts}.{tensor.split('_')[0]}"
+
+
 def _contracted(spec: LayerSpec, matrix: str) -> int:
-    """Contracted elements of the weight that is, or has, something of this name."""
+    """Contracted elements of a weight."""
     shared = matrix.startswith("shared_experts.")
-    if "w13" in matrix:
+    if matrix.endswith("w13"):
         return spec.hidden_size if shared else spec.width
     return spec.shared_experts.intermediate_size if shared else spec.intermediate_size

@@ -17,28 +17,26 @@ from .weights import unpack_pairs
 Tensors = dict[str, np.ndarray]
 
 
-def _needs_weights(
-    spec: LayerSpec, name: str, holds=lambda weight: True, what: str = ""
-) -> Operand:
-    """How the weights are quantized, where that is as the rule wants it."""
-    if spec.quantization is None or not holds(spec.quantization.weight):
-        raise SpecError(f"hard inputs '{name}' need field 'quantization'{what}")
-    return spec.quantization.weight
-
-
-def _weights(tensors: Tensors):
-    """Quantized weights of experts: name, bytes, and the bytes' scales."""
-    for name, tensor in tensors.items():
-        if f"{name}_scale" in tensors:
-            yield name, tensor, tensors[f"{name}_scale"]
+def _weights(
+    spec: LayerSpec, tensors: Tensors, rule: str, holds=lambda weight: True, what: str = ""
+) -> list[tuple[str, Operand, np.ndarray]]:
+    """Weights that are quantized as a rule wants it, with their scales; at least one."""
+    found = []
+    for name in spec.expert_weights:
+        quantization = spec.quantization_of(name)
+        if quantization is not None and holds(quantization.weight):
+            found.append((name, quantization.weight, tensors[f"{name}_scale"]))
+    if not found:
+        raise SpecError(f"hard inputs '{rule}' need field 'quantization'{what}")
+    return found
 
 
 def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Scales of weights, floats, are powers of two."""
-    _needs_weights(
-        spec, "ue8m0_scales", lambda weight: weight.scale_dtype == "f32", " with scales of f32"
-    )
-    for _, _, scales in _weights(tensors):
+    for _, _, scales in _weights(
+        spec, tensors, "ue8m0_scales",
+        lambda weight: weight.scale_dtype == "f32", " with scales of f32",
+    ):
         scales[...] = (scales.view(np.uint32) & 0x7F800000).view(np.float32)
 
 
@@ -47,11 +45,10 @@ def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng)
 
     Zeros of floats have either sign.
     """
-    weight, stored = spec.quantization.weight, tensors[name]
+    weight, stored = spec.quantization_of(name).weight, tensors[name]
     *_, rows, columns = stored.shape
     columns *= 2 if weight.in_pairs else 1
-    first = name.endswith("w13")
-    at = scale_row(spec, rows, first)[:, None], scale_column(spec, columns)
+    at = scale_row(spec, name, rows)[:, None], scale_column(spec, name, columns)
     chosen = where[..., at[0], at[1]]
     shape = chosen.shape
     if weight.zero_point:
@@ -72,8 +69,7 @@ def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng)
 
 def _zero_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Groups of weights hold zeros alone, of either sign; all of an expert's too."""
-    _needs_weights(spec, "zero_weights")
-    for name, _, scales in _weights(tensors):
+    for name, _, scales in _weights(spec, tensors, "zero_weights"):
         where = rng.random(scales.shape) < 0.3
         if name == "experts.w13":
             where[-1] = True
@@ -93,9 +89,8 @@ _SCALE_ENDS = {
 
 def _scale_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Scales are the least and the largest of their type; of the largest weights are zeros."""
-    weight = _needs_weights(spec, "scale_ends")
-    least, largest = _SCALE_ENDS[weight.scale_dtype]
-    for name, _, scales in _weights(tensors):
+    for name, weight, scales in _weights(spec, tensors, "scale_ends"):
+        least, largest = _SCALE_ENDS[weight.scale_dtype]
         bits = scales.view(f"u{scales.itemsize}")
         draw = rng.random(scales.shape)
         low, high = draw < 0.2, draw > 0.8
@@ -106,7 +101,8 @@ def _scale_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """A scale of the last expert's w2 is NaN, and all weights that it has are zeros."""
-    _needs_weights(spec, "nan_scales")
+    if spec.quantization.w2 is None:
+        raise SpecError("hard inputs 'nan_scales' need field 'quantization' of experts.w2")
     scales = tensors["experts.w2_scale"]
     where = np.zeros(scales.shape, bool)
     where[-1, scales.shape[1] // 2, 0] = True
@@ -116,26 +112,30 @@ def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Scales of w13 are 2^-127, subnormal floats, and hidden states make up for it."""
-    _needs_weights(
-        spec,
-        "least_scales",
-        lambda weight: weight.scale_dtype == "e8m0" and spec.dtype != "f16",
-        " with scales of e8m0, and another dtype than f16",
-    )
+    first = [
+        (name, scales)
+        for name, _, scales in _weights(
+            spec, tensors, "least_scales",
+            lambda weight: weight.scale_dtype == "e8m0" and spec.dtype != "f16",
+            " with scales of e8m0, and another dtype than f16",
+        )
+        if name.endswith("w13")
+    ]
+    # What reads the hidden states otherwise would overflow.
+    if 2 * len(first) != len(spec.expert_weights):
+        raise SpecError("hard inputs 'least_scales' need scales of e8m0 in each w13")
     typical = int(np.median(tensors["experts.w13_scale"].view(np.uint8)))
-    for name, _, scales in _weights(tensors):
-        if name.endswith("w13"):
-            scales.view(np.uint8)[...] = 0
+    for _, scales in first:
+        scales.view(np.uint8)[...] = 0
     hidden = tensors["hidden_states"]
     hidden *= hidden.dtype.type(2.0**typical)
 
 
 def _zero_point_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Zero points are 0, 255 and the largest code of int4."""
-    weight = _needs_weights(
-        spec, "zero_point_ends", lambda weight: weight.zero_point, " with zero points"
-    )
-    for name, _, scales in _weights(tensors):
+    for name, weight, scales in _weights(
+        spec, tensors, "zero_point_ends", lambda weight: weight.zero_point, " with zero points"
+    ):
         points = tensors[f"{name}_zero_point"].view(np.uint8)
         ends = rng.random(points.shape) < 0.4
         points[ends] = rng.choice(np.array([0, 15, 255], np.uint8), int(ends.sum()))

@@ -59,7 +59,7 @@ def _decoded(
 
     `found` is the scale that all rows of the call share, where nobody gave one.
     """
-    activation = spec.quantization.activation
+    activation = spec.quantization_of(name).activation
     if activation is None:
         return x
     if activation.granularity == "tensor":
@@ -83,7 +83,7 @@ def _expert_product(
     found: np.float32 | None = None,
 ) -> np.ndarray:
     """A product of formula 8 or 10."""
-    if spec.quantization is None:
+    if spec.quantization_of(name) is None:
         return product(x, tensors[name], expert)
     x = _decoded(spec, tensors, name, x, found)
     rows, columns = tensors[name].shape[-2], num_columns(spec, tensors, name)
@@ -96,11 +96,12 @@ def _expert_product(
     return out
 
 
-def _find_scale(spec: LayerSpec, x: np.ndarray) -> np.float32 | None:
+def _find_scale(spec: LayerSpec, name: str, x: np.ndarray) -> np.float32 | None:
     """The scale of a product's input that all rows of a call share, if they do."""
-    if spec.quantization is None or not spec.quantization.shares_scale:
+    quantization = spec.quantization_of(name)
+    if quantization is None or not quantization.shares_scale:
         return None
-    return tensor_scale(x, spec.quantization.activation.dtype)
+    return tensor_scale(x, quantization.activation.dtype)
 
 
 def _float64(tensor) -> np.ndarray:
@@ -179,12 +180,12 @@ def _second(spec: LayerSpec, tensors: Mapping, expert: int, a: np.ndarray, found
 
 
 def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
-    found = _find_scale(spec, hidden)
+    found = _find_scale(spec, "shared_experts.w13", hidden)
     up = _expert_product(spec, tensors, "shared_experts.w13", hidden, found=found)
     activation = spec.shared_experts.activation or spec.activation
     gate, up = split_gate_up(up, spec.gate_up_order, activation.gated)
     a = round_to(apply(activation, gate, up), spec.dtype)
-    found = _find_scale(spec, a)
+    found = _find_scale(spec, "shared_experts.w2", a)
     s = _expert_product(spec, tensors, "shared_experts.w2", a, found=found)
     if spec.shared_experts.gate == "sigmoid":
         s = s * sigmoid(product(hidden, tensors["shared_experts.gate"]))
@@ -203,15 +204,14 @@ def _routed(
     index = local_index(spec)[ids]
     # Every token is weighed, whichever expert it has.
     weighed = round_to(x * decision.weights[:, :1], spec.dtype) if on_input else x
-    found = _find_scale(spec, weighed)
+    found = _find_scale(spec, "experts.w13", weighed)
     activated = {}
     for expert in np.unique(index[index >= 0]):
         chosen = np.flatnonzero(index == expert)
         inputs = weighed[rows[chosen]]
         activated[int(expert)] = chosen, _activated(spec, tensors, int(expert), inputs, found)
-    found = _find_scale(
-        spec, np.concatenate([a for _, a in activated.values()] or [np.zeros((0, 1))])
-    )
+    rounded = [a for _, a in activated.values()] or [np.zeros((0, 1))]
+    found = _find_scale(spec, "experts.w2", np.concatenate(rounded))
     for expert, (chosen, a) in activated.items():
         y = _second(spec, tensors, expert, a, found)
         if not on_input:
@@ -232,7 +232,7 @@ def evaluate(
 
     `decision` speaks of the rows that are asked for.
     """
-    if rows is not None and spec.quantization is not None and spec.quantization.shares_scale:
+    if rows is not None and any(each.shares_scale for each in spec.quantizations):
         # The other rows decide with: evaluate all, as the reference routes them.
         every = decide(spec, tensors)
         for field in ("ids", "weights", "valid"):

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The field `quantization` of a spec: what the experts' products are made of."""
+"""Fields `quantization` of a spec: what the experts' products are made of."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Quantization:
+    """The operands of a product."""
+
     weight: Operand
     activation: Operand | None = None
 
@@ -71,22 +73,54 @@ _WEIGHTS = ("tensor", "channel", "group", "block")
 _ACTIVATIONS = ("tensor", "token", "group")
 
 
-def parse(fields: Fields) -> Quantization:
+@dataclass(frozen=True)
+class Products:
+    """How both products of experts are quantized; None for not at all."""
+
+    w13: Quantization | None = None
+    w2: Quantization | None = None
+
+
+def parse(outer: Fields, field: str = "quantization") -> Products:
+    """The object, abbreviation or null of a field that speaks of both products."""
+    if not isinstance(outer.raw(field), dict):
+        both = _word(outer, field)
+        return Products(both, both)
+    fields = outer.object(field)
+    both = _operands(fields)
+    products = {"w13": both, "w2": both}
+    for product in products.keys() & fields.given():
+        if isinstance(fields.raw(product), dict):
+            own = fields.object(product)
+            products[product] = _operands(own)
+            own.finish()
+        else:
+            products[product] = _word(fields, product)
+    fields.finish()
+    return Products(**products)
+
+
+def _word(fields: Fields, field: str) -> Quantization | None:
+    """An abbreviation, or null; None too where the field is not there."""
+    if fields.raw(field) is None:
+        return None
+    return SHORT_NAMES[fields.choice(field, SHORT_NAMES, required=True)]
+
+
+def _operands(fields: Fields) -> Quantization:
     weight = fields.raw("weight")
-    if isinstance(weight, dict):
-        activation = fields.object("activation")
-        result = Quantization(
-            _operand(fields.object("weight"), _WEIGHTS, False),
-            None if activation is None else _operand(activation, _ACTIVATIONS, True),
-        )
-    else:
+    if not isinstance(weight, dict):
         result = SHORT_NAMES[fields.choice("weight", SHORT_NAMES, required=True)]
         if fields.has("activation"):
             raise SpecError(
                 f"field '{fields.name('activation')}': '{weight}' says what activations are"
             )
-    fields.finish()
-    return result
+        return result
+    activation = fields.object("activation")
+    return Quantization(
+        _operand(fields.object("weight"), _WEIGHTS, False),
+        None if activation is None else _operand(activation, _ACTIVATIONS, True),
+    )
 
 
 def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:

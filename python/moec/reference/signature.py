@@ -28,7 +28,7 @@ class Tensor:
 
 def inputs(spec: LayerSpec) -> list[Tensor]:
     """Every tensor that a call of the layer reads, in the contract's order."""
-    if spec.quantization is not None and not spec.quantization.supported:
+    if not all(quantization.supported for quantization in spec.quantizations):
         raise SpecError(
             "field 'quantization': nothing has numbers for fp8_e5m2"
         )
@@ -77,28 +77,28 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     return tensors
 
 
-def scale_row(spec: LayerSpec, rows: int, first: bool) -> np.ndarray:
+def scale_row(spec: LayerSpec, name: str, rows: int) -> np.ndarray:
     """For every row of a weight the row of its scale.
 
     Gate and up halves, which only the first product has, have scales of their
     own.
     """
     row = np.arange(rows)
-    height = spec.quantization.weight.rows or rows
-    if not has_halves(spec, first):
+    height = spec.quantization_of(name).weight.rows or rows
+    if not has_halves(spec, name):
         return row // height
     half = rows // 2
     return row // half * -(-half // height) + row % half // height
 
 
-def scale_column(spec: LayerSpec, columns: int) -> np.ndarray:
+def scale_column(spec: LayerSpec, name: str, columns: int) -> np.ndarray:
     """For every contracted element of a weight the column of its scale."""
-    return np.arange(columns) // (spec.quantization.weight.columns or columns)
+    return np.arange(columns) // (spec.quantization_of(name).weight.columns or columns)
 
 
-def has_halves(spec: LayerSpec, first: bool) -> bool:
+def has_halves(spec: LayerSpec, name: str) -> bool:
     """Whether gate and up rows of a weight lie apart, so that they share no scale."""
-    return first and spec.activation.gated and spec.gate_up_order != "interleaved"
+    return name.endswith("w13") and spec.activation.gated and spec.gate_up_order != "interleaved"
 
 
 #: Dtypes of tensors that hold scales, and elements of weights.
@@ -110,13 +110,13 @@ _STORAGE_TENSORS = {"fp8_e4m3": "f8e4m3", "fp4_e2m1": "i8", "int8": "i8", "int4"
 
 def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
     """A weight of an expert with its scales, if it has any."""
-    if spec.quantization is None:
+    quantization = spec.quantization_of(name)
+    if quantization is None:
         return [Tensor(name, shape, spec.dtype)]
-    weight, activation = spec.quantization.weight, spec.quantization.activation
+    weight, activation = quantization.weight, quantization.activation
     *experts, rows, columns = shape
-    first = name.endswith("w13")
-    blocks = int(scale_row(spec, rows, first)[-1]) + 1
-    scales = (*experts, blocks, int(scale_column(spec, columns)[-1]) + 1)
+    blocks = int(scale_row(spec, name, rows)[-1]) + 1
+    scales = (*experts, blocks, int(scale_column(spec, name, columns)[-1]) + 1)
     stored = (*experts, rows, columns // 2) if weight.in_pairs else shape
     tensors = [
         Tensor(name, stored, _STORAGE_TENSORS[weight.dtype]),
@@ -125,7 +125,7 @@ def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
     if weight.zero_point:
         tensors.append(Tensor(f"{name}_zero_point", scales, "i8"))
     if weight.global_scale:
-        halves = 2 if has_halves(spec, first) else 1
+        halves = 2 if has_halves(spec, name) else 1
         tensors.append(Tensor(f"{name}_global_scale", (*experts, halves), "f32"))
     if activation is not None and activation.static:
         tensors.append(Tensor(f"{name}_input_scale", (1,), "f32"))

@@ -13,7 +13,7 @@ from typing import Any
 from . import families
 from .activations import PARAMETERS, Activation
 from .fields import Fields, SpecError, read_json
-from .quantization import Quantization
+from .quantization import Products, Quantization
 from .quantization import parse as _parse_quantization
 
 DTYPES = ("f32", "bf16", "f16")
@@ -52,6 +52,7 @@ class SharedExperts:
     gate: str = "none"
     scale: float = 1.0
     activation: Activation | None = None
+    quantization: Products = Products()
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class LayerSpec:
     expert_bias: bool = False
     strided_weights: bool = False
     shared_experts: SharedExperts | None = None
-    quantization: Quantization | None = None
+    #: Of the routed experts.
+    quantization: Products = Products()
     local_experts: tuple[int, ...] | None = None
 
     def __post_init__(self):
@@ -97,6 +99,25 @@ class LayerSpec:
         if self.local_experts is None:
             return self.num_experts
         return len(self.local_experts)
+
+    @property
+    def expert_weights(self) -> tuple[str, ...]:
+        """Names of the weights of experts."""
+        routed = ("experts.w13", "experts.w2")
+        shared = ("shared_experts.w13", "shared_experts.w2")
+        return routed if self.shared_experts is None else routed + shared
+
+    def quantization_of(self, weight: str) -> Quantization | None:
+        """How the product with a weight of experts is quantized; None for not at all."""
+        experts, product = weight.split(".")
+        owner = self if experts == "experts" else self.shared_experts
+        return getattr(owner.quantization, product)
+
+    @property
+    def quantizations(self) -> tuple[Quantization, ...]:
+        """Those of all products that are quantized."""
+        each = map(self.quantization_of, self.expert_weights)
+        return tuple(quantization for quantization in each if quantization is not None)
 
     def first_rows(self, intermediate_size: int) -> int:
         """Rows of the first product of an expert of that intermediate size."""
@@ -165,9 +186,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         raise SpecError("field 'name': expected letters, digits, '_', '.' and '-'")
     entry = fields.choice("entry", ENTRIES, "gate")
     top_k = fields.integer("top_k", required=True)
-    quantization = None
-    if quantized := fields.object("quantization"):
-        quantization = _parse_quantization(quantized)
+    quantization = _parse_quantization(fields)
     spec = dict(
         name=name,
         dtype=fields.choice("dtype", DTYPES, required=True),
@@ -185,7 +204,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
         expert_bias=fields.boolean("expert_bias"),
         strided_weights=fields.boolean("strided_weights"),
-        shared_experts=_parse_shared(fields.object("shared_experts")),
+        shared_experts=_parse_shared(fields.object("shared_experts"), quantization),
         quantization=quantization,
         local_experts=_parse_placement(fields.object("placement")),
     )
@@ -261,14 +280,18 @@ def _require_activation(fields: Fields) -> Activation:
     return activation
 
 
-def _parse_shared(fields: Fields | None) -> SharedExperts | None:
+def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExperts | None:
+    """`quantization` is that of the routed experts."""
     if fields is None:
         return None
+    if "quantization" in fields.given():
+        quantization = _parse_quantization(fields)
     shared = SharedExperts(
         fields.integer("intermediate_size", required=True),
         fields.choice("gate", ("none", "sigmoid"), "none"),
         fields.number("scale", 1.0),
         _parse_activation(fields),
+        quantization,
     )
     fields.finish()
     return shared
@@ -357,22 +380,25 @@ def _check(spec: LayerSpec) -> None:
 
 def _check_weights(spec: LayerSpec) -> None:
     """Groups of weights, and pairs of them in a byte, fill a row."""
-    if spec.quantization is None:
-        return
-    weight = spec.quantization.weight
-    unit = weight.columns if weight.granularity == "group" else 1
-    unit = math.lcm(unit, 2 if weight.in_pairs else 1)
-    sizes = {
-        "latent_size" if spec.latent_size else "hidden_size": spec.width,
-        "intermediate_size": spec.intermediate_size,
+    shared = spec.shared_experts
+    rows = {
+        "experts.w13": ("latent_size" if spec.latent_size else "hidden_size", spec.width),
+        "experts.w2": ("intermediate_size", spec.intermediate_size),
+        "shared_experts.w13": ("hidden_size", spec.hidden_size),
+        "shared_experts.w2": (
+            "shared_experts.intermediate_size", shared and shared.intermediate_size,
+        ),
     }
-    if spec.shared_experts is not None:
-        sizes["hidden_size"] = spec.hidden_size
-        sizes["shared_experts.intermediate_size"] = spec.shared_experts.intermediate_size
-    for name, size in sizes.items():
+    for name in spec.expert_weights:
+        quantization = spec.quantization_of(name)
+        if quantization is None:
+            continue
+        weight, (size_name, size) = quantization.weight, rows[name]
+        unit = weight.columns if weight.granularity == "group" else 1
+        unit = math.lcm(unit, 2 if weight.in_pairs else 1)
         _require(
             size % unit == 0,
-            f"field '{name}' is {size}: the weights need a multiple of {unit}",
+            f"field '{size_name}' is {size}: the weights need a multiple of {unit}",
         )
 
 

@@ -43,26 +43,26 @@ def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
 def num_columns(spec: LayerSpec, tensors: Mapping, name: str) -> int:
     """Contracted elements of a weight."""
     stored = tensors[name].shape[-1]
-    return 2 * stored if spec.quantization.weight.in_pairs else stored
+    return 2 * stored if spec.quantization_of(name).weight.in_pairs else stored
 
 
 def scaled_rows(
     spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
 ) -> np.ndarray:
     """Rows of a quantized weight: (q - z) * (s * g), with s * g in f32."""
-    weight, first = spec.quantization.weight, name.endswith("w13")
+    weight = spec.quantization_of(name).weight
 
     def part(suffix: str = "") -> np.ndarray:
         tensor = tensors[name + suffix]
         return np.asarray(tensor[...] if expert is None else tensor[expert])
 
     rows = tensors[name].shape[-2]
-    at = scale_row(spec, rows, first)[piece]
-    columns = scale_column(spec, num_columns(spec, tensors, name))
+    at = scale_row(spec, name, rows)[piece]
+    columns = scale_column(spec, name, num_columns(spec, tensors, name))
     scales = part("_scale").astype(np.float32)[at]
     with np.errstate(all="ignore"):
         if weight.global_scale:
-            half = np.arange(rows)[piece] // (rows // 2 if has_halves(spec, first) else rows)
+            half = np.arange(rows)[piece] // (rows // 2 if has_halves(spec, name) else rows)
             scales = scales * part("_global_scale").astype(np.float32)[half, None]
         values = elements(
             tensors[name][piece] if expert is None else tensors[name][expert, piece], weight

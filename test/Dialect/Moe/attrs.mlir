@@ -51,6 +51,16 @@ module @quant attributes {test.values = {
                           zero_point = true, packing = pairs>
 }} {}
 
+// CHECK-LABEL: module @product_quant
+// CHECK-SAME: both = #moe.product_quant<weight = <storage = i8, scale = f32, granularity = channel>, activation = <storage = i8, scale = f32, granularity = token, dynamic = true>>
+// CHECK-SAME: weight = #moe.product_quant<weight = <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>>
+module @product_quant attributes {test.values = {
+  both = #moe.product_quant<weight = <storage = i8, scale = f32, granularity = channel>,
+                            activation = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>>,
+  weight = #moe.product_quant<weight = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group,
+                                                  block = [1, 32], packing = pairs>>
+}} {}
+
 // CHECK-LABEL: module @ranks
 // CHECK-SAME: batched = #moe.activation_format<format = batched_experts>
 // CHECK-SAME: contiguous = #moe.activation_format<format = contiguous, alignment = 128>

@@ -66,11 +66,14 @@ std::vector<int64_t> moec::gputest::drawIds(Draw &draw, int64_t routes,
 }
 
 Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
-  if (spec.quantization && !isCompiled(*spec.quantization))
-    return moert::invalidArgument("the layer has weights " +
-                                  describe(*spec.quantization) +
-                                  "; the suite has plain layers and fp8_e4m3 "
-                                  "with f32 scales only");
+  for (llvm::StringRef weight : spec.getExpertWeights()) {
+    const auto &quantization = spec.getQuantization(weight);
+    if (quantization && !isCompiled(*quantization))
+      return moert::invalidArgument("the layer has weights " +
+                                    describe(*quantization) +
+                                    "; the suite has plain layers and fp8_e4m3 "
+                                    "with f32 scales only");
+  }
   Inputs inputs(spec, from.tokens, from.seed);
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role == TensorRole::Output)

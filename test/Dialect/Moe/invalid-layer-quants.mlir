@@ -1,0 +1,125 @@
+// RUN: moe-opt %s --split-input-file --verify-diagnostics
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf8E4M3FN>,
+    %s13: tensor<4x12x1xf32>, %w2: tensor<4x16x12xf32>) {
+  // expected-error@+1 {{takes 'quants' in place of 'weight_quant' and 'activation_quant'; keep one way to say it}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x12x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf8E4M3FN>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
+         quants = {w13 = #moe.product_quant<weight = <storage = f8E4M3FN, scale = f32, granularity = channel>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>, %w2: tensor<4x16x12xf32>) {
+  // expected-error@+1 {{entry 'shared_w2' of 'quants' is no weight of this layer; the names are 'w13', 'w2', and with a shared expert 'shared_w13' and 'shared_w2'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {shared_w2 = #moe.product_quant<weight = <storage = f8E4M3FN, scale = f32, granularity = channel>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>, %w2: tensor<4x16x12xf32>) {
+  // expected-error@+1 {{entry 'w2' of 'quants' is #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, but must be a '#moe.product_quant<...>'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {w2 = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf8E4M3FN>,
+    %s13: tensor<4x12x1xf32>, %w2: tensor<4x16x12xf8E4M3FN>) {
+  // expected-error@+1 {{'w2' must have elements of type 'f32', like 'hidden', not 'f8E4M3FN'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x12x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {w13 = #moe.product_quant<weight = <storage = f8E4M3FN, scale = f32, granularity = channel>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>, %s13: tensor<4x12x1xf32>,
+    %w2: tensor<4x16x12xf8E4M3FN>, %s2: tensor<4x16x1xf32>) {
+  // expected-error@+1 {{has scales of 'w13', but 'quants' has no 'w13' that says what they mean; write 'w13 = #moe.product_quant<...>'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x12x1xf32>) w2_scale(%s2 : tensor<4x16x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf8E4M3FN>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {w2 = #moe.product_quant<weight = <storage = f8E4M3FN, scale = f32, granularity = channel>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>,
+    %w2: tensor<4x16x12xf8E4M3FN>) {
+  // expected-error@+1 {{takes 'w2' and 'w2_scale' together with 'weight' of 'quants'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf8E4M3FN>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {w2 = #moe.product_quant<weight = <storage = f8E4M3FN, scale = f32, granularity = channel>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>,
+    %w2: tensor<4x16x12xi8>, %s2: tensor<4x16x1xf32>) {
+  // expected-error@+1 {{has an 'activation' of 'quants' that is not dynamic; give 'w2_input_scale', the scale of the inputs of 'w2'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w2_scale(%s2 : tensor<4x16x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xi8>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {w2 = #moe.product_quant<weight = <storage = i8, scale = f32, granularity = channel>,
+                                           activation = <storage = i8, scale = f32, granularity = tensor>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>,
+    %w2: tensor<4x16x12xi8>, %s2: tensor<4x16x1xf32>) {
+  // expected-error@+1 {{'activation' of 'quants' is of granularity 'token' and must say 'dynamic = true'; scales that are given belong to granularity 'tensor'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>) w2_scale(%s2 : tensor<4x16x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xi8>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {routing = #moe.routing<top_k = 2>,
+         quants = {w2 = #moe.product_quant<weight = <storage = i8, scale = f32, granularity = channel>,
+                                           activation = <storage = i8, scale = f32, granularity = token>>}} -> tensor<?x16xf32>
+  return
+}
