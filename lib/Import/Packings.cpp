@@ -68,23 +68,22 @@ struct PackingInfo {
   bool hasSigns = false;
   /// Zero points are there although the weight has none: half the range.
   bool hasMiddleZeros = false;
-  /// Added to zero points.
-  uint8_t zeroPointOffset = 0;
+  /// Zero points were packed, and 1 for each was then taken from the word.
+  bool hasZerosLessOne = false;
   /// Suffixes of parameters of all experts: weight and scale.
   StringLiteral fused[2] = {"", ""};
 };
 
 ArrayRef<PackingInfo> getInfos() {
   constexpr bool optional = true, inverse = true;
-  auto makeGptq = [](Packing packing, uint8_t offset) {
+  auto makeGptq = [](Packing packing, bool hasZerosLessOne) {
     return PackingInfo{packing,
                        {{Role::Weight, ".qweight", kTransposedWords},
                         {Role::ZeroPoint, ".qzeros", kTransposedWordsOfRows},
                         {Role::Scale, ".scales", kTransposed},
                         {Role::GroupOfColumn, ".g_idx", kPlain, optional}},
                        /*hasSigns=*/false,
-                       /*hasMiddleZeros=*/true,
-                       offset};
+                       /*hasMiddleZeros=*/true, hasZerosLessOne};
   };
   static const PackingInfo infos[] = {
       {Packing::Modules,
@@ -95,7 +94,7 @@ ArrayRef<PackingInfo> getInfos() {
        /*hasSigns=*/true},
       {Packing::InverseNames,
        {{Role::Weight, ".weight"}, {Role::Scale, ".weight_scale_inv"}}},
-      {Packing::GptOss, {}, false, false, 0, {"_blocks", "_scales"}},
+      {Packing::GptOss, {}, false, false, false, {"_blocks", "_scales"}},
       {Packing::CompressedInts,
        {{Role::Weight, ".weight_packed", kWords},
         {Role::Scale, ".weight_scale"},
@@ -113,8 +112,8 @@ ArrayRef<PackingInfo> getInfos() {
         {Role::GlobalScale, ".weight_scale_2"},
         {Role::InputScale, ".input_scale"}},
        /*hasSigns=*/true},
-      makeGptq(Packing::Gptq, 1),
-      makeGptq(Packing::GptqV2, 0),
+      makeGptq(Packing::Gptq, true),
+      makeGptq(Packing::GptqV2, false),
       {Packing::Awq,
        {{Role::Weight, ".qweight", kInterleavedWordsOfRows},
         {Role::ZeroPoint, ".qzeros", kInterleavedWordsOfRows},
@@ -180,8 +179,9 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
   if (packing.elementBits == 8 && wantsSign != info.hasSigns &&
       (isWeight || weight.hasZeroPoint))
     packing.offset = sign;
-  if (isZeroPoint)
-    packing.offset += info.zeroPointOffset;
+  // 1 in each element.
+  if (isZeroPoint && info.hasZerosLessOne)
+    packing.wordOffset = packing.elementBits == 8 ? 0x01010101 : 0x11111111;
   // Elements of a byte each are words of their own when something is added.
   if (packing.offset && !packing)
     packing.wordBits = 8;

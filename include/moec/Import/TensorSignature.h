@@ -63,6 +63,9 @@ struct ElementPacking {
   std::array<uint8_t, 8> order = {0, 1, 2, 3, 4, 5, 6, 7};
   /// Added to each element, modulo 256.
   uint8_t offset = 0;
+  /// Added to each word, as one number of 32 bits: elements that leave their
+  /// range carry into the next.
+  uint32_t wordOffset = 0;
 
   explicit operator bool() const { return wordBits != 0; }
 };

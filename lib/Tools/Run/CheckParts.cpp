@@ -164,22 +164,3 @@ std::string moec::checkBeside(const CheckpointPart &part,
     return "";
   }
 }
-
-std::string moec::checkZeroPoints(const ElementPacking &packing,
-                                  const PartRows &rows) {
-  // A sign that is added leaves every number in its range.
-  constexpr uint8_t lessByOne = 1;
-  if (packing.offset != lessByOne)
-    return "";
-  uint32_t most = (uint32_t(1) << packing.elementBits) - 1;
-  for (int64_t row = 0; row < rows.numRows; ++row)
-    for (int64_t group = 0; group < rows.rowBytes; ++group)
-      if (uint8_t(rows.getRow(row)[group] - lessByOne) == most)
-        return "has the zero point " + std::to_string(most) + " (row " +
-               std::to_string(row) + ", group " + std::to_string(group) +
-               "), stored less by one: readers take it for " +
-               std::to_string(most + 1) +
-               " or for 0; write the checkpoint as gptq_v2, which stores zero "
-               "points as they are";
-  return "";
-}

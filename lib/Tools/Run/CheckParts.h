@@ -30,10 +30,6 @@ std::string checkBeside(const CheckpointPart &part,
                         const moert::SafetensorsEntry &entry, int64_t rows,
                         int64_t columns);
 
-/// Zero points that a file stores less by one do not leave their range.
-std::string checkZeroPoints(const ElementPacking &packing,
-                            const PartRows &rows);
-
 /// As messages show a shape: "[2, 3]".
 std::string printShape(llvm::ArrayRef<int64_t> shape);
 

@@ -73,7 +73,8 @@ static void unpackAlongRows(const ElementPacking &packing, bool transposed,
     for (int64_t column = 0; column < columns; ++column) {
       int64_t at =
           transposed ? column * wordsOfColumn + word : word * columns + column;
-      uint32_t value = llvm::support::endian::read32le(words + at * 4);
+      uint32_t value =
+          llvm::support::endian::read32le(words + at * 4) + packing.wordOffset;
       for (int64_t place = 0; place < perWord; ++place) {
         int64_t row = word * perWord + packing.order[size_t(place)];
         if (row >= rows.numRows)
