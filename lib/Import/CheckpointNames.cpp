@@ -62,7 +62,8 @@ public:
     plane = isOfExperts ? takePlane(name) : Plane::Weight;
     // Rows of a vector per expert are its elements.
     size_t rank = tensor.shape.size();
-    bool isVector = rank == 1 || name.ends_with("_bias");
+    bool isVector = rank == 1 || name.ends_with("_bias") ||
+                    plane == Plane::GlobalScale;
     numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
     if (name == "gate.weight")
       addWhole(names.gate);
