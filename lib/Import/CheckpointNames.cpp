@@ -7,7 +7,7 @@
 //
 // Checkpoints differ in what they call a tensor and in how they cut the first
 // product: a tensor for each expert's gate and up, or one for all experts. The
-// table of families says which do what, and Packings.h which tensors a module has.
+// table of families says which do what, Packings.h which tensors a module has.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,8 +62,8 @@ public:
     plane = isOfExperts ? takePlane(name) : Plane::Weight;
     // Rows of a vector per expert are its elements.
     size_t rank = tensor.shape.size();
-    bool isVector = rank == 1 || name.ends_with("_bias") ||
-                    plane == Plane::GlobalScale;
+    bool isVector =
+        rank == 1 || name.ends_with("_bias") || plane == Plane::GlobalScale;
     numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
     if (name == "gate.weight")
       addWhole(names.gate);

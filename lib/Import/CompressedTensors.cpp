@@ -120,8 +120,7 @@ public:
 
   OperandQuantization readWeight() {
     readType(format.bits);
-    require("dynamic", !reader.getBoolean("dynamic", false),
-            "false");
+    require("dynamic", !reader.getBoolean("dynamic", false), "false");
     bool isSymmetric = reader.getBoolean("symmetric", true);
     require("symmetric", isSymmetric || format.hasZeroPoints, "true");
     if (!isSymmetric && format.hasZeroPoints)
@@ -166,8 +165,8 @@ private:
   void readOrder() {
     StringRef field = "actorder";
     const json::Value *value = reader.get(field);
-    bool isOff = !value || (value->kind == json::Value::Kind::Boolean &&
-                            !value->boolean);
+    bool isOff = !value ||
+                 (value->kind == json::Value::Kind::Boolean && !value->boolean);
     if (!isOff && !context.ignored.take(reader.getPath(field)))
       reader.getOneOf(field, {"weight", "static"});
   }
@@ -223,14 +222,14 @@ private:
     int64_t fixed = format.groupColumns;
     if (format.type == "float" && !fixed)
       fixed = activationColumns;
+    std::string expected =
+        fixed ? std::to_string(fixed) : std::string("a number above 0");
     if (!size)
-      return reader.reportMissing("group_size", fixed ? Twine(fixed)
-                                                      : Twine("a number"));
-    bool isRight = fixed ? columns == fixed
-                         : columns && *columns > 0 &&
-                               *columns <= limits::kMaxWidth;
-    require("group_size", isRight,
-            fixed ? Twine(fixed) : Twine("a number above 0"));
+      return reader.reportMissing("group_size", expected);
+    bool isRight =
+        fixed ? columns == fixed
+              : columns && *columns > 0 && *columns <= limits::kMaxWidth;
+    require("group_size", isRight, expected);
     operand.blockRows = 1;
     operand.blockColumns = isRight ? *columns : 1;
   }
@@ -343,8 +342,8 @@ readCompressedTensors(FieldReader &reader, QuantizationContext &context) {
   }
   QuantizationSpec result;
   result.packing = format->packing;
-  result.weight = OperandReader(group, "weights", *weights, *format, context)
-                      .readWeight();
+  result.weight =
+      OperandReader(group, "weights", *weights, *format, context).readWeight();
   result.activation = readActivations(group, *format, result.weight, context);
   refuseOtherFields(group, kMethod, context.ignored);
   return result;

@@ -109,8 +109,8 @@ std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
     if (columns && size->getInteger() != columns)
       refuseValue(reader, "group_size", Twine(columns));
   // What the cache of keys holds, and what wrote the file.
-  for (StringRef known : {"config_groups", "kv_cache_quant_algo",
-                          "kv_cache_scheme", "producer"})
+  for (StringRef known :
+       {"config_groups", "kv_cache_quant_algo", "kv_cache_scheme", "producer"})
     reader.markKnown(known);
   refuseOtherFields(reader, kMethod, context.ignored);
   return result;

@@ -83,7 +83,8 @@ ArrayRef<PackingInfo> getInfos() {
                         {Role::Scale, ".scales", kTransposed},
                         {Role::GroupOfColumn, ".g_idx", kPlain, optional}},
                        /*hasSigns=*/false,
-                       /*hasMiddleZeros=*/true, hasZerosLessOne};
+                       /*hasMiddleZeros=*/true,
+                       hasZerosLessOne};
   };
   static const PackingInfo infos[] = {
       {Packing::Modules,

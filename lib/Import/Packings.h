@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A quantized matrix is a module with several tensors in a checkpoint: elements,
-// scales, zero points. What they are called, and how their elements lie, is a
-// row of one table for each packing, and no code.
+// A quantized matrix is a module with several tensors in a checkpoint:
+// elements, scales, zero points. What they are called, and how their elements
+// lie, is a row of one table for each packing, and no code.
 //
 //===----------------------------------------------------------------------===//
 

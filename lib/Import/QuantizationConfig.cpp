@@ -150,10 +150,9 @@ QuantizationSpec readFp8(FieldReader &reader) {
 }
 
 /// The object that ModelOpt writes.
-std::optional<QuantizationSpec> readModelOptObject(FieldReader &reader,
-                                                   const Family &family,
-                                                   const LayerSpec &spec,
-                                                   QuantizationContext &context) {
+std::optional<QuantizationSpec>
+readModelOptObject(FieldReader &reader, const Family &family,
+                   const LayerSpec &spec, QuantizationContext &context) {
   if (readExceptions(reader, family, spec) != Coverage::None)
     return std::nullopt;
   return readModelOpt(reader, context);
@@ -280,9 +279,9 @@ readQuantization(FieldReader &config, FieldReader *outer, const Family &family,
     result = readMethod(inner, family, spec, context);
   }
   if (overrides.quantConfig && !stated)
-    result = readQuantConfigFile(*overrides.quantConfig,
-                                 config.getContext().diags, family, spec,
-                                 context);
+    result =
+        readQuantConfigFile(*overrides.quantConfig, config.getContext().diags,
+                            family, spec, context);
   return result;
 }
 

@@ -268,11 +268,12 @@ TEST(AllowList, TheFileOfModelOpt) {
       "producer": {"name": "modelopt"},
       "quantization": {"quant_algo": "NVFP4", "group_size": 16,
                        "exclude_modules": ["lm_head"]}})");
-  EXPECT_NE(importError(makeQwen(""), overrides)
-                .find("quantizes activations to 4 bits, which is not supported; "
-                      "to leave them as they are, read past that with "
-                      "--ignore-field=quantization.input_activations"),
-            std::string::npos);
+  EXPECT_NE(
+      importError(makeQwen(""), overrides)
+          .find("quantizes activations to 4 bits, which is not supported; "
+                "to leave them as they are, read past that with "
+                "--ignore-field=quantization.input_activations"),
+      std::string::npos);
   SpecOverrides weightOnly = overrides;
   weightOnly.ignoredFields = {"quantization.input_activations"};
   LayerSpec nvfp4 = importOk(makeQwen(""), weightOnly);

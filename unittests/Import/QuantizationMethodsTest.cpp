@@ -20,8 +20,7 @@ std::string makeModel(const std::string &fields,
          std::string(dtype) + R"(", "quantization_config": {)" + fields + "}}";
 }
 
-QuantizationSpec read(const std::string &fields,
-                      const char *dtype = "bfloat16",
+QuantizationSpec read(const std::string &fields, const char *dtype = "bfloat16",
                       std::vector<std::string> ignored = {}) {
   SpecOverrides overrides;
   overrides.ignoredFields = std::move(ignored);
@@ -33,9 +32,8 @@ QuantizationSpec read(const std::string &fields,
 
 void expectRefused(const std::string &fields, const std::string &message) {
   std::string messages = importError(makeModel(fields));
-  EXPECT_NE(messages.find(message), std::string::npos)
-      << message << "\n"
-      << messages;
+  EXPECT_NE(messages.find(message), std::string::npos) << message << "\n"
+                                                       << messages;
 }
 
 OperandQuantization makeIntegers(StorageType storage, int64_t columns,
@@ -87,9 +85,9 @@ TEST(QuantizationMethods, PackedIntegers) {
   EXPECT_EQ(int4.packing, Packing::CompressedInts);
   EXPECT_EQ(read(compressed("pack-quantized", kInt4), "float16").weight.scale,
             ScaleType::F16);
-  EXPECT_EQ(
-      read(compressed("pack-quantized", replace(kInt4, "true", "false"))).weight,
-      makeIntegers(StorageType::Int4, 32, ScaleType::BF16, true));
+  EXPECT_EQ(read(compressed("pack-quantized", replace(kInt4, "true", "false")))
+                .weight,
+            makeIntegers(StorageType::Int4, 32, ScaleType::BF16, true));
   EXPECT_EQ(read(compressed("pack-quantized", kInt8)).weight,
             makeIntegers(StorageType::Int8, 0, ScaleType::F32));
   // A strategy that is not stated follows from the size; an order in which
@@ -128,10 +126,10 @@ TEST(QuantizationMethods, IntegersOfBothOperands) {
 }
 
 TEST(QuantizationMethods, FloatsOfBlocks) {
-  QuantizationSpec spec = read(compressed(
-      "float-quantized", R"("num_bits": 8, "type": "float",
+  QuantizationSpec spec =
+      read(compressed("float-quantized", R"("num_bits": 8, "type": "float",
       "strategy": "block", "block_structure": [128, 128])",
-      R"({"num_bits": 8, "type": "float", "strategy": "group",
+                      R"({"num_bits": 8, "type": "float", "strategy": "group",
           "group_size": 128, "dynamic": true})"));
   EXPECT_EQ(spec, getQuantization("fp8_block128"));
   EXPECT_EQ(spec.packing, Packing::Modules);
@@ -147,8 +145,7 @@ TEST(QuantizationMethods, FloatsOfFourBits) {
                                "scale_dtype": "torch.uint8")")),
             getQuantization("mxfp4"));
   // Activations of 4 bits are left as they are by order of the user alone.
-  std::string both =
-      compressed("nvfp4-pack-quantized", kNvfp4, kNvfp4Inputs);
+  std::string both = compressed("nvfp4-pack-quantized", kNvfp4, kNvfp4Inputs);
   std::string field =
       "quantization_config.config_groups.group_0.input_activations";
   expectRefused(both, "'" + field +
@@ -273,20 +270,20 @@ TEST(QuantizationMethods, WhatFormatsDoNotHave) {
   expectRefused(compressed("pack-quantized", replace(kInt4, "\"num_bits\": 4",
                                                      "\"num_bits\": 3")),
                 group + "weights.num_bits' = 3 is not supported; 4 or 8 is");
-  expectRefused(compressed("pack-quantized",
-                           replace(kInt4, "\"group_size\": 32, ", "")),
-                group + "weights.group_size' is missing");
-  expectRefused(compressed("pack-quantized",
-                           replace(kInt4, "\"actorder\": null",
-                                   "\"actorder\": \"group\"")),
-                group + "weights.actorder' must be \"weight\" or \"static\"");
-  expectRefused(compressed("nvfp4-pack-quantized",
-                           replace(kNvfp4, "\"group_size\": 16",
-                                   "\"group_size\": 32")),
-                group + "weights.group_size' = 32 is not supported; 16 is");
-  expectRefused(compressed("nvfp4-pack-quantized",
-                           replace(kNvfp4, "true", "false")),
-                group + "weights.symmetric' = false is not supported; true is");
+  expectRefused(
+      compressed("pack-quantized", replace(kInt4, "\"group_size\": 32, ", "")),
+      group + "weights.group_size' is missing");
+  expectRefused(
+      compressed("pack-quantized", replace(kInt4, "\"actorder\": null",
+                                           "\"actorder\": \"group\"")),
+      group + "weights.actorder' must be \"weight\" or \"static\"");
+  expectRefused(
+      compressed("nvfp4-pack-quantized",
+                 replace(kNvfp4, "\"group_size\": 16", "\"group_size\": 32")),
+      group + "weights.group_size' = 32 is not supported; 16 is");
+  expectRefused(
+      compressed("nvfp4-pack-quantized", replace(kNvfp4, "true", "false")),
+      group + "weights.symmetric' = false is not supported; true is");
   expectRefused(compressed("int-quantized", kInt8,
                            R"({"num_bits": 8, "type": "int",
                                "strategy": "token", "dynamic": true,

@@ -15,6 +15,7 @@
 #include "TensorTesting.h"
 #include "lib/Tools/Run/ConvertElements.h"
 #include "lib/Tools/Run/LoadTensors.h"
+#include "lib/Tools/Run/UnpackElements.h"
 #include "moec/Import/Import.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -203,9 +204,8 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
       for (int64_t column = 0; column < columns; ++column) {
         float wanted = 0;
         ASSERT_TRUE(convertElement(
-            (*expected)->data + (row * columns + column) * 2,
-            ElementType::F16, reinterpret_cast<uint8_t *>(&wanted),
-            ElementType::F32));
+            (*expected)->data + (row * columns + column) * 2, ElementType::F16,
+            reinterpret_cast<uint8_t *>(&wanted), ElementType::F32));
         double found =
             dequantize(layer, spec, isDown ? "experts.w2" : "experts.w13",
                        expert, firstRow + row, column);
@@ -216,13 +216,64 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tools, PackedCheckpoint,
-    ::testing::Values("awq-int4", "ct-fp8", "ct-fp8-block", "ct-int4",
-                      "ct-int4-zeros", "ct-int8", "ct-mxfp4", "ct-nvfp4",
-                      "ct-w8a8", "ct-w8a8-zeros", "gptq-int4",
-                      "gptq-int4-zeros", "gptq-int8", "gptq-int8-zeros",
-                      "modelopt-nvfp4"));
+INSTANTIATE_TEST_SUITE_P(Tools, PackedCheckpoint,
+                         ::testing::Values("awq-int4", "ct-fp8", "ct-fp8-block",
+                                           "ct-int4", "ct-int4-zeros",
+                                           "ct-int8", "ct-mxfp4", "ct-nvfp4",
+                                           "ct-w8a8", "ct-w8a8-zeros",
+                                           "gptq-int4", "gptq-int4-zeros",
+                                           "gptq-int8", "gptq-int8-zeros",
+                                           "modelopt-nvfp4"));
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+TEST(UnpackElements, LastWordsArePadded) {
+  // 3 rows of 12 elements of 4 bits, in every second row from row 1 on.
+  ElementPacking packing;
+  packing.wordBits = 32;
+  packing.elementBits = packing.layerBits = 4;
+  auto element = [](int64_t row, int64_t column) {
+    return uint32_t(5 * row + column + 1) % 16;
+  };
+  for (bool alongRows : {false, true})
+    for (bool transposed : {false, true}) {
+      packing.alongRows = alongRows;
+      std::vector<int64_t> shape = getPackedShape(packing, transposed, 3, 12);
+      std::vector<int64_t> expected =
+          alongRows ? std::vector<int64_t>{1, 12} : std::vector<int64_t>{3, 2};
+      if (transposed)
+        std::swap(expected[0], expected[1]);
+      EXPECT_EQ(shape, expected);
+      // What is not an element is ones.
+      std::vector<uint32_t> words(size_t(shape[0] * shape[1]), ~uint32_t(0));
+      for (int64_t row = 0; row < 3; ++row)
+        for (int64_t column = 0; column < 12; ++column) {
+          int64_t r = alongRows ? row / 8 : row;
+          int64_t c = alongRows ? column : column / 8;
+          int64_t place = alongRows ? row % 8 : column % 8;
+          uint32_t &word =
+              words[size_t(transposed ? c * shape[1] + r : r * shape[1] + c)];
+          word &= ~(uint32_t(15) << (4 * place));
+          word |= element(row, column) << (4 * place);
+        }
+      std::vector<uint8_t> matrix(6 * 6, 0xEE);
+      unpackElements(packing, transposed,
+                     reinterpret_cast<const uint8_t *>(words.data()),
+                     {matrix.data(), 6, 1, 2, 3});
+      for (int64_t row = 0; row < 6; ++row)
+        for (int64_t byte = 0; byte < 6; ++byte) {
+          uint32_t wanted = 0xEE;
+          if (row % 2)
+            wanted = element(row / 2, 2 * byte) | element(row / 2, 2 * byte + 1)
+                                                      << 4;
+          EXPECT_EQ(matrix[size_t(row * 6 + byte)], wanted)
+              << row << ", " << byte << (alongRows ? " along rows" : "")
+              << (transposed ? " transposed" : "");
+        }
+    }
+}
 
 //===----------------------------------------------------------------------===//
 // What is wrong is named
@@ -257,8 +308,7 @@ std::string loadChanged(const std::string &name, const std::string &tensor,
   }
   EXPECT_TRUE(isFound) << tensor;
   llvm::SmallString<128> path;
-  EXPECT_FALSE(
-      llvm::sys::fs::createTemporaryFile("moec", "safetensors", path));
+  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("moec", "safetensors", path));
   moert::Status status = moert::writeSafetensors(path.str().str(), tensors);
   EXPECT_TRUE(status) << status.message();
   status = Layer(spec).load(spec, path.str().str());
@@ -301,10 +351,10 @@ TEST(PackedCheckpointError, ScalesAreFiniteAndAboveZero) {
   EXPECT_EQ(loadChanged("ct-mxfp4", name, put<uint8_t>(5, 0xFF)),
             "tensor '1.up_proj.weight_scale': has a scale of NaN (element 5); "
             "scales are finite and above 0");
-  EXPECT_EQ(loadChanged("gptq-int4", "0.down_proj.scales",
-                        put<uint16_t>(2, 0x7C00)),
-            "tensor '0.down_proj.scales': has a scale of +Inf (element 2); "
-            "scales are finite and above 0");
+  EXPECT_EQ(
+      loadChanged("gptq-int4", "0.down_proj.scales", put<uint16_t>(2, 0x7C00)),
+      "tensor '0.down_proj.scales': has a scale of +Inf (element 2); "
+      "scales are finite and above 0");
   EXPECT_EQ(loadChanged("ct-nvfp4", "0.gate_proj.weight_global_scale",
                         put<float>(0, 0)),
             "tensor '0.gate_proj.weight_global_scale': has a scale of 0 "
@@ -377,10 +427,10 @@ TEST(PackedCheckpointError, ShapesAreThoseOfThePacking) {
               "tensor '" + std::string(bad.tensor) + "': shape is [" +
                   std::to_string(bad.shape[0]) + ", " +
                   std::to_string(bad.shape[1]) + "], expected " + bad.message);
-  EXPECT_EQ(loadChanged("ct-int4", "0.down_proj.weight_shape",
-                        put<int64_t>(1, 64)),
-            "tensor '0.down_proj.weight_shape': is [64, 64], expected "
-            "[64, 32]");
+  EXPECT_EQ(
+      loadChanged("ct-int4", "0.down_proj.weight_shape", put<int64_t>(1, 64)),
+      "tensor '0.down_proj.weight_shape': is [64, 64], expected "
+      "[64, 32]");
 }
 
 TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {
@@ -389,9 +439,10 @@ TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {
       entry.name = std::string("model.layers.0.mlp.experts.") + name;
     };
   };
-  EXPECT_EQ(loadChanged("ct-int4-zeros", "1.up_proj.weight_zero_point",
-                        rename("1.up_proj.other")),
-            "tensor '1.up_proj.weight_zero_point' for 'experts.w13_zero_point'");
+  EXPECT_EQ(
+      loadChanged("ct-int4-zeros", "1.up_proj.weight_zero_point",
+                  rename("1.up_proj.other")),
+      "tensor '1.up_proj.weight_zero_point' for 'experts.w13_zero_point'");
   EXPECT_EQ(loadChanged("awq-int4", "1.up_proj.qzeros", rename("1.up_proj.q")),
             "tensor '1.up_proj.qzeros' for 'experts.w13_zero_point'");
   // weight_shape may be missing; zero points of a symmetric weight are none's.

@@ -107,10 +107,10 @@ enum class Granularity { Tensor, Channel, Token, Group, Block };
 /// How checkpoints hold a quantized matrix; lib/Import/Packings.cpp says which
 /// tensors each has.
 enum class Packing {
-  Unstated,     ///< no config.json says it: what the weight's type suggests
-  Modules,      ///< `weight`, `weight_scale`
-  InverseNames, ///< `weight`, `weight_scale_inv`
-  GptOss,       ///< `_blocks` and `_scales` of all experts
+  Unstated,       ///< no config.json says it: what the weight's type suggests
+  Modules,        ///< `weight`, `weight_scale`
+  InverseNames,   ///< `weight`, `weight_scale_inv`
+  GptOss,         ///< `_blocks` and `_scales` of all experts
   CompressedInts, ///< `weight_packed` of integers, `weight_scale`
   CompressedFp4,  ///< `weight_packed` of floats, `weight_scale`
   ModelOpt,       ///< `weight`, `weight_scale`, `weight_scale_2`

@@ -53,7 +53,8 @@ static std::pair<uint32_t, uint32_t> getBitsOfPositive(moert::DType dtype) {
   }
 }
 
-std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype) {
+std::string moec::checkScales(const SafetensorsEntry &entry,
+                              moert::DType dtype) {
   auto [least, largest] = getBitsOfPositive(dtype);
   size_t size = size_t(moert::dtypeBits(dtype)) / 8;
   for (size_t i = 0; i < entry.bytes / size; ++i) {

@@ -43,8 +43,8 @@ moert::DType moec::getPackedType(const ElementPacking &packing) {
 static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
                                const uint8_t *words, const PartRows &rows) {
   int64_t wordBytes = packing.wordBits / 8;
-  int64_t wordsOfRow = int64_t(
-      llvm::divideCeil(uint64_t(rows.rowBytes), uint64_t(wordBytes)));
+  int64_t wordsOfRow =
+      int64_t(llvm::divideCeil(uint64_t(rows.rowBytes), uint64_t(wordBytes)));
   for (int64_t first = 0; first < rows.numRows; first += kRowsAtOnce) {
     int64_t end = std::min(first + kRowsAtOnce, rows.numRows);
     for (int64_t word = 0; word < wordsOfRow; ++word)
