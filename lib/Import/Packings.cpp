@@ -231,7 +231,7 @@ Plane takePlane(StringRef &name) {
 
 SmallVector<CheckpointPart, 4>
 getModuleTensors(const QuantizationSpec &quantization, Plane plane) {
-  SmallVector<CheckpointPart, 4> parts;
+  SmallVector<CheckpointPart, 4> parts, beside;
   const PackingInfo *info = findInfo(quantization);
   if (!info)
     return parts;
@@ -247,12 +247,10 @@ getModuleTensors(const QuantizationSpec &quantization, Plane plane) {
     part.isOptional = tensor.isOptional || part.use == PartUse::Unused;
     if (part.use == PartUse::GroupOfColumn)
       part.groupColumns = weight.blockColumns;
-    parts.push_back(std::move(part));
+    (isBeside(part.use) ? beside : parts).push_back(std::move(part));
   }
   // The plane's own tensor comes first, wherever it stands in the table.
-  llvm::stable_sort(parts, [](const auto &a, const auto &b) {
-    return isBeside(a.use) < isBeside(b.use);
-  });
+  llvm::append_range(parts, beside);
   return parts;
 }
 
