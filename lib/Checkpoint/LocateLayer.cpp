@@ -210,8 +210,11 @@ private:
         std::string name =
             *prefix +
             part.getName(part.isPerExpert() ? request.expertIds[slot] : 0);
-        if (!checkpoint.contains(name))
+        if (!checkpoint.contains(name)) {
+          if (part.isOptional)
+            continue;
           candidate.missing.push_back(name);
+        }
         candidate.tensor.parts.push_back(
             {std::move(name), &part, int64_t(slot)});
       }
@@ -226,7 +229,8 @@ private:
       if (request.expertIds.empty())
         break;
       for (const CheckpointPart &part : form)
-        accepted += ", '*." + part.name + "'";
+        if (!part.isOptional)
+          accepted += ", '*." + part.name + "'";
       if (!block)
         continue;
       Result<Candidate> candidate = tryForm(form, tensor);

@@ -7,13 +7,14 @@
 //
 // Checkpoints differ in what they call a tensor and in how they cut the first
 // product: a tensor for each expert's gate and up, or one for all experts. The
-// table of families says which do what.
+// table of families says which do what, Packings.h which tensors a module has.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CheckpointNames.h"
 
 #include "Families/Family.h"
+#include "Packings.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -55,15 +56,13 @@ public:
   std::vector<CheckpointForm> getForms(const TensorInfo &tensor) {
     StringRef name = tensor.name;
     quantization = spec.getQuantization(name);
-    // Checkpoints have these packed, which is not read.
-    if (name.ends_with("_zero_point") || name.ends_with("_global_scale"))
-      return {};
-    kind = name.consume_back("_input_scale") ? Kind::InputScale
-           : name.consume_back("_scale")     ? Kind::Scale
-                                             : Kind::Weight;
+    bool isOfExperts =
+        name.starts_with("experts.") || name.starts_with("shared_experts.");
+    projection = isOfExperts ? takePlane(name) : Projection::Weight;
     // Rows of a vector per expert are its elements.
     size_t rank = tensor.shape.size();
-    bool isVector = rank == 1 || name.ends_with("_bias");
+    bool isVector = rank == 1 || name.ends_with("_bias") ||
+                    projection == Projection::GlobalScale;
     numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
     if (name == "gate.weight")
       addWhole(names.gate);
@@ -71,7 +70,7 @@ public:
       addWhole(names.gateBias);
     else if (name == "gate.selection_bias")
       addWhole(names.selectionBias);
-    else if (StringRef(tensor.name) == "gate.expert_scale")
+    else if (name == "gate.expert_scale")
       addWhole(names.expertScale);
     else if (name == "gate.hash_table")
       addWhole(names.hashTable);
@@ -87,47 +86,36 @@ public:
   }
 
 private:
-  enum class Kind { Weight, Scale, InputScale };
-
-  /// Two elements lie in a byte. Of these one form is read as it is: mxfp4,
-  /// all experts in one tensor.
-  bool isFourBit() const {
-    return quantization && getElementBits(quantization->weight.storage) < 8;
-  }
-  bool isMxfp4() const {
-    return isFourBit() &&
-           quantization->weight.storage == StorageType::Fp4E2M1 &&
-           quantization->weight.scale == ScaleType::E8M0;
-  }
-
-  /// A part that is all rows of the tensor.
-  CheckpointPart makePart(const Twine &name) const {
+  /// What follows the name of a module, in the tensors that are the projection.
+  using Suffixes = SmallVector<CheckpointPart, 4>;
+  static Suffixes makeSuffix(StringRef text) {
     CheckpointPart part;
-    part.name = name.str();
+    part.name = text.str();
+    return {part};
+  }
+  Suffixes getModuleSuffixes() const {
+    return quantization ? getModuleTensors(*quantization, projection)
+                        : makeSuffix(".weight");
+  }
+
+  /// All rows of the tensor, of a module.
+  CheckpointPart makePart(StringRef module,
+                          CheckpointPart part = CheckpointPart()) const {
+    part.name = module.str() + part.name;
     part.numRows = numRows;
     return part;
   }
 
   /// A form for each alternative, which is the whole tensor.
-  void addWhole(StringRef alternatives, const Twine &suffix = "") {
-    for (StringRef name : splitNames(alternatives))
-      forms.push_back({makePart(name + suffix)});
-  }
-
-  /// What follows the name of a module. The scales of blocks are factors like
-  /// the others, in spite of their name.
-  StringRef getSuffix() const {
-    switch (kind) {
-    case Kind::Weight:
-      return ".weight";
-    case Kind::Scale:
-      return quantization->weight.granularity == Granularity::Block
-                 ? ".weight_scale_inv"
-                 : ".weight_scale";
-    case Kind::InputScale:
-      return ".input_scale";
+  void addWhole(StringRef alternatives,
+                ArrayRef<CheckpointPart> suffixes = CheckpointPart()) {
+    for (StringRef name : splitNames(alternatives)) {
+      CheckpointForm form;
+      for (const CheckpointPart &suffix : suffixes)
+        form.push_back(makePart(name, suffix));
+      if (!form.empty())
+        forms.push_back(std::move(form));
     }
-    llvm_unreachable("every kind is listed");
   }
 
   /// The scale of a product's input, which the modules of each expert state by
@@ -144,56 +132,61 @@ private:
       for (ArrayRef<StringRef> names : alternatives) {
         if (i >= names.size())
           return;
-        CheckpointPart part = makePart(names[i] + getSuffix());
-        part.isMaximum = true;
-        form.push_back(std::move(part));
+        for (const CheckpointPart &suffix : getModuleSuffixes())
+          form.push_back(makePart(names[i], suffix));
       }
-      forms.push_back(std::move(form));
+      if (!form.empty())
+        forms.push_back(std::move(form));
     }
   }
 
   /// Gate and up rows come apart; where each goes.
-  void addHalves(StringRef gates, StringRef ups, StringRef suffix) {
+  void addHalves(StringRef gates, StringRef ups,
+                 ArrayRef<CheckpointPart> suffixes) {
+    if (!spec.isGated())
+      return addWhole(ups, suffixes);
+    // One scale for gate and up, which two have apart.
+    int64_t half = numRows / 2;
+    if (half == 0 || suffixes.empty())
+      return;
     for (auto [gate, up] : llvm::zip(splitNames(gates), splitNames(ups))) {
-      CheckpointPart gatePart = makePart(gate + suffix);
-      CheckpointPart upPart = makePart(up + suffix);
-      if (!spec.isGated()) {
-        forms.push_back({upPart});
-        continue;
+      CheckpointForm form, upParts;
+      for (const CheckpointPart &suffix : suffixes) {
+        CheckpointPart gatePart = makePart(gate, suffix);
+        CheckpointPart upPart = makePart(up, suffix);
+        gatePart.numRows = upPart.numRows = half;
+        switch (spec.gateUpOrder) {
+        case GateUpOrder::GateUp:
+          upPart.firstRow = half;
+          break;
+        case GateUpOrder::UpGate:
+          gatePart.firstRow = half;
+          break;
+        case GateUpOrder::Interleaved:
+          upPart.firstRow = 1;
+          gatePart.rowStride = upPart.rowStride = 2;
+          break;
+        }
+        form.push_back(std::move(gatePart));
+        upParts.push_back(std::move(upPart));
       }
-      int64_t half = numRows / 2;
-      // One scale for gate and up, which two have apart.
-      if (half == 0)
-        return;
-      gatePart.numRows = upPart.numRows = half;
-      switch (spec.gateUpOrder) {
-      case GateUpOrder::GateUp:
-        upPart.firstRow = half;
-        break;
-      case GateUpOrder::UpGate:
-        gatePart.firstRow = half;
-        break;
-      case GateUpOrder::Interleaved:
-        upPart.firstRow = 1;
-        gatePart.rowStride = upPart.rowStride = 2;
-        break;
-      }
-      forms.push_back({gatePart, upPart});
+      llvm::append_range(form, upParts);
+      forms.push_back(std::move(form));
     }
   }
 
   void addExperts(StringRef name) {
     bool isBias = name.consume_back("_bias");
     bool isFirst = name == "experts.w13";
-    // Checkpoints that keep experts apart have no biases and no mxfp4.
-    if (kind == Kind::InputScale)
+    // Checkpoints that keep experts apart have no biases.
+    if (projection == Projection::InputScale)
       return addInputScale(isFirst,
                            {names.expert[0], names.expert[1], names.expert[2]});
-    if (!isBias && !isFourBit()) {
+    if (!isBias) {
       if (isFirst)
-        addHalves(names.expert[0], names.expert[1], getSuffix());
+        addHalves(names.expert[0], names.expert[1], getModuleSuffixes());
       else
-        addWhole(names.expert[2], getSuffix());
+        addWhole(names.expert[2], getModuleSuffixes());
     }
     if (!fused)
       return;
@@ -205,8 +198,12 @@ private:
   /// Parameters of the module of all experts, gate and up in one. Blocks of
   /// mxfp4 lie along the contracted dimension, which is the last one there.
   void addFused(bool isFirst, bool isBias) {
-    if (quantization && !isMxfp4())
-      return;
+    std::optional<StringRef> suffix;
+    if (quantization && !isBias) {
+      suffix = getFusedSuffix(*quantization, projection);
+      if (!suffix)
+        return;
+    }
     StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
     // Without a gate the first product is the up projection alone.
     if (isFirst && !spec.isGated())
@@ -215,21 +212,23 @@ private:
       CheckpointPart part = makePart(name);
       if (isBias)
         part.name += "_bias";
-      else if (quantization)
-        part.name += kind == Kind::Scale ? "_scales" : "_blocks";
+      else if (suffix)
+        part.name += *suffix;
       else
         part.transposed = names.fusedTransposed;
+      if (projection == Projection::Scale)
+        part.use = PartUse::Scales;
       forms.push_back({std::move(part)});
     }
     if (isFirst && !isBias && !quantization)
-      addHalves(names.fusedHalves[0], names.fusedHalves[1], "");
+      addHalves(names.fusedHalves[0], names.fusedHalves[1], CheckpointPart());
   }
 
   /// Experts one behind the other in the rows of one matrix.
   void addStacked(bool isFirst) {
     size_t before = forms.size();
     if (isFirst)
-      addHalves(names.stacked[0], names.stacked[1], "");
+      addHalves(names.stacked[0], names.stacked[1], CheckpointPart());
     else
       addWhole(names.stacked[2]);
     for (CheckpointForm &form : llvm::drop_begin(forms, before))
@@ -242,22 +241,20 @@ private:
   void addShared(StringRef name) {
     if (name == "shared_experts.gate")
       return addWhole(names.sharedGate);
-    if (kind == Kind::InputScale)
+    if (projection == Projection::InputScale)
       return addInputScale(name == "shared_experts.w13",
                            {names.shared[0], names.shared[1], names.shared[2]});
-    if (isFourBit())
-      return;
     if (name == "shared_experts.w2")
-      return addWhole(names.shared[2], getSuffix());
-    addHalves(names.shared[0], names.shared[1], getSuffix());
+      return addWhole(names.shared[2], getModuleSuffixes());
+    addHalves(names.shared[0], names.shared[1], getModuleSuffixes());
     if (fused && spec.gateUpOrder == GateUpOrder::GateUp)
-      addWhole(names.sharedFused, getSuffix());
+      addWhole(names.sharedFused, getModuleSuffixes());
   }
 
   const LayerSpec &spec;
   const Names &names;
   bool fused;
-  Kind kind = Kind::Weight;
+  Projection projection = Projection::Weight;
   /// That of the product which the tensor belongs to.
   std::optional<QuantizationSpec> quantization;
   int64_t numRows = 0;

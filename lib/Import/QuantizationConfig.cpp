@@ -15,11 +15,66 @@
 #include "Internal.h"
 
 #include "ExcludedModules.h"
+#include "QuantizationMethods.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
 
 namespace moec {
+
+void refuseOtherFields(FieldReader &reader, StringRef method,
+                       IgnoredFields &ignored) {
+  for (const json::Member &member : reader.getObjectValue().members) {
+    std::string path = reader.getPath(member.name);
+    if (reader.isKnown(member.name) || member.value.isNull() ||
+        ignored.take(path))
+      continue;
+    reader.getContext().diags.error(
+        reader.getContext().text, member.nameRange,
+        reader.show(member.name) + " is not supported with quant_method \"" +
+            method +
+            "\"; if it says nothing of the experts, read past it with "
+            "--ignore-field=" +
+            path);
+  }
+}
+
+void refuseValue(FieldReader &reader, StringRef field, const Twine &expected) {
+  const json::Value *value = reader.get(field);
+  reader.error(field, reader.show(field) +
+                          (value ? " = " + describeValue(*value)
+                                 : std::string(", which is absent,")) +
+                          " is not supported; " + expected + " is");
+}
+
+ScaleType getScaleType(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+    return ScaleType::F32;
+  case DType::BF16:
+    return ScaleType::BF16;
+  case DType::F16:
+    return ScaleType::F16;
+  }
+  llvm_unreachable("every dtype is listed");
+}
+
+OperandQuantization makeFp8(Granularity granularity, bool isStatic) {
+  OperandQuantization operand;
+  operand.granularity = granularity;
+  operand.isStatic = isStatic;
+  return operand;
+}
+
+QuantizationSpec getMeaning(StringRef name, Packing packing) {
+  for (const QuantizationName &entry : getQuantizationNames())
+    if (entry.name == name) {
+      QuantizationSpec meaning = entry.meaning;
+      meaning.packing = packing;
+      return meaning;
+    }
+  llvm_unreachable("asked for with a name of the table");
+}
 
 namespace {
 
@@ -94,34 +149,9 @@ void checkBlockSize(FieldReader &reader) {
                      "tensor; other scales of fp8 weights are not supported");
 }
 
-/// Fields that the method does not know would change it.
-void refuseOtherFields(FieldReader &reader, StringRef method) {
-  for (const json::Member &member : reader.getObjectValue().members)
-    if (!reader.isKnown(member.name) && !member.value.isNull())
-      reader.getContext().diags.error(
-          reader.getContext().text, member.nameRange,
-          reader.show(member.name) + " is not supported with quant_method \"" +
-              method + "\"");
-}
-
 constexpr StringLiteral kSupported =
-    "\"fp8\" of tensors and of blocks of 128 x 128, \"compressed-tensors\" of "
-    "float-quantized 8 bits and \"mxfp4\" are";
-
-QuantizationSpec getMeaning(StringRef name) {
-  for (const QuantizationName &entry : getQuantizationNames())
-    if (entry.name == name)
-      return entry.meaning;
-  llvm_unreachable("asked for with a name of the table");
-}
-
-/// e4m3 with f32 scales.
-OperandQuantization makeFp8(Granularity granularity, bool isStatic = false) {
-  OperandQuantization operand;
-  operand.granularity = granularity;
-  operand.isStatic = isStatic;
-  return operand;
-}
+    "\"fp8\" of tensors and of blocks of 128 x 128, \"compressed-tensors\", "
+    "\"modelopt\", \"gptq\", \"awq\" and \"mxfp4\" are";
 
 QuantizationSpec readFp8(FieldReader &reader) {
   reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
@@ -138,133 +168,45 @@ QuantizationSpec readFp8(FieldReader &reader) {
           makeFp8(Granularity::Tensor, /*isStatic=*/scheme == "static")};
 }
 
-/// The objects `weights` and `input_activations` of a group of
-/// compressed-tensors, whose names of granularities are `strategies`.
-OperandQuantization readCompressedOperand(FieldReader &outer, StringRef name,
-                                          const json::Value &object,
-                                          ArrayRef<StringRef> strategies,
-                                          bool isActivation) {
-  FieldReader reader(outer.getContext(), object, outer.getPath(name) + ".",
-                     FieldReader::Null::IsAbsent);
-  auto require = [&](StringRef field, bool isRight, const Twine &expected) {
-    if (const json::Value *value = reader.get(field))
-      if (!isRight)
-        reader.error(field, reader.show(field) + " = " + describeValue(*value) +
-                                " is not supported; " + expected + " is");
-  };
-  auto isInteger = [&](StringRef field, int64_t number) {
-    const json::Value *value = reader.get(field);
-    return value && value->getInteger() == number;
-  };
-  if (!reader.has("num_bits"))
-    reader.reportMissing("num_bits", "8");
-  require("num_bits", isInteger("num_bits", 8), "8");
-  reader.getOneOf("type", {"float"});
-  bool isDynamic = false;
-  if (isActivation)
-    isDynamic = reader.getBoolean("dynamic", false);
-  else if (reader.getBoolean("dynamic", false))
-    reader.error("dynamic", reader.show("dynamic") +
-                                " weights are not supported; weights are "
-                                "stored quantized");
-  if (!reader.getBoolean("symmetric", true))
-    reader.error("symmetric", reader.show("symmetric") +
-                                  " = false is not supported; true is");
-  OperandQuantization operand =
-      makeFp8(*symbolize<Granularity>(reader.getOneOf("strategy", strategies)),
-              /*isStatic=*/isActivation && !isDynamic);
-  if (operand.isStatic && operand.granularity != Granularity::Tensor)
-    reader.error("dynamic", reader.show("dynamic") +
-                                " must be true with strategy \"token\"; "
-                                "scales that are stored belong to strategy "
-                                "\"tensor\"");
-  // How scales were found says nothing of what they are.
-  for (StringRef field : {"observer", "observer_kwargs"})
-    reader.markKnown(field);
-  refuseOtherFields(reader, "compressed-tensors");
-  return operand;
-}
-
-std::optional<QuantizationSpec> readCompressed(FieldReader &reader) {
-  // Floats of 8 bits are stored as themselves by either.
-  constexpr StringRef formats[] = {"float-quantized", "naive-quantized"};
-  reader.getOneOf("format", formats);
-  reader.getOneOf("quantization_status", {"compressed", "frozen"});
-  // What the cache of keys holds, and what wrote the file.
-  for (StringRef field :
-       {"kv_cache_scheme", "version", "global_compression_ratio"})
-    reader.markKnown(field);
-  for (StringRef field : {"sparsity_config", "transform_config"})
-    if (const json::Value *object = reader.getObject(field))
-      if (!object->members.empty())
-        reader.error(field,
-                     reader.show(field) + " is not supported; leave it empty");
-  const json::Value *groups = reader.getObject("config_groups");
-  refuseOtherFields(reader, "compressed-tensors");
-  if (!groups || groups->members.size() != 1) {
-    reader.error("config_groups",
-                 reader.show("config_groups") +
-                     " must hold one group, whose scheme is that of all "
-                     "linear layers; layers of several schemes are not "
-                     "supported");
-    return std::nullopt;
-  }
-  const json::Member &member = groups->members.front();
-  FieldReader outer(reader.getContext(), *groups,
-                    reader.getPath("config_groups") + ".",
-                    FieldReader::Null::IsAbsent);
-  const json::Value *object = outer.getObject(member.name);
-  if (!object)
-    return std::nullopt;
-  FieldReader group(reader.getContext(), *object,
-                    outer.getPath(member.name) + ".",
-                    FieldReader::Null::IsAbsent);
-  const json::Value *targets = group.getList("targets");
-  if (!targets || targets->elements.size() != 1 ||
-      targets->elements.front().text != "Linear")
-    group.error("targets", group.show("targets") +
-                               " must be [\"Linear\"]; write what stays as it "
-                               "is in " +
-                               reader.show("ignore"));
-  group.getOneOf("format", formats);
-  if (const json::Value *value = group.get("output_activations"))
-    group.error("output_activations", group.show("output_activations") + " = " +
-                                          describeValue(*value) +
-                                          " is not supported; null is");
-  const json::Value *weights = group.getObject("weights");
-  if (!weights) {
-    group.reportMissing("weights", "an object");
-    return std::nullopt;
-  }
-  QuantizationSpec result;
-  result.weight =
-      readCompressedOperand(group, "weights", *weights, {"tensor", "channel"},
-                            /*isActivation=*/false);
-  if (const json::Value *inputs = group.getObject("input_activations"))
-    result.activation = readCompressedOperand(group, "input_activations",
-                                              *inputs, {"tensor", "token"},
-                                              /*isActivation=*/true);
-  refuseOtherFields(group, "compressed-tensors");
-  return result;
-}
-
-std::optional<QuantizationSpec> readMethod(FieldReader &reader,
-                                           const ExcludedModules &excluded) {
+/// `excluded` has what the reader's object excludes; an object inside of it has
+/// lists of its own.
+std::optional<QuantizationSpec>
+readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec,
+           QuantizationContext &context,
+           std::optional<ExcludedModules> &excluded) {
   std::optional<StringRef> method = reader.getString("quant_method");
-  if (!method || excluded.coversAll())
+  if (!method || excluded->coversAll())
     return std::nullopt;
   for (StringRef field : {"quantization.weight", "quantization.activation"})
     reader.getContext().origins[field] = {reader.show("quant_method"),
                                           reader.get("quant_method")->range};
   if (method == "fp8") {
     QuantizationSpec result = readFp8(reader);
-    refuseOtherFields(reader, *method);
+    refuseOtherFields(reader, *method, context.ignored);
     return result;
   }
   if (method == "compressed-tensors")
-    return readCompressed(reader);
+    return readCompressedTensors(reader, context);
+  if (method == "gptq")
+    return readGptq(reader, context);
+  if (method == "awq")
+    return readAwq(reader, context);
+  if (method == "modelopt" || method == "modelopt_fp4") {
+    const json::Value *object = reader.getObject("quantization");
+    if (!object)
+      return readModelOpt(reader, context);
+    reader.markKnown("producer");
+    refuseOtherFields(reader, *method, context.ignored);
+    FieldReader inner(reader.getContext(), *object,
+                      reader.getPath("quantization") + ".",
+                      FieldReader::Null::IsAbsent);
+    excluded.emplace(readExceptions(inner, family, spec));
+    if (excluded->coversAll())
+      return std::nullopt;
+    return readModelOpt(inner, context);
+  }
   if (method == "mxfp4") {
-    refuseOtherFields(reader, *method);
+    refuseOtherFields(reader, *method, context.ignored);
     return getMeaning("mxfp4");
   }
   reader.error("quant_method", "quantization " +
@@ -296,28 +238,32 @@ void refuseOtherStatements(FieldReader &config, DType dtype,
 }
 
 /// The hf_quant_config.json that ModelOpt writes beside a config.json.
-void readModelOpt(const SourceText &text, ImportContext &context,
-                  const Family &family, const LayerSpec &spec) {
-  FailureOr<json::Value> document = json::parse(text, context.diags);
+void readQuantConfigFile(const SourceText &text, Diagnostics &diags,
+                         const Family &family, QuantizationContext &context,
+                         LayerSpec &spec) {
+  FailureOr<json::Value> document = json::parse(text, diags);
   if (failed(document))
     return;
-  if (!document->isObject())
-    return context.diags.error(text, document->range,
-                               "must be an object, not " +
-                                   describeValue(*document));
-  ImportContext own{text, context.diags, {}};
+  if (!document->isObject()) {
+    diags.error(text, document->range,
+                "must be an object, not " + describeValue(*document));
+    return;
+  }
+  ImportContext own{text, diags, {}};
   FieldReader outer(own, *document, "", FieldReader::Null::IsAbsent);
   const json::Value *object = outer.getObject("quantization");
   if (!object)
     return;
   FieldReader reader(own, *object, "quantization.",
                      FieldReader::Null::IsAbsent);
-  const json::Value *algorithm = reader.get("quant_algo");
-  if (!algorithm || readExceptions(reader, family, spec).coversAll())
+  // Null where the cache of keys alone is quantized.
+  if (!reader.has("quant_algo"))
     return;
-  reader.error("quant_algo", "quantization " + describeValue(*algorithm) +
-                                 " of ModelOpt is not supported; " +
-                                 kSupported);
+  ExcludedModules excluded = readExceptions(reader, family, spec);
+  std::optional<QuantizationSpec> result;
+  if (!excluded.coversAll())
+    result = readModelOpt(reader, context);
+  setQuantization(result, excluded, spec);
 }
 
 } // namespace
@@ -325,6 +271,7 @@ void readModelOpt(const SourceText &text, ImportContext &context,
 void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec) {
+  QuantizationContext context{spec.dtype, ignored};
   StringRef field = "quantization_config";
   FieldReader *stated = nullptr;
   for (FieldReader *reader : {outer, &config}) {
@@ -345,11 +292,15 @@ void readQuantization(FieldReader &config, FieldReader *outer,
     FieldReader inner(reader->getContext(), *object,
                       reader->getPath(field) + ".",
                       FieldReader::Null::IsAbsent);
-    ExcludedModules excluded = readExceptions(inner, family, spec);
-    setQuantization(readMethod(inner, excluded), excluded, spec);
+    std::optional<ExcludedModules> excluded;
+    excluded.emplace(readExceptions(inner, family, spec));
+    std::optional<QuantizationSpec> result =
+        readMethod(inner, family, spec, context, excluded);
+    setQuantization(result, *excluded, spec);
   }
   if (overrides.quantConfig && !stated)
-    readModelOpt(*overrides.quantConfig, config.getContext(), family, spec);
+    readQuantConfigFile(*overrides.quantConfig, config.getContext().diags,
+                        family, context, spec);
 }
 
 } // namespace moec

@@ -307,10 +307,17 @@ TEST(AllowList, TheFileOfModelOpt) {
       "producer": {"name": "modelopt"},
       "quantization": {"quant_algo": "NVFP4", "group_size": 16,
                        "exclude_modules": ["lm_head"]}})");
-  EXPECT_NE(importError(makeQwen(""), overrides)
-                .find("error: quantization "
-                      "\"NVFP4\" of ModelOpt is not supported"),
-            std::string::npos);
+  EXPECT_NE(
+      importError(makeQwen(""), overrides)
+          .find("quantizes activations to 4 bits, which is not supported; "
+                "to leave them as they are, read past that with "
+                "--ignore-field=quantization.input_activations"),
+      std::string::npos);
+  SpecOverrides weightOnly = overrides;
+  weightOnly.ignoredFields = {"quantization.input_activations"};
+  LayerSpec nvfp4 = importOk(makeQwen(""), weightOnly);
+  EXPECT_EQ(nvfp4.quantization, getQuantization("nvfp4"));
+  EXPECT_EQ(nvfp4.quantization->packing, Packing::ModelOpt);
   overrides.quantConfig = SourceText("hf_quant_config.json", R"({
       "quantization": {"quant_algo": "NVFP4",
                        "exclude_modules": ["*mlp.experts*"]}})");

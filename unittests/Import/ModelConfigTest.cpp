@@ -430,10 +430,10 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
     const char *config;
     const char *message;
   } cases[] = {
-      {R"({"quant_method": "awq", "bits": 4})",
-       "quantization \"awq\" is not supported; \"fp8\" of tensors and of "
-       "blocks of 128 x 128, \"compressed-tensors\" of float-quantized 8 bits "
-       "and \"mxfp4\" are"},
+      {R"({"quant_method": "hqq", "bits": 4})",
+       "quantization \"hqq\" is not supported; \"fp8\" of tensors and of "
+       "blocks of 128 x 128, \"compressed-tensors\", \"modelopt\", \"gptq\", "
+       "\"awq\" and \"mxfp4\" are"},
       {R"({"bits": 4})",
        "'quantization_config.quant_method' is missing; it must be a string"},
       {R"({"quant_method": 8})", "must be a string, not 8"},
@@ -541,19 +541,20 @@ TEST(ModelConfigError, CompressedTensorsOfOtherSchemes) {
       {compressed(replace(kChannels, "float", "int"), kTokens),
        path + "weights.type' must be \"float\", not \"int\""},
       {compressed(replace(kChannels, "\"channel", "\"group"), kTokens),
-       path + "weights.strategy' must be \"tensor\" or \"channel\""},
+       path + "weights.strategy' must be \"tensor\", \"channel\" or \"block\""},
       {compressed(
            replace(kChannels, "\"group_size\": null", "\"group_size\": 128"),
            kTokens),
-       path + "weights.group_size' is not supported"},
+       path + "weights.group_size' = 128 is not supported; null with"},
       {compressed(kChannels, replace(kTokens, "true, \"obs", "false, \"obs")),
        "must be true with strategy \"token\"; scales that are stored belong"},
       {compressed(kChannels, kTokens, R"(, "colour": 1)"),
        path + "colour' is not supported"},
-      {replace(compressed(kChannels, kTokens), "float-quantized",
-               "pack-quantized"),
-       "'quantization_config.format' must be \"float-quantized\" or "
-       "\"naive-quantized\", not \"pack-quantized\""},
+      {replace(compressed(kChannels, kTokens), "float-quantized", "marlin-24"),
+       "'quantization_config.format' must be \"pack-quantized\", "
+       "\"int-quantized\", \"float-quantized\", \"naive-quantized\", "
+       "\"nvfp4-pack-quantized\" or \"mxfp4-pack-quantized\", not "
+       "\"marlin-24\""},
       {replace(compressed(kChannels, kTokens), "[\"Linear\"]", "[\"re:.*\"]"),
        path + "targets' must be [\"Linear\"]"},
       {replace(compressed(kChannels, kTokens), "\"sparsity_config\": {}",

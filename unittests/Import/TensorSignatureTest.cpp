@@ -43,7 +43,7 @@ std::vector<std::string> describeForms(const LayerSpec &spec,
                         std::to_string(part.rowStride) + "*" +
                         std::to_string(part.numRows) +
                         (part.transposed ? "T" : "") +
-                        (part.isMaximum ? "max" : ""));
+                        (part.use == PartUse::LargestScale ? "max" : ""));
       forms.push_back(llvm::join(parts, " & "));
     }
   }

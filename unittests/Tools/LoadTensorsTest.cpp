@@ -126,7 +126,7 @@ TEST(LoadTensors, PutsGateAndUpTogether) {
 TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
   CheckpointPart gate{"experts.{e}.w1.input_scale", 0, 1, 1},
       up{"experts.{e}.w3.input_scale", 0, 1, 1};
-  gate.isMaximum = up.isMaximum = true;
+  gate.use = up.use = PartUse::LargestScale;
   File file;
   file.add("a.experts.0.w1.input_scale", {}, 2);
   file.add("a.experts.0.w3.input_scale", {1}, 9);

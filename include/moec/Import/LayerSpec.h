@@ -104,6 +104,21 @@ enum class ScaleType { F32, BF16, F16, E8M0, E4M3 };
 /// Which elements share a scale; docs/layers.md says what each is of.
 enum class Granularity { Tensor, Channel, Token, Group, Block };
 
+/// How checkpoints hold a quantized matrix; lib/Import/Packings.cpp says which
+/// tensors each has.
+enum class Packing {
+  Unstated,       ///< no config.json says it: what the weight's type suggests
+  Modules,        ///< `weight`, `weight_scale`
+  InverseNames,   ///< `weight`, `weight_scale_inv`
+  GptOss,         ///< `_blocks` and `_scales` of all experts
+  CompressedInts, ///< `weight_packed` of integers, `weight_scale`
+  CompressedFp4,  ///< `weight_packed` of floats, `weight_scale`
+  ModelOpt,       ///< `weight`, `weight_scale`, `weight_scale_2`
+  Gptq,           ///< `qweight`, `qzeros` less by one, `scales`, `g_idx`
+  GptqV2,         ///< the same with `qzeros` as they are
+  Awq,            ///< `qweight`, `qzeros`, `scales`, interleaved
+};
+
 /// One operand of the experts' products.
 struct OperandQuantization {
   StorageType storage = StorageType::Fp8E4M3;
@@ -128,7 +143,10 @@ struct QuantizationSpec {
   OperandQuantization weight;
   /// None for activations that stay in the layer dtype.
   std::optional<OperandQuantization> activation;
+  /// Of files alone: it changes no number, and no spec has it.
+  Packing packing = Packing::Unstated;
 
+  /// Whether the numbers are the same.
   bool operator==(const QuantizationSpec &other) const {
     return weight == other.weight && activation == other.activation;
   }

@@ -15,6 +15,8 @@
 
 #include "moec/Import/LayerSpec.h"
 
+#include <array>
+
 namespace moec {
 
 /// The size of a dimension that is the number of tokens of a call.
@@ -45,6 +47,47 @@ int64_t getStorageBits(TensorType type);
 enum class TensorRole { Input, Weight, Output };
 llvm::StringRef stringify(TensorRole role);
 
+/// How a checkpoint packs elements of 4 or 8 bits, the first one in the lowest
+/// bits of a word of little endian.
+struct ElementPacking {
+  /// 8 or 32; 0 for elements that lie as the layer's do.
+  int64_t wordBits = 0;
+  /// Bits of an element in the word.
+  int64_t elementBits = 8;
+  /// Bits of an element in the layer: more for zero points, which are bytes
+  /// there.
+  int64_t layerBits = 8;
+  /// The elements of a word are neighbours in a column, not in a row.
+  bool alongRows = false;
+  /// Place i of a word holds the element `order[i]` of those in it.
+  std::array<uint8_t, 8> order = {0, 1, 2, 3, 4, 5, 6, 7};
+  /// Added to each element, modulo 256.
+  uint8_t offset = 0;
+  /// Added to each word, as one number of 32 bits: elements that leave their
+  /// range carry into the next.
+  uint32_t wordOffset = 0;
+
+  explicit operator bool() const { return wordBits != 0; }
+};
+
+/// What a tensor of a checkpoint is for.
+enum class PartUse {
+  Values,        ///< its elements go in
+  Scales,        ///< likewise, and each is finite and above 0
+  InverseScales, ///< the same of their reciprocals
+  /// The one element of the destination becomes the largest of all such parts,
+  /// of every expert. (The scale of a product's input, of which checkpoints
+  /// have one for each expert's gate and up.)
+  LargestScale,
+  // Nothing goes in; a tensor that is not as expected is refused.
+  Shape,         ///< two integers: rows and columns of the matrix
+  GroupOfColumn, ///< for each column the number of its group, which ascend
+  MiddleZeros,   ///< zero points, all of them half the range of elements
+  Unused,        ///< read past
+};
+/// Whether nothing of such a part goes into the layer.
+inline bool isBeside(PartUse use) { return use >= PartUse::Shape; }
+
 /// One tensor of a checkpoint: where it goes in a tensor of the layer.
 struct CheckpointPart {
   /// Name inside the MoE block; the checkpoint's own name ends in a dot and
@@ -63,10 +106,12 @@ struct CheckpointPart {
   /// All experts lie in one matrix, one behind the other: E x R x C is E * R
   /// rows of C there (E * C rows of R if transposed).
   bool flattened = false;
-  /// The one element of the destination becomes the largest of all such parts,
-  /// of every expert. (The scale of a product's input, of which checkpoints
-  /// have one for each expert's gate and up.)
-  bool isMaximum = false;
+  PartUse use = PartUse::Values;
+  ElementPacking packing;
+  /// A checkpoint may do without it.
+  bool isOptional = false;
+  /// Of `GroupOfColumn`: columns of a group; 0 for one group.
+  int64_t groupColumns = 0;
 
   /// Whether there is one tensor for each expert.
   bool isPerExpert() const;

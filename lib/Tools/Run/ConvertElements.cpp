@@ -24,9 +24,18 @@ bool isFloat(DType dtype) {
 }
 
 const llvm::fltSemantics &getSemantics(DType dtype) {
-  return dtype == DType::F32    ? llvm::APFloat::IEEEsingle()
-         : dtype == DType::BF16 ? llvm::APFloat::BFloat()
-                                : llvm::APFloat::IEEEhalf();
+  switch (dtype) {
+  case DType::F32:
+    return llvm::APFloat::IEEEsingle();
+  case DType::BF16:
+    return llvm::APFloat::BFloat();
+  case DType::F8E4M3:
+    return llvm::APFloat::Float8E4M3FN();
+  case DType::F8E8M0:
+    return llvm::APFloat::Float8E8M0FNU();
+  default:
+    return llvm::APFloat::IEEEhalf();
+  }
 }
 
 llvm::APFloat readFloat(const uint8_t *source, DType dtype) {
@@ -82,7 +91,7 @@ bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
 }
 
 std::string moec::showElement(const uint8_t *source, DType dtype) {
-  if (isFloat(dtype)) {
+  if (isFloat(dtype) || dtype == DType::F8E4M3 || dtype == DType::F8E8M0) {
     llvm::SmallString<32> text;
     readFloat(source, dtype).toString(text);
     return text.str().str();

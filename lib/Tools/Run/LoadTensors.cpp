@@ -7,6 +7,7 @@
 
 #include "LoadTensors.h"
 
+#include "CheckParts.h"
 #include "ConvertElements.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -19,24 +20,6 @@ using moert::Status;
 
 namespace {
 
-std::string printShape(llvm::ArrayRef<int64_t> shape) {
-  std::string text = "[";
-  for (auto [i, size] : llvm::enumerate(shape))
-    text += (i ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
-/// Shapes are the same tensor when they differ in dimensions of size 1 alone.
-bool isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
-  auto squeeze = [](llvm::ArrayRef<int64_t> shape) {
-    std::vector<int64_t> sizes;
-    llvm::copy_if(shape, std::back_inserter(sizes),
-                  [](int64_t size) { return size != 1; });
-    return sizes;
-  };
-  return squeeze(a) == squeeze(b);
-}
-
 /// Copies elements of one tensor of a file into one of the layer's.
 class Copier {
 public:
@@ -46,30 +29,43 @@ public:
 
   /// The whole tensor.
   Status copyAll() {
-    if (Status status = check(tensor.shape); !status)
+    if (Status status = check(tensor.shape, tensor.dtype); !status)
       return status;
     copyRow(0, 0, tensor.getNumElements());
     return finish();
   }
 
   /// One element, which stays where it is not less than what is there already.
-  Status copyMaximum(bool isFirst);
+  Status copyLargest(bool isFirst);
 
   /// A part, for the expert at `slot` where there is one tensor for each.
   Status copyPart(const CheckpointPart &part, int64_t slot);
 
 private:
-  Status check(llvm::ArrayRef<int64_t> shape) const {
-    std::string where = file + ": tensor '" + entry.name + "': ";
-    if (!canConvert(entry.dtype, tensor.dtype))
-      return moert::invalidArgument(
-          where + "dtype is " + moert::dtypeName(entry.dtype) + ", expected " +
-          moert::dtypeName(tensor.dtype));
+  Status fail(const std::string &what) const {
+    return moert::invalidArgument(file + ": tensor '" + entry.name +
+                                  "': " + what);
+  }
+  /// `what` is empty where nothing is wrong.
+  Status failIfAny(const std::string &what) const {
+    return what.empty() ? Status::ok() : fail(what);
+  }
+
+  Status check(llvm::ArrayRef<int64_t> shape, moert::DType dtype) const {
+    if (!canConvert(entry.dtype, dtype))
+      return fail(std::string("dtype is ") + moert::dtypeName(entry.dtype) +
+                  ", expected " + moert::dtypeName(dtype));
     if (!isSameShape(entry.shape, shape) && !isInBlocks(shape))
-      return moert::invalidArgument(where + "shape is " +
-                                    printShape(entry.shape) + ", expected " +
-                                    printShape(shape));
+      return fail("shape is " + printShape(entry.shape) + ", expected " +
+                  printShape(shape));
     return Status::ok();
+  }
+
+  /// What the elements are: bytes of a file may be scales.
+  Status checkScales() const {
+    bool areBytes = entry.dtype == moert::DType::U8;
+    return failIfAny(
+        moec::checkScales(entry, areBytes ? tensor.dtype : entry.dtype));
   }
 
   /// Rows of bytes, each of the groups of a row by itself: mxfp4 has blocks of
@@ -122,6 +118,13 @@ private:
             copy(from + c * rows + r, to + r * step + c);
   }
 
+  /// Reciprocals, of a tensor of f32.
+  void invertRow(int64_t to, int64_t count) {
+    auto *values = reinterpret_cast<float *>(tensor.data()) + to;
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = 1.0F / values[i];
+  }
+
   void copy(int64_t from, int64_t to) {
     size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
     size_t resultSize = size_t(moert::dtypeBits(tensor.dtype)) / 8;
@@ -141,8 +144,10 @@ private:
   int64_t lossy = -1;
 };
 
-Status Copier::copyMaximum(bool isFirst) {
-  if (Status status = check({1}); !status)
+Status Copier::copyLargest(bool isFirst) {
+  if (Status status = check({1}, tensor.dtype); !status)
+    return status;
+  if (Status status = checkScales(); !status)
     return status;
   auto *value = reinterpret_cast<float *>(tensor.data());
   float before = *value;
@@ -159,19 +164,40 @@ Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
   int64_t columns = isVector ? 1 : tensor.shape.back();
   int64_t rows =
       isVector ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
+  if (part.use == PartUse::Shape || part.use == PartUse::GroupOfColumn)
+    columns = columns * 8 / part.packing.layerBits;
+  if (isBeside(part.use))
+    return failIfAny(checkBeside(part, entry, part.numRows, columns));
   bool hasBlocks = isStacked && !part.isPerExpert();
   int64_t blocks = hasBlocks ? tensor.shape.front() : 1;
+  moert::DType dtype = tensor.dtype;
   std::vector<int64_t> expected = {part.numRows};
-  if (!isVector)
+  if (part.packing) {
+    dtype = getPackedType(part.packing);
+    expected = getPackedShape(part.packing, part.transposed, part.numRows,
+                              columns * 8 / part.packing.layerBits);
+  } else if (!isVector) {
     expected.insert(part.transposed ? expected.begin() : expected.end(),
                     columns);
+  }
   if (hasBlocks && part.flattened)
     expected.front() *= blocks;
   else if (hasBlocks)
     expected.insert(expected.begin(), blocks);
-  if (Status status = check(expected); !status)
+  if (Status status = check(expected, dtype); !status)
     return status;
+  if (part.use == PartUse::Scales || part.use == PartUse::InverseScales)
+    if (Status status = checkScales(); !status)
+      return status;
   for (int64_t block = 0; block < blocks; ++block) {
+    if (part.packing) {
+      PartRows target = {tensor.data() + (slot + block) * rows * columns,
+                         columns, part.firstRow, part.rowStride, part.numRows};
+      size_t bytes = entry.bytes / size_t(blocks);
+      unpackElements(part.packing, part.transposed,
+                     entry.data + size_t(block) * bytes, target);
+      continue;
+    }
     int64_t from = block * part.numRows * columns;
     int64_t to = ((slot + block) * rows + part.firstRow) * columns;
     int64_t step = part.rowStride * columns;
@@ -180,6 +206,9 @@ Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
     else
       for (int64_t row = 0; row < part.numRows; ++row)
         copyRow(from + row * columns, to + row * step, columns);
+    if (part.use == PartUse::InverseScales)
+      for (int64_t row = 0; row < part.numRows; ++row)
+        invertRow(to + row * step, columns);
   }
   return finish();
 }
@@ -223,8 +252,8 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
         return entry.status();
       Copier copier(checkpoint.fileOf(part.name), **entry, *tensor);
       Status status = !part.part ? copier.copyAll()
-                      : part.part->isMaximum
-                          ? copier.copyMaximum(&part == &located.parts.front())
+                      : part.part->use == PartUse::LargestScale
+                          ? copier.copyLargest(&part == &located.parts.front())
                           : copier.copyPart(*part.part, part.slot);
       if (!status)
         return status;

@@ -1,0 +1,352 @@
+//===- CompressedTensors.cpp - what compressed-tensors says -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A `format` says how a checkpoint holds weights, a group of `config_groups`
+// what weights and activations are. The formats are a table; a scheme is legal
+// where its format has it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "QuantizationMethods.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+constexpr StringLiteral kMethod = "compressed-tensors";
+
+/// One `format`.
+struct Format {
+  StringLiteral name;
+  /// The field `type` of weights.
+  StringLiteral type;
+  SmallVector<int64_t, 2> bits;
+  SmallVector<StringRef, 4> strategies;
+  Packing packing;
+  /// Activations may be quantized too, to the type and bits of the weights.
+  bool hasActivations = false;
+  bool hasZeroPoints = false;
+  /// Columns of a group, where the format fixes them.
+  int64_t groupColumns = 0;
+  /// The abbreviation that the format is.
+  StringLiteral shortName = "";
+};
+
+ArrayRef<Format> getFormats() {
+  static const Format formats[] = {
+      {"pack-quantized",
+       "int",
+       {4, 8},
+       {"group", "channel"},
+       Packing::CompressedInts,
+       /*hasActivations=*/false,
+       /*hasZeroPoints=*/true},
+      {"int-quantized",
+       "int",
+       {8},
+       {"tensor", "channel", "group"},
+       Packing::Modules,
+       /*hasActivations=*/true,
+       /*hasZeroPoints=*/true},
+      {"float-quantized",
+       "float",
+       {8},
+       {"tensor", "channel", "block"},
+       Packing::Modules,
+       /*hasActivations=*/true},
+      {"naive-quantized",
+       "float",
+       {8},
+       {"tensor", "channel", "block"},
+       Packing::Modules,
+       /*hasActivations=*/true},
+      {"nvfp4-pack-quantized",
+       "float",
+       {4},
+       {"tensor_group"},
+       Packing::CompressedFp4,
+       false,
+       false,
+       16,
+       "nvfp4"},
+      {"mxfp4-pack-quantized",
+       "float",
+       {4},
+       {"group"},
+       Packing::CompressedFp4,
+       false,
+       false,
+       32,
+       "mxfp4"},
+  };
+  return formats;
+}
+
+/// The format of a group, which the whole model's is where the group has none.
+const Format *readFormat(FieldReader &config, FieldReader &group) {
+  FieldReader &reader = group.has("format") ? group : config;
+  SmallVector<StringRef> names;
+  for (const Format &format : getFormats())
+    names.push_back(format.name);
+  if (!reader.has("format")) {
+    reader.reportMissing("format", "one of " + listChoices(names));
+    return nullptr;
+  }
+  StringRef name = reader.getOneOf("format", names);
+  if (&reader == &group)
+    config.markKnown("format");
+  for (const Format &format : getFormats())
+    if (format.name == name)
+      return &format;
+  llvm_unreachable("a name of the table");
+}
+
+/// The objects `weights` and `input_activations` of a group.
+class OperandReader {
+public:
+  OperandReader(FieldReader &group, StringRef name, const json::Value &object,
+                const Format &format, QuantizationContext &context)
+      : reader(group.getContext(), object, group.getPath(name) + ".",
+               FieldReader::Null::IsAbsent),
+        format(format), context(context) {}
+
+  OperandQuantization readWeight() {
+    readType(format.bits);
+    require("dynamic", !reader.getBoolean("dynamic", false), "false");
+    bool isSymmetric = reader.getBoolean("symmetric", true);
+    require("symmetric", isSymmetric || format.hasZeroPoints, "true");
+    if (!isSymmetric && format.hasZeroPoints)
+      operand.hasZeroPoint = true;
+    readGranularity(format.strategies);
+    if (!format.shortName.empty())
+      operand = getMeaning(format.shortName).weight;
+    else if (operand.granularity == Granularity::Group)
+      operand.scale = getScaleType(context.dtype);
+    readOrder();
+    finish();
+    return operand;
+  }
+
+  OperandQuantization readActivation(const OperandQuantization &weight) {
+    readType({getElementBits(weight.storage)});
+    bool isDynamic = reader.getBoolean("dynamic", false);
+    require("symmetric", reader.getBoolean("symmetric", true), "true");
+    SmallVector<StringRef, 2> strategies = {"tensor", "token"};
+    if (weight.granularity == Granularity::Block)
+      strategies = {"group"};
+    readGranularity(strategies);
+    operand.isStatic = !isDynamic;
+    if (operand.isStatic && operand.granularity != Granularity::Tensor)
+      reader.error("dynamic", reader.show("dynamic") +
+                                  " must be true with strategy \"" +
+                                  stringify(operand.granularity) +
+                                  "\"; scales that are stored belong to "
+                                  "strategy \"tensor\"");
+    finish();
+    return operand;
+  }
+
+private:
+  void require(StringRef field, bool isRight, const Twine &expected) {
+    if (!isRight)
+      refuseValue(reader, field, expected);
+  }
+
+  /// "weight" is an order in which weights were rounded, and no more; "group"
+  /// leaves its trace in weight_g_idx.
+  void readOrder() {
+    StringRef field = "actorder";
+    const json::Value *value = reader.get(field);
+    bool isOff = !value ||
+                 (value->kind == json::Value::Kind::Boolean && !value->boolean);
+    if (!isOff && !context.ignored.take(reader.getPath(field)))
+      reader.getOneOf(field, {"weight", "static"});
+  }
+
+  void readType(ArrayRef<int64_t> bits) {
+    std::string expected;
+    for (int64_t number : bits)
+      expected += (expected.empty() ? "" : " or ") + std::to_string(number);
+    const json::Value *value = reader.get("num_bits");
+    std::optional<int64_t> number;
+    if (value)
+      number = value->getInteger();
+    else
+      reader.reportMissing("num_bits", expected);
+    bool isRight = number && is_contained(bits, *number);
+    require("num_bits", !value || isRight, expected);
+    reader.getOneOf("type", {format.type});
+    if (format.type == "float")
+      operand.storage = StorageType::Fp8E4M3;
+    else
+      operand.storage =
+          isRight && *number == 4 ? StorageType::Int4 : StorageType::Int8;
+  }
+
+  /// A strategy that is not stated follows from the size of groups.
+  void readGranularity(ArrayRef<StringRef> strategies) {
+    const json::Value *size = reader.get("group_size");
+    std::optional<int64_t> columns;
+    if (size)
+      columns = size->getInteger();
+    StringRef strategy = reader.getOneOf("strategy", strategies);
+    if (!reader.has("strategy") && size) {
+      StringRef implied = columns == -1 ? "channel" : "group";
+      for (StringRef name : strategies)
+        if (name.contains(implied))
+          strategy = name;
+    }
+    bool isGroup = strategy == "group" || strategy == "tensor_group";
+    operand.granularity = strategy == "tensor_group"
+                              ? Granularity::Group
+                              : *symbolize<Granularity>(strategy);
+    if (isGroup)
+      readGroup(size, columns);
+    else
+      require("group_size", !size || columns == -1,
+              "null with strategy \"" + strategy + "\"");
+    if (strategy == "block")
+      readBlock();
+  }
+
+  void readGroup(const json::Value *size, std::optional<int64_t> columns) {
+    constexpr int64_t activationColumns = 128;
+    int64_t fixed = format.groupColumns;
+    if (format.type == "float" && !fixed)
+      fixed = activationColumns;
+    std::string expected =
+        fixed ? std::to_string(fixed) : std::string("a number above 0");
+    if (!size)
+      return reader.reportMissing("group_size", expected);
+    bool isRight =
+        fixed ? columns == fixed
+              : columns && *columns > 0 && *columns <= limits::kMaxWidth;
+    require("group_size", isRight, expected);
+    operand.blockRows = 1;
+    operand.blockColumns = isRight ? *columns : 1;
+  }
+
+  void readBlock() {
+    const json::Value *list = reader.getList("block_structure");
+    constexpr int64_t side = 128;
+    bool isRight = list && list->elements.size() == 2 &&
+                   llvm::all_of(list->elements, [&](const json::Value &value) {
+                     return value.getInteger() == side;
+                   });
+    if (!isRight)
+      reader.error("block_structure", reader.show("block_structure") +
+                                          " must be [128, 128]; other blocks "
+                                          "of weights are not supported");
+    operand.blockRows = operand.blockColumns = side;
+  }
+
+  void finish() {
+    // Formats fix it; as do those that have scales of the layer's dtype.
+    if (!format.shortName.empty())
+      reader.markKnown("scale_dtype");
+    // How scales were found says nothing of what they are.
+    for (StringRef field : {"observer", "observer_kwargs", "zp_dtype"})
+      reader.markKnown(field);
+    refuseOtherFields(reader, kMethod, context.ignored);
+  }
+
+  FieldReader reader;
+  const Format &format;
+  QuantizationContext &context;
+  OperandQuantization operand;
+};
+
+/// Activations that are quantized; none where the user reads past them.
+std::optional<OperandQuantization>
+readActivations(FieldReader &group, const Format &format,
+                const OperandQuantization &weight,
+                QuantizationContext &context) {
+  StringRef field = "input_activations";
+  const json::Value *inputs = group.get(field);
+  if (!inputs || context.ignored.take(group.getPath(field)))
+    return std::nullopt;
+  if (!format.hasActivations) {
+    group.error(field, group.show(field) + " is not supported with format \"" +
+                           format.name +
+                           "\", whose weights are multiplied by activations "
+                           "as they are; read past it with --ignore-field=" +
+                           group.getPath(field));
+    return std::nullopt;
+  }
+  if (!group.getObject(field))
+    return std::nullopt;
+  return OperandReader(group, field, *inputs, format, context)
+      .readActivation(weight);
+}
+
+} // namespace
+
+std::optional<QuantizationSpec>
+readCompressedTensors(FieldReader &reader, QuantizationContext &context) {
+  reader.getOneOf("quantization_status", {"compressed", "frozen"});
+  // What the cache of keys holds, and what wrote the file.
+  for (StringRef field :
+       {"kv_cache_scheme", "version", "global_compression_ratio"})
+    reader.markKnown(field);
+  for (StringRef field :
+       {"sparsity_config", "transform_config", "moe_sparsity_config"})
+    if (const json::Value *object = reader.getObject(field))
+      if (!object->members.empty() &&
+          !context.ignored.take(reader.getPath(field)))
+        reader.error(field,
+                     reader.show(field) + " is not supported; leave it empty");
+  const json::Value *groups = reader.getObject("config_groups");
+  if (!groups || groups->members.size() != 1) {
+    reader.error("config_groups",
+                 reader.show("config_groups") +
+                     " must hold one group, whose scheme is that of all "
+                     "linear layers; layers of several schemes are not "
+                     "supported");
+    return std::nullopt;
+  }
+  const json::Member &member = groups->members.front();
+  FieldReader outer(reader.getContext(), *groups,
+                    reader.getPath("config_groups") + ".",
+                    FieldReader::Null::IsAbsent);
+  const json::Value *object = outer.getObject(member.name);
+  if (!object)
+    return std::nullopt;
+  FieldReader group(reader.getContext(), *object,
+                    outer.getPath(member.name) + ".",
+                    FieldReader::Null::IsAbsent);
+  const json::Value *targets = group.getList("targets");
+  if (!targets || targets->elements.size() != 1 ||
+      targets->elements.front().text != "Linear")
+    group.error("targets", group.show("targets") +
+                               " must be [\"Linear\"]; write what stays as it "
+                               "is in " +
+                               reader.show("ignore"));
+  const Format *format = readFormat(reader, group);
+  refuseOtherFields(reader, kMethod, context.ignored);
+  if (!format)
+    return std::nullopt;
+  if (group.has("output_activations"))
+    refuseValue(group, "output_activations", "null");
+  const json::Value *weights = group.getObject("weights");
+  if (!weights) {
+    group.reportMissing("weights", "an object");
+    return std::nullopt;
+  }
+  QuantizationSpec result;
+  result.packing = format->packing;
+  result.weight =
+      OperandReader(group, "weights", *weights, *format, context).readWeight();
+  result.activation = readActivations(group, *format, result.weight, context);
+  refuseOtherFields(group, kMethod, context.ignored);
+  return result;
+}
+
+} // namespace moec

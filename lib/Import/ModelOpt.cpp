@@ -1,0 +1,119 @@
+//===- ModelOpt.cpp - what NVIDIA's Model Optimizer says --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// An algorithm says everything. It stands in a config.json, or in a
+// hf_quant_config.json beside it, whose object a config.json may have within.
+//
+//===----------------------------------------------------------------------===//
+
+#include "QuantizationMethods.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+constexpr StringLiteral kMethod = "modelopt";
+
+/// One `quant_algo`.
+struct Algorithm {
+  StringLiteral name;
+  QuantizationSpec meaning;
+  /// It quantizes activations to 4 bits, which are left as they are where the
+  /// user reads past them.
+  bool hasActivationsOfFour = false;
+};
+
+ArrayRef<Algorithm> getAlgorithms() {
+  constexpr Packing packing = Packing::ModelOpt;
+  auto makeInt8 = [] {
+    OperandQuantization weight;
+    weight.storage = StorageType::Int8;
+    weight.granularity = Granularity::Channel;
+    return weight;
+  };
+  constexpr int64_t side = 128;
+  OperandQuantization blocks = makeFp8(Granularity::Block);
+  blocks.blockRows = blocks.blockColumns = side;
+  static const Algorithm algorithms[] = {
+      {"FP8",
+       {makeFp8(Granularity::Tensor),
+        makeFp8(Granularity::Tensor, /*isStatic=*/true), packing}},
+      {"FP8_PER_CHANNEL_PER_TOKEN",
+       {makeFp8(Granularity::Channel), makeFp8(Granularity::Token), packing}},
+      {"FP8_PB_WO", {blocks, std::nullopt, packing}},
+      {"W8A16", {makeInt8(), std::nullopt, packing}},
+      {"W4A16_NVFP4", getMeaning("nvfp4", packing)},
+      {"NVFP4", getMeaning("nvfp4", packing), /*hasActivationsOfFour=*/true},
+      {"W4A16_MXFP4", getMeaning("mxfp4", packing)},
+      {"MXFP4", getMeaning("mxfp4", packing), /*hasActivationsOfFour=*/true},
+  };
+  return algorithms;
+}
+
+/// The field that says what activations are: that of the groups which repeat
+/// the algorithm, else one that only the user names.
+std::string getActivationPath(FieldReader &reader) {
+  StringRef field = "input_activations";
+  const json::Value *groups = reader.getObject("config_groups");
+  if (groups)
+    for (const json::Member &group : groups->members)
+      if (group.value.isObject() && group.value.find(field))
+        return reader.getPath("config_groups") + "." + group.name + "." +
+               field.str();
+  return reader.getPath(field);
+}
+
+} // namespace
+
+std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
+                                             QuantizationContext &context) {
+  StringRef field = "quant_algo";
+  std::optional<StringRef> name = reader.getString(field);
+  if (!name)
+    return std::nullopt;
+  const auto *algorithm =
+      llvm::find_if(getAlgorithms(), [&](const Algorithm &other) {
+        return name->equals_insensitive(other.name);
+      });
+  if (algorithm == getAlgorithms().end()) {
+    SmallVector<StringRef> names;
+    for (const Algorithm &other : getAlgorithms())
+      names.push_back(other.name);
+    reader.reportWrong(field, *reader.get(field), listChoices(names));
+    return std::nullopt;
+  }
+  QuantizationSpec result = algorithm->meaning;
+  std::string path = getActivationPath(reader);
+  bool isIgnored = context.ignored.take(path);
+  if (isIgnored)
+    result.activation.reset();
+  else if (algorithm->hasActivationsOfFour)
+    reader.error(field, reader.show(field) + " = \"" + *name +
+                            "\" quantizes activations to 4 bits, which is not "
+                            "supported; to leave them as they are, read past "
+                            "that with --ignore-field=" +
+                            path);
+  // Groups of weights are as large as the algorithm says.
+  int64_t columns = result.weight.granularity == Granularity::Group
+                        ? result.weight.blockColumns
+                        : 0;
+  if (const json::Value *size = reader.get("group_size"))
+    if (columns && size->getInteger() != columns)
+      refuseValue(reader, "group_size", Twine(columns));
+  // What the cache of keys holds, and what wrote the file.
+  for (StringRef known :
+       {"config_groups", "kv_cache_quant_algo", "kv_cache_scheme", "producer"})
+    reader.markKnown(known);
+  refuseOtherFields(reader, kMethod, context.ignored);
+  return result;
+}
+
+} // namespace moec

@@ -1,0 +1,269 @@
+//===- Packings.cpp - how checkpoints hold quantized matrices ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Sources: the compressors of compressed-tensors, ModelOpt's unified export,
+// AutoGPTQ's and GPTQModel's linear modules, AutoAWQ's WQLinear_GEMM.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Packings.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+/// What a tensor of a module is.
+enum class Role {
+  Weight,
+  Scale,
+  ZeroPoint,
+  GlobalScale,
+  InputScale,
+  Shape,
+  GroupOfColumn,
+};
+
+/// How the elements of a tensor lie.
+struct Order {
+  /// The matrix is K x N, not N x K.
+  bool transposed = false;
+  /// 0 for elements that lie as the layer's do.
+  int64_t wordBits = 0;
+  /// Words are of neighbours along N, not along K.
+  bool alongRows = false;
+  /// Even elements of a word before odd ones.
+  bool interleaved = false;
+};
+constexpr int64_t kWord = 32;
+constexpr Order kPlain = {};
+constexpr Order kTransposed = {true};
+constexpr Order kWords = {false, kWord};
+constexpr Order kWordsOfRows = {false, kWord, true};
+constexpr Order kTransposedWords = {true, kWord};
+constexpr Order kTransposedWordsOfRows = {true, kWord, true};
+constexpr Order kInterleavedWordsOfRows = {true, kWord, true, true};
+
+/// A tensor of a module.
+struct PackedTensor {
+  Role role;
+  StringLiteral suffix;
+  Order order = kPlain;
+  bool isOptional = false;
+  /// Of global scales: the reciprocal is in the file.
+  bool isInverse = false;
+};
+
+struct PackingInfo {
+  Packing packing;
+  SmallVector<PackedTensor, 5> tensors;
+  /// Integers of 8 bits are of two's complement; else they begin at 0.
+  bool hasSigns = false;
+  /// Zero points are there although the weight has none: half the range.
+  bool hasMiddleZeros = false;
+  /// Zero points were packed, and 1 for each was then taken from the word.
+  bool hasZerosLessOne = false;
+  /// Suffixes of parameters of all experts: weight and scale.
+  StringLiteral fused[2] = {"", ""};
+};
+
+ArrayRef<PackingInfo> getInfos() {
+  constexpr bool optional = true, inverse = true;
+  auto makeGptq = [](Packing packing, bool hasZerosLessOne) {
+    return PackingInfo{packing,
+                       {{Role::Weight, ".qweight", kTransposedWords},
+                        {Role::ZeroPoint, ".qzeros", kTransposedWordsOfRows},
+                        {Role::Scale, ".scales", kTransposed},
+                        {Role::GroupOfColumn, ".g_idx", kPlain, optional}},
+                       /*hasSigns=*/false,
+                       /*hasMiddleZeros=*/true,
+                       hasZerosLessOne};
+  };
+  static const PackingInfo infos[] = {
+      {Packing::Modules,
+       {{Role::Weight, ".weight"},
+        {Role::Scale, ".weight_scale"},
+        {Role::ZeroPoint, ".weight_zero_point"},
+        {Role::InputScale, ".input_scale"}},
+       /*hasSigns=*/true},
+      {Packing::InverseNames,
+       {{Role::Weight, ".weight"}, {Role::Scale, ".weight_scale_inv"}}},
+      {Packing::GptOss, {}, false, false, false, {"_blocks", "_scales"}},
+      {Packing::CompressedInts,
+       {{Role::Weight, ".weight_packed", kWords},
+        {Role::Scale, ".weight_scale"},
+        {Role::ZeroPoint, ".weight_zero_point", kWordsOfRows},
+        {Role::Shape, ".weight_shape", kPlain, optional},
+        {Role::GroupOfColumn, ".weight_g_idx", kPlain, optional}}},
+      {Packing::CompressedFp4,
+       {{Role::Weight, ".weight_packed"},
+        {Role::Scale, ".weight_scale"},
+        {Role::GlobalScale, ".weight_global_scale", kPlain, !optional, inverse},
+        {Role::InputScale, ".input_global_scale"}}},
+      {Packing::ModelOpt,
+       {{Role::Weight, ".weight"},
+        {Role::Scale, ".weight_scale"},
+        {Role::GlobalScale, ".weight_scale_2"},
+        {Role::InputScale, ".input_scale"}},
+       /*hasSigns=*/true},
+      makeGptq(Packing::Gptq, true),
+      makeGptq(Packing::GptqV2, false),
+      {Packing::Awq,
+       {{Role::Weight, ".qweight", kInterleavedWordsOfRows},
+        {Role::ZeroPoint, ".qzeros", kInterleavedWordsOfRows},
+        {Role::Scale, ".scales", kTransposed}}},
+  };
+  return infos;
+}
+
+/// The packing that files have where no config.json says it; null for none.
+const PackingInfo *findInfo(const QuantizationSpec &quantization) {
+  Packing packing = quantization.packing;
+  const OperandQuantization &weight = quantization.weight;
+  if (packing == Packing::Unstated) {
+    if (getElementBits(weight.storage) == 8)
+      packing = weight.granularity == Granularity::Block ? Packing::InverseNames
+                                                         : Packing::Modules;
+    else if (weight.storage == StorageType::Fp4E2M1 &&
+             weight.scale == ScaleType::E8M0)
+      packing = Packing::GptOss;
+  }
+  for (const PackingInfo &info : getInfos())
+    if (info.packing == packing)
+      return &info;
+  return nullptr;
+}
+
+PartUse getUse(const PackedTensor &tensor, Projection projection) {
+  switch (tensor.role) {
+  case Role::Weight:
+    return PartUse::Values;
+  case Role::Scale:
+    return PartUse::Scales;
+  case Role::ZeroPoint:
+    return projection == Projection::ZeroPoint ? PartUse::Values
+                                               : PartUse::MiddleZeros;
+  case Role::GlobalScale:
+    return tensor.isInverse ? PartUse::InverseScales : PartUse::Scales;
+  case Role::InputScale:
+    return projection == Projection::InputScale ? PartUse::LargestScale
+                                                : PartUse::Unused;
+  case Role::Shape:
+    return PartUse::Shape;
+  case Role::GroupOfColumn:
+    return PartUse::GroupOfColumn;
+  }
+  llvm_unreachable("every role is listed");
+}
+
+ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
+                          const OperandQuantization &weight) {
+  bool isWeight = tensor.role == Role::Weight;
+  bool isZeroPoint = tensor.role == Role::ZeroPoint;
+  ElementPacking packing;
+  packing.elementBits = getElementBits(weight.storage);
+  packing.layerBits = isZeroPoint ? 8 : packing.elementBits;
+  if (!isInteger(weight.storage) || !(isWeight || isZeroPoint))
+    return packing;
+  constexpr uint8_t sign = 0x80;
+  packing.wordBits = tensor.order.wordBits;
+  packing.alongRows = tensor.order.alongRows;
+  if (tensor.order.interleaved)
+    packing.order = {0, 2, 4, 6, 1, 3, 5, 7};
+  // The layer has a sign in integers of 8 bits without zero points alone.
+  bool wantsSign = packing.elementBits == 8 && !weight.hasZeroPoint;
+  if (packing.elementBits == 8 && wantsSign != info.hasSigns &&
+      (isWeight || weight.hasZeroPoint))
+    packing.offset = sign;
+  // 1 in each element.
+  if (isZeroPoint && info.hasZerosLessOne)
+    packing.wordOffset = packing.elementBits == 8 ? 0x01010101 : 0x11111111;
+  // Elements of a byte each are words of their own when something is added.
+  if (packing.offset && !packing)
+    packing.wordBits = 8;
+  return packing;
+}
+
+/// Whether the tensor is read with a projection: as its values, or beside them.
+bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
+               Projection projection, const QuantizationSpec &quantization) {
+  switch (tensor.role) {
+  case Role::Weight:
+    return projection == Projection::Weight;
+  case Role::Scale:
+    return projection == Projection::Scale;
+  case Role::ZeroPoint:
+    return quantization.weight.hasZeroPoint
+               ? projection == Projection::ZeroPoint
+               : info.hasMiddleZeros && projection == Projection::Scale;
+  case Role::GlobalScale:
+    return projection == Projection::GlobalScale;
+  case Role::InputScale:
+    // Weights alone have no use for it.
+    return projection == Projection::InputScale ||
+           (projection == Projection::Weight && !quantization.activation);
+  case Role::Shape:
+  case Role::GroupOfColumn:
+    return projection == Projection::Weight;
+  }
+  llvm_unreachable("every role is listed");
+}
+
+} // namespace
+
+Projection takePlane(StringRef &name) {
+  // The longer suffixes end in the shorter one.
+  constexpr std::pair<StringLiteral, Projection> suffixes[] = {
+      {"_zero_point", Projection::ZeroPoint},
+      {"_global_scale", Projection::GlobalScale},
+      {"_input_scale", Projection::InputScale},
+      {"_scale", Projection::Scale}};
+  for (auto [suffix, projection] : suffixes)
+    if (name.consume_back(suffix))
+      return projection;
+  return Projection::Weight;
+}
+
+SmallVector<CheckpointPart, 4>
+getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
+  SmallVector<CheckpointPart, 4> parts, beside;
+  const PackingInfo *info = findInfo(quantization);
+  if (!info)
+    return parts;
+  const OperandQuantization &weight = quantization.weight;
+  for (const PackedTensor &tensor : info->tensors) {
+    if (!belongsTo(*info, tensor, projection, quantization))
+      continue;
+    CheckpointPart part;
+    part.name = tensor.suffix.str();
+    part.use = getUse(tensor, projection);
+    part.transposed = tensor.order.transposed;
+    part.packing = getPacking(*info, tensor, weight);
+    part.isOptional = tensor.isOptional || part.use == PartUse::Unused;
+    if (part.use == PartUse::GroupOfColumn)
+      part.groupColumns = weight.blockColumns;
+    (isBeside(part.use) ? beside : parts).push_back(std::move(part));
+  }
+  // The projection's own tensor comes first, wherever it stands in the table.
+  llvm::append_range(parts, beside);
+  return parts;
+}
+
+std::optional<StringRef> getFusedSuffix(const QuantizationSpec &quantization,
+                                        Projection projection) {
+  const PackingInfo *info = findInfo(quantization);
+  if (!info ||
+      (projection != Projection::Weight && projection != Projection::Scale))
+    return std::nullopt;
+  StringRef suffix = info->fused[projection == Projection::Scale];
+  return suffix.empty() ? std::nullopt : std::optional(suffix);
+}
+
+} // namespace moec

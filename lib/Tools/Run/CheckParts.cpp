@@ -1,0 +1,167 @@
+//===- CheckParts.cpp - what a checkpoint's tensors have to hold *- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckParts.h"
+
+#include "ConvertElements.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <cstring>
+
+using namespace moec;
+using moert::SafetensorsEntry;
+
+std::string moec::printShape(llvm::ArrayRef<int64_t> shape) {
+  std::string text = "[";
+  for (auto [i, size] : llvm::enumerate(shape))
+    text += (i ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+bool moec::isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+  auto squeeze = [](llvm::ArrayRef<int64_t> shape) {
+    llvm::SmallVector<int64_t> sizes;
+    llvm::copy_if(shape, std::back_inserter(sizes),
+                  [](int64_t size) { return size != 1; });
+    return sizes;
+  };
+  return squeeze(a) == squeeze(b);
+}
+
+/// Numbers above 0 have bits that ascend with them, from `least` to `largest`;
+/// what else there is has others.
+static std::pair<uint32_t, uint32_t> getBitsOfPositive(moert::DType dtype) {
+  switch (dtype) {
+  case moert::DType::F32:
+    return {1, 0x7F7FFFFF};
+  case moert::DType::BF16:
+    return {1, 0x7F7F};
+  case moert::DType::F16:
+    return {1, 0x7BFF};
+  case moert::DType::F8E4M3:
+    return {1, 0x7E};
+  case moert::DType::F8E8M0:
+    // 2^-127.
+    return {0, 0xFE};
+  default:
+    return {0, ~uint32_t(0)};
+  }
+}
+
+std::string moec::checkScales(const SafetensorsEntry &entry,
+                              moert::DType dtype) {
+  auto [least, largest] = getBitsOfPositive(dtype);
+  size_t size = size_t(moert::dtypeBits(dtype)) / 8;
+  for (size_t i = 0; i < entry.bytes / size; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, entry.data + i * size, size);
+    if (bits < least || bits > largest)
+      return "has a scale of " + showElement(entry.data + i * size, dtype) +
+             " (element " + std::to_string(i) +
+             "); scales are finite and above 0";
+  }
+  return "";
+}
+
+/// The elements of integers; none where they are something else, or of another
+/// number than `count`.
+static std::optional<std::vector<int64_t>>
+readIntegers(const SafetensorsEntry &entry, int64_t count) {
+  if ((entry.dtype != moert::DType::I32 && entry.dtype != moert::DType::I64) ||
+      !isSameShape(entry.shape, {count}))
+    return std::nullopt;
+  size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+  std::vector<int64_t> values;
+  values.reserve(size_t(count));
+  for (size_t i = 0; i < size_t(count); ++i) {
+    int64_t value = 0;
+    if (!convertElement(entry.data + i * size, entry.dtype,
+                        reinterpret_cast<uint8_t *>(&value), moert::DType::I64))
+      return std::nullopt;
+    values.push_back(value);
+  }
+  return values;
+}
+
+static std::string describe(const SafetensorsEntry &entry) {
+  return std::string(moert::dtypeName(entry.dtype)) + " of shape " +
+         printShape(entry.shape);
+}
+
+static std::string checkShape(const SafetensorsEntry &entry, int64_t rows,
+                              int64_t columns) {
+  auto values = readIntegers(entry, /*count=*/2);
+  if (!values)
+    return "is " + describe(entry) + ", expected two integers";
+  if (*values != std::vector<int64_t>{rows, columns})
+    return "is " + printShape(*values) + ", expected " +
+           printShape({rows, columns});
+  return "";
+}
+
+static std::string checkGroups(const SafetensorsEntry &entry, int64_t columns,
+                               int64_t groupColumns) {
+  auto values = readIntegers(entry, columns);
+  if (!values)
+    return "is " + describe(entry) + ", expected " + std::to_string(columns) +
+           " integers, the group of each column";
+  int64_t size = groupColumns ? groupColumns : columns;
+  for (auto [column, group] : llvm::enumerate(*values)) {
+    std::string where = "has column " + std::to_string(column) + " in group " +
+                        std::to_string(group) + ", ";
+    if (group < 0 || group >= columns / size)
+      return where + "and the groups are 0 to " +
+             std::to_string(columns / size - 1);
+    if (group != int64_t(column) / size)
+      return where + "expected " + std::to_string(int64_t(column) / size) +
+             ": groups are of " + std::to_string(size) +
+             " neighbours, and columns in another order (act-order) are not "
+             "supported; quantize with desc_act or actorder off";
+  }
+  return "";
+}
+
+static std::string checkMiddleZeros(const CheckpointPart &part,
+                                    const SafetensorsEntry &entry, int64_t rows,
+                                    int64_t columns) {
+  const ElementPacking &packing = part.packing;
+  std::vector<int64_t> expected =
+      getPackedShape(packing, part.transposed, rows, columns);
+  if (entry.dtype != getPackedType(packing) ||
+      !isSameShape(entry.shape, expected))
+    return "is " + describe(entry) + ", expected " +
+           moert::dtypeName(getPackedType(packing)) + " of shape " +
+           printShape(expected);
+  std::vector<uint8_t> zeros(size_t(rows * columns));
+  unpackElements(packing, part.transposed, entry.data,
+                 {zeros.data(), columns, 0, 1, rows});
+  auto middle = uint8_t(1 << (packing.elementBits - 1));
+  for (auto [i, zero] : llvm::enumerate(zeros))
+    if (zero != middle)
+      return "has the zero point " + std::to_string(zero) + " (row " +
+             std::to_string(i / size_t(columns)) + ", group " +
+             std::to_string(i % size_t(columns)) + "), expected " +
+             std::to_string(middle) +
+             " everywhere; set \"sym\" to false in the configuration";
+  return "";
+}
+
+std::string moec::checkBeside(const CheckpointPart &part,
+                              const SafetensorsEntry &entry, int64_t rows,
+                              int64_t columns) {
+  switch (part.use) {
+  case PartUse::Shape:
+    return checkShape(entry, rows, columns);
+  case PartUse::GroupOfColumn:
+    return checkGroups(entry, columns, part.groupColumns);
+  case PartUse::MiddleZeros:
+    return checkMiddleZeros(part, entry, rows, columns);
+  default:
+    return "";
+  }
+}

@@ -1,0 +1,41 @@
+//===- CheckParts.h - what a checkpoint's tensors have to hold --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Values that would be wrong without anybody seeing it: each check says what is
+// wrong with a tensor, or nothing.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_CHECKPARTS_H
+#define MOEC_LIB_TOOLS_RUN_CHECKPARTS_H
+
+#include "UnpackElements.h"
+#include "moert/Safetensors.h"
+
+namespace moec {
+
+/// Every scale is finite and above 0. `dtype` is what the elements are, which a
+/// file may call bytes.
+std::string checkScales(const moert::SafetensorsEntry &entry,
+                        moert::DType dtype);
+
+/// A tensor of which nothing goes into the layer. `rows` and `columns` are
+/// those of the projection that the part belongs to: elements of a matrix, or
+/// its scales.
+std::string checkBeside(const CheckpointPart &part,
+                        const moert::SafetensorsEntry &entry, int64_t rows,
+                        int64_t columns);
+
+/// As messages show a shape: "[2, 3]".
+std::string printShape(llvm::ArrayRef<int64_t> shape);
+
+/// Shapes are the same tensor when they differ in dimensions of size 1 alone.
+bool isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_CHECKPARTS_H

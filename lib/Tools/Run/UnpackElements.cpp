@@ -1,0 +1,100 @@
+//===- UnpackElements.cpp - elements out of a file's words ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Goes straight from the mapped file to the layer, so that no memory is taken.
+//
+//===----------------------------------------------------------------------===//
+
+#include "UnpackElements.h"
+
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <utility>
+
+using namespace moec;
+
+/// Rows that are filled side by side where a column is what the file has in one
+/// piece: the words of a cache line.
+constexpr int64_t kRowsAtOnce = 16;
+
+std::vector<int64_t> moec::getPackedShape(const ElementPacking &packing,
+                                          bool transposed, int64_t rows,
+                                          int64_t columns) {
+  int64_t perWord = packing.wordBits / packing.elementBits;
+  (packing.alongRows ? rows : columns) = int64_t(llvm::divideCeil(
+      uint64_t(packing.alongRows ? rows : columns), uint64_t(perWord)));
+  if (transposed)
+    std::swap(rows, columns);
+  return {rows, columns};
+}
+
+moert::DType moec::getPackedType(const ElementPacking &packing) {
+  return packing.wordBits == 8 ? moert::DType::I8 : moert::DType::I32;
+}
+
+/// The bytes of a word are those of the row, which has its elements in the same
+/// order and width.
+static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
+                               const uint8_t *words, const PartRows &rows) {
+  int64_t wordBytes = packing.wordBits / 8;
+  int64_t wordsOfRow =
+      int64_t(llvm::divideCeil(uint64_t(rows.rowBytes), uint64_t(wordBytes)));
+  for (int64_t first = 0; first < rows.numRows; first += kRowsAtOnce) {
+    int64_t end = std::min(first + kRowsAtOnce, rows.numRows);
+    for (int64_t word = 0; word < wordsOfRow; ++word)
+      for (int64_t row = first; row < end; ++row) {
+        int64_t at =
+            transposed ? word * rows.numRows + row : row * wordsOfRow + word;
+        int64_t to = word * wordBytes;
+        int64_t count = std::min(wordBytes, rows.rowBytes - to);
+        uint8_t *result = rows.getRow(row) + to;
+        for (int64_t i = 0; i < count; ++i)
+          result[i] = uint8_t(words[at * wordBytes + i] + packing.offset);
+      }
+  }
+}
+
+/// The elements of a word are of as many rows.
+static void unpackAlongRows(const ElementPacking &packing, bool transposed,
+                            const uint8_t *words, const PartRows &rows) {
+  int64_t perWord = packing.wordBits / packing.elementBits;
+  int64_t columns = rows.rowBytes * 8 / packing.layerBits;
+  int64_t wordsOfColumn =
+      int64_t(llvm::divideCeil(uint64_t(rows.numRows), uint64_t(perWord)));
+  uint32_t mask = (uint32_t(1) << packing.elementBits) - 1;
+  int64_t perByte = 8 / packing.layerBits;
+  for (int64_t word = 0; word < wordsOfColumn; ++word)
+    for (int64_t column = 0; column < columns; ++column) {
+      int64_t at =
+          transposed ? column * wordsOfColumn + word : word * columns + column;
+      uint32_t value =
+          llvm::support::endian::read32le(words + at * 4) + packing.wordOffset;
+      for (int64_t place = 0; place < perWord; ++place) {
+        int64_t row = word * perWord + packing.order[size_t(place)];
+        if (row >= rows.numRows)
+          continue;
+        auto element = uint8_t(
+            ((value >> (place * packing.elementBits)) & mask) + packing.offset);
+        uint8_t &result = rows.getRow(row)[column / perByte];
+        // Columns come in their order: the first one of a byte clears it.
+        int64_t shift = column % perByte * packing.layerBits;
+        result = uint8_t((shift ? result : 0) | element << shift);
+      }
+    }
+}
+
+void moec::unpackElements(const ElementPacking &packing, bool transposed,
+                          const uint8_t *words, const PartRows &rows) {
+  // Along columns a zero point of 4 bits would have to become a byte; no
+  // packing has such.
+  if (packing.alongRows)
+    unpackAlongRows(packing, transposed, words, rows);
+  else
+    unpackAlongColumns(packing, transposed, words, rows);
+}
