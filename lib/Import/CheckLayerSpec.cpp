@@ -68,11 +68,11 @@ private:
   void checkWeight();
   void checkWeightOnInput();
   void checkActivation();
-  /// Of an activation that stands at `path`.
+  /// An activation that stands at `path`.
   void checkParameters(const ActivationSpec &activation,
                        const std::string &path);
   void checkQuantization();
-  /// Of a quantized weight whose rows have `size` elements, as `field` says.
+  /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
   void checkPlacement();
 

@@ -57,7 +57,7 @@ struct PackedTensor {
   StringLiteral suffix;
   Order order = kPlain;
   bool isOptional = false;
-  /// Of global scales: the reciprocal is in the file.
+  /// The file has the reciprocals of global scales.
   bool isInverse = false;
 };
 

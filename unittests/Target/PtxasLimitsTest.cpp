@@ -209,6 +209,58 @@ TEST(PtxasLimits, CandidatesDoNotSpill) {
   }
 }
 
+/// Weighted rows of groups with mxfp4 weights that are multiplied from
+/// registers, of which a CTA has `n`.
+std::string fromRegisters(bool isMapped, int64_t n, int64_t step,
+                          const std::string &config) {
+  std::vector<std::string> arguments{"%x: memref<?x2880xbf16>",
+                                     "%w: memref<6x2880x1440xi8>",
+                                     "%ws: memref<6x2880x90xf8E8M0FNU>",
+                                     "%ww: memref<6x2880xf32>",
+                                     "%o: memref<7xi32>",
+                                     "%s: memref<?xi32>",
+                                     "%r: memref<?x1xf32>",
+                                     "%y: memref<?x2880xbf16>"};
+  return kernel(
+      arguments,
+      "tile.contract tokens(%t) ins(%x, %w : memref<?x2880xbf16>, "
+      "memref<6x2880x1440xi8>) weight_scale(%ws : memref<6x2880x90xf8E8M0FNU>)"
+      " weight_global_scale(%ww : memref<6x2880xf32>) "
+      "offsets(%o : memref<7xi32>)" +
+          std::string(isMapped ? "" : " source(%s : memref<?xi32>)") +
+          " rows(%r : memref<?x1xf32>) outs(%y : memref<?x2880xbf16>) "
+          "epilogue {\n^bb0(%a: f32, %b: f32):\n"
+          "  %1 = arith.mulf %a, %b : f32\n  tile.yield %1 : f32\n}"
+          " {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, "
+          "granularity = group, block = [1, 32], packing = fragments, "
+          "second_scale = f32>, way = #moe.way<repack>, "
+          "config = #tile.sm90_contract<tile_columns = " +
+          std::to_string(n) + ", step = " + std::to_string(step) + ", " +
+          config + (isMapped ? ", map_rows>}" : ">}"));
+}
+
+/// Fragments of a unit lie beside sums and what of the next one is taken apart;
+/// three consumers have fewer registers each than two.
+TEST(PtxasLimits, RegistersSufficeForThree) {
+  struct {
+    int64_t n, step;
+    std::string config;
+  } cases[] = {{192, 320, "tile_rows = [8], stages = 5"},
+               {192, 192, "tile_rows = [56, 64, 72, 80], stages = 4"},
+               {192, 320, "tile_rows = [8, 16, 24, 64], stages = 3"},
+               {192, 192, "tile_rows = [80, 96], stages = 4"},
+               {128, 192, "tile_rows = [120, 128, 144, 160], stages = 3"},
+               {256, 64, "tile_rows = [128, 160], stages = 6"}};
+  for (const auto &[n, step, config] : cases)
+    for (bool isMapped : {false, true}) {
+      SCOPED_TRACE(config);
+      Assembled assembled =
+          expectFits(fromRegisters(isMapped, n, step, config), "sm_90a");
+      EXPECT_NE(assembled.ptx.find(n == 192 ? ".reqntid 512" : ".reqntid 384"),
+                std::string::npos);
+    }
+}
+
 //===----------------------------------------------------------------------===//
 // sm90.contract: lines
 //===----------------------------------------------------------------------===//

@@ -39,7 +39,7 @@ namespace moec::sm90 {
 /// has two rows of 64, not a quarter of them, and their scales. Lower tiles,
 /// for the rest of a group, are as without.
 ///
-/// Of block fp8 a step is a block of the scales, which come with it; a consumer
+/// A step of block fp8 is a block of the scales, which come with it; a consumer
 /// sums the step of a block of weights apart and adds it, scaled, to its f32
 /// sums. Scales of whole rows are applied ahead of the epilogue; then tensor
 /// cores add up all of a short row, and of a longer one steps are apart too.
@@ -78,9 +78,9 @@ struct Contract {
 
   static constexpr int64_t kWarpgroup = 128;
   static constexpr int64_t kConsumers = 2, kMaxConsumers = 3;
-  /// Of the producing warpgroup: those that copy rows, when no map does.
+  /// Threads of the producing warpgroup that copy rows, when no map does.
   static constexpr int64_t kRowThreads = 96;
-  /// Of the tensor cores' tile.
+  /// The fixed side of the tensor cores' tile.
   static constexpr int64_t kBlockRows = 64;
   /// Bytes of a row that one instruction multiplies.
   static constexpr int64_t kProductBytes = 32;
@@ -127,7 +127,7 @@ struct Contract {
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t weightsPerColumn;
-  /// Of an element in memory: of weights, and of input rows.
+  /// Bits of an element in memory: of weights, and of input rows.
   int64_t storageBits, inputBits;
   int64_t resultBytes;
   /// What tensor cores multiply.
@@ -154,7 +154,7 @@ struct Contract {
 
   int64_t getPanels() const { return (columns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
-  /// Of a row of weights, with its scales where they come with it.
+  /// A row of weights, with its scales where they come with it.
   int64_t getRowBytes() const {
     int64_t bytes = depth * storageBits / 8;
     return fromRegisters ? bytes + bytes / (kUnitBytes / kUnitScaleBytes)
@@ -333,7 +333,7 @@ struct Contract {
              getBufferBytes(height) == getBufferBytes(tileRows.front());
     });
   }
-  /// Of a consumer. There is room for a chunk between what its warps have of a
+  /// A consumer's. There is room for a chunk between what its warps have of a
   /// row, too: stages and heights were chosen, and measured, with that much.
   int64_t getStagingBytes() const {
     int64_t bytes = minStagingBytes;
@@ -356,7 +356,7 @@ struct Contract {
     return weightsPerColumn * getWeightRows() / kBlockRows;
   }
   int64_t getScaleOffset() const { return stages * getStageBytes(); }
-  /// Of a stage, in whole chunks: scales of rows, then of weights.
+  /// A stage's, in whole chunks: scales of rows, then of weights.
   int64_t getScaleBytes() const {
     if (fromRegisters)
       return getWeightBlocks() * getUnits() * kUnitScaleBytes;
@@ -385,7 +385,7 @@ struct Contract {
         rows = std::max(rows, (height + atOnce - 1) / atOnce * atOnce);
     return rows;
   }
-  /// Of each warp a row of largest magnitudes, 16 bits each.
+  /// Each warp's row of largest magnitudes, 16 bits each.
   int64_t getMagnitudeOffset() const {
     return getExchangeOffset() + getExchangeBytes();
   }

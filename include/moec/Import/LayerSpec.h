@@ -143,7 +143,7 @@ struct QuantizationSpec {
   OperandQuantization weight;
   /// None for activations that stay in the layer dtype.
   std::optional<OperandQuantization> activation;
-  /// Of files alone: it changes no number, and no spec has it.
+  /// What files alone have: it changes no number, and no spec has it.
   Packing packing = Packing::Unstated;
 
   /// Whether the numbers are the same.

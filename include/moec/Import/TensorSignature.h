@@ -110,7 +110,7 @@ struct CheckpointPart {
   ElementPacking packing;
   /// A checkpoint may do without it.
   bool isOptional = false;
-  /// Of `GroupOfColumn`: columns of a group; 0 for one group.
+  /// Columns of a group, for `GroupOfColumn`; 0 for one group.
   int64_t groupColumns = 0;
 
   /// Whether there is one tensor for each expert.

@@ -49,19 +49,6 @@ int64_t Fragments::getRunRow(int64_t block, int64_t run, int64_t rows,
   return block * kRows + run * kRunRows;
 }
 
-Fragments::RunRow Fragments::getRunRow(int64_t unitRow,
-                                       WeightLayoutAttr layout) {
-  if (!layout)
-    return {unitRow / kRunRows, unitRow % kRunRows};
-  int64_t projection = unitRow / kPairedRows % 2;
-  int64_t column =
-      unitRow / (2 * kPairedRows) * kPairedRows + unitRow % kPairedRows;
-  if (hasHalves(layout))
-    return {projection, column};
-  int64_t row = 2 * column + projection;
-  return {row / kRunRows, row % kRunRows};
-}
-
 namespace {
 /// A row of a matrix as one of a unit.
 struct UnitRow {
@@ -86,7 +73,7 @@ constexpr int64_t kWarpRows = 16, kFragmentRows = 8;
 
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                                      WeightLayoutAttr layout) {
-  // Of a pair of 16 bits the sign, two bits of exponent and the mantissa; all
+  // The sign, two bits of exponent and the mantissa of each pair of 16 bits; all
   // but the last are shifted to where a bf16 has them.
   static constexpr int64_t bits[4][4] = {
       {15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};

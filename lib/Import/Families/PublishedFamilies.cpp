@@ -37,7 +37,7 @@ Row bailing(const char *types) {
       .ignore("norm_head norm_softmax router_dtype");
 }
 
-/// Of the second generation: as DeepSeek V3, under other names. A router for
+/// The second generation: as DeepSeek V3, under other names. A router for
 /// each kind of input is another layer.
 Row bailingV2(const char *types) {
   return bailing(types)

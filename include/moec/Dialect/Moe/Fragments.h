@@ -49,21 +49,15 @@ struct Fragments {
   static int64_t getRunRow(int64_t block, int64_t run, int64_t rows,
                            WeightLayoutAttr layout);
 
-  /// Of a unit's row, the run and the row of that which it is.
-  struct RunRow {
-    int64_t run, row;
-  };
-  static RunRow getRunRow(int64_t unitRow, WeightLayoutAttr layout);
-
-  /// Of an element of a matrix: the row in memory of its run's first byte, the
-  /// word there, and the four bits of it, from sign to mantissa.
+  /// Where an element of a matrix is: the row in memory of its run's first byte,
+  /// the word there, and its four bits, from sign to mantissa.
   struct Place {
     int64_t firstRow, word;
     int64_t bits[4];
   };
   static Place getPlace(int64_t row, int64_t element, int64_t rows,
                         WeightLayoutAttr layout);
-  /// Of the scale of a group of a row: the first row of its run and the byte
+  /// Where the scale of a group of a row is: the first row of its run, the byte
   /// there.
   struct ScalePlace {
     int64_t firstRow, byte;

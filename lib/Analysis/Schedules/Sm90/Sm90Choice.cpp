@@ -152,7 +152,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
-  // Of e4m3 the sums of a step may take registers too.
+  // The sums of a step may take registers too, where they are of e4m3.
   static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
   constexpr int64_t narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);

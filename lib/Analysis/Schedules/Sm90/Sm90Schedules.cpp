@@ -279,7 +279,8 @@ std::string heightsIllegal(const Contract &shape) {
   return {};
 }
 
-/// Of products whose weights are multiplied from registers.
+/// Why a product whose weights are multiplied from registers cannot run so;
+/// empty if it can.
 std::string registersIllegal(const Contract &shape) {
   int64_t rows = shape.getWeightRows();
   if (rows != 128 && rows != 192 && rows != 256)

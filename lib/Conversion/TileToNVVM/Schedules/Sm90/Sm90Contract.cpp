@@ -186,7 +186,7 @@ void Sm90Contract::countIds(RankIds &experts, Value slots) {
       });
   emitter.barrier();
   count(first.getResult(0));
-  // Of many slots some at a time, so that their loads do not wait for each
+  // Some of many slots at a time, so that their loads do not wait for each
   // other.
   constexpr int64_t atOnce = 4;
   int64_t threads = emitter.getNumThreads();
@@ -288,7 +288,7 @@ void Sm90Contract::emitTable() {
   SmallVector<Value> end =
       emitter.forLoop(emitter.index(0), emitter.index(shape.groups),
                       share * kWarp, {zero, zero}, emitPart);
-  // Of it, only the number of tiles is read.
+  // Only its number of tiles is read.
   auto storeEnd = [&] { storeEntry(groups, {zero, end[0], zero, zero}); };
   emitter.ifThen(isEqual(emitter.lane(), zero), storeEnd);
 }
@@ -366,7 +366,7 @@ ContractTile Sm90Contract::findTile(Value item) {
 
 Value Sm90Contract::getPlace(Value ctas) {
   Value cta = emitter.toI32(emitter.cta());
-  // Of a product alone the first CTAs have a tile more: those of the launch
+  // In a product alone the first CTAs have a tile more: those of the launch
   // behind it then find room on the multiprocessors of the others first.
   plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
   if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
@@ -432,7 +432,7 @@ static void emitZeroRows(Sm90Contract &contract) {
   AsyncEmitter &emitter = contract.emitter;
   ImplicitLocOpBuilder &b = emitter.b;
   Value result = emitter.operand(contract.op.getResult());
-  // Of 16 bytes, and of a divisor of the columns.
+  // Pieces of 16 bytes, and of a divisor of the columns.
   int64_t lanes = 16 / contract.shape.resultBytes;
   while (contract.shape.columns % lanes)
     lanes /= 2;

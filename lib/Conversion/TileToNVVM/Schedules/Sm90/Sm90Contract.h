@@ -87,7 +87,7 @@ public:
                                           mlir::Value draws, ItemBody body,
                                           bool isConsumer = false);
 
-  /// Of a place in the queue: its number is there, and all warps have read it.
+  /// A place in the queue: its number is there, and all warps have read it.
   mlir::Value drawnBarrier(mlir::Value place) {
     return barrier(shape.getQueueOffset(), /*before=*/0, place);
   }
@@ -150,7 +150,7 @@ private:
   /// The one with that number (i32) of some that begin at `offset`, behind
   /// `before` others.
   mlir::Value barrier(int64_t offset, int64_t before, mlir::Value number);
-  /// Of a group: its first position, the number of tiles before it, its rows,
+  /// A group's first position, the number of tiles before it, its rows,
   /// and the heights of its tiles in a word; i32. Behind the last group, where
   /// they end.
   struct Entry {
@@ -199,7 +199,7 @@ private:
   /// again; all lanes of a warp together.
   Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts, mlir::Value first,
                  LoadCount loadCount);
-  /// Of a lane with more groups some at a time, a multiple in all.
+  /// Some of a lane's groups at a time, where it has more; a multiple in all.
   Cuts cutInTurn(int64_t share, mlir::Value first, LoadCount loadCount);
   /// Whether a group with `count` rows is one of the product's (i1); null where
   /// all are.

@@ -47,7 +47,7 @@ protected:
   /// Weights on M: how far into a block's columns of the buffer the warp has
   /// its own; i32.
   mlir::Value getWarpOffset();
-  /// Of rows on M: the warp's first row.
+  /// Rows on M: the warp's first row.
   mlir::Value getWarpRow();
   /// Where a piece of a row of the buffer belongs, which a thread stores: its
   /// first column (i32).

@@ -18,7 +18,7 @@ Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
     : contract(contract), emitter(contract.emitter), b(contract.b),
       shape(contract.shape), part(part),
       isOnM(shape.hasRowsOnM(part.tileHeight)),
-      // Of e4m3 the sums leave few registers, none for what can be read.
+      // The sums of e4m3 leave few registers, none for what can be read.
       thread(isOnM || shape.quantizes ? readThread(b) : emitter.thread()) {
   // A warp has 16 of the 64: rows, or columns of one or two projections.
   int64_t perWarp =

@@ -77,7 +77,7 @@ private:
   }
   mlir::Value toPosition(mlir::Value row);
   mlir::Value toSafeColumn(mlir::Value column);
-  /// Of every 32 indices up to `count`, that of the lane's number.
+  /// The index of the lane's number among every 32 up to `count`.
   llvm::SmallVector<mlir::Value>
   spread(int64_t count, llvm::function_ref<mlir::Value(mlir::Value)> load);
   /// The one at `along` from the thread's first.

@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-/// Of consumers that share a block, each multiplies that much of a step.
+/// What each of two consumers that share a block multiplies of a step.
 constexpr int64_t kHalfStepBytes = Contract::kStepBytes / 2;
 
 Sm90Products::Sm90Products(Sm90Contract &contract)

@@ -68,7 +68,7 @@ private:
   getSides(int64_t height, const Factors &factors, int64_t i);
   /// Gives a stage back, whose products are done.
   void release(mlir::Value stage);
-  /// Of consumers that share a block: adds up what both have, the sums of half
+  /// Adds up what two consumers have that share a block, the sums of half
   /// of the rows in each.
   void exchange(llvm::SmallVector<mlir::Value> &all);
 

@@ -147,8 +147,8 @@ ContractSums Sm90Products::multiplyPromoted(int64_t height,
 void Sm90Products::promote(int64_t height, MutableArrayRef<Value> sums,
                            ArrayRef<Value> products, ArrayRef<Value> rowScales,
                            ArrayRef<Value> weightScales) {
-  // Of a thread's four sums of 8 of the width, neighbours are neighbours there,
-  // and the last two are 8 of the 64 on: of weights, that is the other
+  // A thread has four sums of every 8 of the width: neighbours are neighbours
+  // there, and the last two are 8 of the 64 on: of weights, that is the other
   // projection.
   constexpr int64_t perOctet = 4;
   bool isOnM = shape.hasRowsOnM(height);

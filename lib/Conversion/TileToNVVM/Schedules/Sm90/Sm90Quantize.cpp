@@ -26,7 +26,7 @@ using sm90::Contract;
 namespace {
 
 constexpr int64_t kOctet = 8, kPerOctet = 4;
-/// Of the consumers.
+/// The consumers' ones.
 constexpr int64_t kFirstWarp = Contract::kWarpgroup / 32;
 
 class Sm90Quantize : public Sm90Epilogue {
@@ -86,7 +86,7 @@ private:
 
   void quantizeRows(ArrayRef<Quantizer::Divisor> divisors);
   void quantizeColumns();
-  /// Of codes of two columns, two rows each, those of one row and two
+  /// From codes of two columns, two rows each, those of one row and two
   /// neighbouring columns, twice: the first row in even columns' lanes.
   Value pairColumns(Value codes, Value isOdd);
   /// Rows on M: in its quad, the thread's number; its first row of the part.
@@ -142,7 +142,7 @@ Value Sm90Quantize::findLargestOfRows() {
     for (int64_t octet = 0; octet < octets; ++octet)
       for (auto [i, largest] : llvm::enumerate(rows))
         largest = larger(largest, getMagnitudes(block, octet, i));
-  // Of each row there are two neighbours; then those of the quad's lanes.
+  // Two neighbours of each row; then those of the quad's lanes.
   auto pack = [&](int64_t i) {
     SmallVector<Value> pair;
     for (Value row : rows)
@@ -162,7 +162,7 @@ SmallVector<Value> Sm90Quantize::findLargestOfColumns() {
     for (int64_t octet = 0; octet < octets; ++octet)
       for (int64_t i = 0; i < perOctet; ++i)
         pairs[octet] = larger(pairs[octet], getMagnitudes(block, octet, i));
-  // Of two lanes, each gives half of its octets away.
+  // Each of two lanes gives half of its octets away.
   for (int64_t mask = kOctet * kPerOctet / 2; mask >= kPerOctet; mask /= 2) {
     Value isUpper = arith::CmpIOp::create(
         b, arith::CmpIPredicate::ne,
@@ -283,7 +283,7 @@ void Sm90Quantize::shareLargest() {
   emitter.consumerBarrier();
 }
 
-/// Of what lies at getDivisorAddress, for the row number `i`.
+/// What lies at getDivisorAddress, for the row number `i`.
 Quantizer::Divisor Sm90Quantize::getDivisor(Value pair, int64_t i) {
   return {Value(), vector::ExtractOp::create(b, pair, 2 * i),
           vector::ExtractOp::create(b, pair, 2 * i + 1)};

@@ -255,7 +255,7 @@ void Sm90Repack::storeScales() {
                 emitter.load(b.getI32Type(), excessAddress(from), kWordBytes);
             Word scale = loadByte(offset);
             Word exponent = scale + Fragments::kExponent - word(excess);
-            // Of a NaN the row's own number says it.
+            // The row's own number says where there is a NaN.
             constexpr int64_t largestNumber = 254;
             exponent =
                 word(arith::MaxSIOp::create(b, exponent.value, emitter.i32(0)))

@@ -102,7 +102,7 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
 // Consumers
 //===----------------------------------------------------------------------===//
 
-/// Of 8 rows, a thread has two.
+/// A thread has two of every 8 rows.
 static constexpr int64_t kOctet = 8, kPair = 2;
 
 Value Sm90Scales::findRows(int64_t height, Value consumer) {

@@ -36,7 +36,7 @@ public:
   /// They: of two of every 8 rows, or of 64.
   llvm::SmallVector<mlir::Value> loadRows(mlir::Value rows, mlir::Value stage,
                                           int64_t height);
-  /// Of a consumer's block in a tile of that height, one per projection.
+  /// Those of a consumer's block in a tile of that height, one per projection.
   llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t height,
                                              mlir::Value consumer,
                                              int64_t block);

@@ -1,0 +1,56 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""mxfp4 weights in the order of Hopper's tensor cores, repacked and multiplied on the simulator.
+
+Layers of whole units of 64 x 64, with as many consumers, blocks of weights and units of a step as
+there are, and inputs at which something could go wrong.
+"""
+
+import pytest
+from cases import Case
+from runs import SEEDS
+from schedules import launched
+
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 320, "num_experts": 5,
+    "top_k": 2, "intermediate_size": 192, "routing": {}, "activation": {"kind": "silu"},
+    "expert_bias": True, "quantization": {"weight": "mxfp4"},
+}
+SHARED = {"shared_experts": {"intermediate_size": 128, "gate": "sigmoid"}}
+#: Weight rows of a CTA, units of a step of the first product, heights, stages.
+THREE, TWO, FOUR = (192, 5, "8+24", 3), (128, 1, "16", 4), (256, 5, "8+16", 3)
+#: Fields that differ, tokens, hard input, what its products' configs have.
+FRAGMENTS = {
+    "gate_up": ({"gate_up_order": "gate_up"} | SHARED, 40, None, THREE),
+    "up_gate": ({"gate_up_order": "up_gate"} | SHARED, 11, None, FOUR),
+    "interleaved": ({"gate_up_order": "interleaved"} | SHARED, 40, None, TWO),
+    "no_gate": ({"activation": {"kind": "relu2_no_mul"}}, 11, None, THREE),
+    "one_token": ({}, 1, None, THREE),
+    "empty_experts": ({}, 11, "empty_experts", FOUR),
+    "zeros": ({}, 11, "zero_groups", THREE),
+    "nan": ({}, 11, "nan_hidden", TWO),
+    "padding": ({"num_valid_tokens": True} | SHARED, 11, "padding", THREE),
+    "scale_ends": ({}, 11, "scale_ends", THREE),
+    "nan_scales": ({}, 11, "nan_scales", THREE),
+    # The second product's depth is no whole units.
+    "first_alone": ({"intermediate_size": 96}, 11, None, (192, 5, "8", 3)),
+}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+def test_fragments(name, runs):
+    fields, tokens, hard, (rows, units, heights, stages) = FRAGMENTS[name]
+    case = Case(f"fragments_{name}", SPEC | fields, tokens=tokens, hard=hard)
+    gate = 1 if "no_gate" in name else 2
+    options = [f"--max-tokens={max(tokens, 1)}", "--disable=join-products",
+               f"--config=experts_hidden:tile_rows={heights} tile_columns={rows // gate} "
+               f"step={64 * units} stages={stages}"]
+    if name != "first_alone":
+        options.append(f"--config=experts_out:tile_rows={heights} tile_columns={rows} "
+                       f"step={192 if units > 1 else 64} stages={stages}")
+    names = launched(case, "sm_90a", *options)
+    assert {"experts_hidden", "experts_out"} <= names
+    run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    runs.forget(run)

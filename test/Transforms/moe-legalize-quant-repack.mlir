@@ -1,0 +1,67 @@
+// Weights of mxfp4 are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the input
+// is bf16; elsewhere, and on other targets, they are decoded as they are.
+
+// RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
+// RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=SM80
+// RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}),convert-moe-to-plan)' | FileCheck %s --check-prefix=PLAN
+// RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}),convert-moe-to-plan,convert-plan-to-tile)' | FileCheck %s --check-prefix=TILE
+
+#mxfp4 = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
+
+// SM80-NOT: moe.repack
+
+// CHECK-LABEL: func.func @whole
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"}
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"}
+// CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %[[W]], %{{.*}} {moe.name = ["w_fragments", "w_fragment_scale", "w_row_scale"]}
+// CHECK-SAME:      : tensor<192x64xi8>, tensor<192x4xf8E8M0FNU> -> tensor<192x64xi8>, tensor<192x4xf8E8M0FNU>, tensor<192xf32>
+// CHECK:         moe.grouped_matmul %[[X]], %[[P]] : {{.*}} weight_scale(%[[PS]] : tensor<192x4xf8E8M0FNU>) weight_global_scale(%[[R]] : tensor<192xf32>)
+// CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<{{.*}}packing = fragments, second_scale = f32>
+
+// The plan does so once, ahead of all runs, into tensors of its own.
+// PLAN:      plan.kernel @repack(
+// PLAN:      plan.program @whole
+// PLAN:        %[[P:.*]] = plan.tensor prepared "w_fragments" : memref<192x64xi8>
+// PLAN:        %[[S:.*]] = plan.tensor prepared "w_fragment_scale" : memref<192x4xf8E8M0FNU>
+// PLAN:        %[[R:.*]] = plan.tensor prepared "w_row_scale" : memref<192xf32>
+// PLAN:        plan.prepare {
+// PLAN-NEXT:     plan.launch @repack ins(%{{.*}}, %{{.*}} : memref<192x64xi8>, memref<192x4xf8E8M0FNU>) outs(%[[P]], %[[S]], %[[R]] :
+// PLAN:        plan.variant
+// PLAN-NEXT:     plan.launch @y ins(%{{.*}}, %[[P]], %[[S]], %[[R]] :
+
+// TILE:      tile.kernel @repack
+// TILE:        tile.repack <{{.*}}> tokens(%{{.*}}) ins(%{{.*}}, %{{.*}} : memref<192x64xi8>, memref<192x4xf8E8M0FNU>) outs(
+// TILE:      tile.kernel @y
+// TILE:        tile.contract
+// TILE-SAME:     weight_global_scale(%{{.*}} : memref<192xf32>)
+func.func @whole(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight", moe.strided},
+    %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x4xf8E8M0FNU>)
+      {weight_quant = #mxfp4, moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// A depth that is no whole units.
+// CHECK-LABEL: func.func @depth
+// CHECK-NOT:     moe.repack
+// CHECK:         way = #moe.way<decode>
+func.func @depth(%x: tensor<?x96xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x48xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x3xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x96xbf16>, tensor<192x48xi8> weight_scale(%s : tensor<192x3xf8E8M0FNU>)
+      {weight_quant = #mxfp4, moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// f16 has too few exponents for codes times their scales.
+// CHECK-LABEL: func.func @half
+// CHECK-NOT:     moe.repack
+// CHECK:         way = #moe.way<decode>
+func.func @half(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x4xf8E8M0FNU>)
+      {weight_quant = #mxfp4, moe.name = ["y"]} -> tensor<?x192xf16>
+  return %y : tensor<?x192xf16>
+}
