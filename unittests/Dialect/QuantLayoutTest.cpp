@@ -90,10 +90,10 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
                                       "= channel, packing = pairs, "
                                       "zero_point = true")),
             0);
-  EXPECT_EQ(getNumSecondScales(bytes), 0);
-  EXPECT_EQ(getNumSecondScales(pairs), 1);
-  EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::UpGate)), 2);
-  EXPECT_EQ(getNumSecondScales(pairs, layout(GateUpOrder::Interleaved)), 1);
+  EXPECT_EQ(getNumSecondScales(bytes, 96), 0);
+  EXPECT_EQ(getNumSecondScales(pairs, 96), 1);
+  EXPECT_EQ(getNumSecondScales(pairs, 96, layout(GateUpOrder::UpGate)), 2);
+  EXPECT_EQ(getNumSecondScales(pairs, 96, layout(GateUpOrder::Interleaved)), 1);
   for (int64_t projection : {0, 1}) {
     EXPECT_EQ(getSecondScale(pairs, projection, layout(GateUpOrder::GateUp)),
               projection);

@@ -317,7 +317,7 @@ TEST(AllowList, TheFileOfModelOpt) {
   weightOnly.ignoredFields = {"quantization.input_activations"};
   LayerSpec nvfp4 = importOk(makeQwen(""), weightOnly);
   EXPECT_EQ(nvfp4.quantization, getQuantization("nvfp4"));
-  EXPECT_EQ(nvfp4.quantization->packing, Packing::ModelOpt);
+  EXPECT_EQ(nvfp4.quantization.w13->packing, Packing::ModelOpt);
   overrides.quantConfig = SourceText("hf_quant_config.json", R"({
       "quantization": {"quant_algo": "NVFP4",
                        "exclude_modules": ["*mlp.experts*"]}})");

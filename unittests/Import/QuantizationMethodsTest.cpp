@@ -26,8 +26,9 @@ QuantizationSpec read(const std::string &fields, const char *dtype = "bfloat16",
   overrides.ignoredFields = std::move(ignored);
   overrides.toCompile = true;
   LayerSpec spec = importOk(makeModel(fields, dtype), overrides);
-  EXPECT_TRUE(spec.quantization);
-  return spec.quantization.value_or(QuantizationSpec());
+  EXPECT_TRUE(spec.quantization.w13);
+  EXPECT_EQ(spec.quantization.w13, spec.quantization.w2);
+  return spec.quantization.w13.value_or(QuantizationSpec());
 }
 
 void expectRefused(const std::string &fields, const std::string &message) {

@@ -144,7 +144,7 @@ double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
 double dequantize(const Layer &layer, const LayerSpec &spec,
                   const std::string &name, int64_t expert, int64_t row,
                   int64_t column) {
-  const OperandQuantization &weight = spec.quantization->weight;
+  const OperandQuantization &weight = spec.quantization.w13->weight;
   const HostTensor &elements = *layer.find(name);
   const HostTensor &scales = *layer.find(name + "_scale");
   int64_t rows = elements.shape[1];

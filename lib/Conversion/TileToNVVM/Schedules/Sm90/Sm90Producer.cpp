@@ -118,11 +118,12 @@ void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
     int64_t units = shape.getUnits();
     emitter.arriveExpecting(full,
                             units * shape.getUnitRowBytes(shape.tileRows[i]));
+    Value to = contract.stageAddress(stage, contract.getInputOffset());
     SmallVector<Value> begin{tile.firstRow, emitter.scale(step, shape.k)};
     if (units > 1)
       begin = {emitter.scale(step, units), tile.firstRow, emitter.i32(0)};
-    emitter.copyBox(contract.stageAddress(stage, contract.getInputOffset()),
-                    contract.tensorMap(shape.getFirstRowMap() + i), begin, full,
+    emitter.copyBox(to, contract.tensorMap(shape.getFirstRowMap() + i), begin,
+                    full,
                     /*areWeights=*/false);
   };
   if (i + 1 == shape.tileRows.size())
