@@ -54,3 +54,12 @@ def test_fragments(name, runs):
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
     runs.forget(run)
+
+
+@pytest.mark.parametrize("tokens", [1, 16, 200])
+def test_products_are_apart(tokens):
+    """Two products of one kernel share the places behind its ring, where their scales differ."""
+    case = Case("fragments_apart", SPEC | {"hidden_size": 2880, "intermediate_size": 320},
+                tokens=tokens)
+    names = launched(case, "sm_90a", f"--max-tokens={tokens}")
+    assert not [name for name in names if "experts_hidden_experts_out" in name]

@@ -19,7 +19,6 @@
 // CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<{{.*}}packing = fragments, second_scale = f32>
 
 // The plan does so once, ahead of all runs, into tensors of its own.
-// PLAN:      plan.kernel @repack(
 // PLAN:      plan.program @whole
 // PLAN:        %[[P:.*]] = plan.tensor prepared "w_fragments" : memref<192x64xi8>
 // PLAN:        %[[S:.*]] = plan.tensor prepared "w_fragment_scale" : memref<192x4xf8E8M0FNU>
@@ -28,6 +27,7 @@
 // PLAN-NEXT:     plan.launch @repack ins(%{{.*}}, %{{.*}} : memref<192x64xi8>, memref<192x4xf8E8M0FNU>) outs(%[[P]], %[[S]], %[[R]] :
 // PLAN:        plan.variant
 // PLAN-NEXT:     plan.launch @y ins(%{{.*}}, %[[P]], %[[S]], %[[R]] :
+// PLAN:      plan.kernel @repack(
 
 // TILE:      tile.kernel @repack
 // TILE:        tile.repack <{{.*}}> tokens(%{{.*}}) ins(%{{.*}}, %{{.*}} : memref<192x64xi8>, memref<192x4xf8E8M0FNU>) outs(

@@ -84,11 +84,12 @@ std::string Contract::whyApart(const Contract &other) const {
   if (copiesScales() || other.copiesScales())
     return "the threads that copy the scales of rows do not wait for the "
            "first one";
+  if (fromRegisters || other.fromRegisters)
+    return "scales of weights that are multiplied from registers lie behind "
+           "the ring, as many as each product has";
   if (mapRows)
     return "map_rows = true of the first: the ring's barriers count the "
            "threads that copy its rows";
-  if (getThreads() != other.getThreads())
-    return "their numbers of consumers differ";
   if (stages != other.stages)
     return "stages = " + std::to_string(stages) + " and " +
            std::to_string(other.stages) + " of one ring";
