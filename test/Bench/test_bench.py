@@ -136,7 +136,7 @@ def test_rows_are_chosen():
     assert len(listed("dsv3*")) == 16 and len(listed("*@zipf")) == 4
     assert len(listed("llama4*")) == 7
     assert listed("llama4*@one") == ["llama4_maverick@one:4096", "llama4_maverick@one:16384"]
-    assert listed("*:16384", "dsv3:1")[0] == "dsv3:1" and len(listed("*:16384", "dsv3:1")) == 8
+    assert listed("*:16384", "dsv3:1")[0] == "dsv3:1" and len(listed("*:16384", "dsv3:1")) == 9
 
 
 @pytest.mark.parametrize("options,message", [
@@ -384,7 +384,7 @@ def load_script(name: str, path: Path):
 def test_table_of_the_readme():
     text = "\n".join(load_script("results_table", ROOT / "scripts/results-table")
                      .bench_table(measured_record()))
-    assert "over 52 rows" in text and "speedup 1.100x" in text
+    assert "over 59 rows" in text and "speedup 1.100x" in text
     assert "Not measured: qwen3_235b@zipf:4096." in text
     best = next(peer for peer in PEERS["rows"] if peer["row"] == "qwen3_30b:1")
     assert f"| qwen3_30b | {best['best_us'] / 1.1:.0f} (" in text
@@ -394,7 +394,7 @@ def test_tables_of_the_router_and_of_one_expert():
     """A record of rows with routers, or of rows that are held against dense products, has its own."""
     tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
     record = measured_record()
-    assert "over 52 rows" in "\n".join(tables(record))
+    assert "over 59 rows" in "\n".join(tables(record))
     row = {"row": "mixtral8x7b:1", "tokens": 1, "status": "measured", "us": 160.0}
     text = "\n".join(tables(record | {"rows": [row | {"router_us": 168.0, "router_ids_us": 161.0}]}))
     assert "| mixtral8x7b:1 | 161.0 | 168.0 | +7.0 us, +4.3 % |" in text and "floor" not in text
@@ -414,9 +414,9 @@ def test_table_of_other_runs():
     assert script.is_whole_run(older) and not script.other_runs([])
     lines = script.other_runs([older, newer])[-2:]
     assert "| 2126-01-02 |" in lines[0] and f"| {newer['rows'][3]['row']} 0.976 |" in lines[0]
-    assert lines[1].endswith("| 1.250x over 52 rows | none |")
+    assert lines[1].endswith("| 1.250x over 59 rows | none |")
     text = "\n".join(script.all_runs([older, newer]))
-    assert "Over 2 runs" in text and "51 to 52 of 52 rows are ahead" in text and "1.244 to 1.250" in text
+    assert "Over 2 runs" in text and "58 to 59 of 59 rows are ahead" in text and "1.245 to 1.250" in text
 
 
 def test_pages_of_figures():
@@ -445,10 +445,10 @@ def test_plot(tmp_path):
     subprocess.run(plot, check=True)
     text = (tmp_path / "plot.svg").read_text()
     # A dot per row and series, and two in the legend.
-    assert text.count("<circle") == 2 * 52 + 2 and text.count("font-weight") == 9
+    assert text.count("<circle") == 2 * 59 + 2 and text.count("font-weight") == 10
     # The best row is higher than the worst.
     heights = [float(y) for y in re.findall(r'cy="([\d.]+)" r="2.4" fill="#0b6e4f"', text)]
-    assert len(heights) == 52 and max(heights) - min(heights) > 50
+    assert len(heights) == 59 and max(heights) - min(heights) > 50
 
 
 def test_the_yardstick_answers_what_is_asked():

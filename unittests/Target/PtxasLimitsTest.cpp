@@ -246,11 +246,11 @@ TEST(PtxasLimits, RegistersSufficeForThree) {
     int64_t n, step;
     std::string config;
   } cases[] = {{192, 320, "tile_rows = [8], stages = 5"},
-               {192, 192, "tile_rows = [56, 64, 72, 80], stages = 4"},
-               {192, 320, "tile_rows = [8, 16, 24, 64], stages = 3"},
-               {192, 192, "tile_rows = [80, 96], stages = 4"},
+               {192, 320, "tile_rows = [8, 16, 48], stages = 3"},
+               {192, 192, "tile_rows = [16, 32, 48], stages = 4"},
+               {192, 192, "tile_rows = [96], stages = 3"},
                {128, 192, "tile_rows = [120, 128, 144, 160], stages = 3"},
-               {256, 64, "tile_rows = [128, 160], stages = 6"}};
+               {256, 64, "tile_rows = [64], stages = 6"}};
   for (const auto &[n, step, config] : cases)
     for (bool isMapped : {false, true}) {
       SCOPED_TRACE(config);

@@ -103,7 +103,7 @@ struct Sm90Shape {
 /// WarpgroupsShareRegisters.
 constexpr int64_t getMaxSums(const Sm90Shape &shape) {
   if (shape.fromRegisters)
-    return shape.consumers > 2 ? 80 : 160;
+    return 80;
   if (shape.rowsOnM)
     return 192;
   if (shape.promotes)
@@ -160,9 +160,9 @@ inline constexpr int64_t kCopiedRows = 192;
 inline constexpr int64_t kPromotedHeights = 2, kPromotedSums = 128;
 /// Three consumers that multiply weights from registers, which have fewer
 /// registers than two: heights, rows of all of them together, and of one where
-/// there are more than two. RegistersSufficeForThree.
-inline constexpr int64_t kHeightsOfThree = 4, kRowsOfThree = 272,
-                         kRowsOfManyHeights = 80;
+/// there are several. RegistersSufficeForThree.
+inline constexpr int64_t kHeightsOfThree = 3, kRowsOfThree = 112,
+                         kRowsOfManyHeights = 48;
 /// With rows on the side of 64 and sums of steps apart: where threads copy rows
 /// and there are more accumulators than this, the lines of an epilogue, as
 /// `sm90::estimateEpilogue` counts them. CandidatesDoNotSpill.

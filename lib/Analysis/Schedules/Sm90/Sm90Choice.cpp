@@ -86,12 +86,13 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
       std::accumulate(shape.tileRows.begin(), shape.tileRows.end(), int64_t(0));
   if (shape.getConsumers() > Contract::kConsumers &&
       (heights > ptxas::kHeightsOfThree || rows > ptxas::kRowsOfThree ||
-       (heights > 2 && shape.getMaxHeight() > ptxas::kRowsOfManyHeights)))
+       (heights > 1 && shape.getMaxHeight() > ptxas::kRowsOfManyHeights)))
     return std::to_string(heights) + " heights in tile_rows, of " +
            std::to_string(rows) +
            " rows together, leave three consumers too few registers; at most " +
            std::to_string(ptxas::kHeightsOfThree) + " of " +
-           std::to_string(ptxas::kRowsOfThree) + " together are tried, or two";
+           std::to_string(ptxas::kRowsOfThree) + " together, each of up to " +
+           std::to_string(ptxas::kRowsOfManyHeights) + ", are tried";
   int64_t lines = estimateEpilogue(op);
   if (shape.rowsOnM && shape.promotes && !shape.mapRows &&
       sums > ptxas::kSumsOfAnyEpilogue && lines > ptxas::kShortEpilogue)
@@ -355,9 +356,10 @@ std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
 std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
                                       const Target &target, bool mayQueue) {
   static constexpr int64_t fromShared[] = {64, 128, 256},
-                           fromRegisters[] = {128, 192, 256};
-  ArrayRef<int64_t> weightRows =
-      hasFragments(op.getWeightQuantAttr()) ? fromRegisters : fromShared;
+                           fromRegisters[] = {128, 192};
+  ArrayRef<int64_t> weightRows = hasFragments(op.getWeightQuantAttr())
+                                     ? ArrayRef<int64_t>(fromRegisters)
+                                     : fromShared;
   SmallVector<std::pair<int64_t, int64_t>> kinds;
   for (int64_t step : getSteps(op))
     for (int64_t rows : weightRows)

@@ -37,7 +37,7 @@ double BenchLayer::getExpertElements() const {
 }
 
 static constexpr WeightFormat kFormats[] = {
-    {"bf16", "", 2, false},
+    kPlainWeights,
     {"fp8_block128", "fp8_block128", 1 + 4.0 / (128 * 128), true},
     {"mxfp4", "mxfp4", 0.5 + 1.0 / 32, false},
 };

@@ -29,13 +29,15 @@ struct WeightFormat {
   bool isFp8;
 };
 
+inline constexpr WeightFormat kPlainWeights{"bf16", "", 2, false};
+
 /// A layer of rows.json.
 struct BenchLayer {
   std::string name;
   int64_t numExperts = 0, topK = 0, hiddenSize = 0, intermediateSize = 0;
   /// Experts 0 .. localExperts-1 are held here; routing goes to all of them.
   int64_t localExperts = 0;
-  const WeightFormat *format = nullptr;
+  const WeightFormat *format = &kPlainWeights;
   /// The `routing` object of the spec, for the layer with its router.
   llvm::json::Object routing;
 
