@@ -101,9 +101,8 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   } else if (auto op = dyn_cast<tile::RepackOp>(phase)) {
     for (Value tensor : {op.getWeight(), op.getScale(), op.getPacked(),
                          op.getPackedScale(), op.getRowScale()})
-      work.bytes +=
-          getElementBytes(tensor) *
-          double(cast<MemRefType>(tensor.getType()).getNumElements());
+      work.bytes += getElementBytes(tensor) *
+                    double(cast<MemRefType>(tensor.getType()).getNumElements());
   } else if (auto op = dyn_cast<tile::GatherRowsOp>(phase)) {
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
       work.bytes += slots * getRowBytes(result) +

@@ -133,8 +133,7 @@ private:
   void emitPrepared(const KernelGroup &group) {
     for (Value out : group.outs) {
       Operation *op = out.getDefiningOp();
-      StringRef name =
-          getResultName(op, cast<OpResult>(out).getResultNumber());
+      StringRef name = getResultName(op, cast<OpResult>(out).getResultNumber());
       memory[out] = plan::TensorOp::create(
           builder, op->getLoc(), toMemRef(out),
           uniqueName(name.empty() ? op->getName().stripDialect() : name),

@@ -73,8 +73,8 @@ constexpr int64_t kWarpRows = 16, kFragmentRows = 8;
 
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                                      WeightLayoutAttr layout) {
-  // The sign, two bits of exponent and the mantissa of each pair of 16 bits; all
-  // but the last are shifted to where a bf16 has them.
+  // The sign, two bits of exponent and the mantissa of each pair of 16 bits;
+  // all but the last are shifted to where a bf16 has them.
   static constexpr int64_t bits[4][4] = {
       {15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};
   constexpr int64_t product = 16, octet = 8, halfBits = 16;

@@ -97,8 +97,8 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   ScaleGroup group = getScaleGroup(o.quant);
   if (!isa<Float4E2M1FNType>(o.quant.getStorage()) ||
       !isa<Float8E8M0FNUType>(o.quant.getScale()) ||
-      !(group == ScaleGroup{1, Fragments::kGroup}) || o.quant.getSecondScale() ||
-      o.quant.getPacking() != Packing::Pairs)
+      !(group == ScaleGroup{1, Fragments::kGroup}) ||
+      o.quant.getSecondScale() || o.quant.getPacking() != Packing::Pairs)
     return check.error("'quant' is ")
            << o.quant << "; f4E2M1FN in pairs with f8E8M0FNU scales of groups "
            << "of [1, " << Fragments::kGroup

@@ -49,8 +49,8 @@ struct Fragments {
   static int64_t getRunRow(int64_t block, int64_t run, int64_t rows,
                            WeightLayoutAttr layout);
 
-  /// Where an element of a matrix is: the row in memory of its run's first byte,
-  /// the word there, and its four bits, from sign to mantissa.
+  /// Where an element of a matrix is: the row in memory of its run's first
+  /// byte, the word there, and its four bits, from sign to mantissa.
   struct Place {
     int64_t firstRow, word;
     int64_t bits[4];
