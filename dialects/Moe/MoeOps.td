@@ -240,7 +240,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure,
     has, and each row gets a number of its own. With e the largest scale of a row's groups that are not all zeros, as a
     byte (2^(e - 127)), and `r = max(e - 128, 0)`, `row_scale` is 2^r, and a byte b of `scale` becomes `b + 126 - r`, at
     least 0, which stands for a scale of 0, and at most 254: a row whose scales are 2^127 and 2^-127 loses the latter. A
-    row with a NaN (255) has a `row_scale` of NaN. Weights are constant, so that a plan does this once, ahead of all runs, in their place.
+    row with a NaN (255) has a `row_scale` of NaN. Weights are constant, so that a plan does this once, ahead of all runs, into prepared tensors.
 
     With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64:
 

@@ -343,9 +343,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 def Tile_RepackOp : Tile_Phase<"repack"> {
   let summary = "weights in the order of tensor cores";
   let description = [{
-    What `moe.repack` does, on memrefs of the same shapes. `packed` may have the memory of `weight`, and
-    `packed_scale` that of `scale`: a block of rows is read whole before any of it is written. The token count is not
-    used.
+    What `moe.repack` does, on memrefs of the same shapes, of which no two overlap. The token count is not used.
 
     ```mlir
     tile.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>

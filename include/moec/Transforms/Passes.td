@@ -30,9 +30,9 @@ def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {
   let summary = "choose how the target multiplies quantized operands";
   let description = [{
     Asks of each `moe.grouped_matmul`, `moe.quantize` and `moe.tensor_scale` whether the target has a way for its
-    `#moe.quant`s, by the tables of `QuantSupport.cpp`: the CPU decodes e4m3 of every granularity to f32, GPUs
-    multiply block fp8. Sets the `way` of each product with quantized operands, and changes nothing else. Ensures
-    that what is left can be lowered; an error names the op, the formats and the target, and what to use instead.
+    `#moe.quant`s, by the tables of `QuantSupport.cpp`: the CPU decodes to f32; GPUs decode to 16 bits, and
+    Hopper multiplies e4m3 as it is. Sets the `way` of each product with quantized operands. Where that is `repack`, mxfp4
+    on Hopper, a `moe.repack` before the product brings its weights into the order of tensor cores. Ensures that what is left can be lowered; an error names the op, the formats and the target, and what to use instead.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "what is compiled for">];
 }
