@@ -25,9 +25,9 @@ struct QuantProduct {
 
   /// Null where an operand is not quantized.
   moe::QuantAttr input, weight;
-  /// Of an input that is not quantized.
+  /// The type of an input that is not quantized.
   mlir::Type inputType;
-  /// Of a matrix of weights, in elements.
+  /// The size of a matrix of weights, in elements.
   int64_t rows, depth;
   moe::WeightLayoutAttr layout;
 };

@@ -294,7 +294,7 @@ struct Contract {
     return fromRegisters ? getWeightBlocks() * getUnits() * kUnitBytes
                          : getWeightRows() * kStepBytes;
   }
-  /// Input rows of a step, in a height: side by side in each unit of the depth.
+  /// Input rows of a tile of that height, for each unit of the depth of a step.
   int64_t getUnitRowBytes(int64_t height) const { return height * kStepBytes; }
   int64_t getStageBytes() const {
     return std::max(getWeightBytes() +

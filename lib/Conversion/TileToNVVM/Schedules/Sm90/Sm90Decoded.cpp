@@ -186,15 +186,10 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
     emitter.warpBarrier();
     release(stage);
   };
-
-  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
-  carried.append(numBlocks, emitter.makeSums(width));
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-      [&](Value step, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        SmallVector<Value> sums(values.drop_front(3));
-        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+  return forSteps(
+      numBlocks, width, place, giveBack,
+      [&](RingPlace at, MutableArrayRef<Value> sums,
+          function_ref<void()> giveBackBefore) {
         OpenUnit opened = load(at.stage, 0, 0);
         for (int64_t i = 0; i < units * numBlocks; ++i) {
           int64_t unit = i / numBlocks, block = i % numBlocks;
@@ -209,23 +204,10 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
                                           product * kRegisters, kRegisters),
                                       rows, product, sums[block]);
           emitter.commitProducts();
-          if (i == 0) {
-            Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                                    step, emitter.index(0));
-            emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
-          }
+          if (i == 0)
+            giveBackBefore();
           if (i + 1 < units * numBlocks)
             opened = load(at.stage, (i + 1) % numBlocks, (i + 1) / numBlocks);
         }
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity, at.stage};
-        all.append(sums);
-        return all;
       });
-  emitter.waitProducts(0);
-  ContractSums sums{{end[0], end[1]}, {}};
-  for (Value value : ArrayRef<Value>(end).drop_front(3))
-    sums.blocks.push_back(emitter.getSums(value));
-  giveBack(end[2]);
-  return sums;
 }
