@@ -1,10 +1,13 @@
 # The few functions that the project's CMakeLists.txt files are made of.
 
-# One precompiled header of the MLIR headers that nearly every file of the compiler includes.
+# One precompiled header of the headers of MLIR and of the dialects that nearly every file of the compiler
+# includes.
 if(MOEC_USE_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_library(moec_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
   target_link_libraries(moec_pch PRIVATE moec_options)
+  target_include_directories(moec_pch PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
   target_precompile_headers(moec_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
+  add_dependencies(moec_pch MoecMoeIncGen MoecPlanIncGen MoecTileIncGen)
 endif()
 
 function(_moec_use_pch name)
