@@ -8,6 +8,8 @@ more than it does. docs/coverage.md counts them.
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from cases import Case
 
 from moec.reference import HARD_INPUTS, LayerSpec
@@ -177,6 +179,22 @@ def features(case: Case) -> set[tuple[str, str]]:
     if "model_type" in case.model:
         tags.add(("model family", case.model["model_type"]))
     return tags
+
+
+def covering(cases: list[Case]) -> list[Case]:
+    """Cases that have every pair of features that any of them has, in their order.
+
+    Those of most features come first, of as many those that are multiplied soonest.
+    """
+    tags = {case.name: features(case) for case in cases}
+    seen: set[tuple] = set()
+    kept = set()
+    for case in sorted(cases, key=lambda case: (-len(tags[case.name]), multiplications(case))):
+        pairs = set(combinations(sorted(tags[case.name]), 2))
+        if not pairs <= seen:
+            seen |= pairs
+            kept.add(case.name)
+    return [case for case in cases if case.name in kept]
 
 
 def multiplications(case: Case) -> int:

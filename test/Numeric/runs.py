@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs moe-run on numeric cases, several processes at a time."""
+"""Runs moe-run on numeric cases."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import threading
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
 #: Schedules that a simulated GPU takes each case through.
 SEEDS = int(os.environ.get("MOEC_SIM_SEEDS", "4"))
+#: Whether cases run too that add nothing to what the others cover, as every night.
+ALL_CASES = bool(os.environ.get("MOEC_ALL_CASES"))
 
 
 def binary(name: str) -> Path:
@@ -71,40 +71,22 @@ class Run:
 
 
 class Runs:
-    """Starts runs ahead of the tests that ask for them."""
+    """Runs cases in a folder. Their tests run side by side (pytest -n), each process with a folder of its own."""
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._pool = ThreadPoolExecutor(os.cpu_count())
-        self._futures: dict[tuple, Future] = {}
-        self._lock = threading.Lock()
-
-    def start(self, case: Case, *options: str) -> Future:
-        key = (case.name, *options)
-        with self._lock:
-            if key not in self._futures:
-                self._futures[key] = self._pool.submit(self._run, case, options)
-            return self._futures[key]
-
-    def get(self, case: Case, *options: str) -> Run:
-        return self.start(case, *options).result()
-
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
 
     def forget(self, run: Run) -> None:
-        """Removes the files of a run that went well; who asks for it again has it run again."""
-        with self._lock:
-            self._futures.pop((run.case.name, *run.options), None)
+        """Removes the files of a run that went well."""
         shutil.rmtree(run.inputs.parent, ignore_errors=True)
 
-    def _run(self, case: Case, options: tuple[str, ...]) -> Run:
+    def get(self, case: Case, *options: str) -> Run:
         name = "-".join([case.name, *options]).replace("=", "-")
         # A file system takes names of 255 bytes.
         if len(name) > 200:
             name = f"{name[:160]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         folder = self._folder / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         model, inputs, outputs = (
             folder / name for name in ("model.json", "in.safetensors", "out.safetensors")
         )

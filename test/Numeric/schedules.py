@@ -13,9 +13,9 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cases import Case
-from features import DTYPES
-from runs import TIMEOUT, binary
+from cases import CASES, Case
+from features import DTYPES, covering
+from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
 
@@ -33,8 +33,15 @@ WHOLE = {
     "sizes_tails_bf16", "conformance_300_128_256_64_6", "count_ids_many", "join_gate_300",
     "conformance_1_128_128_64_6", "fp8_conformance_1_128_7168_2_1",
     "fp8_conformance_1_1024_7168_2_2", "fp8_conformance_83_512_512_16_6", "fp8_latent",
-    "channel_conformance", "strided_bf16", "sizes_2880_40_4_4_bf16", "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2",
+    "channel_conformance", "strided_bf16", "sizes_2880_40_4_4_bf16",
+    "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2", "fp8_conformance_2048_128_128_8_6",
+    "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8",
 }
+
+#: What every change simulates: each pair of features, and each tile, that a case has.
+_COVERING = {case.name for case in covering(CASES)}
+EVERY_CHANGE = [case for case in CASES if case.name in _COVERING | WHOLE]
+SIMULATED = CASES if ALL_CASES else EVERY_CHANGE
 
 #: Cases by target, schedule and dtype of the layer.
 Counts = Counter[tuple[str, str, str]]
@@ -72,12 +79,13 @@ def chosen(model: Path, target: str, options: tuple[str, ...]) -> set[str]:
     return {name.replace("_", ".", 1) for name in re.findall(r"#tile\.((?:cpu|sm\d+)_\w+)", done.stdout)}
 
 
-def products(case: Case, *options: str) -> set[tuple[str, ...]]:
-    """The tiles of the products on sm_90a that a case with its number of tokens launches."""
+def products(case: Case, *options: str) -> set[tuple[str, str]]:
+    """Heights and columns of the tiles of the products on sm_90a that a case with its number of tokens launches."""
     text, names = _launched(case, "sm_90a", "--disable=join-products", *options)
     kernels = {kernel.split("(")[0]: kernel for kernel in text.split("tile.kernel @")[1:]}
     tile = r"#tile\.sm90_contract<tile_rows = \[(.*?)\], tile_columns = (\d+)"
-    return {found for name in names for found in re.findall(tile, kernels[name])}
+    found = {pair for name in names for pair in re.findall(tile, kernels[name])}
+    return {(height, columns) for heights, columns in found for height in heights.split(", ")}
 
 
 def launched(case: Case, target: str, *options: str) -> set[str]:

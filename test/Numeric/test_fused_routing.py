@@ -77,10 +77,12 @@ def test_same_bits(target, tokens, fields, most, hard, tmp_path):
     if "quantization" in spec and spec["num_experts"] != STORED["num_experts"]:
         fused = f"hidden_quantized_{fused}"
     outputs = []
-    for more in ([], ["--disable=fuse-routing"]):
+    # Joined products take the simulator long, and are what follows the routing.
+    for disabled in ("join-products", "join-products,fuse-routing"):
+        more = [f"--disable={disabled}"]
         kernels = launched(case, target, *options, *more)
-        assert (fused in kernels) == (not more)
-        assert ("route_0" in kernels) == bool(more)
+        assert (fused in kernels) == (disabled == "join-products")
+        assert ("route_0" in kernels) == (disabled != "join-products")
         outputs.append(tmp_path / f"out{len(outputs)}.safetensors")
         command = [
             str(binary("moe-run")), str(model), f"--target={target}", f"--device=sim:0-{SEEDS - 1}",

@@ -17,7 +17,6 @@ PASSES = {
     "plan": "convert-moe-to-plan or plan-assign-slots",
     "tile": "convert-plan-to-tile, tile-split-phases or tile-assign-config",
 }
-OPTIONS = [(f"--level={level}",) for level in PASSES]
 
 
 @pytest.mark.parametrize(
