@@ -176,6 +176,9 @@ for score in ("softmax", "sigmoid"):
         "score": score, "select": "per_group", "num_groups": 4, "renormalize": True,
     })
 
+# More slots than lanes, whose weights a formula makes.
+case("many_slots_weight_sigmoid", tokens=3, num_experts=40, top_k=34, **TINY,
+     routing={"score": "softmax", "weight": "sigmoid"})
 # -- rows of experts, and slots of a token, that do not fit into a GPU's shared memory
 
 HUGE = {"num_experts": 6208, "hidden_size": 4, "intermediate_size": 4, "tokens": 3}
@@ -501,6 +504,9 @@ fp8("latent", latent_size=136, dtype="bf16", num_zero_experts=4, top_k=4, tokens
 fp8("weight_on_input", top_k=1, entry="gate", routing=LLAMA, dtype="bf16",
     shared_experts={"intermediate_size": 48})
 fp8("local_experts", placement={"local_experts": [7, 0, 5]}, dtype="bf16")
+# Experts whose scales are single numbers, one after the other.
+case("fp8_single_scales", tokens=3, hidden_size=1, intermediate_size=16, num_experts=33,
+     activation={"kind": "relu2_no_mul"}, entry="ids", **FP8)
 fp8("strided", strided_weights=True, dtype="bf16", shared_experts={"intermediate_size": 40})
 for tokens in (0, 1, 33, 90):
     fp8(f"tokens_{tokens}", tokens=tokens, dtype="bf16")
