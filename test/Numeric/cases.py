@@ -389,6 +389,9 @@ for dtype in ("bf16", "f16"):
 case("local_experts_none_chosen", hard="one_expert", seed=2, top_k=1, num_experts=64,
      placement={"local_experts": [63]})
 
+# A token's only row, of one vector, is rounded or left out.
+case("one_vector_of_a_row", dtype="bf16", entry="gate", tokens=5, num_experts=1, top_k=1, latent_size=8,
+     hidden_size=3, intermediate_size=2)
 # -- sizes that fit no tile, and those of published layer tests
 
 for hidden, intermediate, experts, top_k in (

@@ -168,7 +168,8 @@ def _units(model: dict) -> dict[str, int]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(2, number + 1) if number % divisor == 0]
+    # Some thousand keys of groups are a long way for one lane of a simulated warp.
+    return [divisor for divisor in range(2, min(number, 32) + 1) if number % divisor == 0]
 
 
 def _select(rng: random.Random, routes: int, top_k: int) -> tuple[dict, int]:
