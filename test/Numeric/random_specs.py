@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 from cases import Case
@@ -327,11 +328,25 @@ def is_telling(case: Case) -> bool:
     return case.tokens == 0 or bool(out.any())
 
 
+def _applies(case: Case) -> bool:
+    spec = LayerSpec.from_json(case.model)
+    if not all(quantization.supported for quantization in spec.quantizations):
+        return False
+    try:
+        generate(spec, case.tokens, case.seed, case.hard)
+    except SpecError:
+        return False
+    return True
+
+
 def _inputs(rng: random.Random, case: Case) -> Case | None:
     """The case with a seed and hard inputs that fit it."""
     for _ in range(_INPUTS):
-        hard = rng.choice(sorted(HARD_INPUTS)) if rng.random() < 0.6 else None
-        drawn = Case(case.name, case.model, case.tokens, rng.randrange(1000), hard)
+        drawn = replace(case, seed=rng.randrange(1000))
+        if rng.random() < 0.6:
+            hard = [replace(drawn, hard=name) for name in sorted(HARD_INPUTS)]
+            rng.shuffle(hard)
+            drawn = next(filter(_applies, hard), drawn)
         if is_telling(drawn):
             return drawn
     return None

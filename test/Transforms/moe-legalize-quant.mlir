@@ -65,7 +65,7 @@ func.func @by_tensor(%x: tensor<?x256xbf16>, %w: tensor<64x256xf8E4M3FN>, %s: te
 // -----
 
 // Rows of pairs that are not decoded as a whole.
-// GPU: weight quantized #moe.quant<storage = i4, packing = pairs, scale = f32, granularity = channel> in rows of 48 is not multiplied on target sm_90a; {{.*}}with rows of multiples of 32,
+// GPU: weight quantized #moe.quant<storage = i4, scale = f32, granularity = channel, packing = pairs> in rows of 48 is not multiplied on target sm_90a; {{.*}}with rows of multiples of 32,
 // CPU-LABEL: func.func @odd_pairs
 //       CPU: way = #moe.way<decode>
 func.func @odd_pairs(%x: tensor<?x48xbf16>, %w: tensor<64x24xi8>, %s: tensor<64x1xf32>) -> tensor<?x64xbf16> {
