@@ -195,8 +195,8 @@ std::string moec::declineProduct(const Target &target,
       known.push_back(line.operands);
   return "an input quantized " + show(product.input) +
          " with a weight quantized " + show(product.weight) + " in rows of " +
-         std::to_string(product.depth) + " is not multiplied on target " + target.name + "; " +
-         llvm::join(known, " or ") + " is" +
+         std::to_string(product.depth) + " is not multiplied on target " +
+         target.name + "; " + llvm::join(known, " or ") + " is" +
          (target.isGpu() ? ", and target cpu multiplies other granularities too"
                          : "");
 }

@@ -402,7 +402,9 @@ def mutate(rng: random.Random, model: dict, schema: dict) -> dict:
     for key in parents:
         target = target[key]
     words = _words(schema)
-    value = rng.choice([0, 1, 2, 3, -1, 5, 16, 1.5, 2**31, "x", None, True, False, [], {}, *rng.sample(words, 4)])
+    value = rng.choice([0, 1, 2, 3, -1, 5, 16, 1.5, 1e-50, 1e39, 2**31, "x", None, True, False, [], {},
+                        *(2**bits + extra for bits in (10, 16, 20, 24) for extra in (0, 1)),
+                        *rng.sample(words, 8)])
     action = rng.random()
     if action < 0.2:
         del target[last]

@@ -370,8 +370,8 @@ FailureOr<Value> KernelEmitter::inlineRegion(Region &region, ValueRange args) {
     // As wide as what this thread has of the arguments.
     Value here = b.clone(*def)->getResult(0);
     if (lanes)
-      here = vector::BroadcastOp::create(b, widened(here.getType(), lanes),
-                                         here);
+      here =
+          vector::BroadcastOp::create(b, widened(here.getType(), lanes), here);
     map.map(value, here);
     return here;
   };
