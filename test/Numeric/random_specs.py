@@ -103,7 +103,8 @@ _PUBLISHED = (
     {"weight": {"dtype": "int8", "scale": "channel", "scale_dtype": "bf16"}},
     {"weight": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"}},
     {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "f16", "zero_point": True}},
-    {"weight": {"dtype": "int4", "scale": {"group": 64}}, "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
+    {"weight": {"dtype": "int4", "scale": {"group": 64}},
+     "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
 )
 _WORDS = {"fp8_block128": 3, "mxfp4": 4, "nvfp4": 3}
 
@@ -184,7 +185,8 @@ def _select(rng: random.Random, routes: int, top_k: int) -> tuple[dict, int]:
     divisors = _divisors(routes)
     if kind == "per_group" and divisors:
         groups = rng.choice(divisors)
-        return {"select": "per_group", "num_groups": groups}, groups * rng.randint(1, min(3, routes // groups))
+        share = rng.randint(1, min(3, routes // groups))
+        return {"select": "per_group", "num_groups": groups}, groups * share
     if kind == "groups" and divisors:
         groups = rng.choice(divisors)
         kept = rng.randint(1, groups)

@@ -21,11 +21,12 @@ TARGETS = ("cpu", "sm_90a", "sm_80")
 SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
 _VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
-#: How the compiler refuses what a legal spec may ask for, each with the field or the target in it.
+#: How the compiler refuses what a legal spec may ask for: with the field, or the weight and the
+#: target, in the message.
 REFUSALS = (
     r"'\S*quantization\S*' = \".*\" is described .* but not compiled",
-    r"is not multiplied on target \S+; .* is",
-    r"rows are not quantized .* on target \S+; .* are",
+    r"of '\S+' cannot be lowered: .* is not multiplied on target \S+; .* is",
+    r"of '\S+' cannot be lowered: rows are not quantized .* on target \S+; .* are",
 )
 
 
