@@ -80,10 +80,13 @@ struct ProductCapability {
   StringLiteral operands;
 };
 
-/// Operands of which one or both are decoded.
+/// Operands of which one or both are decoded; elements of 4 bits as many at
+/// once as rows are multiples of.
 bool areDecoded(const QuantProduct &product) {
-  return isInputDecodedOnGpu(product.input) &&
-         isWeightDecodedOnGpu(product.weight);
+  moe::QuantAttr weight = product.weight;
+  bool arePairs = weight && moe::getStorageBits(weight) == 4;
+  return isInputDecodedOnGpu(product.input) && isWeightDecodedOnGpu(weight) &&
+         (!arePairs || product.depth % kDecodedColumns == 0);
 }
 
 bool areNative(const QuantProduct &product) {
@@ -108,9 +111,9 @@ constexpr StringLiteral kNative =
     "f8E4M3FN of both operands with f32 scales of whole rows, or of weights in "
     "blocks of [128, 128] and of inputs in dynamic groups of [1, 128],";
 constexpr StringLiteral kDecoded =
-    "f8E4M3FN or i8 of one operand or both, or i4 or f4E2M1FN of weights, with "
-    "scales of whole rows or of multiples of 32 neighbours, or f4E2M1FN with "
-    "f8E4M3FN scales of 16,";
+    "f8E4M3FN or i8 of one operand or both, or i4 or f4E2M1FN of weights with "
+    "rows of multiples of 32, with scales of whole rows or of multiples of 32 "
+    "neighbours, or f4E2M1FN with f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, areDecodedOnCpu, moe::Way::Decode,
@@ -191,9 +194,9 @@ std::string moec::declineProduct(const Target &target,
         !llvm::is_contained(known, line.operands))
       known.push_back(line.operands);
   return "an input quantized " + show(product.input) +
-         " with a weight quantized " + show(product.weight) +
-         " is not multiplied on target " + target.name + "; " +
-         llvm::join(known, " or ") + " is" +
+         " with a weight quantized " + show(product.weight) + " in rows of " +
+         std::to_string(product.depth) + " is not multiplied on target " +
+         target.name + "; " + llvm::join(known, " or ") + " is" +
          (target.isGpu() ? ", and target cpu multiplies other granularities too"
                          : "");
 }

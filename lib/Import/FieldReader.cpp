@@ -139,6 +139,12 @@ bool FieldReader::getBoolean(StringRef name, bool fallback, StringRef field) {
   return value->boolean;
 }
 
+// What is 0 in f32 alone would be divided by where 0 may not be.
+bool isF32(double number) {
+  return std::abs(number) <= std::numeric_limits<float>::max() &&
+         (number == 0.0 || static_cast<float>(number) != 0.0f);
+}
+
 double FieldReader::getNumber(StringRef name, double fallback,
                               StringRef field) {
   const json::Value *value = get(name);
@@ -146,7 +152,7 @@ double FieldReader::getNumber(StringRef name, double fallback,
     return fallback;
   setOrigin(name, field, *value);
   std::optional<double> result = value->getDouble();
-  if (!result || std::abs(*result) > std::numeric_limits<float>::max()) {
+  if (!result || !isF32(*result)) {
     reportWrong(name, *value, "a number that f32 can hold");
     return fallback;
   }

@@ -42,6 +42,9 @@ struct ImportContext {
   void error(llvm::StringRef field, const llvm::Twine &message);
 };
 
+/// Whether f32 can hold a number: finite, and 0 only if it is 0.
+bool isF32(double number);
+
 class FieldReader {
 public:
   /// What `null` means: models write it for a feature they do not have.

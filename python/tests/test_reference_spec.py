@@ -82,6 +82,20 @@ def test_defaults_of_activations():
 
 
 ERRORS = [
+    ("hidden_size", (1 << 20) + 1, "hidden_size"),
+    ("intermediate_size", (1 << 20) + 1, "intermediate_size"),
+    ("latent_size", (1 << 20) + 1, "latent_size"),
+    ("shared_experts", {"intermediate_size": (1 << 20) + 1}, "shared_experts.intermediate_size"),
+    ("num_experts", (1 << 16) + 1, "num_experts"),
+    ("num_zero_experts", (1 << 16) + 1, "num_zero_experts"),
+    ("routing.num_groups", (1 << 16) + 1, "routing.num_groups"),
+    ("routing.topk_groups", (1 << 16) + 1, "routing.topk_groups"),
+    ("top_k", (1 << 10) + 1, "top_k"),
+    ("max_tokens", (1 << 24) + 1, "max_tokens"),
+    ("routing", {"select": "hash", "hash_vocab_size": (1 << 24) + 1}, "routing.hash_vocab_size"),
+    ("name", "a" * 201, "name"),
+    ("routing.scale", 1e39, "routing.scale"),
+    ("routing.logit_softcap", 1e-46, "routing.logit_softcap"),
     ("moec_spec", 2, "moec_spec"),
     ("colour", 1, "colour"),
     ("routing.colour", 1, "routing.colour"),

@@ -20,8 +20,10 @@ PATH = Path(__file__).parents[2] / "docs" / "spec.schema.json"
 SCHEMA = json.loads(PATH.read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
-# What a schema cannot say: relations between numbers, and that 64.0 is no integer.
+# What a schema cannot say: relations between numbers, that 64.0 is no integer, and that a number
+# is 0 in f32.
 BEYOND_SCHEMA = [
+    ("routing.logit_softcap", 1e-46),
     ("top_k", 9),
     ("hidden_size", 64.0),
     ("routing.num_groups", 3),

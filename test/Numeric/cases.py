@@ -176,6 +176,9 @@ for score in ("softmax", "sigmoid"):
         "score": score, "select": "per_group", "num_groups": 4, "renormalize": True,
     })
 
+# More slots than lanes, whose weights a formula makes.
+case("many_slots_weight_sigmoid", tokens=3, num_experts=40, top_k=34, **TINY,
+     routing={"score": "softmax", "weight": "sigmoid"})
 # -- rows of experts, and slots of a token, that do not fit into a GPU's shared memory
 
 HUGE = {"num_experts": 6208, "hidden_size": 4, "intermediate_size": 4, "tokens": 3}
@@ -386,6 +389,9 @@ for dtype in ("bf16", "f16"):
 case("local_experts_none_chosen", hard="one_expert", seed=2, top_k=1, num_experts=64,
      placement={"local_experts": [63]})
 
+# A token's only row, of one vector, is rounded or left out.
+case("one_vector_of_a_row", dtype="bf16", entry="gate", tokens=5, num_experts=1, top_k=1, latent_size=8,
+     hidden_size=3, intermediate_size=2)
 # -- sizes that fit no tile, and those of published layer tests
 
 for hidden, intermediate, experts, top_k in (
@@ -501,6 +507,9 @@ fp8("latent", latent_size=136, dtype="bf16", num_zero_experts=4, top_k=4, tokens
 fp8("weight_on_input", top_k=1, entry="gate", routing=LLAMA, dtype="bf16",
     shared_experts={"intermediate_size": 48})
 fp8("local_experts", placement={"local_experts": [7, 0, 5]}, dtype="bf16")
+# Experts whose scales are single numbers, one after the other.
+case("fp8_single_scales", tokens=3, hidden_size=1, intermediate_size=16, num_experts=33,
+     activation={"kind": "relu2_no_mul"}, entry="ids", **FP8)
 fp8("strided", strided_weights=True, dtype="bf16", shared_experts={"intermediate_size": 40})
 for tokens in (0, 1, 33, 90):
     fp8(f"tokens_{tokens}", tokens=tokens, dtype="bf16")

@@ -96,7 +96,7 @@ llvm.func @carried(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel
 // -----
 
 // Ranges rule out that these need more: thread numbers, loops with constant
-// bounds, remainders. What is vouched for, and shared memory, are let be.
+// bounds, counts of bits, remainders. What is vouched for, and shared memory, are let be.
 llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) attributes {nvvm.kernel} {
   %thread = nvvm.read.ptx.sreg.tid.x : i32
   %c0 = arith.constant 0 : index
@@ -108,6 +108,10 @@ llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) att
   %own = arith.muli %thread, %c16 : i32
   %other = nvvm.shfl.sync idx %all, %own, %c16, %c128 : i32 -> i32
   %double = arith.muli %other, %c16 : i32
+  %bits = math.ctpop %panel : i32
+  %lanes = arith.muli %bits, %c16 : i32
+  %ballot = arith.extui %lanes : i32 to i64
+  %o = llvm.getelementptr %x[%ballot] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, f32
   scf.for %i = %c0 to %c100 step %c1 {
     %step = arith.index_cast %i : index to i32
     %chunk = arith.muli %step, %c128 : i32

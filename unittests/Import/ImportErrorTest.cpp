@@ -115,6 +115,7 @@ TEST(ImportError, WrongTypesAndRanges) {
       {R"("routing": {"scale": "2"})",
        "'routing.scale' must be a number that f32 can hold, not \"2\""},
       {R"("routing": {"scale": 1e39})", "that f32 can hold, not 1e39"},
+      {R"("routing": {"logit_softcap": 1e-46})", "f32 can hold, not 1e-46"},
       {R"("routing": {"hash_vocab_size": 0})", "'routing.hash_vocab_size'"},
       {R"("activation": {"kind": "swish"})", "'activation.kind' must be"},
       {R"("activation": {})", "'activation.kind' is missing"},

@@ -367,8 +367,11 @@ FailureOr<Value> KernelEmitter::inlineRegion(Region &region, ValueRange args) {
     Operation *def = value.getDefiningOp();
     if (!def || !def->hasTrait<OpTrait::ConstantLike>())
       return {};
-    Value scalar = b.clone(*def)->getResult(0);
-    Value here = lanes ? splat(scalar, lanes) : scalar;
+    // As wide as what this thread has of the arguments.
+    Value here = b.clone(*def)->getResult(0);
+    if (lanes)
+      here =
+          vector::BroadcastOp::create(b, widened(here.getType(), lanes), here);
     map.map(value, here);
     return here;
   };

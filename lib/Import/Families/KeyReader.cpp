@@ -10,9 +10,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-#include <cmath>
-#include <limits>
-
 using namespace llvm;
 
 namespace moec {
@@ -176,7 +173,7 @@ std::optional<double> KeyReader::getNumber(const Key &key, StringRef field) {
   }
   found.reader->setOrigin(found.name, field, *found.value);
   std::optional<double> result = found.value->getDouble();
-  if (result && std::abs(*result) <= std::numeric_limits<float>::max())
+  if (result && isF32(*result))
     return result;
   found.reader->reportWrong(found.name, *found.value, expected);
   return 1.0;

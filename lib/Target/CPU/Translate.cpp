@@ -11,11 +11,49 @@
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
 
 using namespace mlir;
 using namespace moec;
+
+/// The integers with the bits of a bfloat or of a vector of them; null for any
+/// other type.
+static llvm::Type *getBitsOfBFloat(llvm::Type *type) {
+  if (!type->getScalarType()->isBFloatTy())
+    return nullptr;
+  return type->getWithNewType(llvm::Type::getInt16Ty(type->getContext()));
+}
+
+/// Loads and stores bfloats as integers, which all arithmetic is on. Where
+/// blocks meet with bfloats, instruction selection would round them once more,
+/// by a function of a library that kernels have not.
+static void accessBFloatsAsIntegers(llvm::Function &function) {
+  for (llvm::BasicBlock &block : function)
+    for (llvm::Instruction &access : llvm::make_early_inc_range(block)) {
+      llvm::Type *bits = nullptr;
+      auto *store = dyn_cast<llvm::StoreInst>(&access);
+      if (store)
+        bits = getBitsOfBFloat(store->getValueOperand()->getType());
+      else if (isa<llvm::LoadInst>(access))
+        bits = getBitsOfBFloat(access.getType());
+      if (!bits)
+        continue;
+      llvm::IRBuilder<> builder(&access);
+      if (store) {
+        store->setOperand(
+            0, builder.CreateBitCast(store->getValueOperand(), bits));
+        continue;
+      }
+      auto *load = cast<llvm::LoadInst>(access.clone());
+      load->mutateType(bits);
+      builder.Insert(load);
+      access.replaceAllUsesWith(builder.CreateBitCast(load, access.getType()));
+      access.eraseFromParent();
+    }
+}
 
 FailureOr<std::unique_ptr<llvm::Module>>
 moec::translateKernels(ModuleOp module, llvm::TargetMachine &machine,
@@ -31,6 +69,7 @@ moec::translateKernels(ModuleOp module, llvm::TargetMachine &machine,
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
     function.setDoesNotThrow();
+    accessBFloatsAsIntegers(function);
     if (!function.getName().ends_with("__body"))
       continue;
     // Inlined into its entry, the pointers' noalias would be as good as lost.

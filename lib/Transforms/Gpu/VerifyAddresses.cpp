@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -191,6 +192,12 @@ private:
       unsigned width = getWidth(value.getType());
       return ConstantIntRanges::fromUnsigned(APInt(width, 0),
                                              APInt(width, maxThreads - 1));
+    }
+    if (isa<math::CtPopOp>(op)) {
+      unsigned width = getWidth(value.getType());
+      return width == 0 ? any
+                        : ConstantIntRanges::fromUnsigned(APInt(width, 0),
+                                                          APInt(width, width));
     }
     // Another lane's value is as large as this one's may be.
     if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))

@@ -40,7 +40,11 @@ struct MoeLegalizeQuant
         reason = declineQuantize(*found, scale.getQuant());
       if (reason.empty())
         return WalkResult::advance();
-      op->emitOpError("cannot be lowered: ") << reason;
+      StringAttr weight = findWeightName(op);
+      InFlightDiagnostic diagnostic = op->emitOpError();
+      if (weight)
+        diagnostic << "of '" << weight.getValue() << "' ";
+      diagnostic << "cannot be lowered: " << reason;
       return WalkResult::interrupt();
     });
     if (result.wasInterrupted())
@@ -80,15 +84,34 @@ struct MoeLegalizeQuant
         moe::Fragments::getQuant(product.getWeightQuantAttr()));
   }
 
+  /// The name of a layer's argument; null if it has none.
+  static StringAttr findName(BlockArgument argument) {
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                    kNameAttr)
+                : StringAttr();
+  }
+
+  /// The name of the weight that a product takes, or the first one that takes
+  /// what the op makes: by it the spec's field is found.
+  static StringAttr findWeightName(Operation *op) {
+    if (auto product = dyn_cast<moe::GroupedMatmulOp>(op)) {
+      auto weight = dyn_cast<BlockArgument>(product.getWeight());
+      return weight ? findName(weight) : StringAttr();
+    }
+    for (Operation *user : op->getUsers())
+      if (isa<moe::GroupedMatmulOp, moe::QuantizeOp>(user))
+        if (StringAttr name = findWeightName(user))
+          return name;
+    return {};
+  }
+
   /// Names what becomes of a layer's weight, which has no gaps between its rows
   /// then: its memory is written as a whole.
   static void nameResults(moe::RepackOp op, BlockArgument weight) {
-    auto func = dyn_cast<func::FuncOp>(weight.getOwner()->getParentOp());
-    if (!func)
-      return;
-    unsigned index = weight.getArgNumber();
-    func.removeArgAttr(index, kStridedAttr);
-    auto name = func.getArgAttrOfType<StringAttr>(index, kNameAttr);
+    if (auto func = dyn_cast<func::FuncOp>(weight.getOwner()->getParentOp()))
+      func.removeArgAttr(weight.getArgNumber(), kStridedAttr);
+    StringAttr name = findName(weight);
     if (!name)
       return;
     Builder builder(op.getContext());

@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import Any, Iterable
 
 _INT_MAX = 2**31 - 1
+_F32_MAX = (2 - 2**-23) * 2.0**127
+_F32_LEAST = 2.0**-149
 
 
 class SpecError(ValueError):
     """A spec or a model configuration that does not describe a layer."""
+
+
+def _is_f32(value: int | float) -> bool:
+    """Whether f32 can hold a number: it is finite there, and 0 only if it is 0."""
+    return abs(value) <= _F32_MAX and (value == 0 or abs(value) > _F32_LEAST / 2)
 
 
 class Fields:
@@ -66,10 +73,10 @@ class Fields:
         value = self._get(field, default, False)
         if value is default:
             return default
-        if type(value) not in (int, float) or not minimum <= value < math.inf:
+        if type(value) not in (int, float) or not minimum <= value or not _is_f32(value):
             raise SpecError(
-                f"field '{self.name(field)}' is {value!r}: expected a finite number"
-                + (f" not below {minimum}" if minimum > -math.inf else "")
+                f"field '{self.name(field)}' is {value!r}: expected a number that f32 can hold"
+                + (f", not below {minimum}" if minimum > -math.inf else "")
             )
         return float(value)
 

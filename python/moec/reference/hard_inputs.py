@@ -92,7 +92,13 @@ def _needs_logits(spec: LayerSpec, name: str) -> None:
         raise SpecError(f"hard inputs '{name}' need keys: entry gate or logits")
 
 
-def _spoil_logits(spec: LayerSpec, tensors: Tensors, rng, values) -> None:
+def _needs_scores(spec: LayerSpec, name: str) -> None:
+    if spec.entry == "ids":
+        raise SpecError(f"hard inputs '{name}' need entry gate or logits")
+
+
+def _spoil_logits(spec: LayerSpec, tensors: Tensors, rng, name: str, values) -> None:
+    _needs_scores(spec, name)
     if spec.entry == "gate":
         # One router row each: every token sees them.
         weight = tensors["gate.weight"]
@@ -110,18 +116,17 @@ def _spoil_logits(spec: LayerSpec, tensors: Tensors, rng, values) -> None:
 
 def _nan_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """NaN among the logits."""
-    _spoil_logits(spec, tensors, rng, [np.nan])
+    _spoil_logits(spec, tensors, rng, "nan_logits", [np.nan])
 
 
 def _inf_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Infinities of both signs among the logits."""
-    _spoil_logits(spec, tensors, rng, [np.inf, -np.inf])
+    _spoil_logits(spec, tensors, rng, "inf_logits", [np.inf, -np.inf])
 
 
 def _wide_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Logits of standard deviation 8."""
-    if spec.entry == "ids":
-        raise SpecError("hard inputs 'wide_logits' need entry gate or logits")
+    _needs_scores(spec, "wide_logits")
     name = "router_logits" if spec.entry == "logits" else "gate.weight"
     tensors[name] *= tensors[name].dtype.type(8.0)
 

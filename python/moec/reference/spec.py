@@ -19,6 +19,10 @@ from .quantization import parse as _parse_quantization
 DTYPES = ("f32", "bf16", "f16")
 ENTRIES = ("gate", "logits", "ids")
 ORDERS = ("gate_up", "up_gate", "interleaved")
+#: The largest sizes that a layer may have, in widths, experts and tokens.
+MAX_WIDTH, MAX_EXPERTS, MAX_TOP_K = 1 << 20, 1 << 16, 1 << 10
+MAX_TOKENS = MAX_VOCABULARY = 1 << 24
+_NAME_LENGTH = 200
 _NAME_CHARACTERS = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 )
@@ -182,8 +186,11 @@ def _parse_spec(fields: Fields) -> LayerSpec:
     if fields.integer("moec_spec") != 1:
         raise SpecError("field 'moec_spec': only version 1 is known")
     name = fields.raw("name") if fields.has("name") else "layer"
-    if not isinstance(name, str) or not name or set(name) - _NAME_CHARACTERS:
-        raise SpecError("field 'name': expected letters, digits, '_', '.' and '-'")
+    is_name = isinstance(name, str) and 0 < len(name) <= _NAME_LENGTH
+    if not is_name or set(name) - _NAME_CHARACTERS:
+        raise SpecError(
+            f"field 'name': expected 1 to {_NAME_LENGTH} letters, digits, '_', '.' and '-'"
+        )
     entry = fields.choice("entry", ENTRIES, "gate")
     top_k = fields.integer("top_k", required=True)
     quantization = _parse_quantization(fields)
@@ -318,8 +325,27 @@ def _require(holds: bool, message: str) -> None:
         raise SpecError(message)
 
 
+def _check_limits(spec: LayerSpec) -> None:
+    shared, routing = spec.shared_experts, spec.routing
+    for field, value, most in (
+        ("hidden_size", spec.hidden_size, MAX_WIDTH),
+        ("intermediate_size", spec.intermediate_size, MAX_WIDTH),
+        ("latent_size", spec.latent_size, MAX_WIDTH),
+        ("shared_experts.intermediate_size", shared and shared.intermediate_size, MAX_WIDTH),
+        ("num_experts", spec.num_experts, MAX_EXPERTS),
+        ("num_zero_experts", spec.num_zero_experts, MAX_EXPERTS),
+        ("routing.num_groups", routing.num_groups, MAX_EXPERTS),
+        ("routing.topk_groups", routing.topk_groups, MAX_EXPERTS),
+        ("top_k", spec.top_k, MAX_TOP_K),
+        ("max_tokens", spec.max_tokens, MAX_TOKENS),
+        ("routing.hash_vocab_size", routing.hash_vocab_size, MAX_VOCABULARY),
+    ):
+        _require(value is None or value <= most, f"field '{field}' is {value}: at most {most}")
+
+
 def _check(spec: LayerSpec) -> None:
-    """Refuses fields that contradict each other."""
+    """Refuses sizes beyond the limits, and fields that contradict each other."""
+    _check_limits(spec)
     routes, k, routing = spec.num_routes, spec.top_k, spec.routing
     softcap = spec.routing.logit_softcap
     _require(

@@ -1,0 +1,419 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random legal specs with inputs, and specs that may be legal no more.
+
+Every field of docs/spec.schema.json is drawn, with weights by which rare features meet often.
+Sizes are small: a run on the simulator takes about a second. The same seed and index make the
+same case.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+from cases import Case
+from features import multiplications
+
+from moec.reference import HARD_INPUTS, LayerSpec, SpecError, decide, evaluate, generate
+from moec.reference.activations import PARAMETERS
+from moec.reference.quantization import SCALE_DTYPES
+
+#: What a case may take: multiplications of a run, elements of a stack of weights.
+_MULTIPLICATIONS = 1_000_000
+_ELEMENTS = 1_000_000
+#: Draws of inputs for a spec, whose outputs have to tell something.
+_INPUTS = 6
+
+_TOKENS = {0: 1, 1: 5, 2: 3, 3: 3, 5: 3, 8: 3, 16: 2, 17: 3, 33: 6, 64: 2, 65: 2, 130: 2}
+_EXPERTS = {1: 1, 2: 2, 3: 2, 5: 2, 6: 3, 8: 8, 12: 3, 16: 6, 33: 2, 64: 2, 129: 1, 256: 1, 512: 1, 1024: 1}
+_GROUPS = {16: 4, 32: 8, 64: 4, 128: 4, 48: 1, 96: 1, 8: 1, 20: 1}
+
+
+def pick(rng: random.Random, weights: dict):
+    return rng.choices(list(weights), list(weights.values()))[0]
+
+
+def _size(rng: random.Random, unit: int, largest: int) -> int:
+    """A multiple of `unit`; odd ones and whole chunks of 16 bytes are as likely."""
+    if unit == 1 and rng.random() < 0.5:
+        unit = rng.choice([8, 16, 32])
+    return unit * rng.randint(1, max(1, largest // unit))
+
+
+def _activation(rng: random.Random, gated: bool | None = None) -> dict:
+    kinds = [kind for kind in PARAMETERS if gated is None or kind.endswith("_no_mul") != gated]
+    kind = rng.choice(kinds)
+    activation = {"kind": kind}
+    values = {"limit": [0.5, 1, 3.0, 7], "alpha": [0.5, 1.702, 2], "beta": [0.75, 1, 4],
+              "linear_beta": [0, 1.5, 25]}
+    for name in PARAMETERS[kind]:
+        if rng.random() < 0.5:
+            activation[name] = rng.choice(values[name])
+    return activation
+
+
+# -- quantization
+
+
+def _weight(rng: random.Random) -> dict:
+    dtype = pick(rng, {"fp8_e4m3": 30, "fp4_e2m1": 20, "int8": 25, "int4": 25, "fp8_e5m2": 2})
+    kind = pick(rng, {"tensor": 3, "channel": 5, "group": 8, "block": 4})
+    scale = kind
+    if kind == "group":
+        scale = {"group": pick(rng, _GROUPS)}
+    elif kind == "block":
+        scale = {"block": [rng.choice([1, 7, 16, 32, 64, 128]), pick(rng, _GROUPS)]}
+    weight = {"dtype": dtype, "scale": scale}
+    scale_dtype = pick(rng, dict.fromkeys(SCALE_DTYPES, 1) | {None: 3})
+    if scale_dtype is not None:
+        weight["scale_dtype"] = scale_dtype
+    if dtype in ("int8", "int4") and rng.random() < 0.4:
+        weight["zero_point"] = True
+    if kind in ("group", "block") and rng.random() < 0.25:
+        weight["global_scale"] = True
+    return weight
+
+
+def _quantized_input(rng: random.Random) -> dict:
+    dtype = pick(rng, {"fp8_e4m3": 20, "int8": 12, "fp8_e5m2": 1})
+    scales = {"tensor": 4, "token": 5} | ({} if dtype == "int8" else {"group": 3})
+    scale = pick(rng, scales)
+    activation = {"dtype": dtype, "scale": scale}
+    if scale == "group":
+        activation["scale"] = {"group": pick(rng, _GROUPS)}
+    if scale == "tensor" and rng.random() < 0.5:
+        activation["static"] = True
+    return activation
+
+
+#: Operands that checkpoints have, or nearly: what kernels are written for.
+_PUBLISHED = (
+    {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+     "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}},
+    {"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+     "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
+    {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]}, "scale_dtype": "e8m0"},
+     "activation": {"dtype": "fp8_e4m3", "scale": {"group": 128}}},
+    {"weight": {"dtype": "fp8_e4m3", "scale": {"group": 32}, "scale_dtype": "e8m0"}},
+    {"weight": {"dtype": "int8", "scale": "channel"}, "activation": {"dtype": "int8", "scale": "token"}},
+    {"weight": {"dtype": "int8", "scale": "channel", "scale_dtype": "bf16"}},
+    {"weight": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"}},
+    {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "f16", "zero_point": True}},
+    {"weight": {"dtype": "int4", "scale": {"group": 64}},
+     "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
+)
+_WORDS = {"fp8_block128": 3, "mxfp4": 4, "nvfp4": 3}
+
+
+def _operands(rng: random.Random) -> dict:
+    draw = rng.random()
+    if draw < 0.3:
+        return {"weight": pick(rng, _WORDS)}
+    if draw < 0.6:
+        return copy.deepcopy(rng.choice(_PUBLISHED))
+    operands = {"weight": _weight(rng)}
+    if rng.random() < 0.45:
+        operands["activation"] = _quantized_input(rng)
+    return operands
+
+
+def _product(rng: random.Random) -> dict | str | None:
+    return pick(rng, {None: 1, "word": 1, "operands": 2}) and (
+        pick(rng, _WORDS) if rng.random() < 0.3 else _operands(rng))
+
+
+def _quantization(rng: random.Random) -> dict | str | None:
+    if rng.random() < 0.2:
+        return pick(rng, _WORDS | {None: 1})
+    quantization = _operands(rng)
+    for product in ("w13", "w2"):
+        if rng.random() < 0.25:
+            quantization[product] = _product(rng)
+    return quantization
+
+
+def _units(model: dict) -> dict[str, int]:
+    """What each contracted size has to be a multiple of.
+
+    Sizes that any scales fit are there as long as the reader is asked.
+    """
+    large = 1
+    for size in _GROUPS:
+        large = math.lcm(large, size)
+    trial = model | {"hidden_size": large, "intermediate_size": large}
+    if "latent_size" in model:
+        trial["latent_size"] = large
+    if "shared_experts" in model:
+        trial["shared_experts"] = model["shared_experts"] | {"intermediate_size": large}
+    spec = LayerSpec.from_json(trial)
+    units = {"latent_size": 1, "hidden_size": 1, "intermediate_size": 1, "shared": 1}
+    for name in spec.expert_weights:
+        quantization = spec.quantization_of(name)
+        if quantization is None:
+            continue
+        weight = quantization.weight
+        unit = weight.columns if weight.granularity == "group" else 1
+        unit = math.lcm(unit, 2 if weight.in_pairs else 1)
+        field = {"experts.w2": "intermediate_size", "shared_experts.w13": "hidden_size",
+                 "shared_experts.w2": "shared"}.get(name)
+        if field is None:
+            field = "latent_size" if "latent_size" in model else "hidden_size"
+        units[field] = math.lcm(units[field], unit)
+    return units
+
+
+# -- routing
+
+
+def _divisors(number: int) -> list[int]:
+    # Some thousand keys of groups are a long way for one lane of a simulated warp.
+    return [divisor for divisor in range(2, min(number, 32) + 1) if number % divisor == 0]
+
+
+def _select(rng: random.Random, routes: int, top_k: int) -> tuple[dict, int]:
+    """Fields of how experts are selected, and the top_k that goes with them."""
+    kinds = {"top_k": 8, "groups": 5, "per_group": 2, "hash": 3, "sparsemixer": 2}
+    kind = pick(rng, kinds)
+    if kind == "hash":
+        return {"select": "hash", "hash_vocab_size": rng.choice([1, 7, 50])}, top_k
+    if kind == "sparsemixer" and routes >= 2:
+        return {"select": "sparsemixer", "score": "identity"}, 2
+    divisors = _divisors(routes)
+    if kind == "per_group" and divisors:
+        groups = rng.choice(divisors)
+        share = rng.randint(1, min(3, routes // groups))
+        return {"select": "per_group", "num_groups": groups}, groups * share
+    if kind == "groups" and divisors:
+        groups = rng.choice(divisors)
+        kept = rng.randint(1, groups)
+        return {"num_groups": groups, "topk_groups": kept}, min(top_k, kept * (routes // groups))
+    return {}, top_k
+
+
+def _routing(rng: random.Random, entry: str, routes: int, top_k: int) -> tuple[dict, int]:
+    routing, top_k = _select(rng, routes, top_k)
+    select = routing.get("select", "top_k")
+    if select != "sparsemixer":
+        score = pick(rng, {"identity": 2, "softmax": 2, "sigmoid": 3, "sqrtsoftplus": 2, None: 1})
+        if score is not None:
+            routing["score"] = score
+        weights = ["score", "sigmoid"] + (["softmax"] if score not in ("softmax", None) else [])
+        if rng.random() < 0.5:
+            routing["weight"] = rng.choice(weights)
+        if select != "hash" and rng.random() < 0.35:
+            routing["selection_bias"] = True
+        if rng.random() < 0.2:
+            routing["logit_softcap"] = rng.choice([0.5, 2, 30.0])
+        if rng.random() < 0.3:
+            routing["nonfinite"] = rng.choice(["zero", "neg_inf", "lowest"])
+    if entry == "gate" and rng.random() < 0.25:
+        routing["gate_bias"] = True
+    if rng.random() < 0.2:
+        routing["expert_scale"] = True
+    groups = routing.get("num_groups", 1)
+    if groups > 1 and rng.random() < 0.5:
+        scores = ["max", "top2_sum"] if routes // groups > 1 else ["max"]
+        routing["group_score"] = rng.choice(scores)
+    elif groups > 1 and groups == routes:
+        routing["group_score"] = "max"
+    if rng.random() < 0.5:
+        routing["renormalize"] = True
+        if rng.random() < 0.4:
+            routing["renormalize_epsilon"] = rng.choice([1e-20, 1e-12, 0.25])
+    if rng.random() < 0.3:
+        routing["scale"] = rng.choice([0.5, 1.5, 2.5, 16])
+    if top_k == 1 and rng.random() < 0.4:
+        routing["weight_on_input"] = True
+    return routing, top_k
+
+
+# -- all of it
+
+
+def _model(rng: random.Random) -> dict:
+    entry = pick(rng, {"gate": 2, "logits": 2, "ids": 1})
+    experts = pick(rng, _EXPERTS)
+    zero = rng.choice([1, 2, 4]) if rng.random() < 0.15 else 0
+    routes = experts + zero
+    top_k = rng.randint(1, min(routes, pick(rng, {2: 4, 4: 3, 8: 3, 12: 1, 32: 1})))
+    model = {"moec_spec": 1, "dtype": pick(rng, {"f32": 2, "bf16": 3, "f16": 2}), "entry": entry}
+    if entry != "ids":
+        routing, top_k = _routing(rng, entry, routes, top_k)
+        if routing or rng.random() < 0.5:
+            model["routing"] = routing
+    elif top_k == 1 and rng.random() < 0.4:
+        model["routing"] = {"weight_on_input": True}
+    model |= {"num_experts": experts, "top_k": top_k, "activation": _activation(rng)}
+    gated = not model["activation"]["kind"].endswith("_no_mul")
+    if zero:
+        model["num_zero_experts"] = zero
+    if rng.random() < 0.15:
+        model["latent_size"] = 1
+    if gated and rng.random() < 0.6:
+        model["gate_up_order"] = rng.choice(["gate_up", "up_gate", "interleaved"])
+    for field, share in (("expert_bias", 0.3), ("strided_weights", 0.15), ("num_valid_tokens", 0.25)):
+        if rng.random() < share:
+            model[field] = True
+    quantized = rng.random() < 0.6
+    if quantized:
+        model["quantization"] = _quantization(rng)
+    if rng.random() < 0.35:
+        shared = {"intermediate_size": 1}
+        if rng.random() < 0.4:
+            shared["gate"] = rng.choice(["none", "sigmoid"])
+        if rng.random() < 0.3:
+            shared["scale"] = rng.choice([0.25, 0.5, 2])
+        if rng.random() < 0.3:
+            shared["activation"] = _activation(rng, gated)
+        if rng.random() < (0.4 if quantized else 0.15):
+            shared["quantization"] = _quantization(rng)
+        model["shared_experts"] = shared
+    if rng.random() < 0.15:
+        local = rng.sample(range(experts), rng.randint(1, experts))
+        model["placement"] = {"local_experts": local}
+        if rng.random() < 0.3:
+            model["placement"]["num_ranks"] = 1
+    if rng.random() < 0.1:
+        model["name"] = rng.choice(["a", "layer.3-b_c"])
+    _set_sizes(rng, model)
+    return model
+
+
+def _set_sizes(rng: random.Random, model: dict) -> None:
+    units = _units(model)
+    largest = pick(rng, {40: 3, 100: 4, 200: 2, 330: 1})
+    if model["num_experts"] > 64:
+        largest = 24
+    # Odd units and wide ones together would need large sizes; the reader says what fits.
+    model["hidden_size"] = _size(rng, units["hidden_size"], largest)
+    model["intermediate_size"] = _size(rng, units["intermediate_size"], largest)
+    if "latent_size" in model:
+        model["latent_size"] = _size(rng, units["latent_size"], largest)
+    if "shared_experts" in model:
+        model["shared_experts"]["intermediate_size"] = _size(rng, units["shared"], largest)
+
+
+def _is_small(case: Case) -> bool:
+    spec = LayerSpec.from_json(case.model)
+    elements = spec.num_local_experts * spec.first_rows(spec.intermediate_size) * spec.width
+    return multiplications(case) <= _MULTIPLICATIONS and elements <= _ELEMENTS
+
+
+def is_telling(case: Case) -> bool:
+    """Whether the reference has something to say about a case, and the case a run.
+
+    One row on a near tie would be more than the share that a check allows, and an output of zeros
+    would agree with a kernel that does nothing. Where sums overflow, or nearly cancel, the order
+    of the terms decides.
+    """
+    spec = LayerSpec.from_json(case.model)
+    if not all(quantization.supported for quantization in spec.quantizations):
+        return True
+    try:
+        tensors = generate(spec, case.tokens, case.seed, case.hard)
+    except SpecError:
+        return False
+    decision = decide(spec, tensors)
+    if decision.routing is not None and decision.routing.near.any():
+        return False
+    out = evaluate(spec, tensors, decision)
+    lost = np.isnan(out)
+    if lost.any() and case.hard not in ("nan_hidden", "nan_scales"):
+        return False
+    out = np.where(lost, 0.0, out)
+    if np.isinf(out).any() or (case.hard != "wide_hidden" and np.abs(out).max(initial=0.0) > 1e3):
+        return False
+    return case.tokens == 0 or bool(out.any())
+
+
+def _applies(case: Case) -> bool:
+    spec = LayerSpec.from_json(case.model)
+    if not all(quantization.supported for quantization in spec.quantizations):
+        return False
+    try:
+        generate(spec, case.tokens, case.seed, case.hard)
+    except SpecError:
+        return False
+    return True
+
+
+def _inputs(rng: random.Random, case: Case) -> Case | None:
+    """The case with a seed and hard inputs that fit it."""
+    for _ in range(_INPUTS):
+        drawn = replace(case, seed=rng.randrange(1000))
+        if rng.random() < 0.6:
+            hard = [replace(drawn, hard=name) for name in sorted(HARD_INPUTS)]
+            rng.shuffle(hard)
+            drawn = next(filter(_applies, hard), drawn)
+        if is_telling(drawn):
+            return drawn
+    return None
+
+
+def draw(seed: int, index: int) -> Case:
+    """A legal spec with inputs; which it is depends on `seed` and `index` alone."""
+    rng = random.Random(f"{seed} {index}")
+    while True:
+        model, tokens = _model(rng), pick(rng, _TOKENS)
+        # Kernels for more tokens are compiled too.
+        model["max_tokens"] = pick(rng, {max(tokens, 1): 6, max(tokens, 1) + 7: 1, 300: 1})
+        case = Case(f"random_{seed}_{index}", model, tokens)
+        if not _is_small(case):
+            continue
+        case = _inputs(rng, case)
+        if case is not None:
+            return case
+
+
+# -- specs that may be wrong
+
+
+def paths(value, path=()):
+    """Every field and element of a spec, as keys from its top."""
+    children = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in children:
+        yield (*path, key)
+        if isinstance(child, (dict, list)):
+            yield from paths(child, (*path, key))
+
+
+def _words(schema) -> list[str]:
+    """Names and values that the schema has, of any field."""
+    found = set()
+    if isinstance(schema, dict):
+        found |= {word for word in schema.get("enum", []) if isinstance(word, str)}
+        properties = schema.get("properties", {})
+        found |= set(properties) if isinstance(properties, dict) else set()
+        for child in schema.values():
+            found |= set(_words(child))
+    elif isinstance(schema, list):
+        for child in schema:
+            found |= set(_words(child))
+    return sorted(found)
+
+
+def mutate(rng: random.Random, model: dict, schema: dict) -> dict:
+    """The spec with a field changed, removed or added, which may break it."""
+    model = copy.deepcopy(model)
+    *parents, last = rng.choice(list(paths(model)))
+    target = model
+    for key in parents:
+        target = target[key]
+    words = _words(schema)
+    value = rng.choice([0, 1, 2, 3, -1, 5, 16, 1.5, 1e-50, 1e39, 2**31, "x", None, True, False, [], {},
+                        *(2**bits + extra for bits in (10, 16, 20, 24) for extra in (0, 1)),
+                        *rng.sample(words, 8)])
+    action = rng.random()
+    if action < 0.2:
+        del target[last]
+    elif action < 0.35 and isinstance(target, dict):
+        target[rng.choice(words)] = value
+    elif action < 0.6 and type(target[last]) is int:
+        target[last] += rng.choice([-1, 1, 7, -target[last], target[last]])
+    else:
+        target[last] = value
+    return model

@@ -1,0 +1,62 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A few random specs (scripts/random-specs draws more), and what draws and shrinks them."""
+
+import random
+
+import pytest
+from features import FEATURES, FORMATS, features
+from random_specs import draw, mutate
+from shrink import shrink
+from verdicts import SCHEMA, TARGETS, judge, judge_readers, options_for
+
+SEED = 28
+DRAWS = [draw(SEED, index) for index in range(60)]
+#: On simulated GPUs every other draw, one after the other on either.
+RUNS = [(case, "cpu") for case in DRAWS] + [
+    (case, TARGETS[1 + index % 2]) for index, case in enumerate(DRAWS[::2])]
+#: Features that no small case has, and operands that are one of very many.
+NOT_DRAWN = {"num_experts of 6200 and more", "top_k of 1024", "256 and more", *FORMATS}
+
+
+@pytest.mark.parametrize(
+    ("case", "target", "options"),
+    [pytest.param(case, target, options_for(target), id=f"{target}-{case.name}")
+     for case, target in RUNS])
+def test_random_spec(case, target, options, runs):
+    verdict = judge(case, target, runs)
+    assert verdict.is_good, f"{case}\n{verdict.text}"
+
+
+@pytest.mark.parametrize("index", range(len(DRAWS)))
+def test_readers(index):
+    """Whatever is legal is so for all; whatever is not is refused by all but the schema."""
+    case, rng = DRAWS[index], random.Random(f"{SEED} {index}")
+    verdict = judge_readers(case.model, legal=True)
+    assert verdict.is_good, f"{case.model}\n{verdict.text}"
+    mutant = mutate(rng, case.model, SCHEMA)
+    verdict = judge_readers(mutant)
+    assert verdict.is_good, f"{mutant}\n{verdict.text}"
+
+
+def test_draws_are_the_same():
+    assert draw(SEED, 7) == DRAWS[7] != draw(SEED + 1, 7)
+
+
+def test_rare_features_are_drawn():
+    drawn = set().union(*(features(draw(SEED, index)) for index in range(600)))
+    sections = FEATURES.keys() - {"model family"}
+    wanted = {(section, name) for section in sections for name in FEATURES[section]
+              if name not in NOT_DRAWN}
+    assert sorted(wanted - drawn) == []
+
+
+def test_shrink():
+    """What is left of a case is what it fails by."""
+    case = next(case for case in map(lambda index: draw(SEED, index), range(1000))
+                if case.model.get("expert_bias") and "shared_experts" in case.model and case.tokens > 8)
+    small = shrink(case, lambda trial: trial.model.get("expert_bias", False) and trial.tokens > 2)
+    assert small.tokens == 3 and small.hard is None
+    assert small.model.keys() - {"max_tokens"} == {
+        "moec_spec", "dtype", "hidden_size", "num_experts", "top_k", "intermediate_size",
+        "activation", "expert_bias"}

@@ -1,0 +1,117 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What becomes of a random case: the readers' word on its spec, and a run's on its kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+from cases import Case
+from runs import ROOT, TIMEOUT, Runs, binary
+
+from moec.reference import LayerSpec, SpecError
+
+TARGETS = ("cpu", "sm_90a", "sm_80")
+SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
+_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+#: How the compiler refuses what a legal spec may ask for: with the field, or the weight and the
+#: target, in the message.
+REFUSALS = (
+    r"'\S*quantization\S*' = \".*\" is described .* but not compiled",
+    r"of '\S+' cannot be lowered: .* is not multiplied on target \S+; .* is",
+    r"of '\S+' cannot be lowered: rows are not quantized .* on target \S+; .* are",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`ok`, `refused`, or what is wrong: `wrong`, `error`, `crash`, `hangs`, `readers`."""
+
+    kind: str
+    text: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        return self.kind in ("ok", "refused")
+
+    def is_like(self, other: Verdict) -> bool:
+        """Whether it has the same kind, and the same message but for its numbers."""
+        first = [re.search(r"(?<=error: ).*", each.text) for each in (self, other)]
+        said = [re.sub(r"\d+|<.*?>", "", match[0]) if match else "" for match in first]
+        return self.kind == other.kind and said[0] == said[1]
+
+
+def _compile(model: dict, *options: str) -> subprocess.CompletedProcess:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        path.write_text(json.dumps(model))
+        command = [str(binary("moe-compile")), str(path), *options]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", timeout=TIMEOUT)
+
+
+def judge_readers(model: dict, legal: bool = False) -> Verdict:
+    """Whether schema, reference and importer agree on what is legal.
+
+    A schema knows no relations between numbers: what it takes the others may refuse.
+    """
+    try:
+        LayerSpec.from_json(model)
+        reference = ""
+    except SpecError as error:
+        reference = str(error)
+    done = _compile(model, "--emit=moe")
+    if done.returncode not in (0, 1):
+        return Verdict("crash", f"moe-compile --emit=moe exits {done.returncode}\n{done.stdout}")
+    if done.returncode == 1 and not re.search(r"error: .", done.stdout):
+        return Verdict("error", f"moe-compile --emit=moe says nothing\n{done.stdout}")
+    importer = "" if done.returncode == 0 else done.stdout
+    schema = "\n".join(error.message for error in _VALIDATOR.iter_errors(model))
+    if bool(reference) == bool(importer) and (reference or not schema) and not (legal and reference):
+        return Verdict("ok")
+    said = {"reference": reference, "importer": importer, "schema": schema}
+    return Verdict("readers", "\n".join(f"{name}: {text or 'legal'}" for name, text in said.items()))
+
+
+def options_for(target: str) -> tuple[str, ...]:
+    return () if target == "cpu" else ("--device=sim:0", f"--target={target}")
+
+
+def _of_failure(returncode: int, messages: str) -> Verdict:
+    if returncode != 1:
+        return Verdict("crash", f"exits {returncode}\n{messages}")
+    is_refusal = any(re.search(refusal, messages) for refusal in REFUSALS)
+    return Verdict("refused" if is_refusal else "error", messages)
+
+
+def judge(case: Case, target: str, runs: Runs) -> Verdict:
+    """Whether the kernels of a case agree with the reference, or are refused by name."""
+    spec = LayerSpec.from_json(case.model)
+    if not all(quantization.supported for quantization in spec.quantizations):
+        # The reference has no inputs for it.
+        done = _compile(case.model, f"--target={target}", "--emit=tile")
+        if done.returncode == 0:
+            return Verdict("wrong", "compiled, though the reference has no numbers for it")
+        return _of_failure(done.returncode, done.stdout)
+    try:
+        run = runs.get(case, *options_for(target))
+    except subprocess.TimeoutExpired as error:
+        return Verdict("hangs", str(error))
+    try:
+        if run.returncode != 0:
+            verdict = _of_failure(run.returncode, run.messages)
+        else:
+            report = run.check()
+            text = "\n".join([report.summary(), *report.failures])
+            verdict = Verdict("ok" if report.ok else "wrong", text)
+    except AssertionError as error:
+        verdict = Verdict("wrong", str(error))
+    runs.forget(run)
+    return verdict
