@@ -129,6 +129,7 @@ public:
 private:
   const RowCounts &getCounts(const Contract &shape, int64_t tokens,
                              Routing routing);
+  double getDecodeClk() const;
   double getRegisterStep(const Contract &shape, double product,
                          double chains) const;
   Work getWork(const Contract &shape, const RowCounts &counts) const;
@@ -161,6 +162,16 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
   return *entry;
 }
 
+/// Clocks of issue for decoding a unit of weights.
+double ContractCost::getDecodeClk() const {
+  moe::Fragments format(op.getWeightQuantAttr());
+  double zeroPoints = format.hasZeroPoints ? device.decodeZeroPointsClk : 0;
+  if (format.codes == moe::Fragments::Codes::Int4)
+    return device.decodeInt4Clk + zeroPoints;
+  return format.scales == moe::Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
+                                                       : device.decodeMxfp4Clk;
+}
+
 /// Clocks of a step whose weights are decoded to registers: what all consumers
 /// share, issue of instructions and tensor cores, or what one of them waits.
 /// They overlap in part. `product`: of 64 rows and 16 of the depth.
@@ -169,7 +180,7 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
   constexpr double perUnit = 4;
   auto units = double(shape.getUnits());
   double shared =
-      units * chains * std::hypot(device.decodeClk, perUnit * product);
+      units * chains * std::hypot(getDecodeClk(), perUnit * product);
   // A consumer's units come between those of the others.
   double own = device.registerStepClk +
                units * chains *
