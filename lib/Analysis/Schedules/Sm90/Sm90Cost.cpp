@@ -116,12 +116,25 @@ double Work::getLongest(double count, double deviations, bool hasQueue) const {
                   count * most);
 }
 
+/// Clocks of issue for decoding a unit of weights to registers; 0 of others.
+double getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
+  if (!hasFragments(op.getWeightQuantAttr()))
+    return 0;
+  using moe::Fragments;
+  Fragments format(op.getWeightQuantAttr());
+  if (format.codes == Fragments::Codes::Int4)
+    return device.decodeInt4Clk +
+           (format.hasZeroPoints ? device.decodeZeroPointsClk : 0);
+  return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
+                                                  : device.decodeMxfp4Clk;
+}
+
 class ContractCost : public CostModel {
 public:
   ContractCost(tile::ContractOp op, tile::LoadAttr load, const Target &target)
       : op(op), load(load), device(*getDeviceRates(target)),
         epilogueLines(double(estimateEpilogue(op) + getQuantizationLines(op))),
-        hasSource(op.getSource()) {}
+        decodeClk(getDecodeClk(op, device)), hasSource(op.getSource()) {}
 
   Prediction predict(tile::ConfigAttr config, int64_t tokens,
                      Routing routing) override;
@@ -129,7 +142,6 @@ public:
 private:
   const RowCounts &getCounts(const Contract &shape, int64_t tokens,
                              Routing routing);
-  double getDecodeClk() const;
   double getRegisterStep(const Contract &shape, double product,
                          double chains) const;
   Work getWork(const Contract &shape, const RowCounts &counts) const;
@@ -146,7 +158,7 @@ private:
   tile::ContractOp op;
   tile::LoadAttr load;
   const DeviceRates &device;
-  double epilogueLines;
+  double epilogueLines, decodeClk;
   bool hasSource;
   DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
 };
@@ -162,16 +174,6 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
   return *entry;
 }
 
-/// Clocks of issue for decoding a unit of weights.
-double ContractCost::getDecodeClk() const {
-  moe::Fragments format(op.getWeightQuantAttr());
-  double zeroPoints = format.hasZeroPoints ? device.decodeZeroPointsClk : 0;
-  if (format.codes == moe::Fragments::Codes::Int4)
-    return device.decodeInt4Clk + zeroPoints;
-  return format.scales == moe::Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
-                                                       : device.decodeMxfp4Clk;
-}
-
 /// Clocks of a step whose weights are decoded to registers: what all consumers
 /// share, issue of instructions and tensor cores, or what one of them waits.
 /// They overlap in part. `product`: of 64 rows and 16 of the depth.
@@ -180,7 +182,7 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
   constexpr double perUnit = 4;
   auto units = double(shape.getUnits());
   double shared =
-      units * chains * std::hypot(getDecodeClk(), perUnit * product);
+      units * chains * std::hypot(decodeClk, perUnit * product);
   // A consumer's units come between those of the others.
   double own = device.registerStepClk +
                units * chains *
