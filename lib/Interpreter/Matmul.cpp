@@ -67,9 +67,9 @@ private:
            arguments.weightQuant.getPacking() == moe::Packing::Fragments;
   }
   /// Where the scale of an element is kept, or its zero point.
-  const uint8_t *
-  getScaleBytes(int64_t group, int64_t weightRow, int64_t element,
-                int64_t moe::Fragments::ScalePlace::*byte) const;
+  const uint8_t *getScaleBytes(int64_t group, int64_t weightRow,
+                               int64_t element,
+                               int64_t moe::Fragments::ScalePlace::*byte) const;
   /// A weight row that is in the order of tensor cores.
   void loadFragments(int64_t group, int64_t weightRow,
                      MutableArrayRef<double> values) const;
@@ -184,12 +184,11 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
     double zeroPoint = moe::getImpliedZeroPoint(arguments.weightQuant);
     if (format.hasZeroPoints) {
       uint16_t bits;
-      memcpy(&bits,
-             getScaleBytes(group, weightRow, i,
-                           &Fragments::ScalePlace::zeroPoint),
-             sizeof(bits));
-      zeroPoint =
-          std::ldexp(getBFloat(bits), int(format.getExponent(unitRow)));
+      memcpy(
+          &bits,
+          getScaleBytes(group, weightRow, i, &Fragments::ScalePlace::zeroPoint),
+          sizeof(bits));
+      zeroPoint = std::ldexp(getBFloat(bits), int(format.getExponent(unitRow)));
     }
     values[i] = double(code) - zeroPoint;
   }
@@ -243,10 +242,10 @@ double Matmul::getWeightScale(int64_t group, int64_t weightRow,
     using moe::Fragments;
     Fragments format(arguments.weightQuant);
     int64_t kept = 0;
-    memcpy(&kept,
-           getScaleBytes(group, weightRow, element,
-                         &Fragments::ScalePlace::byte),
-           format.getScaleBytes());
+    memcpy(
+        &kept,
+        getScaleBytes(group, weightRow, element, &Fragments::ScalePlace::byte),
+        format.getScaleBytes());
     int64_t unitRow =
         Fragments::getUnitRow(weightRow, weightRows, arguments.layout);
     return std::ldexp(getBFloat(format.decodeScale(kept)),

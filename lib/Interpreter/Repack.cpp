@@ -56,8 +56,7 @@ public:
 
 private:
   int64_t getScaleIndex(int64_t row, int64_t element) const {
-    return (firstRow + row) *
-               moe::getNumScaleColumns(arguments.quant, depth) +
+    return (firstRow + row) * moe::getNumScaleColumns(arguments.quant, depth) +
            moe::getScaleColumn(arguments.quant, element);
   }
   int64_t getCode(int64_t row, int64_t element) const {
@@ -88,8 +87,7 @@ GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
   int64_t index = getScaleIndex(row, element);
   if (format.scales == Fragments::Scales::E8M0)
     return {arguments.scale.as<uint8_t>()[index] << kDigits, false};
-  int64_t bits =
-      llvm::bit_cast<uint32_t>(loadAt(arguments.scale, index)) >> 16;
+  int64_t bits = llvm::bit_cast<uint32_t>(loadAt(arguments.scale, index)) >> 16;
   return {bits & ~kSign, (bits & kSign) != 0};
 }
 
@@ -117,8 +115,7 @@ float MatrixRepacker::getFactor(int64_t row) const {
   int64_t perMatrix =
       moe::getNumSecondScales(arguments.quant, rows, arguments.layout);
   int64_t half = row / (rows / perMatrix);
-  return loadAt(*arguments.globalScale,
-                firstRow / rows * perMatrix + half);
+  return loadAt(*arguments.globalScale, firstRow / rows * perMatrix + half);
 }
 
 void MatrixRepacker::pack(int64_t row, int64_t excess) {
@@ -134,17 +131,15 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
     uint8_t *words = &packed[place.firstRow * rowBytes];
     for (int64_t bit = 0; bit < 4; ++bit)
       if (code & 8 >> bit)
-        words[4 * place.word + place.bits[bit] / 8] |= 1
-                                                       << place.bits[bit] % 8;
+        words[4 * place.word + place.bits[bit] / 8] |= 1 << place.bits[bit] % 8;
   }
   for (int64_t i = 0; i < depth; i += format.group) {
     Fragments::ScalePlace place =
         format.getScalePlace(row, i, rows, arguments.layout);
-    uint8_t *bytes =
-        &packedScale[place.firstRow * format.getRowBytes(depth)];
+    uint8_t *bytes = &packedScale[place.firstRow * format.getRowBytes(depth)];
     GroupScale scale = getScale(row, i);
-    bool isZero = format.scales != Fragments::Scales::E8M0 &&
-                  scale.bits >> kDigits == 0;
+    bool isZero =
+        format.scales != Fragments::Scales::E8M0 && scale.bits >> kDigits == 0;
     int64_t bits =
         scale.bits + ((format.getExponent(unitRow) - excess) << kDigits);
     if (isZero || bits < format.getLeastKept(unitRow) << kDigits)

@@ -37,10 +37,14 @@ protected:
     mxfp4 = makeQuant(e2m1, e8m0, 32);
     nvfp4 = makeQuant(e2m1, e4m3, 16, /*hasZeroPoints=*/false, f32);
     int4 = makeQuant(i4, bf16, 32);
-    quants = {mxfp4, nvfp4, int4, makeQuant(i4, bf16, 128),
+    quants = {mxfp4,
+              nvfp4,
+              int4,
+              makeQuant(i4, bf16, 128),
               makeQuant(i4, bf16, 32, /*hasZeroPoints=*/true),
               makeQuant(i4, bf16, 64, /*hasZeroPoints=*/true),
-              makeQuant(i4, f32, 0), makeQuant(i4, f32, 0, true)};
+              makeQuant(i4, f32, 0),
+              makeQuant(i4, f32, 0, true)};
   }
 
   /// Scales of groups, or (0) of rows.
@@ -64,7 +68,9 @@ protected:
 constexpr int64_t kRows = 256, kDepth = 256;
 
 /// The number of the bits of a bf16.
-float toFloat(int64_t bits) { return llvm::bit_cast<float>(uint32_t(bits << 16)); }
+float toFloat(int64_t bits) {
+  return llvm::bit_cast<float>(uint32_t(bits << 16));
+}
 
 } // namespace
 
@@ -76,8 +82,7 @@ TEST_F(FragmentsTest, CodesFillTheirMemory) {
       std::set<int64_t> seen;
       for (int64_t row = 0; row < kRows; ++row)
         for (int64_t element = 0; element < kDepth; ++element) {
-          Fragments::Place place =
-              format.getPlace(row, element, kRows, layout);
+          Fragments::Place place = format.getPlace(row, element, kRows, layout);
           for (int64_t bit : place.bits)
             seen.insert(place.firstRow * kDepth * 4 + place.word * 32 + bit);
         }
@@ -178,10 +183,10 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
             "have more digits than bf16");
   EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 96)),
             "i4 has scales of rows, of groups of 32 or of multiples of 64");
-  EXPECT_EQ(Fragments::whyNot(makeQuant(mxfp4.getStorage(), mxfp4.getScale(),
-                                        64)),
-            "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of "
-            "groups of 16");
+  EXPECT_EQ(
+      Fragments::whyNot(makeQuant(mxfp4.getStorage(), mxfp4.getScale(), 64)),
+      "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of "
+      "groups of 16");
 }
 
 /// A block's runs are of gate and of up where these are halves.

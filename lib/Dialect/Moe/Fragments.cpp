@@ -32,9 +32,9 @@ static std::string show(Type type) {
 static std::string whyNotE2M1(Type scale, Granularity granularity,
                               int64_t group) {
   constexpr int64_t ofMx = 32, ofNv = 16;
-  int64_t expected = isa<Float8E8M0FNUType>(scale)    ? ofMx
+  int64_t expected = isa<Float8E8M0FNUType>(scale)  ? ofMx
                      : isa<Float8E4M3FNType>(scale) ? ofNv
-                                                      : 0;
+                                                    : 0;
   if (granularity == Granularity::Group && group == expected)
     return {};
   return "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of groups "
@@ -211,8 +211,8 @@ int64_t Fragments::decodeScale(int64_t kept) const {
 int64_t Fragments::encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const {
   constexpr int64_t dropped = 16;
   APFloat number(APFloat::IEEEsingle(), zeroPoint);
-  number = scalbn(number, -int(getExponent(unitRow)),
-                  APFloat::rmNearestTiesToEven);
+  number =
+      scalbn(number, -int(getExponent(unitRow)), APFloat::rmNearestTiesToEven);
   return number.bitcastToAPInt().getSExtValue() >> dropped;
 }
 

@@ -166,10 +166,11 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                           "'packing = pairs'";
   if (packing == Packing::Fragments) {
     if (!secondScale)
-      return emitError() << "'packing' is 'fragments', whose rows have a number "
-                            "each; write 'second_scale = f32'";
-    std::string reason = Fragments::whyNot(
-        storage, scale, granularity, block.empty() ? 0 : block[1]);
+      return emitError()
+             << "'packing' is 'fragments', whose rows have a number "
+                "each; write 'second_scale = f32'";
+    std::string reason = Fragments::whyNot(storage, scale, granularity,
+                                           block.empty() ? 0 : block[1]);
     if (!reason.empty())
       return emitError() << "'packing' is 'fragments', but " << reason
                          << "; write 'packing = pairs'";

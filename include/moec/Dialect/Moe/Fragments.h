@@ -13,15 +13,15 @@
 //
 // A run of codes is `[depth / 64][256]` words of 4 bytes: the halves of *units*
 // of 64 rows by 64 of the depth. A unit has 16 bytes per thread of a warpgroup.
-// Scales, and zero points beside them, are bytes of a tensor of their own: a run
-// of them is `[depth / 64][16][getQuadBytes()]`, what four neighbouring threads
-// have of a unit: of two rows that are 8 apart, group by group, the scales, then
-// the zero points.
+// Scales, and zero points beside them, are bytes of a tensor of their own: a
+// run of them is `[depth / 64][16][getQuadBytes()]`, what four neighbouring
+// threads have of a unit: of two rows that are 8 apart, group by group, the
+// scales, then the zero points.
 //
 // A code is a bf16 of few bits, small by a power of two (`getExponent`), and a
-// stored scale is greater by as much, and less by 2^r, where r is one number for
-// a row. A scale for all of a row, or of a matrix, is a factor of the row's own
-// number, an f32 that sums are multiplied with.
+// stored scale is greater by as much, and less by 2^r, where r is one number
+// for a row. A scale for all of a row, or of a matrix, is a factor of the row's
+// own number, an f32 that sums are multiplied with.
 //
 //===----------------------------------------------------------------------===//
 

@@ -181,8 +181,7 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
                                      double chains) const {
   constexpr double perUnit = 4;
   auto units = double(shape.getUnits());
-  double shared =
-      units * chains * std::hypot(decodeClk, perUnit * product);
+  double shared = units * chains * std::hypot(decodeClk, perUnit * product);
   // A consumer's units come between those of the others.
   double own = device.registerStepClk +
                units * chains *

@@ -53,10 +53,10 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   fromRegisters = hasFragments(op.getWeightQuantAttr());
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
-  unitScaleBytes = fromRegisters
-                       ? moe::Fragments::kRows *
-                             moe::Fragments(op.getWeightQuantAttr()).getRowBytes()
-                       : 0;
+  unitScaleBytes =
+      fromRegisters ? moe::Fragments::kRows *
+                          moe::Fragments(op.getWeightQuantAttr()).getRowBytes()
+                    : 0;
   inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);

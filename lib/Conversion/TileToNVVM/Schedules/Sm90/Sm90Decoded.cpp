@@ -161,9 +161,8 @@ OpenUnit UnitDecoder::open(Value codes, Value scales) {
       Value number =
           move(word(vector::ExtractOp::create(b, codes, product)), i);
       if (!zeroPoints.empty())
-        number = toWord(
-            arith::SubFOp::create(b, toPair(number),
-                                  toPair(zeroPoints[getNumber(product, i)])));
+        number = toWord(arith::SubFOp::create(
+            b, toPair(number), toPair(zeroPoints[getNumber(product, i)])));
       unit.numbers.push_back(number);
     }
   // 8 times a scale is exact, and so is the rest of a fused multiplication but
@@ -173,9 +172,8 @@ OpenUnit UnitDecoder::open(Value codes, Value scales) {
       constexpr int64_t unitRows[kRows] = {0, 8};
       double middle =
           std::ldexp(-8.0, -int(format.getExponent(unitRows[i % kRows])));
-      unit.addends.push_back(
-          toWord(math::FmaOp::create(b, toPair(scale), makePair(middle),
-                                     makePair(-0.0))));
+      unit.addends.push_back(toWord(math::FmaOp::create(
+          b, toPair(scale), makePair(middle), makePair(-0.0))));
     }
   // Ahead of the wait, whatever LLVM would like.
   SmallVector<Value> all = unit.numbers;

@@ -30,8 +30,7 @@ constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
 
 /// Bits of a bf16: 7 below its exponent; 1; the largest number, above which is
 /// no other; the sign.
-constexpr int64_t kDigits = 7, kOne = 0x3F80, kLargest = 0x7F7F,
-                  kSign = 0x8000;
+constexpr int64_t kDigits = 7, kOne = 0x3F80, kLargest = 0x7F7F, kSign = 0x8000;
 /// Bits of an f32 below those of a bf16.
 constexpr int64_t kBelow = 16;
 /// The exponent of an f32 that is 1, and the bits below it.
@@ -74,7 +73,8 @@ private:
   /// A byte at an offset of shared memory, as i32.
   Word loadByte(Value offset);
 
-  //===--- What a row's element (i32) has; rows are those of shared memory ---===//
+  //===--- What a row's element (i32) has; rows are those of shared memory
+  //---===//
 
   /// What lies where the scale of an element is in a memref, as i32.
   Word loadOfElement(Value memref, Value sharedRow, Value element);
@@ -156,8 +156,8 @@ void Sm90Repack::loadBlock() {
     emitter.forThreads(
         emitter.index(0), emitter.index(runBytes / kPieceBytes),
         [&](Value piece) {
-          Value from = getAddress(op.getWeight(), run,
-                                  emitter.mul(piece, kPieceBytes));
+          Value from =
+              getAddress(op.getWeight(), run, emitter.mul(piece, kPieceBytes));
           emitter.store(
               emitter.load(type, from, kPieceBytes),
               emitter.advance(to, emitter.scale(toI32(piece), kPieceBytes)),
@@ -177,14 +177,13 @@ Word Sm90Repack::loadByte(Value offset) {
 
 Word Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
   SmallVector<Value> indices = getIndices(getMatrixRow(sharedRow));
-  indices.push_back(format.matrixGroup
-                        ? emitter.toIndex(
-                              emitter.divide(element, format.matrixGroup))
-                        : emitter.index(0));
+  indices.push_back(format.matrixGroup ? emitter.toIndex(emitter.divide(
+                                             element, format.matrixGroup))
+                                       : emitter.index(0));
   int64_t bits = getElementType(memref).getIntOrFloatBitWidth();
-  Value loaded = emitter.load(b.getIntegerType(bits),
-                              emitter.address(emitter.operand(memref), indices),
-                              bits / 8);
+  Value loaded =
+      emitter.load(b.getIntegerType(bits),
+                   emitter.address(emitter.operand(memref), indices), bits / 8);
   return word(arith::ExtUIOp::create(b, b.getI32Type(), loaded));
 }
 
@@ -219,8 +218,8 @@ Word Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
 
 Value Sm90Repack::isZero(Value sharedRow, Value element) {
   constexpr int64_t all = 0x11111111, magnitude = 7, most = 15;
-  int64_t groupBytes = format.group / 2, loadBytes = std::min(groupBytes,
-                                                              kPieceBytes);
+  int64_t groupBytes = format.group / 2,
+          loadBytes = std::min(groupBytes, kPieceBytes);
   Value first = addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()),
                        emitter.divide(element, 2));
   bool isFloat = format.codes == Fragments::Codes::E2M1;
@@ -288,8 +287,7 @@ void Sm90Repack::findExcess() {
         {emitter.i32(0), emitter.i32(0)}, [&](Value i, ValueRange carried) {
           Value element = emitter.scale(toI32(i), format.group);
           Word scale = loadScale(row, element).bits;
-          Word counted =
-              word(isZero(row, element)).choose(word(0), scale);
+          Word counted = word(isZero(row, element)).choose(word(0), scale);
           return SmallVector<Value>{max(word(carried[0]), counted).value,
                                     max(word(carried[1]), scale).value};
         });
@@ -384,8 +382,8 @@ Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
     // Which has neither a zero nor a sign.
     constexpr int64_t signs = 0x88;
     GroupScale scale = loadScale(sharedRow, emitter.scale(byte, 2));
-    Word turned = word(
-        arith::XOrIOp::create(b, pair.value, emitter.i32(signs)));
+    Word turned =
+        word(arith::XOrIOp::create(b, pair.value, emitter.i32(signs)));
     pair = scale.sign.isGreater(0).choose(turned, pair);
     pair = scale.bits.isGreater(0).choose(pair, word(0));
   }
@@ -432,36 +430,39 @@ void Sm90Repack::storeScales() {
   int64_t count = Fragments::kQuadRows * format.getGroups();
   int64_t quadBytes = format.getQuadBytes();
   for (int64_t run = 0; run < kRuns; ++run) {
-    emitter.forThreads(emitter.index(0), emitter.index(quads), [&](Value
-                                                                       index) {
-      Value at = toI32(index);
-      Value unit = emitter.divide(at, Fragments::kQuads);
-      Value inUnit = emitter.remainder(at, Fragments::kQuads);
-      Value row = addI32(emitter.scale(emitter.divide(inUnit, 8), 16, run * 32),
-                         emitter.remainder(inUnit, 8));
-      SmallVector<Word> words(quadBytes / kWordBytes, word(0));
-      auto put = [&](int64_t byte, Word kept) {
-        Word &to = words[byte / kWordBytes];
-        int64_t distance = byte % kWordBytes * 8;
-        to = to | (distance ? kept << distance : kept);
-      };
-      for (int64_t i = 0; i < count; ++i) {
-        int64_t unitRow = i % Fragments::kQuadRows * 8;
-        Value from = getSharedRow(emitter.scale(row, 1, unitRow));
-        Value element = emitter.scale(unit, Fragments::kDepth,
-                                      i / Fragments::kQuadRows * format.group);
-        put(i * format.getScaleBytes(), getKeptScale(from, element, unitRow));
-        if (int64_t bytes = format.getZeroPointBytes())
-          put(count * format.getScaleBytes() + i * bytes,
-              getKeptZeroPoint(from, element, unitRow));
-      }
-      for (auto [i, kept] : llvm::enumerate(words))
-        emitter.store(kept.value,
-                      getAddress(op.getPackedScale(), run,
-                                 emitter.add(emitter.mul(index, quadBytes),
-                                             int64_t(i) * kWordBytes)),
-                      kWordBytes);
-    });
+    emitter.forThreads(
+        emitter.index(0), emitter.index(quads), [&](Value index) {
+          Value at = toI32(index);
+          Value unit = emitter.divide(at, Fragments::kQuads);
+          Value inUnit = emitter.remainder(at, Fragments::kQuads);
+          Value row =
+              addI32(emitter.scale(emitter.divide(inUnit, 8), 16, run * 32),
+                     emitter.remainder(inUnit, 8));
+          SmallVector<Word> words(quadBytes / kWordBytes, word(0));
+          auto put = [&](int64_t byte, Word kept) {
+            Word &to = words[byte / kWordBytes];
+            int64_t distance = byte % kWordBytes * 8;
+            to = to | (distance ? kept << distance : kept);
+          };
+          for (int64_t i = 0; i < count; ++i) {
+            int64_t unitRow = i % Fragments::kQuadRows * 8;
+            Value from = getSharedRow(emitter.scale(row, 1, unitRow));
+            Value element =
+                emitter.scale(unit, Fragments::kDepth,
+                              i / Fragments::kQuadRows * format.group);
+            put(i * format.getScaleBytes(),
+                getKeptScale(from, element, unitRow));
+            if (int64_t bytes = format.getZeroPointBytes())
+              put(count * format.getScaleBytes() + i * bytes,
+                  getKeptZeroPoint(from, element, unitRow));
+          }
+          for (auto [i, kept] : llvm::enumerate(words))
+            emitter.store(kept.value,
+                          getAddress(op.getPackedScale(), run,
+                                     emitter.add(emitter.mul(index, quadBytes),
+                                                 int64_t(i) * kWordBytes)),
+                          kWordBytes);
+        });
   }
 }
 
