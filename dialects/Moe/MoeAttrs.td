@@ -158,8 +158,8 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
     | `zero_point` | false; true with integer storage only |
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
-    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of them: the same bytes in the order of Hopper's tensor cores (docs/decoded-products.md); else `none` |
-    | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each; with `fragments` one of each row), with `group` and `block` only |
+    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of them: the same bytes in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
+    | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
 
     The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is
     whose, and how many bytes a row takes: QuantLayout.h. Block fp8, fp8 by channel, and mxfp4 weights:

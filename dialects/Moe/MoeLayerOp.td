@@ -21,6 +21,8 @@ def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
 def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>;
+// Scales of weights in fragments are bytes.
+def Moe_AnyScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>;
 def Moe_ByteTensor : RankedTensorOf<[I8]>;
 
 def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {

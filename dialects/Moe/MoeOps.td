@@ -176,7 +176,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     them for `weight[g, n, k] - 8`; `sw` is `weight_scale * weight_global_scale`, rounded to f32, with one global scale for
     gate rows and one for up rows where these are halves (in the order of the layout). K counts elements, whichever
     of them share a byte. `way` says how the
-    target multiplies them; `moe-legalize-quant` sets it, with a quant only.
+    target multiplies them; `moe-legalize-quant` sets it, with a quant only. A weight in `fragments` has scales and zero points in the bytes
+    of `weight_scale` (`G x N x B x i8`, docs/decoded-products.md) and `weight_global_scale` of each row (`G x N`).
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
     dense product, rows from `num_valid_tokens` on are zero, without regard to the epilogue.
@@ -197,7 +198,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Moe_ProductTensor:$input,
     Moe_ProductTensor:$weight,
     Optional<Moe_F32Tensor>:$input_scale,
-    Optional<Moe_ScaleTensor>:$weight_scale,
+    Optional<Moe_AnyScaleTensor>:$weight_scale,
     Optional<Moe_ByteTensor>:$weight_zero_point,
     Optional<Moe_F32Tensor>:$weight_global_scale,
     Optional<Moe_I32Tensor>:$offsets,
@@ -231,38 +232,54 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
   let hasRegionVerifier = 1;
 }
 
-def Moe_RepackOp : Moe_Op<"repack", [Pure,
+def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "weights in the order of tensor cores";
   let description = [{
-    Brings weights of `quant` (f4E2M1FN in `pairs`, scales f8E8M0FNU of groups of `[1, 32]`, no second scale) into
-    `packing = fragments`: codes and scales keep their number of bytes, in the order that docs/decoded-products.md
-    has, and each row gets a number of its own. With e the largest scale of a row's groups that are not all zeros, as a
-    byte (2^(e - 127)), and `r = max(e - 128, 0)`, `row_scale` is 2^r, and a byte b of `scale` becomes `b + 126 - r`, at
-    least 0, which stands for a scale of 0, and at most 254: a row whose scales are 2^127 and 2^-127 loses the latter. A
-    row with a NaN (255) has a `row_scale` of NaN. Weights are constant, so that a plan does this once, ahead of all runs, into prepared tensors.
+    Brings weights of `quant` into `packing = fragments`: codes keep their number of bytes, in the order that
+    docs/decoded-products.md has; scales and zero points become bytes beside each other, one scale at least for every 64
+    contracted elements; and each row gets a number of its own, `row_scale`, which is 2^r times what is one number for
+    all of the row: its scale of `channel`, or `global_scale`. Weights are constant, so that a plan does this once, ahead
+    of all runs, into prepared tensors.
 
-    With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64:
+    | `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
+    |---|---|---|---|
+    | f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
+    | i4, perhaps with zero points | bf16, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+
+    A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
+    counted. A row whose scales are 2^127 and 2^-127 loses the latter. A scale that is no number, or infinite,
+    makes its row's number NaN; a bf16 below 2^-126 counts as 0. The codes of a group of f8E4M3FN scale 0 become 0, of a
+    negative one their signs change.
+
+    With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64, G elements
+    per scale, and B bytes per row (docs/decoded-products.md):
 
     | operand, result | type |
     |---|---|
     | `weight`, `packed` | `E x N x K/2 x i8` |
-    | `scale`, `packed_scale` | `E x N x K/32 x f8E8M0FNU` |
+    | `scale` | `E x N x K/G`, or `E x N x 1` of `channel` |
+    | `zero_point` | the same, i8, where `quant` has zero points |
+    | `global_scale` | `E x 2 x f32` where gate and up rows are halves, else `E x 1 x f32`, where `quant` has a second scale |
+    | `packed_scale` | `E x N x B x i8` |
     | `row_scale` | `E x N x f32` |
 
     ```mlir
     %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32],
                               packing = pairs> %w, %s {layout = #moe.weight_layout<order = gate_up>}
         : tensor<32x5760x1440xi8>, tensor<32x5760x90xf8E8M0FNU>
-        -> tensor<32x5760x1440xi8>, tensor<32x5760x90xf8E8M0FNU>, tensor<32x5760xf32>
+        -> tensor<32x5760x1440xi8>, tensor<32x5760x90xi8>, tensor<32x5760xf32>
     ```
   }];
   let arguments = (ins
     Moe_ByteTensor:$weight, Moe_ScaleTensor:$scale,
+    Optional<Moe_ByteTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant);
-  let results = (outs Moe_ByteTensor:$packed, Moe_ScaleTensor:$packed_scale, Moe_F32Tensor:$row_scale);
+  let results = (outs Moe_ByteTensor:$packed, Moe_ByteTensor:$packed_scale, Moe_F32Tensor:$row_scale);
   let assemblyFormat = [{
-    $quant $weight `,` $scale attr-dict `:` type($weight) `,` type($scale) `->` type(results)
+    $quant $weight `,` $scale (`zero_point` `(` $zero_point^ `:` type($zero_point) `)`)?
+    (`global_scale` `(` $global_scale^ `:` type($global_scale) `)`)?
+    attr-dict `:` type($weight) `,` type($scale) `->` type(results)
   }];
   let hasVerifier = 1;
 }

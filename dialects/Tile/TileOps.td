@@ -33,14 +33,13 @@ def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
 def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>, "read", [MemRead]>;
 def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "written", [MemWrite]>;
-def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>>, "read", [MemRead]>;
+def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>>, "read", [MemRead]>;
+def Tile_ScaleIn : Arg<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8]>, "written", [MemWrite]>;
 def Tile_I8In : Arg<MemRefOf<[I8]>, "read", [MemRead]>;
 def Tile_I8Out : Arg<MemRefOf<[I8]>, "written", [MemWrite]>;
-def Tile_E8M0In : Arg<MemRefOf<[F8E8M0FNU]>, "read", [MemRead]>;
-def Tile_E8M0Out : Arg<MemRefOf<[F8E8M0FNU]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
 def Tile_TensorMapArrayAttr : TypedArrayAttrBase<Tile_TensorMapAttr, "array of #tile.tensor_map">;
@@ -340,7 +339,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   let hasRegionVerifier = 1;
 }
 
-def Tile_RepackOp : Tile_Phase<"repack"> {
+def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
   let summary = "weights in the order of tensor cores";
   let description = [{
     What `moe.repack` does, on memrefs of the same shapes, of which no two overlap. The token count is not used.
@@ -348,16 +347,19 @@ def Tile_RepackOp : Tile_Phase<"repack"> {
     ```mlir
     tile.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
         tokens(%tokens) ins(%w, %s : memref<32x2880x1440xi8>, memref<32x2880x90xf8E8M0FNU>)
-        outs(%p, %ps, %r : memref<32x2880x1440xi8>, memref<32x2880x90xf8E8M0FNU>, memref<32x2880xf32>)
+        outs(%p, %ps, %r : memref<32x2880x1440xi8>, memref<32x2880x90xi8>, memref<32x2880xf32>)
     ```
   }];
   let arguments = (ins
-    I64:$tokens, Tile_I8In:$weight, Tile_E8M0In:$scale,
-    Tile_I8Out:$packed, Tile_E8M0Out:$packed_scale, Tile_F32Out:$row_scale,
+    I64:$tokens, Tile_I8In:$weight, Tile_ScaleIn:$scale,
+    Tile_OptI8In:$zero_point, Tile_OptF32In:$global_scale,
+    Tile_I8Out:$packed, Tile_I8Out:$packed_scale, Tile_F32Out:$row_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     $quant `tokens` `(` $tokens `)` `ins` `(` $weight `,` $scale `:` type($weight) `,` type($scale) `)`
+    (`zero_point` `(` $zero_point^ `:` type($zero_point) `)`)?
+    (`global_scale` `(` $global_scale^ `:` type($global_scale) `)`)?
     `outs` `(` $packed `,` $packed_scale `,` $row_scale `:`
     type($packed) `,` type($packed_scale) `,` type($row_scale) `)` attr-dict
   }];

@@ -93,16 +93,12 @@ bool areNative(const QuantProduct &product) {
   return areFloat8Products(product.input, product.weight);
 }
 
-/// mxfp4 of whole units, with inputs of bf16, whose exponents hold all products
-/// of codes and scales.
+/// Weights of 4 bits in whole units, with inputs of bf16, whose exponents hold
+/// all products of codes and scales.
 bool areFragments(const QuantProduct &product) {
   moe::QuantAttr weight = product.weight;
   return !product.input && weight && product.inputType.isBF16() &&
-         isa<Float4E2M1FNType>(weight.getStorage()) &&
-         isa<Float8E8M0FNUType>(weight.getScale()) &&
-         !weight.getSecondScale() &&
-         moe::getScaleGroup(weight) ==
-             moe::ScaleGroup{1, moe::Fragments::kGroup} &&
+         moe::Fragments::whyNot(weight).empty() &&
          moe::Fragments::whyNot(product.rows, product.depth, product.layout)
              .empty();
 }

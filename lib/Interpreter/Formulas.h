@@ -89,6 +89,7 @@ moert::Status groupedMatmul(const MatmulArguments &arguments,
 /// made of.
 struct RepackArguments {
   TensorRef weight, scale;
+  OptionalRef zeroPoint, globalScale;
   TensorRef packed, packedScale, rowScale;
   moe::QuantAttr quant;
   moe::WeightLayoutAttr layout;

@@ -181,6 +181,8 @@ Status Machine::runRepack(OpT op) {
   RepackArguments arguments;
   arguments.weight = at(op.getWeight());
   arguments.scale = at(op.getScale());
+  arguments.zeroPoint = maybe(op.getZeroPoint());
+  arguments.globalScale = maybe(op.getGlobalScale());
   arguments.packed = at(op.getPacked());
   arguments.packedScale = at(op.getPackedScale());
   arguments.rowScale = at(op.getRowScale());

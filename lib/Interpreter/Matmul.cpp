@@ -10,6 +10,8 @@
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "llvm/ADT/bit.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,6 +66,10 @@ private:
     return arguments.weightQuant &&
            arguments.weightQuant.getPacking() == moe::Packing::Fragments;
   }
+  /// Where the scale of an element is kept, or its zero point.
+  const uint8_t *getScaleBytes(int64_t group, int64_t weightRow,
+                               int64_t element,
+                               int64_t moe::Fragments::ScalePlace::*byte) const;
   /// A weight row that is in the order of tensor cores.
   void loadFragments(int64_t group, int64_t weightRow,
                      MutableArrayRef<double> values) const;
@@ -136,13 +142,33 @@ static double decodeE2M1(int64_t code) {
   return code < 8 ? magnitudes[code] : -magnitudes[code - 8];
 }
 
+static double getBFloat(int64_t bits) {
+  constexpr int64_t below = 16;
+  return llvm::bit_cast<float>(uint32_t(bits << below));
+}
+
+const uint8_t *
+Matmul::getScaleBytes(int64_t group, int64_t weightRow, int64_t element,
+                      int64_t moe::Fragments::ScalePlace::*byte) const {
+  moe::Fragments format(arguments.weightQuant);
+  moe::Fragments::ScalePlace place =
+      format.getScalePlace(weightRow, element, weightRows, arguments.layout);
+  return arguments.weightScale->as<uint8_t>() +
+         (group * weightRows + place.firstRow) * format.getRowBytes(depth) +
+         place.*byte;
+}
+
 void Matmul::loadFragments(int64_t group, int64_t weightRow,
                            MutableArrayRef<double> values) const {
+  using moe::Fragments;
+  Fragments format(arguments.weightQuant);
   const auto *bytes = arguments.weight.as<uint8_t>();
   int64_t rowBytes = moe::getRowBytes(arguments.weightQuant, depth);
+  int64_t unitRow =
+      Fragments::getUnitRow(weightRow, weightRows, arguments.layout);
   for (int64_t i = 0; i < depth; ++i) {
-    moe::Fragments::Place place =
-        moe::Fragments::getPlace(weightRow, i, weightRows, arguments.layout);
+    Fragments::Place place =
+        format.getPlace(weightRow, i, weightRows, arguments.layout);
     uint32_t word;
     memcpy(&word,
            bytes + (group * weightRows + place.firstRow) * rowBytes +
@@ -151,7 +177,20 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
     int64_t code = 0;
     for (int64_t bit : place.bits)
       code = 2 * code + (word >> bit & 1);
-    values[i] = decodeE2M1(code);
+    if (format.codes == Fragments::Codes::E2M1) {
+      values[i] = decodeE2M1(code);
+      continue;
+    }
+    double zeroPoint = moe::getImpliedZeroPoint(arguments.weightQuant);
+    if (format.hasZeroPoints) {
+      uint16_t bits;
+      memcpy(
+          &bits,
+          getScaleBytes(group, weightRow, i, &Fragments::ScalePlace::zeroPoint),
+          sizeof(bits));
+      zeroPoint = std::ldexp(getBFloat(bits), int(format.getExponent(unitRow)));
+    }
+    values[i] = double(code) - zeroPoint;
   }
 }
 
@@ -201,16 +240,16 @@ double Matmul::getWeightScale(int64_t group, int64_t weightRow,
                               int64_t element) const {
   if (hasFragments()) {
     using moe::Fragments;
-    Fragments::ScalePlace place = Fragments::getScalePlace(
-        weightRow, element / Fragments::kGroup, weightRows, arguments.layout);
-    int64_t first = (group * weightRows + place.firstRow) *
-                    moe::getNumScaleColumns(arguments.weightQuant, depth);
-    uint8_t exponent = arguments.weightScale->as<uint8_t>()[first + place.byte];
-    constexpr int bias = 127;
-    double scale =
-        exponent ? std::ldexp(1.0, exponent - bias - int(Fragments::kExponent))
-                 : 0.0;
-    return scale *
+    Fragments format(arguments.weightQuant);
+    int64_t kept = 0;
+    memcpy(
+        &kept,
+        getScaleBytes(group, weightRow, element, &Fragments::ScalePlace::byte),
+        format.getScaleBytes());
+    int64_t unitRow =
+        Fragments::getUnitRow(weightRow, weightRows, arguments.layout);
+    return std::ldexp(getBFloat(format.decodeScale(kept)),
+                      -int(format.getExponent(unitRow))) *
            loadAt(*arguments.weightGlobalScale, group * weightRows + weightRow);
   }
   float scale =

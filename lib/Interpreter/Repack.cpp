@@ -10,8 +10,11 @@
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "llvm/ADT/bit.h"
+
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -22,67 +25,170 @@ namespace moec::interpreter {
 
 using moe::Fragments;
 
-/// As an e8m0 byte.
-static constexpr int64_t kNotANumber = 255;
+/// Bits of a bf16: 7 below its exponent. Above the largest number there is no
+/// other.
+static constexpr int64_t kDigits = 7, kOne = 0x3F80, kLargest = 0x7F7F,
+                         kSign = 0x8000;
 
-/// Adds the bit of a word of 4 bytes.
-static void setBit(uint8_t *words, int64_t word, int64_t bit) {
-  words[4 * word + bit / 8] |= 1 << bit % 8;
+namespace {
+
+/// A row's scale of a group as the bits of a bf16, whose sign is apart. An
+/// exponent of 0 stands for 2^-127, where all scales are powers of two.
+struct GroupScale {
+  int64_t bits;
+  bool isNegative;
+};
+
+/// One matrix.
+class MatrixRepacker {
+public:
+  MatrixRepacker(const RepackArguments &arguments, int64_t matrix)
+      : arguments(arguments), format(arguments.quant),
+        rows(arguments.weight.shape.end()[-2]),
+        rowBytes(arguments.weight.shape.back()),
+        depth(moe::getRowWidth(arguments.quant, rowBytes)),
+        firstRow(matrix * rows),
+        codes(arguments.weight.as<uint8_t>() + firstRow * rowBytes),
+        packed(rows * rowBytes), packedScale(rows * format.getRowBytes(depth)),
+        rowScale(rows) {}
+
+  void run();
+
+private:
+  int64_t getScaleIndex(int64_t row, int64_t element) const {
+    return (firstRow + row) * moe::getNumScaleColumns(arguments.quant, depth) +
+           moe::getScaleColumn(arguments.quant, element);
+  }
+  int64_t getCode(int64_t row, int64_t element) const {
+    return codes[row * rowBytes + element / 2] >> element % 2 * 4 & 15;
+  }
+  GroupScale getScale(int64_t row, int64_t element) const;
+  int64_t getZeroPoint(int64_t row, int64_t element) const;
+  /// Whether all that shares a scale with an element, in a unit, is 0.
+  bool isZero(int64_t row, int64_t element) const;
+  /// The number of all of a row: its scale, or that of the matrix.
+  float getFactor(int64_t row) const;
+  void pack(int64_t row, int64_t excess);
+  void runRow(int64_t row);
+
+  const RepackArguments &arguments;
+  Fragments format;
+  int64_t rows, rowBytes, depth, firstRow;
+  const uint8_t *codes;
+  std::vector<uint8_t> packed, packedScale;
+  std::vector<float> rowScale;
+};
+
+} // namespace
+
+GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
+  if (!format.matrixGroup)
+    return {kOne, false};
+  int64_t index = getScaleIndex(row, element);
+  if (format.scales == Fragments::Scales::E8M0)
+    return {arguments.scale.as<uint8_t>()[index] << kDigits, false};
+  int64_t bits = llvm::bit_cast<uint32_t>(loadAt(arguments.scale, index)) >> 16;
+  return {bits & ~kSign, (bits & kSign) != 0};
+}
+
+int64_t MatrixRepacker::getZeroPoint(int64_t row, int64_t element) const {
+  if (!arguments.zeroPoint)
+    return moe::getImpliedZeroPoint(arguments.quant);
+  return arguments.zeroPoint->as<uint8_t>()[getScaleIndex(row, element)];
+}
+
+bool MatrixRepacker::isZero(int64_t row, int64_t element) const {
+  // Zeros of e2m1 have a sign.
+  bool isFloat = format.codes == Fragments::Codes::E2M1;
+  int64_t zero = getZeroPoint(row, element), mask = isFloat ? 7 : 15;
+  for (int64_t i = element; i < element + format.group; ++i)
+    if ((getCode(row, i) & mask) != zero)
+      return false;
+  return true;
+}
+
+float MatrixRepacker::getFactor(int64_t row) const {
+  if (!format.matrixGroup)
+    return loadAt(arguments.scale, firstRow + row);
+  if (!arguments.globalScale)
+    return 1;
+  int64_t perMatrix =
+      moe::getNumSecondScales(arguments.quant, rows, arguments.layout);
+  int64_t half = row / (rows / perMatrix);
+  return loadAt(*arguments.globalScale, firstRow / rows * perMatrix + half);
+}
+
+void MatrixRepacker::pack(int64_t row, int64_t excess) {
+  int64_t unitRow = Fragments::getUnitRow(row, rows, arguments.layout);
+  for (int64_t i = 0; i < depth; ++i) {
+    int64_t code = getCode(row, i);
+    if (format.scales == Fragments::Scales::E5M3) {
+      // Which has neither a zero nor a sign.
+      GroupScale scale = getScale(row, i);
+      code = scale.bits ? code ^ (scale.isNegative ? 8 : 0) : 0;
+    }
+    Fragments::Place place = format.getPlace(row, i, rows, arguments.layout);
+    uint8_t *words = &packed[place.firstRow * rowBytes];
+    for (int64_t bit = 0; bit < 4; ++bit)
+      if (code & 8 >> bit)
+        words[4 * place.word + place.bits[bit] / 8] |= 1 << place.bits[bit] % 8;
+  }
+  for (int64_t i = 0; i < depth; i += format.group) {
+    Fragments::ScalePlace place =
+        format.getScalePlace(row, i, rows, arguments.layout);
+    uint8_t *bytes = &packedScale[place.firstRow * format.getRowBytes(depth)];
+    GroupScale scale = getScale(row, i);
+    bool isZero =
+        format.scales != Fragments::Scales::E8M0 && scale.bits >> kDigits == 0;
+    int64_t bits =
+        scale.bits + ((format.getExponent(unitRow) - excess) << kDigits);
+    if (isZero || bits < format.getLeastKept(unitRow) << kDigits)
+      bits = 0;
+    int64_t kept = format.encodeScale(std::min(bits, kLargest));
+    if (format.scales == Fragments::Scales::BF16 && scale.isNegative)
+      kept |= kSign;
+    memcpy(bytes + place.byte, &kept, format.getScaleBytes());
+    int64_t zeroPoint = format.encodeZeroPoint(getZeroPoint(row, i), unitRow);
+    memcpy(bytes + place.zeroPoint, &zeroPoint, format.getZeroPointBytes());
+  }
+}
+
+void MatrixRepacker::runRow(int64_t row) {
+  int64_t largest = 0;
+  bool isFinite = true;
+  for (int64_t i = 0; i < depth; i += format.group) {
+    int64_t bits = getScale(row, i).bits;
+    isFinite &= bits <= kLargest;
+    if (!isZero(row, i))
+      largest = std::max(largest, bits >> kDigits);
+  }
+  int64_t excess = std::max<int64_t>(largest - format.getLargestExponent(), 0);
+  pack(row, excess);
+  float factor = getFactor(row);
+  // What is finite stays so, for it may be that of zeros.
+  constexpr float most = std::numeric_limits<float>::max();
+  float number = std::clamp(std::ldexp(factor, int(excess)), -most, most);
+  rowScale[row] = isFinite && std::isfinite(factor)
+                      ? number
+                      : std::numeric_limits<float>::quiet_NaN();
+}
+
+void MatrixRepacker::run() {
+  for (int64_t row = 0; row < rows; ++row)
+    runRow(row);
+  std::copy(packed.begin(), packed.end(),
+            arguments.packed.as<uint8_t>() + firstRow * rowBytes);
+  std::copy(packedScale.begin(), packedScale.end(),
+            arguments.packedScale.as<uint8_t>() +
+                firstRow * format.getRowBytes(depth));
+  store(arguments.rowScale, firstRow, rowScale);
 }
 
 Status repack(const RepackArguments &arguments) {
-  ArrayRef<int64_t> shape = arguments.weight.shape;
-  int64_t rows = shape.end()[-2], rowBytes = shape.back();
-  int64_t depth = moe::getRowWidth(arguments.quant, rowBytes);
-  int64_t groups = depth / Fragments::kGroup;
-  int64_t matrices = shape.size() > 2 ? shape.front() : 1;
-  std::vector<float> rowScales(rows);
-  for (int64_t matrix = 0; matrix < matrices; ++matrix) {
-    int64_t firstRow = matrix * rows;
-    const uint8_t *from = arguments.weight.as<uint8_t>() + firstRow * rowBytes;
-    const uint8_t *scales = arguments.scale.as<uint8_t>() + firstRow * groups;
-    std::vector<uint8_t> codes(rows * rowBytes), exponents(rows * groups);
-    for (int64_t row = 0; row < rows; ++row) {
-      const uint8_t *own = scales + row * groups;
-      const uint8_t *rowCodes = from + row * rowBytes;
-      constexpr int64_t groupBytes = Fragments::kGroup / 2;
-      int64_t largest = 0;
-      bool hasNaN = false;
-      for (int64_t group = 0; group < groups; ++group) {
-        // Zeros have a sign.
-        bool isZero = std::all_of(rowCodes + group * groupBytes,
-                                  rowCodes + (group + 1) * groupBytes,
-                                  [](uint8_t pair) { return !(pair & 0x77); });
-        hasNaN |= own[group] == kNotANumber;
-        if (!isZero)
-          largest = std::max<int64_t>(largest, own[group]);
-      }
-      int64_t excess = std::max<int64_t>(largest - Fragments::kLargestScale, 0);
-      rowScales[row] = hasNaN ? std::numeric_limits<float>::quiet_NaN()
-                              : std::ldexp(1.0f, int(excess));
-      for (int64_t i = 0; i < depth; ++i) {
-        Fragments::Place place =
-            Fragments::getPlace(row, i, rows, arguments.layout);
-        int64_t code = from[row * rowBytes + i / 2] >> i % 2 * 4 & 15;
-        for (int64_t bit = 0; bit < 4; ++bit)
-          if (code & 8 >> bit)
-            setBit(&codes[place.firstRow * rowBytes], place.word,
-                   place.bits[bit]);
-      }
-      for (int64_t group = 0; group < groups; ++group) {
-        Fragments::ScalePlace place =
-            Fragments::getScalePlace(row, group, rows, arguments.layout);
-        int64_t exponent = own[group] + Fragments::kExponent - excess;
-        exponents[place.firstRow * groups + place.byte] =
-            std::clamp<int64_t>(exponent, 0, kNotANumber - 1);
-      }
-    }
-    std::copy(codes.begin(), codes.end(),
-              arguments.packed.as<uint8_t>() + firstRow * rowBytes);
-    std::copy(exponents.begin(), exponents.end(),
-              arguments.packedScale.as<uint8_t>() + firstRow * groups);
-    store(arguments.rowScale, firstRow, rowScales);
-  }
+  int64_t matrices =
+      arguments.weight.shape.size() > 2 ? arguments.weight.shape.front() : 1;
+  for (int64_t matrix = 0; matrix < matrices; ++matrix)
+    MatrixRepacker(arguments, matrix).run();
   return Status::ok();
 }
 

@@ -99,10 +99,9 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     work.bytes =
         (op.getOffsets() ? slots : double(tokens)) * getRowBytes(op.getInput());
   } else if (auto op = dyn_cast<tile::RepackOp>(phase)) {
-    for (Value tensor : {op.getWeight(), op.getScale(), op.getPacked(),
-                         op.getPackedScale(), op.getRowScale()})
-      work.bytes += getElementBytes(tensor) *
-                    double(cast<MemRefType>(tensor.getType()).getNumElements());
+    for (Value tensor : op->getOperands())
+      if (auto type = dyn_cast<MemRefType>(tensor.getType()))
+        work.bytes += getElementBytes(tensor) * double(type.getNumElements());
   } else if (auto op = dyn_cast<tile::GatherRowsOp>(phase)) {
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
       work.bytes += slots * getRowBytes(result) +

@@ -32,6 +32,8 @@ TINY = {
          "intermediate_size": 128, "dtype": "fp8_block128", "routing": SOFTMAX},
         {"name": "tiny_single", "num_experts": 8, "top_k": 1, "hidden_size": 128,
          "intermediate_size": 128, "dtype": "bf16", "routing": SOFTMAX},
+        {"name": "tiny_int4", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "int4_group32", "routing": SOFTMAX},
         {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
          "intermediate_size": 64, "dtype": "bf16"},
     ],
@@ -42,6 +44,7 @@ TINY = {
         {"layer": "tiny_fp8", "tokens": [5]},
         {"layer": "impossible", "tokens": [1]},
         {"layer": "tiny_single", "tokens": [20], "routing": "one", "on_demand": True},
+        {"layer": "tiny_int4", "tokens": [5], "on_demand": True},
     ],
 }
 
@@ -163,7 +166,7 @@ def test_bad_options(options, message):
 
 @pytest.mark.parametrize("change,message", [
     (lambda table: table.pop("rows"), "the lists 'layers' and 'rows'"),
-    (lambda table: table["layers"][0].update(dtype="f64"), "expected bf16, fp8_block128 or mxfp4"),
+    (lambda table: table["layers"][0].update(dtype="f64"), "expected bf16, fp8_block128, mxfp4, nvfp4"),
     (lambda table: table["layers"][0].update(top_k=9), "1 <= top_k <= num_experts"),
     (lambda table: table["rows"][0].update(layer="other"), "there is no layer of that name"),
     (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),
@@ -203,6 +206,18 @@ def test_tiny_rows_are_right_on_the_simulated_device(data, tmp_path):
     assert rows["tiny:1"]["bytes"] == 2 * 3 * 128 * 128 * 2 + 4 * 128
     assert rows["tiny_fp8:5"]["operations"] == 2 * 10 * 3 * 128 * 128
     assert rows["tiny_ep:8"]["rows"] < 8 and rows["tiny_ep:8"]["experts_touched"] <= 2
+
+
+def test_weights_of_four_bits(data, tmp_path):
+    path = tmp_path / "record.json"
+    done = run_tiny(data, "--rows=tiny_int4", f"--json={path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read(path)["rows"]
+    # Of a scale of bf16 for 32 elements.
+    experts = row["experts_touched"] * 3 * 128 * 128
+    assert row["bytes"] >= experts * 9 / 16 and row["bytes"] < experts * 9 / 16 * 1.1
+    refused = run_tiny(data, "--rows=tiny_int*")
+    assert refused.returncode != 0
 
 
 def test_resumes(data, tmp_path):

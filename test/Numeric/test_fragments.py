@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""mxfp4 weights in the order of Hopper's tensor cores, repacked and multiplied on the simulator.
+"""Weights of 4 bits in the order of Hopper's tensor cores, repacked and multiplied on the simulator.
 
 Layers of whole units of 64 x 64, with as many consumers, blocks of weights and units of a step as
 there are, and inputs at which something could go wrong.
@@ -17,6 +17,15 @@ SPEC = {
     "expert_bias": True, "quantization": {"weight": "mxfp4"},
 }
 SHARED = {"shared_experts": {"intermediate_size": 128, "gate": "sigmoid"}}
+
+
+def int4(scale, scale_dtype="bf16", zero_point=False):
+    """A `quantization` whose weights are int4."""
+    return {"weight": {"dtype": "int4", "scale": scale, "scale_dtype": scale_dtype,
+                       "zero_point": zero_point}}
+
+
+INT4 = {"quantization": int4({"group": 32})}
 #: Weight rows of a CTA, units of a step of the first product, heights, stages.
 THREE, TWO, FOUR = (192, 5, "8+24", 3), (128, 1, "16", 4), (256, 5, "8+16", 3)
 #: Fields that differ, tokens, hard input, what its products' configs have.
@@ -32,6 +41,26 @@ FRAGMENTS = {
     "padding": ({"num_valid_tokens": True} | SHARED, 11, "padding", THREE),
     "scale_ends": ({}, 11, "scale_ends", THREE),
     "nan_scales": ({}, 11, "nan_scales", THREE),
+    "int4_32": (INT4, 11, None, THREE),
+    "int4_64_zero_points": ({"quantization": int4({"group": 64}, zero_point=True)} | SHARED, 40,
+                            "zero_point_ends", TWO),
+    "int4_32_zero_points": ({"quantization": int4({"group": 32}, zero_point=True)}, 11, None, FOUR),
+    "int4_128": ({"hidden_size": 384, "intermediate_size": 128, "gate_up_order": "up_gate",
+                  "quantization": int4({"group": 128})}, 11, None, (192, 2, "8+24", 3)),
+    "int4_channel": ({"quantization": int4("channel", "f32")}, 11, "scale_ends", THREE),
+    "int4_channel_zero_points": ({"quantization": int4("channel", "f16", zero_point=True)}, 1,
+                                 None, THREE),
+    "int4_scale_ends": (INT4, 11, "scale_ends", THREE),
+    "int4_nan_scales": (INT4, 11, "nan_scales", THREE),
+    "int4_zeros": (INT4, 11, "zero_weights", THREE),
+    # One product of 4 bits, the other one as it is, and the other way round.
+    "int4_w13": ({"quantization": int4({"group": 32}) | {"w2": None}}, 11, None, THREE),
+    "int4_w2": ({"quantization": int4({"group": 32}) | {"w13": None}}, 11, None, THREE),
+    "nvfp4": ({"quantization": {"weight": "nvfp4"}} | SHARED, 40, None, THREE),
+    "nvfp4_interleaved": ({"quantization": {"weight": "nvfp4"}, "gate_up_order": "interleaved"}, 11,
+                          None, FOUR),
+    "nvfp4_scale_ends": ({"quantization": {"weight": "nvfp4"}}, 11, "scale_ends", TWO),
+    "nvfp4_nan_scales": ({"quantization": {"weight": "nvfp4"}}, 11, "nan_scales", THREE),
     # The second product's depth is no whole units.
     "first_alone": ({"intermediate_size": 96}, 11, None, (192, 5, "8", 3)),
 }
@@ -42,12 +71,14 @@ def test_fragments(name, runs):
     fields, tokens, hard, (rows, units, heights, stages) = FRAGMENTS[name]
     case = Case(f"fragments_{name}", SPEC | fields, tokens=tokens, hard=hard)
     gate = 1 if "no_gate" in name else 2
-    options = [f"--max-tokens={max(tokens, 1)}", "--disable=join-products",
-               f"--config=experts_hidden:tile_rows={heights} tile_columns={rows // gate} "
-               f"step={64 * units} stages={stages}"]
-    if name != "first_alone":
+    options = [f"--max-tokens={max(tokens, 1)}", "--disable=join-products"]
+    if name != "int4_w2":
+        options.append(f"--config=experts_hidden:tile_rows={heights} tile_columns={rows // gate} "
+                       f"step={64 * units} stages={stages}")
+    if name not in ("first_alone", "int4_w13"):
+        depth = fields.get("intermediate_size", 192)
         options.append(f"--config=experts_out:tile_rows={heights} tile_columns={rows} "
-                       f"step={192 if units > 1 else 64} stages={stages}")
+                       f"step={depth if units > 1 else 64} stages={stages}")
     names = launched(case, "sm_90a", *options)
     assert {"experts_hidden", "experts_out"} <= names
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)

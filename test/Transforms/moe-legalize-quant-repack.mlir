@@ -1,4 +1,4 @@
-// Weights of mxfp4 are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the input
+// Weights of 4 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the input
 // is bf16; elsewhere, and on other targets, they are decoded as they are.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
@@ -14,14 +14,14 @@
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"}
 // CHECK-SAME:    %[[W:[^:]*]]: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"}
 // CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %[[W]], %{{.*}} {moe.name = ["w_fragments", "w_fragment_scale", "w_row_scale"]}
-// CHECK-SAME:      : tensor<192x64xi8>, tensor<192x4xf8E8M0FNU> -> tensor<192x64xi8>, tensor<192x4xf8E8M0FNU>, tensor<192xf32>
-// CHECK:         moe.grouped_matmul %[[X]], %[[P]] : {{.*}} weight_scale(%[[PS]] : tensor<192x4xf8E8M0FNU>) weight_global_scale(%[[R]] : tensor<192xf32>)
+// CHECK-SAME:      : tensor<192x64xi8>, tensor<192x4xf8E8M0FNU> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         moe.grouped_matmul %[[X]], %[[P]] : {{.*}} weight_scale(%[[PS]] : tensor<192x4xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
 // CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<{{.*}}packing = fragments, second_scale = f32>
 
 // The plan does so once, ahead of all runs, into tensors of its own.
 // PLAN:      plan.program @whole
 // PLAN:        %[[P:.*]] = plan.tensor prepared "w_fragments" : memref<192x64xi8>
-// PLAN:        %[[S:.*]] = plan.tensor prepared "w_fragment_scale" : memref<192x4xf8E8M0FNU>
+// PLAN:        %[[S:.*]] = plan.tensor prepared "w_fragment_scale" : memref<192x4xi8>
 // PLAN:        %[[R:.*]] = plan.tensor prepared "w_row_scale" : memref<192xf32>
 // PLAN:        plan.prepare {
 // PLAN-NEXT:     plan.launch @repack ins(%{{.*}}, %{{.*}} : memref<192x64xi8>, memref<192x4xf8E8M0FNU>) outs(%[[P]], %[[S]], %[[R]] :
@@ -39,6 +39,51 @@ func.func @whole(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
   %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x4xf8E8M0FNU>)
       {weight_quant = #mxfp4, moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Zero points go where scales are, and sums are of numbers without.
+// CHECK-LABEL: func.func @zero_points
+// CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
+// CHECK:         moe.grouped_matmul {{.*}} weight_scale(%[[PS]] : tensor<192x8xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
+// CHECK-NOT:       weight_zero_point
+// CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = fragments, second_scale = f32>
+func.func @zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x1xbf16> {moe.name = "s", moe.role = "weight"},
+    %z: tensor<192x1xi8> {moe.name = "z", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xbf16>)
+      weight_zero_point(%z : tensor<192x1xi8>)
+      {weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// A global scale goes into the number of each row.
+// CHECK-LABEL: func.func @global_scale
+// CHECK:         moe.repack {{.*}} global_scale(%{{.*}} : tensor<1xf32>) {{.*}} -> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @global_scale(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x8xf8E4M3FN> {moe.name = "s", moe.role = "weight"},
+    %g: tensor<1xf32> {moe.name = "g", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x8xf8E4M3FN>)
+      weight_global_scale(%g : tensor<1xf32>)
+      {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs, second_scale = f32>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Scales of f16 have more digits than the bf16 that codes become.
+// CHECK-LABEL: func.func @digits
+// CHECK-NOT:     moe.repack
+// CHECK:         way = #moe.way<decode>
+func.func @digits(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x1xf16> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf16>)
+      {weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
 }
 

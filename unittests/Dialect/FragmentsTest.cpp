@@ -7,12 +7,17 @@
 
 #include "moec/Dialect/Moe/Fragments.h"
 
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/bit.h"
 #include "gtest/gtest.h"
 
+#include <cmath>
 #include <set>
 
 using namespace mlir;
 using namespace moec::moe;
+using llvm::APFloat;
+using llvm::APInt;
 
 namespace {
 
@@ -24,65 +29,164 @@ protected:
     for (GateUpOrder order :
          {GateUpOrder::GateUp, GateUpOrder::UpGate, GateUpOrder::Interleaved})
       layouts.push_back(WeightLayoutAttr::get(&context, order));
+    Type e2m1 = Float4E2M1FNType::get(&context);
+    Type e8m0 = Float8E8M0FNUType::get(&context);
+    Type e4m3 = Float8E4M3FNType::get(&context);
+    Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
+    Type bf16 = BFloat16Type::get(&context);
+    mxfp4 = makeQuant(e2m1, e8m0, 32);
+    nvfp4 = makeQuant(e2m1, e4m3, 16, /*hasZeroPoints=*/false, f32);
+    int4 = makeQuant(i4, bf16, 32);
+    quants = {mxfp4,
+              nvfp4,
+              int4,
+              makeQuant(i4, bf16, 128),
+              makeQuant(i4, bf16, 32, /*hasZeroPoints=*/true),
+              makeQuant(i4, bf16, 64, /*hasZeroPoints=*/true),
+              makeQuant(i4, f32, 0),
+              makeQuant(i4, f32, 0, true)};
+  }
+
+  /// Scales of groups, or (0) of rows.
+  QuantAttr makeQuant(Type storage, Type scale, int64_t group,
+                      bool hasZeroPoints = false, Type second = {}) {
+    Granularity granularity = group ? Granularity::Group : Granularity::Channel;
+    SmallVector<int64_t> block;
+    if (group)
+      block = {1, group};
+    return QuantAttr::get(&context, storage, scale, granularity, block,
+                          hasZeroPoints, /*dynamic=*/false, Packing::Pairs,
+                          second);
   }
 
   MLIRContext context;
   std::vector<WeightLayoutAttr> layouts;
+  QuantAttr mxfp4, nvfp4, int4;
+  std::vector<QuantAttr> quants;
 };
 
-constexpr int64_t kRows = 256, kDepth = 192;
+constexpr int64_t kRows = 256, kDepth = 256;
+
+/// The number of the bits of a bf16.
+float toFloat(int64_t bits) {
+  return llvm::bit_cast<float>(uint32_t(bits << 16));
+}
 
 } // namespace
 
 /// Each bit of the memory that a matrix has in pairs is one of one element.
 TEST_F(FragmentsTest, CodesFillTheirMemory) {
-  for (WeightLayoutAttr layout : layouts) {
-    std::set<int64_t> seen;
-    for (int64_t row = 0; row < kRows; ++row)
-      for (int64_t element = 0; element < kDepth; ++element) {
-        Fragments::Place place =
-            Fragments::getPlace(row, element, kRows, layout);
-        for (int64_t bit : place.bits)
-          seen.insert(place.firstRow * kDepth * 4 + place.word * 32 + bit);
-      }
-    EXPECT_EQ(int64_t(seen.size()), kRows * kDepth * 4);
-    EXPECT_EQ(*seen.begin(), 0);
-    EXPECT_EQ(*seen.rbegin(), kRows * kDepth * 4 - 1);
-  }
+  for (QuantAttr quant : {mxfp4, int4})
+    for (WeightLayoutAttr layout : layouts) {
+      Fragments format(quant);
+      std::set<int64_t> seen;
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t element = 0; element < kDepth; ++element) {
+          Fragments::Place place = format.getPlace(row, element, kRows, layout);
+          for (int64_t bit : place.bits)
+            seen.insert(place.firstRow * kDepth * 4 + place.word * 32 + bit);
+        }
+      EXPECT_EQ(int64_t(seen.size()), kRows * kDepth * 4);
+      EXPECT_EQ(*seen.begin(), 0);
+      EXPECT_EQ(*seen.rbegin(), kRows * kDepth * 4 - 1);
+    }
 }
 
+/// Each byte is of one scale or zero point of a group within a unit.
 TEST_F(FragmentsTest, ScalesFillTheirMemory) {
-  constexpr int64_t groups = kDepth / Fragments::kGroup;
-  for (WeightLayoutAttr layout : layouts) {
-    std::set<int64_t> seen;
-    for (int64_t row = 0; row < kRows; ++row)
-      for (int64_t group = 0; group < groups; ++group) {
-        Fragments::ScalePlace place =
-            Fragments::getScalePlace(row, group, kRows, layout);
-        seen.insert(place.firstRow * groups + place.byte);
-      }
-    EXPECT_EQ(int64_t(seen.size()), kRows * groups);
-    EXPECT_EQ(*seen.rbegin(), kRows * groups - 1);
-  }
+  for (QuantAttr quant : quants)
+    for (WeightLayoutAttr layout : layouts) {
+      Fragments format(quant);
+      int64_t rowBytes = format.getRowBytes(kDepth);
+      std::set<int64_t> seen;
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t i = 0; i < kDepth; i += format.group) {
+          Fragments::ScalePlace place =
+              format.getScalePlace(row, i, kRows, layout);
+          int64_t first = place.firstRow * rowBytes;
+          for (int64_t byte = 0; byte < format.getScaleBytes(); ++byte)
+            seen.insert(first + place.byte + byte);
+          for (int64_t byte = 0; byte < format.getZeroPointBytes(); ++byte)
+            seen.insert(first + place.zeroPoint + byte);
+        }
+      EXPECT_EQ(int64_t(seen.size()), kRows * rowBytes);
+      EXPECT_EQ(*seen.begin(), 0);
+      EXPECT_EQ(*seen.rbegin(), kRows * rowBytes - 1);
+    }
 }
 
 /// A thread's four words of a unit are the fragments that PTX gives it: row
 /// 16 w + g and 8 on, columns 2 c and 8 on, of 16 of the depth each.
 TEST_F(FragmentsTest, WordsAreFragments) {
-  // Where bf16 has sign, exponent and mantissa, after a shift by 3 or 6.
   for (int64_t thread : {0, 5, 37, 95, 127})
     for (int64_t product = 0; product < 4; ++product)
-      for (int64_t pair = 0; pair < 3; ++pair) {
+      for (int64_t pair = 0; pair < 4; ++pair) {
         int64_t warp = thread / 32, g = thread % 32 / 4, c = thread % 4;
-        Fragments::Place place = Fragments::getPlace(
-            /*row=*/64 + 16 * warp + g + pair % 2 * 8,
-            /*element=*/64 + 16 * product + 2 * c + pair / 2 * 8, kRows, {});
+        auto getPlace = [&](QuantAttr quant) {
+          return Fragments(quant).getPlace(
+              /*row=*/64 + 16 * warp + g + pair % 2 * 8,
+              /*element=*/64 + 16 * product + 2 * c + pair / 2 * 8, kRows, {});
+        };
+        Fragments::Place place = getPlace(int4);
         EXPECT_EQ(place.firstRow, 64 + warp / 2 * 32);
         EXPECT_EQ(place.word, 256 + thread % 64 * 4 + product);
+        EXPECT_EQ(place.bits[0], 4 * pair + 3);
+        EXPECT_EQ(place.bits[3], 4 * pair);
+        // Where bf16 has sign, exponent and mantissa, after a shift by 3 or 6.
+        if (pair == 3)
+          continue;
+        place = getPlace(mxfp4);
         EXPECT_EQ(place.bits[0], 15 - 3 * pair);
         EXPECT_EQ(place.bits[1], 8 - 3 * pair);
         EXPECT_EQ(place.bits[3], 6 - 3 * pair);
       }
+}
+
+/// A nibble of a word, alone in its half or after a shift by 8, is a bf16 less
+/// than its number by the exponent of its row; so is a zero point.
+TEST_F(FragmentsTest, NibblesAreNumbers) {
+  Fragments format(quants[4]);
+  for (int64_t unitRow : {0, 8})
+    for (int64_t code = 0; code < 16; ++code) {
+      auto expected = float(std::ldexp(code, -format.getExponent(unitRow)));
+      EXPECT_EQ(toFloat(unitRow ? code << 4 : code), expected);
+      EXPECT_EQ(toFloat(format.encodeZeroPoint(code, unitRow)), expected);
+    }
+  EXPECT_EQ(toFloat(format.encodeZeroPoint(255, 8)),
+            float(std::ldexp(255, -129)));
+}
+
+/// Every e4m3 is kept exactly, whatever the largest of its row.
+TEST_F(FragmentsTest, ScalesAreKeptExactly) {
+  Fragments format(nvfp4);
+  for (int64_t excess = 0; excess < 8; ++excess)
+    for (int64_t code = 1; code < 0x7F; ++code) {
+      APFloat scale(APFloat::Float8E4M3FN(), APInt(8, code));
+      auto number = std::ldexp(double(scale.convertToFloat()),
+                               int(format.getExponent(0) - excess));
+      int64_t bits = llvm::bit_cast<uint32_t>(float(number)) >> 16;
+      if (excess < 7 && std::isinf(float(number)))
+        continue;
+      EXPECT_EQ(format.decodeScale(format.encodeScale(bits)), bits);
+      EXPECT_LT(format.encodeScale(bits), 256);
+    }
+}
+
+TEST_F(FragmentsTest, RefusesOtherFormats) {
+  EXPECT_EQ(Fragments::whyNot(mxfp4), "");
+  EXPECT_EQ(Fragments::whyNot(nvfp4), "");
+  Type i4 = IntegerType::get(&context, 4);
+  Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
+  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 0)), "");
+  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 128)),
+            "i4 becomes bf16 times the scale of its group, and scales of f16 "
+            "have more digits than bf16");
+  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 96)),
+            "i4 has scales of rows, of groups of 32 or of multiples of 64");
+  EXPECT_EQ(
+      Fragments::whyNot(makeQuant(mxfp4.getStorage(), mxfp4.getScale(), 64)),
+      "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of "
+      "groups of 16");
 }
 
 /// A block's runs are of gate and of up where these are halves.

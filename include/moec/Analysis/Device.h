@@ -95,10 +95,12 @@ struct PartFit {
   /// with weight rows and with input rows on the tensor cores' side of 64.
   double promotionExposed, rowPromotionExposed;
   /// Weights that are multiplied from registers: clocks of a multiprocessor's
-  /// issue for decoding 64 rows by 64 of the depth; what a consumer waits with
+  /// issue for decoding 64 rows by 64 of the depth, of mxfp4, of nvfp4 and of
+  /// int4, and how many more with zero points; what a consumer waits with
   /// each step, and with each such unit of all consumers; how much of the time
   /// of their products it waits too.
-  double decodeClk, registerStepClk, registerUnitClk, registerProductShare;
+  double decodeMxfp4Clk, decodeNvfp4Clk, decodeInt4Clk, decodeZeroPointsClk,
+      registerStepClk, registerUnitClk, registerProductShare;
   double launchUs;
   double prologueUs;
   double firstBytesUs;

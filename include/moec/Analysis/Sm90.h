@@ -89,9 +89,8 @@ struct Contract {
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
-  /// 64 weight rows by 64 of the depth in the order of tensor cores, and their
-  /// scales.
-  static constexpr int64_t kUnitBytes = 2048, kUnitScaleBytes = 128;
+  /// 64 weight rows by 64 of the depth in the order of tensor cores.
+  static constexpr int64_t kUnitBytes = 2048;
   static constexpr int64_t kMaxHeight = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of
   /// a step are apart; bytes of a row that a warp stages at once.
@@ -143,6 +142,8 @@ struct Contract {
   llvm::SmallVector<int64_t> tileRows;
   /// Weights are decoded to registers, and multiplied from there.
   bool fromRegisters;
+  /// What of their scales and zero points 64 rows by 64 of the depth have.
+  int64_t unitScaleBytes;
   /// Input rows come by tensor maps too, one per height.
   bool mapRows;
   /// Input rows of high tiles are on the tensor cores' side of 64.
@@ -157,8 +158,7 @@ struct Contract {
   /// A row of weights, with its scales where they come with it.
   int64_t getRowBytes() const {
     int64_t bytes = depth * storageBits / 8;
-    return fromRegisters ? bytes + bytes / (kUnitBytes / kUnitScaleBytes)
-                         : bytes;
+    return bytes + bytes * unitScaleBytes / kUnitBytes;
   }
   int64_t getInputRowBytes() const { return depth * inputBits / 8; }
   int64_t getStepBytes() const { return k * inputBits / 8; }
@@ -359,7 +359,7 @@ struct Contract {
   /// A stage's, in whole chunks: scales of rows, then of weights.
   int64_t getScaleBytes() const {
     if (fromRegisters)
-      return getWeightBlocks() * getUnits() * kUnitScaleBytes;
+      return getWeightBlocks() * getUnits() * unitScaleBytes;
     int64_t count = copiesScales() ? getMaxHeight() + getScaleSlots() : 0;
     return (count * kScaleElementBytes + kChunkBytes - 1) / kChunkBytes *
            kChunkBytes;
@@ -421,7 +421,7 @@ private:
 };
 
 /// sm90.repack: what a CTA holds of a block of 64 rows of weights, in the order
-/// of memory: codes, scales, and how much less each row's stored exponents are.
+/// of memory: codes, and how much less each row's stored exponents are.
 struct Repack {
   explicit Repack(tile::RepackOp op);
 
@@ -429,12 +429,8 @@ struct Repack {
 
   int64_t rows, depth;
   int64_t getCodeRowBytes() const { return depth / 2; }
-  int64_t getScaleRowBytes() const { return depth / moe::Fragments::kGroup; }
-  int64_t getScaleOffset() const {
-    return moe::Fragments::kRows * getCodeRowBytes();
-  }
   int64_t getExcessOffset() const {
-    return getScaleOffset() + moe::Fragments::kRows * getScaleRowBytes();
+    return moe::Fragments::kRows * getCodeRowBytes();
   }
   int64_t getSharedBytes() const {
     return getExcessOffset() + moe::Fragments::kRows * kExcessBytes;

@@ -172,8 +172,9 @@ private:
   Operation *create(moe::RepackOp op) {
     return tile::RepackOp::create(
         builder, op.getLoc(), tokens, get(op.getWeight()), get(op.getScale()),
-        get(op.getPacked()), get(op.getPackedScale()), get(op.getRowScale()),
-        op.getLayoutAttr(), op.getQuantAttr(), tile::ConfigAttr());
+        get(op.getZeroPoint()), get(op.getGlobalScale()), get(op.getPacked()),
+        get(op.getPackedScale()), get(op.getRowScale()), op.getLayoutAttr(),
+        op.getQuantAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::RowMapOp op) {

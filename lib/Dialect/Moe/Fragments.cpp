@@ -7,7 +7,11 @@
 
 #include "moec/Dialect/Moe/Fragments.h"
 
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/raw_ostream.h"
+
 using namespace mlir;
+using llvm::APFloat;
 
 namespace moec::moe {
 
@@ -16,6 +20,54 @@ constexpr int64_t kPairedRows = 8;
 
 static bool hasHalves(WeightLayoutAttr layout) {
   return layout && layout.getOrder() != GateUpOrder::Interleaved;
+}
+
+static std::string show(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+/// A code times its scale has few digits.
+static std::string whyNotE2M1(Type scale, Granularity granularity,
+                              int64_t group) {
+  constexpr int64_t ofMx = 32, ofNv = 16;
+  int64_t expected = isa<Float8E8M0FNUType>(scale)  ? ofMx
+                     : isa<Float8E4M3FNType>(scale) ? ofNv
+                                                    : 0;
+  if (granularity == Granularity::Group && group == expected)
+    return {};
+  return "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of groups "
+         "of 16";
+}
+
+std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
+                              int64_t group) {
+  if (isa<Float4E2M1FNType>(storage))
+    return whyNotE2M1(scale, granularity, group);
+  bool isFloat = isa<Float32Type, Float16Type, BFloat16Type>(scale);
+  if (granularity == Granularity::Channel && isFloat)
+    return {};
+  constexpr int64_t least = 32;
+  if (granularity != Granularity::Group ||
+      (group != least && group % kDepth != 0))
+    return "i4 has scales of rows, of groups of 32 or of multiples of " +
+           std::to_string(kDepth);
+  if (!scale.isBF16())
+    return "i4 becomes bf16 times the scale of its group, and scales of " +
+           show(scale) + " have more digits than bf16";
+  return {};
+}
+
+std::string Fragments::whyNot(QuantAttr quant) {
+  if (quant.getPacking() != Packing::Pairs)
+    return "weights are not of 4 bits in pairs";
+  // The row's number has that of the matrix.
+  bool hasSecond = isa<Float8E4M3FNType>(quant.getScale());
+  if (bool(quant.getSecondScale()) != hasSecond)
+    return "f8E4M3FN scales have a second scale, and others have none";
+  return whyNot(quant.getStorage(), quant.getScale(), quant.getGranularity(),
+                quant.getBlock().empty() ? 0 : quant.getBlock()[1]);
 }
 
 std::string Fragments::whyNot(int64_t rows, int64_t depth,
@@ -42,6 +94,19 @@ QuantAttr Fragments::getQuant(QuantAttr pairs) {
                         Packing::Fragments, Float32Type::get(context));
 }
 
+Fragments::Fragments(QuantAttr quant)
+    : codes(isa<Float4E2M1FNType>(quant.getStorage()) ? Codes::E2M1
+                                                      : Codes::Int4),
+      scales(isa<Float8E8M0FNUType>(quant.getScale())  ? Scales::E8M0
+             : isa<Float8E4M3FNType>(quant.getScale()) ? Scales::E5M3
+                                                       : Scales::BF16),
+      matrixGroup(quant.getGranularity() == Granularity::Group
+                      ? quant.getBlock()[1]
+                      : 0),
+      hasZeroPoints(quant.getZeroPoint()) {
+  group = matrixGroup ? std::min(matrixGroup, kDepth) : kDepth;
+}
+
 int64_t Fragments::getRunRow(int64_t block, int64_t run, int64_t rows,
                              WeightLayoutAttr layout) {
   if (hasHalves(layout))
@@ -56,7 +121,7 @@ struct UnitRow {
 };
 } // namespace
 
-static UnitRow getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout) {
+static UnitRow findUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout) {
   if (!layout)
     return {row / Fragments::kRows, row % Fragments::kRows};
   bool isHalved = hasHalves(layout);
@@ -68,39 +133,118 @@ static UnitRow getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout) {
               inBlock % kPairedRows};
 }
 
+int64_t Fragments::getUnitRow(int64_t row, int64_t rows,
+                              WeightLayoutAttr layout) {
+  return findUnitRow(row, rows, layout).row;
+}
+
 /// A warp has 16 rows of a unit, of which a thread has two that are 8 apart.
 constexpr int64_t kWarpRows = 16, kFragmentRows = 8;
 
-Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
-                                     WeightLayoutAttr layout) {
-  // The sign, two bits of exponent and the mantissa of each pair of 16 bits;
-  // all but the last are shifted to where a bf16 has them.
-  static constexpr int64_t bits[4][4] = {
+/// Which of its thread's two rows a row of a unit is.
+static int64_t getParity(int64_t unitRow) {
+  return unitRow % kWarpRows / kFragmentRows;
+}
+
+ArrayRef<int64_t> Fragments::getBits(Codes codes, int64_t pair) {
+  // The sign, two bits of exponent and the mantissa: all but the last are
+  // shifted to where a bf16 has them.
+  static constexpr int64_t e2m1[4][4] = {
       {15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};
+  // Bits 0 to 7 of a bf16 count in steps of 2^-133, the lowest of the exponent
+  // too.
+  static constexpr int64_t int4[4][4] = {
+      {3, 2, 1, 0}, {7, 6, 5, 4}, {11, 10, 9, 8}, {15, 14, 13, 12}};
+  return codes == Codes::E2M1 ? e2m1[pair] : int4[pair];
+}
+
+int64_t Fragments::getExponent(int64_t unitRow) const {
+  // 0.5 is a subnormal number of 2^-126 of it. Int4 counts the lowest bit of a
+  // bf16, or the fifth.
+  constexpr int64_t e2m1 = 126, int4 = 133, nibble = 4;
+  if (codes == Codes::E2M1)
+    return e2m1;
+  return int4 - nibble * getParity(unitRow);
+}
+
+int64_t Fragments::getLargestExponent() const {
+  constexpr int64_t largest = 254;
+  return largest - getExponent(/*unitRow=*/0);
+}
+
+int64_t Fragments::getLeastKept(int64_t unitRow) const {
+  // 8 times a scale is subtracted of what has been int4, and is exact where the
+  // scale itself is no subnormal number.
+  return codes == Codes::Int4 ? getExponent(unitRow) + 1 : 1;
+}
+
+/// Bits of a bf16 below its exponent.
+constexpr int64_t kDigits = 7;
+/// Those of `E5M3`.
+constexpr int64_t kFewDigits = 3;
+
+int64_t Fragments::encodeScale(int64_t bits) const {
+  switch (scales) {
+  case Scales::E8M0:
+    return bits >> kDigits;
+  case Scales::E5M3:
+    return std::max<int64_t>(bits - (kLeastExponent << kDigits), 0) >>
+           (kDigits - kFewDigits);
+  case Scales::BF16:
+    return bits;
+  }
+  llvm_unreachable("all scales are listed");
+}
+
+int64_t Fragments::decodeScale(int64_t kept) const {
+  switch (scales) {
+  case Scales::E8M0:
+    return kept << kDigits;
+  case Scales::E5M3:
+    return (kept << (kDigits - kFewDigits)) + (kLeastExponent << kDigits);
+  case Scales::BF16:
+    return kept;
+  }
+  llvm_unreachable("all scales are listed");
+}
+
+int64_t Fragments::encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const {
+  constexpr int64_t dropped = 16;
+  APFloat number(APFloat::IEEEsingle(), zeroPoint);
+  number =
+      scalbn(number, -int(getExponent(unitRow)), APFloat::rmNearestTiesToEven);
+  return number.bitcastToAPInt().getSExtValue() >> dropped;
+}
+
+Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
+                                     WeightLayoutAttr layout) const {
   constexpr int64_t product = 16, octet = 8, halfBits = 16;
-  UnitRow own = getUnitRow(row, rows, layout);
+  UnitRow own = findUnitRow(row, rows, layout);
   int64_t warp = own.row / kWarpRows, in = element % kDepth;
   int64_t thread = warp * 32 + own.row % kFragmentRows * 4 + in % octet / 2;
   int64_t run = warp / 2;
-  int64_t pair = own.row % kWarpRows / kFragmentRows + in % product / octet * 2;
+  int64_t pair = getParity(own.row) + in % product / octet * 2;
   Place place;
   place.firstRow = getRunRow(own.block, run, rows, layout);
   place.word =
       element / kDepth * kCodeWords + thread % kRows * 4 + in / product;
-  for (int64_t i = 0; i < 4; ++i)
-    place.bits[i] = bits[pair][i] + element % 2 * halfBits;
+  for (auto [bit, inHalf] : llvm::zip(place.bits, getBits(codes, pair)))
+    bit = inHalf + element % 2 * halfBits;
   return place;
 }
 
-Fragments::ScalePlace Fragments::getScalePlace(int64_t row, int64_t group,
+Fragments::ScalePlace Fragments::getScalePlace(int64_t row, int64_t element,
                                                int64_t rows,
-                                               WeightLayoutAttr layout) {
-  UnitRow own = getUnitRow(row, rows, layout);
+                                               WeightLayoutAttr layout) const {
+  UnitRow own = findUnitRow(row, rows, layout);
   int64_t warp = own.row / kWarpRows;
-  int64_t word = warp % 2 * kFragmentRows + own.row % kFragmentRows;
-  int64_t byte = own.row % kWarpRows / kFragmentRows + group % kGroups * 2;
+  int64_t quad = warp % 2 * kFragmentRows + own.row % kFragmentRows;
+  int64_t first = (element / kDepth * kQuads + quad) * getQuadBytes();
+  int64_t number = element % kDepth / group * kQuadRows + getParity(own.row);
   return {getRunRow(own.block, warp / 2, rows, layout),
-          (group / kGroups * kScaleWords + word) * 4 + byte};
+          first + number * getScaleBytes(),
+          first + kQuadRows * getGroups() * getScaleBytes() +
+              number * getZeroPointBytes()};
 }
 
 } // namespace moec::moe

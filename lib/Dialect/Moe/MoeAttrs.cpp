@@ -164,21 +164,24 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
     return emitError() << "'storage' is " << storage
                        << ", of which two elements lie in a byte; write "
                           "'packing = pairs'";
-  if (packing == Packing::Fragments &&
-      (!isa<Float4E2M1FNType>(storage) || !isa<Float8E8M0FNUType>(scale) ||
-       granularity != Granularity::Group || block[1] != Fragments::kGroup ||
-       !secondScale))
-    return emitError() << "'packing' is 'fragments', which is of storage "
-                          "f4E2M1FN with scales f8E8M0FNU of groups of [1, "
-                       << Fragments::kGroup
-                       << "] and a second scale of f32; write 'packing = "
-                          "pairs' for others";
+  if (packing == Packing::Fragments) {
+    if (!secondScale)
+      return emitError()
+             << "'packing' is 'fragments', whose rows have a number "
+                "each; write 'second_scale = f32'";
+    std::string reason = Fragments::whyNot(storage, scale, granularity,
+                                           block.empty() ? 0 : block[1]);
+    if (!reason.empty())
+      return emitError() << "'packing' is 'fragments', but " << reason
+                         << "; write 'packing = pairs'";
+  }
   if (!secondScale)
     return success();
   if (!secondScale.isF32())
     return emitError() << "'second_scale' is " << secondScale
                        << "; f32 is accepted";
-  if (granularity != Granularity::Group && granularity != Granularity::Block)
+  if (packing != Packing::Fragments && granularity != Granularity::Group &&
+      granularity != Granularity::Block)
     return emitError() << "'second_scale' is a factor of the scales of groups "
                           "or blocks, of which granularity '"
                        << stringifyGranularity(granularity)

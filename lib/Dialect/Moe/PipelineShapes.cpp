@@ -7,6 +7,7 @@
 
 #include "moec/Dialect/Moe/PipelineShapes.h"
 
+#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "llvm/Support/MathExtras.h"
@@ -258,7 +259,10 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
     return check.error("has '" + attribute + "'; give '" + name +
                        "_scale' too");
   std::string scaleName = (name + "_scale").str();
-  return failure(failed(check.checkElement(scaleName, scale, quant.getScale(),
+  Type scaleType = quant.getPacking() == Packing::Fragments
+                       ? getMemoryType(quant)
+                       : quant.getScale();
+  return failure(failed(check.checkElement(scaleName, scale, scaleType,
                                            "as '" + attribute + "' says")) ||
                  failed(check.checkShape(scaleName, scale, scaleShape)));
 }
@@ -267,6 +271,8 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                         const MatmulOperands &o,
                                         ArrayRef<Dim> group) {
   int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
+  bool hasFragments =
+      o.weightQuant && o.weightQuant.getPacking() == Packing::Fragments;
   SmallVector<Dim> input, weight, globalScale;
   if (o.way && !o.inputQuant && !o.weightQuant)
     return check.error("has 'way', which is one of quantized operands; remove "
@@ -294,9 +300,14 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
       return check.error("has a dynamic 'weight_quant'; weights are quantized "
                          "ahead of time: remove 'dynamic'");
     weight = SmallVector<Dim>(group);
-    weight.append(
-        {{"(scales along n)", getNumScaleRows(o.weightQuant, n, o.layout)},
-         {"(scales along k)", getNumScaleColumns(o.weightQuant, k)}});
+    if (hasFragments)
+      weight.append({{"n", n},
+                     {"(bytes of a row's scales)",
+                      Fragments(o.weightQuant).getRowBytes(k)}});
+    else
+      weight.append(
+          {{"(scales along n)", getNumScaleRows(o.weightQuant, n, o.layout)},
+           {"(scales along k)", getNumScaleColumns(o.weightQuant, k)}});
     globalScale = SmallVector<Dim>(group);
     globalScale.push_back({"(scales of a matrix)",
                            getNumSecondScales(o.weightQuant, n, o.layout)});
@@ -308,7 +319,8 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
              << name << "' where 'weight_quant' says so, and only there";
     return check.checkShape(name, value, dims);
   };
-  bool hasZeroPoint = o.weightQuant && o.weightQuant.getZeroPoint();
+  bool hasZeroPoint =
+      o.weightQuant && o.weightQuant.getZeroPoint() && !hasFragments;
   bool hasGlobalScale = o.weightQuant && o.weightQuant.getSecondScale();
   if (failed(checkPart("weight_zero_point", o.weightZeroPoint, hasZeroPoint,
                        weight)) ||

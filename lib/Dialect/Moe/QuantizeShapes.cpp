@@ -94,15 +94,9 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
 
 LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   OperandChecker check(op);
-  ScaleGroup group = getScaleGroup(o.quant);
-  if (!isa<Float4E2M1FNType>(o.quant.getStorage()) ||
-      !isa<Float8E8M0FNUType>(o.quant.getScale()) ||
-      !(group == ScaleGroup{1, Fragments::kGroup}) ||
-      o.quant.getSecondScale() || o.quant.getPacking() != Packing::Pairs)
+  if (std::string reason = Fragments::whyNot(o.quant); !reason.empty())
     return check.error("'quant' is ")
-           << o.quant << "; f4E2M1FN in pairs with f8E8M0FNU scales of groups "
-           << "of [1, " << Fragments::kGroup
-           << "] and no second scale is accepted";
+           << o.quant << ", which has no order of fragments: " << reason;
   auto type = cast<ShapedType>(o.weight.getType());
   if (type.getRank() < 2)
     return check.error("'weight' must have rows and contracted elements");
@@ -110,24 +104,34 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   int64_t n = shape.end()[-2], k = getRowWidth(o.quant, shape.back());
   if (std::string reason = Fragments::whyNot(n, k, o.layout); !reason.empty())
     return check.error("cannot pack 'weight': ") << reason;
+  if (bool(o.zeroPoint) != o.quant.getZeroPoint() ||
+      bool(o.globalScale) != bool(o.quant.getSecondScale()))
+    return check.error("takes 'zero_point' and 'global_scale' where 'quant' "
+                       "says so, and only there");
   SmallVector<Dim> matrix;
   if (type.getRank() > 2)
     matrix.push_back({"matrices", shape.front()});
-  SmallVector<Dim> codes = matrix, scales = matrix, rows = matrix;
+  SmallVector<Dim> codes = matrix, scales = matrix, packedScales = matrix,
+                   rows = matrix, globalScales = matrix;
   codes.append({{"n", n}, {"(k / 2)", shape.back()}});
   scales.append(
       {{"n", n}, {"(scales of a row)", getNumScaleColumns(o.quant, k)}});
+  packedScales.append(
+      {{"n", n},
+       {"(bytes of a row's scales)", Fragments(o.quant).getRowBytes(k)}});
   rows.push_back({"n", n});
+  globalScales.push_back(
+      {"(scales of a matrix)", getNumSecondScales(o.quant, n, o.layout)});
   return failure(
       failed(check.checkShape("weight", o.weight, codes,
                               /*mayHaveGaps=*/true)) ||
       failed(check.checkShape("packed", o.packed, codes)) ||
       failed(check.checkShape("scale", o.scale, scales)) ||
-      failed(check.checkShape("packed_scale", o.packedScale, scales)) ||
+      failed(check.checkShape("zero_point", o.zeroPoint, scales)) ||
+      failed(check.checkShape("global_scale", o.globalScale, globalScales)) ||
+      failed(check.checkShape("packed_scale", o.packedScale, packedScales)) ||
       failed(check.checkElement("scale", o.scale, o.quant.getScale(),
                                 "as 'quant' says")) ||
-      failed(check.checkElement("packed_scale", o.packedScale,
-                                o.quant.getScale(), "as 'quant' says")) ||
       failed(check.checkShape("row_scale", o.rowScale, rows)));
 }
 

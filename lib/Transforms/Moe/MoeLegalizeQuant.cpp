@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Analysis/QuantSupport.h"
 #include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Names.h"
 #include "moec/Transforms/Passes.h"
 
@@ -72,16 +73,21 @@ struct MoeLegalizeQuant
     auto type = cast<RankedTensorType>(weight.getType());
     auto rowScale = RankedTensorType::get(type.getShape().drop_back(),
                                           builder.getF32Type());
+    moe::QuantAttr quant = product.getWeightQuantAttr();
+    int64_t depth = moe::getRowWidth(quant, type.getShape().back());
+    SmallVector<int64_t> scaleShape(type.getShape());
+    scaleShape.back() = moe::Fragments(quant).getRowBytes(depth);
     auto op = moe::RepackOp::create(
-        builder, product.getLoc(), type, scale.getType(), rowScale, weight,
-        scale, product.getLayoutAttr(), product.getWeightQuantAttr());
+        builder, product.getLoc(), type, type.clone(scaleShape), rowScale,
+        weight, scale, product.getWeightZeroPoint(),
+        product.getWeightGlobalScale(), product.getLayoutAttr(), quant);
     if (auto argument = dyn_cast<BlockArgument>(weight))
       nameResults(op, argument);
     product.getWeightMutable().assign(op.getPacked());
     product.getWeightScaleMutable().assign(op.getPackedScale());
+    product.getWeightZeroPointMutable().clear();
     product.getWeightGlobalScaleMutable().assign(op.getRowScale());
-    product.setWeightQuantAttr(
-        moe::Fragments::getQuant(product.getWeightQuantAttr()));
+    product.setWeightQuantAttr(moe::Fragments::getQuant(quant));
   }
 
   /// The name of a layer's argument; null if it has none.

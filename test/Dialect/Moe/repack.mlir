@@ -5,16 +5,16 @@
 func.func @repack(%w: tensor<2x128x32xi8>, %s: tensor<2x128x2xf8E8M0FNU>) -> tensor<2x128xf32> {
   %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
       {layout = #moe.weight_layout<order = gate_up>}
-      : tensor<2x128x32xi8>, tensor<2x128x2xf8E8M0FNU> -> tensor<2x128x32xi8>, tensor<2x128x2xf8E8M0FNU>, tensor<2x128xf32>
+      : tensor<2x128x32xi8>, tensor<2x128x2xf8E8M0FNU> -> tensor<2x128x32xi8>, tensor<2x128x2xi8>, tensor<2x128xf32>
   return %r : tensor<2x128xf32>
 }
 
 // -----
 
 func.func @storage(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
-  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>; f4E2M1FN in pairs with f8E8M0FNU scales of groups of [1, 32] and no second scale is accepted}}
+  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes bf16 times the scale of its group, and scales of f8E8M0FNU have more digits than bf16}}
   %p, %ps, %r = moe.repack <storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
-      : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xf8E8M0FNU>, tensor<128xf32>
+      : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
 }
 
@@ -23,7 +23,7 @@ func.func @storage(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
 func.func @depth(%w: tensor<128x48xi8>, %s: tensor<128x3xf8E8M0FNU>) {
   // expected-error@+1 {{cannot pack 'weight': K = 96 is no multiple of 64}}
   %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
-      : tensor<128x48xi8>, tensor<128x3xf8E8M0FNU> -> tensor<128x48xi8>, tensor<128x3xf8E8M0FNU>, tensor<128xf32>
+      : tensor<128x48xi8>, tensor<128x3xf8E8M0FNU> -> tensor<128x48xi8>, tensor<128x3xi8>, tensor<128xf32>
   return
 }
 
@@ -32,7 +32,7 @@ func.func @depth(%w: tensor<128x48xi8>, %s: tensor<128x3xf8E8M0FNU>) {
 func.func @rows(%w: tensor<96x32xi8>, %s: tensor<96x2xf8E8M0FNU>) {
   // expected-error@+1 {{cannot pack 'weight': N = 96 is no multiple of 64}}
   %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
-      : tensor<96x32xi8>, tensor<96x2xf8E8M0FNU> -> tensor<96x32xi8>, tensor<96x2xf8E8M0FNU>, tensor<96xf32>
+      : tensor<96x32xi8>, tensor<96x2xf8E8M0FNU> -> tensor<96x32xi8>, tensor<96x2xi8>, tensor<96xf32>
   return
 }
 
@@ -41,11 +41,55 @@ func.func @rows(%w: tensor<96x32xi8>, %s: tensor<96x2xf8E8M0FNU>) {
 func.func @results(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
   // expected-error@+1 {{'row_scale' must be of shape n = 128, not 64}}
   %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
-      : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xf8E8M0FNU>, tensor<64xf32>
+      : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xi8>, tensor<64xf32>
   return
 }
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', which is of storage f4E2M1FN with scales f8E8M0FNU of groups of [1, 32] and a second scale of f32; write 'packing = pairs' for others}}
+// CHECK-LABEL: func.func @zero_points
+// CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<128x1xi8>) : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+func.func @zero_points(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>, %z: tensor<128x1xi8>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = pairs> %w, %s
+      zero_point(%z : tensor<128x1xi8>) : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @global_scale
+// CHECK:         moe.repack {{.*}} global_scale(%{{.*}} : tensor<2x2xf32>) {layout
+func.func @global_scale(%w: tensor<2x128x32xi8>, %s: tensor<2x128x4xf8E4M3FN>, %g: tensor<2x2xf32>) -> tensor<2x128xf32> {
+  %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs, second_scale = f32> %w, %s
+      global_scale(%g : tensor<2x2xf32>) {layout = #moe.weight_layout<order = gate_up>}
+      : tensor<2x128x32xi8>, tensor<2x128x4xf8E4M3FN> -> tensor<2x128x32xi8>, tensor<2x128x4xi8>, tensor<2x128xf32>
+  return %r : tensor<2x128xf32>
+}
+
+// -----
+
+func.func @no_zero_point(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
+  // expected-error@+1 {{takes 'zero_point' and 'global_scale' where 'quant' says so, and only there}}
+  %p, %ps, %r = moe.repack <storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = pairs> %w, %s
+      : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+  return
+}
+
+// -----
+
+func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
+  // expected-error@+1 {{'packed_scale' must be of shape n = 128 x (bytes of a row's scales) = 4, not 128x2}}
+  %p, %ps, %r = moe.repack <storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = pairs> %w, %s
+      : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'fragments', but i4 becomes bf16 times the scale of its group, and scales of f16 have more digits than bf16; write 'packing = pairs'}}
 func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'fragments', whose rows have a number each; write 'second_scale = f32'}}
+func.func private @row_scale() attributes {quant = #moe.quant<storage = i4, scale = f16, granularity = channel, packing = fragments>}

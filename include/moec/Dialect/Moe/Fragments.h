@@ -7,14 +7,21 @@
 //
 // `packing = fragments` of `#moe.quant`: a matrix of 4-bit weights as Hopper's
 // tensor cores take it from registers (docs/decoded-products.md). It has the
-// bytes of `pairs`, in another order, and so do its scales: rows go in blocks
-// of 64, each of them two *runs* of 32 rows that follow one another in memory;
-// with gate and up halves one run is of either. A block's bytes stay where its
-// runs were.
+// bytes of `pairs`, in another order: rows go in blocks of 64, each of them two
+// *runs* of 32 rows that follow one another in memory; with gate and up halves
+// one run is of either. A block's bytes stay where its runs were.
 //
-// A run of codes is `[depth / 64][256]` words of 4 bytes, one of scales
-// `[depth / 64][16]`: the halves of *units* of 64 rows by 64 of the depth. A
-// unit has 16 bytes per thread of a warpgroup.
+// A run of codes is `[depth / 64][256]` words of 4 bytes: the halves of *units*
+// of 64 rows by 64 of the depth. A unit has 16 bytes per thread of a warpgroup.
+// Scales, and zero points beside them, are bytes of a tensor of their own: a
+// run of them is `[depth / 64][16][getQuadBytes()]`, what four neighbouring
+// threads have of a unit: of two rows that are 8 apart, group by group, the
+// scales, then the zero points.
+//
+// A code is a bf16 of few bits, small by a power of two (`getExponent`), and a
+// stored scale is greater by as much, and less by 2^r, where r is one number
+// for a row. A scale for all of a row, or of a matrix, is a factor of the row's
+// own number, an f32 that sums are multiplied with.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,45 +32,109 @@
 
 namespace moec::moe {
 
-struct Fragments {
+class Fragments {
+public:
   /// Rows and depth of a unit; rows of a run.
   static constexpr int64_t kRows = 64, kDepth = 64, kRunRows = 32;
-  /// Contracted elements that share a scale, and scales of a row of a unit.
-  static constexpr int64_t kGroup = 32, kGroups = kDepth / kGroup;
-  /// Words of a run's half of a unit: codes, and scales.
-  static constexpr int64_t kCodeWords = 256, kScaleWords = 16;
-  /// Exponents of stored scales are higher by this and a row's own number less:
-  /// a code's bits, put into a bf16, stand for 2^-126 of it.
-  static constexpr int64_t kExponent = 126;
-  /// The largest e8m0 byte of a row that needs no such number: 2^1.
-  static constexpr int64_t kLargestScale = 128;
+  /// Words of a run's half of a unit; groups of four threads that share two
+  /// rows of it.
+  static constexpr int64_t kCodeWords = 256, kQuads = 16;
+  /// Two rows that are 8 apart, one of either in a byte's halves.
+  static constexpr int64_t kQuadRows = 2;
 
-  /// Why a matrix of so many elements has no such order; empty if it has.
+  /// Why weights of 4 bits with such scales, of `group` neighbours where these
+  /// are of groups, have no such order; empty if they have.
+  static std::string whyNot(mlir::Type storage, mlir::Type scale,
+                            Granularity granularity, int64_t group);
+  /// Why weights of `quant`, in pairs, have none.
+  static std::string whyNot(QuantAttr quant);
+  /// Why a matrix of so many elements has none; empty if it has.
   static std::string whyNot(int64_t rows, int64_t depth,
                             WeightLayoutAttr layout);
 
   /// What `packing = fragments` makes of weights in pairs.
   static QuantAttr getQuant(QuantAttr pairs);
 
+  /// Of weights that have such an order, or are in it.
+  explicit Fragments(QuantAttr quant);
+
+  //===--- Codes ---===//
+
+  /// Sign, exponent and mantissa of e2m1, or a number from 0 to 15.
+  enum class Codes { E2M1, Int4 };
+  Codes codes;
+
+  /// By how many powers of two a code, as the bits of a bf16, is less than its
+  /// number, in a row of a unit.
+  int64_t getExponent(int64_t unitRow) const;
+
+  //===--- Scales ---===//
+
+  /// What a scale of a group is kept as: the exponent of a bf16, of 8 bits; the
+  /// lowest 5 bits of the exponent, with 3 of mantissa; a bf16.
+  enum class Scales { E8M0, E5M3, BF16 };
+  Scales scales;
+  /// Contracted elements of a unit that share a scale; those that share one in
+  /// a matrix may be more, 0 standing for all of a row.
+  int64_t group, matrixGroup;
+  bool hasZeroPoints;
+
+  /// The exponent that the lowest of `E5M3` stands for, as a bf16 has it.
+  static constexpr int64_t kLeastExponent = 235;
+  /// What a bf16 has as its exponent: of the largest scale of a row that has
+  /// r = 0, for one greater by `getExponent` is a bf16 too; and of the least
+  /// that is kept so, others being 0.
+  int64_t getLargestExponent() const;
+  int64_t getLeastKept(int64_t unitRow) const;
+
+  int64_t getGroups() const { return kDepth / group; }
+  int64_t getScaleBytes() const { return scales == Scales::BF16 ? 2 : 1; }
+  int64_t getZeroPointBytes() const { return hasZeroPoints ? 2 : 0; }
+  /// Of a row of a unit, and of two rows.
+  int64_t getRowBytes() const {
+    return getGroups() * (getScaleBytes() + getZeroPointBytes());
+  }
+  int64_t getQuadBytes() const { return kQuadRows * getRowBytes(); }
+  /// Of a row of a matrix: the width of the tensor.
+  int64_t getRowBytes(int64_t depth) const {
+    return depth / kDepth * getRowBytes();
+  }
+
+  /// A scale as it is kept, of the bits of a bf16 that is not negative and has
+  /// been made greater.
+  int64_t encodeScale(int64_t bits) const;
+  /// The other way round.
+  int64_t decodeScale(int64_t kept) const;
+  /// A zero point as it is kept: the bits of the bf16 that the code of that
+  /// number would be.
+  int64_t encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const;
+
+  //===--- Places ---===//
+
   /// The first memory row of a run (0 or 1) of a block, in a matrix of `rows`.
   static int64_t getRunRow(int64_t block, int64_t run, int64_t rows,
                            WeightLayoutAttr layout);
+  /// Which row of its unit a row of a matrix is.
+  static int64_t getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout);
 
   /// Where an element of a matrix is: the row in memory of its run's first
-  /// byte, the word there, and its four bits, from sign to mantissa.
+  /// byte, the word there, and its four bits, the highest first.
   struct Place {
     int64_t firstRow, word;
     int64_t bits[4];
   };
-  static Place getPlace(int64_t row, int64_t element, int64_t rows,
-                        WeightLayoutAttr layout);
-  /// Where the scale of a group of a row is: the first row of its run, the byte
-  /// there.
+  Place getPlace(int64_t row, int64_t element, int64_t rows,
+                 WeightLayoutAttr layout) const;
+  /// The four bits of a word for a fragment's register `pair` (0 to 3): of the
+  /// first of its two codes; 16 above are the second's.
+  static llvm::ArrayRef<int64_t> getBits(Codes codes, int64_t pair);
+  /// Where the scale of an element is: the first row of its run, the byte
+  /// there; and the byte of its zero point.
   struct ScalePlace {
-    int64_t firstRow, byte;
+    int64_t firstRow, byte, zeroPoint;
   };
-  static ScalePlace getScalePlace(int64_t row, int64_t group, int64_t rows,
-                                  WeightLayoutAttr layout);
+  ScalePlace getScalePlace(int64_t row, int64_t element, int64_t rows,
+                           WeightLayoutAttr layout) const;
 };
 
 } // namespace moec::moe

@@ -89,11 +89,14 @@ llvm::LogicalResult verifyMatmul(mlir::Operation *op, const MatmulOperands &o);
 struct RepackOperands {
   template <typename OpTy>
   explicit RepackOperands(OpTy op)
-      : weight(op.getWeight()), scale(op.getScale()), packed(op.getPacked()),
-        packedScale(op.getPackedScale()), rowScale(op.getRowScale()),
-        layout(op.getLayoutAttr()), quant(op.getQuantAttr()) {}
+      : weight(op.getWeight()), scale(op.getScale()),
+        zeroPoint(op.getZeroPoint()), globalScale(op.getGlobalScale()),
+        packed(op.getPacked()), packedScale(op.getPackedScale()),
+        rowScale(op.getRowScale()), layout(op.getLayoutAttr()),
+        quant(op.getQuantAttr()) {}
 
-  mlir::Value weight, scale, packed, packedScale, rowScale;
+  mlir::Value weight, scale, zeroPoint, globalScale, packed, packedScale,
+      rowScale;
   WeightLayoutAttr layout;
   QuantAttr quant;
 };

@@ -116,12 +116,25 @@ double Work::getLongest(double count, double deviations, bool hasQueue) const {
                   count * most);
 }
 
+/// Clocks of issue for decoding a unit of weights to registers; 0 of others.
+double getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
+  if (!hasFragments(op.getWeightQuantAttr()))
+    return 0;
+  using moe::Fragments;
+  Fragments format(op.getWeightQuantAttr());
+  if (format.codes == Fragments::Codes::Int4)
+    return device.decodeInt4Clk +
+           (format.hasZeroPoints ? device.decodeZeroPointsClk : 0);
+  return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
+                                                  : device.decodeMxfp4Clk;
+}
+
 class ContractCost : public CostModel {
 public:
   ContractCost(tile::ContractOp op, tile::LoadAttr load, const Target &target)
       : op(op), load(load), device(*getDeviceRates(target)),
         epilogueLines(double(estimateEpilogue(op) + getQuantizationLines(op))),
-        hasSource(op.getSource()) {}
+        decodeClk(getDecodeClk(op, device)), hasSource(op.getSource()) {}
 
   Prediction predict(tile::ConfigAttr config, int64_t tokens,
                      Routing routing) override;
@@ -145,7 +158,7 @@ private:
   tile::ContractOp op;
   tile::LoadAttr load;
   const DeviceRates &device;
-  double epilogueLines;
+  double epilogueLines, decodeClk;
   bool hasSource;
   DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
 };
@@ -168,8 +181,7 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
                                      double chains) const {
   constexpr double perUnit = 4;
   auto units = double(shape.getUnits());
-  double shared =
-      units * chains * std::hypot(device.decodeClk, perUnit * product);
+  double shared = units * chains * std::hypot(decodeClk, perUnit * product);
   // A consumer's units come between those of the others.
   double own = device.registerStepClk +
                units * chains *

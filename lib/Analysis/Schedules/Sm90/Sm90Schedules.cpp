@@ -53,6 +53,10 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   fromRegisters = hasFragments(op.getWeightQuantAttr());
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
+  unitScaleBytes =
+      fromRegisters ? moe::Fragments::kRows *
+                          moe::Fragments(op.getWeightQuantAttr()).getRowBytes()
+                    : 0;
   inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);
@@ -137,9 +141,14 @@ std::string sm90::declineQuant(tile::ContractOp op) {
   if ((!input && !weight) || areFloat8Products(input, weight) ||
       (!input && hasFragments(weight)))
     return {};
-  return "tensor cores take " + describeFloat8Products() +
-         ", or 16 bits with weights in fragments; others are decoded, by "
-         "sm80.contract";
+  std::string reason =
+      "tensor cores take " + describeFloat8Products() +
+      ", or 16 bits with weights in fragments; others are decoded, by "
+      "sm80.contract";
+  if (!input && weight.getPacking() == moe::Packing::Pairs)
+    if (std::string whyNot = moe::Fragments::whyNot(weight); !whyNot.empty())
+      reason += "; these weights have no fragments: " + whyNot;
+  return reason;
 }
 
 /// Adds the maps of input rows, where they come by such.

@@ -38,8 +38,15 @@ double BenchLayer::getExpertElements() const {
 
 static constexpr WeightFormat kFormats[] = {
     kPlainWeights,
-    {"fp8_block128", "fp8_block128", 1 + 4.0 / (128 * 128), true},
-    {"mxfp4", "mxfp4", 0.5 + 1.0 / 32, false},
+    {"fp8_block128", R"("fp8_block128")", 1 + 4.0 / (128 * 128), true},
+    {"mxfp4", R"("mxfp4")", 0.5 + 1.0 / 32, false},
+    {"nvfp4", R"("nvfp4")", 0.5 + 1.0 / 16, false},
+    {"int4_group32",
+     R"({"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"})",
+     0.5 + 2.0 / 32, false},
+    {"int4_group128",
+     R"({"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16"})",
+     0.5 + 2.0 / 128, false},
 };
 
 double BenchLayer::getExpertBytes() const {
@@ -62,7 +69,8 @@ std::string BenchLayer::printSpec(int64_t maxTokens, bool withRouter) const {
   if (withRouter)
     spec["routing"] = llvm::json::Object(routing);
   if (!format->quantization.empty())
-    spec["quantization"] = llvm::json::Object{{"weight", format->quantization}};
+    spec["quantization"] = llvm::json::Object{
+        {"weight", llvm::cantFail(llvm::json::parse(format->quantization))}};
   if (localExperts < numExperts) {
     llvm::json::Array local;
     for (int64_t i = 0; i < localExperts; ++i)
@@ -90,7 +98,8 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
     return format.name == dtype;
   });
   if (layer.format == std::end(kFormats)) {
-    path.field("dtype").report("expected bf16, fp8_block128 or mxfp4");
+    path.field("dtype").report("expected bf16, fp8_block128, mxfp4, nvfp4, "
+                               "int4_group32 or int4_group128");
     return false;
   }
   if (const llvm::json::Object *routing =
@@ -218,7 +227,8 @@ Status Table::select(const std::vector<std::string> &patterns) {
                                       "' is no number of tokens");
     bool found = false;
     for (auto [i, row] : llvm::enumerate(rows)) {
-      if (!glob->match(row.group) || (row.isOnDemand && !name.contains('@')) ||
+      bool isNamed = name == row.group || name.contains('@');
+      if (!glob->match(row.group) || (row.isOnDemand && !isNamed) ||
           (!counts.empty() && !llvm::is_contained(counts, row.tokens)))
         continue;
       chosen[i] = found = true;

@@ -21,7 +21,8 @@ namespace moec::bench {
 /// What weights of a layer may be, as rows.json calls it.
 struct WeightFormat {
   llvm::StringLiteral name;
-  /// What specs abbreviate it as; empty for weights that are not quantized.
+  /// What specs have as `quantization.weight`, JSON; empty for weights that are
+  /// not quantized.
   llvm::StringLiteral quantization;
   /// Bytes of an element, with its share of the scales.
   double bytes;

@@ -4,18 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A unit of 64 weight rows by 64 of the depth is 16 bytes of codes and 4 of
+// A unit of 64 weight rows by 64 of the depth is 16 bytes of codes and some of
 // scales per thread, which become the fragments of four products. While tensor
 // cores read those of one unit, the next one's codes are loaded and taken
 // apart; the last step, a multiplication per pair, waits until the products are
 // done: where input registers of a product are written while another one runs,
 // ptxas serializes both (C7513). Other consumers' products run meanwhile.
 //
-// A word has four pairs of codes. A mask takes the sign, the two bits of
-// exponent and the mantissa of a pair to where bf16 has them, after a shift for
-// the second and the third pair; the fourth one is what bits are left. So
-// moved, a code stands for 2^-126 of its number, 0.5 as a subnormal one, and a
-// product with the scale, whose exponent is higher by as much, makes it whole.
+// A word has four pairs of codes. A mask takes a pair, perhaps after a shift,
+// to where a bf16 stands for its number times a small power of two. A product
+// with the scale, whose exponent is higher by as much, makes it whole: of e2m1
+// exactly, and of int4 less its zero point, which is subtracted exactly, with
+// one rounding.
 
 #include "Sm90Products.h"
 
@@ -25,6 +25,8 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Dialect/Moe/Fragments.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace moec;
@@ -39,53 +41,94 @@ constexpr int64_t kProducts = 4;
 constexpr int64_t kRegisters = 4;
 
 /// A unit before the last step: words of two small numbers each, of all
-/// products one after the other, and of two scales each, of both rows of one
-/// group after the other.
+/// products one after the other; of two scales each, of both rows of one group
+/// after the other; and, of the same, what is added to products with them, or
+/// nothing.
 struct OpenUnit {
-  SmallVector<Value> numbers, scales;
+  SmallVector<Value> numbers, scales, addends;
 };
 
 /// Makes fragments of a thread's share of units.
 class UnitDecoder {
 public:
-  explicit UnitDecoder(AsyncEmitter &emitter)
-      : emitter(emitter), b(emitter.b) {}
+  UnitDecoder(AsyncEmitter &emitter, const Fragments &format)
+      : emitter(emitter), b(emitter.b), format(format) {}
 
-  /// Takes apart a vector of four i32 and one i32 of four bytes.
+  /// Takes apart a vector of four i32, and one i32 or a vector of several.
   OpenUnit open(Value codes, Value scales);
   /// The fragments of all products.
   SmallVector<Value> close(const OpenUnit &unit);
 
 private:
-  static constexpr int64_t kScales = 4;
+  /// Bits of a bf16 below its exponent.
+  static constexpr int64_t kDigits = 7;
+  static constexpr int64_t kRows = Fragments::kQuadRows;
 
   Word word(Value value) { return {&b, value}; }
+  VectorType getPairType() { return VectorType::get(2, b.getBF16Type()); }
   Value toPair(Value word) {
-    return LLVM::BitcastOp::create(b, VectorType::get(2, b.getBF16Type()),
-                                   word);
+    return LLVM::BitcastOp::create(b, getPairType(), word);
   }
-  /// The scale of a byte, twice.
-  Value getScale(Value scales, int64_t byte);
+  Value toWord(Value pair) {
+    return LLVM::BitcastOp::create(b, b.getI32Type(), pair);
+  }
+  Value makePair(double number) {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(getPairType(),
+                                  b.getFloatAttr(b.getBF16Type(), number)));
+  }
+  /// A byte or two of some words, from that byte on, as both halves of one;
+  /// a byte is the lower one there.
+  Value spread(ArrayRef<Value> words, int64_t byte, int64_t bytes);
+  /// The scale of that number, twice.
+  Value getScale(ArrayRef<Value> words, int64_t number);
   /// The pair of register `i`, as small numbers.
   Value move(Word codes, int64_t i);
+  /// The number of the scale of a register.
+  int64_t getNumber(int64_t product, int64_t i) const {
+    return kRows * (product * format.getGroups() / kProducts) + i % kRows;
+  }
 
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
+  Fragments format;
 };
 
-Value UnitDecoder::getScale(Value scales, int64_t byte) {
-  // The byte below a zero (byte 4), twice; a bf16 has 7 bits below its
-  // exponent.
-  constexpr int64_t digits = 7;
-  int64_t half = 0x40 | byte;
-  Value selector = word(scales).constant(half << 8 | half).value;
-  Value spread =
-      NVVM::PermuteOp::create(b, b.getI32Type(), scales, emitter.i32(0),
-                              selector, NVVM::PermuteMode::DEFAULT);
-  return (word(spread) << digits).value;
+Value UnitDecoder::spread(ArrayRef<Value> words, int64_t byte, int64_t bytes) {
+  constexpr int64_t wordBytes = 4;
+  int64_t from = byte % wordBytes;
+  // The byte above is that of a zero (byte 4), or the next one.
+  int64_t half = (bytes > 1 ? from + 1 : wordBytes) << 4 | from;
+  Value source = words[byte / wordBytes];
+  Value selector = word(source).constant(half << 8 | half).value;
+  return NVVM::PermuteOp::create(b, b.getI32Type(), source, emitter.i32(0),
+                                 selector, NVVM::PermuteMode::DEFAULT);
+}
+
+Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
+  int64_t bytes = format.getScaleBytes();
+  Word kept = word(spread(words, number * bytes, bytes));
+  switch (format.scales) {
+  case Fragments::Scales::BF16:
+    return kept.value;
+  case Fragments::Scales::E8M0:
+    return (kept << kDigits).value;
+  case Fragments::Scales::E5M3: {
+    constexpr int64_t missing = 4, both = 0x00010001;
+    int64_t least = Fragments::kLeastExponent << kDigits;
+    return ((kept << missing) + least * both).value;
+  }
+  }
+  llvm_unreachable("all scales are listed");
 }
 
 Value UnitDecoder::move(Word codes, int64_t i) {
+  if (format.codes == Fragments::Codes::Int4) {
+    // Both rows of an octet, side by side.
+    constexpr int64_t nibble = 0x000F000F, nibbleBits = 4, octetBits = 8;
+    Word octet = i / kRows ? codes >> octetBits : codes;
+    return (octet & nibble << nibbleBits * (i % kRows)).value;
+  }
   constexpr int64_t all = 0x81C081C0;
   constexpr int64_t distance = 3;
   if (i + 1 < kRegisters)
@@ -98,39 +141,69 @@ Value UnitDecoder::move(Word codes, int64_t i) {
 
 OpenUnit UnitDecoder::open(Value codes, Value scales) {
   OpenUnit unit;
+  SmallVector<Value> words{scales};
+  if (auto type = dyn_cast<VectorType>(scales.getType())) {
+    words.clear();
+    for (int64_t i = 0; i < type.getNumElements(); ++i)
+      words.push_back(vector::ExtractOp::create(b, scales, i));
+  }
+  int64_t count = kRows * format.getGroups();
+  SmallVector<Value> zeroPoints;
+  for (int64_t i = 0; i < count; ++i) {
+    unit.scales.push_back(getScale(words, i));
+    int64_t bytes = format.getZeroPointBytes();
+    if (bytes)
+      zeroPoints.push_back(
+          spread(words, count * format.getScaleBytes() + i * bytes, bytes));
+  }
   for (int64_t product = 0; product < kProducts; ++product)
-    for (int64_t i = 0; i < kRegisters; ++i)
-      unit.numbers.push_back(
-          move(word(vector::ExtractOp::create(b, codes, product)), i));
-  for (int64_t i = 0; i < kScales; ++i)
-    unit.scales.push_back(getScale(scales, i));
+    for (int64_t i = 0; i < kRegisters; ++i) {
+      Value number =
+          move(word(vector::ExtractOp::create(b, codes, product)), i);
+      if (!zeroPoints.empty())
+        number = toWord(arith::SubFOp::create(
+            b, toPair(number), toPair(zeroPoints[getNumber(product, i)])));
+      unit.numbers.push_back(number);
+    }
+  // 8 times a scale is exact, and so is the rest of a fused multiplication but
+  // for the end.
+  if (format.codes == Fragments::Codes::Int4 && zeroPoints.empty())
+    for (auto [i, scale] : llvm::enumerate(unit.scales)) {
+      constexpr int64_t unitRows[kRows] = {0, 8};
+      double middle =
+          std::ldexp(-8.0, -int(format.getExponent(unitRows[i % kRows])));
+      unit.addends.push_back(toWord(math::FmaOp::create(
+          b, toPair(scale), makePair(middle), makePair(-0.0))));
+    }
   // Ahead of the wait, whatever LLVM would like.
   SmallVector<Value> all = unit.numbers;
   llvm::append_range(all, unit.scales);
-  all = tieWords(b, all);
-  unit.scales.assign(all.end() - kScales, all.end());
-  all.pop_back_n(kScales);
-  unit.numbers = all;
+  llvm::append_range(all, unit.addends);
+  ArrayRef<Value> tied(all = tieWords(b, all));
+  auto take = [&](SmallVector<Value> &some) {
+    some.assign(tied.begin(), tied.begin() + some.size());
+    tied = tied.drop_front(some.size());
+  };
+  take(unit.numbers);
+  take(unit.scales);
+  take(unit.addends);
   return unit;
 }
 
 SmallVector<Value> UnitDecoder::close(const OpenUnit &unit) {
   // Adding -0 changes nothing.
-  auto type = VectorType::get(2, b.getBF16Type());
-  Value zero = arith::ConstantOp::create(
-      b, DenseElementsAttr::get(type, b.getFloatAttr(b.getBF16Type(), -0.0)));
+  Value zero = makePair(-0.0);
   // Behind the wait.
   SmallVector<Value> scales = tieWords(b, unit.scales);
   SmallVector<Value> fragments;
-  for (int64_t product = 0; product < kProducts; ++product) {
-    int64_t group = product * Fragments::kGroups / kProducts;
+  for (int64_t product = 0; product < kProducts; ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
-      Value number =
-          math::FmaOp::create(b, toPair(unit.numbers[product * kRegisters + i]),
-                              toPair(scales[2 * group + i % 2]), zero);
-      fragments.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), number));
+      int64_t number = getNumber(product, i);
+      fragments.push_back(toWord(math::FmaOp::create(
+          b, toPair(unit.numbers[product * kRegisters + i]),
+          toPair(scales[number]),
+          unit.addends.empty() ? zero : toPair(unit.addends[number]))));
     }
-  }
   return fragments;
 }
 
@@ -151,12 +224,17 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
     return contract.addI32(contract.addI32(block, half),
                            emitter.scale(share, shareBytes));
   };
-  constexpr int64_t codeBytes = Contract::kChunkBytes, scaleBytes = 4;
+  Fragments format(contract.op.getWeightQuantAttr());
+  constexpr int64_t codeBytes = Contract::kChunkBytes, wordBytes = 4;
+  int64_t scaleBytes = format.getQuadBytes();
   Value ownCodes = offset(Contract::kUnitBytes, inRun, codeBytes);
-  Value ownScales = offset(Contract::kUnitScaleBytes,
+  Value ownScales = offset(shape.unitScaleBytes,
                            emitter.divide(inRun, rowThreads), scaleBytes);
-  UnitDecoder decoder(emitter);
+  UnitDecoder decoder(emitter, format);
   auto codesType = VectorType::get(kProducts, b.getI32Type());
+  Type scalesType = b.getI32Type();
+  if (scaleBytes > wordBytes)
+    scalesType = VectorType::get(scaleBytes / wordBytes, scalesType);
   auto load = [&](Value stage, int64_t block, int64_t unit) {
     auto at = [&](int64_t unitBytes) {
       return block * units * unitBytes + unit * unitBytes / 2;
@@ -165,11 +243,11 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
         contract.stageAddress(stage, at(Contract::kUnitBytes)), ownCodes);
     Value scales = emitter.advance(
         contract.sharedAddress(shape.getScaleOffset() +
-                               at(Contract::kUnitScaleBytes)),
+                               at(shape.unitScaleBytes)),
         contract.addI32(emitter.scale(stage, shape.getScaleBytes()),
                         ownScales));
     return decoder.open(emitter.load(codesType, codes, codeBytes),
-                        emitter.load(b.getI32Type(), scales, scaleBytes));
+                        emitter.load(scalesType, scales, scaleBytes));
   };
   int64_t rowBytes =
       shape.getUnitRowBytes(shape.mapRows ? height : shape.getMaxHeight());

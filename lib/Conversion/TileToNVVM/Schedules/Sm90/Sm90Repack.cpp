@@ -5,14 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 // A CTA brings a block of 64 rows into the order of tensor cores: two runs of
-// 32 rows that follow one another in memory. It reads both into shared memory,
-// for what it writes lies where they were, finds the largest scale of each row,
-// and writes words.
+// 32 rows that follow one another in memory. It reads the codes of both into
+// shared memory, for what it writes lies where they were, finds the largest
+// scale of each row, and writes words.
 
 #include "../../AsyncEmitter.h"
 #include "../../Emit.h"
 #include "../../Word.h"
 #include "moec/Analysis/Sm90.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
 
 using namespace mlir;
 using namespace moec;
@@ -23,11 +28,26 @@ namespace {
 constexpr int64_t kRuns = Fragments::kRows / Fragments::kRunRows;
 constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
 
+/// Bits of a bf16: 7 below its exponent; 1; the largest number, above which is
+/// no other; the sign.
+constexpr int64_t kDigits = 7, kOne = 0x3F80, kLargest = 0x7F7F, kSign = 0x8000;
+/// Bits of an f32 below those of a bf16.
+constexpr int64_t kBelow = 16;
+/// The exponent of an f32 that is 1, and the bits below it.
+constexpr int64_t kBias = 127, kSingleDigits = 23;
+
+/// A row's scale of a group, i32: as the bits of a bf16, an exponent of 0
+/// standing for 2^-127 where all scales are powers of two; and its sign, as a
+/// bf16 has it.
+struct GroupScale {
+  Word bits, sign;
+};
+
 class Sm90Repack {
 public:
   Sm90Repack(tile::RepackOp op, AsyncEmitter &emitter)
       : op(op), emitter(emitter), b(emitter.b), shape(op),
-        shared(emitter.dynamicShared()) {}
+        format(op.getQuant()), shared(emitter.dynamicShared()) {}
 
   void emit();
 
@@ -36,16 +56,52 @@ private:
   Value getAddress(Value memref, int64_t run, Value byte);
   /// Indices of a row of the CTA's block.
   SmallVector<Value> getIndices(Value row);
+  /// The row in its matrix of one in shared memory.
+  Value getMatrixRow(Value sharedRow);
   void loadBlock();
-  /// A thread per row: how much less its exponents are stored, and its scale.
+  /// A thread per row: how much less its exponents are stored, and its number.
   void findExcess();
+  /// The number of all of a row: its scale, or that of the matrix; null for 1.
+  Value loadFactor(Value sharedRow);
+  void storeRowScale(Value sharedRow, Value excess, Value largest);
   void storeCodes();
+  /// The pair of codes at a byte of a row, at the low ends of both halves.
+  Word loadPair(Value sharedRow, Value byte);
   void storeScales();
   /// The row, in shared memory, of a row of a unit (i32).
   Value getSharedRow(Value unitRow);
   /// A byte at an offset of shared memory, as i32.
   Word loadByte(Value offset);
+
+  //===--- What a row's element (i32) has; rows are those of shared memory
+  //---===//
+
+  /// What lies where the scale of an element is in a memref, as i32.
+  Word loadOfElement(Value memref, Value sharedRow, Value element);
+  GroupScale loadScale(Value sharedRow, Value element);
+  Word loadZeroPoint(Value sharedRow, Value element);
+  /// Whether all that shares a scale with an element, in a unit, is 0; i1.
+  Value isZero(Value sharedRow, Value element);
+  /// As they are kept, in a row of a unit that is one of the first 8 (0), or of
+  /// the second.
+  Word getKeptScale(Value sharedRow, Value element, int64_t unitRow);
+  Word getKeptZeroPoint(Value sharedRow, Value element, int64_t unitRow);
+
   Word word(Value value) { return {&b, value}; }
+  Word word(int64_t number) { return {&b, emitter.i32(number)}; }
+  Word max(Word x, Word y) {
+    return word(arith::MaxSIOp::create(b, x.value, y.value));
+  }
+  Value isEqual(Word x, int64_t number) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x.value,
+                                 emitter.i32(number));
+  }
+  Word toSingle(Word bits) {
+    return word(arith::BitcastOp::create(b, b.getF32Type(), bits.value));
+  }
+  Word toBits(Value single) {
+    return word(arith::BitcastOp::create(b, b.getI32Type(), single));
+  }
   Value toI32(Value index) { return emitter.toI32(index); }
   Value addI32(Value x, Value y) { return b.createOrFold<arith::AddIOp>(x, y); }
   Value excessAddress(Value row) {
@@ -58,6 +114,7 @@ private:
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
   sm90::Repack shape;
+  Fragments format;
   Value shared;
   /// The CTA's matrix and block; index and i32.
   Value matrix, block;
@@ -79,26 +136,34 @@ Value Sm90Repack::getAddress(Value memref, int64_t run, Value byte) {
   return emitter.address(emitter.operand(memref), indices);
 }
 
+Value Sm90Repack::getMatrixRow(Value sharedRow) {
+  moe::WeightLayoutAttr layout = op.getLayoutAttr();
+  auto firstRow = [&](int64_t block, int64_t run) {
+    return Fragments::getRunRow(block, run, shape.rows, layout);
+  };
+  Value run = emitter.divide(sharedRow, Fragments::kRunRows);
+  Value inRun = emitter.remainder(sharedRow, Fragments::kRunRows);
+  return addI32(addI32(emitter.scale(block, firstRow(1, 0)),
+                       emitter.scale(run, firstRow(0, 1))),
+                inRun);
+}
+
 void Sm90Repack::loadBlock() {
   auto type = VectorType::get(kPieceBytes / kWordBytes, b.getI32Type());
-  auto copy = [&](Value memref, int64_t offset, int64_t runBytes) {
-    for (int64_t run = 0; run < kRuns; ++run) {
-      Value to = emitter.advance(shared, offset + run * runBytes);
-      emitter.forThreads(
-          emitter.index(0), emitter.index(runBytes / kPieceBytes),
-          [&](Value piece) {
-            Value from =
-                getAddress(memref, run, emitter.mul(piece, kPieceBytes));
-            emitter.store(
-                emitter.load(type, from, kPieceBytes),
-                emitter.advance(to, emitter.scale(toI32(piece), kPieceBytes)),
-                kPieceBytes);
-          });
-    }
-  };
-  copy(op.getWeight(), 0, Fragments::kRunRows * shape.getCodeRowBytes());
-  copy(op.getScale(), shape.getScaleOffset(),
-       Fragments::kRunRows * shape.getScaleRowBytes());
+  int64_t runBytes = Fragments::kRunRows * shape.getCodeRowBytes();
+  for (int64_t run = 0; run < kRuns; ++run) {
+    Value to = emitter.advance(shared, run * runBytes);
+    emitter.forThreads(
+        emitter.index(0), emitter.index(runBytes / kPieceBytes),
+        [&](Value piece) {
+          Value from =
+              getAddress(op.getWeight(), run, emitter.mul(piece, kPieceBytes));
+          emitter.store(
+              emitter.load(type, from, kPieceBytes),
+              emitter.advance(to, emitter.scale(toI32(piece), kPieceBytes)),
+              kPieceBytes);
+        });
+  }
 }
 
 Word Sm90Repack::loadByte(Value offset) {
@@ -106,60 +171,176 @@ Word Sm90Repack::loadByte(Value offset) {
   return word(arith::ExtUIOp::create(b, b.getI32Type(), byte));
 }
 
+//===----------------------------------------------------------------------===//
+// Scales and zero points
+//===----------------------------------------------------------------------===//
+
+Word Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
+  SmallVector<Value> indices = getIndices(getMatrixRow(sharedRow));
+  indices.push_back(format.matrixGroup ? emitter.toIndex(emitter.divide(
+                                             element, format.matrixGroup))
+                                       : emitter.index(0));
+  int64_t bits = getElementType(memref).getIntOrFloatBitWidth();
+  Value loaded =
+      emitter.load(b.getIntegerType(bits),
+                   emitter.address(emitter.operand(memref), indices), bits / 8);
+  return word(arith::ExtUIOp::create(b, b.getI32Type(), loaded));
+}
+
+GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
+  if (!format.matrixGroup)
+    return {word(kOne), word(0)};
+  Word loaded = loadOfElement(op.getScale(), sharedRow, element);
+  switch (format.scales) {
+  case Fragments::Scales::E8M0:
+    return {loaded << kDigits, word(0)};
+  case Fragments::Scales::BF16:
+    return {loaded & (kSign - 1), loaded & kSign};
+  case Fragments::Scales::E5M3: {
+    // Exponent and mantissa as an f32 has them, 2^120 of which is the number.
+    constexpr int64_t distance = 20, signDistance = 8, notANumber = 0x7F;
+    Word magnitude = loaded & notANumber;
+    Value number = arith::MulFOp::create(
+        b, toSingle(magnitude << distance).value, emitter.f32(0x1p120));
+    Word bits = word(isEqual(magnitude, notANumber))
+                    .choose(word(kLargest + 1), toBits(number) >> kBelow);
+    return {bits, (loaded << signDistance) & kSign};
+  }
+  }
+  llvm_unreachable("all scales are listed");
+}
+
+Word Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
+  if (!format.hasZeroPoints)
+    return word(moe::getImpliedZeroPoint(op.getQuant()));
+  return loadOfElement(op.getZeroPoint(), sharedRow, element);
+}
+
+Value Sm90Repack::isZero(Value sharedRow, Value element) {
+  constexpr int64_t all = 0x11111111, magnitude = 7, most = 15;
+  int64_t groupBytes = format.group / 2,
+          loadBytes = std::min(groupBytes, kPieceBytes);
+  Value first = addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()),
+                       emitter.divide(element, 2));
+  bool isFloat = format.codes == Fragments::Codes::E2M1;
+  Word zeroPoint = loadZeroPoint(sharedRow, element);
+  Word zeros = word(emitter.scale(zeroPoint.value, all));
+  Word differ = word(0);
+  for (int64_t byte = 0; byte < groupBytes; byte += loadBytes) {
+    Value codes = emitter.load(
+        VectorType::get(loadBytes / kWordBytes, b.getI32Type()),
+        emitter.advance(shared, addI32(first, emitter.i32(byte))), loadBytes);
+    for (int64_t i = 0; i < loadBytes / kWordBytes; ++i) {
+      Word some = word(vector::ExtractOp::create(b, codes, i));
+      // Zeros of e2m1 have a sign.
+      some = isFloat ? some & magnitude * all
+                     : word(arith::XOrIOp::create(b, some.value, zeros.value));
+      differ = differ | some;
+    }
+  }
+  // No code is that of a higher zero point.
+  if (format.hasZeroPoints)
+    differ = zeroPoint.isGreater(most).choose(word(1), differ);
+  return isEqual(differ, 0);
+}
+
+Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
+  GroupScale scale = loadScale(sharedRow, element);
+  Value excess =
+      emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes);
+  Word bits = scale.bits + (format.getExponent(unitRow) << kDigits);
+  bits = bits - (word(excess) << kDigits);
+  int64_t least = format.getLeastKept(unitRow) << kDigits;
+  bits = bits.isGreater(least - 1).choose(bits, word(0));
+  // The row's own number says where there is a NaN.
+  bits = bits.min(kLargest);
+  if (format.scales != Fragments::Scales::E8M0)
+    bits = scale.bits.isGreater((1 << kDigits) - 1).choose(bits, word(0));
+  switch (format.scales) {
+  case Fragments::Scales::E8M0:
+    return bits >> kDigits;
+  case Fragments::Scales::E5M3: {
+    constexpr int64_t missing = 4;
+    Word fromLeast = bits + -(Fragments::kLeastExponent << kDigits);
+    return max(fromLeast, word(0)) >> missing;
+  }
+  case Fragments::Scales::BF16:
+    return bits | scale.sign;
+  }
+  llvm_unreachable("all scales are listed");
+}
+
+Word Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
+                                  int64_t unitRow) {
+  Value number = arith::UIToFPOp::create(
+      b, b.getF32Type(), loadZeroPoint(sharedRow, element).value);
+  double power = std::ldexp(1.0, -int(format.getExponent(unitRow)));
+  return toBits(arith::MulFOp::create(b, number, emitter.f32(power))) >> kBelow;
+}
+
 void Sm90Repack::findExcess() {
   Value row = emitter.thread();
   emitter.ifThen(emitter.isLess(row, emitter.i32(Fragments::kRows)), [&] {
-    Value firstScale =
-        emitter.scale(row, shape.getScaleRowBytes(), shape.getScaleOffset());
-    Value firstCode = emitter.scale(row, shape.getCodeRowBytes());
+    // Of groups that are not zeros, and of all.
     SmallVector<Value> largest = emitter.forLoop(
-        emitter.index(0), emitter.index(shape.getScaleRowBytes()), 1,
+        emitter.index(0), emitter.index(shape.depth / format.group), 1,
         {emitter.i32(0), emitter.i32(0)}, [&](Value i, ValueRange carried) {
-          Word scale = loadByte(addI32(firstScale, toI32(i)));
-          // The group's codes without their signs.
-          constexpr int64_t groupBytes = Fragments::kGroup / 2;
-          Value codes = emitter.load(
-              VectorType::get(groupBytes / kWordBytes, b.getI32Type()),
-              emitter.advance(
-                  shared,
-                  addI32(firstCode, emitter.scale(toI32(i), groupBytes))),
-              groupBytes);
-          Word all = word(vector::ExtractOp::create(b, codes, 0));
-          for (int64_t n = 1; n < groupBytes / kWordBytes; ++n)
-            all = all | word(vector::ExtractOp::create(b, codes, n));
-          Value isZero =
-              arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                    (all & 0x77777777).value, emitter.i32(0));
-          Value counted = word(isZero).choose(scale.constant(0), scale).value;
-          return SmallVector<Value>{
-              arith::MaxSIOp::create(b, carried[0], counted),
-              arith::MaxSIOp::create(b, carried[1], scale.value)};
+          Value element = emitter.scale(toI32(i), format.group);
+          Word scale = loadScale(row, element).bits;
+          Word counted = word(isZero(row, element)).choose(word(0), scale);
+          return SmallVector<Value>{max(word(carried[0]), counted).value,
+                                    max(word(carried[1]), scale).value};
         });
-    Value excess = arith::MaxSIOp::create(
-        b, emitter.scale(largest[0], 1, -Fragments::kLargestScale),
-        emitter.i32(0));
-    emitter.store(excess, excessAddress(row), kWordBytes);
-    // 2^excess, or NaN; exponents of f32 are 127 more.
-    constexpr int64_t bias = 127, digits = 23, notANumber = 0x7FC00000;
-    constexpr int64_t largestNumber = 254;
-    Word power = (word(excess) + bias) << digits;
-    Word bits = word(largest[1])
-                    .isGreater(largestNumber)
-                    .choose(power.constant(notANumber), power);
-    Value scale = arith::BitcastOp::create(b, b.getF32Type(), bits.value);
-    Value run = emitter.divide(row, Fragments::kRunRows);
-    Value inRun = emitter.remainder(row, Fragments::kRunRows);
-    moe::WeightLayoutAttr layout = op.getLayoutAttr();
-    auto firstRow = [&](int64_t block, int64_t run) {
-      return Fragments::getRunRow(block, run, shape.rows, layout);
-    };
-    Value inMatrix = addI32(addI32(emitter.scale(block, firstRow(1, 0)),
-                                   emitter.scale(run, firstRow(0, 1))),
-                            inRun);
-    emitter.storeF32(scale, emitter.operand(op.getRowScale()),
-                     getIndices(inMatrix));
+    Word excess = (word(largest[0]) >> kDigits) + -format.getLargestExponent();
+    excess = max(excess, word(0));
+    emitter.store(excess.value, excessAddress(row), kWordBytes);
+    storeRowScale(row, excess.value, largest[1]);
   });
 }
+
+Value Sm90Repack::loadFactor(Value sharedRow) {
+  if (!format.matrixGroup) {
+    SmallVector<Value> indices = getIndices(getMatrixRow(sharedRow));
+    indices.push_back(emitter.index(0));
+    return emitter.loadF32(emitter.operand(op.getScale()), indices);
+  }
+  if (!op.getGlobalScale())
+    return {};
+  // Gate and up are runs.
+  bool hasTwo = moe::getNumSecondScales(op.getQuant(), shape.rows,
+                                        op.getLayoutAttr()) == 2;
+  return emitter.loadF32(
+      emitter.operand(op.getGlobalScale()),
+      getIndices(hasTwo ? emitter.divide(sharedRow, Fragments::kRunRows)
+                        : emitter.i32(0)));
+}
+
+void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
+  // 2^excess, infinite from 2^128 on.
+  Word power = (word(excess) + kBias).min(2 * kBias + 1) << kSingleDigits;
+  constexpr int64_t notANumber = 0x7FC00000, infinite = 0x7F800000;
+  auto check = [&](Word bits, int64_t most, Word result) {
+    return bits.isGreater(most).choose(word(notANumber), result);
+  };
+  Value scale = toSingle(power).value;
+  Value factor = loadFactor(sharedRow);
+  if (factor)
+    scale = arith::MulFOp::create(b, scale, factor);
+  // What is finite stays so, for it may be that of zeros.
+  double most = std::numeric_limits<float>::max();
+  scale = arith::MaximumFOp::create(
+      b, arith::MinimumFOp::create(b, scale, emitter.f32(most)),
+      emitter.f32(-most));
+  Word bits = check(word(largest), kLargest, toBits(scale));
+  if (factor)
+    bits = check(toBits(factor) & 0x7FFFFFFF, infinite - 1, bits);
+  emitter.storeF32(toSingle(bits).value, emitter.operand(op.getRowScale()),
+                   getIndices(getMatrixRow(sharedRow)));
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
 
 Value Sm90Repack::getSharedRow(Value unitRow) {
   moe::WeightLayoutAttr layout = op.getLayoutAttr();
@@ -177,22 +358,36 @@ Value Sm90Repack::getSharedRow(Value unitRow) {
 }
 
 /// Codes of four bits at the low ends of both halves, as pair `i` of a word.
-static Word placePair(Word codes, int64_t i) {
+static Word placePair(Fragments::Codes kind, Word codes, int64_t i) {
   constexpr int64_t ones = 0x00010001;
-  auto part = [&](int64_t mask, int64_t distance) {
-    Word bits = codes & ones * mask;
-    return distance ? bits << distance : bits;
-  };
-  switch (i) {
-  case 0:
-    return part(8, 12) | part(7, 6);
-  case 1:
-    return part(8, 9) | part(7, 3);
-  case 2:
-    return part(8, 6) | part(7, 0);
-  default:
-    return part(12, 11) | part(3, 10);
+  // Neighbouring bits move together.
+  ArrayRef<int64_t> bits = Fragments::getBits(kind, i);
+  std::map<int64_t, int64_t> masks;
+  for (auto [n, to] : llvm::enumerate(bits)) {
+    int64_t from = int64_t(bits.size() - 1 - n);
+    masks[to - from] |= ones << from;
   }
+  Word placed = codes.constant(0);
+  for (auto [distance, mask] : masks) {
+    Word some = codes & mask;
+    placed = placed | (distance ? some << distance : some);
+  }
+  return placed;
+}
+
+Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
+  Word pair =
+      loadByte(addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()), byte));
+  if (format.scales == Fragments::Scales::E5M3) {
+    // Which has neither a zero nor a sign.
+    constexpr int64_t signs = 0x88;
+    GroupScale scale = loadScale(sharedRow, emitter.scale(byte, 2));
+    Word turned =
+        word(arith::XOrIOp::create(b, pair.value, emitter.i32(signs)));
+    pair = scale.sign.isGreater(0).choose(turned, pair);
+    pair = scale.bits.isGreater(0).choose(pair, word(0));
+  }
+  return (pair & 15) | ((pair >> 4) << 16);
 }
 
 void Sm90Repack::storeCodes() {
@@ -217,11 +412,9 @@ void Sm90Repack::storeCodes() {
           Value packed;
           for (int64_t i = 0; i < 4; ++i) {
             Value from = getSharedRow(emitter.scale(row, 1, i % 2 * 8));
-            Word pair =
-                loadByte(addI32(emitter.scale(from, shape.getCodeRowBytes()),
-                                emitter.scale(byte, 1, i / 2 * 4)));
-            Word codes = (pair & 15) | ((pair >> 4) << 16);
-            Word placed = placePair(codes, i);
+            Word placed =
+                placePair(format.codes,
+                          loadPair(from, emitter.scale(byte, 1, i / 2 * 4)), i);
             packed = packed ? (word(packed) | placed).value : placed.value;
           }
           emitter.store(
@@ -233,40 +426,42 @@ void Sm90Repack::storeCodes() {
 }
 
 void Sm90Repack::storeScales() {
-  int64_t units = shape.depth / Fragments::kDepth;
+  int64_t quads = shape.depth / Fragments::kDepth * Fragments::kQuads;
+  int64_t count = Fragments::kQuadRows * format.getGroups();
+  int64_t quadBytes = format.getQuadBytes();
   for (int64_t run = 0; run < kRuns; ++run) {
     emitter.forThreads(
-        emitter.index(0), emitter.index(units * Fragments::kScaleWords),
-        [&](Value index) {
+        emitter.index(0), emitter.index(quads), [&](Value index) {
           Value at = toI32(index);
-          Value unit = emitter.divide(at, Fragments::kScaleWords);
-          Value inUnit = emitter.remainder(at, Fragments::kScaleWords);
+          Value unit = emitter.divide(at, Fragments::kQuads);
+          Value inUnit = emitter.remainder(at, Fragments::kQuads);
           Value row =
               addI32(emitter.scale(emitter.divide(inUnit, 8), 16, run * 32),
                      emitter.remainder(inUnit, 8));
-          Value packed;
-          for (int64_t byte = 0; byte < kWordBytes; ++byte) {
-            Value from = getSharedRow(emitter.scale(row, 1, byte % 2 * 8));
-            Value offset =
-                addI32(emitter.scale(from, shape.getScaleRowBytes(),
-                                     shape.getScaleOffset() + byte / 2),
-                       emitter.scale(unit, Fragments::kGroups));
-            Value excess =
-                emitter.load(b.getI32Type(), excessAddress(from), kWordBytes);
-            Word scale = loadByte(offset);
-            Word exponent = scale + Fragments::kExponent - word(excess);
-            // The row's own number says where there is a NaN.
-            constexpr int64_t largestNumber = 254;
-            exponent =
-                word(arith::MaxSIOp::create(b, exponent.value, emitter.i32(0)))
-                    .min(largestNumber);
-            Word placed = byte ? exponent << 8 * byte : exponent;
-            packed = packed ? (word(packed) | placed).value : placed.value;
+          SmallVector<Word> words(quadBytes / kWordBytes, word(0));
+          auto put = [&](int64_t byte, Word kept) {
+            Word &to = words[byte / kWordBytes];
+            int64_t distance = byte % kWordBytes * 8;
+            to = to | (distance ? kept << distance : kept);
+          };
+          for (int64_t i = 0; i < count; ++i) {
+            int64_t unitRow = i % Fragments::kQuadRows * 8;
+            Value from = getSharedRow(emitter.scale(row, 1, unitRow));
+            Value element =
+                emitter.scale(unit, Fragments::kDepth,
+                              i / Fragments::kQuadRows * format.group);
+            put(i * format.getScaleBytes(),
+                getKeptScale(from, element, unitRow));
+            if (int64_t bytes = format.getZeroPointBytes())
+              put(count * format.getScaleBytes() + i * bytes,
+                  getKeptZeroPoint(from, element, unitRow));
           }
-          emitter.store(packed,
-                        getAddress(op.getPackedScale(), run,
-                                   emitter.mul(index, kWordBytes)),
-                        kWordBytes);
+          for (auto [i, kept] : llvm::enumerate(words))
+            emitter.store(kept.value,
+                          getAddress(op.getPackedScale(), run,
+                                     emitter.add(emitter.mul(index, quadBytes),
+                                                 int64_t(i) * kWordBytes)),
+                          kWordBytes);
         });
   }
 }
