@@ -78,7 +78,7 @@ func.func @no_zero_point(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
 // -----
 
 func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
-  // expected-error@+1 {{'packed_scale' must be of shape n = 128 x (bytes of a row's scales) = 4, not 128x2}}
+  // expected-error@+1 {{'packed_scale' must be of shape n x (bytes of a row's scales) = 128x4, not 128x2}}
   %p, %ps, %r = moe.repack <storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = pairs> %w, %s
       : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
