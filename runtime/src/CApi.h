@@ -36,10 +36,16 @@ struct moert_workspace {
 };
 
 struct moert_layer {
-  moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor);
+  moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor,
+              std::string spec, std::string modelType);
 
   moert::Device &device;
   std::unique_ptr<moert::Executor> executor;
+  /// As in a package.
+  const std::string spec, modelType;
+  const std::string planText;
+  /// Memory of weights that were loaded, by name; shared with clones.
+  std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;
   /// What infos[i].shape points to.
   std::vector<std::vector<int64_t>> shapes;
