@@ -224,6 +224,8 @@ static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
   made = new moert_layer(*device.device, std::move(*executor),
                          layer->spec ? printLayerSpec(*layer->spec) : "",
                          layer->spec ? layer->spec->modelType : "");
+  if (layer->spec)
+    made->decoderLayer = layer->spec->layerIndex;
   fill(report, layer->report);
   return Status::ok();
 }
@@ -260,6 +262,8 @@ moert_status *moejit_load_layer(moejit_compiler *compiler,
   if (moert_status *status =
           moert_layer_create(&package, device, options, layer))
     return status;
+  if (compiled->spec)
+    (*layer)->decoderLayer = compiled->spec->layerIndex;
   fill(report, compiled->report);
   return nullptr;
 }

@@ -74,8 +74,8 @@ class Layer(_core.Layer):
         layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
               num_valid_tokens=None, input_ids=None, out=None, stream=None)
 
-    Tensors are of any framework that knows DLPack, on the device of the layer, contiguous, with
-    addresses that are multiples of 16; nothing is copied. T is the number of tokens, at most
+    Tensors are of any framework that knows DLPack, on the device of the layer, contiguous, on a GPU
+    at addresses that are multiples of 16; nothing is copied. T is the number of tokens, at most
     max_tokens; H, k and R are docs/layers.md's, D is the layer's dtype.
 
     hidden_states: [T, H] of D.

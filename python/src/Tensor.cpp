@@ -108,13 +108,23 @@ int64_t Tensor::extent() const {
 }
 
 void Tensor::reset() {
-  // Deleters may run code of Python's.
+  if (!versioned && !old)
+    return clear();
+  // Deleters may run code of Python's, which an exception that is on its way
+  // must not meet.
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
   DLManagedTensorVersioned *first = std::exchange(versioned, nullptr);
   DLManagedTensor *second = std::exchange(old, nullptr);
   if (first && first->deleter)
     first->deleter(first);
   if (second && second->deleter)
     second->deleter(second);
+  PyErr_Restore(type, value, trace);
+  clear();
+}
+
+void Tensor::clear() {
   array = Ref();
   tensor = {};
 }

@@ -61,6 +61,7 @@ private:
   bool readArray(PyObject *object, const Asking &asking);
   bool takeCapsule(PyObject *capsule, const Asking &asking);
   bool verify(const Asking &asking);
+  void clear();
 
   DLTensor tensor = {};
   const char *dtypeName = nullptr;

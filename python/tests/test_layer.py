@@ -57,7 +57,7 @@ def test_takes_any_number_of_tokens(tokens: int) -> None:
         {"shared_experts": {"intermediate_size": 32}},
         {"num_valid_tokens": True},
         {"routing": {"select": "hash", "hash_vocab_size": 20}},
-        {"quantization": "fp8_block", "hidden_size": 128, "intermediate_size": 128},
+        {"quantization": "fp8_block128", "hidden_size": 128, "intermediate_size": 128},
         {"quantization": "mxfp4", "hidden_size": 128, "intermediate_size": 128},
     ],
     ids=lambda changes: "-".join(map(str, changes)),
@@ -216,7 +216,8 @@ def test_sources(tmp_path: Path) -> None:
         other = moec.compile(source, device="cpu").bind(case.weights)
         case.verify(other(**case.arguments))
     assert other.spec == {}
-    assert moec.compile(SPEC, device="cpu", max_tokens=7, num_experts=8).tensors[0].shape == (7, 64)
+    small = moec.compile(SPEC, device="cpu", max_tokens=7, num_experts=3)
+    assert small.tensors[0].shape == (7, 64) and small.spec["num_experts"] == 3
 
 
 def make_model(folder: Path) -> tuple[Case, Path]:

@@ -244,6 +244,7 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
   *clone = new moert_layer(layer->device, std::move(*executor), layer->spec,
                            layer->modelType);
   (*clone)->loaded = layer->loaded;
+  (*clone)->decoderLayer = layer->decoderLayer;
   return nullptr;
 }
 

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 struct moert_status {
   moert::Status status;
@@ -44,6 +45,8 @@ struct moert_layer {
   /// As in a package.
   const std::string spec, modelType;
   const std::string planText;
+  /// Which layer of a model it is, where its description says so.
+  std::optional<int64_t> decoderLayer;
   /// Memory of weights that were loaded, by name; shared with clones.
   std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;

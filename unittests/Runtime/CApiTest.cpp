@@ -128,6 +128,15 @@ TEST_F(CApiTest, ListsWhatThereIsToBind) {
   ASSERT_DONE(moert_layer_create(package, device, nullptr, &layer));
   ASSERT_DONE(moert_layer_clone(layer, &clone));
   ASSERT_EQ(moert_layer_num_tensors(clone), 4);
+  EXPECT_STREQ(moert_layer_spec(clone), "{\"hidden_size\": 4}");
+  std::string plan = moert_layer_plan(clone);
+  EXPECT_EQ(plan, moert_layer_plan(layer));
+  for (const char *part :
+       {"{\"target\":\"sm_80\",\"max_tokens\":100,", "\"min_tokens\":0,",
+        "{\"name\":\"x\",\"role\":\"input\",\"dtype\":\"f32\",\"shape\":["})
+    EXPECT_NE(plan.find(part), std::string::npos) << plan;
+  EXPECT_STREQ(moert_layer_plan(nullptr), "");
+  ASSERT_DONE(moert_device_synchronize(device, nullptr));
   EXPECT_EQ(moert_layer_max_tokens(clone), 100);
   const moert_tensor_info *x = moert_layer_tensor(clone, 0);
   EXPECT_STREQ(x->name, "x");

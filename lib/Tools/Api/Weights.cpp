@@ -56,8 +56,8 @@ static Result<LayerRequest> getRequest(const moert_layer &layer,
     request = makeRequest(*spec);
   }
   request.inputsAreRequired = false;
-  if (decoderLayer)
-    request.layer = *decoderLayer;
+  request.layer =
+      decoderLayer ? std::optional(*decoderLayer) : layer.decoderLayer;
   return request;
 }
 
