@@ -110,8 +110,8 @@ MOERT_API void moejit_compiler_free(moejit_compiler *compiler);
  * Layers
 \*===----------------------------------------------------------------------===*/
 
-/* The description of a layer: a model's config.json, a folder that has one, or a
- * spec (docs/layers.md), whose name ends with ".json", or IR, whose name ends
+/* The description of a layer: a model's config.json, a folder that has one, or
+ * a spec (docs/layers.md), whose name ends with ".json", or IR, whose name ends
  * with ".mlir". */
 typedef struct moejit_source {
   /* sizeof(moejit_source), so that later versions may add fields. */
@@ -170,9 +170,9 @@ moejit_load_layer(moejit_compiler *compiler, const moejit_source *source,
  * clones, and binds them. `decoder_layer`, counted from 0, is the layer of the
  * checkpoint; NULL: the one that the source of the layer was. Elements are
  * converted where that is exact. */
-MOERT_API moert_status *
-moejit_layer_load_weights(moert_layer *layer, const char *path,
-                          const int64_t *decoder_layer);
+MOERT_API moert_status *moejit_layer_load_weights(moert_layer *layer,
+                                                  const char *path,
+                                                  const int64_t *decoder_layer);
 
 typedef enum moejit_form {
   /* The layer as JSON, with every default resolved. */

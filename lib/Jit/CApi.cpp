@@ -216,9 +216,9 @@ static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
   if (!layer)
     return layer.status();
   tell(compiler, layer->report);
-  Result<std::unique_ptr<moert::Executor>> executor = moert::Executor::create(
-      std::move(layer->compiled.plan), *device.device, layer->compiled.image,
-      executorOptions);
+  Result<std::unique_ptr<moert::Executor>> executor =
+      moert::Executor::create(std::move(layer->compiled.plan), *device.device,
+                              layer->compiled.image, executorOptions);
   if (!executor)
     return executor.status();
   made = new moert_layer(*device.device, std::move(*executor),
@@ -233,7 +233,8 @@ static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
 moert_status *moejit_device_create_host(int threads, moert_device **device) {
   MOEJIT_NEEDED(device);
   *device = nullptr;
-  Result<std::unique_ptr<moert::Device>> made = moert::createHostDevice(threads);
+  Result<std::unique_ptr<moert::Device>> made =
+      moert::createHostDevice(threads);
   if (!made)
     return answer(made.status());
   *device = new moert_device();
@@ -252,8 +253,8 @@ moert_status *moejit_load_layer(moejit_compiler *compiler,
   MOEJIT_NEEDED(source);
   MOEJIT_NEEDED(device);
   if (device->device->checkTarget("cpu"))
-    return answer(loadOnHost(*compiler, *source, *device, options, *layer,
-                             report));
+    return answer(
+        loadOnHost(*compiler, *source, *device, options, *layer, report));
   Result<JitLayer> compiled =
       compile(__func__, *compiler, *source, device->device.get());
   if (!compiled)

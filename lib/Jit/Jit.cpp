@@ -176,13 +176,12 @@ Result<JitLayer> Jit::compile(const SourceText &text,
   return compileFor(text, overrides, device.architecture(), &device);
 }
 
-Result<CompileOptions>
-Jit::chooseOptions(const moert::Device *device) const {
+Result<CompileOptions> Jit::chooseOptions(const moert::Device *device) const {
   return chooseOptions(device ? StringRef(device->architecture()) : "", device);
 }
 
-Result<CompileOptions>
-Jit::chooseOptions(StringRef architecture, const moert::Device *device) const {
+Result<CompileOptions> Jit::chooseOptions(StringRef architecture,
+                                          const moert::Device *device) const {
   CompileOptions compile = options.compile;
   if (!compile.isGpu() && !architecture.empty()) {
     compile.target = chooseTarget(architecture);

@@ -133,9 +133,10 @@ static FailureOr<std::string> produce(const Source &source,
                                       const Options &options) {
   if (options.dumpPipeline)
     return printPasses(source, options);
-  LayerForm form = !options.explains()                   ? options.emit.getValue()
-                   : options.explain == ExplainMode::All ? LayerForm::FullExplanation
-                                                         : LayerForm::Explanation;
+  LayerForm form = !options.explains() ? options.emit.getValue()
+                   : options.explain == ExplainMode::All
+                       ? LayerForm::FullExplanation
+                       : LayerForm::Explanation;
   if (form == LayerForm::Spec && !source.spec) {
     options.complain("--emit=spec is of a description in JSON; IR has no spec");
     return failure();
@@ -210,9 +211,8 @@ int moec::moeCompileMain(int argc, char **argv) {
   MLIRContext context(options.makeRegistry());
   SourceDiagnostics diagnostics(context, llvm::errs());
   SpecOverrides overrides = options.getOverrides();
-  overrides.toCompile =
-      options.makesPackage() || options.explains() ||
-      !isDescription(options.emit);
+  overrides.toCompile = options.makesPackage() || options.explains() ||
+                        !isDescription(options.emit);
   FailureOr<Source> source =
       loadSource(context, options.input, overrides, diagnostics.getTexts());
   if (failed(source))

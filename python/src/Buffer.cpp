@@ -1,4 +1,4 @@
-//===- Buffer.cpp - memory of a device with a shape --------------*- C++ -*-===//
+//===- Buffer.cpp - memory of a device with a shape -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -32,7 +32,7 @@ struct Memory {
 };
 
 struct BufferObject {
-  PyObject_HEAD
+  PyObject base;
   Memory *memory;
 };
 
@@ -103,8 +103,8 @@ static PyObject *copyIn(PyObject *self, PyObject *bytes) {
   if (PyBytes_AsStringAndSize(bytes, &data, &size) < 0)
     return nullptr;
   if (size_t(size) != memory.bytes) {
-    fail(Kind::Value, "bytes: " + std::to_string(memory.bytes) +
-                          " expected, " + std::to_string(size) + " found");
+    fail(Kind::Value, "bytes: " + std::to_string(memory.bytes) + " expected, " +
+                          std::to_string(size) + " found");
     return nullptr;
   }
   if (!check(moert_device_copy_in(memory.getDevice(), memory.data, data,
@@ -159,8 +159,7 @@ static PyObject *makeCapsule(PyObject *self, PyObject *arguments,
   exported->buffer = Ref::share(self);
   DLTensor tensor = {};
   tensor.data = memory.data;
-  tensor.device =
-      reinterpret_cast<DeviceObject *>(memory.device.get())->where;
+  tensor.device = reinterpret_cast<DeviceObject *>(memory.device.get())->where;
   tensor.ndim = int32_t(memory.shape.size());
   tensor.dtype = memory.dtype;
   tensor.shape = memory.shape.data();
@@ -176,10 +175,9 @@ static PyObject *makeCapsule(PyObject *self, PyObject *arguments,
   };
   bool isVersioned = version && version != Py_None;
   PyObject *capsule =
-      isVersioned
-          ? PyCapsule_New(&exported->versioned, "dltensor_versioned",
-                          freeCapsule)
-          : PyCapsule_New(&exported->old, "dltensor", freeCapsule);
+      isVersioned ? PyCapsule_New(&exported->versioned, "dltensor_versioned",
+                                  freeCapsule)
+                  : PyCapsule_New(&exported->old, "dltensor", freeCapsule);
   if (!capsule || PyCapsule_SetContext(capsule, exported.get()) < 0)
     return nullptr;
   (void)exported.release();

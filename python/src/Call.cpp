@@ -1,4 +1,4 @@
-//===- Call.cpp - a call of a layer ------------------------------*- C++ -*-===//
+//===- Call.cpp - a call of a layer -----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -128,8 +128,7 @@ int Call::find(PyObject *name) const {
 
 bool Call::give(int argument, PyObject *value) {
   if (given[argument])
-    return fail(Kind::Type,
-                std::string(nameOf(argument)) + ": is given twice");
+    return fail(Kind::Type, std::string(nameOf(argument)) + ": is given twice");
   given[argument] = value == Py_None ? nullptr : value;
   return true;
 }
@@ -195,17 +194,18 @@ bool Call::readStream() {
   if (state.isOnHost()) {
     stream = MOERT_LAYER_STREAM;
     return !givenStream ||
-           fail(Kind::Value, "stream: a layer on the CPU has none; leave it out");
+           fail(Kind::Value,
+                "stream: a layer on the CPU has none; leave it out");
   }
   int32_t device = state.getDevice().where.device_id;
   if (!givenStream)
     return findCurrentStream(given[state.hiddenStates], device, stream);
   int64_t owner = getDeviceOf(givenStream);
   if (owner >= 0 && owner != device)
-    return fail(Kind::Value, "stream: one of cuda:" + std::to_string(device) +
-                                 " expected, one of cuda:" +
-                                 std::to_string(owner) +
-                                 " found; use a stream of the layer's device");
+    return fail(Kind::Value,
+                "stream: one of cuda:" + std::to_string(device) +
+                    " expected, one of cuda:" + std::to_string(owner) +
+                    " found; use a stream of the layer's device");
   if (PyLong_Check(givenStream) && !PyBool_Check(givenStream)) {
     stream = PyLong_AsVoidPtr(givenStream);
     return !PyErr_Occurred() || failBecause("stream", "no address");
@@ -247,17 +247,17 @@ bool Call::readInput(int argument) {
   if (!expected.dependsOnTokens)
     return true;
   if (tensor.get().ndim != int(expected.shape.size()))
-    return fail(Kind::Value,
-                expected.text + ": rank " +
-                    std::to_string(expected.shape.size()) +
-                    " expected, shape " + tensor.showShape() +
-                    " found; reshape it to one row per token");
+    return fail(Kind::Value, expected.text + ": rank " +
+                                 std::to_string(expected.shape.size()) +
+                                 " expected, shape " + tensor.showShape() +
+                                 " found; reshape it to one row per token");
   if (argument == state.hiddenStates)
     tokens = tensor.get().shape[0];
   else if (tensor.get().shape[0] != tokens)
-    return fail(Kind::Value, expected.text + ": " + std::to_string(tokens) +
-                                 " rows expected, as hidden_states has, shape " +
-                                 tensor.showShape() + " found");
+    return fail(Kind::Value,
+                expected.text + ": " + std::to_string(tokens) +
+                    " rows expected, as hidden_states has, shape " +
+                    tensor.showShape() + " found");
   // Integers have no gradient.
   if (expected.dtype[0] == 'i')
     return true;
@@ -299,9 +299,10 @@ bool Call::readOutput() {
   if (!isGiven)
     return true;
   if (tensor.get().ndim != 2 || tensor.get().shape[0] != tokens)
-    return fail(Kind::Value, "out: " + std::to_string(tokens) +
-                                 " rows expected, as hidden_states has, shape " +
-                                 tensor.showShape() + " found");
+    return fail(Kind::Value,
+                "out: " + std::to_string(tokens) +
+                    " rows expected, as hidden_states has, shape " +
+                    tensor.showShape() + " found");
   int wanted = wantsGradient(output.get());
   if (wanted < 0)
     return failBecause("out", "the tensor cannot be read");
@@ -322,9 +323,8 @@ bool Call::checkOverlap() {
       continue;
     auto *from = static_cast<const char *>(read.data());
     if (begin < from + read.extent() && from < end)
-      return fail(Kind::Value,
-                  std::string("out: shares memory with ") + nameOf(i) +
-                      "; give memory of its own");
+      return fail(Kind::Value, std::string("out: shares memory with ") +
+                                   nameOf(i) + "; give memory of its own");
   }
   return true;
 }
@@ -345,25 +345,25 @@ bool Call::read() {
 /// A number of valid tokens that is no tensor gets memory of the layer's.
 bool Call::bindValidTokens() {
   moert_device *device = state.getDevice().device;
-  if (!state.validMemory &&
-      !python::check(moert_device_allocate(device, sizeof(int32_t),
-                                   &state.validMemory)))
+  if (!state.validMemory && !python::check(moert_device_allocate(
+                                device, sizeof(int32_t), &state.validMemory)))
     return false;
   if (state.validHeld != numValid) {
     auto value = int32_t(numValid);
     // Runs of before may still read it.
-    if ((state.validHeld >= 0 &&
-         !python::check(moert_device_synchronize(device, state.latestStream))) ||
+    if ((state.validHeld >= 0 && !python::check(moert_device_synchronize(
+                                     device, state.latestStream))) ||
         !python::check(moert_device_copy_in(device, state.validMemory, &value,
-                                    sizeof(value)),
-               "num_valid_tokens"))
+                                            sizeof(value)),
+                       "num_valid_tokens"))
       return false;
     state.validHeld = numValid;
   }
   constexpr int64_t one = 1;
-  moert_tensor tensor = {"num_valid_tokens", "i32", state.validMemory, 1, &one,
-                         nullptr};
-  return python::check(moert_layer_bind(state.layer, &tensor), "num_valid_tokens");
+  moert_tensor tensor = {
+      "num_valid_tokens", "i32", state.validMemory, 1, &one, nullptr};
+  return python::check(moert_layer_bind(state.layer, &tensor),
+                       "num_valid_tokens");
 }
 
 bool Call::bind() {

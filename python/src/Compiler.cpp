@@ -1,4 +1,4 @@
-//===- Compiler.cpp - the compiler -------------------------------*- C++ -*-===//
+//===- Compiler.cpp - the compiler ------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,7 +25,7 @@ struct CompilerState {
 };
 
 struct CompilerObject {
-  PyObject_HEAD
+  PyObject base;
   CompilerState *state;
 };
 
@@ -93,11 +93,10 @@ static PyObject *makeCompiler(PyTypeObject *type, PyObject *arguments,
   int cache, usePtxas;
   unsigned long long bytes;
   options.size = sizeof(options);
-  if (!PyArg_ParseTuple(arguments, "OzzzpKIzpO!:Compiler", &message,
-                        &options.target, &options.device_part,
-                        &options.cache_directory, &cache, &bytes,
-                        &options.threads, &options.ptxas, &usePtxas,
-                        &PyTuple_Type, &configs))
+  if (!PyArg_ParseTuple(
+          arguments, "OzzzpKIzpO!:Compiler", &message, &options.target,
+          &options.device_part, &options.cache_directory, &cache, &bytes,
+          &options.threads, &options.ptxas, &usePtxas, &PyTuple_Type, &configs))
     return nullptr;
   options.cache_bytes = bytes;
   options.no_cache = !cache;
@@ -143,14 +142,14 @@ static PyObject *compile(PyObject *self, PyObject *tuple) {
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moejit_compile(getCompilerState(self).compiler, source.get(), &data,
-                            &size, &report);
+    status = moejit_compile(getCompilerState(self).compiler, source.get(),
+                            &data, &size, &report);
   }
   if (!check(status))
     return nullptr;
-  PyObject *answer = Py_BuildValue(
-      "(y#Od)", static_cast<const char *>(data), Py_ssize_t(size),
-      report.from_cache ? Py_True : Py_False, report.seconds);
+  PyObject *answer =
+      Py_BuildValue("(y#Od)", static_cast<const char *>(data), Py_ssize_t(size),
+                    report.from_cache ? Py_True : Py_False, report.seconds);
   moejit_free(data);
   return answer;
 }

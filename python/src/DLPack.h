@@ -1,4 +1,4 @@
-//===- DLPack.h - the ABI by which tensors come in ---------------*- C++ -*-===//
+//===- DLPack.h - the ABI by which tensors come in --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Device.cpp - where layers run -----------------------------*- C++ -*-===//
+//===- Device.cpp - where layers run ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -26,8 +26,8 @@ static PyObject *makeDevice(PyTypeObject *type, PyObject *arguments,
     return nullptr;
   bool isHost = std::string(kind) == "cpu";
   if (!isHost && std::string(kind) != "cuda") {
-    fail(Kind::Value, std::string("device: '") + kind +
-                          "' is neither cpu nor cuda");
+    fail(Kind::Value,
+         std::string("device: '") + kind + "' is neither cpu nor cuda");
     return nullptr;
   }
   moert_device *device = nullptr;
@@ -78,10 +78,10 @@ bool moec::python::isMemoryOf(const DeviceObject &device, DLDevice found) {
 }
 
 bool moec::python::addDevice(PyObject *module) {
-  static PyGetSetDef properties[] = {
-      {"name", getName, nullptr, "\"cuda:0 (NVIDIA H200)\" or \"host\".",
-       nullptr},
-      {}};
+  static PyGetSetDef properties[] = {{"name", getName, nullptr,
+                                      "\"cuda:0 (NVIDIA H200)\" or \"host\".",
+                                      nullptr},
+                                     {}};
   static PyType_Slot slots[] = {
       {Py_tp_new, reinterpret_cast<void *>(makeDevice)},
       {Py_tp_dealloc, reinterpret_cast<void *>(freeDevice)},

@@ -1,4 +1,4 @@
-//===- Device.h - where layers run -------------------------------*- C++ -*-===//
+//===- Device.h - where layers run ------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,7 +16,7 @@ namespace moec::python {
 
 /// moec._core.Device.
 struct DeviceObject {
-  PyObject_HEAD
+  PyObject base;
   moert_device *device;
   /// kDLCPU or kDLCUDA, and the number.
   DLDevice where;

@@ -1,4 +1,4 @@
-//===- Errors.cpp - exceptions -----------------------------------*- C++ -*-===//
+//===- Errors.cpp - exceptions ----------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -49,7 +49,8 @@ static void raise(PyObject *type, const char *code,
       message.data(), Py_ssize_t(message.size()), "replace"));
   if (!text)
     return;
-  Ref error = Ref::take(PyObject_CallFunctionObjArgs(type, text.get(), nullptr));
+  Ref error =
+      Ref::take(PyObject_CallFunctionObjArgs(type, text.get(), nullptr));
   Ref name = Ref::take(PyUnicode_FromString(code));
   if (error && name &&
       PyObject_SetAttrString(error.get(), "code", name.get()) == 0)
@@ -70,8 +71,8 @@ bool moec::python::check(moert_status *status, const char *argument) {
   moert_status_free(status);
   if (argument) {
     // "bind 'output': shape ..." is about the argument `out`.
-    size_t colon =
-        message.rfind("bind '", 0) == 0 ? message.find("': ") : std::string::npos;
+    size_t colon = message.rfind("bind '", 0) == 0 ? message.find("': ")
+                                                   : std::string::npos;
     if (colon != std::string::npos)
       message.erase(0, colon + strlen("': "));
     message = std::string(argument) + ": " + message;
@@ -104,8 +105,8 @@ bool moec::python::failBecause(const char *argument, const char *what) {
 static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
                           const char *doc) {
   std::string full = std::string("moec.") + name;
-  Ref bases = Ref::take(errors.base
-                            ? other ? PyTuple_Pack(2, errors.base, other)
+  Ref bases =
+      Ref::take(errors.base ? other ? PyTuple_Pack(2, errors.base, other)
                                     : PyTuple_Pack(1, errors.base)
                             : PyTuple_Pack(1, other));
   if (!bases)
@@ -132,9 +133,9 @@ bool moec::python::addErrors(PyObject *module) {
               addClass(module, "InvalidType", PyExc_TypeError,
                        "An argument is of a wrong kind: no tensor, or one of "
                        "another dtype.")) &&
-         (errors.notFound = addClass(
-              module, "NotFound", PyExc_LookupError,
-              "A file, or a tensor of that name, is not there.")) &&
+         (errors.notFound =
+              addClass(module, "NotFound", PyExc_LookupError,
+                       "A file, or a tensor of that name, is not there.")) &&
          (errors.unavailable =
               addClass(module, "Unavailable", nullptr,
                        "What is asked for is not there: a driver, a GPU.")) &&

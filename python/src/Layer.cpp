@@ -1,4 +1,4 @@
-//===- Layer.cpp - a layer on a device ---------------------------*- C++ -*-===//
+//===- Layer.cpp - a layer on a device --------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -130,8 +130,8 @@ bool moec::python::checkOperand(const LayerState &state, int operand,
                                 getRemedy(expected, tensor.dtype()));
   if (!isMemoryOf(device, tensor.get().device))
     return fail(Kind::Value, std::string(argument) + ": a tensor on " +
-                                 showDevice(device.where) + " expected, one on " +
-                                 tensor.showDevice() +
+                                 showDevice(device.where) +
+                                 " expected, one on " + tensor.showDevice() +
                                  " found; copy it to the device of the layer");
   return true;
 }
@@ -177,8 +177,8 @@ static PyObject *bind(PyObject *self, PyObject *const *arguments,
     for (const Operand &each : state.operands)
       if (each.role == MOERT_WEIGHT)
         names += (names.empty() ? "" : ", ") + each.text;
-    fail(Kind::Value, std::string(name) +
-                          ": the layer has no such weight; it has " + names);
+    fail(Kind::Value,
+         std::string(name) + ": the layer has no such weight; it has " + names);
     return nullptr;
   }
   Asking asking;
@@ -207,13 +207,13 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
   LayerState &state = getState(self);
   int64_t decoderLayer = 0;
-  const char *path =
-      checkCount("load", count, 2, 2) ? getText(arguments[0], "folder") : nullptr;
+  const char *path = checkCount("load", count, 2, 2)
+                         ? getText(arguments[0], "folder")
+                         : nullptr;
   if (!path)
     return nullptr;
   bool isGiven = arguments[1] != Py_None;
-  if (isGiven &&
-      !getInt(arguments[1], "layer", 0, INT32_MAX, decoderLayer))
+  if (isGiven && !getInt(arguments[1], "layer", 0, INT32_MAX, decoderLayer))
     return nullptr;
   std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
   Locked locked(state);
@@ -293,8 +293,7 @@ static PyObject *useWorkspace(PyObject *self, PyObject *memory) {
   }
   {
     Locked locked(state);
-    if (!locked.isOpen() ||
-        !check(moert_layer_synchronize(state.layer)))
+    if (!locked.isOpen() || !check(moert_layer_synchronize(state.layer)))
       return nullptr;
     std::swap(state.workspace, tensor);
   }
@@ -344,8 +343,8 @@ static PyObject *synchronize(PyObject *self, PyObject *) {
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moert_device_synchronize(state.getDevice().device,
-                                      state.latestStream);
+    status =
+        moert_device_synchronize(state.getDevice().device, state.latestStream);
   }
   if (!check(status))
     return nullptr;
@@ -461,7 +460,8 @@ bool moec::python::addLayer(PyObject *module) {
        "large as workspace_bytes() says. Layers whose calls follow each other "
        "may share one. None: memory of the layer's own again."},
       {"clone", cloneLayer, METH_NOARGS,
-       "A second layer with the same weights, for calls that overlap with those "
+       "A second layer with the same weights, for calls that overlap with "
+       "those "
        "of the first: it has a workspace of its own."},
       {"synchronize", synchronize, METH_NOARGS,
        "Returns when the work of the stream of the latest call is complete."},
@@ -470,8 +470,8 @@ bool moec::python::addLayer(PyObject *module) {
        "It cannot be used after that."},
       {}};
   static PyGetSetDef properties[] = {
-      {"max_tokens", getMaxTokens, nullptr,
-       "Most tokens that a call may have.", nullptr},
+      {"max_tokens", getMaxTokens, nullptr, "Most tokens that a call may have.",
+       nullptr},
       {"plan_text", getPlanText, nullptr, nullptr, nullptr},
       {"spec_text", getSpecText, nullptr, nullptr, nullptr},
       {"closed", getClosed, nullptr, "Whether close() was called.", nullptr},

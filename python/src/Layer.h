@@ -1,4 +1,4 @@
-//===- Layer.h - a layer on a device -----------------------------*- C++ -*-===//
+//===- Layer.h - a layer on a device ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -45,9 +45,7 @@ struct LayerState {
   DeviceObject &getDevice() const {
     return *reinterpret_cast<DeviceObject *>(device.get());
   }
-  bool isOnHost() const {
-    return getDevice().where.device_type == kDLCPU;
-  }
+  bool isOnHost() const { return getDevice().where.device_type == kDLCPU; }
   /// -1 where the layer has none.
   int find(const char *name) const;
 
@@ -76,7 +74,7 @@ struct LayerState {
 
 /// moec._core.Layer, the base of moec.Layer.
 struct LayerObject {
-  PyObject_HEAD
+  PyObject base;
   LayerState *state;
 };
 

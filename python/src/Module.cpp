@@ -1,4 +1,4 @@
-//===- Module.cpp - the module moec._core ------------------------*- C++ -*-===//
+//===- Module.cpp - the module moec._core -----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

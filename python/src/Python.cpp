@@ -1,4 +1,4 @@
-//===- Python.cpp - small things of CPython ----------------------*- C++ -*-===//
+//===- Python.cpp - small things of CPython ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,8 @@ using namespace moec::python;
 const char *moec::python::getText(PyObject *object, const char *what) {
   if (PyUnicode_Check(object))
     return PyUnicode_AsUTF8AndSize(object, nullptr);
-  fail(Kind::Type, std::string(what) + ": a str expected, " +
-                       nameType(object) + " found");
+  fail(Kind::Type,
+       std::string(what) + ": a str expected, " + nameType(object) + " found");
   return nullptr;
 }
 
@@ -31,8 +31,8 @@ bool moec::python::getInt(PyObject *object, const char *what, int64_t least,
   if (value == -1 && overflow == 0 && PyErr_Occurred())
     return false;
   if (overflow != 0 || value < least || value > most) {
-    std::string found = overflow != 0 ? "one beyond 64 bits"
-                                      : std::to_string(value);
+    std::string found =
+        overflow != 0 ? "one beyond 64 bits" : std::to_string(value);
     return fail(Kind::Value, std::string(what) + ": an int from " +
                                  std::to_string(least) + " to " +
                                  std::to_string(most) + " expected, " + found +

@@ -1,4 +1,4 @@
-//===- Tensor.cpp - a tensor of some framework -------------------*- C++ -*-===//
+//===- Tensor.cpp - a tensor of some framework ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -98,7 +98,8 @@ int64_t Tensor::extent() const {
     for (int i = 0; i < tensor.ndim; ++i) {
       if (tensor.shape[i] == 0)
         return 0;
-      elements += (tensor.shape[i] - 1) * std::max<int64_t>(tensor.strides[i], 0);
+      elements +=
+          (tensor.shape[i] - 1) * std::max<int64_t>(tensor.strides[i], 0);
     }
   } else {
     for (int i = 0; i < tensor.ndim; ++i)
@@ -153,8 +154,8 @@ bool Tensor::readExchange(PyObject *object, const DLPackExchangeAPI &exchange,
 
 /// Whether the tensor is on a CUDA device; -1 with an exception set.
 static int isOnCuda(PyObject *object) {
-  Ref device = Ref::take(
-      PyObject_CallMethod(object, "__dlpack_device__", nullptr));
+  Ref device =
+      Ref::take(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
   if (!device)
     return -1;
   Ref type = Ref::take(PySequence_GetItem(device.get(), 0));
@@ -185,8 +186,7 @@ static PyObject *makeCapsule(PyObject *object, const TensorType &type,
   }
   if (PyDict_SetItemString(keywords.get(), "max_version", version.get()) < 0)
     return nullptr;
-  PyObject *capsule =
-      PyObject_Call(produce.get(), none.get(), keywords.get());
+  PyObject *capsule = PyObject_Call(produce.get(), none.get(), keywords.get());
   if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError))
     return capsule;
   PyErr_Clear();
@@ -235,8 +235,8 @@ bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
     return true;
   }
   if (PyCapsule_IsValid(capsule, names[1])) {
-    old = static_cast<DLManagedTensor *>(
-        PyCapsule_GetPointer(capsule, names[1]));
+    old =
+        static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule, names[1]));
     if (PyCapsule_SetName(capsule, "used_dltensor") < 0) {
       old = nullptr;
       return false;
@@ -262,8 +262,8 @@ static bool readSizes(PyObject *tuple, int64_t *sizes, int count) {
 
 bool Tensor::readArray(PyObject *object, const Asking &asking) {
   Ref dtype = Ref::take(PyObject_GetAttrString(object, "dtype"));
-  Ref name = Ref::take(dtype ? PyObject_GetAttrString(dtype.get(), "name")
-                             : nullptr);
+  Ref name =
+      Ref::take(dtype ? PyObject_GetAttrString(dtype.get(), "name") : nullptr);
   Ref described =
       Ref::take(PyObject_GetAttrString(object, "__array_interface__"));
   if (!name || !described || !PyDict_Check(described.get()))
@@ -318,8 +318,8 @@ bool Tensor::verify(const Asking &asking) {
                                  std::to_string(kMaxRank) + " are accepted");
   if (std::any_of(tensor.shape, tensor.shape + tensor.ndim,
                   [](int64_t size) { return size < 0; }))
-    return fail(Kind::Value, argument + ": shape " + showShape() +
-                                 " has a negative size");
+    return fail(Kind::Value,
+                argument + ": shape " + showShape() + " has a negative size");
   if (asking.write && isReadOnly)
     return fail(Kind::Value,
                 argument + ": the tensor is read-only; give one that may be "

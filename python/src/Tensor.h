@@ -1,4 +1,4 @@
-//===- Tensor.h - a tensor of some framework ---------------------*- C++ -*-===//
+//===- Tensor.h - a tensor of some framework --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TensorType.cpp - what a type of tensors offers ------------*- C++ -*-===//
+//===- TensorType.cpp - what a type of tensors offers -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -148,8 +148,7 @@ const TensorType *moec::python::findTensorType(PyObject *object) {
         PyObject_GetAttrString(asObject, "__dlpack_c_exchange_api__"));
     PyErr_Clear();
     entry->found.exchange = findExchange(entry->found.capsule.get());
-    entry->found.emptyLike =
-        Ref::share(findEmptyLike(entry->found.framework));
+    entry->found.emptyLike = Ref::share(findEmptyLike(entry->found.framework));
     known = types.emplace(type, std::move(entry)).first;
   }
   latest = type;
@@ -174,17 +173,18 @@ bool moec::python::findCurrentStream(PyObject *object, int32_t device,
   const TensorType *type = findTensorType(object);
   if (type->exchange)
     return type->exchange->current_work_stream(kDLCUDA, device, &stream) == 0 ||
-           failBecause("stream", "the framework does not say which it works on");
+           failBecause("stream",
+                       "the framework does not say which it works on");
   bool isTorch = type->framework == Framework::Torch;
-  PyObject *function = isTorch ? torch.get()
+  PyObject *function = isTorch                              ? torch.get()
                        : type->framework == Framework::CuPy ? cupy.get()
                                                             : nullptr;
   if (!function)
     return true;
   Ref current = Ref::take(isTorch ? PyObject_CallFunction(function, "i", device)
                                   : PyObject_CallFunction(function, nullptr));
-  return (current && readAddress(current.get(),
-                                 isTorch ? "cuda_stream" : "ptr", stream)) ||
+  return (current && readAddress(current.get(), isTorch ? "cuda_stream" : "ptr",
+                                 stream)) ||
          failBecause("stream", "the framework does not say which it works on");
 }
 

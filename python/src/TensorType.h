@@ -1,4 +1,4 @@
-//===- TensorType.h - what a type of tensors offers --------------*- C++ -*-===//
+//===- TensorType.h - what a type of tensors offers -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -120,8 +120,8 @@ private:
   std::string getKey(const Request &request, const Source &source,
                      const std::string &assemblerVersion) const;
   moert::Result<std::string> getAssemblerVersion(const Request &request);
-  moert::Result<moert::Package>
-  make(const Request &request, ParsedLayer &layer, JitReport &report);
+  moert::Result<moert::Package> make(const Request &request, ParsedLayer &layer,
+                                     JitReport &report);
   moert::Result<moert::Package> findOrMake(const Request &request,
                                            ParsedLayer &layer,
                                            const std::string &assemblerVersion,

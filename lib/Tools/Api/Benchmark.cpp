@@ -113,8 +113,7 @@ Status Benchmark::run(const moert_layer &layer, int repeat, double *seconds) {
   if (tokens < 1 || tokens > plan.maxTokens)
     return moert::outOfRange("benchmark: " + std::to_string(tokens) +
                              " tokens; 1 to max_tokens = " +
-                             std::to_string(plan.maxTokens) +
-                             " are accepted");
+                             std::to_string(plan.maxTokens) + " are accepted");
   Result<std::unique_ptr<moert::Executor>> clone = layer.executor->clone();
   if (!clone)
     return clone.status();

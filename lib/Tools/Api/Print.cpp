@@ -73,14 +73,14 @@ moert_status *moejit_print(moejit_compiler *compiler,
   *text = nullptr;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
-  Result<std::string> printed = print(
-      *compiler, *source, device ? device->device.get() : nullptr, form);
+  Result<std::string> printed =
+      print(*compiler, *source, device ? device->device.get() : nullptr, form);
   if (!printed)
     return answer(printed.status());
   *text = strdup(printed->c_str());
   if (!*text)
-    return answer(moert::resourceExhausted(
-        "moejit_print: no memory for a text of " +
-        std::to_string(printed->size()) + " bytes"));
+    return answer(
+        moert::resourceExhausted("moejit_print: no memory for a text of " +
+                                 std::to_string(printed->size()) + " bytes"));
   return nullptr;
 }

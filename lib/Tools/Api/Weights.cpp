@@ -69,8 +69,8 @@ static Status place(moert_layer &layer, const HostTensor &tensor) {
     return buffer.status();
   moert::TensorView view = tensor.getView();
   view.data = (*buffer)->data();
-  if (Status status = layer.device.copyIn(view.data, tensor.data(),
-                                          tensor.getNumBytes());
+  if (Status status =
+          layer.device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
       !status)
     return status;
   if (Status status = layer.executor->bind(tensor.name, view); !status)

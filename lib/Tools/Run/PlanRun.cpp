@@ -105,9 +105,8 @@ Status PlanRun::launch() {
 
 Status PlanRun::time(RunResult &result) {
   bool hasClock = options.isOnGpu() && device.takesMachineCode();
-  Result<std::vector<double>> seconds =
-      (hasClock ? timeOnGpu : timeOnHost)(device, *stream, options.repeat,
-                                          [&] { return launch(); });
+  Result<std::vector<double>> seconds = (hasClock ? timeOnGpu : timeOnHost)(
+      device, *stream, options.repeat, [&] { return launch(); });
   if (!seconds)
     return seconds.status();
   result.seconds = std::move(*seconds);

@@ -17,9 +17,10 @@ using namespace moec;
 using moert::Result;
 using moert::Status;
 
-Result<std::vector<double>>
-moec::timeOnHost(moert::Device &device, moert::Stream &stream, int64_t repeat,
-                 llvm::function_ref<Status()> run) {
+Result<std::vector<double>> moec::timeOnHost(moert::Device &device,
+                                             moert::Stream &stream,
+                                             int64_t repeat,
+                                             llvm::function_ref<Status()> run) {
   std::vector<double> seconds;
   for (int64_t i = 0; i < repeat; ++i) {
     double begin = getSeconds();
@@ -33,9 +34,10 @@ moec::timeOnHost(moert::Device &device, moert::Stream &stream, int64_t repeat,
   return seconds;
 }
 
-Result<std::vector<double>>
-moec::timeOnGpu(moert::Device &device, moert::Stream &stream, int64_t repeat,
-                llvm::function_ref<Status()> run) {
+Result<std::vector<double>> moec::timeOnGpu(moert::Device &device,
+                                            moert::Stream &stream,
+                                            int64_t repeat,
+                                            llvm::function_ref<Status()> run) {
   std::vector<std::unique_ptr<moert::Event>> events;
   for (int64_t i = 0; i <= repeat; ++i) {
     Result<std::unique_ptr<moert::Event>> event = device.createTimedEvent();

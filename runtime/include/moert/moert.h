@@ -274,10 +274,10 @@ moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
  * `stream` is a CUstream or cudaStream_t, NULL being the default stream, or
  * MOERT_LAYER_STREAM, which alone a layer on the host takes. The call gives
  * work to it and returns; it waits for nothing. (On the host it returns when
- * the run is complete.) `workspace` is aligned to 256 bytes. With NULL the layer uses what
- * moert_layer_use_workspace() gave it, else one of its own and, where that has
- * to grow, waits and allocates: run once with the most tokens before a
- * capture.
+ * the run is complete.) `workspace` is aligned to 256 bytes. With NULL the
+ * layer uses what moert_layer_use_workspace() gave it, else one of its own and,
+ * where that has to grow, waits and allocates: run once with the most tokens
+ * before a capture.
  *
  * In a stream that is being captured the run becomes part of the graph, which
  * then depends on the bound memory and on the workspace. */

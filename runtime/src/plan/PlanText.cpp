@@ -33,9 +33,8 @@ public:
       field("block", kernel.block);
       field("shared", kernel.shared);
     });
-    list("tensors", plan.tensors, [&](const TensorDecl &tensor) {
-      print(tensor);
-    });
+    list("tensors", plan.tensors,
+         [&](const TensorDecl &tensor) { print(tensor); });
     writer.EndObject();
     return {buffer.GetString(), buffer.GetSize()};
   }
