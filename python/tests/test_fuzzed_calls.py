@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 
 import ml_dtypes
 import numpy as np
@@ -115,7 +114,6 @@ def fuzz() -> None:
 
 
 def test_the_process_never_dies() -> None:
-    begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", __file__], text=True, capture_output=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -123,7 +121,6 @@ def test_the_process_never_dies() -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     refused, accepted = (int(word) for word in done.stdout.split() if word.isdigit())
     assert refused + accepted == CALLS and refused > 0.9 * CALLS
-    assert time.monotonic() - begin < 120
 
 
 if __name__ == "__main__":
