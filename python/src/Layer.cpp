@@ -163,6 +163,14 @@ bool moec::python::prepare(LayerState &state, void *stream) {
   return check(status);
 }
 
+/// What has the memory of a tensor for good: a tensor of PyTorch's may get other
+/// storage (`parameter.data = ...`), and whoever holds the tensor gets it too.
+static Ref shareMemory(PyObject *tensor) {
+  if (findTensorType(tensor)->framework != Framework::Torch)
+    return Ref::share(tensor);
+  return Ref::take(PyObject_CallMethod(tensor, "detach", nullptr));
+}
+
 static PyObject *bind(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
   LayerState &state = getState(self);
@@ -188,8 +196,13 @@ static PyObject *bind(PyObject *self, PyObject *const *arguments,
       !findCurrentStream(arguments[1], state.getDevice().where.device_id,
                          asking.stream))
     return nullptr;
+  Ref shared = shareMemory(arguments[1]);
+  if (!shared) {
+    failBecause(name, "the tensor cannot be read");
+    return nullptr;
+  }
   auto tensor = std::make_shared<Tensor>();
-  if (!tensor->read(arguments[1], asking) ||
+  if (!tensor->read(shared.get(), asking) ||
       !checkOperand(state, operand, *tensor, name))
     return nullptr;
   {
