@@ -58,7 +58,7 @@ def test_runs(gpu, layer: moec.Layer) -> None:
     assert report.seconds >= 0 and report.bytes >= 0
     layer.use_workspace(gpu((layer.workspace_bytes(64),), "u8"))
     layer.clone()(hidden, out=out)
-    assert "experts_hidden" in layer.explain() and ".target sm_80" in layer.ir("ptx")
+    assert layer.explain().startswith("small: bf16") and ".target sm_90a" in layer.ir("ptx")
     with pytest.raises(moec.InvalidArgument, match="out: is missing, and moec does not know how"):
         layer(hidden)
 
