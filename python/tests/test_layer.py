@@ -264,7 +264,7 @@ def test_from_pretrained(tmp_path: Path) -> None:
         first.load(folder, layer=7)
     with pytest.raises(moec.InvalidArgument, match="layer"):
         moec.Layer.from_pretrained(folder, layer=7, device="cpu")
-    with pytest.raises(moec.NotFound, match="nowhere"):
+    with pytest.raises(moec.Error, match="nowhere"):
         moec.Layer.from_pretrained(tmp_path / "nowhere", device="cpu")
 
 

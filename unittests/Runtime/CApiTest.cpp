@@ -224,7 +224,7 @@ TEST_F(CApiTest, HandlesServeTheHostToo) {
   host.device = std::move(*made);
   auto executor = Executor::create(makePlan(), *host.device, makeImage());
   ASSERT_TRUE(executor);
-  moert_layer layer(*host.device, std::move(*executor));
+  moert_layer layer(*host.device, std::move(*executor), "", "");
   std::vector<float> x(20 * kWidth, 1.5f), scale(kWidth, 0.5f);
   int32_t one = 1;
   moert_tensor weight = {"scale", "f32", scale.data(), 1, kScale, nullptr};
