@@ -34,12 +34,13 @@ extern "C" {
  * Threads. Any number of threads may use one compiler at once. Each call has
  * threads of its own for the kernels.
  *
- * Kernels are compiled for GPUs; a GPU is needed to load a layer, not to
- * compile one.
+ * A GPU is needed to load a layer for it, not to compile one. Layers for the
+ * CPU are compiled where they run: moejit_load_layer() takes a device of
+ * moejit_device_create_host() too.
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOEJIT_API_VERSION 3
+#define MOEJIT_API_VERSION 4
 
 /* The MOEJIT_API_VERSION that the library was built with. */
 MOERT_API int moejit_api_version(void);
@@ -109,8 +110,9 @@ MOERT_API void moejit_compiler_free(moejit_compiler *compiler);
  * Layers
 \*===----------------------------------------------------------------------===*/
 
-/* The description of a layer: a model's config.json or a spec (docs/layers.md),
- * whose name ends with ".json", or IR, whose name ends with ".mlir". */
+/* The description of a layer: a model's config.json, a folder that has one, or
+ * a spec (docs/layers.md), whose name ends with ".json", or IR, whose name ends
+ * with ".mlir". */
 typedef struct moejit_source {
   /* sizeof(moejit_source), so that later versions may add fields. */
   size_t size;
@@ -122,6 +124,14 @@ typedef struct moejit_source {
   /* What to change about a description in JSON; 0: nothing. */
   int64_t max_tokens;
   int64_t num_experts;
+  /* "gate", "logits" or "ids", what a call brings of the routing; NULL: as the
+   * description says. */
+  const char *entry;
+  /* Not 0: a call brings the number of its valid tokens. */
+  int num_valid_tokens;
+  /* The decoder layer of a model's configuration, counted from 0; NULL: the
+   * first one that has experts. */
+  const int64_t *layer;
 } moejit_source;
 
 typedef struct moejit_report {
@@ -139,11 +149,63 @@ MOERT_API moert_status *moejit_compile(moejit_compiler *compiler,
                                        size_t *size, moejit_report *report);
 MOERT_API void moejit_free(void *data);
 
-/* Compiles for the device and loads. `options` and `report` may be NULL. */
+/* The CPU of this process as a device, for moejit_load_layer(): a package has
+ * no kernels for it. `threads` counts the thread that runs a layer; 0: one per
+ * core that the process may use. Memory of the process is memory of the device,
+ * and moert_layer_run() takes MOERT_LAYER_STREAM alone and returns when the run
+ * is complete. */
+MOERT_API moert_status *moejit_device_create_host(int threads,
+                                                  moert_device **device);
+
+/* Compiles for the device and loads. `options` and `report` may be NULL. Layers
+ * for the host are not cached. */
 MOERT_API moert_status *
 moejit_load_layer(moejit_compiler *compiler, const moejit_source *source,
                   moert_device *device, const moert_layer_options *options,
                   moert_layer **layer, moejit_report *report);
+
+/* Fills the weights of a layer from a checkpoint, a folder or a file of
+ * safetensors, under the names that its model gives them or the canonical ones
+ * (docs/formats.md), in memory of the device that belongs to the layer and its
+ * clones, and binds them. `decoder_layer`, counted from 0, is the layer of the
+ * checkpoint; NULL: the one that the source of the layer was. Elements are
+ * converted where that is exact. */
+MOERT_API moert_status *moejit_layer_load_weights(moert_layer *layer,
+                                                  const char *path,
+                                                  const int64_t *decoder_layer);
+
+typedef enum moejit_form {
+  /* The layer as JSON, with every default resolved. */
+  MOEJIT_SPEC = 0,
+  /* IR of the levels of docs/architecture.md. */
+  MOEJIT_MOE = 1,
+  MOEJIT_PLAN = 2,
+  MOEJIT_TILE = 3,
+  /* Code of the kernels: LLVM IR, and on a GPU PTX. */
+  MOEJIT_LLVM = 4,
+  MOEJIT_PTX = 5,
+  /* What was chosen, and what it is expected to take, in at most 40 lines; and
+   * all of it. */
+  MOEJIT_EXPLANATION = 6,
+  MOEJIT_FULL_EXPLANATION = 7
+} moejit_form;
+
+/* The layer as text, which moejit_free() frees: as it is compiled for the
+ * device, or where that is NULL for the target of the compiler. */
+MOERT_API moert_status *moejit_print(moejit_compiler *compiler,
+                                     const moejit_source *source,
+                                     const moert_device *device,
+                                     moejit_form form, char **text);
+
+/* Times `repeat` runs of a layer on `tokens` tokens, after one that is not
+ * timed: `seconds`, of that size, in ascending order. The runs are those of a
+ * clone whose inputs are pseudo-random and equal for equal `seed`; on a GPU
+ * each is a replay of a graph, timed by the device's clock, one behind the
+ * other, on the host each is timed by itself. Weights are those that are bound,
+ * and stay warm. */
+MOERT_API moert_status *moejit_layer_benchmark(moert_layer *layer,
+                                               int64_t tokens, int repeat,
+                                               uint64_t seed, double *seconds);
 
 #ifdef __cplusplus
 }

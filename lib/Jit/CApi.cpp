@@ -5,51 +5,22 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/CApi.h"
-#include "moec/Jit/Jit.h"
+#include "CApi.h"
+
+#include "moec/Package/SpecText.h"
 #include "moec/Support/Parts.h"
-#include "moejit/moejit.h"
+#include "moert/HostDevice.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 
 #include <cstdlib>
 #include <cstring>
 
 using namespace moec;
+using namespace moec::capi;
 using moert::invalidArgument;
 using moert::Result;
 using moert::Status;
-
-struct moejit_compiler {
-  explicit moejit_compiler(JitOptions options) : jit(std::move(options)) {}
-
-  Jit jit;
-  moejit_message_fn message = nullptr;
-  void *user = nullptr;
-};
-
-static moert_status *answer(Status status) {
-  return status ? nullptr : new moert_status{std::move(status)};
-}
-
-static Status missing(const char *call, const char *argument) {
-  return invalidArgument(std::string(call) + ": the argument '" + argument +
-                         "' is NULL");
-}
-
-/// Returns unless `argument` is given.
-#define NEEDED(argument)                                                       \
-  if (!(argument))                                                             \
-  return answer(missing(__func__, #argument))
-
-template <typename T>
-static Status checkSize(const T &given, const char *what) {
-  if (given.size == sizeof(T))
-    return Status::ok();
-  return invalidArgument(std::string(what) + ".size is " +
-                         std::to_string(given.size) + "; sizeof(" + what +
-                         ") is " + std::to_string(sizeof(T)) +
-                         ", so compile against the header of this library");
-}
 
 int moejit_api_version(void) { return MOEJIT_API_VERSION; }
 
@@ -101,7 +72,7 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
 
 moert_status *moejit_compiler_create(const moejit_options *options,
                                      moejit_compiler **compiler) {
-  NEEDED(compiler);
+  MOEJIT_NEEDED(compiler);
   *compiler = nullptr;
   moejit_options given = {};
   if (options) {
@@ -124,14 +95,32 @@ void moejit_compiler_free(moejit_compiler *compiler) { delete compiler; }
 // Layers
 //===----------------------------------------------------------------------===//
 
-static Result<SourceText> readText(const moejit_source &source,
-                                   SpecOverrides &overrides) {
+Result<SourceText> moec::capi::readText(const char *call,
+                                        const moejit_source &source,
+                                        SpecOverrides &overrides) {
+  if (Status status = checkSize(source, "moejit_source"); !status)
+    return status;
+  if (!source.path)
+    return missing(call, "source->path");
   std::string path = source.path;
-  if (!llvm::StringRef(path).ends_with(".json") &&
+  bool isFolder = !source.text && llvm::sys::fs::is_directory(path);
+  if (!isFolder && !llvm::StringRef(path).ends_with(".json") &&
       !llvm::StringRef(path).ends_with(".mlir"))
     return invalidArgument(path + ": moejit_source.path ends with neither "
                                   ".json, for a description, nor .mlir, for "
                                   "IR");
+  if (source.entry && !(overrides.entry = symbolize<Entry>(source.entry)))
+    return invalidArgument("moejit_source.entry: '" +
+                           std::string(source.entry) +
+                           "' is none of gate, logits and ids");
+  if (source.max_tokens != 0)
+    overrides.maxTokens = source.max_tokens;
+  if (source.num_experts != 0)
+    overrides.numExperts = source.num_experts;
+  if (source.num_valid_tokens != 0)
+    overrides.numValidTokens = true;
+  if (source.layer)
+    overrides.layer = *source.layer;
   if (source.text)
     return SourceText(path, std::string(source.text, source.text_bytes));
   std::string messages;
@@ -155,21 +144,13 @@ static void tell(const moejit_compiler &compiler, const JitReport &report) {
     compiler.message(compiler.user, MOEJIT_PROGRESS, line.str().c_str());
 }
 
-static Result<JitLayer> compile(moejit_compiler &compiler,
+static Result<JitLayer> compile(const char *call, moejit_compiler &compiler,
                                 const moejit_source &source,
                                 const moert::Device *device) {
-  if (Status status = checkSize(source, "moejit_source"); !status)
-    return status;
-  if (!source.path)
-    return missing("moejit_compile", "source->path");
   SpecOverrides overrides;
-  Result<SourceText> text = readText(source, overrides);
+  Result<SourceText> text = readText(call, source, overrides);
   if (!text)
     return text.status();
-  if (source.max_tokens != 0)
-    overrides.maxTokens = source.max_tokens;
-  if (source.num_experts != 0)
-    overrides.numExperts = source.num_experts;
   Result<JitLayer> layer = device
                                ? compiler.jit.compile(*text, overrides, *device)
                                : compiler.jit.compile(*text, overrides);
@@ -186,17 +167,18 @@ static void fill(moejit_report *report, const JitReport &from) {
 moert_status *moejit_compile(moejit_compiler *compiler,
                              const moejit_source *source, void **data,
                              size_t *size, moejit_report *report) {
-  NEEDED(data);
+  MOEJIT_NEEDED(data);
   *data = nullptr;
-  NEEDED(size);
+  MOEJIT_NEEDED(size);
   *size = 0;
-  NEEDED(compiler);
-  NEEDED(source);
+  MOEJIT_NEEDED(compiler);
+  MOEJIT_NEEDED(source);
   if (!compiler->jit.hasTarget())
     return answer(invalidArgument("moejit_compile: there is no target; set "
                                   "moejit_options.target, as in \"sm_90a\", "
                                   "or call moejit_load_layer for a device"));
-  Result<JitLayer> layer = compile(*compiler, *source, /*device=*/nullptr);
+  Result<JitLayer> layer =
+      compile(__func__, *compiler, *source, /*device=*/nullptr);
   if (!layer)
     return answer(layer.status());
   Result<std::vector<uint8_t>> bytes = moert::packPackage(layer->package);
@@ -215,23 +197,74 @@ moert_status *moejit_compile(moejit_compiler *compiler,
 
 void moejit_free(void *data) { free(data); }
 
+/// Kernels for the host are code in memory: the layer is made from them.
+static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
+                         moert_device &device,
+                         const moert_layer_options *options, moert_layer *&made,
+                         moejit_report *report) {
+  SpecOverrides overrides;
+  Result<SourceText> text = readText("moejit_load_layer", source, overrides);
+  if (!text)
+    return text.status();
+  moert::ExecutorOptions executorOptions;
+  if (options) {
+    if (Status status = checkSize(*options, "moert_layer_options"); !status)
+      return status;
+    executorOptions.poison = options->poison != 0;
+  }
+  Result<HostLayer> layer = compiler.jit.compileForHost(*text, overrides);
+  if (!layer)
+    return layer.status();
+  tell(compiler, layer->report);
+  Result<std::unique_ptr<moert::Executor>> executor =
+      moert::Executor::create(std::move(layer->compiled.plan), *device.device,
+                              layer->compiled.image, executorOptions);
+  if (!executor)
+    return executor.status();
+  made = new moert_layer(*device.device, std::move(*executor),
+                         layer->spec ? printLayerSpec(*layer->spec) : "",
+                         layer->spec ? layer->spec->modelType : "");
+  if (layer->spec)
+    made->decoderLayer = layer->spec->layerIndex;
+  fill(report, layer->report);
+  return Status::ok();
+}
+
+moert_status *moejit_device_create_host(int threads, moert_device **device) {
+  MOEJIT_NEEDED(device);
+  *device = nullptr;
+  Result<std::unique_ptr<moert::Device>> made =
+      moert::createHostDevice(threads);
+  if (!made)
+    return answer(made.status());
+  *device = new moert_device();
+  (*device)->device = std::move(*made);
+  return nullptr;
+}
+
 moert_status *moejit_load_layer(moejit_compiler *compiler,
                                 const moejit_source *source,
                                 moert_device *device,
                                 const moert_layer_options *options,
                                 moert_layer **layer, moejit_report *report) {
-  NEEDED(layer);
+  MOEJIT_NEEDED(layer);
   *layer = nullptr;
-  NEEDED(compiler);
-  NEEDED(source);
-  NEEDED(device);
-  Result<JitLayer> compiled = compile(*compiler, *source, device->device.get());
+  MOEJIT_NEEDED(compiler);
+  MOEJIT_NEEDED(source);
+  MOEJIT_NEEDED(device);
+  if (device->device->checkTarget("cpu"))
+    return answer(
+        loadOnHost(*compiler, *source, *device, options, *layer, report));
+  Result<JitLayer> compiled =
+      compile(__func__, *compiler, *source, device->device.get());
   if (!compiled)
     return answer(compiled.status());
   moert_package package = {std::move(compiled->package)};
   if (moert_status *status =
           moert_layer_create(&package, device, options, layer))
     return status;
+  if (compiled->spec)
+    (*layer)->decoderLayer = compiled->spec->layerIndex;
   fill(report, compiled->report);
   return nullptr;
 }

@@ -8,14 +8,12 @@
 #include "moec/Jit/Jit.h"
 
 #include "moec/Analysis/Schedules.h"
-#include "moec/Compiler/Registry.h"
-#include "moec/Compiler/SourceDiagnostics.h"
 #include "moec/Jit/BuildId.h"
+#include "moec/Jit/ParsedLayer.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
-#include "llvm/Support/ThreadPool.h"
 
 #include <future>
 
@@ -68,15 +66,10 @@ moert::Status moec::checkPart(const std::string &target,
   return why.empty() ? moert::Status::ok() : invalidArgument("part " + why);
 }
 
-/// What is compiled for what, and the messages of the compiler.
+/// What is compiled for what.
 struct Jit::Request {
   CompileOptions compile;
   std::vector<std::string> architectures;
-  std::string messages;
-
-  moert::Status fail() const {
-    return invalidArgument(StringRef(messages).rtrim().str());
-  }
 };
 
 /// What the version of ptxas is to the key: nothing where it has no part in the
@@ -130,24 +123,25 @@ std::string Jit::getKey(const Request &request, const Source &source,
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-Result<Package> Jit::make(const Request &request, Source &source,
+Result<Package> Jit::make(const Request &request, ParsedLayer &layer,
                           JitReport &report) {
   CompileOptions compile = request.compile;
   compile.times = &report.compile;
+  Source &source = layer.source();
   FailureOr<Package> package =
       buildPackage(*source.module, source.spec, compile, request.architectures);
   if (failed(package))
-    return request.fail();
+    return layer.fail();
   return std::move(*package);
 }
 
-Result<Package> Jit::findOrMake(const Request &request, Source &source,
+Result<Package> Jit::findOrMake(const Request &request, ParsedLayer &layer,
                                 const std::string &assemblerVersion,
                                 JitReport &report) {
   if (!cache || !cache->isOpen())
-    return make(request, source, report);
+    return make(request, layer, report);
   Stopwatch watch;
-  std::string key = getKey(request, source, assemblerVersion);
+  std::string key = getKey(request, layer.source(), assemblerVersion);
   std::optional<Package> found = cache->find(key);
   report.find = watch.read();
   std::unique_ptr<Cache::Lock> lock;
@@ -160,7 +154,7 @@ Result<Package> Jit::findOrMake(const Request &request, Source &source,
     report.fromCache = true;
     return std::move(*found);
   }
-  Result<Package> package = make(request, source, report);
+  Result<Package> package = make(request, layer, report);
   if (!package)
     return package;
   watch.read();
@@ -182,6 +176,34 @@ Result<JitLayer> Jit::compile(const SourceText &text,
   return compileFor(text, overrides, device.architecture(), &device);
 }
 
+Result<CompileOptions> Jit::chooseOptions(const moert::Device *device) const {
+  return chooseOptions(device ? StringRef(device->architecture()) : "", device);
+}
+
+Result<CompileOptions> Jit::chooseOptions(StringRef architecture,
+                                          const moert::Device *device) const {
+  CompileOptions compile = options.compile;
+  if (!compile.isGpu() && !architecture.empty()) {
+    compile.target = chooseTarget(architecture);
+    if (compile.target.empty())
+      return invalidArgument("there is no target for a GPU of architecture '" +
+                             architecture.str() +
+                             "'; sm_80 and later are supported");
+  }
+  if (device && device->checkTarget("cpu")) {
+    compile.target = "cpu";
+    compile.part.clear();
+    return compile;
+  }
+  if (moert::Status status = checkTarget(compile.target); !status)
+    return status;
+  if (device && compile.part.empty())
+    compile.part = choosePart(compile.target, *device);
+  if (moert::Status status = checkPart(compile.target, compile.part); !status)
+    return status;
+  return compile;
+}
+
 Result<JitLayer> Jit::compileFor(const SourceText &text,
                                  const SpecOverrides &overrides,
                                  StringRef architecture,
@@ -189,55 +211,58 @@ Result<JitLayer> Jit::compileFor(const SourceText &text,
   Stopwatch total, watch;
   SpecOverrides asked = overrides;
   asked.toCompile = true;
-  Request request;
-  request.compile = options.compile;
-  if (!request.compile.isGpu() && !architecture.empty()) {
-    request.compile.target = chooseTarget(architecture);
-    if (request.compile.target.empty())
-      return invalidArgument("there is no target for a GPU of architecture '" +
-                             architecture.str() +
-                             "'; sm_80 and later are supported");
-  }
-  if (moert::Status status = checkTarget(request.compile.target); !status)
-    return status;
-  if (device && request.compile.part.empty())
-    request.compile.part = choosePart(request.compile.target, *device);
-  if (moert::Status status =
-          checkPart(request.compile.target, request.compile.part);
-      !status)
-    return status;
-  if (options.usePtxas)
+  Result<CompileOptions> compile = chooseOptions(architecture, device);
+  if (!compile)
+    return compile.status();
+  Request request = {std::move(*compile), {}};
+  // A package for the host is refused where it is made.
+  if (options.usePtxas && request.compile.isGpu())
     request.architectures = chooseArchitectures(request.compile, architecture);
 
   // ptxas is asked while the text is parsed.
   std::future<Result<std::string>> version = std::async(
       std::launch::async, [&] { return getAssemblerVersion(request); });
-  DialectRegistry registry;
-  registerDialects(registry);
-  // A pool per call: threads do not survive a fork of the process.
-  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(options.threads));
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  if (options.threads != 1)
-    context.setThreadPool(pool);
-  llvm::raw_string_ostream os(request.messages);
-  SourceDiagnostics diagnostics(context, os);
-  FailureOr<Source> source =
-      parseSource(context, text, asked, diagnostics.getTexts(), os);
-  if (failed(source))
-    return request.fail();
+  ParsedLayer parsed(options.threads);
+  if (moert::Status status = parsed.parse(text, asked); !status)
+    return status;
   JitLayer layer;
   layer.report.parse = watch.read();
   Result<std::string> assemblerVersion = version.get();
   if (!assemblerVersion)
     return assemblerVersion.status();
   Result<Package> package =
-      findOrMake(request, *source, *assemblerVersion, layer.report);
+      findOrMake(request, parsed, *assemblerVersion, layer.report);
   if (!package)
     return package.status();
-  if (!request.messages.empty())
-    options.warn(StringRef(request.messages).rtrim().str());
+  if (std::string messages = parsed.messages(); !messages.empty())
+    options.warn(messages);
   layer.package = std::move(*package);
-  layer.spec = std::move(source->spec);
+  layer.spec = std::move(parsed.source().spec);
+  layer.report.total = total.read();
+  return layer;
+}
+
+Result<HostLayer> Jit::compileForHost(const SourceText &text,
+                                      const SpecOverrides &overrides) {
+  Stopwatch total, watch;
+  SpecOverrides asked = overrides;
+  asked.toCompile = true;
+  CompileOptions compile = options.compile;
+  compile.target = "cpu";
+  compile.part.clear();
+  ParsedLayer parsed(options.threads);
+  if (moert::Status status = parsed.parse(text, asked); !status)
+    return status;
+  HostLayer layer;
+  layer.report.parse = watch.read();
+  FailureOr<CompiledLayer> compiled =
+      moec::compileForHost(*parsed.source().module, compile);
+  if (failed(compiled))
+    return parsed.fail();
+  if (std::string messages = parsed.messages(); !messages.empty())
+    options.warn(messages);
+  layer.compiled = std::move(*compiled);
+  layer.spec = std::move(parsed.source().spec);
   layer.report.total = total.read();
   return layer;
 }

@@ -19,7 +19,8 @@ void moec::printReport(const JitReport &report, llvm::raw_ostream &os) {
   printStage("parse", report.parse, os);
   if (report.find > 0)
     printStage("cache", report.find, os, report.fromCache ? "  hit" : "  miss");
-  if (!report.fromCache) {
+  // The stages of a compilation for the host are not told apart.
+  if (!report.fromCache && report.compile.kernels > 0) {
     const CompileTimes &compile = report.compile;
     printStage("lower to tile", compile.lower, os);
     printStage("convert to nvvm", compile.convert, os);

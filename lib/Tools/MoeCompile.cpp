@@ -9,8 +9,8 @@
 #include "ToolOptions.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Package/BuildPackage.h"
-#include "moec/Package/SpecText.h"
 #include "moec/Tools/Explain.h"
+#include "moec/Tools/PrintLayer.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/Support/InitLLVM.h"
@@ -21,24 +21,22 @@ using namespace moec;
 namespace cl = llvm::cl;
 
 namespace {
-enum class Emit { Spec, Moe, Plan, Tile, LLVM, PTX };
-
 struct Options : ToolOptions {
   Options() : ToolOptions("moe-compile") {}
 
-  WordOption<Emit> emit{
+  WordOption<LayerForm> emit{
       "emit", cl::desc("What to print"),
-      cl::values(clEnumValN(Emit::Spec, "spec",
+      cl::values(clEnumValN(LayerForm::Spec, "spec",
                             "the layer in JSON, with every default resolved"),
-                 clEnumValN(Emit::Moe, "moe", "the layer as one op"),
-                 clEnumValN(Emit::Plan, "plan",
+                 clEnumValN(LayerForm::Moe, "moe", "the layer as one op"),
+                 clEnumValN(LayerForm::Plan, "plan",
                             "launches over buffers, kernels on tensors"),
-                 clEnumValN(Emit::Tile, "tile",
+                 clEnumValN(LayerForm::Tile, "tile",
                             "kernels of coarse ops on memrefs, with configs"),
-                 clEnumValN(Emit::LLVM, "llvm", "LLVM IR of the kernels"),
-                 clEnumValN(Emit::PTX, "ptx",
+                 clEnumValN(LayerForm::LLVM, "llvm", "LLVM IR of the kernels"),
+                 clEnumValN(LayerForm::PTX, "ptx",
                             "PTX of the kernels, on a GPU's target")),
-      cl::init(Emit::Tile), cl::cat(category)};
+      cl::init(LayerForm::Tile), cl::cat(category)};
   cl::opt<std::string> output{"o", cl::desc("Where to write (default: stdout)"),
                               cl::value_desc("file"), cl::init("-"),
                               cl::cat(category)};
@@ -84,7 +82,7 @@ bool Options::makeSense() const {
   if (explains() && emit.getNumOccurrences() > 0)
     return complain("--explain prints for people what --emit prints as IR; "
                     "leave one of them out");
-  if (dumpPipeline && (explains() || makesPackage() || emit == Emit::Spec))
+  if (dumpPipeline && (explains() || makesPackage() || emit == LayerForm::Spec))
     return complain("--dump-pipeline prints the passes to IR; leave out "
                     "--explain, --emit=spec and -o FILE.moepkg");
   if (makesPackage() && (explains() || emit.getNumOccurrences() > 0))
@@ -100,7 +98,7 @@ bool Options::makeSense() const {
       targets.size())
     return complain("--target: '" + target +
                     "' names a target twice; give each once");
-  if (emit == Emit::PTX && target == "cpu")
+  if (emit == LayerForm::PTX && target == "cpu")
     return complain("--emit=ptx needs a GPU: give --target, as in "
                     "--target=sm_90a");
   OutputCheck written = makeOutputCheck();
@@ -111,51 +109,39 @@ bool Options::makeSense() const {
 }
 } // namespace
 
+static FailureOr<std::string> printPasses(const Source &source,
+                                          const Options &options) {
+  Level level = options.emit == LayerForm::Moe    ? Level::Moe
+                : options.emit == LayerForm::Plan ? Level::Plan
+                                                  : Level::Tile;
+  FailureOr<Level> from = detectLevel(*source.module);
+  if (failed(from))
+    return failure();
+  if (*from > level) {
+    options.complain("--emit=" + stringifyLevel(level) +
+                     ": the input is at level " + stringifyLevel(*from) +
+                     ", below it");
+    return failure();
+  }
+  bool toKernels =
+      options.emit == LayerForm::LLVM || options.emit == LayerForm::PTX;
+  return printPipeline(*from, level, toKernels, options.getCompileOptions()) +
+         "\n";
+}
+
 static FailureOr<std::string> produce(const Source &source,
                                       const Options &options) {
-  ModuleOp module = *source.module;
-  CompileOptions compile = options.getCompileOptions();
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  if (options.explains()) {
-    if (failed(lowerToLevel(module, Level::Tile, compile)) ||
-        failed(explainLayer(
-            module, source.spec,
-            *Target::find(compile.target, /*lanes=*/0, compile.part),
-            options.explain, os)))
-      return failure();
-    return text;
-  }
-  Level level = options.emit == Emit::Moe    ? Level::Moe
-                : options.emit == Emit::Plan ? Level::Plan
-                                             : Level::Tile;
-  if (options.dumpPipeline) {
-    FailureOr<Level> from = detectLevel(module);
-    if (failed(from))
-      return failure();
-    if (*from > level) {
-      options.complain("--emit=" + stringifyLevel(level) +
-                       ": the input is at level " + stringifyLevel(*from) +
-                       ", below it");
-      return failure();
-    }
-    bool toKernels = options.emit == Emit::LLVM || options.emit == Emit::PTX;
-    return printPipeline(*from, level, toKernels, compile) + "\n";
-  }
-  if (options.emit == Emit::Spec) {
-    if (source.spec)
-      return printLayerSpec(*source.spec) + "\n";
+  if (options.dumpPipeline)
+    return printPasses(source, options);
+  LayerForm form = !options.explains() ? options.emit.getValue()
+                   : options.explain == ExplainMode::All
+                       ? LayerForm::FullExplanation
+                       : LayerForm::Explanation;
+  if (form == LayerForm::Spec && !source.spec) {
     options.complain("--emit=spec is of a description in JSON; IR has no spec");
     return failure();
   }
-  if (options.emit == Emit::LLVM)
-    return emitLLVM(module, compile);
-  if (options.emit == Emit::PTX)
-    return emitPTX(module, compile);
-  if (failed(lowerToLevel(module, level, compile)))
-    return failure();
-  module.print(os);
-  return text;
+  return printLayer(source, form, options.getCompileOptions());
 }
 
 /// A program for each target, all in one package.
@@ -225,9 +211,8 @@ int moec::moeCompileMain(int argc, char **argv) {
   MLIRContext context(options.makeRegistry());
   SourceDiagnostics diagnostics(context, llvm::errs());
   SpecOverrides overrides = options.getOverrides();
-  overrides.toCompile =
-      options.makesPackage() || options.explains() ||
-      (options.emit != Emit::Spec && options.emit != Emit::Moe);
+  overrides.toCompile = options.makesPackage() || options.explains() ||
+                        !isDescription(options.emit);
   FailureOr<Source> source =
       loadSource(context, options.input, overrides, diagnostics.getTexts());
   if (failed(source))

@@ -7,6 +7,7 @@
 
 #include "CApi.h"
 #include "moert/CudaDevice.h"
+#include "moert/PlanText.h"
 
 #include <algorithm>
 
@@ -161,12 +162,24 @@ moert_status *moert_device_copy_out(moert_device *device, void *to,
   return answer(device->device->copyOut(to, from, bytes));
 }
 
+moert_status *moert_device_synchronize(moert_device *device, void *stream) {
+  NEEDED(device);
+  if (device->device->checkTarget("cpu"))
+    return nullptr;
+  Result<std::unique_ptr<Stream>> wrapped = device->device->wrapStream(stream);
+  if (!wrapped)
+    return answer(wrapped.status());
+  return answer(device->device->synchronize(**wrapped));
+}
+
 //===----------------------------------------------------------------------===//
 // Layers
 //===----------------------------------------------------------------------===//
 
-moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made)
-    : device(device), executor(std::move(made)) {
+moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
+                         std::string spec, std::string modelType)
+    : device(device), executor(std::move(made)), spec(std::move(spec)),
+      modelType(std::move(modelType)), planText(printPlan(executor->plan())) {
   const Plan &plan = executor->plan();
   for (const TensorDecl &tensor : plan.tensors) {
     if (tensor.role == TensorRole::Workspace ||
@@ -216,7 +229,8 @@ moert_status *moert_layer_create(const moert_package *package,
       createExecutor(package->package, *device->device, executorOptions);
   if (!executor)
     return answer(executor.status());
-  *layer = new moert_layer(*device->device, std::move(*executor));
+  *layer = new moert_layer(*device->device, std::move(*executor),
+                           package->package.spec, package->package.modelType);
   return nullptr;
 }
 
@@ -227,7 +241,10 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
   Result<std::unique_ptr<Executor>> executor = layer->executor->clone();
   if (!executor)
     return answer(executor.status());
-  *clone = new moert_layer(layer->device, std::move(*executor));
+  *clone = new moert_layer(layer->device, std::move(*executor), layer->spec,
+                           layer->modelType);
+  (*clone)->loaded = layer->loaded;
+  (*clone)->decoderLayer = layer->decoderLayer;
   return nullptr;
 }
 
@@ -235,6 +252,14 @@ void moert_layer_free(moert_layer *layer) { delete layer; }
 
 int64_t moert_layer_max_tokens(const moert_layer *layer) {
   return layer ? layer->executor->plan().maxTokens : 0;
+}
+
+const char *moert_layer_plan(const moert_layer *layer) {
+  return layer ? layer->planText.c_str() : "";
+}
+
+const char *moert_layer_spec(const moert_layer *layer) {
+  return layer ? layer->spec.c_str() : "";
 }
 
 int moert_layer_num_tensors(const moert_layer *layer) {

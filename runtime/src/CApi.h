@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 struct moert_status {
   moert::Status status;
@@ -36,10 +37,18 @@ struct moert_workspace {
 };
 
 struct moert_layer {
-  moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor);
+  moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor,
+              std::string spec, std::string modelType);
 
   moert::Device &device;
   std::unique_ptr<moert::Executor> executor;
+  /// As in a package.
+  const std::string spec, modelType;
+  const std::string planText;
+  /// Which layer of a model it is, where its description says so.
+  std::optional<int64_t> decoderLayer;
+  /// Memory of weights that were loaded, by name; shared with clones.
+  std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;
   /// What infos[i].shape points to.
   std::vector<std::vector<int64_t>> shapes;

@@ -51,7 +51,7 @@ def run(folder: Path, *command: object, code: int = 0, env: dict | None = None) 
 def test_lists_what_it_promises(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "bin").iterdir()) == sorted(bundle.tools())
     for path in ("lib/libmoec.so", "lib/libmoert.so", "include/moert/moert.h", "README.md", "LICENSE",
-                 "include/moejit/moejit.h", "python/moec/runtime.py", "benchmarks/plot.py",
+                 "include/moejit/moejit.h", "python/moec/layer.py", "lib/_core.abi3.so", "benchmarks/plot.py",
                  "share/moec/cases.json", "share/moec/models/qwen3-30b-a3b.json"):
         assert (folder / path).is_file(), path
     assert not list(folder.rglob("__pycache__"))
@@ -90,9 +90,8 @@ def test_finds_the_cases_of_the_gpu_suite(folder: Path) -> None:
 
 
 def test_is_used_from_python_and_c(folder: Path, tmp_path: Path) -> None:
-    code = ("from moec.runtime import Runtime; from moec.jit import Compiler; Runtime();"
-            "print(len(Compiler(target='sm_90a', cache_directory='cache').compile("
-            "'share/moec/models/olmoe-1b-7b.json').data))")
+    code = ("import moec; print(len(moec.compile_package("
+            "'share/moec/models/olmoe-1b-7b.json', 'sm_90a', cache_directory='cache')))")
     env = {"PYTHONPATH": str(folder / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, text=True,
                           capture_output=True)

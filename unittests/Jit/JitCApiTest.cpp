@@ -183,6 +183,59 @@ TEST_F(JitCApiTest, LoadsALayerForTheDevice) {
   }
 }
 
+/// The host takes memory of the process, and the layer's own stream alone.
+TEST_F(JitCApiTest, LoadsALayerForTheHost) {
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  moert_device *device = nullptr;
+  ASSERT_DONE(moejit_device_create_host(2, &device));
+  EXPECT_STREQ(moert_device_name(device), "host");
+  source.entry = "ids";
+  source.max_tokens = 3;
+  source.num_valid_tokens = 1;
+  moert_layer *layer = nullptr;
+  ASSERT_DONE(
+      moejit_load_layer(compiler, &source, device, nullptr, &layer, &report));
+  EXPECT_FALSE(report.from_cache);
+  EXPECT_EQ(moert_layer_max_tokens(layer), 3);
+  EXPECT_NE(std::string(moert_layer_spec(layer)).find("\"entry\": \"ids\""),
+            std::string::npos);
+  // Zeros of any type.
+  std::vector<std::vector<char>> memory;
+  for (int i = 0; i < moert_layer_num_tensors(layer); ++i) {
+    const moert_tensor_info &info = *moert_layer_tensor(layer, i);
+    int64_t elements = 1;
+    for (int d = 0; d < info.rank; ++d)
+      elements *= info.shape[d];
+    bool isOutput = info.role == MOERT_OUTPUT;
+    memory.emplace_back(size_t(elements) * 4, isOutput ? 1 : 0);
+    moert_tensor tensor = {info.name, info.dtype, memory.back().data(),
+                           info.rank, info.shape, nullptr};
+    ASSERT_DONE(moert_layer_bind(layer, &tensor));
+  }
+  ASSERT_DONE(moert_layer_prepare_weights(layer, nullptr));
+  ASSERT_DONE(moert_layer_run(layer, 3, MOERT_LAYER_STREAM, nullptr, 0));
+  ASSERT_DONE(moert_device_synchronize(device, nullptr));
+  for (int i = 0; i < moert_layer_num_tensors(layer); ++i)
+    if (moert_layer_tensor(layer, i)->role == MOERT_OUTPUT)
+      EXPECT_EQ(memory[size_t(i)][0], 0);
+  EXPECT_NE(take(moert_layer_run(layer, 3, nullptr, nullptr, 0))
+                .find("host has no streams of its own"),
+            std::string::npos);
+  moert_layer_free(layer);
+
+  source.entry = "router";
+  EXPECT_NE(take(moejit_load_layer(compiler, &source, device, nullptr, &layer,
+                                   nullptr))
+                .find("moejit_source.entry: 'router' is none of gate, logits "
+                      "and ids"),
+            std::string::npos);
+  EXPECT_EQ(layer, nullptr);
+  moert_device_free(device);
+  EXPECT_NE(take(moejit_device_create_host(-1, &device)).find("-1 threads"),
+            std::string::npos);
+  EXPECT_EQ(device, nullptr);
+}
+
 TEST_F(JitCApiTest, SaysWhatIsWrong) {
   EXPECT_EQ(take(moejit_compiler_create(&options, nullptr)),
             "moejit_compiler_create: the argument 'compiler' is NULL");

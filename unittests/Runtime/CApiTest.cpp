@@ -128,6 +128,15 @@ TEST_F(CApiTest, ListsWhatThereIsToBind) {
   ASSERT_DONE(moert_layer_create(package, device, nullptr, &layer));
   ASSERT_DONE(moert_layer_clone(layer, &clone));
   ASSERT_EQ(moert_layer_num_tensors(clone), 4);
+  EXPECT_STREQ(moert_layer_spec(clone), "{\"hidden_size\": 4}");
+  std::string plan = moert_layer_plan(clone);
+  EXPECT_EQ(plan, moert_layer_plan(layer));
+  for (const char *part :
+       {"{\"target\":\"sm_80\",\"max_tokens\":100,", "\"min_tokens\":0,",
+        "{\"name\":\"x\",\"role\":\"input\",\"dtype\":\"f32\",\"shape\":["})
+    EXPECT_NE(plan.find(part), std::string::npos) << plan;
+  EXPECT_STREQ(moert_layer_plan(nullptr), "");
+  ASSERT_DONE(moert_device_synchronize(device, nullptr));
   EXPECT_EQ(moert_layer_max_tokens(clone), 100);
   const moert_tensor_info *x = moert_layer_tensor(clone, 0);
   EXPECT_STREQ(x->name, "x");
@@ -215,7 +224,7 @@ TEST_F(CApiTest, HandlesServeTheHostToo) {
   host.device = std::move(*made);
   auto executor = Executor::create(makePlan(), *host.device, makeImage());
   ASSERT_TRUE(executor);
-  moert_layer layer(*host.device, std::move(*executor));
+  moert_layer layer(*host.device, std::move(*executor), "", "");
   std::vector<float> x(20 * kWidth, 1.5f), scale(kWidth, 0.5f);
   int32_t one = 1;
   moert_tensor weight = {"scale", "f32", scale.data(), 1, kScale, nullptr};

@@ -138,6 +138,28 @@ TEST_F(ExecutorTest, RebindingAWeightCallsForPreparation) {
   expectResult(2);
 }
 
+/// Binding an input as it is bound already changes nothing; its contents may
+/// have changed, and other strides of the same memory are another binding.
+TEST_F(ExecutorTest, BindingTheSameAgainIsChecked) {
+  std::unique_ptr<Executor> executor = makeExecutor();
+  bindAll(*executor);
+  ASSERT_TRUE(executor->prepareWeights());
+  ASSERT_OK(executor->run(20));
+  x[0] += 1;
+  bindBatch(*executor);
+  ASSERT_OK(executor->run(20));
+  expectResult(20);
+  TensorView wrong = view(x, {100, kWidth});
+  wrong.dtype = DType::I32;
+  EXPECT_FALSE(executor->bind("x", wrong));
+  wrong = view(x, {100, kWidth});
+  wrong.strides = {kWidth + 1, 1};
+  EXPECT_FALSE(executor->bind("x", wrong));
+  wrong.strides = {1};
+  EXPECT_FALSE(executor->bind("x", wrong));
+  ASSERT_OK(executor->run(20));
+}
+
 TEST_F(ExecutorTest, CallerMayOwnTheWorkspace) {
   auto executor = makeExecutor();
   bindAll(*executor);

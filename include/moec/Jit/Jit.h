@@ -16,6 +16,8 @@
 
 namespace moec {
 
+class ParsedLayer;
+
 struct JitOptions {
   /// The target, and what goes with the pass pipelines. Where something of the
   /// pipelines is to be seen (dumps, IR, a reproducer) the cache is not used.
@@ -61,6 +63,14 @@ struct JitLayer {
   JitReport report;
 };
 
+/// A layer for the CPU of this process.
+struct HostLayer {
+  CompiledLayer compiled;
+  /// Where it came from JSON.
+  std::optional<LayerSpec> spec;
+  JitReport report;
+};
+
 /// Success for the name of a GPU that kernels can be compiled for.
 moert::Status checkTarget(const std::string &target);
 /// Success for the name of a part that runs code for `target`, and for none.
@@ -87,6 +97,17 @@ public:
   moert::Result<JitLayer> compile(const SourceText &text,
                                   const SpecOverrides &overrides,
                                   const moert::Device &device);
+  /// The same for the CPU of this process, whatever the target of the options.
+  /// Nothing is cached: the kernels are code in memory.
+  moert::Result<HostLayer> compileForHost(const SourceText &text,
+                                          const SpecOverrides &overrides);
+
+  /// What a layer is compiled with for `device` (null: for the target of the
+  /// options): the target, and the part that configs are chosen for.
+  moert::Result<CompileOptions>
+  chooseOptions(const moert::Device *device) const;
+
+  unsigned numThreads() const { return options.threads; }
 
 private:
   struct Request;
@@ -99,12 +120,16 @@ private:
   std::string getKey(const Request &request, const Source &source,
                      const std::string &assemblerVersion) const;
   moert::Result<std::string> getAssemblerVersion(const Request &request);
-  moert::Result<moert::Package> make(const Request &request, Source &source,
+  moert::Result<moert::Package> make(const Request &request, ParsedLayer &layer,
                                      JitReport &report);
   moert::Result<moert::Package> findOrMake(const Request &request,
-                                           Source &source,
+                                           ParsedLayer &layer,
                                            const std::string &assemblerVersion,
                                            JitReport &report);
+
+  moert::Result<CompileOptions>
+  chooseOptions(llvm::StringRef architecture,
+                const moert::Device *device) const;
 
   JitOptions options;
   /// Null where nothing is cached.

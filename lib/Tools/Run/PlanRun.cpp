@@ -7,6 +7,7 @@
 
 #include "PlanRun.h"
 
+#include "Timing.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <chrono>
@@ -85,12 +86,8 @@ Status PlanRun::run(RunResult &result) {
         !status)
       return status;
   }
-  if (Status status = options.isOnGpu() && device.takesMachineCode()
-                          ? timeOnGpu(result)
-                          : timeOnHost(result);
-      !status)
+  if (Status status = time(result); !status)
     return status;
-  llvm::sort(result.seconds);
   return options.careful ? readDetails(result) : Status::ok();
 }
 
@@ -100,42 +97,19 @@ HostTensor &PlanRun::getOutput() {
   });
 }
 
-Status PlanRun::timeOnHost(RunResult &result) {
-  for (int64_t i = 0; i < options.repeat; ++i) {
-    double begin = getSeconds();
-    if (Status status = runOnce(); !status)
-      return status;
-    result.seconds.push_back(getSeconds() - begin);
-  }
-  return Status::ok();
+/// Gives a run to the stream.
+Status PlanRun::launch() {
+  return graph ? device.launchGraph(*stream, *graph)
+               : executor->run(options.tokens, stream.get());
 }
 
-/// The device's clock, between runs that follow each other without a pause.
-Status PlanRun::timeOnGpu(RunResult &result) {
-  std::vector<std::unique_ptr<moert::Event>> events;
-  for (int64_t i = 0; i <= options.repeat; ++i) {
-    Result<std::unique_ptr<moert::Event>> event = device.createTimedEvent();
-    if (!event)
-      return event.status();
-    events.push_back(std::move(*event));
-  }
-  for (int64_t i = 0; i <= options.repeat; ++i) {
-    if (i > 0)
-      if (Status status = graph ? device.launchGraph(*stream, *graph)
-                                : executor->run(options.tokens, stream.get());
-          !status)
-        return status;
-    if (Status status = device.record(*stream, *events[i]); !status)
-      return status;
-  }
-  if (Status status = device.synchronize(*stream); !status)
-    return status;
-  for (int64_t i = 0; i < options.repeat; ++i) {
-    Result<double> seconds = device.elapsedSeconds(*events[i], *events[i + 1]);
-    if (!seconds)
-      return seconds.status();
-    result.seconds.push_back(*seconds);
-  }
+Status PlanRun::time(RunResult &result) {
+  bool hasClock = options.isOnGpu() && device.takesMachineCode();
+  Result<std::vector<double>> seconds = (hasClock ? timeOnGpu : timeOnHost)(
+      device, *stream, options.repeat, [&] { return launch(); });
+  if (!seconds)
+    return seconds.status();
+  result.seconds = std::move(*seconds);
   return Status::ok();
 }
 

@@ -44,8 +44,8 @@ private:
   moert::Status capture();
   moert::Status replay();
   moert::Status runOnce();
-  moert::Status timeOnHost(RunResult &result);
-  moert::Status timeOnGpu(RunResult &result);
+  moert::Status launch();
+  moert::Status time(RunResult &result);
   moert::Status readOutput();
   moert::Status checkOutput(const RunResult &result, llvm::StringRef otherwise);
   moert::Status readDetails(RunResult &result);

@@ -7,12 +7,63 @@
 
 #include "Timing.h"
 
+#include "PlanRun.h"
 #include "moec/Compiler/CompileTimes.h"
 #include "moec/Jit/Jit.h"
+
+#include <algorithm>
 
 using namespace moec;
 using moert::Result;
 using moert::Status;
+
+Result<std::vector<double>> moec::timeOnHost(moert::Device &device,
+                                             moert::Stream &stream,
+                                             int64_t repeat,
+                                             llvm::function_ref<Status()> run) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < repeat; ++i) {
+    double begin = getSeconds();
+    if (Status status = run(); !status)
+      return status;
+    if (Status status = device.synchronize(stream); !status)
+      return status;
+    seconds.push_back(getSeconds() - begin);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
+
+Result<std::vector<double>> moec::timeOnGpu(moert::Device &device,
+                                            moert::Stream &stream,
+                                            int64_t repeat,
+                                            llvm::function_ref<Status()> run) {
+  std::vector<std::unique_ptr<moert::Event>> events;
+  for (int64_t i = 0; i <= repeat; ++i) {
+    Result<std::unique_ptr<moert::Event>> event = device.createTimedEvent();
+    if (!event)
+      return event.status();
+    events.push_back(std::move(*event));
+  }
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i > 0)
+      if (Status status = run(); !status)
+        return status;
+    if (Status status = device.record(stream, *events[i]); !status)
+      return status;
+  }
+  if (Status status = device.synchronize(stream); !status)
+    return status;
+  std::vector<double> seconds;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    Result<double> took = device.elapsedSeconds(*events[i], *events[i + 1]);
+    if (!took)
+      return took.status();
+    seconds.push_back(*took);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
 
 Status moec::printLoadTimes(const moert::Package &package,
                             const moert::PackageChoice &choice,

@@ -9,9 +9,21 @@
 #define MOEC_LIB_TOOLS_RUN_TIMING_H
 
 #include "moert/Package.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace moec {
+
+/// What `repeat` runs take, in ascending order. `run` gives one to the stream;
+/// each is waited for, and timed by the clock of this process.
+moert::Result<std::vector<double>>
+timeOnHost(moert::Device &device, moert::Stream &stream, int64_t repeat,
+           llvm::function_ref<moert::Status()> run);
+/// The same by the clock of the device, between runs that follow each other
+/// without a pause.
+moert::Result<std::vector<double>>
+timeOnGpu(moert::Device &device, moert::Stream &stream, int64_t repeat,
+          llvm::function_ref<moert::Status()> run);
 
 /// Loads what the device runs of the package, once more than the run needs, and
 /// prints what that takes, and the sum with the `seconds` that went before.

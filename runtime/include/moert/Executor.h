@@ -170,6 +170,7 @@ private:
   };
 
   Status createStreams();
+  bool isBoundTo(int64_t index, const TensorView &view) const;
   Status checkWeights() const;
   Status allocatePrepared(PrepareReport &report);
   /// Where a bound or prepared tensor is; null for a workspace tensor.

@@ -50,7 +50,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 2
+#define MOERT_API_VERSION 3
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -118,7 +118,7 @@ MOERT_API moert_status *moert_device_create_cuda(int ordinal,
                                                  moert_device **device);
 MOERT_API void moert_device_free(moert_device *device);
 
-/* "cuda:0 (NVIDIA H200)". Lives as long as the device. */
+/* "cuda:0 (NVIDIA H200)", "host". Lives as long as the device. */
 MOERT_API const char *moert_device_name(const moert_device *device);
 
 /* Memory of the device, aligned to 256 bytes, and copies that are complete on
@@ -131,6 +131,12 @@ MOERT_API moert_status *moert_device_copy_in(moert_device *device, void *to,
                                              const void *from, size_t bytes);
 MOERT_API moert_status *moert_device_copy_out(moert_device *device, void *to,
                                               const void *from, size_t bytes);
+
+/* Returns when the work that was given to `stream`, one of
+ * moert_layer_run()'s, is complete. The host has none: there all work is
+ * complete when the call that gives it returns. */
+MOERT_API moert_status *moert_device_synchronize(moert_device *device,
+                                                 void *stream);
 
 /*===----------------------------------------------------------------------===*\
  * Layers
@@ -185,6 +191,17 @@ typedef struct moert_tensor_info {
 } moert_tensor_info;
 
 MOERT_API int64_t moert_layer_max_tokens(const moert_layer *layer);
+
+/* What a call runs, as JSON: `target`, `max_tokens`, `streams`; `variants`,
+ * each with `min_tokens`, `max_tokens` and `steps` in order, a step being a
+ * launch (`stream`, `kernel`, `dependent`) or an event (`stream`, `record` or
+ * `wait`); `kernels` with `name`, `grid` (of `tokens`), `block` and `shared`
+ * (bytes); `tensors` with `name`, `role`, `dtype`, `shape` (of `tokens`) and,
+ * in the workspace, `slot`. Lives as long as the layer. */
+MOERT_API const char *moert_layer_plan(const moert_layer *layer);
+/* The layer as JSON (docs/layers.md), "" where its source was IR. Lives as long
+ * as the layer. */
+MOERT_API const char *moert_layer_spec(const moert_layer *layer);
 
 /* What there is to bind. Infos live as long as the layer; NULL for an index
  * out of range. */
@@ -255,11 +272,12 @@ moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
 /* Runs the layer on `tokens` tokens.
  *
  * `stream` is a CUstream or cudaStream_t, NULL being the default stream, or
- * MOERT_LAYER_STREAM. The call gives work to it and returns; it waits for
- * nothing. `workspace` is aligned to 256 bytes. With NULL the layer uses what
- * moert_layer_use_workspace() gave it, else one of its own and, where that has
- * to grow, waits and allocates: run once with the most tokens before a
- * capture.
+ * MOERT_LAYER_STREAM, which alone a layer on the host takes. The call gives
+ * work to it and returns; it waits for nothing. (On the host it returns when
+ * the run is complete.) `workspace` is aligned to 256 bytes. With NULL the
+ * layer uses what moert_layer_use_workspace() gave it, else one of its own and,
+ * where that has to grow, waits and allocates: run once with the most tokens
+ * before a capture.
  *
  * In a stream that is being captured the run becomes part of the graph, which
  * then depends on the bound memory and on the workspace. */

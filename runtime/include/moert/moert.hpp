@@ -93,6 +93,9 @@ public:
   Error copyOut(void *to, const void *from, size_t bytes) {
     return moert_device_copy_out(get(), to, from, bytes);
   }
+  Error synchronize(void *stream) {
+    return moert_device_synchronize(get(), stream);
+  }
 };
 
 class Workspace : public Handle<moert_workspace, &moert_workspace_free> {
@@ -119,6 +122,8 @@ public:
   }
 
   int64_t maxTokens() const { return moert_layer_max_tokens(get()); }
+  const char *plan() const { return moert_layer_plan(get()); }
+  const char *spec() const { return moert_layer_spec(get()); }
   int numTensors() const { return moert_layer_num_tensors(get()); }
   const moert_tensor_info *tensor(int index) const {
     return moert_layer_tensor(get(), index);

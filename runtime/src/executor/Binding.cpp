@@ -127,11 +127,25 @@ static Status checkShape(const TensorDecl &tensor, const TensorView &view,
   return checkStrides(tensor, view);
 }
 
+/// Whether an input or output is bound like that already, which has been
+/// checked then. A weight that is bound anew has other values.
+bool Executor::isBoundTo(int64_t index, const TensorView &view) const {
+  const Binding &binding = bindings[index];
+  const TensorDecl &tensor = thePlan->tensors[index];
+  return binding.bound && tensor.role != TensorRole::Weight &&
+         view.dtype == tensor.dtype && view.data == binding.data &&
+         view.shape == binding.shape &&
+         (view.strides.empty() || view.strides.size() == view.shape.size()) &&
+         usedStrides(view) == binding.strides;
+}
+
 Status Executor::bind(const std::string &name, const TensorView &view) {
   int64_t index = thePlan->findTensor(name);
   if (index < 0)
     return notFound("bind: the plan has no tensor '" + name + "'; it has " +
                     bindableNames(*thePlan));
+  if (isBoundTo(index, view))
+    return Status::ok();
   const TensorDecl &tensor = thePlan->tensors[index];
   std::string context = "bind '" + name + "'";
   if (tensor.role == TensorRole::Workspace ||

@@ -1,0 +1,57 @@
+//===- CApi.h - what the C API of the compiler is made of -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_JIT_CAPI_H
+#define MOEC_LIB_JIT_CAPI_H
+
+#include "moec/Jit/Jit.h"
+#include "moejit/moejit.h"
+#include "runtime/src/CApi.h"
+
+struct moejit_compiler {
+  explicit moejit_compiler(moec::JitOptions options)
+      : jit(std::move(options)) {}
+
+  moec::Jit jit;
+  moejit_message_fn message = nullptr;
+  void *user = nullptr;
+};
+
+namespace moec::capi {
+
+inline moert_status *answer(moert::Status status) {
+  return status ? nullptr : new moert_status{std::move(status)};
+}
+
+inline moert::Status missing(const char *call, const char *argument) {
+  return moert::invalidArgument(std::string(call) + ": the argument '" +
+                                argument + "' is NULL");
+}
+
+template <typename T>
+moert::Status checkSize(const T &given, const char *what) {
+  if (given.size == sizeof(T))
+    return moert::Status::ok();
+  return moert::invalidArgument(
+      std::string(what) + ".size is " + std::to_string(given.size) +
+      "; sizeof(" + what + ") is " + std::to_string(sizeof(T)) +
+      ", so compile against the header of this library");
+}
+
+/// Checks the source of `call`, and reads it; `overrides` gets what it changes.
+moert::Result<SourceText> readText(const char *call,
+                                   const moejit_source &source,
+                                   SpecOverrides &overrides);
+
+} // namespace moec::capi
+
+/// Returns unless `argument` is given.
+#define MOEJIT_NEEDED(argument)                                                \
+  if (!(argument))                                                             \
+  return moec::capi::answer(moec::capi::missing(__func__, #argument))
+
+#endif // MOEC_LIB_JIT_CAPI_H

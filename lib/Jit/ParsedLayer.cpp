@@ -1,0 +1,41 @@
+//===- ParsedLayer.cpp - a layer as IR, and what is said of it --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Jit/ParsedLayer.h"
+
+#include "moec/Compiler/Registry.h"
+
+using namespace mlir;
+using namespace moec;
+
+static DialectRegistry makeRegistry() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  return registry;
+}
+
+ParsedLayer::ParsedLayer(unsigned threads)
+    : pool(llvm::hardware_concurrency(threads)),
+      context(makeRegistry(), MLIRContext::Threading::DISABLED), os(text),
+      diagnostics(context, os) {
+  if (threads != 1)
+    context.setThreadPool(pool);
+}
+
+moert::Status ParsedLayer::parse(const SourceText &source,
+                                 const SpecOverrides &overrides) {
+  FailureOr<Source> read =
+      parseSource(context, source, overrides, diagnostics.getTexts(), os);
+  if (failed(read))
+    return fail();
+  parsed = std::move(*read);
+  return moert::Status::ok();
+}
+
+std::string ParsedLayer::messages() const {
+  return StringRef(text).rtrim().str();
+}

@@ -1,0 +1,156 @@
+//===- Benchmark.cpp - times of a layer, for C ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Run/HostTensor.h"
+#include "../Run/Timing.h"
+#include "lib/Jit/CApi.h"
+
+#include <algorithm>
+
+using namespace moec;
+using namespace moec::capi;
+using moert::Result;
+using moert::Status;
+
+namespace {
+
+/// Runs of a clone with tensors of its own.
+class Benchmark {
+public:
+  Benchmark(moert_layer &layer, int64_t tokens, uint64_t seed)
+      : device(layer.device), plan(layer.executor->plan()), tokens(tokens),
+        seed(seed), isHost(device.checkTarget("cpu")) {}
+
+  Status run(const moert_layer &layer, int repeat, double *seconds);
+
+private:
+  Status bindTensors();
+  Status capture();
+  Status runOnce() {
+    return graph ? device.launchGraph(*stream, *graph)
+                 : executor->run(tokens, stream.get());
+  }
+
+  moert::Device &device;
+  const moert::Plan &plan;
+  const int64_t tokens;
+  const uint64_t seed;
+  const bool isHost;
+  std::unique_ptr<moert::Stream> stream;
+  std::vector<std::unique_ptr<moert::Buffer>> buffers;
+  std::unique_ptr<moert::Executor> executor;
+  std::unique_ptr<moert::Graph> graph;
+};
+
+} // namespace
+
+/// Experts that ids may name.
+static int64_t countExperts(const moert::Plan &plan) {
+  int64_t index = plan.findTensor("experts.w13");
+  if (index < 0 || plan.tensors[size_t(index)].shape.empty())
+    return 1;
+  Result<int64_t> count = plan.tensors[size_t(index)].shape[0].evaluate(0);
+  return count ? std::max<int64_t>(*count, 1) : 1;
+}
+
+Status Benchmark::bindTensors() {
+  std::vector<HostTensor> tensors;
+  for (const moert::TensorDecl &decl : plan.tensors) {
+    if (decl.role != moert::TensorRole::Input &&
+        decl.role != moert::TensorRole::Output)
+      continue;
+    HostTensor &tensor = tensors.emplace_back();
+    tensor.name = decl.name;
+    tensor.role = decl.role;
+    tensor.dtype = decl.dtype;
+    for (const moert::Expr &size : decl.shape) {
+      Result<int64_t> value = size.evaluate(tokens);
+      if (!value)
+        return value.status();
+      tensor.shape.push_back(*value);
+    }
+    if (Status status = tensor.allocate(); !status)
+      return status;
+  }
+  GenerateOptions generate;
+  generate.seed = seed;
+  generate.numExperts = countExperts(plan);
+  if (Status status = generateTensors(tensors, generate); !status)
+    return status;
+  for (const HostTensor &tensor : tensors) {
+    Result<std::unique_ptr<moert::Buffer>> buffer =
+        device.allocate(tensor.getNumBytes(), moert::kWorkspaceAlignment);
+    if (!buffer)
+      return buffer.status();
+    moert::TensorView view = tensor.getView();
+    view.data = (*buffer)->data();
+    buffers.push_back(std::move(*buffer));
+    if (tensor.role == moert::TensorRole::Input)
+      if (Status status =
+              device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
+          !status)
+        return status;
+    if (Status status = executor->bind(tensor.name, view); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+Status Benchmark::capture() {
+  Result<std::unique_ptr<moert::Graph>> captured =
+      moert::captureGraph(device, *stream, [&] { return runOnce(); });
+  if (!captured)
+    return captured.status();
+  graph = std::move(*captured);
+  return Status::ok();
+}
+
+Status Benchmark::run(const moert_layer &layer, int repeat, double *seconds) {
+  if (tokens < 1 || tokens > plan.maxTokens)
+    return moert::outOfRange("benchmark: " + std::to_string(tokens) +
+                             " tokens; 1 to max_tokens = " +
+                             std::to_string(plan.maxTokens) + " are accepted");
+  Result<std::unique_ptr<moert::Executor>> clone = layer.executor->clone();
+  if (!clone)
+    return clone.status();
+  executor = std::move(*clone);
+  Result<std::unique_ptr<moert::Stream>> made = device.createStream();
+  if (!made)
+    return made.status();
+  stream = std::move(*made);
+  if (Status status = bindTensors(); !status)
+    return status;
+  Result<moert::PrepareReport> prepared = executor->prepareWeights();
+  if (!prepared)
+    return prepared.status();
+  if (Status status = runOnce(); !status)
+    return status;
+  if (Status status = device.synchronize(*stream); !status)
+    return status;
+  if (!isHost)
+    if (Status status = capture(); !status)
+      return status;
+  Result<std::vector<double>> took = (isHost ? timeOnHost : timeOnGpu)(
+      device, *stream, repeat, [&] { return runOnce(); });
+  if (!took)
+    return took.status();
+  std::copy(took->begin(), took->end(), seconds);
+  return Status::ok();
+}
+
+moert_status *moejit_layer_benchmark(moert_layer *layer, int64_t tokens,
+                                     int repeat, uint64_t seed,
+                                     double *seconds) {
+  MOEJIT_NEEDED(layer);
+  MOEJIT_NEEDED(seconds);
+  if (repeat < 1)
+    return answer(moert::invalidArgument("moejit_layer_benchmark: repeat is " +
+                                         std::to_string(repeat) +
+                                         "; 1 or more is accepted"));
+  std::fill(seconds, seconds + repeat, 0.0);
+  return answer(Benchmark(*layer, tokens, seed).run(*layer, repeat, seconds));
+}

@@ -1,0 +1,110 @@
+//===- Weights.cpp - weights of a checkpoint, for C -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Run/LoadTensors.h"
+#include "lib/Jit/CApi.h"
+#include "moec/Import/Import.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace moec;
+using namespace moec::capi;
+using moert::Result;
+using moert::Status;
+
+/// The weights of the layer, allocated on the host.
+static Result<std::vector<HostTensor>>
+allocateWeights(const moert::Plan &plan) {
+  std::vector<HostTensor> tensors;
+  for (const moert::TensorDecl &decl : plan.tensors) {
+    if (decl.role != moert::TensorRole::Weight)
+      continue;
+    HostTensor &tensor = tensors.emplace_back();
+    tensor.name = decl.name;
+    tensor.role = decl.role;
+    tensor.dtype = decl.dtype;
+    for (const moert::Expr &size : decl.shape) {
+      Result<int64_t> value = size.evaluate(/*tokens=*/0);
+      if (!value)
+        return value.status();
+      tensor.shape.push_back(*value);
+    }
+    if (Status status = tensor.allocate(); !status)
+      return status;
+  }
+  return tensors;
+}
+
+/// What of a checkpoint the layer is: by its spec, or where it has none by the
+/// names of its tensors.
+static Result<LayerRequest> getRequest(const moert_layer &layer,
+                                       const std::vector<HostTensor> &tensors,
+                                       const int64_t *decoderLayer) {
+  LayerRequest request = makeRequest(tensors);
+  if (!layer.spec.empty()) {
+    std::string messages;
+    llvm::raw_string_ostream os(messages);
+    Diagnostics diagnostics(os);
+    mlir::FailureOr<LayerSpec> spec = importJson(
+        SourceText("spec.json", layer.spec), /*overrides=*/{}, diagnostics);
+    if (failed(spec))
+      return moert::internalError(llvm::StringRef(messages).rtrim().str());
+    spec->modelType = layer.modelType;
+    request = makeRequest(*spec);
+  }
+  request.inputsAreRequired = false;
+  request.layer =
+      decoderLayer ? std::optional(*decoderLayer) : layer.decoderLayer;
+  return request;
+}
+
+/// Gives the device its copy of a weight, and binds it.
+static Status place(moert_layer &layer, const HostTensor &tensor) {
+  Result<std::unique_ptr<moert::Buffer>> buffer =
+      layer.device.allocate(tensor.getNumBytes(), moert::kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status();
+  moert::TensorView view = tensor.getView();
+  view.data = (*buffer)->data();
+  if (Status status =
+          layer.device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
+      !status)
+    return status;
+  if (Status status = layer.executor->bind(tensor.name, view); !status)
+    return status;
+  layer.loaded[tensor.name] = std::move(*buffer);
+  return Status::ok();
+}
+
+static Status load(moert_layer &layer, const std::string &path,
+                   const int64_t *decoderLayer) {
+  Result<std::vector<HostTensor>> tensors =
+      allocateWeights(layer.executor->plan());
+  if (!tensors)
+    return tensors.status();
+  Result<LayerRequest> request = getRequest(layer, *tensors, decoderLayer);
+  if (!request)
+    return request.status();
+  Result<moert::Checkpoint> checkpoint = moert::Checkpoint::open(path);
+  if (!checkpoint)
+    return checkpoint.status();
+  if (Status status = loadTensors(*tensors, *checkpoint, *request); !status)
+    return status;
+  // Runs may still read what is about to be replaced.
+  if (Status status = layer.executor->synchronize(); !status)
+    return status;
+  for (const HostTensor &tensor : *tensors)
+    if (Status status = place(layer, tensor); !status)
+      return status.withContext("tensor '" + tensor.name + "'");
+  return Status::ok();
+}
+
+moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
+                                        const int64_t *decoder_layer) {
+  MOEJIT_NEEDED(layer);
+  MOEJIT_NEEDED(path);
+  return answer(load(*layer, path, decoder_layer));
+}

@@ -1,0 +1,270 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A compiled layer on a device."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from .compiler import Progress
+
+_FORMS = ("spec", "moe", "plan", "tile", "llvm", "ptx")
+_EXPLANATION, _FULL_EXPLANATION = 6, 7
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor that a layer takes or gives."""
+
+    #: As in docs/layers.md: "experts.w13".
+    name: str
+    #: "bf16", "f32", "i32", "f8e4m3", ...
+    dtype: str
+    #: "input", "weight" or "output".
+    role: str
+    #: In a call with the most tokens.
+    shape: tuple[int, ...]
+    #: Whether the first dimension is smaller with fewer tokens.
+    depends_on_tokens: bool
+    #: Bytes that the address is a multiple of.
+    alignment: int
+    #: Whether it may be bound with gaps between its rows.
+    strided: bool
+
+
+@dataclass(frozen=True)
+class PrepareReport:
+    """What preparing the weights took."""
+
+    #: Bytes of memory that was allocated, and of weights that were overwritten.
+    bytes: int
+    in_place_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Times of runs."""
+
+    #: Of each run, ascending.
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return self.seconds[len(self.seconds) // 2]
+
+    @property
+    def best(self) -> float:
+        return self.seconds[0]
+
+
+class Layer(_core.Layer):
+    """A layer, compiled for a device and loaded there. moec.compile() makes it.
+
+    Calling it runs it:
+
+        layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
+              num_valid_tokens=None, input_ids=None, out=None, stream=None)
+
+    Tensors are of any framework that knows DLPack, on the device of the layer, contiguous, on a GPU
+    at addresses that are multiples of 16; nothing is copied. T is the number of tokens, at most
+    max_tokens; H, k and R are docs/layers.md's, D is the layer's dtype.
+
+    hidden_states: [T, H] of D.
+    router_logits: [T, R] of f32, where the entry is "logits".
+    topk_ids, topk_weights: [T, k] of i32 and f32, where the entry is "ids". An id that is not
+        0 <= id < R contributes nothing.
+    num_valid_tokens: where the layer was compiled with it: an int, or a tensor [1] of i32 on the
+        device, which a CUDA graph can change; by default T. Rows beyond it are zero.
+    input_ids: [T] of i32, where experts are chosen by a hash of the token.
+    out: [T, H] of D, which the result is written to; by default a new tensor of the framework of
+        hidden_states.
+    stream: a stream of a framework, or the address of a CUstream; by default the current one of the
+        framework of hidden_states. The call gives its work to the stream and returns; on the CPU
+        it returns when the work is done.
+
+    Returns `out`. The weights are prepared with the first call after they were bound, which waits.
+    Calls of a layer come one at a time, whichever thread they are from; clones run side by side.
+
+    Raises InvalidType where an argument is no tensor, has another dtype or is missing,
+    InvalidArgument where its shape, strides, device or address are wrong, all before anything runs.
+    """
+
+    #: What it was compiled from; None for a package.
+    _source: Any = None
+    #: Whether it was found in the cache, and what it took until it was compiled.
+    from_cache: bool = False
+    compile_seconds: float = 0.0
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        layer: int | None = None,
+        *,
+        device: Any = "cuda:0",
+        max_tokens: int | None = None,
+        entry: str | None = None,
+        num_valid_tokens: bool = False,
+        cache: bool = True,
+        progress: Progress = None,
+    ) -> Layer:
+        """A layer of a model on disk (config.json and safetensors), with its weights.
+
+        layer: counted from 0; by default the first one with experts. The others are compile()'s."""
+        from .compiler import compile
+
+        made = compile(
+            folder,
+            device=device,
+            max_tokens=max_tokens,
+            entry=entry,
+            num_valid_tokens=num_valid_tokens,
+            layer=layer,
+            cache=cache,
+            progress=progress,
+        )
+        return made.load(folder, layer, progress=progress)
+
+    @classmethod
+    def from_package(
+        cls, package: str | os.PathLike[str] | bytes, *, device: Any = "cuda:0"
+    ) -> Layer:
+        """A layer from a .moepkg file or its contents. Raises InvalidArgument where it is damaged
+        or has no code for the device."""
+        from .compiler import find_device
+
+        if not isinstance(package, bytes):
+            try:
+                with open(package, "rb") as file:
+                    package = file.read()
+            except (OSError, TypeError, ValueError) as error:
+                raise _core.NotFound(f"package: cannot be read: {error}") from error
+        return _core.load_package(cls, package, find_device(device))
+
+    # Weights.
+
+    def bind(self, tensors: Mapping[str, Any] | None = None, /, **named: Any) -> Layer:
+        """Binds weights, by the names of `tensors` or as keywords with `_` in place of `.`
+        (`experts_w13`). The memory stays the caller's: it is kept alive, and what is written to it
+        counts until the weights are prepared. Bytes (uint8) are taken for elements of float8.
+
+        Some layers prepare weights in their own memory (prepare().in_place_bytes), which has other
+        contents then and is bound anew with its values before it is prepared again.
+
+        Raises InvalidArgument for a name that the layer does not have."""
+        if tensors is not None and not isinstance(tensors, Mapping):
+            raise _core.InvalidType(
+                f"tensors: a mapping expected, {type(tensors).__name__} found"
+            )
+        names = {info.name.replace(".", "_"): info.name for info in self.tensors}
+        for name, tensor in {**(tensors or {}), **named}.items():
+            self.bind_weight(names.get(name, name), tensor)
+        return self
+
+    def load(
+        self,
+        folder: str | os.PathLike[str],
+        layer: int | None = None,
+        *,
+        progress: Progress = None,
+    ) -> Layer:
+        """Binds the weights of a checkpoint: a model's folder, or a file of safetensors, under the
+        names of the model or those of docs/layers.md. They are read into memory of the layer's own,
+        converted where that is exact.
+
+        layer: which decoder layer, counted from 0; by default the one that was compiled.
+
+        Raises NotFound or InvalidArgument, with the name of the tensor."""
+        from .compiler import _make_message
+
+        tell = _make_message(progress)
+        tell(False, f"weights are read from {folder}")
+        self.load_weights(os.fspath(folder), layer)
+        tell(False, "weights are loaded")
+        return self
+
+    def prepare(self) -> PrepareReport:
+        """Prepares the weights as the kernels want them, where that is due, and waits. The first
+        call of the layer does it by itself."""
+        return PrepareReport(*self.prepare_weights())
+
+    # What it is.
+
+    @functools.cached_property
+    def tensors(self) -> tuple[TensorInfo, ...]:
+        """What is bound (weights), what a call takes (inputs) and gives (output)."""
+        return tuple(TensorInfo(*operand) for operand in self.operands())
+
+    @functools.cached_property
+    def plan(self) -> dict[str, Any]:
+        """What a call runs (moert_layer_plan() of moert.h): `target`, `max_tokens`, `streams`,
+        `variants` by ranges of tokens with their `steps`, `prepare`, `kernels`, `tensors`."""
+        return json.loads(self.plan_text)
+
+    @functools.cached_property
+    def spec(self) -> dict[str, Any]:
+        """The layer as docs/layers.md describes it; empty where it came from IR."""
+        text = self.spec_text
+        return json.loads(text) if text else {}
+
+    def _print(self, form: int) -> str:
+        from .compiler import _make_message
+
+        source = self._source
+        if source is None:
+            text = self.spec_text
+            if not text:
+                raise _core.Error("the package has no description of the layer")
+            source = ("layer.json", text.encode(), 0, 0, None, False, None)
+        compiler = _core.Compiler(
+            _make_message(None), None, None, None, False, 0, 0, None, True, ()
+        )
+        return compiler.print(source, self.device_object, form)
+
+    def explain(self, full: bool = False) -> str:
+        """What was chosen for the layer and what it is expected to take, in at most 40 lines; or
+        all of it, with what was not chosen."""
+        return self._print(_FULL_EXPLANATION if full else _EXPLANATION)
+
+    def ir(self, level: str = "moe") -> str:
+        """The layer as text: "spec" (JSON, all defaults resolved), IR of level "moe" (what),
+        "plan" (when and where) or "tile" (how), or the kernels' code, "llvm" or "ptx"."""
+        if level not in _FORMS:
+            raise _core.InvalidArgument(
+                f"level: {level!r} found; {', '.join(_FORMS)} are accepted"
+            )
+        return self._print(_FORMS.index(level))
+
+    def benchmark(self, tokens: int, *, repeat: int = 20, seed: int = 0) -> Benchmark:
+        """Times runs on `tokens` pseudo-random tokens, with the weights that are bound, after one
+        that is not timed. On a GPU each run is a replay of a CUDA graph, one behind the other, by
+        the GPU's clock; on the CPU each is timed by itself. Weights stay as warm as they are."""
+        return Benchmark(tuple(self.benchmark_runs(tokens, repeat, seed)))
+
+    def clone(self) -> Layer:
+        """A second layer with the same weights, for calls that overlap with those of the first: it
+        has a workspace of its own."""
+        other = super().clone()
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __enter__(self) -> Layer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<moec.Layer, closed>"
+        name = self.spec.get("name", "layer")
+        return f"<moec.Layer {name!r} on {self.device}, up to {self.max_tokens} tokens>"

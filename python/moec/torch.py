@@ -1,0 +1,195 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers as PyTorch operators and as a module.
+
+    import moec, moec.torch
+
+    block = moec.torch.MoE(moec.compile("config.json", device="cuda:0").bind(weights))
+    output = block(hidden_states)                     # or torch.compile(block, fullgraph=True)
+
+The operators are `torch.ops.moec.forward`, which allocates its result, and
+`torch.ops.moec.forward_out`, which writes it into its first argument. A layer is named in them by the
+number that register() gives, since graphs hold no objects. They have fake implementations, so that
+torch.compile, torch.export and CUDA graphs take them. There is no backward pass: an input that requires
+a gradient, in grad mode, is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Optional
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("moec.torch needs PyTorch; install it, as with pip install torch") from error
+
+from . import InvalidArgument, InvalidType, Layer
+
+__all__ = ["MoE", "register", "unregister"]
+
+_layers: dict[int, Layer] = {}
+_numbers = itertools.count(1)
+
+_ARGUMENTS = (
+    "Tensor hidden_states, Tensor? router_logits, Tensor? topk_ids, Tensor? topk_weights, "
+    "Tensor? num_valid_tokens, Tensor? input_ids, int layer"
+)
+_library = torch.library.Library("moec", "DEF")
+_library.define(f"forward({_ARGUMENTS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_library.define(
+    f"forward_out(Tensor(a!) out, {_ARGUMENTS}) -> ()", tags=(torch.Tag.pt2_compliant_tag,)
+)
+
+
+def register(layer: Layer) -> int:
+    """The number that names the layer in the operators, until unregister()."""
+    if not isinstance(layer, Layer):
+        raise InvalidType(f"layer: a moec.Layer expected, {type(layer).__name__} found")
+    number = next(_numbers)
+    _layers[number] = layer
+    return number
+
+
+def unregister(number: int) -> None:
+    """Forgets the layer of that number; graphs that name it raise InvalidArgument from then on."""
+    _layers.pop(number, None)
+
+
+def _find(number: int) -> Layer:
+    layer = _layers.get(number)
+    if layer is None:
+        raise InvalidArgument(
+            f"layer: no layer has the number {number}; keep what register() numbered, or the MoE "
+            "module, for as long as graphs use it"
+        )
+    return layer
+
+
+def _forward(
+    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+):
+    found = _layers.get(layer) or _find(layer)
+    if num_valid_tokens is None and input_ids is None:
+        return found(hidden_states, router_logits, topk_ids, topk_weights)
+    return found(
+        hidden_states,
+        router_logits,
+        topk_ids,
+        topk_weights,
+        num_valid_tokens=num_valid_tokens,
+        input_ids=input_ids,
+    )
+
+
+def _forward_out(
+    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+):
+    (_layers.get(layer) or _find(layer))(
+        hidden_states,
+        router_logits,
+        topk_ids,
+        topk_weights,
+        num_valid_tokens=num_valid_tokens,
+        input_ids=input_ids,
+        out=out,
+    )
+
+
+def _check_fake(hidden_states, router_logits, topk_weights, layer) -> None:
+    """What an operator refuses of tensors without memory, as it would of real ones."""
+    found = _find(layer)
+    if hidden_states.dim() != 2:
+        raise InvalidArgument(
+            f"hidden_states: rank 2 expected, shape {list(hidden_states.shape)} found; reshape it "
+            "to one row per token"
+        )
+    if hidden_states.device != torch.device(found.device):
+        raise InvalidArgument(
+            f"hidden_states: a tensor on {found.device} expected, one on {hidden_states.device} "
+            "found; copy it to the device of the layer"
+        )
+    if not torch.is_grad_enabled():
+        return
+    for name, tensor in (
+        ("hidden_states", hidden_states),
+        ("router_logits", router_logits),
+        ("topk_weights", topk_weights),
+    ):
+        if tensor is not None and tensor.requires_grad:
+            raise InvalidArgument(
+                f"{name}: requires a gradient, and a layer has no backward pass; call it under "
+                "torch.no_grad(), or detach the tensor"
+            )
+
+
+def _forward_fake(
+    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+):
+    _check_fake(hidden_states, router_logits, topk_weights, layer)
+    return torch.empty_like(hidden_states)
+
+
+def _forward_out_fake(
+    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+):
+    _check_fake(hidden_states, router_logits, topk_weights, layer)
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("forward", _forward, _key)
+    _library.impl("forward_out", _forward_out, _key)
+torch.library.register_fake("moec::forward", _forward_fake, lib=_library)
+torch.library.register_fake("moec::forward_out", _forward_out_fake, lib=_library)
+_op = torch.ops.moec.forward.default
+
+
+class MoE(torch.nn.Module):
+    """A layer as a module. It has no parameters: the weights are the layer's.
+
+    On a GPU the layer gets its workspace, for max_tokens tokens, from PyTorch's allocator. Layers
+    whose calls follow each other may share one: pass that of another module as `workspace`.
+
+    forward() takes what the layer takes (moec.Layer), hidden_states of any rank with a last dimension
+    of H, and returns a tensor of the same shape. Call it once before it is captured in a CUDA graph:
+    the first call prepares the weights.
+    """
+
+    def __init__(self, layer: Layer, *, workspace: Optional[torch.Tensor] = None) -> None:
+        super().__init__()
+        self.number = register(layer)
+        self.layer = layer
+        weakref.finalize(self, unregister, self.number)
+        self.workspace = workspace
+        if workspace is None and layer.device != "cpu":
+            size = layer.workspace_bytes(layer.max_tokens)
+            self.workspace = torch.empty(size, dtype=torch.uint8, device=layer.device)
+        if self.workspace is not None:
+            layer.use_workspace(self.workspace)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        router_logits: Optional[torch.Tensor] = None,
+        topk_ids: Optional[torch.Tensor] = None,
+        topk_weights: Optional[torch.Tensor] = None,
+        num_valid_tokens: Optional[torch.Tensor] = None,
+        input_ids: Optional[torch.Tensor] = None,
+    ) -> torch.Tensor:
+        shape = hidden_states.shape
+        if len(shape) != 2:
+            hidden_states = hidden_states.reshape(-1, shape[-1])
+        output = _op(
+            hidden_states,
+            router_logits,
+            topk_ids,
+            topk_weights,
+            num_valid_tokens,
+            input_ids,
+            self.number,
+        )
+        return output if len(shape) == 2 else output.view(shape)
+
+    def extra_repr(self) -> str:
+        return repr(self.layer)

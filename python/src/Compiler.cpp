@@ -1,0 +1,252 @@
+//===- Compiler.cpp - the compiler ------------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Errors.h"
+#include "Layer.h"
+#include "moejit/moejit.h"
+
+#include <memory>
+#include <vector>
+
+using namespace moec::python;
+
+namespace {
+
+struct CompilerState {
+  moejit_compiler *compiler = nullptr;
+  /// Called with (is a warning, text).
+  Ref message;
+
+  ~CompilerState() { moejit_compiler_free(compiler); }
+};
+
+struct CompilerObject {
+  PyObject base;
+  CompilerState *state;
+};
+
+/// A source with what it points to. Made from the tuple (path, text or None,
+/// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None).
+class Source {
+public:
+  bool read(PyObject *tuple);
+  const moejit_source *get() const { return &source; }
+
+private:
+  moejit_source source = {};
+  int64_t layer = 0;
+};
+
+} // namespace
+
+static PyTypeObject *compilerType = nullptr;
+
+static CompilerState &getCompilerState(PyObject *self) {
+  return *reinterpret_cast<CompilerObject *>(self)->state;
+}
+
+bool Source::read(PyObject *tuple) {
+  long long maxTokens, numExperts;
+  PyObject *layerObject;
+  Py_ssize_t size = 0;
+  const char *text = nullptr;
+  source.size = sizeof(source);
+  if (!PyTuple_Check(tuple))
+    return fail(Kind::Type, "source: a tuple expected");
+  if (!PyArg_ParseTuple(tuple, "sz#LLzpO:source", &source.path, &text, &size,
+                        &maxTokens, &numExperts, &source.entry,
+                        &source.num_valid_tokens, &layerObject))
+    return false;
+  source.text = text;
+  source.text_bytes = size_t(size);
+  source.max_tokens = maxTokens;
+  source.num_experts = numExperts;
+  if (layerObject != Py_None) {
+    if (!getInt(layerObject, "layer", 0, INT32_MAX, layer))
+      return false;
+    source.layer = &layer;
+  }
+  return true;
+}
+
+/// Called in a thread that calls the compiler and has let Python go.
+static void tell(void *user, moejit_severity severity, const char *text) {
+  auto *message = static_cast<PyObject *>(user);
+  PyGILState_STATE state = PyGILState_Ensure();
+  Ref answer = Ref::take(PyObject_CallFunction(
+      message, "is", severity == MOEJIT_WARNING ? 1 : 0, text));
+  if (!answer)
+    PyErr_WriteUnraisable(message);
+  PyGILState_Release(state);
+}
+
+/// Compiler(message, target, device_part, cache_directory, cache, cache_bytes,
+/// threads, ptxas, use_ptxas, configs).
+static PyObject *makeCompiler(PyTypeObject *type, PyObject *arguments,
+                              PyObject *) {
+  moejit_options options = {};
+  PyObject *message, *configs;
+  int cache, usePtxas;
+  unsigned long long bytes;
+  options.size = sizeof(options);
+  if (!PyArg_ParseTuple(
+          arguments, "OzzzpKIzpO!:Compiler", &message, &options.target,
+          &options.device_part, &options.cache_directory, &cache, &bytes,
+          &options.threads, &options.ptxas, &usePtxas, &PyTuple_Type, &configs))
+    return nullptr;
+  options.cache_bytes = bytes;
+  options.no_cache = !cache;
+  options.no_ptxas = !usePtxas;
+  std::vector<const char *> texts;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(configs); ++i) {
+    texts.push_back(getText(PyTuple_GetItem(configs, i), "configs"));
+    if (!texts.back())
+      return nullptr;
+  }
+  options.configs = texts.data();
+  options.num_configs = texts.size();
+  auto state = std::make_unique<CompilerState>();
+  state->message = Ref::share(message);
+  options.message = tell;
+  options.message_user = message;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_compiler_create(&options, &state->compiler);
+  }
+  if (!check(status))
+    return nullptr;
+  auto *self = allocate<CompilerObject>(type);
+  if (self)
+    self->state = state.release();
+  return reinterpret_cast<PyObject *>(self);
+}
+
+static void freeCompiler(PyObject *self) {
+  delete reinterpret_cast<CompilerObject *>(self)->state;
+  deallocate(self);
+}
+
+/// compile(source) -> (bytes of a package, from the cache, seconds).
+static PyObject *compile(PyObject *self, PyObject *tuple) {
+  Source source;
+  if (!source.read(tuple))
+    return nullptr;
+  void *data = nullptr;
+  size_t size = 0;
+  moejit_report report = {};
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_compile(getCompilerState(self).compiler, source.get(),
+                            &data, &size, &report);
+  }
+  if (!check(status))
+    return nullptr;
+  PyObject *answer =
+      Py_BuildValue("(y#Od)", static_cast<const char *>(data), Py_ssize_t(size),
+                    report.from_cache ? Py_True : Py_False, report.seconds);
+  moejit_free(data);
+  return answer;
+}
+
+/// load(class, source, device) -> (layer, from the cache, seconds).
+static PyObject *load(PyObject *self, PyObject *const *arguments,
+                      Py_ssize_t count) {
+  Source source;
+  if (!checkCount("load", count, 3, 3) || !source.read(arguments[1]))
+    return nullptr;
+  DeviceObject *device = getDevice(arguments[2]);
+  if (!device)
+    return nullptr;
+  moert_layer *layer = nullptr;
+  moejit_report report = {};
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_load_layer(getCompilerState(self).compiler, source.get(),
+                               device->device, nullptr, &layer, &report);
+  }
+  if (!check(status))
+    return nullptr;
+  Ref made = Ref::take(makeLayer(arguments[0], layer, device));
+  if (!made)
+    return nullptr;
+  return Py_BuildValue("(OOd)", made.get(),
+                       report.from_cache ? Py_True : Py_False, report.seconds);
+}
+
+/// print(source, device or None, form) -> text.
+static PyObject *print(PyObject *self, PyObject *const *arguments,
+                       Py_ssize_t count) {
+  Source source;
+  int64_t form = 0;
+  if (!checkCount("print", count, 3, 3) || !source.read(arguments[0]) ||
+      !getInt(arguments[2], "form", 0, MOEJIT_FULL_EXPLANATION, form))
+    return nullptr;
+  DeviceObject *device = nullptr;
+  if (arguments[1] != Py_None && !(device = getDevice(arguments[1])))
+    return nullptr;
+  char *text = nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_print(getCompilerState(self).compiler, source.get(),
+                          device ? device->device : nullptr,
+                          static_cast<moejit_form>(form), &text);
+  }
+  if (!check(status))
+    return nullptr;
+  PyObject *answer = PyUnicode_FromString(text);
+  moejit_free(text);
+  return answer;
+}
+
+/// load_package(class, bytes, device) -> layer.
+static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
+                             Py_ssize_t count) {
+  char *data = nullptr;
+  Py_ssize_t size = 0;
+  if (!checkCount("load_package", count, 3, 3) ||
+      PyBytes_AsStringAndSize(arguments[1], &data, &size) < 0)
+    return nullptr;
+  DeviceObject *device = getDevice(arguments[2]);
+  if (!device)
+    return nullptr;
+  moert_layer *layer = nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    moert_package *package = nullptr;
+    status = moert_package_from_memory(data, size_t(size), &package);
+    if (!status)
+      status = moert_layer_create(package, device->device, nullptr, &layer);
+    moert_package_free(package);
+  }
+  if (!check(status, "package"))
+    return nullptr;
+  return makeLayer(arguments[0], layer, device);
+}
+
+bool moec::python::addCompiler(PyObject *module) {
+  static PyMethodDef functions[] = {makeMethod("load_package", loadPackage),
+                                    {}};
+  static PyMethodDef methods[] = {{"compile", compile, METH_O, nullptr},
+                                  makeMethod("load", load),
+                                  makeMethod("print", print),
+                                  {}};
+  static PyType_Slot slots[] = {
+      {Py_tp_new, reinterpret_cast<void *>(makeCompiler)},
+      {Py_tp_dealloc, reinterpret_cast<void *>(freeCompiler)},
+      {Py_tp_methods, methods},
+      {}};
+  static PyType_Spec spec = {"moec._core.Compiler", sizeof(CompilerObject), 0,
+                             Py_TPFLAGS_DEFAULT, slots};
+  compilerType = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+  return compilerType && PyModule_AddType(module, compilerType) == 0 &&
+         PyModule_AddFunctions(module, functions) == 0;
+}

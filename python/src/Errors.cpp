@@ -1,0 +1,144 @@
+//===- Errors.cpp - exceptions ----------------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Errors.h"
+
+#include <cstring>
+
+using namespace moec::python;
+
+namespace {
+
+struct Errors {
+  PyObject *base, *invalidArgument, *invalidType, *notFound, *unavailable,
+      *exhausted;
+};
+
+} // namespace
+
+static Errors errors;
+
+/// The class for a code, and what the code is called.
+static std::pair<PyObject *, const char *> getClass(moert_code code) {
+  switch (code) {
+  case MOERT_INVALID_ARGUMENT:
+    return {errors.invalidArgument, "invalid_argument"};
+  case MOERT_OUT_OF_RANGE:
+    return {errors.invalidArgument, "out_of_range"};
+  case MOERT_NOT_FOUND:
+    return {errors.notFound, "not_found"};
+  case MOERT_RESOURCE_EXHAUSTED:
+    return {errors.exhausted, "resource_exhausted"};
+  case MOERT_UNAVAILABLE:
+    return {errors.unavailable, "unavailable"};
+  case MOERT_OK:
+  case MOERT_INTERNAL:
+    break;
+  }
+  return {errors.base, "internal"};
+}
+
+/// Makes an exception with its `code`, and raises it.
+static void raise(PyObject *type, const char *code,
+                  const std::string &message) {
+  Ref text = Ref::take(PyUnicode_DecodeUTF8(
+      message.data(), Py_ssize_t(message.size()), "replace"));
+  if (!text)
+    return;
+  Ref error =
+      Ref::take(PyObject_CallFunctionObjArgs(type, text.get(), nullptr));
+  Ref name = Ref::take(PyUnicode_FromString(code));
+  if (error && name &&
+      PyObject_SetAttrString(error.get(), "code", name.get()) == 0)
+    PyErr_SetObject(type, error.get());
+}
+
+bool moec::python::fail(Kind kind, const std::string &message) {
+  raise(kind == Kind::Value ? errors.invalidArgument : errors.invalidType,
+        "invalid_argument", message);
+  return false;
+}
+
+bool moec::python::check(moert_status *status, const char *argument) {
+  if (!status)
+    return true;
+  auto [type, code] = getClass(moert_status_code(status));
+  std::string message = moert_status_message(status);
+  moert_status_free(status);
+  if (argument) {
+    // "bind 'output': shape ..." is about the argument `out`.
+    size_t colon = message.rfind("bind '", 0) == 0 ? message.find("': ")
+                                                   : std::string::npos;
+    if (colon != std::string::npos)
+      message.erase(0, colon + strlen("': "));
+    message = std::string(argument) + ": " + message;
+  }
+  raise(type, code, message);
+  return false;
+}
+
+bool moec::python::failBecause(const char *argument, const char *what) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception))
+    return false;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Ref cause = Ref::take(value), ofType = Ref::take(type),
+      ofTrace = Ref::take(trace);
+  std::string text = value ? show(value) : "";
+  PyErr_Clear();
+  fail(Kind::Value, std::string(argument) + ": " + what + ": " + text);
+  if (!cause)
+    return false;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyException_SetCause(value, cause.release());
+  PyErr_Restore(type, value, trace);
+  return false;
+}
+
+/// A class below moec.Error, and another one where given.
+static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
+                          const char *doc) {
+  std::string full = std::string("moec.") + name;
+  Ref bases =
+      Ref::take(errors.base ? other ? PyTuple_Pack(2, errors.base, other)
+                                    : PyTuple_Pack(1, errors.base)
+                            : PyTuple_Pack(1, other));
+  if (!bases)
+    return nullptr;
+  PyObject *made =
+      PyErr_NewExceptionWithDoc(full.c_str(), doc, bases.get(), nullptr);
+  if (!made || PyModule_AddObjectRef(module, name, made) < 0)
+    return nullptr;
+  return made;
+}
+
+bool moec::python::addErrors(PyObject *module) {
+  errors = {};
+  return (errors.base = addClass(
+              module, "Error", PyExc_Exception,
+              "A call of moec that failed. `code` is what moert.h calls the "
+              "failure, as \"invalid_argument\".")) &&
+         (errors.invalidArgument =
+              addClass(module, "InvalidArgument", PyExc_ValueError,
+                       "An argument has a wrong value: shape, strides, device, "
+                       "alignment, a description that is wrong. The message "
+                       "names the argument and what to change.")) &&
+         (errors.invalidType =
+              addClass(module, "InvalidType", PyExc_TypeError,
+                       "An argument is of a wrong kind: no tensor, or one of "
+                       "another dtype.")) &&
+         (errors.notFound =
+              addClass(module, "NotFound", PyExc_LookupError,
+                       "A file, or a tensor of that name, is not there.")) &&
+         (errors.unavailable =
+              addClass(module, "Unavailable", nullptr,
+                       "What is asked for is not there: a driver, a GPU.")) &&
+         (errors.exhausted = addClass(module, "ResourceExhausted",
+                                      PyExc_MemoryError, "No memory is left."));
+}

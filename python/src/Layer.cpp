@@ -1,0 +1,506 @@
+//===- Layer.cpp - a layer on a device --------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Layer.h"
+#include "Errors.h"
+#include "moejit/moejit.h"
+
+#include <cstring>
+
+using namespace moec::python;
+
+static PyTypeObject *layerType = nullptr;
+
+//===----------------------------------------------------------------------===//
+// State
+//===----------------------------------------------------------------------===//
+
+LayerState::LayerState(moert_layer *layer, DeviceObject *device)
+    : layer(layer), device(Ref::share(reinterpret_cast<PyObject *>(device))) {
+  for (int i = 0; i < moert_layer_num_tensors(layer); ++i) {
+    const moert_tensor_info &info = *moert_layer_tensor(layer, i);
+    Operand &operand = operands.emplace_back();
+    operand.text = info.name;
+    operand.name = Ref::take(PyUnicode_InternFromString(info.name));
+    operand.dtype = info.dtype;
+    operand.role = info.role;
+    operand.shape.assign(info.shape, info.shape + info.rank);
+    operand.dependsOnTokens = info.depends_on_tokens != 0;
+    operand.alignment = info.alignment;
+    operand.isStrided = info.strided != 0;
+    if (info.role == MOERT_WEIGHT)
+      continue;
+    auto argument = int(arguments.size());
+    arguments.push_back(i);
+    if (info.role == MOERT_OUTPUT)
+      output = argument;
+    else if (operand.text == "hidden_states" && info.rank == 2)
+      hiddenStates = argument;
+    else if (operand.text == "num_valid_tokens")
+      validTokens = argument;
+  }
+  weights.resize(operands.size());
+}
+
+LayerState::~LayerState() {
+  moert_device_release(getDevice().device, validMemory);
+  moert_layer_free(layer);
+}
+
+int LayerState::find(const char *name) const {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].text == name)
+      return int(i);
+  return -1;
+}
+
+Locked::Locked(LayerState &state) : state(state) {
+  if (state.mutex.try_lock())
+    return;
+  Unlocked unlocked;
+  state.mutex.lock();
+}
+
+bool Locked::isOpen() const {
+  return state.layer ||
+         fail(Kind::Value, "the layer is closed; compile or clone another");
+}
+
+PyObject *moec::python::makeLayer(PyObject *type, moert_layer *layer,
+                                  DeviceObject *device) {
+  if (!PyType_Check(type) ||
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(type), layerType)) {
+    moert_layer_free(layer);
+    fail(Kind::Type, "a class below moec._core.Layer expected, " +
+                         nameType(type) + " found");
+    return nullptr;
+  }
+  auto state = std::make_unique<LayerState>(layer, device);
+  if (state->hiddenStates < 0 || state->output < 0 ||
+      state->arguments.size() > kMostArguments) {
+    fail(Kind::Value, "the layer has no matrix hidden_states among its inputs, "
+                      "or no output, as layers of models have; run it through "
+                      "moert.h");
+    return nullptr;
+  }
+  auto *self = allocate<LayerObject>(reinterpret_cast<PyTypeObject *>(type));
+  if (self)
+    self->state = state.release();
+  return reinterpret_cast<PyObject *>(self);
+}
+
+static void freeLayer(PyObject *self) {
+  delete reinterpret_cast<LayerObject *>(self)->state;
+  deallocate(self);
+}
+
+//===----------------------------------------------------------------------===//
+// Binding
+//===----------------------------------------------------------------------===//
+
+/// What to do about a wrong dtype.
+static const char *getRemedy(const Operand &operand, const char *found) {
+  if (operand.dtype == "i32" && strcmp(found, "i64") == 0)
+    return "convert it, as with .to(torch.int32)";
+  if (operand.dtype == "i8" && strcmp(found, "u8") == 0)
+    return "view it as int8 if these are packed bytes";
+  if (operand.role == MOERT_WEIGHT)
+    return "convert the tensor, or compile the layer for its dtype";
+  return "convert the tensor";
+}
+
+/// Whether bytes may stand for elements of 8 bits that few frameworks have.
+static bool areBytesOf(const std::string &dtype, const char *found) {
+  return strcmp(found, "u8") == 0 && dtype.rfind("f8", 0) == 0;
+}
+
+bool moec::python::checkOperand(const LayerState &state, int operand,
+                                const Tensor &tensor, const char *argument) {
+  const Operand &expected = state.operands[size_t(operand)];
+  const DeviceObject &device = state.getDevice();
+  if (expected.dtype != tensor.dtype() &&
+      !areBytesOf(expected.dtype, tensor.dtype()))
+    return fail(Kind::Type, std::string(argument) + ": dtype " +
+                                expected.dtype + " expected, " +
+                                tensor.dtype() + " found; " +
+                                getRemedy(expected, tensor.dtype()));
+  if (!isMemoryOf(device, tensor.get().device))
+    return fail(Kind::Value, std::string(argument) + ": a tensor on " +
+                                 showDevice(device.where) +
+                                 " expected, one on " + tensor.showDevice() +
+                                 " found; copy it to the device of the layer");
+  return true;
+}
+
+bool moec::python::bindOperand(LayerState &state, int operand,
+                               const Tensor &tensor, const char *argument) {
+  const Operand &expected = state.operands[size_t(operand)];
+  moert_tensor described = {};
+  described.name = expected.text.c_str();
+  described.dtype = expected.dtype.c_str();
+  described.data = tensor.data();
+  described.rank = tensor.get().ndim;
+  described.shape = tensor.get().shape;
+  described.strides = tensor.get().strides;
+  return check(moert_layer_bind(state.layer, &described), argument);
+}
+
+bool moec::python::prepare(LayerState &state, void *stream) {
+  if (state.isPrepared)
+    return true;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moert_device_synchronize(state.getDevice().device, stream);
+    if (!status)
+      status = moert_layer_prepare_weights(state.layer, nullptr);
+  }
+  state.isPrepared = status == nullptr;
+  return check(status);
+}
+
+/// What has the memory of a tensor for good: a tensor of PyTorch's may get other
+/// storage (`parameter.data = ...`), and whoever holds the tensor gets it too.
+static Ref shareMemory(PyObject *tensor) {
+  if (findTensorType(tensor)->framework != Framework::Torch)
+    return Ref::share(tensor);
+  return Ref::take(PyObject_CallMethod(tensor, "detach", nullptr));
+}
+
+static PyObject *bind(PyObject *self, PyObject *const *arguments,
+                      Py_ssize_t count) {
+  LayerState &state = getState(self);
+  if (!checkCount("bind", count, 2, 2))
+    return nullptr;
+  const char *name = getText(arguments[0], "name");
+  if (!name)
+    return nullptr;
+  int operand = state.find(name);
+  if (operand < 0 || state.operands[size_t(operand)].role != MOERT_WEIGHT) {
+    std::string names;
+    for (const Operand &each : state.operands)
+      if (each.role == MOERT_WEIGHT)
+        names += (names.empty() ? "" : ", ") + each.text;
+    fail(Kind::Value,
+         std::string(name) + ": the layer has no such weight; it has " + names);
+    return nullptr;
+  }
+  Asking asking;
+  asking.argument = name;
+  asking.keep = true;
+  if (!state.isOnHost() &&
+      !findCurrentStream(arguments[1], state.getDevice().where.device_id,
+                         asking.stream))
+    return nullptr;
+  Ref shared = shareMemory(arguments[1]);
+  if (!shared) {
+    failBecause(name, "the tensor cannot be read");
+    return nullptr;
+  }
+  auto tensor = std::make_shared<Tensor>();
+  if (!tensor->read(shared.get(), asking) ||
+      !checkOperand(state, operand, *tensor, name))
+    return nullptr;
+  {
+    Locked locked(state);
+    if (!locked.isOpen() || !bindOperand(state, operand, *tensor, name))
+      return nullptr;
+    state.isPrepared = false;
+    state.latestStream = asking.stream;
+    std::swap(state.weights[size_t(operand)], tensor);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject *load(PyObject *self, PyObject *const *arguments,
+                      Py_ssize_t count) {
+  LayerState &state = getState(self);
+  int64_t decoderLayer = 0;
+  const char *path = checkCount("load", count, 2, 2)
+                         ? getText(arguments[0], "folder")
+                         : nullptr;
+  if (!path)
+    return nullptr;
+  bool isGiven = arguments[1] != Py_None;
+  if (isGiven && !getInt(arguments[1], "layer", 0, INT32_MAX, decoderLayer))
+    return nullptr;
+  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_layer_load_weights(state.layer, path,
+                                       isGiven ? &decoderLayer : nullptr);
+  }
+  state.isPrepared = false;
+  if (!check(status))
+    return nullptr;
+  std::swap(state.weights, released);
+  Py_RETURN_NONE;
+}
+
+static PyObject *prepareWeights(PyObject *self, PyObject *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  if (!locked.isOpen() || !prepare(state, state.latestStream))
+    return nullptr;
+  // Nothing is done again: the call reports.
+  moert_prepare_report report = {};
+  if (!check(moert_layer_prepare_weights(state.layer, &report)))
+    return nullptr;
+  return Py_BuildValue("(LLd)", static_cast<long long>(report.bytes),
+                       static_cast<long long>(report.in_place_bytes),
+                       report.seconds);
+}
+
+//===----------------------------------------------------------------------===//
+// Workspace
+//===----------------------------------------------------------------------===//
+
+static PyObject *getWorkspaceBytes(PyObject *self, PyObject *tokens) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  int64_t number = 0, bytes = 0;
+  if (!locked.isOpen() || !getInt(tokens, "tokens", 0, INT64_MAX, number) ||
+      !check(moert_layer_workspace_bytes(state.layer, number, &bytes),
+             "tokens"))
+    return nullptr;
+  return PyLong_FromLongLong(bytes);
+}
+
+static PyObject *useWorkspace(PyObject *self, PyObject *memory) {
+  LayerState &state = getState(self);
+  constexpr int64_t kAlignment = 256;
+  std::unique_ptr<Tensor> tensor;
+  if (memory != Py_None) {
+    tensor = std::make_unique<Tensor>();
+    Asking asking;
+    asking.argument = "workspace";
+    asking.keep = asking.write = true;
+    if (!tensor->read(memory, asking))
+      return nullptr;
+    std::string dtype = tensor->dtype();
+    if (dtype != "u8" && dtype != "i8") {
+      fail(Kind::Type, "workspace: a tensor of bytes (uint8) expected, " +
+                           dtype + " found");
+      return nullptr;
+    }
+    if (!isMemoryOf(state.getDevice(), tensor->get().device) ||
+        !tensor->isContiguous() ||
+        reinterpret_cast<uintptr_t>(tensor->data()) % kAlignment != 0) {
+      fail(Kind::Value,
+           "workspace: contiguous memory of " +
+               showDevice(state.getDevice().where) + " aligned to " +
+               std::to_string(kAlignment) + " bytes expected, " +
+               tensor->showDevice() + " at address " +
+               std::to_string(reinterpret_cast<uintptr_t>(tensor->data())) +
+               " found");
+      return nullptr;
+    }
+  }
+  {
+    Locked locked(state);
+    if (!locked.isOpen() || !check(moert_layer_synchronize(state.layer)))
+      return nullptr;
+    std::swap(state.workspace, tensor);
+  }
+  Py_RETURN_NONE;
+}
+
+//===----------------------------------------------------------------------===//
+// The rest
+//===----------------------------------------------------------------------===//
+
+static PyObject *cloneLayer(PyObject *self, PyObject *) {
+  LayerState &state = getState(self);
+  moert_layer *clone = nullptr;
+  Locked locked(state);
+  // What is prepared before is shared.
+  if (!locked.isOpen() || !prepare(state, state.latestStream) ||
+      !check(moert_layer_clone(state.layer, &clone)))
+    return nullptr;
+  Ref made = Ref::take(makeLayer(reinterpret_cast<PyObject *>(Py_TYPE(self)),
+                                 clone, &state.getDevice()));
+  if (!made)
+    return nullptr;
+  LayerState &other = getState(made.get());
+  other.isPrepared = true;
+  other.weights = state.weights;
+  return made.release();
+}
+
+static PyObject *closeLayer(PyObject *self, PyObject *) {
+  LayerState &state = getState(self);
+  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
+  std::unique_ptr<Tensor> workspace;
+  {
+    Locked locked(state);
+    moert_layer_free(std::exchange(state.layer, nullptr));
+    std::swap(state.weights, released);
+    std::swap(state.workspace, workspace);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject *synchronize(PyObject *self, PyObject *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status =
+        moert_device_synchronize(state.getDevice().device, state.latestStream);
+  }
+  if (!check(status))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+static PyObject *benchmark(PyObject *self, PyObject *const *arguments,
+                           Py_ssize_t count) {
+  LayerState &state = getState(self);
+  int64_t tokens = 0, repeat = 0, seed = 0;
+  if (!checkCount("benchmark", count, 3, 3) ||
+      !getInt(arguments[0], "tokens", 1, INT64_MAX, tokens) ||
+      !getInt(arguments[1], "repeat", 1, 1000000, repeat) ||
+      !getInt(arguments[2], "seed", 0, INT64_MAX, seed))
+    return nullptr;
+  std::vector<double> seconds(static_cast<size_t>(repeat));
+  {
+    Locked locked(state);
+    if (!locked.isOpen() || !prepare(state, state.latestStream))
+      return nullptr;
+    moert_status *status;
+    {
+      Unlocked unlocked;
+      status = moejit_layer_benchmark(state.layer, tokens, int(repeat),
+                                      uint64_t(seed), seconds.data());
+    }
+    if (!check(status))
+      return nullptr;
+  }
+  Ref list = Ref::take(PyList_New(0));
+  for (double each : seconds) {
+    Ref number = Ref::take(PyFloat_FromDouble(each));
+    if (!list || !number || PyList_Append(list.get(), number.get()) < 0)
+      return nullptr;
+  }
+  return list.release();
+}
+
+/// (name, dtype, role, shape, depends on tokens, alignment, strided) for each.
+static PyObject *getOperands(PyObject *self, PyObject *) {
+  constexpr const char *roles[] = {"input", "weight", "output"};
+  LayerState &state = getState(self);
+  Ref list = Ref::take(PyList_New(0));
+  for (const Operand &operand : state.operands) {
+    Ref shape = Ref::take(PyTuple_New(Py_ssize_t(operand.shape.size())));
+    for (size_t i = 0; shape && i < operand.shape.size(); ++i)
+      PyTuple_SetItem(shape.get(), Py_ssize_t(i),
+                      PyLong_FromLongLong(operand.shape[i]));
+    Ref item = Ref::take(
+        shape ? Py_BuildValue("(OssOOLO)", operand.name.get(),
+                              operand.dtype.c_str(), roles[operand.role],
+                              shape.get(),
+                              operand.dependsOnTokens ? Py_True : Py_False,
+                              static_cast<long long>(operand.alignment),
+                              operand.isStrided ? Py_True : Py_False)
+              : nullptr);
+    if (!list || !item || PyList_Append(list.get(), item.get()) < 0)
+      return nullptr;
+  }
+  return list.release();
+}
+
+static PyObject *getMaxTokens(PyObject *self, void *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  return locked.isOpen()
+             ? PyLong_FromLongLong(moert_layer_max_tokens(state.layer))
+             : nullptr;
+}
+
+static PyObject *getPlanText(PyObject *self, void *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  return locked.isOpen() ? PyUnicode_FromString(moert_layer_plan(state.layer))
+                         : nullptr;
+}
+
+static PyObject *getSpecText(PyObject *self, void *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  return locked.isOpen() ? PyUnicode_FromString(moert_layer_spec(state.layer))
+                         : nullptr;
+}
+
+static PyObject *getClosed(PyObject *self, void *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  return PyBool_FromLong(state.layer == nullptr);
+}
+
+static PyObject *getDeviceName(PyObject *self, void *) {
+  return PyUnicode_FromString(
+      showDevice(getState(self).getDevice().where).c_str());
+}
+
+static PyObject *getDeviceObject(PyObject *self, void *) {
+  return Ref::share(getState(self).device.get()).release();
+}
+
+bool moec::python::addLayer(PyObject *module) {
+  static PyMethodDef methods[] = {
+      makeMethod("bind_weight", bind),
+      makeMethod("load_weights", load),
+      makeMethod("benchmark_runs", benchmark),
+      makeMethod("time_calls", timeCalls),
+      {"prepare_weights", prepareWeights, METH_NOARGS, nullptr},
+      {"operands", getOperands, METH_NOARGS, nullptr},
+      {"workspace_bytes", getWorkspaceBytes, METH_O,
+       "Bytes of a workspace that serves every call of up to `tokens` tokens."},
+      {"use_workspace", useWorkspace, METH_O,
+       "Runs in this memory from now on: a contiguous tensor of bytes (uint8) "
+       "on the layer's device, at an address that is a multiple of 256, as "
+       "large as workspace_bytes() says. Layers whose calls follow each other "
+       "may share one. None: memory of the layer's own again."},
+      {"clone", cloneLayer, METH_NOARGS,
+       "A second layer with the same weights, for calls that overlap with "
+       "those "
+       "of the first: it has a workspace of its own."},
+      {"synchronize", synchronize, METH_NOARGS,
+       "Returns when the work of the stream of the latest call is complete."},
+      {"close", closeLayer, METH_NOARGS,
+       "Frees what the layer has on the device, when its calls are complete. "
+       "It cannot be used after that."},
+      {}};
+  static PyGetSetDef properties[] = {
+      {"max_tokens", getMaxTokens, nullptr, "Most tokens that a call may have.",
+       nullptr},
+      {"plan_text", getPlanText, nullptr, nullptr, nullptr},
+      {"spec_text", getSpecText, nullptr, nullptr, nullptr},
+      {"closed", getClosed, nullptr, "Whether close() was called.", nullptr},
+      {"device", getDeviceName, nullptr, "\"cuda:0\" or \"cpu\".", nullptr},
+      {"device_object", getDeviceObject, nullptr, nullptr, nullptr},
+      {}};
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void *>(freeLayer)},
+      {Py_tp_call, reinterpret_cast<void *>(callLayer)},
+      {Py_tp_methods, methods},
+      {Py_tp_getset, properties},
+      {}};
+  static PyType_Spec spec = {"moec._core.Layer", sizeof(LayerObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+                                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             slots};
+  layerType = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+  return layerType && makeNames() && PyModule_AddType(module, layerType) == 0;
+}

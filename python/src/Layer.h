@@ -1,0 +1,128 @@
+//===- Layer.h - a layer on a device ----------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_PYTHON_LAYER_H
+#define MOEC_PYTHON_LAYER_H
+
+#include "Device.h"
+#include "Tensor.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace moec::python {
+
+/// A tensor that a layer takes or gives.
+struct Operand {
+  std::string text;
+  /// The same as an interned str.
+  Ref name;
+  std::string dtype;
+  moert_role role = MOERT_INPUT;
+  std::vector<int64_t> shape;
+  bool dependsOnTokens = false;
+  int64_t alignment = 1;
+  bool isStrided = false;
+};
+
+/// Inputs and output of any layer are no more.
+inline constexpr size_t kMostArguments = 12;
+
+/// What a layer has. Operands and arguments stay as they are; the rest is used
+/// under the mutex.
+struct LayerState {
+  /// Takes the layer over.
+  LayerState(moert_layer *layer, DeviceObject *device);
+  LayerState(const LayerState &) = delete;
+  LayerState &operator=(const LayerState &) = delete;
+  ~LayerState();
+
+  DeviceObject &getDevice() const {
+    return *reinterpret_cast<DeviceObject *>(device.get());
+  }
+  bool isOnHost() const { return getDevice().where.device_type == kDLCPU; }
+  /// -1 where the layer has none.
+  int find(const char *name) const;
+
+  /// Null once it is closed.
+  moert_layer *layer;
+  Ref device;
+  std::vector<Operand> operands;
+  /// Indices of the operands that a call brings, inputs and output.
+  std::vector<int> arguments;
+  /// Where these are in `arguments`; -1 for none.
+  int hiddenStates = -1, output = -1, validTokens = -1;
+
+  std::mutex mutex;
+  /// Per operand: the weight that is bound, which clones share; null for none.
+  std::vector<std::shared_ptr<Tensor>> weights;
+  bool isPrepared = false;
+  /// Where runs find their workspace; null for memory of the layer's own.
+  std::unique_ptr<Tensor> workspace;
+  /// Memory of the device for a number of valid tokens that was given as an
+  /// int, and what it holds.
+  void *validMemory = nullptr;
+  int64_t validHeld = -1;
+  /// The stream of the latest run.
+  void *latestStream = nullptr;
+};
+
+/// moec._core.Layer, the base of moec.Layer.
+struct LayerObject {
+  PyObject base;
+  LayerState *state;
+};
+
+inline LayerState &getState(PyObject *self) {
+  return *reinterpret_cast<LayerObject *>(self)->state;
+}
+
+/// The layer for one thread, which waits for it without keeping the others of
+/// Python from running. `isOpen()` is false, with an exception set, where the
+/// layer was closed.
+class Locked {
+public:
+  explicit Locked(LayerState &state);
+  Locked(const Locked &) = delete;
+  Locked &operator=(const Locked &) = delete;
+  ~Locked() { state.mutex.unlock(); }
+
+  bool isOpen() const;
+
+private:
+  LayerState &state;
+};
+
+/// An object of `type`, a class below moec._core.Layer, that has the layer,
+/// which is freed where that fails.
+PyObject *makeLayer(PyObject *type, moert_layer *layer, DeviceObject *device);
+
+/// Binds a tensor that has been read to an operand, by the name of an argument.
+bool bindOperand(LayerState &state, int operand, const Tensor &tensor,
+                 const char *argument);
+/// Whether device and dtype are those of the operand.
+bool checkOperand(const LayerState &state, int operand, const Tensor &tensor,
+                  const char *argument);
+
+/// Prepares the weights where that is due; what was given to `stream` before is
+/// waited for.
+bool prepare(LayerState &state, void *stream);
+
+/// layer(hidden_states, ...).
+PyObject *callLayer(PyObject *self, PyObject *arguments, PyObject *keywords);
+/// layer.time_calls(count, call): see Call.cpp.
+PyObject *timeCalls(PyObject *self, PyObject *const *arguments,
+                    Py_ssize_t count);
+bool makeNames();
+
+bool addLayer(PyObject *module);
+bool addCompiler(PyObject *module);
+
+} // namespace moec::python
+
+#endif // MOEC_PYTHON_LAYER_H

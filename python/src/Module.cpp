@@ -1,0 +1,53 @@
+//===- Module.cpp - the module moec._core -----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Device.h"
+#include "Errors.h"
+#include "Layer.h"
+#include "moejit/moejit.h"
+
+using namespace moec::python;
+
+/// The library beside the module may be that of another release.
+static bool checkVersions() {
+  struct Version {
+    const char *header;
+    int found, needed;
+  };
+  for (Version version :
+       {Version{"moert.h", moert_api_version(), MOERT_API_VERSION},
+        Version{"moejit.h", moejit_api_version(), MOEJIT_API_VERSION}})
+    if (version.found != version.needed) {
+      PyErr_Format(PyExc_ImportError,
+                   "libmoec.so.1 has version %d of %s, moec needs %d; install "
+                   "the library that came with this package",
+                   version.found, version.header, version.needed);
+      return false;
+    }
+  return true;
+}
+
+PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__core(void) {
+  static PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT,
+      "_core",
+      "Compiler and runtime as Python objects; what moec is made of.",
+      -1,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr};
+  if (!checkVersions())
+    return nullptr;
+  Ref module = Ref::take(PyModule_Create(&definition));
+  if (!module || !addErrors(module.get()) || !addDevice(module.get()) ||
+      !addBuffer(module.get()) || !addLayer(module.get()) ||
+      !addCompiler(module.get()))
+    return nullptr;
+  return module.release();
+}

@@ -1,0 +1,79 @@
+//===- Python.cpp - small things of CPython ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Python.h"
+#include "Errors.h"
+
+using namespace moec::python;
+
+const char *moec::python::getText(PyObject *object, const char *what) {
+  if (PyUnicode_Check(object))
+    return PyUnicode_AsUTF8AndSize(object, nullptr);
+  fail(Kind::Type,
+       std::string(what) + ": a str expected, " + nameType(object) + " found");
+  return nullptr;
+}
+
+bool moec::python::getInt(PyObject *object, const char *what, int64_t least,
+                          int64_t most, int64_t &value) {
+  if (PyBool_Check(object) || !PyIndex_Check(object))
+    return fail(Kind::Type, std::string(what) + ": an int expected, " +
+                                nameType(object) + " found");
+  Ref number = Ref::take(PyNumber_Index(object));
+  if (!number)
+    return false;
+  int overflow = 0;
+  value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
+  if (value == -1 && overflow == 0 && PyErr_Occurred())
+    return false;
+  if (overflow != 0 || value < least || value > most) {
+    std::string found =
+        overflow != 0 ? "one beyond 64 bits" : std::to_string(value);
+    return fail(Kind::Value, std::string(what) + ": an int from " +
+                                 std::to_string(least) + " to " +
+                                 std::to_string(most) + " expected, " + found +
+                                 " found");
+  }
+  return true;
+}
+
+std::string moec::python::nameType(PyObject *object) {
+  // An exception that is on its way stays as it is.
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  Ref name = Ref::take(PyObject_GetAttrString(
+      reinterpret_cast<PyObject *>(Py_TYPE(object)), "__name__"));
+  const char *text = name && PyUnicode_Check(name.get())
+                         ? PyUnicode_AsUTF8AndSize(name.get(), nullptr)
+                         : nullptr;
+  std::string answer = text ? text : "an object";
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return answer;
+}
+
+std::string moec::python::show(PyObject *object) {
+  Ref text = Ref::take(PyObject_Str(object));
+  const char *shown =
+      text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  return shown ? shown : "";
+}
+
+bool moec::python::checkCount(const char *function, Py_ssize_t count,
+                              Py_ssize_t least, Py_ssize_t most) {
+  if (count >= least && count <= most)
+    return true;
+  PyErr_Format(PyExc_TypeError, "%s: %zd to %zd arguments expected, %zd found",
+               function, least, most, count);
+  return false;
+}
+
+void moec::python::deallocate(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(reinterpret_cast<PyObject *>(type));
+}

@@ -1,0 +1,339 @@
+//===- Tensor.cpp - a tensor of some framework ------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tensor.h"
+#include "Errors.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace moec::python;
+
+namespace {
+
+struct DType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+  /// Of moert.h.
+  const char *name;
+  /// Of NumPy, with ml_dtypes.
+  const char *numpy;
+};
+
+} // namespace
+
+/// Codes are those of DLDataTypeCode.
+static constexpr DType kDTypes[] = {
+    {4, 16, 1, "bf16", "bfloat16"},
+    {2, 32, 1, "f32", "float32"},
+    {2, 16, 1, "f16", "float16"},
+    {0, 32, 1, "i32", "int32"},
+    {0, 64, 1, "i64", "int64"},
+    {10, 8, 1, "f8e4m3", "float8_e4m3fn"},
+    {12, 8, 1, "f8e5m2", "float8_e5m2"},
+    {14, 8, 1, "f8e8m0", "float8_e8m0fnu"},
+    {0, 8, 1, "i8", "int8"},
+    {1, 8, 1, "u8", "uint8"},
+    {2, 64, 1, "f64", "float64"},
+    {0, 16, 1, "i16", "int16"},
+    {1, 16, 1, "u16", "uint16"},
+    {1, 32, 1, "u32", "uint32"},
+    {1, 64, 1, "u64", "uint64"},
+    {6, 8, 1, "bool", "bool"},
+    // Two values of four bits in a byte.
+    {17, 4, 2, "i8", "float4_e2m1fn_x2"},
+};
+
+std::string moec::python::showDevice(DLDevice device) {
+  std::string number = std::to_string(device.device_id);
+  switch (device.device_type) {
+  case kDLCPU:
+    return "cpu";
+  case kDLCUDA:
+    return "cuda:" + number;
+  case kDLCUDAHost:
+    return "pinned memory of the host";
+  case kDLCUDAManaged:
+    return "managed memory of cuda:" + number;
+  }
+  return "device " + number + " of type " + std::to_string(device.device_type);
+}
+
+std::string moec::python::showList(const int64_t *values, int count) {
+  std::string text = "[";
+  for (int i = 0; i < count; ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+std::string Tensor::showShape() const {
+  return showList(tensor.shape, tensor.ndim);
+}
+
+std::string Tensor::showDevice() const {
+  return moec::python::showDevice(tensor.device);
+}
+
+bool Tensor::isContiguous() const {
+  if (!tensor.strides)
+    return true;
+  int64_t packed = 1;
+  for (int i = tensor.ndim; i-- > 0;) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != packed)
+      return false;
+    if (__builtin_mul_overflow(packed, tensor.shape[i], &packed))
+      return false;
+  }
+  return true;
+}
+
+int64_t Tensor::extent() const {
+  int64_t elements = 1;
+  if (tensor.strides) {
+    for (int i = 0; i < tensor.ndim; ++i) {
+      if (tensor.shape[i] == 0)
+        return 0;
+      elements +=
+          (tensor.shape[i] - 1) * std::max<int64_t>(tensor.strides[i], 0);
+    }
+  } else {
+    for (int i = 0; i < tensor.ndim; ++i)
+      elements *= tensor.shape[i];
+  }
+  return (elements * tensor.dtype.bits * tensor.dtype.lanes + 7) / 8;
+}
+
+void Tensor::reset() {
+  if (!versioned && !old)
+    return clear();
+  // Deleters may run code of Python's, which an exception that is on its way
+  // must not meet.
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  DLManagedTensorVersioned *first = std::exchange(versioned, nullptr);
+  DLManagedTensor *second = std::exchange(old, nullptr);
+  if (first && first->deleter)
+    first->deleter(first);
+  if (second && second->deleter)
+    second->deleter(second);
+  PyErr_Restore(type, value, trace);
+  clear();
+}
+
+void Tensor::clear() {
+  array = Ref();
+  tensor = {};
+}
+
+bool Tensor::read(PyObject *object, const Asking &asking) {
+  reset();
+  isReadOnly = false;
+  const TensorType *type = findTensorType(object);
+  if (!(type->exchange ? readExchange(object, *type->exchange, asking)
+                       : readCapsule(object, *type, asking)))
+    return false;
+  return verify(asking);
+}
+
+bool Tensor::readExchange(PyObject *object, const DLPackExchangeAPI &exchange,
+                          const Asking &asking) {
+  if (!asking.keep && exchange.dltensor_from_py_object_no_sync)
+    return exchange.dltensor_from_py_object_no_sync(object, &tensor) == 0 ||
+           failBecause(asking.argument, "the tensor cannot be read");
+  if (exchange.managed_tensor_from_py_object_no_sync(object, &versioned) != 0)
+    return failBecause(asking.argument, "the tensor cannot be read");
+  tensor = versioned->dl_tensor;
+  isReadOnly = (versioned->flags & kDLPackReadOnly) != 0;
+  return true;
+}
+
+/// Whether the tensor is on a CUDA device; -1 with an exception set.
+static int isOnCuda(PyObject *object) {
+  Ref device =
+      Ref::take(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
+  if (!device)
+    return -1;
+  Ref type = Ref::take(PySequence_GetItem(device.get(), 0));
+  Ref number = Ref::take(type ? PyNumber_Index(type.get()) : nullptr);
+  if (!number)
+    return -1;
+  long value = PyLong_AsLong(number.get());
+  return PyErr_Occurred() ? -1 : value == kDLCUDA || value == kDLCUDAManaged;
+}
+
+/// Calls `__dlpack__`, as new producers want to be asked and then as old ones.
+static PyObject *makeCapsule(PyObject *object, const TensorType &type,
+                             const Asking &asking) {
+  Ref produce = Ref::take(PyObject_GetAttrString(object, "__dlpack__"));
+  if (!produce)
+    return nullptr;
+  Ref keywords = Ref::take(PyDict_New()), none = Ref::take(PyTuple_New(0));
+  Ref version = Ref::take(Py_BuildValue("(ii)", kDLPackMajor, kDLPackMinor));
+  int isGpu = type.framework == Framework::NumPy ? 0 : isOnCuda(object);
+  if (!keywords || !none || !version || isGpu < 0)
+    return nullptr;
+  if (isGpu) {
+    // 1 is the default stream of old, as DLPack counts.
+    Ref stream = Ref::take(asking.stream ? PyLong_FromVoidPtr(asking.stream)
+                                         : PyLong_FromLong(1));
+    if (!stream || PyDict_SetItemString(keywords.get(), "stream", stream.get()))
+      return nullptr;
+  }
+  if (PyDict_SetItemString(keywords.get(), "max_version", version.get()) < 0)
+    return nullptr;
+  PyObject *capsule = PyObject_Call(produce.get(), none.get(), keywords.get());
+  if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError))
+    return capsule;
+  PyErr_Clear();
+  if (PyDict_DelItemString(keywords.get(), "max_version") < 0)
+    return nullptr;
+  return PyObject_Call(produce.get(), none.get(), keywords.get());
+}
+
+bool Tensor::readCapsule(PyObject *object, const TensorType &type,
+                         const Asking &asking) {
+  if (Ref capsule = Ref::take(makeCapsule(object, type, asking)))
+    return takeCapsule(capsule.get(), asking);
+  if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    return fail(Kind::Type, std::string(asking.argument) +
+                                ": a tensor (with __dlpack__) expected, " +
+                                nameType(object) + " found");
+  }
+  // What NumPy cannot say in DLPack it says in its own way.
+  if (type.framework == Framework::NumPy &&
+      PyErr_ExceptionMatches(PyExc_BufferError)) {
+    PyErr_Clear();
+    return readArray(object, asking);
+  }
+  return failBecause(asking.argument, "the tensor cannot be read");
+}
+
+bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
+  constexpr const char *names[] = {"dltensor_versioned", "dltensor"};
+  if (PyCapsule_IsValid(capsule, names[0])) {
+    versioned = static_cast<DLManagedTensorVersioned *>(
+        PyCapsule_GetPointer(capsule, names[0]));
+    // What was taken from a capsule is told by its name.
+    if (PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) {
+      versioned = nullptr;
+      return false;
+    }
+    if (versioned->version.major != kDLPackMajor)
+      return fail(Kind::Value,
+                  std::string(asking.argument) + ": DLPack of version " +
+                      std::to_string(versioned->version.major) +
+                      " found, 1 is known here; install a release of the "
+                      "framework that has it");
+    tensor = versioned->dl_tensor;
+    isReadOnly = (versioned->flags & kDLPackReadOnly) != 0;
+    return true;
+  }
+  if (PyCapsule_IsValid(capsule, names[1])) {
+    old =
+        static_cast<DLManagedTensor *>(PyCapsule_GetPointer(capsule, names[1]));
+    if (PyCapsule_SetName(capsule, "used_dltensor") < 0) {
+      old = nullptr;
+      return false;
+    }
+    tensor = old->dl_tensor;
+    return true;
+  }
+  return fail(Kind::Type, std::string(asking.argument) +
+                              ": __dlpack__ answers no capsule of DLPack that "
+                              "is still unused");
+}
+
+/// Sizes of a tuple.
+static bool readSizes(PyObject *tuple, int64_t *sizes, int count) {
+  for (int i = 0; i < count; ++i) {
+    PyObject *item = PyTuple_GetItem(tuple, i);
+    sizes[i] = item ? PyLong_AsLongLong(item) : -1;
+    if (PyErr_Occurred())
+      return false;
+  }
+  return true;
+}
+
+bool Tensor::readArray(PyObject *object, const Asking &asking) {
+  Ref dtype = Ref::take(PyObject_GetAttrString(object, "dtype"));
+  Ref name =
+      Ref::take(dtype ? PyObject_GetAttrString(dtype.get(), "name") : nullptr);
+  Ref described =
+      Ref::take(PyObject_GetAttrString(object, "__array_interface__"));
+  if (!name || !described || !PyDict_Check(described.get()))
+    return failBecause(asking.argument, "the array cannot be read");
+  std::string found = show(name.get());
+  const DType *known =
+      std::find_if(std::begin(kDTypes), std::end(kDTypes),
+                   [&](const DType &each) { return found == each.numpy; });
+  if (known == std::end(kDTypes))
+    return fail(Kind::Type, std::string(asking.argument) + ": dtype '" + found +
+                                "' is none that layers have");
+  PyObject *data = PyDict_GetItemString(described.get(), "data");
+  PyObject *shape = PyDict_GetItemString(described.get(), "shape");
+  PyObject *strides = PyDict_GetItemString(described.get(), "strides");
+  Py_ssize_t rank = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
+  if (!data || !PyTuple_Check(data) || PyTuple_Size(data) != 2 || rank < 0 ||
+      rank > kMaxRank)
+    return fail(Kind::Value,
+                std::string(asking.argument) + ": the array has a rank above " +
+                    std::to_string(kMaxRank) + ", or does not say where it is");
+  tensor.data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
+  isReadOnly = PyTuple_GetItem(data, 1) == Py_True;
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = int32_t(rank);
+  tensor.dtype = {known->code, known->bits, known->lanes};
+  tensor.shape = arrayShape;
+  if (!readSizes(shape, arrayShape, tensor.ndim))
+    return false;
+  if (strides && PyTuple_Check(strides) && PyTuple_Size(strides) == rank) {
+    if (!readSizes(strides, arrayStrides, tensor.ndim))
+      return false;
+    int64_t bytes = std::max(known->bits * known->lanes / 8, 1);
+    for (int i = 0; i < tensor.ndim; ++i) {
+      if (arrayStrides[i] % bytes != 0)
+        return fail(Kind::Value, std::string(asking.argument) +
+                                     ": strides are no whole elements; make "
+                                     "the array contiguous");
+      arrayStrides[i] /= bytes;
+    }
+    tensor.strides = arrayStrides;
+  }
+  array = Ref::share(object);
+  return !PyErr_Occurred();
+}
+
+bool Tensor::verify(const Asking &asking) {
+  std::string argument = asking.argument;
+  if (tensor.ndim < 0 || tensor.ndim > kMaxRank ||
+      (tensor.ndim > 0 && !tensor.shape))
+    return fail(Kind::Value, argument + ": rank " +
+                                 std::to_string(tensor.ndim) + " found; 0 to " +
+                                 std::to_string(kMaxRank) + " are accepted");
+  if (std::any_of(tensor.shape, tensor.shape + tensor.ndim,
+                  [](int64_t size) { return size < 0; }))
+    return fail(Kind::Value,
+                argument + ": shape " + showShape() + " has a negative size");
+  if (asking.write && isReadOnly)
+    return fail(Kind::Value,
+                argument + ": the tensor is read-only; give one that may be "
+                           "written to, or leave it out");
+  for (const DType &known : kDTypes)
+    if (known.code == tensor.dtype.code && known.bits == tensor.dtype.bits &&
+        known.lanes == tensor.dtype.lanes) {
+      dtypeName = known.name;
+      return true;
+    }
+  return fail(Kind::Type,
+              argument + ": DLPack's type code " +
+                  std::to_string(tensor.dtype.code) + " of " +
+                  std::to_string(tensor.dtype.bits) + " bits and " +
+                  std::to_string(tensor.dtype.lanes) +
+                  " lanes is none that layers have; convert the tensor");
+}

@@ -1,0 +1,84 @@
+//===- Tensor.h - a tensor of some framework --------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_PYTHON_TENSOR_H
+#define MOEC_PYTHON_TENSOR_H
+
+#include "TensorType.h"
+
+namespace moec::python {
+
+/// How a tensor is asked for.
+struct Asking {
+  /// What messages call it.
+  const char *argument = "";
+  /// Keeps the memory for as long as the Tensor lives, also when the object
+  /// goes or gets other memory.
+  bool keep = false;
+  /// The memory is written.
+  bool write = false;
+  /// On a GPU: the stream that uses the memory.
+  void *stream = nullptr;
+};
+
+/// A tensor of some framework, as DLPack tells of it.
+class Tensor {
+public:
+  Tensor() = default;
+  Tensor(const Tensor &) = delete;
+  Tensor &operator=(const Tensor &) = delete;
+  ~Tensor() { reset(); }
+
+  /// False with an exception set. Calls functions of the object's framework.
+  bool read(PyObject *object, const Asking &asking);
+  void reset();
+
+  const DLTensor &get() const { return tensor; }
+  void *data() const {
+    return static_cast<char *>(tensor.data) + tensor.byte_offset;
+  }
+  /// As moert.h has it: "bf16".
+  const char *dtype() const { return dtypeName; }
+  /// Bytes from the first element to behind the last one.
+  int64_t extent() const;
+  bool isContiguous() const;
+  /// "[4, 64]".
+  std::string showShape() const;
+  /// "cpu", "cuda:0".
+  std::string showDevice() const;
+
+private:
+  static constexpr int kMaxRank = 8;
+
+  bool readExchange(PyObject *object, const DLPackExchangeAPI &exchange,
+                    const Asking &asking);
+  bool readCapsule(PyObject *object, const TensorType &type,
+                   const Asking &asking);
+  bool readArray(PyObject *object, const Asking &asking);
+  bool takeCapsule(PyObject *capsule, const Asking &asking);
+  bool verify(const Asking &asking);
+  void clear();
+
+  DLTensor tensor = {};
+  const char *dtypeName = nullptr;
+  bool isReadOnly = false;
+  DLManagedTensorVersioned *versioned = nullptr;
+  DLManagedTensor *old = nullptr;
+  /// An array of NumPy's that has no DLPack.
+  Ref array;
+  int64_t arrayShape[kMaxRank];
+  int64_t arrayStrides[kMaxRank];
+};
+
+/// "cpu", "cuda:0", "device type 8".
+std::string showDevice(DLDevice device);
+/// "[4, 64]".
+std::string showList(const int64_t *values, int count);
+
+} // namespace moec::python
+
+#endif // MOEC_PYTHON_TENSOR_H

@@ -1,0 +1,202 @@
+//===- TensorType.cpp - what a type of tensors offers -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TensorType.h"
+#include "Errors.h"
+
+#include <memory>
+#include <unordered_map>
+
+using namespace moec::python;
+
+namespace {
+
+struct Entry {
+  /// Keeps the address from being used by another type.
+  Ref type;
+  TensorType found;
+};
+
+/// A module of Python code that was imported, and a function of it.
+struct Imported {
+  const char *module;
+  const char *name;
+  PyObject *function = nullptr;
+
+  /// Null where the module is not loaded or has no such function.
+  PyObject *get() {
+    if (function)
+      return function;
+    Ref name = Ref::take(PyUnicode_FromString(module));
+    Ref loaded = Ref::take(name ? PyImport_GetModule(name.get()) : nullptr);
+    if (loaded)
+      function = PyObject_GetAttrString(loaded.get(), this->name);
+    PyErr_Clear();
+    return function;
+  }
+};
+
+} // namespace
+
+/// Programs have few types of tensors; one that makes types in a loop does not
+/// fill the memory.
+static constexpr size_t kMostTypes = 64;
+
+static std::unordered_map<PyTypeObject *, std::unique_ptr<Entry>> &getTypes() {
+  static auto *types =
+      new std::unordered_map<PyTypeObject *, std::unique_ptr<Entry>>();
+  return *types;
+}
+
+/// The package that a class is from; "" where it does not say.
+static std::string getPackage(PyObject *type) {
+  Ref module = Ref::take(PyObject_GetAttrString(type, "__module__"));
+  const char *text = module && PyUnicode_Check(module.get())
+                         ? PyUnicode_AsUTF8AndSize(module.get(), nullptr)
+                         : nullptr;
+  std::string package = text ? text : "";
+  PyErr_Clear();
+  return package.substr(0, package.find('.'));
+}
+
+/// The first class of a framework among a type and what it derives from.
+static Framework findFramework(PyObject *type) {
+  Ref order = Ref::take(PyObject_GetAttrString(type, "__mro__"));
+  Py_ssize_t count =
+      order && PyTuple_Check(order.get()) ? PyTuple_Size(order.get()) : 0;
+  PyErr_Clear();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    std::string package = getPackage(PyTuple_GetItem(order.get(), i));
+    if (package == "torch")
+      return Framework::Torch;
+    if (package == "numpy")
+      return Framework::NumPy;
+    if (package == "cupy")
+      return Framework::CuPy;
+    if (package == "jax" || package == "jaxlib")
+      return Framework::Jax;
+  }
+  return Framework::Other;
+}
+
+static PyObject *findEmptyLike(Framework framework) {
+  static Imported torch = {"torch", "empty_like"};
+  static Imported numpy = {"numpy", "empty_like"};
+  static Imported cupy = {"cupy", "empty_like"};
+  switch (framework) {
+  case Framework::Torch:
+    return torch.get();
+  case Framework::NumPy:
+    return numpy.get();
+  case Framework::CuPy:
+    return cupy.get();
+  case Framework::Jax:
+  case Framework::Other:
+    return nullptr;
+  }
+  return nullptr;
+}
+
+/// The functions of the major version that this module knows.
+static const DLPackExchangeAPI *findExchange(PyObject *capsule) {
+  constexpr const char *name = "dlpack_exchange_api";
+  if (!capsule || !PyCapsule_IsValid(capsule, name))
+    return nullptr;
+  auto *header = static_cast<DLPackExchangeAPIHeader *>(
+      PyCapsule_GetPointer(capsule, name));
+  while (header && header->version.major > kDLPackMajor)
+    header = header->prev_api;
+  if (!header || header->version.major != kDLPackMajor)
+    return nullptr;
+  auto *exchange = reinterpret_cast<const DLPackExchangeAPI *>(header);
+  return exchange->managed_tensor_from_py_object_no_sync &&
+                 exchange->current_work_stream
+             ? exchange
+             : nullptr;
+}
+
+/// For types beyond the ones that are remembered: tensors come as capsules.
+static const TensorType *getPlain(Framework framework) {
+  static auto *plain = new TensorType[size_t(Framework::Other) + 1];
+  TensorType &type = plain[size_t(framework)];
+  type.framework = framework;
+  if (!type.emptyLike)
+    type.emptyLike = Ref::share(findEmptyLike(framework));
+  return &type;
+}
+
+const TensorType *moec::python::findTensorType(PyObject *object) {
+  PyTypeObject *type = Py_TYPE(object);
+  static PyTypeObject *latest = nullptr;
+  static const TensorType *latestFound = nullptr;
+  if (type == latest)
+    return latestFound;
+  auto &types = getTypes();
+  auto known = types.find(type);
+  auto *asObject = reinterpret_cast<PyObject *>(type);
+  if (known == types.end() && types.size() >= kMostTypes)
+    return getPlain(findFramework(asObject));
+  if (known == types.end()) {
+    auto entry = std::make_unique<Entry>();
+    entry->type = Ref::share(asObject);
+    entry->found.framework = findFramework(asObject);
+    entry->found.capsule = Ref::take(
+        PyObject_GetAttrString(asObject, "__dlpack_c_exchange_api__"));
+    PyErr_Clear();
+    entry->found.exchange = findExchange(entry->found.capsule.get());
+    entry->found.emptyLike = Ref::share(findEmptyLike(entry->found.framework));
+    known = types.emplace(type, std::move(entry)).first;
+  }
+  latest = type;
+  latestFound = &known->second->found;
+  return latestFound;
+}
+
+/// The address that `object.name` or, where it is a function, its call answers.
+static bool readAddress(PyObject *object, const char *name, void *&address) {
+  Ref value = Ref::take(PyObject_GetAttrString(object, name));
+  if (!value)
+    return false;
+  address = PyLong_AsVoidPtr(value.get());
+  return !PyErr_Occurred();
+}
+
+bool moec::python::findCurrentStream(PyObject *object, int32_t device,
+                                     void *&stream) {
+  static Imported torch = {"torch.cuda", "current_stream"};
+  static Imported cupy = {"cupy.cuda", "get_current_stream"};
+  stream = nullptr;
+  const TensorType *type = findTensorType(object);
+  if (type->exchange)
+    return type->exchange->current_work_stream(kDLCUDA, device, &stream) == 0 ||
+           failBecause("stream",
+                       "the framework does not say which it works on");
+  bool isTorch = type->framework == Framework::Torch;
+  PyObject *function = isTorch                              ? torch.get()
+                       : type->framework == Framework::CuPy ? cupy.get()
+                                                            : nullptr;
+  if (!function)
+    return true;
+  Ref current = Ref::take(isTorch ? PyObject_CallFunction(function, "i", device)
+                                  : PyObject_CallFunction(function, nullptr));
+  return (current && readAddress(current.get(), isTorch ? "cuda_stream" : "ptr",
+                                 stream)) ||
+         failBecause("stream", "the framework does not say which it works on");
+}
+
+int moec::python::wantsGradient(PyObject *object) {
+  static Imported isEnabled = {"torch", "is_grad_enabled"};
+  if (findTensorType(object)->framework != Framework::Torch)
+    return 0;
+  Ref wanted = Ref::take(PyObject_GetAttrString(object, "requires_grad"));
+  if (!wanted)
+    return -1;
+  if (wanted.get() != Py_True || !isEnabled.get())
+    return 0;
+  Ref enabled = Ref::take(PyObject_CallFunction(isEnabled.get(), nullptr));
+  return enabled ? enabled.get() == Py_True : -1;
+}

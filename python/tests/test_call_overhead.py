@@ -1,0 +1,28 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""benchmarks/call_overhead.py on the CPU: it runs, and its rows are those that it promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_measures_every_way_to_call(tmp_path: Path) -> None:
+    output = tmp_path / "calls.json"
+    subprocess.run(
+        [sys.executable, ROOT / "benchmarks/call_overhead.py", "--calls=50", f"--output={output}"],
+        check=True, capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
+    )
+    result = json.loads(output.read_text())
+    rows = result["median_us"]
+    assert {"c_api", "python", "python_allocates"} <= set(rows)
+    assert ("torch_out" in rows) == result["tensors"].startswith("torch")
+    assert all(each > 0 for each in rows.values()) and result["calls"] == 50
+    assert result["above_c_api_us"]["c_api"] == 0

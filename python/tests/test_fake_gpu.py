@@ -1,0 +1,171 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers on an emulated GPU, whose memory is the host's and whose kernels do nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dlpack_maker import Told
+from small_layer import SPEC
+
+import moec
+
+BUILD = Path(os.environ["MOEC_LIBRARY_DIR"]).parent
+CODES = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32), "u8": (1, 8)}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch):
+    """The device and a maker of tensors in its memory."""
+    from moec import _core, compiler
+
+    monkeypatch.setenv("MOERT_CUDA_LIBRARY", str(BUILD / "unittests" / "libfakecuda.so"))
+    monkeypatch.setattr(compiler, "_devices", {})
+    device = compiler.find_device("cuda")
+    assert device is compiler.find_device(0) and device.name == "cuda:0 (Fake GPU)"
+
+    def allocate(shape: tuple[int, ...], dtype: str = "bf16") -> _core.Buffer:
+        return _core.Buffer(device, shape, *CODES[dtype])
+
+    return allocate
+
+
+@pytest.fixture
+def layer(gpu, tmp_path: Path) -> moec.Layer:
+    package = moec.compile_package(
+        SPEC, "sm_80", cache=False, use_ptxas=False, num_valid_tokens=True
+    )
+    layer = moec.Layer.from_package(package, device="cuda:0")
+    return layer.bind(
+        {info.name: gpu(info.shape, info.dtype) for info in layer.tensors if info.role == "weight"}
+    )
+
+
+def test_runs(gpu, layer: moec.Layer) -> None:
+    hidden, out = gpu((5, 64)), gpu((5, 64))
+    assert layer.device == "cuda:0" and layer.plan["target"] == "sm_80"
+    assert layer(hidden, out=out) is out
+    for stream in (0, None):
+        layer(hidden, out=out, stream=stream, num_valid_tokens=3)
+    layer(hidden, out=out, num_valid_tokens=gpu((1,), "i32"))
+    layer.synchronize()
+    report = layer.prepare()
+    assert report.seconds >= 0 and report.bytes >= 0
+    layer.use_workspace(gpu((layer.workspace_bytes(64),), "u8"))
+    layer.clone()(hidden, out=out)
+    assert layer.explain().startswith("small: bf16") and ".target sm_90a" in layer.ir("ptx")
+    with pytest.raises(moec.InvalidArgument, match="out: is missing, and moec does not know how"):
+        layer(hidden)
+
+
+def test_refuses_what_is_elsewhere(gpu, layer: moec.Layer) -> None:
+    hidden, out = gpu((5, 64)), gpu((5, 64))
+    array = np.zeros((5, 64), np.uint16)
+    for tensor, message in (
+        (Told(array), "a tensor on cuda:0 expected, one on cpu found; copy it to the device"),
+        (Told(array, device=(2, 1)), "one on cuda:1 found"),
+        (Told(array, device=(2, 0)), "one that the driver does not know found"),
+    ):
+        with pytest.raises(moec.InvalidArgument, match=f"hidden_states: .*{message}"):
+            layer(tensor, out=out)
+    with pytest.raises(moec.InvalidArgument, match="experts.w2: .*one on cpu found"):
+        layer.bind(experts_w2=Told(np.zeros((4, 64, 32), np.uint16)))
+
+
+def test_streams(gpu, layer: moec.Layer) -> None:
+    class Stream:
+        device_index = 1
+        cuda_stream = 0
+
+    hidden, out = gpu((5, 64)), gpu((5, 64))
+    with pytest.raises(moec.InvalidArgument, match="stream: one of cuda:0 expected, one of cuda:1"):
+        layer(hidden, out=out, stream=Stream())
+    Stream.device_index = 0
+    layer(hidden, out=out, stream=Stream())
+    for stream in ("0", 1.5, True, object()):
+        with pytest.raises(moec.InvalidType, match="stream: a stream of a framework, or the address"):
+            layer(hidden, out=out, stream=stream)
+    with pytest.raises(moec.Error):
+        layer(hidden, out=out, stream=2**70)
+
+
+def test_asks_producers_for_the_stream(gpu, layer: moec.Layer) -> None:
+    hidden, out = gpu((5, 64)), gpu((5, 64))
+
+    class Asked:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return hidden.__dlpack_device__()
+
+        def __dlpack__(self, **asked: object) -> object:
+            self.asked = asked
+            return hidden.__dlpack__(max_version=asked["max_version"])
+
+    asked = Asked()
+    layer(asked, out=out)
+    assert asked.asked == {"stream": 1, "max_version": (1, 3)}
+
+
+def test_memory_of_the_device(gpu) -> None:
+    buffer = gpu((3, 5), "f32")
+    data = bytes(range(60))
+    buffer.copy_in(data)
+    assert buffer.copy_out() == data and buffer.__dlpack_device__() == (2, 0)
+    with pytest.raises(moec.InvalidArgument, match="60 expected, 1 found"):
+        buffer.copy_in(b"x")
+    capsules = [buffer.__dlpack__(), buffer.__dlpack__(max_version=(1, 0))]
+    assert all("dltensor" in repr(capsule) for capsule in capsules)
+    with pytest.raises(BufferError):
+        buffer.__dlpack__(copy=True)
+    with pytest.raises(moec.Error):
+        gpu((2**20, 2**20, 2**20))
+    assert math.prod((0, 4)) == len(gpu((0, 4), "u8").copy_out())
+
+
+def test_loads_what_is_compiled_for_it(gpu, tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    os.environ["MOEC_CACHE_DIR"] = str(tmp_path)
+    try:
+        layers = [moec.compile(root / "test/models/olmoe-1b-7b.json", device=0) for _ in range(2)]
+    finally:
+        del os.environ["MOEC_CACHE_DIR"]
+    assert [layer.from_cache for layer in layers] == [False, True]
+    assert layers[0].workspace_bytes(8) > 0 and layers[0].compile_seconds > 0
+
+
+def test_packages(gpu, tmp_path: Path) -> None:
+    package = moec.compile_package(SPEC, "sm_100a", cache=False, use_ptxas=False)
+    with pytest.raises(moec.Error, match="package: cuda:0 .*sm_100a"):
+        moec.Layer.from_package(package, device="cuda:0")
+    with pytest.raises(moec.Error, match="package: host"):
+        moec.Layer.from_package(package, device="cpu")
+    for damaged in (b"", b"x", package[:-1], package + b"x"):
+        with pytest.raises(moec.InvalidArgument, match="^package: "):
+            moec.Layer.from_package(damaged, device="cuda:0")
+    with pytest.raises(moec.NotFound, match="package: cannot be read"):
+        moec.Layer.from_package(tmp_path / "none.moepkg", device="cuda:0")
+    path = tmp_path / "layer.moepkg"
+    path.write_bytes(moec.compile_package(SPEC, "sm_80", cache=False, use_ptxas=False))
+    assert moec.Layer.from_package(path, device="cuda:0").max_tokens == 64
+    fixture = BUILD.parent / "unittests" / "Runtime" / "Inputs" / "version-6.moepkg"
+    if not fixture.is_file():
+        fixture = Path(__file__).parents[2] / "unittests/Runtime/Inputs/version-6.moepkg"
+    with pytest.raises(moec.InvalidArgument, match="no matrix hidden_states among its inputs"):
+        moec.Layer.from_package(fixture, device="cuda:0")
+
+
+def test_devices_that_are_not_there(gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(moec.InvalidArgument, match="device: .*0 to 1 are there") as failure:
+        moec.compile(SPEC, device="cuda:7")
+    assert failure.value.code == "out_of_range"
+    from moec import compiler
+
+    monkeypatch.setattr(compiler, "_devices", {})
+    monkeypatch.setenv("MOERT_CUDA_LIBRARY", "/nonexistent")
+    with pytest.raises(moec.Unavailable, match="install the NVIDIA driver") as failure:
+        moec.compile(SPEC)
+    assert failure.value.code == "unavailable"

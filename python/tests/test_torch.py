@@ -1,0 +1,250 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moec.torch, and tensors of PyTorch's in moec, on the CPU and, where there is one, on a GPU."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from small_layer import CALLS, Case, shared_case
+
+import moec
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
+moec_torch = pytest.importorskip("moec.torch")
+
+NUMPY = {"bfloat16": (np.uint16, torch.bfloat16)}
+DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
+
+
+def to_torch(array: np.ndarray, device: str = "cpu") -> torch.Tensor:
+    stored, dtype = NUMPY.get(array.dtype.name, (None, None))
+    if stored is None:
+        return torch.from_numpy(array.copy()).to(device)
+    return torch.from_numpy(array.view(stored).copy()).view(dtype).to(device)
+
+
+def to_numpy(tensor: torch.Tensor, like: np.ndarray) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    if like.dtype.name not in NUMPY:
+        return tensor.numpy()
+    stored, _ = NUMPY[like.dtype.name]
+    return tensor.view(torch.uint16).numpy().view(stored).view(like.dtype)
+
+
+class TorchCase:
+    def __init__(self, entry: str, device: str, **options: object) -> None:
+        self.case = Case(entry=entry)
+        self.layer = moec.compile(self.case.source, device=device, entry=entry, **options)
+        self.layer.bind({name: to_torch(each, device) for name, each in self.case.weights.items()})
+        self.arguments = {
+            name: to_torch(each, device) for name, each in self.case.arguments.items()
+        }
+
+    def verify(self, output: torch.Tensor) -> None:
+        self.case.verify(to_numpy(output, self.case.arguments["hidden_states"]))
+
+    @property
+    def operands(self) -> tuple:
+        """The arguments of the operator."""
+        return tuple(self.arguments.get(name) for name in
+                     ("hidden_states", "router_logits", "topk_ids", "topk_weights",
+                      "num_valid_tokens", "input_ids"))
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=CALLS)
+def made(request: pytest.FixtureRequest, device: str) -> TorchCase:
+    return TorchCase(request.param, device)
+
+
+def test_takes_and_gives_tensors(made: TorchCase) -> None:
+    output = made.layer(**made.arguments)
+    assert type(output) is torch.Tensor and output.dtype == torch.bfloat16
+    made.verify(output)
+    out = torch.empty_like(output)
+    assert made.layer(**made.arguments, out=out) is out
+    made.verify(out)
+
+
+def test_is_the_exchange_of_c(device: str) -> None:
+    assert hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+
+
+def test_memory_of_a_parameter_that_moves_is_kept(device: str) -> None:
+    made = TorchCase("gate", device)
+    weights = {
+        name: torch.nn.Parameter(to_torch(each, device), requires_grad=False)
+        for name, each in made.case.weights.items()
+    }
+    made.layer.bind(weights)
+    for parameter in weights.values():
+        parameter.data = torch.zeros(1)
+    del weights
+    torch.full((1 << 20,), 7.0, device=device)
+    made.verify(made.layer(**made.arguments))
+
+
+def test_subclasses_of_tensors(device: str) -> None:
+    made = TorchCase("gate", device)
+    with torch.no_grad():
+        made.verify(made.layer(torch.nn.Parameter(made.arguments["hidden_states"])))
+
+
+def test_gradients_are_refused(made: TorchCase) -> None:
+    operator = torch.ops.moec.forward
+    number = moec_torch.register(made.layer)
+    for name, tensor in made.arguments.items():
+        if not tensor.is_floating_point():
+            continue
+        changed = TorchCase.operands.fget(made)
+        arguments = {**made.arguments, name: tensor.clone().requires_grad_()}
+        message = f"{name}: requires a gradient, and a layer has no backward pass"
+        with pytest.raises(moec.InvalidArgument, match=message):
+            made.layer(**arguments)
+        wanting = [arguments.get(each) for each in
+                   ("hidden_states", "router_logits", "topk_ids", "topk_weights")]
+        with pytest.raises(moec.InvalidArgument, match=message):
+            operator(*wanting, None, None, number)
+        with pytest.raises(Exception, match=message):
+            torch.compile(lambda *each: operator(*each, None, None, number), fullgraph=True,
+                          backend="aot_eager")(*wanting)
+        with torch.no_grad():
+            made.verify(operator(*wanting, None, None, number))
+        assert changed is not None
+    out = torch.empty_like(made.arguments["hidden_states"]).requires_grad_()
+    with pytest.raises(moec.InvalidArgument, match="out: requires a gradient"):
+        made.layer(**made.arguments, out=out)
+    moec_torch.unregister(number)
+    with pytest.raises(moec.InvalidArgument, match=f"no layer has the number {number}"):
+        operator(*made.operands, number)
+
+
+def test_operators_pass_opcheck(made: TorchCase) -> None:
+    number = moec_torch.register(made.layer)
+    torch.library.opcheck(torch.ops.moec.forward.default, (*made.operands, number))
+    out = torch.empty_like(made.arguments["hidden_states"])
+    torch.library.opcheck(torch.ops.moec.forward_out.default, (out, *made.operands, number))
+    made.verify(torch.ops.moec.forward(*made.operands, number))
+    torch.ops.moec.forward_out(out, *made.operands, number)
+    made.verify(out)
+    moec_torch.unregister(number)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiles_as_one_graph(made: TorchCase, backend: str) -> None:
+    block = moec_torch.MoE(made.layer)
+    compiled = torch.compile(block, fullgraph=True, backend=backend, dynamic=True)
+    with torch.no_grad():
+        made.verify(compiled(**made.arguments))
+        few = {name: tensor[:3] for name, tensor in made.arguments.items()}
+        torch.testing.assert_close(compiled(**few), block(**few), rtol=0, atol=0)
+
+
+def test_module(made: TorchCase) -> None:
+    block = moec_torch.MoE(made.layer)
+    assert not list(block.parameters()) and "moec.Layer 'small'" in repr(block)
+    with torch.inference_mode():
+        made.verify(block(**made.arguments))
+        made.verify(block(**{name: tensor.clone() for name, tensor in made.arguments.items()}))
+    hidden = made.arguments["hidden_states"]
+    if made.case.entry == "gate":
+        cube = torch.stack([hidden, hidden])
+        assert torch.equal(block(cube), torch.stack([block(hidden)] * 2))
+    number = block.number
+    del block
+    with pytest.raises(moec.InvalidArgument, match="no layer has the number"):
+        torch.ops.moec.forward(*made.operands, number)
+
+
+def test_valid_tokens_change_between_calls(device: str) -> None:
+    made = TorchCase("gate", device, num_valid_tokens=True)
+    block = moec_torch.MoE(made.layer)
+    valid = torch.tensor([5], dtype=torch.int32, device=device)
+    hidden = made.arguments["hidden_states"]
+    made.verify(block(hidden, num_valid_tokens=valid))
+    valid.fill_(2)
+    output = block(hidden, num_valid_tokens=valid)
+    assert output[:2].any() and not output[2:].any()
+
+
+def test_errors_name_the_argument(made: TorchCase) -> None:
+    block = moec_torch.MoE(made.layer)
+    arguments = dict(made.arguments)
+    if made.case.entry == "ids":
+        arguments["topk_ids"] = arguments["topk_ids"].long()
+        message = r"topk_ids: dtype i32 expected, i64 found; convert it, as with .to\(torch.int32\)"
+    else:
+        arguments["hidden_states"] = arguments["hidden_states"].float()
+        message = "hidden_states: dtype bf16 expected, f32 found"
+    with pytest.raises(TypeError, match=message):
+        block(**arguments)
+    arguments = dict(made.arguments) | {"hidden_states": made.arguments["hidden_states"].to("meta")}
+    with pytest.raises((moec.Error, NotImplementedError, RuntimeError)):
+        made.layer(**arguments)
+
+
+def test_no_references_are_lost() -> None:
+    made = TorchCase("gate", "cpu")
+    hidden = made.arguments["hidden_states"]
+    made.layer(hidden)
+    before = sys.getrefcount(hidden)
+    for _ in range(100):
+        made.layer(hidden, out=torch.empty_like(hidden))
+        with pytest.raises(TypeError):
+            made.layer(hidden, out=3)
+    assert sys.getrefcount(hidden) == before
+
+
+def test_layers_are_not_copied() -> None:
+    with pytest.raises(TypeError):
+        copy.deepcopy(TorchCase("gate", "cpu").layer)
+
+
+def test_moec_needs_no_torch() -> None:
+    _, layer = shared_case()
+    code = "import sys, moec; moec.Layer; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)}
+                   | {"MOEC_LIBRARY_DIR": __import__("os").environ["MOEC_LIBRARY_DIR"]})
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_cuda_graphs() -> None:
+    made = TorchCase("gate", "cuda:0")
+    block = moec_torch.MoE(made.layer)
+    hidden = made.arguments["hidden_states"]
+    block(hidden)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = block(hidden)
+    output.zero_()
+    graph.replay()
+    made.verify(output)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_runs_on_the_current_stream() -> None:
+    made = TorchCase("gate", "cuda:0")
+    hidden = made.arguments["hidden_states"]
+    made.layer(hidden)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        output = made.layer(hidden)
+        assert not stream.query()
+    stream.synchronize()
+    made.verify(output)
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        output = made.layer(hidden, stream=torch.cuda.default_stream())
+    torch.cuda.default_stream().synchronize()
+    made.verify(output)
