@@ -76,11 +76,12 @@ class _Weight:
 
 
 def _list_weights(module: torch.nn.Module) -> list[_Weight]:
-    is_transposed = getattr(module, "is_transposed", False)
+    """The weights with those of the two products first."""
     first = "gate_up_proj" if getattr(module, "has_gate", True) else "up_proj"
-    found = []
-    for parameter, weight in ((first, "experts.w13"), ("down_proj", "experts.w2")):
-        found.append(_Weight(parameter, weight, is_transposed))
+    pairs = ((first, "experts.w13"), ("down_proj", "experts.w2"))
+    is_transposed = getattr(module, "is_transposed", False)
+    found = [_Weight(parameter, weight, is_transposed) for parameter, weight in pairs]
+    for parameter, weight in pairs:
         if getattr(module, "has_bias", False):
             found.append(_Weight(f"{parameter}_bias", f"{weight}_bias"))
         if hasattr(module, f"{parameter}_scale_inv"):
