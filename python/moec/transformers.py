@@ -14,7 +14,6 @@ What has no form in a spec is refused by name. There is no backward pass.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import json
 import sys
@@ -215,6 +214,7 @@ class _Experts:
     def __init__(self, module: torch.nn.Module, weight_on_input: bool) -> None:
         self.module = weakref.ref(module)
         self.weights = _list_weights(module)
+        self.parameters = tuple(weight.parameter for weight in self.weights)
         self.weight_on_input = weight_on_input
         self.max_tokens = _max_tokens
         self.lock = threading.Lock()
@@ -293,7 +293,9 @@ class _Experts:
         topk_weights: torch.Tensor,
         parameters: list[torch.Tensor],
     ) -> torch.Tensor:
-        out = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
+        hidden_states = hidden_states.contiguous()
+        topk_ids, topk_weights = topk_ids.contiguous(), topk_weights.contiguous()
+        out = torch.empty_like(hidden_states)
         tokens, top_k = topk_ids.shape
         stamp = (top_k, hidden_states.dtype, *map(_stamp, parameters))
         with self.lock:
@@ -337,9 +339,7 @@ def _run(hidden_states, topk_ids, topk_weights, weights, experts):
         raise InvalidArgument(
             f"experts: no module has the number {experts}; keep it while graphs use it"
         )
-    return found.run(
-        hidden_states.contiguous(), topk_ids.contiguous(), topk_weights.contiguous(), weights
-    )
+    return found.run(hidden_states, topk_ids, topk_weights, weights)
 
 
 def _run_fake(hidden_states, topk_ids, topk_weights, weights, experts):
@@ -352,46 +352,51 @@ torch.library.register_fake("moec::experts", _run_fake, lib=_library)
 _op = torch.ops.moec.experts.default
 
 
-@functools.cache
-def _make_find() -> Any:
-    """Answers the number of a module; a constant in graphs, which hold for one module."""
-
-    def find(module: torch.nn.Module, weight_on_input: bool) -> int:
-        found = _of_module.get(module)
-        if found is None:
-            with _lock:
-                found = _of_module.setdefault(module, _Experts(module, weight_on_input))
-                _of_number[found.number] = found
-        return found.number
-
-    return torch.compiler.assume_constant_result(find)
+def _find(module: torch.nn.Module, weight_on_input: bool) -> _Experts:
+    found = _of_module.get(module)
+    if found is None:
+        with _lock:
+            found = _of_module.setdefault(module, _Experts(module, weight_on_input))
+            _of_number[found.number] = found
+    return found
 
 
-_find = _make_find()
+@torch.compiler.assume_constant_result
+def _find_number(module: torch.nn.Module, weight_on_input: bool) -> int:
+    """A constant of graphs, which hold for one module."""
+    return _find(module, weight_on_input).number
+
+
+def _check_gradients(hidden_states, topk_weights, parameters) -> None:
+    for name, tensor in (
+        ("hidden_states", hidden_states),
+        ("top_k_weights", topk_weights),
+        *(("the weights", each) for each in parameters),
+    ):
+        if tensor.requires_grad:
+            raise InvalidArgument(
+                f"experts: grad mode is on and a gradient of {name} is wanted, and moec has no "
+                "backward pass; call the model under torch.no_grad() or torch.inference_mode(), "
+                'or train it with model.set_experts_implementation("grouped_mm")'
+            )
 
 
 def _call(module, hidden_states, topk_ids, topk_weights, weight_on_input):
-    parameters = [getattr(module, weight.parameter) for weight in _list_weights(module)]
+    # Tensors with memory need no operator, whose dispatch takes longer than the layer's call.
+    is_direct = not torch.compiler.is_compiling() and type(hidden_states) is torch.Tensor
+    if is_direct:
+        experts = _find(module, weight_on_input)
+        names = experts.parameters
+    else:
+        names = [weight.parameter for weight in _list_weights(module)]
+    parameters = [getattr(module, name) for name in names]
     if torch.is_grad_enabled():
-        for name, tensor in (
-            ("hidden_states", hidden_states),
-            ("top_k_weights", topk_weights),
-            ("the weights", parameters[0]),
-            ("the weights", parameters[1]),
-        ):
-            if tensor.requires_grad:
-                raise InvalidArgument(
-                    f"experts: grad mode is on and a gradient of {name} is wanted, and moec has no "
-                    "backward pass; call the model under torch.no_grad() or torch.inference_mode(), "
-                    'or train it with model.set_experts_implementation("grouped_mm")'
-                )
-    return _op(
-        hidden_states,
-        topk_ids.to(torch.int32),
-        topk_weights.to(torch.float32),
-        parameters,
-        _find(module, weight_on_input),
-    )
+        _check_gradients(hidden_states, topk_weights, parameters)
+    topk_ids, topk_weights = topk_ids.to(torch.int32), topk_weights.to(torch.float32)
+    if is_direct:
+        return experts.run(hidden_states, topk_ids, topk_weights, parameters)
+    number = _find_number(module, weight_on_input)
+    return _op(hidden_states, topk_ids, topk_weights, parameters, number)
 
 
 def forward(

@@ -367,7 +367,7 @@ def test_operator_passes_opcheck() -> None:
     block, (hidden, ids, weights) = make_block()
     block.requires_grad_(False)
     wanted = run(block, (hidden, ids, weights))
-    number = moec_transformers._find(block, False)
+    number = moec_transformers._find_number(block, False)
     arguments = (hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number)
     torch.library.opcheck(torch.ops.moec.experts.default, arguments)
     assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
