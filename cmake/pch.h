@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Parsing NVVM and the LLVM dialect takes longer than all the rest: 18 s of the 19 s of a file that includes
-// them. Reading what nobody uses takes nothing, since clang reads declarations when they are looked up.
+// Parsing NVVM and the LLVM dialect takes longer than all the rest: 18 s of the
+// 19 s of a file that includes them. Reading what nobody uses takes nothing,
+// since clang reads declarations when they are looked up.
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -10,7 +10,8 @@
 
     layer = moec.Layer.from_pretrained("model", layer=3)
 
-`moec.torch` has the same as PyTorch operators, `moec.reference` an independent reference in float64.
+`moec.torch` has the same as PyTorch operators, `moec.transformers` as experts of Transformers' models,
+`moec.reference` an independent reference in float64.
 `import moec` needs Python alone; the compiler is loaded with the first name of it that is used.
 """
 

@@ -163,8 +163,9 @@ bool moec::python::prepare(LayerState &state, void *stream) {
   return check(status);
 }
 
-/// What has the memory of a tensor for good: a tensor of PyTorch's may get other
-/// storage (`parameter.data = ...`), and whoever holds the tensor gets it too.
+/// What has the memory of a tensor for good: a tensor of PyTorch's may get
+/// other storage (`parameter.data = ...`), and whoever holds the tensor gets it
+/// too.
 static Ref shareMemory(PyObject *tensor) {
   if (findTensorType(tensor)->framework != Framework::Torch)
     return Ref::share(tensor);

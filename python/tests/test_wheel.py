@@ -86,7 +86,8 @@ def test_contents() -> None:
         names = set(wheel.namelist())
         metadata = wheel.read("moec-0.1.0.dist-info/METADATA").decode()
     assert {"moec/__init__.py", "moec/py.typed", "moec/_core.abi3.so", "moec/_core.pyi",
-            "moec/libmoec.so.1", "moec/torch.py", "moec/include/moert/moert.h",
+            "moec/libmoec.so.1", "moec/torch.py", "moec/transformers.py", "moec/gates.py",
+            "moec/include/moert/moert.h",
             "moec/include/moejit/moejit.h", "moec/reference/layer.py",
             "moec-0.1.0.dist-info/licenses/LICENSE"} <= names
     assert not [name for name in names if "__pycache__" in name or "/src/" in name]

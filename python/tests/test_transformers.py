@@ -1,0 +1,514 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moec.transformers: random models of Transformers' with moec's experts beside their own, on the CPU and,
+where there is one, on a GPU."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import moec
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
+transformers = pytest.importorskip(
+    "transformers", reason="Transformers is not installed (pip install transformers)"
+)
+moec_transformers = pytest.importorskip("moec.transformers")
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
+SIZES = {
+    "vocab_size": 128,
+    "hidden_size": 64,
+    "intermediate_size": 32,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+}
+#: Of each family: what its config has besides, with experts in every layer.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
+    "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 4, "norm_topk_prob": True},
+    "deepseek_v3": {
+        "n_routed_experts": 8, "num_experts_per_tok": 4, "n_group": 4, "topk_group": 2,
+        "first_k_dense_replace": 0, "n_shared_experts": 1, "q_lora_rank": 32, "kv_lora_rank": 16,
+        "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16, "num_key_value_heads": 4,
+    },
+    "gpt_oss": {"num_local_experts": 8, "num_experts_per_tok": 4, "swiglu_limit": 1.0},
+    "olmoe": {"num_experts": 8, "num_experts_per_tok": 4},
+    "glm4_moe": {
+        "n_routed_experts": 8, "num_experts_per_tok": 4, "n_group": 1, "topk_group": 1,
+        "first_k_dense_replace": 0, "n_shared_experts": 1,
+    },
+    "llama4_text": {
+        "num_local_experts": 8, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1,
+        "intermediate_size_mlp": 32,
+    },
+}
+#: Largest difference of logits, of the largest logit.
+TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 2.0**-5}
+
+
+@pytest.fixture(autouse=True)
+def registered() -> None:
+    moec_transformers.register()
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def make_model(family: str, dtype: torch.dtype = torch.float32, device: str = "cpu", **changes: Any):
+    config = transformers.AutoConfig.for_model(family, **(SIZES | FAMILIES[family] | changes))
+    config._attn_implementation = "eager"
+    config.experts_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    generator = torch.Generator().manual_seed(3)
+    for name, parameter in model.named_parameters():
+        # As large as what the layers are added to, so that experts are seen in the logits.
+        width = 0.25 if "experts" in name else 0.1
+        if parameter.dim() > 1:
+            parameter.data.normal_(0, width, generator=generator)
+        elif "bias" in name:
+            parameter.data.normal_(0, 0.5, generator=generator)
+    model.set_experts_implementation("eager")
+    return model.to(dtype).to(device)
+
+
+def use_moec(model: Any) -> None:
+    if model.config.model_type == "llama4_text":
+        assert moec_transformers.replace(model) == 2
+    moec_transformers.transpose_weights(model)
+    model.set_experts_implementation("moec")
+
+
+def list_experts(model: Any) -> list[Any]:
+    return [each for each in model.modules() if type(each).__name__.endswith("Experts")]
+
+
+def make_block(dtype: torch.dtype = torch.float32, family: str = "qwen3_moe", **changes: Any):
+    """The experts of a model, and what a call of them takes."""
+    model = make_model(family, dtype, **changes)
+    hidden = torch.randn(6, 64).to(dtype)
+    ids = torch.stack([torch.randperm(8)[:4] for _ in range(6)])
+    return list_experts(model)[0], (hidden, ids, torch.rand(6, 4).to(dtype))
+
+
+def run_eagerly(block: Any, arguments: tuple) -> Any:
+    block.config._experts_implementation = "eager"
+    try:
+        with torch.no_grad():
+            return block(*arguments)
+    finally:
+        block.config._experts_implementation = "moec"
+
+
+def run(block: Any, arguments: tuple) -> Any:
+    block.config._experts_implementation = "moec"
+    with torch.no_grad():
+        return block(*arguments)
+
+
+def assert_near(found: torch.Tensor, wanted: torch.Tensor, share: float = 1.0) -> None:
+    """That so large a share of what lies along dimension 0 is near."""
+    found, wanted, tolerance = found.float(), wanted.float(), TOLERANCES[wanted.dtype]
+    errors = (found - wanted).abs().flatten(1).amax(1) / wanted.abs().max()
+    assert (errors <= tolerance).float().mean() >= share, f"errors {errors}"
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_those_of_eager(family: str, dtype: torch.dtype, device: str) -> None:
+    model = make_model(family, dtype, device)
+    tokens = torch.randint(1, 128, (32, 3), device=device)
+    with torch.no_grad():
+        wanted = model(tokens).logits
+        use_moec(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            found = model(tokens).logits
+        # In bf16 a router that is near a tie may choose otherwise for a sequence.
+        assert_near(found, wanted, 1.0 if dtype == torch.float32 else 7 / 8)
+        for block in list_experts(model):
+            block.down_proj.zero_()
+        without = (model(tokens).logits.float() - wanted.float()).abs().max()
+    assert without > 8 * TOLERANCES[dtype] * wanted.float().abs().max(), "experts are not seen"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_decoding_is_that_of_eager(family: str, device: str) -> None:
+    model = make_model(family, device=device)
+    tokens = torch.randint(1, 128, (1, 8), device=device)
+    options = {"max_new_tokens": 64, "do_sample": False, "use_cache": True}
+    wanted = model.generate(tokens, **options)
+    use_moec(model)
+    assert torch.equal(model.generate(tokens, **options), wanted)
+    assert wanted.shape == (1, 72)
+
+
+@pytest.mark.parametrize("family", ["qwen3_moe", "gpt_oss"])
+@pytest.mark.parametrize("tokens", [0, 1, 6])
+def test_experts_are_those_of_eager(family: str, tokens: int) -> None:
+    block, arguments = make_block(family=family)
+    arguments = tuple(each[:tokens] for each in arguments)
+    moec_transformers.transpose_weights(block)
+    found = run(block, arguments)
+    assert found.shape == (tokens, 64)
+    if tokens:
+        assert_near(found, run_eagerly(block, arguments))
+
+
+def test_many_tokens_are_several_runs() -> None:
+    moec_transformers.register(max_tokens=4)
+    block, arguments = make_block()
+    assert_near(run(block, arguments), run_eagerly(block, arguments))
+    with pytest.raises(ValueError, match="max_tokens: 0 found, at least 1 expected"):
+        moec_transformers.register(max_tokens=0)
+    with pytest.raises(TypeError, match="max_tokens: an int expected, str found"):
+        moec_transformers.register(max_tokens="8")
+
+
+def test_ids_of_other_ranks_contribute_nothing() -> None:
+    block, (hidden, ids, weights) = make_block()
+    block._is_expert_parallel = True
+    ids[0], ids[1, 2:], ids[2, 0] = 8, 1000, 8
+    kept = torch.where(ids < 8, weights, 0.0)
+    wanted = run_eagerly(block, (hidden, ids.clamp(max=7), kept))
+    for others in (0.0, torch.nan):
+        found = run(block, (hidden, ids, torch.where(ids < 8, weights, others)))
+        assert not found[0].any()
+        assert_near(found, wanted)
+
+
+def test_parameters_are_bound_without_copies() -> None:
+    block, arguments = make_block()
+    with torch.no_grad():
+        first = run(block, arguments)
+        # Written to: the next call sees it.
+        block.down_proj *= 2
+        assert_near(run(block, arguments), 2 * first)
+        # Other storage, also where its contents are the same at first.
+        block.down_proj.data = block.down_proj.data / 2
+        assert_near(run(block, arguments), first)
+        block.gate_up_proj = torch.nn.Parameter(torch.zeros_like(block.gate_up_proj))
+        assert not run(block, arguments).any()
+    # A change that only sharing memory shows: NumPy's writes have no version.
+    block, arguments = make_block()
+    first = run(block, arguments)
+    block.down_proj.detach().numpy()[:] *= 2
+    assert_near(run(block, arguments), 2 * first)
+
+
+def test_transposed_weights_are_copied_with_a_warning_or_laid_out_anew() -> None:
+    block, arguments = make_block(family="gpt_oss")
+    wanted = run_eagerly(block, arguments)
+    size = (block.gate_up_proj.nbytes + block.down_proj.nbytes) / 2**20
+    with pytest.warns(UserWarning, match=f"weights with transposed rows were copied, {size:.1f} MiB"):
+        assert_near(run(block, arguments), wanted)
+    with torch.no_grad():
+        block.down_proj_bias += 1.0
+        block.down_proj *= 2.0
+    with pytest.warns(UserWarning, match="were copied"):
+        found = run(block, arguments)
+    assert_near(found, run_eagerly(block, arguments))
+    values = block.down_proj.detach().clone()
+    assert moec_transformers.transpose_weights(block) == size * 2**20
+    assert moec_transformers.transpose_weights(block) == 0
+    assert torch.equal(block.down_proj, values) and block.down_proj.shape == values.shape
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(run(block, arguments), found)
+    assert_near(run_eagerly(block, arguments), found)
+
+
+def _clamped(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return self.act_fn(gate.clamp(max=self.limit)) * up.clamp(-self.limit, self.limit)
+
+
+def _swapped(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+    up, gate = gate_up.chunk(2, dim=-1)
+    return self.act_fn(gate) * up
+
+
+def _quick(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return gate * torch.sigmoid(1.702 * gate) * up
+
+
+def _soft(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    gate_part = self.gate_softcap * torch.tanh(gate / self.gate_softcap) * torch.sigmoid(gate)
+    return gate_part * self.up_softcap * torch.tanh(up / self.up_softcap)
+
+
+def override_gate(block: Any, monkeypatch: pytest.MonkeyPatch, gate: Any, **numbers: float) -> None:
+    monkeypatch.setattr(type(block), "_apply_gate", gate)
+    for name, value in numbers.items():
+        setattr(block, name, value)
+
+
+@pytest.mark.parametrize("gate", [_clamped, _swapped, _quick, _soft], ids=lambda each: each.__name__)
+def test_known_gates_are_honoured(gate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    block, arguments = make_block()
+    plain = run(block, arguments)
+    block, _ = make_block()
+    override_gate(block, monkeypatch, gate, limit=0.5, gate_softcap=2.0, up_softcap=3.0)
+    block.config._experts_implementation = "batched_mm"
+    with torch.no_grad():
+        wanted = block(*arguments)
+    assert (wanted - plain).abs().max() > 0.01 * plain.abs().max()
+    assert_near(run(block, arguments), wanted)
+
+
+def test_unknown_gates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bent(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return self.act_fn(gate) * (up + 0.01)
+
+    def hidden_limit(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return self.act_fn(gate.clamp(max=7.0)) * up
+
+    def normalized(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return torch.nn.functional.layer_norm(self.act_fn(gate) * up, up.shape[-1:])
+
+    def wide(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
+        return gate_up[..., :32] * torch.ones(32)
+
+    for gate in (bent, hidden_limit, normalized, wide):
+        block, arguments = make_block()
+        override_gate(block, monkeypatch, gate)
+        with pytest.raises(moec.InvalidArgument, match="experts: Qwen3MoeExperts: _apply_gate"):
+            run(block, arguments)
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_pytorch_tanh", "relu2"])
+def test_activations_of_configs(name: str) -> None:
+    block, arguments = make_block(hidden_act=name)
+    assert_near(run(block, arguments), run_eagerly(block, arguments))
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu_10", "mish", "tanh"])
+def test_activations_without_a_form_are_refused(name: str) -> None:
+    block, arguments = make_block(hidden_act=name)
+    with pytest.raises(moec.InvalidArgument, match="is no activation of docs/layers.md; choose"):
+        run(block, arguments)
+
+
+def test_experts_without_a_gate() -> None:
+    config = transformers.AutoConfig.for_model(
+        "nemotron_h", hidden_size=64, moe_intermediate_size=32, n_routed_experts=8,
+        num_experts_per_tok=4, mlp_hidden_act="relu2",
+    )
+    from transformers.models.nemotron_h import modeling_nemotron_h
+
+    block = modeling_nemotron_h.NemotronHExperts(config)
+    for parameter in block.parameters():
+        parameter.data.normal_(0, 0.25)
+    _, arguments = make_block()
+    assert_near(run(block, arguments), run_eagerly(block, arguments))
+
+
+def test_what_has_no_form_is_refused() -> None:
+    block, (hidden, ids, weights) = make_block()
+    for change, message in (
+        ({"has_post_expert_norm": True}, "has_post_expert_norm: a norm after an expert"),
+        ({"num_experts": 9}, "num_experts is 9, and the weights have 8"),
+    ):
+        before = {name: getattr(block, name) for name in change}
+        vars(block).update(change)
+        with pytest.raises(moec.InvalidArgument, match=message):
+            run(block, (hidden, ids, weights))
+        vars(block).update(before)
+    with pytest.raises(moec.InvalidArgument, match="of torch.float32 and hidden_states of torch.bf"):
+        run(block, (hidden.bfloat16(), ids, weights))
+    with pytest.raises(moec.InvalidArgument, match="hidden_states of torch.float64 are not supp"):
+        run(block.double(), (hidden.double(), ids, weights))
+
+
+def test_gradients_are_refused() -> None:
+    block, (hidden, ids, weights) = make_block()
+    block.config._experts_implementation = "moec"
+    with pytest.raises(moec.InvalidArgument, match="a gradient of the weights is wanted.*no_grad"):
+        block(hidden, ids, weights)
+    block.requires_grad_(False)
+    block(hidden, ids, weights)
+    for name, arguments in (
+        ("hidden_states", (hidden.requires_grad_(), ids, weights)),
+        ("top_k_weights", (hidden.detach(), ids, weights.requires_grad_())),
+    ):
+        with pytest.raises(moec.InvalidArgument, match=f"a gradient of {name} is wanted"):
+            block(*arguments)
+    with torch.inference_mode():
+        block(hidden, ids, weights)
+
+
+def test_operator_passes_opcheck() -> None:
+    block, (hidden, ids, weights) = make_block()
+    block.requires_grad_(False)
+    wanted = run(block, (hidden, ids, weights))
+    number = moec_transformers._find_number(block, False)
+    arguments = (hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number)
+    torch.library.opcheck(torch.ops.moec.experts.default, arguments)
+    assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
+    del block
+    gc.collect()
+    with pytest.raises(moec.InvalidArgument, match=f"no module has the number {number}"):
+        torch.ops.moec.experts(*arguments)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_models_compile_as_one_graph(backend: str) -> None:
+    model = make_model("qwen3_moe")
+    tokens = torch.randint(1, 128, (2, 8))
+    with torch.no_grad():
+        wanted = model(tokens, use_cache=False).logits
+        use_moec(model)
+        compiled = torch.compile(model, fullgraph=True, backend=backend)
+        assert_near(compiled(tokens, use_cache=False).logits, wanted)
+        for block in list_experts(model):
+            block.down_proj.data = torch.zeros_like(block.down_proj)
+        changed = model(tokens, use_cache=False).logits
+        assert (changed - wanted).abs().max() > 0.1
+        assert_near(compiled(tokens, use_cache=False).logits, changed)
+
+
+def test_modules_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    compile = moec_transformers.compile
+    monkeypatch.setattr(
+        moec_transformers, "compile", lambda *args, **kw: compiled.append(1) or compile(*args, **kw)
+    )
+    moec_transformers.register(max_tokens=17)
+    model = make_model("olmoe", num_hidden_layers=3)
+    tokens = torch.randint(1, 128, (1, 8))
+    with torch.no_grad():
+        wanted = model(tokens).logits
+        use_moec(model)
+        assert_near(model(tokens).logits, wanted)
+        other = copy.deepcopy(model)
+        for parameter in other.parameters():
+            parameter *= 1.5
+        found = other(tokens).logits
+        other.set_experts_implementation("eager")
+        assert_near(found, other(tokens).logits)
+        assert_near(model(tokens).logits, wanted)
+    assert len(compiled) == 1
+    gc.collect()
+    count = len(moec_transformers._of_module)
+    del model, other
+    gc.collect()
+    assert len(moec_transformers._of_module) == count - 6
+
+
+def test_llama4_with_several_experts_per_token_is_refused() -> None:
+    model = make_model("llama4_text", num_experts_per_tok=2)
+    with pytest.raises(moec.InvalidArgument, match="Llama4TextMoe: top_k is 2"):
+        moec_transformers.replace(model)
+
+
+def make_float8(scheme: str = "dynamic", block: Any = (128, 128), width: int = 128):
+    from transformers.integrations import finegrained_fp8
+
+    config = transformers.AutoConfig.for_model(
+        "qwen3_moe", hidden_size=256, moe_intermediate_size=width, num_experts=4
+    )
+    made = transformers.integrations.moe.use_experts_implementation(
+        type("Experts", (finegrained_fp8.FP8Experts,), {}),
+        experts_interface=finegrained_fp8.ALL_FP8_EXPERTS_FUNCTIONS,
+    )(config, block_size=block, activation_scheme=scheme)
+    for name, parameter in made.named_parameters():
+        if "scale" in name:
+            parameter.data.uniform_(0.001, 0.002)
+        else:
+            parameter.data.copy_(torch.randn(parameter.shape).mul(64).to(parameter.dtype))
+    return made.requires_grad_(False)
+
+
+def multiply_float8(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """x @ weight^T in float64, with x rounded to float8 in groups of 128 as Transformers' kernels do."""
+    groups = x.float().unflatten(-1, (-1, 128))
+    steps = groups.abs().amax(-1, keepdim=True) / 448
+    rounded = ((groups / steps).to(torch.float8_e4m3fn).double() * steps).flatten(-2)
+    spread = scale.double().repeat_interleave(128, 0).repeat_interleave(128, 1)
+    return rounded @ (weight.double() * spread).T
+
+
+def test_float8_experts() -> None:
+    block = make_float8()
+    hidden = torch.randn(5, 256).bfloat16()
+    ids = torch.tensor([[0, 1], [1, 2], [3, 0], [2, 3], [4, 9]])
+    weights = torch.rand(5, 2)
+    wanted = torch.zeros(5, 256, dtype=torch.float64)
+    for token, chosen in enumerate(ids.tolist()):
+        for slot, expert in enumerate(chosen):
+            if expert < 4:
+                up = multiply_float8(
+                    hidden[token], block.gate_up_proj[expert], block.gate_up_proj_scale_inv[expert]
+                )
+                middle = block._apply_gate(up).bfloat16()
+                down = multiply_float8(
+                    middle, block.down_proj[expert], block.down_proj_scale_inv[expert]
+                )
+                wanted[token] += weights[token, slot] * down
+    assert_near(run(block, (hidden, ids, weights)), wanted.bfloat16())
+
+
+def test_float8_without_a_form_is_refused() -> None:
+    arguments = torch.randn(2, 256).bfloat16(), torch.tensor([[0, 1]] * 2), torch.rand(2, 2)
+    for options, message in (
+        ({"scheme": "static"}, 'activation_scheme .static. found, "dynamic" is supported'),
+        ({"block": None}, r"block_size None found, \(128, 128\) is supported"),
+        ({"width": 192}, "192 rows of the gate are no multiple"),
+    ):
+        with pytest.raises(moec.InvalidArgument, match=message):
+            run(make_float8(**options), arguments)
+
+
+def test_benchmark_measures_every_implementation(tmp_path: Path) -> None:
+    output = tmp_path / "forward.json"
+    subprocess.run(
+        [sys.executable, ROOT / "benchmarks/transformers_forward.py", "--device=cpu", "--repeat=2",
+         "--num-experts=8", "--top-k=2", "--hidden-size=64", "--intermediate-size=32",
+         "--tokens=1,16", f"--output={output}"],
+        check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
+    )
+    result = json.loads(output.read_text())
+    assert [row["tokens"] for row in result["rows"]] == [1, 16]
+    for row in result["rows"]:
+        assert set(row["median_us"]) == {"moec", "eager", "batched_mm", "grouped_mm"}
+        assert row["difference"]["moec"] < TOLERANCES[torch.bfloat16]
+
+
+def test_lines_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What docs/python.md has works as it stands there."""
+    page = (ROOT / "docs/python.md").read_text()
+    section = page[page.index("## Transformers"):]
+    lines = section.split("```python\n")[1].split("```")[0]
+    model = make_model("mixtral")
+    inputs = {"input_ids": torch.randint(1, 128, (1, 4)), "max_new_tokens": 4, "do_sample": False}
+    wanted = model.generate(**inputs)
+    names = {"model": model, "inputs": inputs}
+    exec(lines, names)
+    assert torch.equal(names["output"], wanted)
+    assert model.get_experts_implementation()[""] == "moec"
