@@ -58,24 +58,11 @@ static int64_t countExperts(const moert::Plan &plan) {
 }
 
 Status Benchmark::bindTensors() {
-  std::vector<HostTensor> tensors;
-  for (const moert::TensorDecl &decl : plan.tensors) {
-    if (decl.role != moert::TensorRole::Input &&
-        decl.role != moert::TensorRole::Output)
-      continue;
-    HostTensor &tensor = tensors.emplace_back();
-    tensor.name = decl.name;
-    tensor.role = decl.role;
-    tensor.dtype = decl.dtype;
-    for (const moert::Expr &size : decl.shape) {
-      Result<int64_t> value = size.evaluate(tokens);
-      if (!value)
-        return value.status();
-      tensor.shape.push_back(*value);
-    }
-    if (Status status = tensor.allocate(); !status)
-      return status;
-  }
+  Result<std::vector<HostTensor>> allocated = allocateTensors(
+      plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
+  if (!allocated)
+    return allocated.status();
+  std::vector<HostTensor> &tensors = *allocated;
   GenerateOptions generate;
   generate.seed = seed;
   generate.numExperts = countExperts(plan);

@@ -15,29 +15,6 @@ using namespace moec::capi;
 using moert::Result;
 using moert::Status;
 
-/// The weights of the layer, allocated on the host.
-static Result<std::vector<HostTensor>>
-allocateWeights(const moert::Plan &plan) {
-  std::vector<HostTensor> tensors;
-  for (const moert::TensorDecl &decl : plan.tensors) {
-    if (decl.role != moert::TensorRole::Weight)
-      continue;
-    HostTensor &tensor = tensors.emplace_back();
-    tensor.name = decl.name;
-    tensor.role = decl.role;
-    tensor.dtype = decl.dtype;
-    for (const moert::Expr &size : decl.shape) {
-      Result<int64_t> value = size.evaluate(/*tokens=*/0);
-      if (!value)
-        return value.status();
-      tensor.shape.push_back(*value);
-    }
-    if (Status status = tensor.allocate(); !status)
-      return status;
-  }
-  return tensors;
-}
-
 /// What of a checkpoint the layer is: by its spec, or where it has none by the
 /// names of its tensors.
 static Result<LayerRequest> getRequest(const moert_layer &layer,
@@ -81,8 +58,8 @@ static Status place(moert_layer &layer, const HostTensor &tensor) {
 
 static Status load(moert_layer &layer, const std::string &path,
                    const int64_t *decoderLayer) {
-  Result<std::vector<HostTensor>> tensors =
-      allocateWeights(layer.executor->plan());
+  Result<std::vector<HostTensor>> tensors = allocateTensors(
+      layer.executor->plan(), /*tokens=*/0, {moert::TensorRole::Weight});
   if (!tensors)
     return tensors.status();
   Result<LayerRequest> request = getRequest(layer, *tensors, decoderLayer);

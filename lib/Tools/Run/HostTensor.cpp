@@ -8,6 +8,7 @@
 #include "HostTensor.h"
 
 #include "moert/Workspace.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -137,11 +138,17 @@ Result<std::vector<HostTensor>> moec::allocateTensors(const moert::Plan &plan,
                                                       int64_t tokens) {
   if (Status status = checkMemory(plan, tokens); !status)
     return status;
+  return allocateTensors(plan, tokens,
+                         {moert::TensorRole::Input, moert::TensorRole::Weight,
+                          moert::TensorRole::Output});
+}
+
+Result<std::vector<HostTensor>>
+moec::allocateTensors(const moert::Plan &plan, int64_t tokens,
+                      std::initializer_list<moert::TensorRole> roles) {
   std::vector<HostTensor> tensors;
   for (const moert::TensorDecl &decl : plan.tensors) {
-    if (decl.role != moert::TensorRole::Input &&
-        decl.role != moert::TensorRole::Weight &&
-        decl.role != moert::TensorRole::Output)
+    if (!llvm::is_contained(roles, decl.role))
       continue;
     HostTensor tensor;
     tensor.name = decl.name;

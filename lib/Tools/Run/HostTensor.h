@@ -13,6 +13,7 @@
 #include "moert/Plan.h"
 #include "moert/Safetensors.h"
 
+#include <initializer_list>
 #include <memory>
 
 namespace moec {
@@ -53,6 +54,10 @@ private:
 /// need more memory than this machine has free.
 moert::Result<std::vector<HostTensor>> allocateTensors(const moert::Plan &plan,
                                                        int64_t tokens);
+/// Those of some roles, whether the machine has the memory or not.
+moert::Result<std::vector<HostTensor>>
+allocateTensors(const moert::Plan &plan, int64_t tokens,
+                std::initializer_list<moert::TensorRole> roles);
 
 /// What generateTensors() is told beside the tensors.
 struct GenerateOptions {
