@@ -172,7 +172,7 @@ def test_bad_options(options, message):
     (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),
     (lambda table: table["rows"][0].update(routing="two"), "expected 'one'"),
     (lambda table: table["rows"][0].update(routing="one"), "needs a layer whose top_k is 1"),
-    (lambda table: table["rows"][-1].update(zipf_exponent=1.0), "needs a layer whose top_k is 1"),
+    (lambda table: table["rows"][5].update(zipf_exponent=1.0), "needs a layer whose top_k is 1"),
 ])
 def test_bad_tables(change, message, tmp_path):
     table = copy.deepcopy(TINY)

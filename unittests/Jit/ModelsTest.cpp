@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Target/PtxasSeconds.h"
 #include "moec/Analysis/PtxasLimits.h"
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/Registry.h"
@@ -20,6 +21,7 @@
 
 using namespace mlir;
 using namespace moec;
+using namespace moec::test;
 
 namespace {
 
@@ -41,19 +43,6 @@ std::vector<std::string> findModels() {
   return models;
 }
 
-/// Processor time of ptxas. What shares the core and its caches adds to it, so
-/// that the least of several runs counts.
-double getAssembleSeconds(const CompiledKernel &kernel, const char *target) {
-  double seconds = kernel.assembled.front().cpuSeconds;
-  for (int i = 0; i < 3 && seconds >= ptxas::kMaxSeconds; ++i) {
-    auto again = assemble(kernel.ptx, target);
-    EXPECT_TRUE(bool(again)) << llvm::toString(again.takeError());
-    if (again)
-      seconds = std::min(seconds, again->cpuSeconds);
-  }
-  return seconds;
-}
-
 class ModelsTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ModelsTest, AssemblesQuickly) {
@@ -69,7 +58,8 @@ TEST_P(ModelsTest, AssemblesQuickly) {
     ASSERT_TRUE(succeeded(layer));
     for (const CompiledKernel &kernel : layer->kernels) {
       const AssembledKernels &assembled = kernel.assembled.front();
-      double seconds = getAssembleSeconds(kernel, target);
+      double seconds =
+          getPtxasSeconds(kernel.ptx, target, assembled.cpuSeconds);
       printf("  %-8s %-20s %7zu bytes of PTX  ptxas %5.0f ms\n", target,
              kernel.name.c_str(), kernel.ptx.size(), seconds * 1e3);
       EXPECT_LT(seconds, ptxas::kMaxSeconds) << kernel.name;

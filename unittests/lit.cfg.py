@@ -1,0 +1,12 @@
+"""The GoogleTest programs, each in shards of which one runs on each core."""
+
+import os
+
+import lit.formats
+
+config.name = "moec-unit"
+config.test_format = lit.formats.GoogleTest(".", "Tests")
+config.test_source_root = config.test_exec_root = config.moec_unittests_dir
+for name, value in os.environ.items():
+    if name == "HOME" or name.startswith(("MOEC_", "ASAN_", "UBSAN_", "LSAN_")):
+        config.environment[name] = value
