@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cases import CASES, Case
-from features import DTYPES, covering
+from features import DTYPES, covering, features
 from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
@@ -37,11 +37,29 @@ WHOLE = {
     "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2", "fp8_conformance_2048_128_128_8_6",
     "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8",
 }
+#: Cases that alone have kernels of some schedule and dtype, or some tile.
+ALONE = {"weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64"}
 
-#: What every change simulates: each pair of features, and each tile, that a case has.
+
+def _share_out(cases: list[Case]) -> list[tuple[str, Case]]:
+    """Cases with the targets that they are simulated for: one after the other, and each that a feature of the
+    case or its tiles would be missed on."""
+    seen: dict[str, set] = {target: set() for target in TARGETS}
+    shared = []
+    for index, case in enumerate(cases):
+        tags = features(case)
+        for target in TARGETS:
+            if target == TARGETS[index % 2] or case.name in WHOLE | ALONE or not tags <= seen[target]:
+                shared.append((target, case))
+                seen[target] |= tags
+    return sorted(shared, key=lambda pair: pair[0])
+
+
+#: What every change simulates: each pair of features that a case has on one of the targets, each feature on all,
+#: and each tile.
 _COVERING = {case.name for case in covering(CASES)}
-EVERY_CHANGE = [case for case in CASES if case.name in _COVERING | WHOLE]
-SIMULATED = CASES if ALL_CASES else EVERY_CHANGE
+EVERY_CHANGE = _share_out([case for case in CASES if case.name in _COVERING | WHOLE | ALONE])
+SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 
 #: Cases by target, schedule and dtype of the layer.
 Counts = Counter[tuple[str, str, str]]
@@ -107,27 +125,25 @@ def _launched(case: Case, target: str, *options: str) -> tuple[str, set[str]]:
     raise RuntimeError(f"{case.name}: no kernels for {case.tokens} tokens")
 
 
-def count_cases(cases: list[Case]) -> Counts:
-    """How many cases have kernels of each schedule; zero where none has."""
+def count_cases(cases: list[tuple[str, Case]]) -> Counts:
+    """How many cases, each with its target, have kernels of each schedule; zero where none has."""
     counts = Counter({
         (target, schedule, dtype): 0
         for target in TARGETS for schedule in known(target) for dtype in DTYPES
         if (schedule, dtype) not in IMPOSSIBLE and schedule not in TOO_LARGE
     })
-    models: dict[tuple[str, tuple[str, ...]], list[Case]] = {}
-    for case in cases:
-        models.setdefault((json.dumps(case.model), for_tokens(case)), []).append(case)
+    models: dict[tuple[str, str, tuple[str, ...]], list[Case]] = {}
+    for target, case in cases:
+        models.setdefault((target, json.dumps(case.model), for_tokens(case)), []).append(case)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         paths = [Path(folder) / f"{index}.json" for index in range(len(models))]
-        options = [option for _, option in models]
-        for path, (text, _) in zip(paths, models):
+        for path, (_, text, _) in zip(paths, models):
             path.write_text(text)
-        for target in TARGETS:
-            found = pool.map(lambda path, option: chosen(path, target, option), paths, options)
-            for schedules, of_model in zip(found, models.values()):
-                dtype = LayerSpec.from_json(of_model[0].model).dtype
-                for schedule in schedules:
-                    counts[target, schedule, dtype] += len(of_model)
+        found = pool.map(lambda path, key: chosen(path, key[0], key[2]), paths, models)
+        for schedules, (target, _, _), of_model in zip(found, models, models.values()):
+            dtype = LayerSpec.from_json(of_model[0].model).dtype
+            for schedule in schedules:
+                counts[target, schedule, dtype] += len(of_model)
     return counts
 
 

@@ -13,8 +13,8 @@ from runs import ROOT, binary
 
 MODELS = sorted((ROOT / "test" / "models").glob("*.json"))
 TOKENS = 7
-#: Fewest experts that a check keeps.
-EXPERTS = 16
+#: Fewest experts that a check keeps, and fewest of a group.
+EXPERTS, EXPERTS_OF_GROUP = 4, 2
 
 
 def _config(path):
@@ -27,7 +27,7 @@ def _experts(path) -> int:
     names = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
     total = next(config[name] for name in names if name in config)
     top_k = config.get("num_experts_per_tok", config.get("moe_k"))
-    return min(total, max(top_k, EXPERTS))
+    return min(total, max(top_k, EXPERTS, EXPERTS_OF_GROUP * (config.get("n_group") or 1)))
 
 
 def _run(*command: str) -> subprocess.CompletedProcess:

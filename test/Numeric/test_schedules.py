@@ -15,7 +15,8 @@ from schedules import EVERY_CHANGE, for_tokens, products
 def test_all_tiles_are_simulated():
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         chosen = pool.map(products, CASES)
-        simulated = pool.map(lambda case: products(case, *for_tokens(case)), EVERY_CHANGE)
+        simulated = pool.map(lambda case: products(case, *for_tokens(case)),
+                             [case for target, case in EVERY_CHANGE if target == "sm_90a"])
     found = set().union(*simulated)
     assert len(found) > 20
     assert set().union(*chosen) - found == set()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Cases through the kernels for GPUs, on the simulator of PTX, under several schedules.
 
-All cases are run with MOEC_ALL_CASES set (scripts/simulate --all, every night), else so many that each pair of
-features that a case has is in one of them.
+All cases are run for both targets with MOEC_ALL_CASES set (scripts/simulate --all, every night), else so many that
+each pair of features that a case has is in one of them, for one of the targets, and each feature for both.
 
 moe-run fails if the simulator finds a race, a missing fence, a read of what nobody wrote and the
 like under any seed, and if the bits of the output depend on the seed.
@@ -18,7 +18,7 @@ from dataclasses import replace
 import pytest
 from cases import CASES
 from runs import SEEDS
-from schedules import SIMULATED, TARGETS, count_cases, for_tokens, launched, never_chosen
+from schedules import SIMULATED, count_cases, for_tokens, launched, never_chosen
 
 JOINED = [case for case in CASES if case.name.startswith("join_")]
 #: The second product's rows come without tensor maps.
@@ -46,8 +46,7 @@ def check(run, runs):
     ("case", "options"),
     [
         pytest.param(case, options_for(case, target), id=f"{target}-{case.name}")
-        for target in TARGETS
-        for case in SIMULATED
+        for target, case in SIMULATED
     ],
 )
 def test_simulated(case, options, runs):
