@@ -307,7 +307,13 @@ static PyObject *useWorkspace(PyObject *self, PyObject *memory) {
   }
   {
     Locked locked(state);
-    if (!locked.isOpen() || !check(moert_layer_synchronize(state.layer)))
+    if (!locked.isOpen())
+      return nullptr;
+    // Memory of before goes back to whoever gave it, who orders what is done
+    // with it by the stream of the runs; that of the layer's own nobody else
+    // knows. (One that is captured cannot be waited for.)
+    if (state.latestStream == MOERT_LAYER_STREAM &&
+        !check(moert_layer_synchronize(state.layer)))
       return nullptr;
     std::swap(state.workspace, tensor);
   }
