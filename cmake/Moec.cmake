@@ -90,3 +90,18 @@ function(moec_add_fuzzer name)
   _moec_sanitize_program(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
 endfunction()
+
+# moec_version_symbols(target exports.map.in HEADER...): a library shows what the map says, under the API
+# versions of the headers: the loader refuses it to a program that was linked against another version.
+function(moec_version_symbols target map)
+  foreach(header ${ARGN})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+    file(STRINGS ${header} line REGEX "^#define MOE[A-Z]+_API_VERSION [0-9]+$")
+    string(REGEX MATCH "(MOE[A-Z]+_API_VERSION) ([0-9]+)" _ "${line}")
+    set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+  endforeach()
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/exports.map)
+  configure_file(${map} ${made} @ONLY)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${made})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${made})
+endfunction()

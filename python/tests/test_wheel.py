@@ -119,7 +119,7 @@ def test_symbols(environment: Path) -> None:
     for name in ("_core.abi3.so", "libmoec.so.1"):
         assert bundle.check_binary(folder / name) == []
         text = bundle.output(bundle.LLVM / "llvm-nm", "-D", "--defined-only", folder / name)
-        shown = {line.split()[-1] for line in text.splitlines()}
+        shown = {line.split()[-1].split("@")[0] for line in text.splitlines()}
         assert not [each for each in shown if re.search("llvm|LLVM|mlir", each)]
     assert shown > {"moert_api_version", "moejit_load_layer"}
     wanted = bundle.output(bundle.LLVM / "llvm-nm", "-D", "-u", folder / "_core.abi3.so").split()
@@ -134,11 +134,16 @@ STABLE_PRIVATE = {"_Py_Dealloc", "_Py_NoneStruct", "_Py_TrueStruct", "_Py_FalseS
 def test_another_library_is_refused(environment: Path, tmp_path: Path) -> None:
     (folder,) = environment.glob("lib/python3*/site-packages/moec")
     copy = shutil.copytree(folder, tmp_path / "moec", ignore=shutil.ignore_patterns("libmoec*"))
-    names = bundle_names(folder)
+    wanted = wanted_symbols(folder)
+    names = set(re.findall(r"\b(?:moert|moejit)_\w+", wanted))
     source = "".join(f"int {name}(void) {{ return 99; }}\n" for name in sorted(names))
+    script = tmp_path / "map"
+    versions = set(re.findall(r"@(MOE\w+_\d+)", wanted))
+    script.write_text("".join(f"{each} {{ global: {each.split('_')[0].lower()}_*; }};\n"
+                              for each in sorted(versions)))
     subprocess.run([shutil.which("cc"), "-shared", "-fPIC", "-x", "c", "-", "-o",
-                    copy / "libmoec.so.1", "-Wl,-soname,libmoec.so.1"], input=source, text=True,
-                   check=True)
+                    copy / "libmoec.so.1", "-Wl,-soname,libmoec.so.1",
+                    f"-Wl,--version-script={script}"], input=source, text=True, check=True)
     done = subprocess.run([environment / "bin/python", "-c", "import moec; moec.compile"],
                           cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, text=True,
                           capture_output=True)
@@ -146,8 +151,7 @@ def test_another_library_is_refused(environment: Path, tmp_path: Path) -> None:
     assert "ImportError: libmoec.so.1 has version 99 of moert.h, moec needs " in done.stderr
 
 
-def bundle_names(folder: Path) -> set[str]:
-    """What the module wants of the library."""
-    text = subprocess.run(["/usr/lib/llvm-22/bin/llvm-nm", "-D", "-u", folder / "_core.abi3.so"],
+def wanted_symbols(folder: Path) -> str:
+    """What the module wants of the library, with versions."""
+    return subprocess.run(["/usr/lib/llvm-22/bin/llvm-nm", "-D", "-u", folder / "_core.abi3.so"],
                           text=True, capture_output=True, check=True).stdout
-    return set(re.findall(r"\b(?:moert|moejit)_\w+", text))

@@ -47,8 +47,8 @@ public:
   explicit operator bool() const { return handle != nullptr; }
   void reset() { handle.reset(); }
 
-protected:
-  /// Calls `make`, which sets the pointer that it is given.
+  /// Becomes what `make`, a call of the C API, sets the pointer to that it is
+  /// given.
   template <typename Make>
   Error set(Make make) {
     T *made = nullptr;

@@ -1,0 +1,111 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moec installed under a prefix: the examples, built by find_package and by pkg-config, compute what the reference
+does; a program of another version of the API does not start."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from moec.reference import LayerSpec, decide, evaluate, generate
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build-release" / "bin")).parent
+EXAMPLES = ROOT / "examples"
+TOKENS = 5
+SPEC = {
+    "moec_spec": 1, "dtype": "f32", "entry": "gate", "hidden_size": 24, "num_experts": 6, "top_k": 2,
+    "intermediate_size": 20, "routing": {"renormalize": True}, "activation": {"kind": "silu"},
+}
+
+
+def run(*command: object, code: int = 0, **more) -> subprocess.CompletedProcess:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **more)
+    assert done.returncode == code, f"{command}\n{done.stdout}{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Moved after the installation, as nothing may know where it was."""
+    folder = tmp_path_factory.mktemp("install")
+    run("cmake", "--install", BUILD, "--component", "development", "--prefix", folder / "first")
+    return (folder / "first").rename(folder / "prefix")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(SPEC))
+    return path
+
+
+def fill(name: str, like: np.ndarray) -> np.ndarray:
+    """The numbers of the examples."""
+    state, numbers = len(name), []
+    for _ in range(like.size):
+        state = (state * 1664525 + 1013904223) % 2**32
+        numbers.append((state >> 16) / 65536 - 0.5)
+    return np.array(numbers, like.dtype).reshape(like.shape)
+
+
+def check(printed: str) -> None:
+    spec = LayerSpec.from_json(SPEC)
+    tensors = {name: fill(name, each) for name, each in generate(spec, TOKENS, 1, None).items()}
+    wanted = np.asarray(evaluate(spec, tensors, decide(spec, tensors)), np.float64)
+    found = np.array([line.split() for line in printed.splitlines()], np.float64)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_examples_by_cmake(prefix: Path, model: Path, tmp_path: Path) -> None:
+    run("cmake", "-S", EXAMPLES, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build")
+    for program in ("run_layer", "run_layer_cpp"):
+        check(run(tmp_path / "build" / program, model, TOKENS).stdout)
+        done = run(tmp_path / "build" / program, tmp_path / "none.json", code=1)
+        assert "none.json" in done.stderr
+
+
+@pytest.mark.parametrize(("compiler", "source"), [("cc", "c/run_layer.c"), ("c++", "cpp/run_layer.cpp")])
+def test_examples_by_pkg_config(compiler: str, source: str, prefix: Path, model: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "moec", env=environment).stdout.split()
+    program = tmp_path / "program"
+    run(shutil.which(compiler), EXAMPLES / source, *flags, f"-Wl,-rpath,{prefix / 'lib'}", "-o", program)
+    check(run(program, model, TOKENS).stdout)
+
+
+def test_examples_are_short() -> None:
+    for source in ("c/run_layer.c", "cpp/run_layer.cpp"):
+        assert len((EXAMPLES / source).read_text().splitlines()) < 90
+
+
+def test_commands_are_installed(prefix: Path) -> None:
+    assert "USAGE" in run(prefix / "bin/moe-compile", "--help", env={}).stdout
+
+
+def test_another_version_does_not_start(prefix: Path, tmp_path: Path) -> None:
+    """The library that a program is linked against says its version; at its start another one is refused."""
+    source = tmp_path / "main.c"
+    source.write_text('#include "moert/moert.h"\nint main(void) { return moert_api_version() != MOERT_API_VERSION; }\n')
+    header = (prefix / "include/moert/moert.h").read_text()
+    version = int(re.search(r"#define MOERT_API_VERSION (\d+)", header)[1])
+    program = tmp_path / "program"
+    flags = (f"-I{prefix / 'include'}", f"-L{prefix / 'lib'}", "-lmoert")
+    run(shutil.which("cc"), source, *flags, "-o", program)
+    run(program, env={"LD_LIBRARY_PATH": str(prefix / "lib")})
+    script = tmp_path / "map"
+    script.write_text(f"MOERT_{version + 1} {{ global: moert_*; }};")
+    run(shutil.which("cc"), "-shared", "-fPIC", "-x", "c", "-", "-o", tmp_path / "libmoert.so.1",
+        f"-Wl,--version-script={script}", "-Wl,-soname,libmoert.so.1",
+        input="int moert_api_version(void) { return 0; }\n")
+    done = run(program, code=1, env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert f"version `MOERT_{version}' not found" in done.stderr
