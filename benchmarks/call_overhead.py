@@ -16,6 +16,7 @@ rows alike. Blocks of calls alternate between the rows. Medians, in microseconds
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import platform
 import statistics
@@ -115,8 +116,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             if block >= 0:  # the first one warms up
                 times[name] += taken
     medians = {name: statistics.median(each) / 1e3 for name, each in times.items()}
+    name = torch.cuda.get_device_name(options.device) if layer.device != "cpu" and torch else None
     return {
-        "device": options.device,
+        "benchmark": "call_overhead",
+        "commit": options.commit,
+        "date": datetime.date.today().isoformat(),
+        "device": name or options.device,
         "entry": options.entry,
         "tokens": options.tokens,
         "calls": blocks * BLOCK,
@@ -136,6 +141,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=1)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--output", help="where the JSON goes (default: standard output)")
+    parser.add_argument("--commit", default="", help="recorded with the result")
     options = parser.parse_args()
     if torch:
         torch.set_grad_enabled(False)

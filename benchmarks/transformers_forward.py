@@ -19,6 +19,7 @@ memory for has its message under `errors`.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import pathlib
 import statistics
@@ -144,6 +145,7 @@ def main() -> int:
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--repeat", type=int, default=30)
     parser.add_argument("--output", help="where the JSON goes (default: standard output)")
+    parser.add_argument("--commit", default="", help="recorded with the result")
     for name in SIZES:
         parser.add_argument("--" + name.replace("_", "-"), type=int, help="in place of the layer's")
     options = parser.parse_args()
@@ -154,6 +156,9 @@ def main() -> int:
         rows = [measure(block, int(tokens), options) for tokens in options.tokens.split(",")]
     is_cpu = options.device == "cpu"
     result = {
+        "benchmark": "transformers_forward",
+        "commit": options.commit,
+        "date": datetime.date.today().isoformat(),
         "layer": options.layer,
         "sizes": sizes,
         "device": "cpu" if is_cpu else torch.cuda.get_device_name(options.device),

@@ -181,8 +181,9 @@ def features(case: Case) -> set[tuple[str, str]]:
     return tags
 
 
-def covering(cases: list[Case]) -> list[Case]:
-    """Cases that have every pair of features that any of them has, in their order.
+def covering(cases: list[Case], section: str = "") -> list[Case]:
+    """Cases that have every pair of features that any of them has, in their order; with a section, every pair of
+    which one is of that section.
 
     Those of most features come first, of as many those that are multiplied soonest.
     """
@@ -190,7 +191,8 @@ def covering(cases: list[Case]) -> list[Case]:
     seen: set[tuple] = set()
     kept = set()
     for case in sorted(cases, key=lambda case: (-len(tags[case.name]), multiplications(case))):
-        pairs = set(combinations(sorted(tags[case.name]), 2))
+        pairs = {pair for pair in combinations(sorted(tags[case.name]), 2)
+                 if section in ("", pair[0][0], pair[1][0])}
         if not pairs <= seen:
             seen |= pairs
             kept.add(case.name)

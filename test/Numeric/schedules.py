@@ -38,7 +38,8 @@ WHOLE = {
     "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8",
 }
 #: Cases that alone have kernels of some schedule and dtype, or some tile.
-ALONE = {"weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64"}
+ALONE = {"weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64", "strided_f16",
+         "int8_tensor_tokens_90"}
 
 
 def _share_out(cases: list[Case]) -> list[tuple[str, Case]]:
@@ -55,9 +56,9 @@ def _share_out(cases: list[Case]) -> list[tuple[str, Case]]:
     return sorted(shared, key=lambda pair: pair[0])
 
 
-#: What every change simulates: each pair of features that a case has on one of the targets, each feature on all,
-#: and each tile.
-_COVERING = {case.name for case in covering(CASES)}
+#: What every change simulates: each feature with each entry and dtype that a case has it with on one of the targets,
+#: each feature on all, and each tile. (The CPU has every pair of features, test_numeric.py.)
+_COVERING = {case.name for case in covering(CASES, "entry and dtype")}
 EVERY_CHANGE = _share_out([case for case in CASES if case.name in _COVERING | WHOLE | ALONE])
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 
