@@ -45,6 +45,11 @@ def as_bytes(weight: torch.Tensor) -> torch.Tensor:
     return weight.view(torch.uint8) if weight.dtype in _BYTES else weight
 
 
+def make_key(device: str, spec: Mapping[str, Any]) -> tuple[str, str]:
+    """What is the same for layers that share what is compiled."""
+    return device, json.dumps(spec)
+
+
 class PooledLayer:
     """A layer on a device, with weights that are bound when they are there.
 
@@ -52,8 +57,7 @@ class PooledLayer:
     """
 
     def __init__(self, device: str, spec: Mapping[str, Any]) -> None:
-        self.key = (device, json.dumps(spec))
-        self.lock = threading.Lock()
+        self.key = make_key(device, spec)
         with _lock:
             self.layer = self._make(spec)
         self._workspace: Optional[torch.Tensor] = None
@@ -96,7 +100,8 @@ class PooledLayer:
         out: torch.Tensor,
         workspace: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        """The layer on [T, H] for any T, in runs of its max_tokens. One thread at a time (`lock`).
+        """The layer on [T, H] for any T, in runs of its max_tokens. The caller sees to it that threads
+        come one at a time.
 
         workspace: memory of the caller's in place of that of the stream."""
         if workspace is not None:

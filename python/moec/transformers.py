@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import sys
 import threading
 import types
@@ -32,7 +31,7 @@ except ImportError as error:
 
 from . import Error, InvalidArgument, InvalidType
 from .gates import find_gated, find_ungated
-from .layer_pool import DTYPES, PooledLayer, stamp
+from .layer_pool import DTYPES, PooledLayer, make_key, stamp
 
 __all__ = ["register", "replace", "transpose_weights"]
 
@@ -240,7 +239,7 @@ class _Experts:
             raise _refuse(module, f"a device of type {device.type} is not supported")
         spec = _describe(module, weights, hidden_states, top_k, self.weight_on_input)
         spec["max_tokens"] = self.max_tokens
-        if self.layer is None or self.layer.key != (str(device), json.dumps(spec)):
+        if self.layer is None or self.layer.key != make_key(str(device), spec):
             self.layer = PooledLayer(str(device), spec)
         copied, bound = 0, {}
         for name, weight in weights.items():

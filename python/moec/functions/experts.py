@@ -13,7 +13,7 @@ from typing import Any, Optional
 import torch
 
 from .. import InvalidArgument
-from ..layer_pool import DTYPES, PooledLayer, check_device, stamp
+from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
 from .expert_maps import map_ids
 from .quantization import describe_quantization
 
@@ -36,7 +36,8 @@ _TAKES = {
     "swiglustep": ("limit",),
     "situ": ("beta", "linear_beta"),
 }
-_KINDS = {
+#: Activations that layers have.
+KINDS = {
     *_TAKES, "gelu", "gelu_tanh", "relu2",
     "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul",
 }
@@ -48,20 +49,21 @@ def describe_activation(
     """`activation` and `gate_up_order` of a spec, for a name or vLLM's MoEActivation.
 
     config: whose gemm1_alpha, gemm1_beta and gemm1_clamp_limit are the parameters, where they are set.
-    parameters: alpha, beta, limit and linear_beta, ahead of those. Raises InvalidArgument for a kind
+    parameters: alpha, beta, limit and linear_beta, in place of those. Raises InvalidArgument for a kind
     that docs/layers.md does not have, and for a parameter that the kind does not take: none is dropped."""
     kind = getattr(activation, "value", activation)
     kind = "gelu_tanh" if kind == "gelu_pytorch_tanh" else kind
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise InvalidArgument(
-            f"activation: {kind!r} found; {', '.join(sorted(_KINDS))} are accepted"
+            f"activation: {kind!r} found; {', '.join(sorted(KINDS))} are accepted"
         )
-    found = {
-        field: getattr(config, name)
-        for field, name in _PARAMETERS.items()
-        if getattr(config, name, None) is not None
-    }
-    found |= parameters or {}
+    found = parameters
+    if found is None:
+        found = {
+            field: getattr(config, name)
+            for field, name in _PARAMETERS.items()
+            if getattr(config, name, None) is not None
+        }
     for field in found:
         if field not in _TAKES.get(kind, ()):
             raise InvalidArgument(f"activation: {kind!r} takes no {field}, {found[field]} found")
@@ -151,7 +153,9 @@ class Experts:
         found = (hidden, dtype, top_k, *map(stamp, (w1, w2, *scales)))
         if found != self._stamp:
             spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
-            self.layer = PooledLayer(check_device(w1.device, "w1"), spec)
+            device = check_device(w1.device, "w1")
+            if self.layer is None or self.layer.key != make_key(device, spec):
+                self.layer = PooledLayer(device, spec)
             self.layer.bind({name: each.detach() for name, each in weights.items()})
             self._stamp, self._sources = found, tuple(each.detach() for each in (w1, w2, *scales))
         return self.layer
@@ -240,7 +244,7 @@ def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Exp
                 activation,
                 config,
                 weight_on_input=weight_on_input,
-                parameters=dict(parameters),
+                parameters=None if parameters is None else dict(parameters),
                 chunk_tokens=chunk_tokens,
             )
             _kept[key] = found
@@ -288,7 +292,7 @@ def fused_experts(
     global_num_experts: the length of expert_map, where there is one.
     expert_map: of i32, from the ids of topk_ids to those of w1, -1 for elsewhere.
     quant_config: a QuantConfig, or vLLM's FusedMoEQuantConfig.
-    activation_parameters: alpha, beta, limit, linear_beta.
+    activation_parameters: alpha, beta, limit, linear_beta, in place of quant_config's.
     out: what is written, hidden_states itself included.
     chunk_tokens: tokens of one run; with more, the call is several. (Activations with one dynamic scale
         for a tensor have one for each run.)
@@ -301,7 +305,7 @@ def fused_experts(
             f"expert_map: {global_num_experts} entries expected, as global_num_experts says, "
             f"{expert_map.shape[0]} found"
         )
-    parameters = tuple(sorted((activation_parameters or {}).items()))
+    parameters = activation_parameters and tuple(sorted(activation_parameters.items()))
     found = _find(
         w1, w2, quant_config, activation, apply_router_weight_on_input, parameters, chunk_tokens
     )
@@ -343,7 +347,7 @@ def batched_experts(
             f"expert_num_tokens: [{w1.shape[0]}] and as many batches expected, "
             f"{list(expert_num_tokens.shape)} and {experts} found"
         )
-    parameters = tuple(sorted((activation_parameters or {}).items()))
+    parameters = activation_parameters and tuple(sorted(activation_parameters.items()))
     found = _find(w1, w2, quant_config, activation, False, parameters, chunk_tokens)
     with torch.no_grad():
         return run_batched(found, hidden_states, w1, w2, expert_num_tokens, out)

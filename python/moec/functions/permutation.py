@@ -156,6 +156,10 @@ def moe_unpermute(
             f"out: [{tokens}, {width}] of {permuted_hidden_states.dtype} expected, "
             f"{list(out.shape)} of {out.dtype} found"
         )
+    if rows < tokens:
+        raise InvalidArgument(
+            f"permuted_hidden_states: at least {tokens} rows expected, {rows} found"
+        )
     dtype = element(out.dtype, "out")
     position = inv_permuted_idx.view(tokens, top_k).to(torch.int32)
     if expert_first_token_offset is not None:
@@ -188,11 +192,6 @@ def moe_unpermute(
     )
     target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
     tensors = {"rows": weighted, "position": position.contiguous(), "output": target}
-    if rows >= tokens:
-        run(reduce, tokens, tensors, "out")
-    else:
-        raise InvalidArgument(
-            f"permuted_hidden_states: at least {tokens} rows expected, {rows} found"
-        )
+    run(reduce, tokens, tensors, "out")
     if target is not out:
         out.copy_(target)
