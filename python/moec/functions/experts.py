@@ -134,10 +134,16 @@ class Experts:
             "expert_bias": "experts.w13_bias" in quantization.tensors,
             **self.activation,
         }
+        if top_k > experts:
+            # A token has more choices than there are experts on this rank.
+            spec["num_experts"] = top_k
+            spec["placement"] = {"num_ranks": 1, "local_experts": list(range(experts))}
         if self.weight_on_input:
             spec["routing"] = {"weight_on_input": True}
         if quantization.spec:
             spec["quantization"] = quantization.spec
+        if pack == 2:
+            w1, w2 = w1.view(torch.int8), w2.view(torch.int8)
         return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors}
 
     def _prepare(
