@@ -262,6 +262,10 @@ def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Exp
     return found
 
 
+def _freeze(parameters: Optional[Mapping[str, float]]) -> Optional[tuple[tuple[str, float], ...]]:
+    return None if parameters is None else tuple(sorted(parameters.items()))
+
+
 def _check_gradients(**tensors: torch.Tensor) -> None:
     if not torch.is_grad_enabled():
         return
@@ -311,9 +315,9 @@ def fused_experts(
             f"expert_map: {global_num_experts} entries expected, as global_num_experts says, "
             f"{expert_map.shape[0]} found"
         )
-    parameters = activation_parameters and tuple(sorted(activation_parameters.items()))
     found = _find(
-        w1, w2, quant_config, activation, apply_router_weight_on_input, parameters, chunk_tokens
+        w1, w2, quant_config, activation, apply_router_weight_on_input,
+        _freeze(activation_parameters), chunk_tokens,
     )
     with torch.no_grad():
         return found.run(hidden_states, w1, w2, topk_weights, topk_ids, expert_map, out)
@@ -353,8 +357,9 @@ def batched_experts(
             f"expert_num_tokens: [{w1.shape[0]}] and as many batches expected, "
             f"{list(expert_num_tokens.shape)} and {experts} found"
         )
-    parameters = activation_parameters and tuple(sorted(activation_parameters.items()))
-    found = _find(w1, w2, quant_config, activation, False, parameters, chunk_tokens)
+    found = _find(
+        w1, w2, quant_config, activation, False, _freeze(activation_parameters), chunk_tokens
+    )
     with torch.no_grad():
         return run_batched(found, hidden_states, w1, w2, expert_num_tokens, out)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, Optional
 
 import torch
@@ -93,6 +94,17 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
         )
         if not found[0]:
             return found
+        resolved = types.SimpleNamespace(
+            clamp_limit=moe_config.swiglu_limit,
+            alpha=moe_config.swiglu_alpha,
+            beta=moe_config.swiglu_beta,
+            activation_situ_beta=moe_config.activation_situ_beta,
+            activation_situ_linear_beta=moe_config.activation_situ_linear_beta,
+        )
+        try:
+            get_parameters(moe_config.activation, resolved)
+        except InvalidArgument as error:
+            return False, f"kernel does not support {error}"
         if moe_config.in_dtype not in DTYPES:
             return False, f"kernel does not support {moe_config.in_dtype} hidden states"
         if moe_config.hidden_dim * moe_config.in_dtype.itemsize % 16:
