@@ -50,7 +50,36 @@ def make_key(device: str, spec: Mapping[str, Any]) -> tuple[str, str]:
     return device, json.dumps(spec)
 
 
-class PooledLayer:
+class LayerInWorkspace:
+    """A layer that runs in the workspace of the stream that calls it, on a GPU. The caller sees to it
+    that threads come one at a time."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self._workspace: Optional[torch.Tensor] = None
+
+    def use_workspace(self, memory: torch.Tensor) -> None:
+        """Runs in this memory (bytes, on a GPU) from the next call on."""
+        held = self._workspace
+        if held is None or held.data_ptr() != memory.data_ptr() or held.numel() < memory.numel():
+            self.layer.use_workspace(memory)
+            self._workspace = memory
+
+    def share_workspace(self, device: torch.device) -> None:
+        """Runs in the memory of the current stream from the next call on."""
+        key = (str(device), torch.cuda.current_stream(device).cuda_stream)
+        shared = _workspaces.get(key)
+        if shared is not None and shared is self._workspace:
+            return
+        size = self.layer.workspace_bytes(self.layer.max_tokens)
+        if shared is None or shared.numel() < size:
+            shared = _workspaces[key] = torch.empty(
+                max(size, 1), dtype=torch.uint8, device=device
+            )
+        self.use_workspace(shared)
+
+
+class PooledLayer(LayerInWorkspace):
     """A layer on a device, with weights that are bound when they are there.
 
     spec: as docs/layers.md has it, of entry "ids". device: "cpu", "cuda:N".
@@ -59,8 +88,7 @@ class PooledLayer:
     def __init__(self, device: str, spec: Mapping[str, Any]) -> None:
         self.key = make_key(device, spec)
         with _lock:
-            self.layer = self._make(spec)
-        self._workspace: Optional[torch.Tensor] = None
+            super().__init__(self._make(spec))
 
     def _make(self, spec: Mapping[str, Any]) -> Layer:
         for layer in _layers.get(self.key, ()):
@@ -73,25 +101,6 @@ class PooledLayer:
             self.layer.bind({name: as_bytes(weight) for name, weight in weights.items()})
             _layers.setdefault(self.key, weakref.WeakSet()).add(self.layer)
 
-    def use_workspace(self, memory: torch.Tensor) -> None:
-        """Runs in this memory (bytes, on a GPU) from the next call on."""
-        if self._workspace is None or self._workspace.data_ptr() != memory.data_ptr() or (
-            self._workspace.numel() < memory.numel()
-        ):
-            self.layer.use_workspace(memory)
-            self._workspace = memory
-
-    def _share_workspace(self, device: torch.device) -> None:
-        """Gives the layer the workspace of the current stream."""
-        key = (str(device), torch.cuda.current_stream(device).cuda_stream)
-        shared = _workspaces.get(key)
-        if shared is not None and shared is self._workspace:
-            return
-        size = self.layer.workspace_bytes(self.layer.max_tokens)
-        if shared is None or shared.numel() < size:
-            shared = _workspaces[key] = torch.empty(size, dtype=torch.uint8, device=device)
-        self.use_workspace(shared)
-
     def run(
         self,
         hidden_states: torch.Tensor,
@@ -100,14 +109,13 @@ class PooledLayer:
         out: torch.Tensor,
         workspace: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        """The layer on [T, H] for any T, in runs of its max_tokens. The caller sees to it that threads
-        come one at a time.
+        """The layer on [T, H] for any T, in runs of its max_tokens.
 
         workspace: memory of the caller's in place of that of the stream."""
         if workspace is not None:
             self.use_workspace(workspace)
         elif hidden_states.is_cuda:
-            self._share_workspace(hidden_states.device)
+            self.share_workspace(hidden_states.device)
         tokens, most = topk_ids.shape[0], self.layer.max_tokens
         if 0 < tokens <= most:
             return self.layer(hidden_states, None, topk_ids, topk_weights, out=out)

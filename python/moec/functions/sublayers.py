@@ -7,14 +7,15 @@ from __future__ import annotations
 import functools
 import json
 import re
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from .. import InvalidArgument, Layer
+from .. import InvalidArgument
 from ..compiler import compile_text, print_text
-from ..layer_pool import check_device
+from ..layer_pool import LayerInWorkspace, check_device
 
 #: Compiled parts that are kept; the one that was used least recently goes.
 _MOST_PARTS = 128
@@ -62,9 +63,15 @@ def write_function(
     )
 
 
+class _Part(LayerInWorkspace):
+    def __init__(self, text: str, device: str) -> None:
+        super().__init__(compile_text("part.mlir", text, device=device))
+        self.lock = threading.Lock()
+
+
 @functools.lru_cache(_MOST_PARTS)
-def _compile_part(text: str, device: str) -> Layer:
-    return compile_text("part.mlir", text, device=device)
+def _compile_part(text: str, device: str) -> _Part:
+    return _Part(text, device)
 
 
 def run(text: str, tokens: int, tensors: Mapping[str, torch.Tensor], argument: str) -> None:
@@ -73,8 +80,12 @@ def run(text: str, tokens: int, tensors: Mapping[str, torch.Tensor], argument: s
     argument: what a message calls the tensors."""
     device = next(iter(tensors.values())).device
     part = _compile_part(text, check_device(device, argument))
-    if tokens:
-        part.run(tokens, dict(tensors))
+    if not tokens:
+        return
+    with part.lock:
+        if device.type == "cuda":
+            part.share_workspace(device)
+        part.layer.run(tokens, dict(tensors))
 
 
 def _take_braces(text: str, begin: int) -> str:
