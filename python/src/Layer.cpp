@@ -83,11 +83,10 @@ PyObject *moec::python::makeLayer(PyObject *type, moert_layer *layer,
   }
   auto state = std::make_unique<LayerState>(layer, device);
   if (state->arguments.size() > kMostArguments) {
-    fail(Kind::Value, "the layer has " +
-                          std::to_string(state->arguments.size()) +
-                          " inputs and outputs, more than " +
-                          std::to_string(kMostArguments) +
-                          "; run it through moert.h");
+    fail(Kind::Value,
+         "the layer has " + std::to_string(state->arguments.size()) +
+             " inputs and outputs, more than " +
+             std::to_string(kMostArguments) + "; run it through moert.h");
     return nullptr;
   }
   auto *self = allocate<LayerObject>(reinterpret_cast<PyTypeObject *>(type));

@@ -180,6 +180,33 @@ def test_weights_of_4_bits(weight: Any) -> None:
     case.verify(case.run(quant_config=config))
 
 
+def test_descriptions_of_the_same_tensors_are_one() -> None:
+    case = Case(7, expert_bias=True)
+    made = [QuantConfig(w1_bias=case["experts.w13_bias"], w2_bias=case["experts.w2_bias"])
+            for _ in range(2)]
+    case.verify(case.run(quant_config=made[0]))
+    (kept,) = module._kept.values()
+    case.verify(case.run(quant_config=made[1]))
+    assert list(module._kept.values()) == [kept]
+    plain = case.run()
+    assert list(module._kept.values()) != [kept]
+    assert not torch.equal(plain, case.run(quant_config=made[0]))
+
+
+def test_runs_in_memory_of_the_caller() -> None:
+    case = Case(9)
+    weights = case["experts.w13"], case["experts.w2"]
+    experts = module.Experts(chunk_tokens=8)
+    size = experts.workspace_bytes(9, *weights, 64, torch.bfloat16, 2)
+    assert size == experts.layer.layer.workspace_bytes(8) > 0
+    memory = torch.full((size + 256,), 255, dtype=torch.uint8)
+    memory = memory[-memory.data_ptr() % 256 :][:size]
+    call = case["hidden_states"], *weights, case["topk_weights"], case["topk_ids"]
+    case.verify(experts.run(*call, workspace=memory))
+    assert not (memory == 255).all()
+    case.verify(experts.run(*call, workspace=memory))
+
+
 def test_what_has_no_form_is_refused() -> None:
     case = Case(5)
     fp8 = {"w1_scale": torch.ones(8), "w2_scale": torch.ones(8)}

@@ -15,7 +15,7 @@ import torch
 from .. import InvalidArgument
 from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
 from .expert_maps import map_ids
-from .quantization import describe_quantization
+from .quantization import describe_quantization, is_same
 
 #: Tokens of one run of a layer; a call with more is several.
 CHUNK_TOKENS = 16384
@@ -241,10 +241,10 @@ def _forget(key: tuple[Any, ...]) -> None:
 def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Experts:
     """The experts of these weights and options. They go when the weight's tensor does, or the one that
     it is a view of: a layer keeps the memory of its weights."""
-    key = (stamp(w1)[0], stamp(w2)[0], w1.shape, w1.dtype, id(config), *options)
+    key = (w1.data_ptr(), w2.data_ptr(), w1.shape, w1.dtype, *options)
     with _lock:
         found = _kept.get(key)
-        if found is None or found.quant_config is not config:
+        if found is None or not is_same(found.quant_config, config):
             activation, weight_on_input, parameters, chunk_tokens = options
             found = Experts(
                 activation,

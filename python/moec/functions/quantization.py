@@ -50,6 +50,17 @@ class QuantConfig:
     gemm1_clamp_limit: Optional[float] = None
 
 
+def is_same(first: Any, second: Any) -> bool:
+    """Whether two descriptions are one, or of the same tensors: some callers make one for each call."""
+    if not isinstance(first, QuantConfig) or not isinstance(second, QuantConfig):
+        return first is second
+    for field in dataclasses.fields(QuantConfig):
+        one, other = getattr(first, field.name), getattr(second, field.name)
+        if one is not other and (isinstance(one, torch.Tensor) or one != other):
+            return False
+    return True
+
+
 @dataclasses.dataclass
 class Quantization:
     """`quantization` of a spec, None for none, and the tensors that come with it."""

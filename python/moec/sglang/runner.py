@@ -18,7 +18,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from .. import InvalidArgument
 from ..functions.experts import Experts
-from ..functions.quantization import QuantConfig
+from ..functions.quantization import QuantConfig, is_same
 
 _logger = logging.getLogger("moec.sglang")
 #: The runner whose place the core has: the one of most methods, in the layout that layers read.
@@ -110,7 +110,7 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
         if (
             self._experts is None
             or options != self._options
-            or not _is_same(self._experts.quant_config, quantization)
+            or not is_same(self._experts.quant_config, quantization)
         ):
             self._experts = Experts(
                 kind, quantization, weight_on_input=on_input, parameters=parameters
@@ -153,17 +153,6 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
             dispatch_output.hidden_states, info.w13_weight, info.w2_weight, weights, topk.topk_ids
         )
         return StandardCombineInput(hidden_states=output)
-
-
-def _is_same(first: Optional[QuantConfig], second: Optional[QuantConfig]) -> bool:
-    """Whether two descriptions are of the same tensors: SGLang makes one for each call."""
-    if first is None or second is None:
-        return first is second
-    for name in first.__dataclass_fields__:
-        one, other = getattr(first, name), getattr(second, name)
-        if one is not other and (isinstance(one, torch.Tensor) or one != other):
-            return False
-    return True
 
 
 def make_core(config: MoeRunnerConfig) -> Any:
