@@ -253,9 +253,10 @@ def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Exp
                 parameters=None if parameters is None else dict(parameters),
                 chunk_tokens=chunk_tokens,
             )
+            if key not in _kept:
+                owner = w1 if w1._base is None else w1._base
+                weakref.finalize(owner, _forget, key).atexit = False
             _kept[key] = found
-            owner = w1 if w1._base is None else w1._base
-            weakref.finalize(owner, _forget, key).atexit = False
             while len(_kept) > _MOST_EXPERTS:
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
