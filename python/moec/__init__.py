@@ -11,7 +11,8 @@
     layer = moec.Layer.from_pretrained("model", layer=3)
 
 `moec.torch` has the same as PyTorch operators, `moec.transformers` as experts of Transformers' models,
-`moec.reference` an independent reference in float64.
+`moec.functions`, `moec.vllm` and `moec.sglang` as functions and plugins of engines, `moec.reference` an
+independent reference in float64.
 `import moec` needs Python alone; the compiler is loaded with the first name of it that is used.
 """
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 from . import _core
-from .layer import Layer
+from .layer import FORMS, Layer
 
 #: A model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
@@ -129,13 +129,34 @@ def compile(
     where there is no such file; Unavailable without a driver or GPU. Other threads run meanwhile.
     """
     described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer)
-    compiler = _core.Compiler(
+    return _load(described, device, cache, progress)
+
+
+def _make_compiler(cache: bool, progress: Progress) -> _core.Compiler:
+    return _core.Compiler(
         _make_message(progress), None, None, None, bool(cache), 0, 0, None, True, ()
     )
-    made, from_cache, seconds = compiler.load(Layer, described, find_device(device))
+
+
+def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progress) -> Layer:
+    made, from_cache, seconds = _make_compiler(cache, progress).load(
+        Layer, described, find_device(device)
+    )
     made._source = described
     made.from_cache, made.compile_seconds = from_cache, seconds
     return made
+
+
+def compile_text(name: str, text: str, *, device: Any) -> Layer:
+    """The same as compile() of a file with this name and contents, a spec (.json) or IR (.mlir). IR may
+    have any inputs and outputs: run() of the layer takes them by name."""
+    return _load((name, text.encode(), 0, 0, None, False, None), device, True, None)
+
+
+def print_text(name: str, text: str, form: str) -> str:
+    """What the compiler makes of a file with this name and contents, as Layer.ir() prints it."""
+    described = (name, text.encode(), 0, 0, None, False, None)
+    return _make_compiler(False, None).print(described, find_device("cpu"), FORMS.index(form))
 
 
 def compile_package(

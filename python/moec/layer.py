@@ -16,7 +16,8 @@ from . import _core
 if TYPE_CHECKING:
     from .compiler import Progress
 
-_FORMS = ("spec", "moe", "plan", "tile", "llvm", "ptx")
+#: Forms of a layer as text, in the order of moejit.h.
+FORMS = ("spec", "moe", "plan", "tile", "llvm", "ptx")
 _EXPLANATION, _FULL_EXPLANATION = 6, 7
 
 
@@ -217,7 +218,7 @@ class Layer(_core.Layer):
         return json.loads(text) if text else {}
 
     def _print(self, form: int) -> str:
-        from .compiler import _make_message
+        from .compiler import _make_compiler
 
         source = self._source
         if source is None:
@@ -225,10 +226,7 @@ class Layer(_core.Layer):
             if not text:
                 raise _core.Error("the package has no description of the layer")
             source = ("layer.json", text.encode(), 0, 0, None, False, None)
-        compiler = _core.Compiler(
-            _make_message(None), None, None, None, False, 0, 0, None, True, ()
-        )
-        return compiler.print(source, self.device_object, form)
+        return _make_compiler(False, None).print(source, self.device_object, form)
 
     def explain(self, full: bool = False) -> str:
         """What was chosen for the layer and what it is expected to take, in at most 40 lines; or
@@ -238,11 +236,11 @@ class Layer(_core.Layer):
     def ir(self, level: str = "moe") -> str:
         """The layer as text: "spec" (JSON, all defaults resolved), IR of level "moe" (what),
         "plan" (when and where) or "tile" (how), or the kernels' code, "llvm" or "ptx"."""
-        if level not in _FORMS:
+        if level not in FORMS:
             raise _core.InvalidArgument(
-                f"level: {level!r} found; {', '.join(_FORMS)} are accepted"
+                f"level: {level!r} found; {', '.join(FORMS)} are accepted"
             )
-        return self._print(_FORMS.index(level))
+        return self._print(FORMS.index(level))
 
     def benchmark(self, tokens: int, *, repeat: int = 20, seed: int = 0) -> Benchmark:
         """Times runs on `tokens` pseudo-random tokens, with the weights that are bound, after one

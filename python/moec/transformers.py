@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import sys
 import threading
 import types
@@ -30,27 +29,20 @@ except ImportError as error:
         "moec.transformers needs PyTorch; install it, as with pip install torch transformers"
     ) from error
 
-from . import Error, InvalidArgument, InvalidType, Layer, compile
+from . import Error, InvalidArgument, InvalidType
 from .gates import find_gated, find_ungated
+from .layer_pool import DTYPES, PooledLayer, make_key, stamp
 
 __all__ = ["register", "replace", "transpose_weights"]
 
 #: Tokens of one run of a layer; a call with more is several.
 _DEFAULT_TOKENS = 8192
-_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
-_BYTES = tuple(
-    getattr(torch, name) for name in ("float8_e4m3fn", "float8_e8m0fnu") if hasattr(torch, name)
-)
 _SCALES = {torch.float32: "f32", getattr(torch, "float8_e8m0fnu", None): "e8m0"}
 _max_tokens = _DEFAULT_TOKENS
 
 #: The experts of modules, and by the numbers that name them in graphs.
 _of_module: weakref.WeakKeyDictionary[torch.nn.Module, _Experts] = weakref.WeakKeyDictionary()
 _of_number: weakref.WeakValueDictionary[int, _Experts] = weakref.WeakValueDictionary()
-#: Layers in use, by device and spec: another module's is a clone of one.
-_layers: dict[tuple[str, str], weakref.WeakSet[Layer]] = {}
-#: Workspaces by device and stream, which layers share whose calls follow each other there.
-_workspaces: dict[tuple[str, int], torch.Tensor] = {}
 _lock = threading.RLock()
 _numbers = itertools.count(1)
 
@@ -162,7 +154,7 @@ def _describe(
     if getattr(module, "has_post_expert_norm", False):
         raise _refuse(module, "has_post_expert_norm: a norm after an expert has no form in a layer")
     first, second = weights["experts.w13"], weights["experts.w2"]
-    if hidden_states.dtype not in _DTYPES:
+    if hidden_states.dtype not in DTYPES:
         raise _refuse(module, f"hidden_states of {hidden_states.dtype} are not supported")
     num_experts, rows, hidden = first.shape
     width = rows // 2 if getattr(module, "has_gate", True) else rows
@@ -186,7 +178,7 @@ def _describe(
     return {
         "moec_spec": 1,
         "name": "experts",
-        "dtype": _DTYPES[hidden_states.dtype],
+        "dtype": DTYPES[hidden_states.dtype],
         "entry": "ids",
         "hidden_size": hidden,
         "num_experts": num_experts,
@@ -202,12 +194,6 @@ def _describe(
 # What runs it.
 
 
-def _stamp(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What is another one when the tensor has other memory or was written to."""
-    version = 0 if tensor.is_inference() else tensor._version
-    return tensor.data_ptr(), version, tensor.shape, tensor.stride()
-
-
 class _Experts:
     """A module's layer, made with the first call and again when the module is another one."""
 
@@ -219,12 +205,10 @@ class _Experts:
         self.max_tokens = _max_tokens
         self.lock = threading.Lock()
         self.number = next(_numbers)
-        self.layer: Optional[Layer] = None
-        self.key: Optional[tuple[str, str]] = None
+        self.layer: Optional[PooledLayer] = None
         self.stamp: Optional[tuple[Any, ...]] = None
         #: What the stamp is of, so that no other memory gets its addresses.
         self.sources: list[torch.Tensor] = []
-        self.workspace: Optional[torch.Tensor] = None
 
     def _view(self, parameters: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         """The parameters as a layer has them: [E, rows, columns], still without copies."""
@@ -254,15 +238,15 @@ class _Experts:
         if device.type not in ("cpu", "cuda"):
             raise _refuse(module, f"a device of type {device.type} is not supported")
         spec = _describe(module, weights, hidden_states, top_k, self.weight_on_input)
-        key = (str(device), json.dumps(spec | {"max_tokens": self.max_tokens}))
-        if key != self.key:
-            self.layer, self.key, self.workspace = _make_layer(key), key, None
+        spec["max_tokens"] = self.max_tokens
+        if self.layer is None or self.layer.key != make_key(str(device), spec):
+            self.layer = PooledLayer(str(device), spec)
         copied, bound = 0, {}
         for name, weight in weights.items():
             if not weight.is_contiguous():
                 weight = weight.contiguous()
                 copied += weight.nbytes
-            bound[name] = weight.view(torch.uint8) if weight.dtype in _BYTES else weight
+            bound[name] = weight
         if copied:
             warnings.warn(
                 f"moec: {type(module).__name__}: weights with transposed rows were copied, "
@@ -271,20 +255,7 @@ class _Experts:
                 stacklevel=2,
             )
         self.layer.bind(bound)
-        _layers.setdefault(key, weakref.WeakSet()).add(self.layer)
         self.sources = [each.detach() for each in parameters]
-
-    def _use_workspace(self, device: torch.device) -> None:
-        """Gives the layer the workspace of the current stream."""
-        key = (str(device), torch.cuda.current_stream(device).cuda_stream)
-        shared = _workspaces.get(key)
-        if shared is not None and shared is self.workspace:
-            return
-        size = self.layer.workspace_bytes(self.layer.max_tokens)
-        if shared is None or shared.numel() < size:
-            shared = _workspaces[key] = torch.empty(size, dtype=torch.uint8, device=device)
-        self.layer.use_workspace(shared)
-        self.workspace = shared
 
     def run(
         self,
@@ -296,31 +267,14 @@ class _Experts:
         hidden_states = hidden_states.contiguous()
         topk_ids, topk_weights = topk_ids.contiguous(), topk_weights.contiguous()
         out = torch.empty_like(hidden_states)
-        tokens, top_k = topk_ids.shape
-        stamp = (top_k, hidden_states.dtype, *map(_stamp, parameters))
+        top_k = topk_ids.shape[1]
+        found = (top_k, hidden_states.dtype, *map(stamp, parameters))
         with self.lock:
-            if stamp != self.stamp:
+            if found != self.stamp:
                 with _lock:
                     self._update(hidden_states, top_k, parameters)
-                self.stamp = stamp
-            if hidden_states.is_cuda:
-                self._use_workspace(hidden_states.device)
-            layer, most = self.layer, self.max_tokens
-            if 0 < tokens <= most:
-                return layer(hidden_states, None, topk_ids, topk_weights, out=out)
-            for begin in range(0, tokens, most):
-                part = slice(begin, begin + most)
-                layer(
-                    hidden_states[part], None, topk_ids[part], topk_weights[part], out=out[part]
-                )
-        return out
-
-
-def _make_layer(key: tuple[str, str]) -> Layer:
-    device, spec = key
-    for layer in _layers.get(key, ()):
-        return layer.clone()
-    return compile(json.loads(spec), device=device)
+                self.stamp = found
+            return self.layer.run(hidden_states, topk_ids, topk_weights, out)
 
 
 # The operator.

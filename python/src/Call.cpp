@@ -31,6 +31,9 @@ public:
   bool parse(PyObject *arguments, PyObject *keywords);
   /// Reads and checks all tensors; allocates the output where none was given.
   bool read();
+  /// The same of a layer with any inputs and outputs, all of them by name.
+  bool parseNamed(int64_t numTokens, PyObject *tensors, PyObject *stream);
+  bool readNamed();
   bool run();
   PyObject *takeOutput() { return output.release(); }
 
@@ -46,7 +49,9 @@ private:
   bool readInput(int argument);
   bool readOutput();
   bool makeOutput();
-  bool checkOverlap();
+  bool checkGradient(PyObject *object, const char *argument,
+                     const char *remedy);
+  bool checkOverlap(int output);
   bool bind();
   bool bindValidTokens();
   moert_status *launch();
@@ -54,7 +59,9 @@ private:
     return state.operands[size_t(state.arguments[size_t(argument)])];
   }
   const char *nameOf(int argument) const {
-    return argument == state.output ? "out" : operandOf(argument).text.c_str();
+    return argument == state.output && !isNamed
+               ? "out"
+               : operandOf(argument).text.c_str();
   }
   bool check(int argument) const {
     return checkOperand(state, state.arguments[size_t(argument)],
@@ -70,6 +77,7 @@ private:
   Tensor tensors[kMostArguments];
   void *stream = nullptr;
   int64_t tokens = 0;
+  bool isNamed = false;
   /// -1 unless it was given as an int.
   int64_t numValid = -1;
 };
@@ -176,6 +184,40 @@ bool Call::parse(PyObject *arguments, PyObject *keywords) {
   return true;
 }
 
+bool Call::parseNamed(int64_t numTokens, PyObject *dict, PyObject *given) {
+  isNamed = true;
+  tokens = numTokens;
+  givenStream = given == Py_None ? nullptr : given;
+  if (!PyDict_Check(dict))
+    return fail(Kind::Type,
+                "tensors: a dict expected, " + nameType(dict) + " found");
+  Py_ssize_t at = 0;
+  PyObject *name, *value;
+  while (PyDict_Next(dict, &at, &name, &value)) {
+    const char *text = getText(name, "tensors: a name");
+    if (!text)
+      return false;
+    int argument = find(name);
+    if (argument < 0) {
+      std::string names;
+      for (int i = 0; i < numArguments; ++i)
+        names += (i ? ", " : "") + operandOf(i).text;
+      return fail(Kind::Value, std::string(text) +
+                                   ": the layer has no such input or output; "
+                                   "it has " +
+                                   names);
+    }
+    if (!give(argument, value))
+      return false;
+  }
+  for (int i = 0; i < numArguments; ++i)
+    if (!this->given[i])
+      return fail(Kind::Type, std::string(nameOf(i)) +
+                                  ": is missing; give all inputs and outputs "
+                                  "of the layer");
+  return true;
+}
+
 /// The number of the device that a stream says it is of; -1 where it does not.
 static int64_t getDeviceOf(PyObject *stream) {
   for (const char *name : {"device_index", "device_id"}) {
@@ -199,7 +241,8 @@ bool Call::readStream() {
   }
   int32_t device = state.getDevice().where.device_id;
   if (!givenStream)
-    return findCurrentStream(given[state.hiddenStates], device, stream);
+    return findCurrentStream(given[std::max(state.hiddenStates, 0)], device,
+                             stream);
   int64_t owner = getDeviceOf(givenStream);
   if (owner >= 0 && owner != device)
     return fail(Kind::Value,
@@ -259,16 +302,21 @@ bool Call::readInput(int argument) {
                     " rows expected, as hidden_states has, shape " +
                     tensor.showShape() + " found");
   // Integers have no gradient.
-  if (expected.dtype[0] == 'i')
-    return true;
+  return expected.dtype[0] == 'i' ||
+         checkGradient(object, asking.argument,
+                       "call it under torch.no_grad(), or detach the tensor");
+}
+
+bool Call::checkGradient(PyObject *object, const char *argument,
+                         const char *remedy) {
   int wanted = wantsGradient(object);
   if (wanted < 0)
-    return failBecause(asking.argument, "the tensor cannot be read");
+    return failBecause(argument, "the tensor cannot be read");
   return wanted == 0 ||
-         fail(Kind::Value, expected.text +
+         fail(Kind::Value, std::string(argument) +
                                ": requires a gradient, and a layer has no "
-                               "backward pass; call it under torch.no_grad(), "
-                               "or detach the tensor");
+                               "backward pass; " +
+                               remedy);
 }
 
 bool Call::makeOutput() {
@@ -303,28 +351,24 @@ bool Call::readOutput() {
                 "out: " + std::to_string(tokens) +
                     " rows expected, as hidden_states has, shape " +
                     tensor.showShape() + " found");
-  int wanted = wantsGradient(output.get());
-  if (wanted < 0)
-    return failBecause("out", "the tensor cannot be read");
-  if (wanted)
-    return fail(Kind::Value, "out: requires a gradient, and a layer has no "
-                             "backward pass; give a tensor that does not");
-  return checkOverlap();
+  return checkGradient(output.get(), "out", "give a tensor that does not") &&
+         checkOverlap(state.output);
 }
 
 /// Kernels read inputs after others have written rows of the output.
-bool Call::checkOverlap() {
-  const Tensor &written = tensors[state.output];
+bool Call::checkOverlap(int output) {
+  const Tensor &written = tensors[output];
   auto *begin = static_cast<const char *>(written.data());
   const char *end = begin + written.extent();
   for (int i = 0; i < numArguments; ++i) {
     const Tensor &read = tensors[i];
-    if (i == state.output || !read.get().data)
+    if (i == output || !read.get().data)
       continue;
     auto *from = static_cast<const char *>(read.data());
     if (begin < from + read.extent() && from < end)
-      return fail(Kind::Value, std::string("out: shares memory with ") +
-                                   nameOf(i) + "; give memory of its own");
+      return fail(Kind::Value, std::string(nameOf(output)) +
+                                   ": shares memory with " + nameOf(i) +
+                                   "; give memory of its own");
   }
   return true;
 }
@@ -336,6 +380,28 @@ bool Call::read() {
     if (i != state.hiddenStates && i != state.output && !readInput(i))
       return false;
   return readOutput();
+}
+
+/// Shapes are checked where tensors are bound and where the layer runs.
+bool Call::readNamed() {
+  if (!readStream())
+    return false;
+  for (int i = 0; i < numArguments; ++i) {
+    Asking asking;
+    asking.argument = nameOf(i);
+    asking.write = operandOf(i).role == MOERT_OUTPUT;
+    asking.stream = state.isOnHost() ? nullptr : stream;
+    if (!tensors[i].read(given[i], asking) || !check(i))
+      return false;
+    if (operandOf(i).dtype[0] != 'i' &&
+        !checkGradient(given[i], asking.argument,
+                       "call it under torch.no_grad(), or detach the tensor"))
+      return false;
+  }
+  for (int i = 0; i < numArguments; ++i)
+    if (operandOf(i).role == MOERT_OUTPUT && !checkOverlap(i))
+      return false;
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -414,12 +480,38 @@ bool Call::time(int64_t count, std::vector<int64_t> &nanoseconds) {
   return true;
 }
 
+/// Whether layer(hidden_states, ...) says all that the layer needs.
+static bool isCallable(const LayerState &state) {
+  return (state.hiddenStates >= 0 && state.numOutputs == 1) ||
+         fail(Kind::Value,
+              "the layer has no matrix hidden_states among its inputs, or not "
+              "one output, as layers of models have; run() takes tensors by "
+              "name");
+}
+
 PyObject *moec::python::callLayer(PyObject *self, PyObject *arguments,
                                   PyObject *keywords) {
+  if (!isCallable(getState(self)))
+    return nullptr;
   Call call(getState(self));
   if (!call.parse(arguments, keywords) || !call.read() || !call.run())
     return nullptr;
   return call.takeOutput();
+}
+
+/// run(tokens, tensors, stream): the layer with all inputs and outputs by name.
+PyObject *moec::python::runLayer(PyObject *self, PyObject *const *arguments,
+                                 Py_ssize_t count) {
+  int64_t tokens = 0;
+  if (!checkCount("run", count, 2, 3) ||
+      !getInt(arguments[0], "tokens", 0, INT64_MAX, tokens))
+    return nullptr;
+  Call call(getState(self));
+  if (!call.parseNamed(tokens, arguments[1],
+                       count > 2 ? arguments[2] : Py_None) ||
+      !call.readNamed() || !call.run())
+    return nullptr;
+  Py_RETURN_NONE;
 }
 
 /// time_calls(count, arguments, keywords): what each of so many calls of the C
@@ -434,6 +526,8 @@ PyObject *moec::python::timeCalls(PyObject *self, PyObject *const *arguments,
     fail(Kind::Type, "time_calls: a tuple and a dict expected");
     return nullptr;
   }
+  if (!isCallable(getState(self)))
+    return nullptr;
   Call call(getState(self));
   std::vector<int64_t> nanoseconds;
   nanoseconds.reserve(size_t(number));

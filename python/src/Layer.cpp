@@ -36,12 +36,14 @@ LayerState::LayerState(moert_layer *layer, DeviceObject *device)
       continue;
     auto argument = int(arguments.size());
     arguments.push_back(i);
-    if (info.role == MOERT_OUTPUT)
+    if (info.role == MOERT_OUTPUT) {
       output = argument;
-    else if (operand.text == "hidden_states" && info.rank == 2)
+      ++numOutputs;
+    } else if (operand.text == "hidden_states" && info.rank == 2) {
       hiddenStates = argument;
-    else if (operand.text == "num_valid_tokens")
+    } else if (operand.text == "num_valid_tokens") {
       validTokens = argument;
+    }
   }
   weights.resize(operands.size());
 }
@@ -80,11 +82,11 @@ PyObject *moec::python::makeLayer(PyObject *type, moert_layer *layer,
     return nullptr;
   }
   auto state = std::make_unique<LayerState>(layer, device);
-  if (state->hiddenStates < 0 || state->output < 0 ||
-      state->arguments.size() > kMostArguments) {
-    fail(Kind::Value, "the layer has no matrix hidden_states among its inputs, "
-                      "or no output, as layers of models have; run it through "
-                      "moert.h");
+  if (state->arguments.size() > kMostArguments) {
+    fail(Kind::Value,
+         "the layer has " + std::to_string(state->arguments.size()) +
+             " inputs and outputs, more than " +
+             std::to_string(kMostArguments) + "; run it through moert.h");
     return nullptr;
   }
   auto *self = allocate<LayerObject>(reinterpret_cast<PyTypeObject *>(type));
@@ -470,6 +472,11 @@ bool moec::python::addLayer(PyObject *module) {
       makeMethod("load_weights", load),
       makeMethod("benchmark_runs", benchmark),
       makeMethod("time_calls", timeCalls),
+      makeMethod("run", runLayer,
+                 "run(tokens, tensors, stream=None): runs a layer that was "
+                 "compiled from IR, whatever inputs and outputs it has, on "
+                 "`tokens` tokens. `tensors` has all of both by name; outputs "
+                 "are written. Streams are those of a call."),
       {"prepare_weights", prepareWeights, METH_NOARGS, nullptr},
       {"operands", getOperands, METH_NOARGS, nullptr},
       {"workspace_bytes", getWorkspaceBytes, METH_O,

@@ -57,6 +57,7 @@ struct LayerState {
   std::vector<int> arguments;
   /// Where these are in `arguments`; -1 for none.
   int hiddenStates = -1, output = -1, validTokens = -1;
+  int numOutputs = 0;
 
   std::mutex mutex;
   /// Per operand: the weight that is bound, which clones share; null for none.
@@ -115,6 +116,9 @@ bool prepare(LayerState &state, void *stream);
 
 /// layer(hidden_states, ...).
 PyObject *callLayer(PyObject *self, PyObject *arguments, PyObject *keywords);
+/// layer.run(tokens, tensors, stream): see Call.cpp.
+PyObject *runLayer(PyObject *self, PyObject *const *arguments,
+                   Py_ssize_t count);
 /// layer.time_calls(count, call): see Call.cpp.
 PyObject *timeCalls(PyObject *self, PyObject *const *arguments,
                     Py_ssize_t count);

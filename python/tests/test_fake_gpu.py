@@ -154,8 +154,9 @@ def test_packages(gpu, tmp_path: Path) -> None:
     fixture = BUILD.parent / "unittests" / "Runtime" / "Inputs" / "version-6.moepkg"
     if not fixture.is_file():
         fixture = Path(__file__).parents[2] / "unittests/Runtime/Inputs/version-6.moepkg"
+    layer = moec.Layer.from_package(fixture, device="cuda:0")
     with pytest.raises(moec.InvalidArgument, match="no matrix hidden_states among its inputs"):
-        moec.Layer.from_package(fixture, device="cuda:0")
+        layer(gpu((5, 64)))
 
 
 def test_devices_that_are_not_there(gpu, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,9 +395,11 @@ def test_models_compile_as_one_graph(backend: str) -> None:
 
 def test_modules_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
-    compile = moec_transformers.compile
+    from moec import layer_pool
+
+    compile = layer_pool.compile
     monkeypatch.setattr(
-        moec_transformers, "compile", lambda *args, **kw: compiled.append(1) or compile(*args, **kw)
+        layer_pool, "compile", lambda *args, **kw: compiled.append(1) or compile(*args, **kw)
     )
     moec_transformers.register(max_tokens=17)
     model = make_model("olmoe", num_hidden_layers=3)

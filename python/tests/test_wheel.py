@@ -85,8 +85,10 @@ def test_contents() -> None:
     with zipfile.ZipFile(WHEELS[0]) as wheel:
         names = set(wheel.namelist())
         metadata = wheel.read("moec-0.1.0.dist-info/METADATA").decode()
+        plugins = wheel.read("moec-0.1.0.dist-info/entry_points.txt").decode()
     assert {"moec/__init__.py", "moec/py.typed", "moec/_core.abi3.so", "moec/_core.pyi",
             "moec/libmoec.so.1", "moec/torch.py", "moec/transformers.py", "moec/gates.py",
+            "moec/functions/experts.py", "moec/vllm/experts.py", "moec/sglang/runner.py",
             "moec/include/moert/moert.h",
             "moec/include/moejit/moejit.h", "moec/reference/layer.py",
             "moec-0.1.0.dist-info/licenses/LICENSE"} <= names
@@ -94,6 +96,8 @@ def test_contents() -> None:
     required = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
     assert required and all("extra ==" in each for each in required)
     assert "Requires-Python: >=3.10" in metadata
+    assert "[vllm.general_plugins]\nmoec = moec.vllm:plugin" in plugins
+    assert "[sglang.srt.plugins]\nmoec = moec.sglang:plugin" in plugins
 
 
 def test_runs_a_layer_in_an_empty_environment(environment: Path) -> None:

@@ -1,0 +1,52 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The functions that engines call around their experts, under the engines' names and signatures.
+
+    from moec.functions import fused_experts, fused_topk
+
+    weights, ids, _ = fused_topk(hidden_states, router_logits, topk=8, renormalize=True)
+    output = fused_experts(hidden_states, w13, w2, weights, ids)
+
+Each runs a layer, or a part of one, that the compiler makes for the shapes and options of the call
+(docs/engines.md lists which); what is compiled is kept, and found again by its description. Tensors are
+PyTorch's, on the CPU or a GPU, where all work goes to the current stream.
+"""
+
+from __future__ import annotations
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "moec.functions needs PyTorch; install it, as with pip install torch"
+    ) from error
+
+from .alignment import (
+    batched_moe_align_block_size,
+    count_expert_num_tokens,
+    moe_align_block_size,
+)
+from .experts import batched_experts, clear, fused_experts
+from .expert_maps import determine_expert_map, make_round_robin_tables
+from .permutation import moe_permute, moe_unpermute
+from .quantization import QuantConfig
+from .routing import fused_topk, fused_topk_bias, grouped_topk
+
+__all__ = [
+    "QuantConfig",
+    "batched_experts",
+    "batched_moe_align_block_size",
+    "clear",
+    "count_expert_num_tokens",
+    "determine_expert_map",
+    "fused_experts",
+    "fused_topk",
+    "fused_topk_bias",
+    "grouped_topk",
+    "make_round_robin_tables",
+    "moe_align_block_size",
+    "moe_permute",
+    "moe_unpermute",
+]
+
+del torch

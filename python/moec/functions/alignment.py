@@ -1,0 +1,114 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Slots in blocks of one expert each, and their counts: what kernels of other engines are given. The
+order of slots is a compiled moe.permute's; the rest is arithmetic on its offsets, on the device."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+
+from .. import InvalidArgument
+from .expert_maps import map_ids
+from .permutation import round_up, sort_slots
+
+
+def _check_block(block_size: int) -> None:
+    if block_size < 1:
+        raise InvalidArgument(f"block_size: {block_size} found, at least 1 expected")
+
+
+def _name_blocks(starts: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
+    """The group of each block, -1 behind the last; group g has places starts[g] to starts[g + 1] - 1."""
+    begins = torch.arange(blocks, device=starts.device) * block_size
+    groups = torch.searchsorted(starts[1:].contiguous(), begins, right=True)
+    return torch.where(begins < starts[-1], groups, -1)
+
+
+@torch.no_grad()
+def moe_align_block_size(
+    topk_ids: torch.Tensor,
+    block_size: int,
+    num_experts: int,
+    expert_map: Optional[torch.Tensor] = None,
+    pad_sorted_ids: bool = False,
+    ignore_invalid_experts: bool = False,
+    return_scatter_idx: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """The slots of topk_ids [T, k] sorted by expert, each expert's padded to a multiple of block_size.
+
+    expert_map: of i32 [num_experts]. With ignore_invalid_experts slots that it maps to -1 are left out
+        and experts are local ones; else all slots count, and blocks of experts that are elsewhere say -1.
+    pad_sorted_ids: the length of sorted_ids is a multiple of block_size.
+    return_scatter_idx: a fourth result, [T * k, 1] of i32: the slot, -1 where it was left out.
+
+    Returns sorted_ids of i32 (slots, T * k for padding; as long as any routing needs), expert_ids of i32
+    (one for each block, -1 behind the last) and num_tokens_post_pad [1] of i32. Ids that name no expert
+    are left out. Inside an expert slots stay in order. Raises InvalidArgument."""
+    _check_block(block_size)
+    if return_scatter_idx and expert_map is not None and not ignore_invalid_experts:
+        raise InvalidArgument(
+            "return_scatter_idx: with expert_map it needs ignore_invalid_experts=True"
+        )
+    ids = topk_ids.to(torch.int32)
+    if expert_map is not None and ignore_invalid_experts:
+        ids = map_ids(ids, expert_map)
+    device, slots = ids.device, ids.numel()
+    room = slots + num_experts * (block_size - 1)
+    if pad_sorted_ids:
+        room = -(-room // block_size) * block_size
+    if slots < num_experts:
+        room = min(slots * block_size, room)
+    places = sort_slots(ids, num_experts)
+    offsets = places.offsets.long()
+    starts = torch.zeros_like(offsets)
+    torch.cumsum(round_up(offsets.diff(), block_size), 0, out=starts[1:])
+    position, flat = places.position.view(-1), ids.view(-1).long()
+    is_counted = position >= 0
+    shift = (starts - offsets)[flat.clamp(0, num_experts - 1)]
+    place = torch.where(is_counted, position + shift, room)
+    slot = torch.arange(slots, dtype=torch.int32, device=device)
+    sorted_ids = torch.full((room + 1,), slots, dtype=torch.int32, device=device)
+    sorted_ids[place] = slot
+    expert_ids = _name_blocks(starts, -(-room // block_size), block_size)
+    if expert_map is not None and not ignore_invalid_experts:
+        expert_ids = map_ids(expert_ids, expert_map)
+    found = (sorted_ids[:room], expert_ids.to(torch.int32), starts[-1:].to(torch.int32))
+    if not return_scatter_idx:
+        return found
+    return (*found, torch.where(is_counted, slot, -1).to(torch.int32).view(-1, 1))
+
+
+@torch.no_grad()
+def batched_moe_align_block_size(
+    max_tokens_per_batch: int, block_size: int, expert_num_tokens: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The same for rows in batches: row i of expert e is e * max_tokens_per_batch + i, padding is the
+    number of all rows. expert_num_tokens: [E], how many rows of each count."""
+    _check_block(block_size)
+    experts, device = expert_num_tokens.shape[0], expert_num_tokens.device
+    room = experts * (-(-max_tokens_per_batch // block_size) * block_size)
+    counts = expert_num_tokens.long()
+    starts = torch.zeros(experts + 1, dtype=torch.int64, device=device)
+    torch.cumsum(round_up(counts, block_size), 0, out=starts[1:])
+    place = torch.arange(room, device=device)
+    expert = torch.searchsorted(starts[1:].contiguous(), place, right=True).clamp(max=experts - 1)
+    row = place - starts[expert]
+    padding = experts * max_tokens_per_batch
+    is_row = (place < starts[-1]) & (row < counts[expert])
+    sorted_ids = torch.where(is_row, expert * max_tokens_per_batch + row, padding)
+    expert_ids = _name_blocks(starts, room // block_size, block_size)
+    return sorted_ids.to(torch.int32), expert_ids.to(torch.int32), starts[-1:].to(torch.int32)
+
+
+@torch.no_grad()
+def count_expert_num_tokens(
+    topk_ids: torch.Tensor, num_local_experts: int, expert_map: Optional[torch.Tensor] = None
+) -> torch.Tensor:
+    """How many slots each local expert has, [num_local_experts] of i32. Ids below 0, and what expert_map
+    maps below 0, do not count."""
+    ids = topk_ids.to(torch.int32)
+    if expert_map is not None:
+        ids = map_ids(ids, expert_map)
+    return sort_slots(ids.view(ids.shape[0], -1), num_local_experts).offsets.diff()

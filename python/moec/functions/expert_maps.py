@@ -1,0 +1,91 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which experts a rank holds: maps from global to local ids. Tables, made once on the host."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+
+from .. import InvalidArgument
+
+
+def _count_local(ep_size: int, ep_rank: int, num_experts: int) -> int:
+    if ep_size < 1:
+        raise InvalidArgument(f"ep_size: {ep_size} found, at least 1 expected")
+    if not 0 <= ep_rank < ep_size:
+        raise InvalidArgument(f"ep_rank: {ep_rank} found; 0 to {ep_size - 1} are accepted")
+    if num_experts < ep_size:
+        raise InvalidArgument(
+            f"global_num_experts: {num_experts} found, at least one for each of {ep_size} ranks expected"
+        )
+    return num_experts // ep_size + (ep_rank < num_experts % ep_size)
+
+
+def determine_expert_map(
+    ep_size: int,
+    ep_rank: int,
+    global_num_experts: int,
+    expert_placement_strategy: str = "linear",
+    num_fused_shared_experts: int = 0,
+    return_expert_mask: bool = False,
+) -> tuple[int, Optional[torch.Tensor], Optional[torch.Tensor]]:
+    """How many experts a rank holds, and their map [global_num_experts] of i32: the local id of each
+    global one, -1 where another rank holds it. The first ranks hold one more where they do not come out even.
+
+    expert_placement_strategy: "linear" (neighbours) or "round_robin" (expert g on rank g mod ep_size).
+    num_fused_shared_experts: shared experts that every rank has behind its own, as entries behind
+        the map's, with return_expert_mask.
+    return_expert_mask: a third result [global_num_experts + num_fused_shared_experts + 1] of i32, 1
+        for what is here, and a 0 at the end.
+
+    Returns no map with one rank. Raises InvalidArgument."""
+    local = _count_local(ep_size, ep_rank, global_num_experts)
+    if ep_size == 1:
+        return global_num_experts, None, None
+    if expert_placement_strategy == "linear":
+        base, more = divmod(global_num_experts, ep_size)
+        begin = ep_rank * base + min(ep_rank, more)
+        held = torch.arange(begin, begin + local)
+    elif expert_placement_strategy == "round_robin":
+        held = torch.arange(ep_rank, global_num_experts, ep_size)
+    else:
+        raise InvalidArgument(
+            f'expert_placement_strategy: {expert_placement_strategy!r} found; "linear" and '
+            '"round_robin" are accepted'
+        )
+    expert_map = torch.full((global_num_experts,), -1, dtype=torch.int32)
+    expert_map[held] = torch.arange(local, dtype=torch.int32)
+    if not return_expert_mask:
+        return local, expert_map, None
+    shared = torch.arange(local, local + num_fused_shared_experts, dtype=torch.int32)
+    expert_map = torch.cat([expert_map, shared])
+    mask = torch.cat([(expert_map >= 0).to(torch.int32), torch.zeros(1, dtype=torch.int32)])
+    return local, expert_map, mask
+
+
+def make_round_robin_tables(
+    ep_size: int, ep_rank: int, global_num_experts: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tables for dispatch that has neighbours on a rank, where experts lie round robin.
+
+    Returns, as i64: the physical id of each global one ([E]: owner's first plus local id), the global
+    id of each physical one ([E]), and the global ids of this rank's experts ([E_local])."""
+    _count_local(ep_size, ep_rank, global_num_experts)
+    ids = torch.arange(global_num_experts)
+    base, more = divmod(global_num_experts, ep_size)
+    owner, local = ids % ep_size, ids // ep_size
+    physical = owner * base + owner.clamp(max=more) + local
+    inverse = torch.empty_like(physical)
+    inverse[physical] = ids
+    return physical, inverse, ids[ep_rank::ep_size]
+
+
+def map_ids(topk_ids: torch.Tensor, expert_map: torch.Tensor) -> torch.Tensor:
+    """Local ids of global ones, of i32; -1 for what is elsewhere or no id. No wait: the map may change
+    between replays of a CUDA graph."""
+    count = expert_map.shape[0]
+    ids = topk_ids.to(torch.int64)
+    local = expert_map[ids.clamp(0, count - 1)]
+    return torch.where((ids >= 0) & (ids < count), local, -1).to(torch.int32)

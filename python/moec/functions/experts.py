@@ -1,0 +1,385 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Experts of chosen ids, as a compiled layer of entry "ids"."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import torch
+
+from .. import InvalidArgument
+from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
+from .expert_maps import map_ids
+from .quantization import describe_quantization, is_same
+
+#: Tokens of one run of a layer; a call with more is several.
+CHUNK_TOKENS = 16384
+#: Sets of weights that fused_experts() and batched_experts() keep a layer for.
+_MOST_EXPERTS = 256
+
+#: Fields of an activation in a spec, by engines' names of its parameters.
+_PARAMETERS = {
+    "alpha": "gemm1_alpha",
+    "beta": "gemm1_beta",
+    "limit": "gemm1_clamp_limit",
+}
+#: Which of them a kind takes.
+_TAKES = {
+    "silu": ("limit",),
+    "swigluoai": ("alpha", "limit"),
+    "swigluoai_uninterleave": ("alpha", "beta", "limit"),
+    "swiglustep": ("limit",),
+    "situ": ("beta", "linear_beta"),
+}
+#: Activations that layers have.
+KINDS = {
+    *_TAKES, "gelu", "gelu_tanh", "relu2",
+    "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul",
+}
+
+
+def describe_activation(
+    activation: Any, config: Any = None, parameters: Optional[Mapping[str, float]] = None
+) -> dict[str, Any]:
+    """`activation` and `gate_up_order` of a spec, for a name or vLLM's MoEActivation.
+
+    config: whose gemm1_alpha, gemm1_beta and gemm1_clamp_limit are the parameters, where they are set.
+    parameters: alpha, beta, limit and linear_beta, in place of those. Raises InvalidArgument for a kind
+    that docs/layers.md does not have, and for a parameter that the kind does not take: none is dropped."""
+    kind = getattr(activation, "value", activation)
+    kind = "gelu_tanh" if kind == "gelu_pytorch_tanh" else kind
+    if kind not in KINDS:
+        raise InvalidArgument(
+            f"activation: {kind!r} found; {', '.join(sorted(KINDS))} are accepted"
+        )
+    found = parameters
+    if found is None:
+        found = {
+            field: getattr(config, name)
+            for field, name in _PARAMETERS.items()
+            if getattr(config, name, None) is not None
+        }
+    for field in found:
+        if field not in _TAKES.get(kind, ()):
+            raise InvalidArgument(f"activation: {kind!r} takes no {field}, {found[field]} found")
+    spec: dict[str, Any] = {"activation": {"kind": kind, **found}}
+    if kind == "swigluoai":
+        spec["gate_up_order"] = "interleaved"
+    return spec
+
+
+class Experts:
+    """Experts whose weights each call brings. The layer is made with the first call, and weights are
+    bound anew where a call has others or they were written to.
+
+    activation, quant_config, weight_on_input, parameters: as fused_experts() takes them.
+    chunk_tokens: tokens of one run of the layer."""
+
+    def __init__(
+        self,
+        activation: Any = "silu",
+        quant_config: Any = None,
+        *,
+        weight_on_input: bool = False,
+        parameters: Optional[Mapping[str, float]] = None,
+        chunk_tokens: int = CHUNK_TOKENS,
+    ) -> None:
+        self.activation = describe_activation(activation, quant_config, parameters)
+        self.quant_config = quant_config
+        self.weight_on_input = weight_on_input
+        self.chunk_tokens = chunk_tokens
+        self.layer: Optional[PooledLayer] = None
+        self._lock = threading.Lock()
+        self._stamp: Optional[tuple[Any, ...]] = None
+        #: Whose memory is bound, so that no other gets its addresses.
+        self._sources: tuple[torch.Tensor, ...] = ()
+
+    def describe(
+        self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
+    ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """The spec, and the weights by their names in the layer. Raises InvalidArgument."""
+        if dtype not in DTYPES:
+            raise InvalidArgument(f"hidden_states: {dtype} is not supported; float32, bfloat16 and "
+                                  "float16 are")
+        if w1.dim() != 3 or w2.dim() != 3:
+            raise InvalidArgument(
+                f"w1: rank 3 expected of both weights, {list(w1.shape)} and {list(w2.shape)} found"
+            )
+        experts, rows, columns = w1.shape
+        is_gated = not self.activation["activation"]["kind"].endswith("_no_mul")
+        is_halved = is_gated and "gate_up_order" not in self.activation
+        width = rows // 2 if is_gated else rows
+        quantization = describe_quantization(self.quant_config, w1, dtype, is_halved)
+        pack = 2 if w1.dtype == torch.uint8 else 1
+        if columns * pack != hidden or tuple(w2.shape) != (experts, hidden, width // pack):
+            raise InvalidArgument(
+                f"w1: [{experts}, {rows}, {hidden // pack}] and w2 [{experts}, {hidden}, "
+                f"{width // pack}] expected, {list(w1.shape)} and {list(w2.shape)} found"
+            )
+        spec = {
+            "moec_spec": 1,
+            "name": "experts",
+            "dtype": DTYPES[dtype],
+            "entry": "ids",
+            "hidden_size": hidden,
+            "num_experts": experts,
+            "top_k": top_k,
+            "intermediate_size": width,
+            "max_tokens": self.chunk_tokens,
+            "expert_bias": "experts.w13_bias" in quantization.tensors,
+            **self.activation,
+        }
+        if top_k > experts:
+            # A token has more choices than there are experts on this rank.
+            spec["num_experts"] = top_k
+            spec["placement"] = {"num_ranks": 1, "local_experts": list(range(experts))}
+        if self.weight_on_input:
+            spec["routing"] = {"weight_on_input": True}
+        if quantization.spec:
+            spec["quantization"] = quantization.spec
+        if pack == 2:
+            w1, w2 = w1.view(torch.int8), w2.view(torch.int8)
+        return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors}
+
+    def _prepare(
+        self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
+    ) -> PooledLayer:
+        """The layer, with these weights bound."""
+        config = self.quant_config
+        scales = [] if config is None else [
+            each for each in (config.w1_scale, config.w2_scale, config.w1_bias, config.w2_bias,
+                              config.a1_scale, config.a2_scale)
+            if isinstance(each, torch.Tensor)
+        ]
+        found = (hidden, dtype, top_k, *map(stamp, (w1, w2, *scales)))
+        if found != self._stamp:
+            spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
+            device = check_device(w1.device, "w1")
+            if self.layer is None or self.layer.key != make_key(device, spec):
+                self.layer = PooledLayer(device, spec)
+            self.layer.bind({name: each.detach() for name, each in weights.items()})
+            self._stamp, self._sources = found, tuple(each.detach() for each in (w1, w2, *scales))
+        return self.layer
+
+    def workspace_bytes(
+        self, tokens: int, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype,
+        top_k: int,
+    ) -> int:
+        """Bytes that a run of up to so many tokens needs on a GPU."""
+        with self._lock:
+            layer = self._prepare(w1, w2, hidden, dtype, top_k).layer
+            return layer.workspace_bytes(min(tokens, self.chunk_tokens))
+
+    def run(
+        self,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        expert_map: Optional[torch.Tensor] = None,
+        out: Optional[torch.Tensor] = None,
+        workspace: Optional[torch.Tensor] = None,
+    ) -> torch.Tensor:
+        """As fused_experts(); workspace: memory of the caller's on a GPU, of uint8."""
+        if hidden_states.dim() != 2 or topk_ids.dim() != 2 or topk_ids.shape != topk_weights.shape:
+            raise InvalidArgument(
+                f"topk_ids: hidden_states [T, H], topk_ids and topk_weights [T, k] expected, "
+                f"{list(hidden_states.shape)}, {list(topk_ids.shape)} and "
+                f"{list(topk_weights.shape)} found"
+            )
+        if self.weight_on_input and topk_ids.shape[1] != 1:
+            raise InvalidArgument(
+                f"apply_router_weight_on_input: topk_ids has {topk_ids.shape[1]} columns, and weights "
+                "on the input need 1"
+            )
+        ids = topk_ids if expert_map is None else map_ids(topk_ids, expert_map)
+        ids = ids.to(torch.int32).contiguous()
+        weights = topk_weights.to(torch.float32).contiguous()
+        hidden_states = hidden_states.contiguous()
+        if out is None:
+            out = torch.empty_like(hidden_states)
+        target = out if out.is_contiguous() else torch.empty_like(hidden_states)
+        if _overlap(target, hidden_states):
+            # Kernels read rows of the input after they have written rows of the output.
+            hidden_states = hidden_states.clone()
+        with self._lock:
+            layer = self._prepare(
+                w1, w2, hidden_states.shape[1], hidden_states.dtype, ids.shape[1]
+            )
+            layer.run(hidden_states, ids, weights, target, workspace)
+        return out if target is out else out.copy_(target)
+
+
+def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    begin, other = first.data_ptr(), second.data_ptr()
+    return begin < other + second.nbytes and other < begin + first.nbytes
+
+
+#: By weights and options, the one that was used least recently first.
+_kept: collections.OrderedDict[tuple[Any, ...], Experts] = collections.OrderedDict()
+_lock = threading.RLock()
+
+
+def clear() -> None:
+    """Forgets all layers of fused_experts() and batched_experts(), and lets go of the weights that they
+    hold."""
+    with _lock:
+        _kept.clear()
+
+
+def _forget(key: tuple[Any, ...]) -> None:
+    with _lock:
+        _kept.pop(key, None)
+
+
+def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Experts:
+    """The experts of these weights and options. They go when the weight's tensor does, or the one that
+    it is a view of: a layer keeps the memory of its weights."""
+    key = (w1.data_ptr(), w2.data_ptr(), w1.shape, w1.dtype, *options)
+    with _lock:
+        found = _kept.get(key)
+        if found is None or not is_same(found.quant_config, config):
+            activation, weight_on_input, parameters, chunk_tokens = options
+            found = Experts(
+                activation,
+                config,
+                weight_on_input=weight_on_input,
+                parameters=None if parameters is None else dict(parameters),
+                chunk_tokens=chunk_tokens,
+            )
+            if key not in _kept:
+                owner = w1 if w1._base is None else w1._base
+                weakref.finalize(owner, _forget, key).atexit = False
+            _kept[key] = found
+            while len(_kept) > _MOST_EXPERTS:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+    return found
+
+
+def _freeze(parameters: Optional[Mapping[str, float]]) -> Optional[tuple[tuple[str, float], ...]]:
+    return None if parameters is None else tuple(sorted(parameters.items()))
+
+
+def _check_gradients(**tensors: torch.Tensor) -> None:
+    if not torch.is_grad_enabled():
+        return
+    for name, tensor in tensors.items():
+        if tensor.requires_grad:
+            raise InvalidArgument(
+                f"{name}: requires a gradient, and a layer has no backward pass; call it under "
+                "torch.no_grad(), or detach the tensor"
+            )
+
+
+def fused_experts(
+    hidden_states: torch.Tensor,
+    w1: torch.Tensor,
+    w2: torch.Tensor,
+    topk_weights: torch.Tensor,
+    topk_ids: torch.Tensor,
+    activation: Any = "silu",
+    apply_router_weight_on_input: bool = False,
+    global_num_experts: int = -1,
+    expert_map: Optional[torch.Tensor] = None,
+    quant_config: Any = None,
+    *,
+    activation_parameters: Optional[Mapping[str, float]] = None,
+    out: Optional[torch.Tensor] = None,
+    chunk_tokens: int = CHUNK_TOKENS,
+) -> torch.Tensor:
+    """The weighted sum of the chosen experts' outputs (docs/layers.md, formulas 6 to 9).
+
+    hidden_states: [T, H] of f32, bf16 or f16. w1: [E, N, H], gate rows first. w2: [E, H, I].
+    topk_weights, topk_ids: [T, k]. An id that names no expert here contributes nothing.
+    activation: a kind of docs/layers.md, or vLLM's MoEActivation.
+    apply_router_weight_on_input: for k = 1.
+    global_num_experts: the length of expert_map, where there is one.
+    expert_map: of i32, from the ids of topk_ids to those of w1, -1 for elsewhere.
+    quant_config: a QuantConfig, or vLLM's FusedMoEQuantConfig.
+    activation_parameters: alpha, beta, limit, linear_beta, in place of quant_config's.
+    out: what is written, hidden_states itself included.
+    chunk_tokens: tokens of one run; with more, the call is several. (Activations with one dynamic scale
+        for a tensor have one for each run.)
+
+    Weights are read where they are; layers for the sets of weights that were used last are kept while
+    their tensors live (clear()). Raises InvalidArgument for what has no form in a layer."""
+    _check_gradients(hidden_states=hidden_states, topk_weights=topk_weights, w1=w1, w2=w2)
+    if expert_map is not None and global_num_experts not in (-1, expert_map.shape[0]):
+        raise InvalidArgument(
+            f"expert_map: {global_num_experts} entries expected, as global_num_experts says, "
+            f"{expert_map.shape[0]} found"
+        )
+    found = _find(
+        w1, w2, quant_config, activation, apply_router_weight_on_input,
+        _freeze(activation_parameters), chunk_tokens,
+    )
+    with torch.no_grad():
+        return found.run(hidden_states, w1, w2, topk_weights, topk_ids, expert_map, out)
+
+
+def count_to_ids(expert_num_tokens: torch.Tensor, rows: int) -> torch.Tensor:
+    """The expert of each row of batches [E, rows], -1 for rows beyond an expert's count: [E * rows, 1]
+    of i32."""
+    experts = torch.arange(expert_num_tokens.shape[0], device=expert_num_tokens.device)
+    row = torch.arange(rows, device=expert_num_tokens.device)
+    ids = torch.where(row < expert_num_tokens[:, None], experts[:, None], -1)
+    return ids.to(torch.int32).view(-1, 1)
+
+
+def batched_experts(
+    hidden_states: torch.Tensor,
+    w1: torch.Tensor,
+    w2: torch.Tensor,
+    expert_num_tokens: torch.Tensor,
+    activation: Any = "silu",
+    quant_config: Any = None,
+    *,
+    activation_parameters: Optional[Mapping[str, float]] = None,
+    out: Optional[torch.Tensor] = None,
+    chunk_tokens: int = CHUNK_TOKENS,
+) -> torch.Tensor:
+    """Each expert on rows of its own, unweighted: the batched format of engines.
+
+    hidden_states: [E, M, H], of which expert e has expert_num_tokens[e] rows; what is in the others
+    does not count. expert_num_tokens: [E], on the device. The rest is fused_experts()'s.
+
+    Returns [E, M, H] with zeros in the other rows. Raises InvalidArgument."""
+    _check_gradients(hidden_states=hidden_states, w1=w1, w2=w2)
+    experts, rows, hidden = hidden_states.shape
+    if experts != w1.shape[0] or expert_num_tokens.shape != (experts,):
+        raise InvalidArgument(
+            f"expert_num_tokens: [{w1.shape[0]}] and as many batches expected, "
+            f"{list(expert_num_tokens.shape)} and {experts} found"
+        )
+    found = _find(
+        w1, w2, quant_config, activation, False, _freeze(activation_parameters), chunk_tokens
+    )
+    with torch.no_grad():
+        return run_batched(found, hidden_states, w1, w2, expert_num_tokens, out)
+
+
+def run_batched(
+    experts: Experts,
+    hidden_states: torch.Tensor,
+    w1: torch.Tensor,
+    w2: torch.Tensor,
+    expert_num_tokens: torch.Tensor,
+    out: Optional[torch.Tensor] = None,
+    workspace: Optional[torch.Tensor] = None,
+) -> torch.Tensor:
+    """What batched_experts() does with experts that are there."""
+    count, rows, hidden = hidden_states.shape
+    ids = count_to_ids(expert_num_tokens, rows)
+    weights = torch.ones(ids.shape, dtype=torch.float32, device=ids.device)
+    flat = None if out is None else out.view(-1, hidden)
+    result = experts.run(
+        hidden_states.reshape(-1, hidden), w1, w2, weights, ids, None, flat, workspace
+    )
+    return result.view(count, rows, hidden)

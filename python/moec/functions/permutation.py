@@ -1,0 +1,197 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows sorted by expert, and back: a compiled moe.permute finds the places, a compiled moe.row_map and
+moe.unpermute weigh and sum. Padding to blocks is arithmetic on its offsets, and the copy of rows is
+PyTorch's index_select: parts of a layer have no gather of their own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+
+from .. import InvalidArgument
+from .expert_maps import map_ids
+from .sublayers import element, round_tokens, run, write_function
+
+
+class Places(NamedTuple):
+    """Where slots (token, choice) lie once they are sorted by group, stably."""
+
+    #: [G + 1] of i32: group g has positions offsets[g] to offsets[g + 1] - 1.
+    offsets: torch.Tensor
+    #: [T, k] of i32: the position of a slot; -1 where its id names no group.
+    position: torch.Tensor
+
+
+def sort_slots(ids: torch.Tensor, num_groups: int) -> Places:
+    """Sorts slots by their ids [T, k] of i32, in the order of slots where ids are the same."""
+    tokens, top_k = ids.shape
+    positions = f"tensor<?x{top_k}xi32>"
+    slots = f"tensor<?x{top_k}xf32>"
+    inputs = {"topk_ids": positions, "topk_weights": slots}
+    outputs = {"offsets": f"tensor<{num_groups + 1}xi32>", "position": positions}
+    body = (
+        "  %offsets, %position, %source, %row_weight = moe.permute %topk_ids, %topk_weights "
+        f"{{num_experts = {num_groups} : i64}} : {positions}, {slots} -> {outputs['offsets']}, "
+        f"{positions}, tensor<?xi32>, tensor<?x1xf32>"
+    )
+    ids = ids.contiguous()
+    device = ids.device
+    found = Places(
+        torch.zeros(num_groups + 1, dtype=torch.int32, device=device), torch.empty_like(ids)
+    )
+    # Nothing reads the weights that are sorted along; any bits do.
+    tensors = {"topk_ids": ids, "topk_weights": ids.view(torch.float32)}
+    text = write_function(inputs, outputs, body, round_tokens(tokens))
+    run(text, tokens, tensors | found._asdict(), "topk_ids")
+    return found
+
+
+def round_up(numbers: torch.Tensor, multiple: int) -> torch.Tensor:
+    return (numbers + (multiple - 1)) // multiple * multiple
+
+
+def _check_rows(tensor: torch.Tensor, argument: str) -> None:
+    if tensor.dim() != 2 or tensor.shape[1] * tensor.element_size() % 16:
+        raise InvalidArgument(
+            f"{argument}: a matrix whose rows are multiples of 16 bytes expected, "
+            f"{list(tensor.shape)} of {tensor.dtype} found"
+        )
+
+
+@torch.no_grad()
+def moe_permute(
+    hidden_states: torch.Tensor,
+    a1q_scale: Optional[torch.Tensor],
+    topk_ids: torch.Tensor,
+    n_expert: int,
+    n_local_expert: int = -1,
+    expert_map: Optional[torch.Tensor] = None,
+    permuted_hidden_states: Optional[torch.Tensor] = None,
+    *,
+    align_block_size: Optional[int] = None,
+    fill_invalid_expert: int = -1,
+) -> tuple[Optional[torch.Tensor], ...]:
+    """Rows of hidden_states [T, H] once for each slot of topk_ids [T, k], sorted by local expert and in
+    the order of slots inside an expert. Slots of experts that are elsewhere (expert_map, of i32 [n_expert])
+    come behind all others.
+
+    a1q_scale: scales of rows, [T, ...], permuted along; of rank 1 or less: returned as it is.
+    permuted_hidden_states: [P, H], which the rows are written to.
+    align_block_size: each expert's rows begin at a multiple of it; rows between are not written.
+    fill_invalid_expert: what m_indices says of rows that are no expert's.
+
+    Returns rows [P, H], scales, expert_first_token_offset [n_local_expert + 1] of i64,
+    inv_permuted_idx [T * k] of i32 (the row of a slot), permuted_idx [P] of i32 (the slot of a row,
+    T * k where there is none) and, with align_block_size, m_indices [P] of i32 (the expert of a row).
+    P is T * k, with align_block_size enough for any routing. Raises InvalidArgument."""
+    _check_rows(hidden_states, "hidden_states")
+    tokens, top_k = topk_ids.shape
+    if hidden_states.shape[0] != tokens:
+        raise InvalidArgument(
+            f"topk_ids: {hidden_states.shape[0]} rows expected, as hidden_states has, {tokens} found"
+        )
+    local = n_expert if n_local_expert == -1 else n_local_expert
+    ids = topk_ids.to(torch.int32)
+    if expert_map is not None:
+        mapped = map_ids(ids, expert_map)
+        ids = torch.where(mapped < 0, ids + local, mapped)
+    places = sort_slots(ids, local + n_expert)
+    slots = tokens * top_k
+    device = hidden_states.device
+    offsets, inverse = places.offsets[: local + 1].long(), places.position.view(-1)
+    rows = slots
+    if align_block_size is not None:
+        rows = -(-(slots + n_expert * (align_block_size - 1)) // align_block_size) * align_block_size
+        aligned = torch.zeros_like(offsets)
+        torch.cumsum(round_up(offsets.diff(), align_block_size), 0, out=aligned[1:])
+        flat = ids.view(-1).long()
+        shift = (aligned - offsets)[flat.clamp(0, local)]
+        inverse = torch.where(flat < local, inverse + shift, aligned[-1]).to(torch.int32)
+        offsets = aligned
+    row_of_slot = torch.where(inverse < offsets[-1], inverse, rows).long()
+    permuted_idx = torch.full((rows + 1,), slots, dtype=torch.int32, device=device)
+    permuted_idx[row_of_slot] = torch.arange(slots, dtype=torch.int32, device=device)
+    permuted_idx[rows] = slots
+    permuted_idx = permuted_idx[:rows]
+    if align_block_size is None:
+        # Rows of experts that are elsewhere are there too.
+        source = torch.empty(rows, dtype=torch.int64, device=device)
+        source[inverse.long()] = torch.arange(slots, device=device) // top_k
+    else:
+        source = permuted_idx.clamp(max=max(slots - 1, 0)) // top_k
+    permuted = torch.index_select(hidden_states, 0, source, out=permuted_hidden_states)
+    if a1q_scale is not None and a1q_scale.dim() > 1:
+        a1q_scale = a1q_scale[source]
+    found = (permuted, a1q_scale, offsets, inverse, permuted_idx)
+    if align_block_size is None:
+        return found
+    expert = torch.searchsorted(offsets[1:], torch.arange(rows, device=device), right=True)
+    m_indices = torch.where(expert < local, expert, fill_invalid_expert).to(torch.int32)
+    return (*found, m_indices)
+
+
+@torch.no_grad()
+def moe_unpermute(
+    out: torch.Tensor,
+    permuted_hidden_states: torch.Tensor,
+    topk_weights: torch.Tensor,
+    inv_permuted_idx: torch.Tensor,
+    expert_first_token_offset: Optional[torch.Tensor] = None,
+) -> None:
+    """out[t] = sum over k of topk_weights[t, k] * permuted_hidden_states[inv_permuted_idx[t, k]].
+
+    Each product is rounded to the dtype of the rows, and their sum, which is f32 and in order of k,
+    once more (docs/layers.md, formulas 8 and 9). Rows at or behind the last of
+    expert_first_token_offset contribute nothing and are not read.
+
+    out: [T, H]. permuted_hidden_states: [P, H] of f32, bf16 or f16. topk_weights: [T, k].
+    inv_permuted_idx: [T * k] or [T, k]. Raises InvalidArgument."""
+    _check_rows(permuted_hidden_states, "permuted_hidden_states")
+    rows, width = permuted_hidden_states.shape
+    tokens, top_k = topk_weights.shape
+    if out.shape != (tokens, width) or out.dtype != permuted_hidden_states.dtype:
+        raise InvalidArgument(
+            f"out: [{tokens}, {width}] of {permuted_hidden_states.dtype} expected, "
+            f"{list(out.shape)} of {out.dtype} found"
+        )
+    if rows < tokens:
+        raise InvalidArgument(
+            f"permuted_hidden_states: at least {tokens} rows expected, {rows} found"
+        )
+    dtype = element(out.dtype, "out")
+    position = inv_permuted_idx.view(tokens, top_k).to(torch.int32)
+    if expert_first_token_offset is not None:
+        position = torch.where(position < expert_first_token_offset[-1], position, -1)
+    # Rows that no slot names keep the weight 0, and slots that count nowhere write behind the last.
+    row_weight = torch.zeros(rows + 1, 1, dtype=torch.float32, device=out.device)
+    places = torch.where(position < 0, rows, position).long().view(-1)
+    row_weight[places, 0] = topk_weights.float().view(-1)
+    matrix, column = f"tensor<?x{width}x{dtype}>", "tensor<?x1xf32>"
+    weigh = write_function(
+        {"rows": matrix, "row_weight": column},
+        {"weighted": matrix},
+        f"  %weighted = moe.row_map %rows : {matrix} rows(%row_weight : {column}) {{\n"
+        "  ^bb0(%value: f32, %weight: f32):\n"
+        "    %product = arith.mulf %value, %weight : f32\n"
+        "    moe.yield %product : f32\n"
+        f"  }} -> {matrix}",
+        round_tokens(rows),
+    )
+    weighted = torch.empty_like(permuted_hidden_states)
+    tensors = {"rows": permuted_hidden_states.contiguous(), "row_weight": row_weight[:rows]}
+    run(weigh, rows, tensors | {"weighted": weighted}, "permuted_hidden_states")
+    positions = f"tensor<?x{top_k}xi32>"
+    # The rows are more than the tokens that the part runs for, and it is compiled for as many.
+    reduce = write_function(
+        {"rows": matrix, "position": positions},
+        {"output": matrix},
+        f"  %output = moe.unpermute %rows, %position : {matrix}, {positions} -> {matrix}",
+        round_tokens(max(rows, tokens)),
+    )
+    target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
+    tensors = {"rows": weighted, "position": position.contiguous(), "output": target}
+    run(reduce, tokens, tensors, "out")
+    if target is not out:
+        out.copy_(target)

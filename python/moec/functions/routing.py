@@ -1,0 +1,161 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Routers: logits to the ids and weights of the chosen experts, by a compiled moe.route."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from .. import InvalidArgument
+from .sublayers import describe_routing, round_tokens, run, write_function
+
+_SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
+_INDICES = (torch.int32, torch.int64, torch.uint32)
+
+
+def _route(
+    hidden_states: torch.Tensor,
+    gating_output: torch.Tensor,
+    top_k: int,
+    routing: dict[str, Any],
+    bias: Optional[torch.Tensor],
+    indices_type: Optional[torch.dtype],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if gating_output.dim() != 2:
+        raise InvalidArgument(
+            f"gating_output: rank 2 expected, shape {list(gating_output.shape)} found; reshape it to "
+            "one row per token"
+        )
+    tokens, experts = gating_output.shape
+    if hidden_states.shape[0] != tokens:
+        raise InvalidArgument(
+            f"gating_output: {hidden_states.shape[0]} rows expected, as hidden_states has, {tokens} found"
+        )
+    if indices_type is not None and indices_type not in _INDICES:
+        raise InvalidArgument(
+            f"indices_type: {indices_type} found; torch.int32, int64 and uint32 are accepted"
+        )
+    if routing["score"] not in _SCORES:
+        raise InvalidArgument(
+            f"scoring_func: {routing['score']!r} found; {', '.join(_SCORES)} are accepted"
+        )
+    if bias is not None:
+        if bias.shape != (experts,):
+            raise InvalidArgument(
+                f"e_score_correction_bias: shape [{experts}] expected, {list(bias.shape)} found"
+            )
+        routing["selection_bias"] = True
+    attribute, regions = describe_routing(experts, top_k, routing)
+    inputs = {"router_logits": f"tensor<?x{experts}xf32>"}
+    outputs = {"topk_ids": f"tensor<?x{top_k}xi32>", "topk_weights": f"tensor<?x{top_k}xf32>"}
+    with_bias = ""
+    tensors = {"router_logits": gating_output.float().contiguous()}
+    if bias is not None:
+        inputs["selection_bias"] = f"tensor<{experts}xf32>"
+        with_bias = f"selection_bias(%selection_bias : tensor<{experts}xf32>) "
+        tensors["selection_bias"] = bias.float().contiguous()
+    body = (
+        f"  %topk_ids, %topk_weights = moe.route %router_logits : tensor<?x{experts}xf32> "
+        f"{with_bias}{attribute} {regions} -> {outputs['topk_ids']}, {outputs['topk_weights']}"
+    )
+    device = gating_output.device
+    ids = torch.empty(tokens, top_k, dtype=torch.int32, device=device)
+    weights = torch.empty(tokens, top_k, dtype=torch.float32, device=device)
+    text = write_function(inputs, outputs, body, round_tokens(tokens))
+    run(text, tokens, tensors | {"topk_ids": ids, "topk_weights": weights}, "gating_output")
+    return weights, ids if indices_type is None else ids.to(indices_type)
+
+
+@torch.no_grad()
+def fused_topk(
+    hidden_states: torch.Tensor,
+    gating_output: torch.Tensor,
+    topk: int,
+    renormalize: bool,
+    indices_type: Optional[torch.dtype] = None,
+    scoring_func: str = "softmax",
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The `topk` best experts of each token (docs/layers.md, formulas 2 to 5).
+
+    hidden_states: [T, H], of which only T counts. gating_output: [T, E] of f32, bf16 or f16.
+    scoring_func: "softmax", "sigmoid" or "sqrtsoftplus". indices_type: int32 (default), int64, uint32.
+
+    Returns weights [T, topk] of f32, ids [T, topk] in descending order of the score, ties to the lowest
+    id, and token_expert_indices [T, topk] of i32, which are k * T + t. A score that is not finite
+    counts as 0. Raises InvalidArgument."""
+    weights, ids = _route(
+        hidden_states,
+        gating_output,
+        topk,
+        {"score": scoring_func, "renormalize": renormalize},
+        None,
+        indices_type,
+    )
+    tokens = ids.shape[0]
+    order = torch.arange(tokens * topk, dtype=torch.int32, device=ids.device)
+    return weights, ids, order.view(topk, tokens).t().contiguous()
+
+
+@torch.no_grad()
+def fused_topk_bias(
+    hidden_states: torch.Tensor,
+    gating_output: torch.Tensor,
+    scoring_func: str,
+    e_score_correction_bias: torch.Tensor,
+    topk: int,
+    renormalize: bool,
+    indices_type: Optional[torch.dtype] = None,
+    input_tokens: Optional[torch.Tensor] = None,
+    hash_indices_table: Optional[torch.Tensor] = None,
+    routed_scaling_factor: float = 1.0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `topk` best experts by score plus bias [E]; weights are the scores alone, times
+    routed_scaling_factor. Returns weights and ids as fused_topk() does.
+
+    Tables of a hash (hash_indices_table) are refused: compile a layer with select "hash"."""
+    if hash_indices_table is not None or input_tokens is not None:
+        raise InvalidArgument(
+            "hash_indices_table: ids of a table are not supported here; compile a layer whose "
+            'routing.select is "hash"'
+        )
+    routing = {
+        "score": scoring_func,
+        "renormalize": renormalize,
+        "scale": routed_scaling_factor,
+    }
+    return _route(
+        hidden_states, gating_output, topk, routing, e_score_correction_bias, indices_type
+    )
+
+
+@torch.no_grad()
+def grouped_topk(
+    hidden_states: torch.Tensor,
+    gating_output: torch.Tensor,
+    topk: int,
+    renormalize: bool,
+    num_expert_group: int = 0,
+    topk_group: int = 0,
+    scoring_func: str = "softmax",
+    routed_scaling_factor: float = 1.0,
+    e_score_correction_bias: Optional[torch.Tensor] = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `topk` best experts of the `topk_group` best of num_expert_group groups (DeepSeek-V2 and
+    -V3): a group's score is the sum of its two best with a bias [E], else its best one.
+
+    Up to one group is none. Returns weights [T, topk] of f32 and ids of i32 as fused_topk() does; where
+    no score of a row is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
+    groups = max(num_expert_group, 1)
+    routing: dict[str, Any] = {
+        "score": scoring_func,
+        "renormalize": renormalize,
+        "scale": routed_scaling_factor,
+        "nonfinite": "neg_inf",
+    }
+    if renormalize:
+        routing["renormalize_epsilon"] = 1e-20
+    if groups > 1:
+        routing |= {"num_groups": groups, "topk_groups": topk_group}
+    return _route(hidden_states, gating_output, topk, routing, e_score_correction_bias, None)

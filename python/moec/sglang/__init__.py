@@ -1,0 +1,45 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moec as the runner of SGLang's experts (docs/engines.md).
+
+    SGLANG_PLUGINS=moec python -m sglang.launch_server --model-path MODEL --moe-runner-backend triton
+
+SGLang calls plugin() in each of its processes, through the entry point group "sglang.srt.plugins". What
+moec does not support runs in SGLang's own kernel, and the log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+__all__ = ["plugin", "register"]
+
+_logger = logging.getLogger("moec.sglang")
+
+
+def register() -> None:
+    """Puts moec in the place of SGLang's Triton runner, for layers that are made after this. Calls after
+    the first do nothing.
+
+    Raises ImportError where there is no SGLang, or one of another interface."""
+    try:
+        from . import runner
+    except ImportError as error:
+        raise ImportError(
+            "moec.sglang needs SGLang 0.5.23, with register_moe_runner_core; install it, as with "
+            f"pip install sglang==0.5.23 ({error})"
+        ) from error
+    runner.register()
+
+
+def plugin() -> None:
+    """The entry point: register(), where SGLANG_PLUGINS names moec. That moec is installed is no reason
+    to change an engine."""
+    named = os.environ.get("SGLANG_PLUGINS", "").split(",")
+    if "moec" not in (name.strip() for name in named):
+        return
+    try:
+        register()
+    except ImportError as error:
+        _logger.warning("moec: SGLang keeps its own experts: %s", error)

@@ -1,0 +1,45 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moec as experts of vLLM (docs/engines.md).
+
+    VLLM_PLUGINS=moec vllm serve MODEL
+
+vLLM calls plugin() in each of its processes, through the entry point group "vllm.general_plugins". What
+moec does not support keeps the kernel that vLLM chose, and the log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+__all__ = ["plugin", "register"]
+
+_logger = logging.getLogger("moec.vllm")
+
+
+def register() -> None:
+    """Puts moec into vLLM for weights of 16 bits and for fp8, for layers that are made after this. Calls
+    after the first do nothing.
+
+    Raises ImportError where there is no vLLM, or one of another interface."""
+    try:
+        from . import methods
+    except ImportError as error:
+        raise ImportError(
+            "moec.vllm needs vLLM 0.33, with modular experts and CustomOp.register_oot; install it, "
+            f"as with pip install vllm==0.33.0 ({error})"
+        ) from error
+    methods.register()
+
+
+def plugin() -> None:
+    """The entry point: register(), where VLLM_PLUGINS names moec. That moec is installed is no reason to
+    change an engine."""
+    named = os.environ.get("VLLM_PLUGINS", "").split(",")
+    if "moec" not in (name.strip() for name in named):
+        return
+    try:
+        register()
+    except ImportError as error:
+        _logger.warning("moec: vLLM keeps its own experts: %s", error)

@@ -1,0 +1,312 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Experts of the modular kind: between vLLM's prepare and finalize, in both activation formats."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Optional
+
+import torch
+import vllm.model_executor.layers.fused_moe.modular_kernel as mk
+from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+from vllm.model_executor.layers.fused_moe.config import (
+    FusedMoEConfig,
+    FusedMoEParallelConfig,
+    FusedMoEQuantConfig,
+)
+from vllm.model_executor.layers.fused_moe.topk_weight_and_reduce import (
+    TopKWeightAndReduceDelegate,
+    TopKWeightAndReduceNoOP,
+)
+from vllm.model_executor.layers.quantization.utils.quant_utils import (
+    QuantKey,
+    kFp8Dynamic128Sym,
+    kFp8DynamicTensorSym,
+    kFp8DynamicTokenSym,
+    kFp8Static128BlockSym,
+    kFp8StaticChannelSym,
+    kFp8StaticTensorSym,
+    kInt8DynamicTokenSym,
+    kInt8StaticChannelSym,
+)
+from vllm.platforms import current_platform
+
+from .. import InvalidArgument
+from ..functions.experts import KINDS, Experts, run_batched
+from ..layer_pool import DTYPES
+
+_SCHEMES = (
+    (None, None),
+    (kFp8Static128BlockSym, kFp8Dynamic128Sym),
+    (kFp8StaticChannelSym, kFp8DynamicTokenSym),
+    (kFp8StaticTensorSym, kFp8DynamicTokenSym),
+    (kFp8StaticTensorSym, kFp8StaticTensorSym),
+    (kFp8StaticTensorSym, kFp8DynamicTensorSym),
+    (kInt8StaticChannelSym, kInt8DynamicTokenSym),
+)
+#: What vLLM's kernel of SWIGLUOAI has, whatever a model's config says.
+_SWIGLUOAI_LIMIT = 7.0
+
+
+def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
+    """Parameters of an activation as vLLM resolves them (ApplyMoEActivationConfig), for a spec. Raises
+    InvalidArgument where they would be dropped."""
+    kind, limit = activation.value, config.clamp_limit
+    if kind == "swigluoai_uninterleave":
+        bound = {} if limit is None else {"limit": limit}
+        return {"alpha": config.alpha, "beta": config.beta, **bound}
+    if kind == "situ":
+        linear = config.activation_situ_linear_beta
+        return {"beta": config.activation_situ_beta, "linear_beta": linear or 0.0}
+    if limit is None or (kind == "swigluoai" and limit == _SWIGLUOAI_LIMIT):
+        return {}
+    if kind == "silu":
+        return {"limit": limit}
+    raise InvalidArgument(f"activation: {kind} with a limit of {limit} has no form in a layer")
+
+
+class _MoecExperts(mk.FusedMoEExpertsModular):
+    """What both formats share. A layer is made with the first call, for the weights of the call."""
+
+    def __init__(
+        self,
+        moe_config: FusedMoEConfig,
+        quant_config: FusedMoEQuantConfig,
+        max_num_tokens: Optional[int] = None,
+        num_dispatchers: Optional[int] = None,
+    ) -> None:
+        super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
+        parameters = get_parameters(moe_config.activation, self.activation_config)
+        self.experts = Experts(moe_config.activation, quant_config, parameters=parameters)
+        self._weights: Optional[tuple[torch.Tensor, torch.Tensor]] = None
+
+    @staticmethod
+    def is_supported_config(
+        cls: type[mk.FusedMoEExperts],
+        moe_config: FusedMoEConfig,
+        weight_key: Optional[QuantKey],
+        activation_key: Optional[QuantKey],
+        activation_format: mk.FusedMoEActivationFormat,
+    ) -> tuple[bool, Optional[str]]:
+        found = mk.FusedMoEExperts.is_supported_config(
+            cls, moe_config, weight_key, activation_key, activation_format
+        )
+        if not found[0]:
+            return found
+        resolved = types.SimpleNamespace(
+            clamp_limit=moe_config.swiglu_limit,
+            alpha=moe_config.swiglu_alpha,
+            beta=moe_config.swiglu_beta,
+            activation_situ_beta=moe_config.activation_situ_beta,
+            activation_situ_linear_beta=moe_config.activation_situ_linear_beta,
+        )
+        try:
+            get_parameters(moe_config.activation, resolved)
+        except InvalidArgument as error:
+            return False, f"kernel does not support {error}"
+        if moe_config.in_dtype not in DTYPES:
+            return False, f"kernel does not support {moe_config.in_dtype} hidden states"
+        if moe_config.hidden_dim * moe_config.in_dtype.itemsize % 16:
+            return False, f"kernel does not support a hidden dim of {moe_config.hidden_dim}"
+        return True, None
+
+    @property
+    def expects_unquantized_inputs(self) -> bool:
+        # The layer rounds activations itself, by the formulas of its spec.
+        return True
+
+    @staticmethod
+    def _supports_current_device() -> bool:
+        return current_platform.is_cuda() and current_platform.has_device_capability((8, 0))
+
+    @staticmethod
+    def _supports_no_act_and_mul() -> bool:
+        return True
+
+    @staticmethod
+    def _supports_quant_scheme(
+        weight_key: Optional[QuantKey], activation_key: Optional[QuantKey]
+    ) -> bool:
+        return (weight_key, activation_key) in _SCHEMES
+
+    @staticmethod
+    def _supports_activation(activation: MoEActivation) -> bool:
+        return activation.value in KINDS
+
+    def moe_problem_size(
+        self,
+        a1: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_ids: torch.Tensor,
+    ) -> tuple[int, int, int, int, int]:
+        # workspace_shapes(), which follows, is about the layer of these weights.
+        self._weights = (w1, w2)
+        return super().moe_problem_size(a1, w1, w2, topk_ids)
+
+    def _count_workspace(self, tokens: int, hidden: int, top_k: int) -> int:
+        """Elements of workspace2 for so many tokens; on the CPU a layer has memory of its own."""
+        if self._weights is None or not self._weights[0].is_cuda:
+            return 0
+        dtype = self.moe_config.in_dtype
+        size = self.experts.workspace_bytes(tokens, *self._weights, hidden, dtype, top_k)
+        return -(-size // self.workspace_dtype(dtype).itemsize)
+
+    def _check(
+        self, activation: MoEActivation, a1q_scale: Optional[torch.Tensor]
+    ) -> None:
+        if a1q_scale is not None:
+            raise InvalidArgument(
+                "a1q_scale: inputs that are not quantized expected (expects_unquantized_inputs)"
+            )
+        if activation != self.moe_config.activation:
+            raise InvalidArgument(
+                f"activation: {self.moe_config.activation} expected, as moe_config has, "
+                f"{activation} found"
+            )
+        if self.post_gemm2_hook is not None:
+            raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
+
+
+def _as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
+    """Memory of vLLM's for a layer, None where there is none that a layer can use."""
+    if not workspace.is_cuda or not workspace.numel() or workspace.data_ptr() % 256:
+        return None
+    return workspace.view(-1).view(torch.uint8)
+
+
+class MoecExperts(_MoecExperts):
+    """The format [T, H]. The layer applies the weights and sums over k."""
+
+    @staticmethod
+    def activation_format() -> mk.FusedMoEActivationFormat:
+        return mk.FusedMoEActivationFormat.Standard
+
+    @staticmethod
+    def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:
+        return (
+            not moe_parallel_config.use_all2all_kernels
+            or moe_parallel_config.use_ag_rs_all2all_kernels
+        ) and not moe_parallel_config.use_passthrough_all2all
+
+    def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
+        return TopKWeightAndReduceNoOP()
+
+    def workspace_shapes(
+        self,
+        M: int,
+        N: int,
+        K: int,
+        topk: int,
+        global_num_experts: int,
+        local_num_experts: int,
+        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
+        activation: MoEActivation,
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        return (0,), (self._count_workspace(M, K, topk),), (M, K)
+
+    def apply(
+        self,
+        output: torch.Tensor,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        activation: MoEActivation,
+        global_num_experts: int,
+        expert_map: Optional[torch.Tensor],
+        a1q_scale: Optional[torch.Tensor],
+        a2_scale: Optional[torch.Tensor],
+        workspace13: torch.Tensor,
+        workspace2: torch.Tensor,
+        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
+        apply_router_weight_on_input: bool,
+    ) -> None:
+        self._check(activation, a1q_scale)
+        if apply_router_weight_on_input:
+            # prepare() has multiplied the input.
+            topk_weights = torch.ones_like(topk_weights)
+        self.experts.run(
+            hidden_states, w1, w2, topk_weights, topk_ids, expert_map, output,
+            _as_workspace(workspace2),
+        )
+
+
+class MoecBatchedExperts(_MoecExperts):
+    """The format [E, M, H] with counts of rows. Rows stay apart: finalize weighs and sums them."""
+
+    @staticmethod
+    def activation_format() -> mk.FusedMoEActivationFormat:
+        return mk.FusedMoEActivationFormat.BatchedExperts
+
+    @staticmethod
+    def _supports_quant_scheme(
+        weight_key: Optional[QuantKey], activation_key: Optional[QuantKey]
+    ) -> bool:
+        # Dispatch of this format quantizes what it sends, whatever experts expect.
+        return weight_key is None and activation_key is None
+
+    @staticmethod
+    def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:
+        return not moe_parallel_config.use_passthrough_all2all
+
+    def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
+        return TopKWeightAndReduceDelegate()
+
+    def workspace_shapes(
+        self,
+        M: int,
+        N: int,
+        K: int,
+        topk: int,
+        global_num_experts: int,
+        local_num_experts: int,
+        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
+        activation: MoEActivation,
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        assert self.max_num_tokens is not None and self.num_dispatchers is not None
+        rows = self.max_num_tokens * self.num_dispatchers
+        size = self._count_workspace(local_num_experts * rows, K, 1)
+        return (0,), (size,), (local_num_experts, rows, K)
+
+    def apply(
+        self,
+        output: torch.Tensor,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        activation: MoEActivation,
+        global_num_experts: int,
+        expert_map: Optional[torch.Tensor],
+        a1q_scale: Optional[torch.Tensor],
+        a2_scale: Optional[torch.Tensor],
+        workspace13: torch.Tensor,
+        workspace2: torch.Tensor,
+        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
+        apply_router_weight_on_input: bool,
+    ) -> None:
+        self._check(activation, a1q_scale)
+        if expert_tokens_meta is None or expert_tokens_meta.expert_num_tokens is None:
+            raise InvalidArgument("expert_tokens_meta: expert_num_tokens on the device expected")
+        counts = expert_tokens_meta.expert_num_tokens
+        run_batched(
+            self.experts, hidden_states, w1, w2, counts, output, _as_workspace(workspace2)
+        )
+
+
+def choose(
+    moe: FusedMoEConfig, weight_key: Optional[QuantKey], activation_key: Optional[QuantKey]
+) -> tuple[Optional[type[_MoecExperts]], Optional[str]]:
+    """The experts for a layer, or None and why not."""
+    if moe.moe_backend != "auto":
+        return None, f"--moe-backend asks for {moe.moe_backend}"
+    is_batched = moe.moe_parallel_config.use_batched_activation_format
+    found = MoecBatchedExperts if is_batched else MoecExperts
+    supported, reason = found.is_supported_config(
+        found, moe, weight_key, activation_key, found.activation_format()
+    )
+    return (found, None) if supported else (None, reason)
