@@ -91,6 +91,21 @@ static PyObject *makeBuffer(PyTypeObject *type, PyObject *arguments,
   return reinterpret_cast<PyObject *>(self);
 }
 
+PyObject *moec::python::makeBufferLike(PyObject *device,
+                                       const DLTensor &tensor) {
+  Ref shape = Ref::take(PyTuple_New(tensor.ndim));
+  for (int i = 0; shape && i < tensor.ndim; ++i) {
+    PyObject *size = PyLong_FromLongLong(tensor.shape[i]);
+    if (!size || PyTuple_SetItem(shape.get(), i, size) < 0)
+      return nullptr;
+  }
+  Ref arguments =
+      Ref::take(shape ? Py_BuildValue("(OOBB)", device, shape.get(),
+                                      tensor.dtype.code, tensor.dtype.bits)
+                      : nullptr);
+  return arguments ? makeBuffer(bufferType, arguments.get(), nullptr) : nullptr;
+}
+
 static void freeBuffer(PyObject *self) {
   delete reinterpret_cast<BufferObject *>(self)->memory;
   deallocate(self);

@@ -35,7 +35,7 @@ public:
   bool parseNamed(int64_t numTokens, PyObject *tensors, PyObject *stream);
   bool readNamed();
   bool run();
-  PyObject *takeOutput() { return output.release(); }
+  PyObject *takeOutput();
 
   /// Binds and runs without anything of Python, `count` times; what each
   /// takes, in nanoseconds.
@@ -74,6 +74,9 @@ private:
   PyObject *given[kMostArguments] = {};
   PyObject *givenStream = nullptr;
   Ref output;
+  /// What makes a tensor of the framework of the output, which is a buffer
+  /// then; null where it is one. Borrowed.
+  PyObject *handOver = nullptr;
   Tensor tensors[kMostArguments];
   void *stream = nullptr;
   int64_t tokens = 0;
@@ -322,6 +325,12 @@ bool Call::checkGradient(PyObject *object, const char *argument,
 bool Call::makeOutput() {
   PyObject *like = given[state.hiddenStates];
   const TensorType *type = findTensorType(like);
+  if (type->fromDLPack) {
+    handOver = type->fromDLPack.get();
+    output = Ref::take(
+        makeBufferLike(state.device.get(), tensors[state.hiddenStates].get()));
+    return bool(output);
+  }
   if (!type->emptyLike)
     return fail(Kind::Value,
                 "out: is missing, and moec does not know how tensors of type " +
@@ -462,6 +471,20 @@ bool Call::run() {
     status = launch();
   }
   return python::check(status);
+}
+
+/// Who takes it over works on streams that are not known here.
+PyObject *Call::takeOutput() {
+  if (!handOver)
+    return output.release();
+  moert_status *status = nullptr;
+  if (!state.isOnHost()) {
+    Unlocked unlocked;
+    status = moert_device_synchronize(state.getDevice().device, stream);
+  }
+  if (!python::check(status))
+    return nullptr;
+  return PyObject_CallFunctionObjArgs(handOver, output.get(), nullptr);
 }
 
 bool Call::time(int64_t count, std::vector<int64_t> &nanoseconds) {

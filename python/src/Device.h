@@ -33,6 +33,9 @@ bool isMemoryOf(const DeviceObject &device, DLDevice found);
 /// moec._core.Buffer, memory of a device with a shape and a dtype, for what has
 /// no framework.
 bool addBuffer(PyObject *module);
+/// A buffer of the device with the shape and dtype of a tensor; null with an
+/// exception set.
+PyObject *makeBufferLike(PyObject *device, const DLTensor &tensor);
 
 } // namespace moec::python
 

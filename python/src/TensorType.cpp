@@ -101,6 +101,11 @@ static PyObject *findEmptyLike(Framework framework) {
   return nullptr;
 }
 
+static PyObject *findFromDLPack(Framework framework) {
+  static Imported jax = {"jax.numpy", "from_dlpack"};
+  return framework == Framework::Jax ? jax.get() : nullptr;
+}
+
 /// The functions of the major version that this module knows.
 static const DLPackExchangeAPI *findExchange(PyObject *capsule) {
   constexpr const char *name = "dlpack_exchange_api";
@@ -126,6 +131,8 @@ static const TensorType *getPlain(Framework framework) {
   type.framework = framework;
   if (!type.emptyLike)
     type.emptyLike = Ref::share(findEmptyLike(framework));
+  if (!type.fromDLPack)
+    type.fromDLPack = Ref::share(findFromDLPack(framework));
   return &type;
 }
 
@@ -149,6 +156,8 @@ const TensorType *moec::python::findTensorType(PyObject *object) {
     PyErr_Clear();
     entry->found.exchange = findExchange(entry->found.capsule.get());
     entry->found.emptyLike = Ref::share(findEmptyLike(entry->found.framework));
+    entry->found.fromDLPack =
+        Ref::share(findFromDLPack(entry->found.framework));
     known = types.emplace(type, std::move(entry)).first;
   }
   latest = type;

@@ -22,6 +22,9 @@ struct TensorType {
   const DLPackExchangeAPI *exchange = nullptr;
   /// `empty_like` of the framework; null where there is none.
   Ref emptyLike;
+  /// `from_dlpack` of a framework whose tensors are never written to: results
+  /// are made elsewhere and handed over.
+  Ref fromDLPack;
   /// What keeps `exchange` alive.
   Ref capsule;
 };

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
+import types
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -315,3 +317,33 @@ def test_survives_a_fork() -> None:
             os._exit(1)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_frameworks_that_write_nothing_get_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As JAX, whose arrays nobody may write to."""
+    taken = []
+
+    class Array:
+        __module__ = "jaxlib._jax"
+
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, **asked: object) -> object:
+            return self.array.__dlpack__()
+
+    numpy = types.ModuleType("jax.numpy")
+    numpy.from_dlpack = lambda buffer: taken.append(buffer) or Array(np.from_dlpack(buffer))
+    monkeypatch.setitem(sys.modules, "jax.numpy", numpy)
+    case = Case(dtype="f32")
+    layer = case.compile()
+    output = layer(*map(Array, case.arguments.values()))
+    assert type(output) is Array and type(taken[0]) is moec._core.Buffer
+    case.verify(output.array)
+    # The buffer is the array's alone.
+    kept = output.array.copy()
+    layer(*map(Array, case.arguments.values()))
+    assert np.array_equal(output.array, kept) and len(taken) == 2
