@@ -443,6 +443,9 @@ struct ContractSchedule final
                                        const Target &target) const override {
     return sm90::makeContractCost(op, load, target);
   }
+  double predictSaved(int64_t ids, const DeviceRates &device) const override {
+    return sm90::predictCounting(ids, device);
+  }
   std::optional<JoinedConfigs> join(tile::ContractOp first,
                                     tile::ContractOp second,
                                     tile::LoadAttr load, bool areFixed,
