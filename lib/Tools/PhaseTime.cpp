@@ -32,24 +32,38 @@ SmallVector<LaunchedPhase> moec::getLaunchedPhases(plan::VariantOp variant) {
   return phases;
 }
 
+static const Schedule *getSchedule(const LaunchedPhase &phase,
+                                   const Target &target) {
+  auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
+  return config ? findSchedule(target, config.getSchedule()) : nullptr;
+}
+
 const ModelsTime *moec::findModelled(const LaunchedPhase &phase,
                                      const Target &target) {
-  auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
   tile::KernelOp kernel = phase.kernel;
-  const Schedule *schedule = config && kernel.getLoadAttr()
-                                 ? findSchedule(target, config.getSchedule())
-                                 : nullptr;
+  const Schedule *schedule =
+      kernel.getLoadAttr() ? getSchedule(phase, target) : nullptr;
   return schedule ? schedule->as<ModelsTime>() : nullptr;
+}
+
+/// The schedule that says what the phase takes, or null.
+static const PredictsTime *findPredicted(const LaunchedPhase &phase,
+                                         const Target &target) {
+  const Schedule *schedule = getSchedule(phase, target);
+  return schedule ? schedule->as<PredictsTime>() : nullptr;
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                               int64_t topK, const Target &target,
                               const DeviceRates &device) {
   Prediction prediction;
+  tile::LoadAttr load = tile::KernelOp(phase.kernel).getLoadAttr();
+  const PredictsTime *predicts = findPredicted(phase, target);
+  double launch =
+      predicts ? predicts->getLaunchTime(device) : device.getLaunchTime();
   if (const ModelsTime *schedule = findModelled(phase, target)) {
-    tile::KernelOp kernel = phase.kernel;
     prediction =
-        schedule->costModel(phase.op, kernel.getLoadAttr(), target)
+        schedule->costModel(phase.op, load, target)
             ->predict(phase.op->getAttrOfType<tile::ConfigAttr>("config"),
                       tokens);
   } else {
@@ -59,13 +73,18 @@ Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                        work.operations / device.bf16Operations);
     prediction.streamUs = 1e6 * work.bytes / device.copyBytes;
     prediction.tensorUs = 1e6 * work.operations / device.bf16Operations;
-    prediction.fixedUs = device.getLaunchTime();
-    prediction.us =
-        std::max(prediction.streamUs, prediction.tensorUs) + prediction.fixedUs;
+    double overlapped = std::max(prediction.streamUs, prediction.tensorUs);
+    prediction.fixedUs = launch;
+    if (predicts)
+      prediction.fixedUs += std::max(
+          predicts->predict(phase.op, load, tokens, Routing::Uniform, device) -
+              overlapped,
+          0.0);
+    prediction.us = overlapped + prediction.fixedUs;
   }
   if (!phase.isFirst) {
-    prediction.us -= device.getLaunchTime();
-    prediction.fixedUs -= device.getLaunchTime();
+    prediction.us -= launch;
+    prediction.fixedUs -= launch;
   }
   return prediction;
 }

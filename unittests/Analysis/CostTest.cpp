@@ -416,7 +416,7 @@ TEST_F(CostTest, QuantizedResultsNeedAGroupOfColumns) {
 TEST_F(CostTest, RowsInOrderPayForWideProducts) {
   const auto &permutes = *schedule->as<PermutesRows>();
   const auto &copies =
-      *findSchedule(target, "sm80.gather_rows")->as<CopiesRows>();
+      *findSchedule(target, "sm80.gather_rows")->as<PredictsTime>();
   const DeviceRates &device = *getDeviceRates(target);
   auto getSaved = [&](Products p, int64_t tokens) {
     tile::ContractOp product = makeFirst(p);

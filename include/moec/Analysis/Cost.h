@@ -90,15 +90,18 @@ public:
 /// those of both together.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
-/// A schedule that reads and writes rows and computes little: its config does
-/// not depend on time, but what it takes is known.
-class CopiesRows {
+/// A schedule whose config does not depend on time, but of which it is known
+/// what it takes: one that copies rows, or that counts or ranks slots.
+class PredictsTime {
 public:
-  virtual ~CopiesRows() = default;
-  /// Microseconds beside a launch.
+  virtual ~PredictsTime() = default;
+  /// Microseconds beside a launch, of `op` with its config; 0 where that
+  /// depends on rows of which nothing is known, for `load` is null.
   virtual double predict(mlir::Operation *op, tile::LoadAttr load,
                          int64_t tokens, Routing routing,
                          const DeviceRates &device) const = 0;
+  /// Microseconds of a launch that begins with such an op.
+  virtual double getLaunchTime(const DeviceRates &device) const;
 };
 
 /// What a kernel more has to save to be worth what it takes to compile: time

@@ -111,6 +111,21 @@ struct PartFit {
   }
   /// What one takes that finds no work: it copies nothing and stores nothing.
   double getIdleTime() const { return launchUs + prologueUs; }
+  /// What one takes that counts or ranks slots, which waits for no table and no
+  /// ring.
+  double getRankingLaunchTime() const { return launchUs + drainUs; }
+
+  // Slots that are counted and ranked.
+  /// What each CTA waits for in turn.
+  double rankUs;
+  /// A counter of a CTA, to be cleared and added up; a slot of its own chunk,
+  /// to be placed.
+  double rankCounterUs, rankSlotUs;
+  /// A ranking without counts: what it waits until it counts the slots of other
+  /// chunks. With counts: a count, to be read and added.
+  double otherSlotsUs, readCountUs;
+  /// A slot, to be counted.
+  double countSlotUs;
 
   /// How well streams and products overlap: times add up as the root of this
   /// order of the sum of their powers.

@@ -7,6 +7,7 @@
 
 #include "moec/Analysis/Cost.h"
 
+#include "moec/Analysis/Device.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <iterator>
@@ -30,6 +31,10 @@ ArrayRef<WeightedRouting> moec::getWeightedRoutings() {
   static constexpr WeightedRouting all[] = {
       {Routing::Uniform, 0.8}, {Routing::Zipf, 0.1}, {Routing::Same, 0.1}};
   return all;
+}
+
+double PredictsTime::getLaunchTime(const DeviceRates &device) const {
+  return device.getLaunchTime();
 }
 
 double moec::getKernelPrice(tile::KernelOp kernel) {

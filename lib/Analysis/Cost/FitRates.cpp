@@ -67,6 +67,12 @@ static constexpr Coefficient kCoefficients[] = {
     {"prologueUs", &PartFit::prologueUs, "us", Coefficient::Borrowed},
     {"firstBytesUs", &PartFit::firstBytesUs, "us", Coefficient::Borrowed},
     {"drainUs", &PartFit::drainUs, "us", Coefficient::Borrowed},
+    {"rankUs", &PartFit::rankUs, "us", Coefficient::Borrowed},
+    {"rankCounterUs", &PartFit::rankCounterUs, "us", Coefficient::Borrowed},
+    {"rankSlotUs", &PartFit::rankSlotUs, "us", Coefficient::Borrowed},
+    {"otherSlotsUs", &PartFit::otherSlotsUs, "us", Coefficient::Borrowed},
+    {"readCountUs", &PartFit::readCountUs, "us", Coefficient::Borrowed},
+    {"countSlotUs", &PartFit::countSlotUs, "us", Coefficient::Borrowed},
     {"overlapOrder", &PartFit::overlapOrder, "", Coefficient::Fitted},
 };
 static_assert(sizeof(PartFit) == sizeof(llvm::StringLiteral) +

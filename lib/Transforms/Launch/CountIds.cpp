@@ -34,16 +34,22 @@ public:
 
   std::vector<RewriteSite> match() override;
   std::string whyIllegal(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
 
 private:
   /// Where a launch's offsets come from.
   Ranking findRanking(plan::LaunchOp launch);
   bool isConstant(Value ids);
+  /// Whether there are no more than a bound that is given.
   bool areFew(plan::LaunchOp launch, Value ids);
 };
 
 } // namespace
+
+static int64_t getTopK(Value ids) {
+  return cast<MemRefType>(ids.getType()).getDimSize(1);
+}
 
 /// Whether the caller brings them, and no launch writes them.
 bool CountIds::isConstant(Value ids) {
@@ -60,11 +66,9 @@ bool CountIds::areFew(plan::LaunchOp launch, Value ids) {
   auto variant = dyn_cast<plan::VariantOp>(launch->getParentOp());
   if (!variant)
     return false;
-  // Each CTA reads all of them.
-  constexpr int64_t maxIds = 8192;
-  int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);
-  return static_cast<int64_t>(variant.getMaxTokens()) <=
-         getParameter("most").value_or(maxIds) / topK;
+  std::optional<int64_t> most = getParameter("most");
+  return !most ||
+         static_cast<int64_t>(variant.getMaxTokens()) <= *most / getTopK(ids);
 }
 
 Ranking CountIds::findRanking(plan::LaunchOp launch) {
@@ -100,6 +104,27 @@ std::string CountIds::whyIllegal(const RewriteSite &site) {
       return "offsets are not of a ranking of few ids that the caller brings, "
              "the same in all launches";
   return {};
+}
+
+/// Each CTA reads all ids, but copies weights while the launches before still
+/// run. No kernel is added, but code to one: about as much as a ranking is.
+std::optional<PredictedChange> CountIds::predict(const RewriteSite &site) {
+  if (getParameter("most"))
+    return std::nullopt;
+  plan::LaunchOp launch = site.getLaunch();
+  const auto &counts =
+      *getSchedule(getPhase<tile::ContractOp>(launch))->as<CountsIds>();
+  auto [rank, ids] = findRanking(launch);
+  PredictedChange change{getPoints(site)};
+  change.before = context.objective.predict(getForm(launch), change.points);
+  change.after = change.before;
+  double *us = change.after.begin();
+  for (const TokenPoint &point : change.points)
+    for (size_t i = 0; i < getWeightedRoutings().size(); ++i)
+      *us++ -= counts.predictSaved(point.tokens * getTopK(ids),
+                                   context.objective.getDevice());
+  change.price = getKernelPrice(rank->getParentOfType<tile::KernelOp>());
+  return change;
 }
 
 LogicalResult CountIds::commit(const RewriteSite &site) {

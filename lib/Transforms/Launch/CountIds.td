@@ -12,8 +12,9 @@ def CountIdsRewrite : LaunchRewrite<"count-ids"> {
     before them have ended: a product's schedule has to emit that, and in all of its launches its offsets
     come from a `tile.rank` over the same ids, which are an input of the caller's that no launch writes,
     without `num_valid_tokens`. The launches get the ids as one more of their `ins`. A product of groups with
-    a `min` in its `group_rows` gets none: mostly it has nothing to copy early.
+    a `min` in its `group_rows` gets none: mostly it has nothing to copy early. Where that is expected to take less
+    time: each CTA reads all ids.
 
-    `most`: so many ids there may be, at the highest token count of a variant, for each CTA reads all; 8192.
+    `most`: so many ids there may be, at the highest token count of a variant, whatever it takes.
   }];
 }

@@ -93,7 +93,7 @@ public:
     return std::string();
   }
   /// Nothing where it is right whatever it takes: it is forced, or a bound that
-  /// was measured is among what `match` asks. Times are known.
+  /// was given is among what `match` asks. Times are known.
   virtual std::optional<PredictedChange> predict(const RewriteSite & /*site*/) {
     return std::nullopt;
   }

@@ -40,19 +40,22 @@ public:
       : form(form), device(device) {
     const Schedule *schedule =
         form.config ? findSchedule(target, form.config.getSchedule()) : nullptr;
-    if (!schedule || !form.load)
+    if (!schedule)
       return;
-    if (const auto *modelled = schedule->as<ModelsTime>())
+    const auto *modelled = schedule->as<ModelsTime>();
+    if (modelled && form.load)
       model = modelled->costModel(form.phase, form.load, target);
-    copies = schedule->as<CopiesRows>();
+    predicts = schedule->as<PredictsTime>();
   }
 
   double get(int64_t tokens, Routing routing) const {
-    double launch = device.getLaunchTime(), us = launch;
+    double launch =
+        predicts ? predicts->getLaunchTime(device) : device.getLaunchTime();
+    double us = launch;
     if (model)
       us = model->predict(form.config, tokens, routing).us;
-    else if (copies)
-      us += copies->predict(form.phase, form.load, tokens, routing, device);
+    else if (predicts)
+      us += predicts->predict(form.phase, form.load, tokens, routing, device);
     return form.factor * us - (form.isLaunched ? 0 : launch);
   }
 
@@ -60,7 +63,7 @@ private:
   const PhaseForm &form;
   const DeviceRates &device;
   std::unique_ptr<CostModel> model;
-  const CopiesRows *copies = nullptr;
+  const PredictsTime *predicts = nullptr;
 };
 
 } // namespace

@@ -15,31 +15,30 @@ using namespace moec;
 
 namespace {
 
+/// The kernel that counts, and the one that ranks by its counts.
+struct CountedKernels {
+  tile::KernelOp counting, ranking;
+};
+
 /// First variants are split where their rankings begin to have many slots, so
 /// that the launches of each agree. Then the launches of many slots get a
 /// kernel of their own, unless there are no others, and one that counts before
 /// it.
 class SplitRanking final : public LaunchRewrite {
 public:
-  SplitRanking(StringRef name, RewriteContext &context)
-      : LaunchRewrite(name, context),
-        most(getParameter("most").value_or(kMost)),
-        maxRouted(getParameter("most-routed").value_or(getMaxRouted())) {}
+  using LaunchRewrite::LaunchRewrite;
 
   void cut() override;
   std::vector<RewriteSite> match() override;
+  FailureOr<std::string> build(const RewriteSite &site) override;
+  std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
+  void leave(const RewriteSite &site) override;
 
 private:
-  /// The most slots that one launch ranks, measured; and where the launch that
-  /// routes their tokens can count them.
-  static constexpr int64_t kMost = 16384, kMaxRouted = 2048;
-
-  /// Unless that was given.
-  int64_t getMaxRouted() const {
-    bool isFused = context.enabled.contains("fuse-routing");
-    return isFused && !getParameter("most") ? kMaxRouted : most;
-  }
+  /// The most slots that one launch ranks, where that is given, or nothing is
+  /// known of times; and where the launch before routes their tokens.
+  std::optional<int64_t> getMostSlots(bool isRouted) const;
   /// The launch's ranking, if slots can be counted before it; or null.
   tile::RankOp getRank(plan::LaunchOp launch);
   /// Whether the launch right before routes the tokens whose slots the launch
@@ -49,19 +48,37 @@ private:
     return *getSchedule(rank)->as<ReadsCounts>()->chunks(
         rank, rank.getConfigAttr(), isRouted);
   }
-  /// From how many tokens on there are too many slots for one launch.
-  int64_t getFirstTokens(plan::LaunchOp launch, tile::RankOp rank) {
-    int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-    return (isRouted(launch, rank) ? maxRouted : most) / topK + 1;
+  /// Whether all of the site's launches are such.
+  bool areRouted(const RewriteSite &site) {
+    return llvm::all_of(site.places, [&](const RewriteSite::Place &place) {
+      plan::LaunchOp launch = place.front();
+      return isRouted(launch, getPhase<tile::RankOp>(launch));
+    });
   }
-  bool areAll(tile::KernelOp kernel, ArrayRef<plan::LaunchOp> launches);
+  /// From how many tokens on there are too many slots for one launch; nothing
+  /// if there never are.
+  std::optional<int64_t> getFirstTokens(plan::LaunchOp launch,
+                                        tile::RankOp rank);
+  std::optional<int64_t> predictFirstTokens(plan::LaunchOp launch,
+                                            tile::RankOp rank);
+  /// What a launch takes at these points, and what the two take in its place.
+  std::pair<PointTimes, PointTimes> predict(plan::LaunchOp launch,
+                                            const CountedKernels &kernels,
+                                            ArrayRef<TokenPoint> points);
+  /// Whether kernels of their own pay for launches from their first tokens on.
+  bool pays(ArrayRef<plan::LaunchOp> launches);
+  bool areAll(const RewriteSite &site);
+  /// Those for a launch's kernel.
+  FailureOr<CountedKernels> makeKernels(plan::LaunchOp launch, bool areRouted);
+  void erase(CountedKernels &kernels);
   tile::KernelOp makeCounting(tile::KernelOp kernel, MemRefType counts,
                               int64_t chunkTokens);
   LogicalResult takeCounts(tile::KernelOp kernel, unsigned number,
                            MemRefType counts, int64_t chunkTokens);
   Value getCounts(plan::LaunchOp launch, tile::KernelOp counting);
 
-  int64_t most, maxRouted;
+  /// What was built for a site; null where nothing was.
+  CountedKernels built;
   /// The counts of a kernel's launches on a stream, which follow each other.
   llvm::MapVector<std::pair<Operation *, std::pair<Operation *, int64_t>>,
                   Value>
@@ -91,13 +108,74 @@ bool SplitRanking::isRouted(plan::LaunchOp launch, tile::RankOp rank) {
              getPassed(launch, rank.getIds());
 }
 
-bool SplitRanking::areAll(tile::KernelOp kernel,
-                          ArrayRef<plan::LaunchOp> launches) {
+std::optional<int64_t> SplitRanking::getMostSlots(bool isRouted) const {
+  // As measured on an H200.
+  constexpr int64_t many = 16384, manyRouted = 2048;
+  std::optional<int64_t> most = getParameter("most"),
+                         mostRouted = getParameter("most-routed");
+  if (isRouted && mostRouted)
+    return mostRouted;
+  if (most || context.objective.hasTimes())
+    return most;
+  bool isFused = isRouted && context.enabled.contains("fuse-routing");
+  return isFused ? manyRouted : many;
+}
+
+std::optional<int64_t> SplitRanking::getFirstTokens(plan::LaunchOp launch,
+                                                    tile::RankOp rank) {
+  std::optional<int64_t> most = getMostSlots(isRouted(launch, rank));
+  if (!most)
+    return predictFirstTokens(launch, rank);
+  int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
+  return *most / topK + 1;
+}
+
+/// Ranges end at powers of two: behind the last one where nothing is saved.
+std::optional<int64_t> SplitRanking::predictFirstTokens(plan::LaunchOp launch,
+                                                        tile::RankOp rank) {
+  FailureOr<CountedKernels> kernels =
+      makeKernels(launch, isRouted(launch, rank));
+  if (failed(kernels))
+    return std::nullopt;
+  auto variant = cast<plan::VariantOp>(launch->getParentOp());
+  SmallVector<TokenPoint> points;
+  for (int64_t tokens : getTokenPoints(1, variant.getMaxTokens()))
+    points.push_back({variant, tokens});
+  auto [before, after] = predict(launch, *kernels, points);
+  erase(*kernels);
+  size_t routings = getWeightedRoutings().size();
+  size_t first = points.size();
+  while (first > 0 &&
+         after[(first - 1) * routings] < before[(first - 1) * routings])
+    --first;
+  if (first == points.size())
+    return std::nullopt;
+  return first ? points[first - 1].tokens + 1 : 0;
+}
+
+/// A launch that counts for one with its routing becomes part of that.
+std::pair<PointTimes, PointTimes>
+SplitRanking::predict(plan::LaunchOp launch, const CountedKernels &kernels,
+                      ArrayRef<TokenPoint> points) {
+  auto getForm = [](tile::KernelOp kernel) {
+    Operation *phase = &kernel.getBody().front().front();
+    return PhaseForm{phase, phase->getAttrOfType<tile::ConfigAttr>("config"),
+                     kernel.getLoadAttr()};
+  };
+  PhaseForm counting = getForm(kernels.counting);
+  counting.isLaunched = !(isRouted(launch, getPhase<tile::RankOp>(launch)) &&
+                          context.enabled.contains("fuse-routing"));
+  return {
+      context.objective.predict(getForm(getKernel(launch)), points),
+      context.objective.predict({counting, getForm(kernels.ranking)}, points)};
+}
+
+bool SplitRanking::areAll(const RewriteSite &site) {
   size_t count = 0;
   context.module.walk([&](plan::LaunchOp launch) {
-    count += launch.getKernel() == kernel.getSymName();
+    count += launch.getKernel() == site.getLaunch().getKernel();
   });
-  return count == launches.size();
+  return count == site.places.size();
 }
 
 /// The kernel that counts what another one ranks.
@@ -161,62 +239,149 @@ Value SplitRanking::getCounts(plan::LaunchOp launch, tile::KernelOp counting) {
   return buffer;
 }
 
-LogicalResult SplitRanking::commit(const RewriteSite &site) {
-  tile::KernelOp kernel = getKernel(site.getLaunch());
-  SmallVector<plan::LaunchOp> launches;
-  for (const RewriteSite::Place &place : site.places)
-    launches.push_back(place.front());
+FailureOr<CountedKernels> SplitRanking::makeKernels(plan::LaunchOp launch,
+                                                    bool areRouted) {
+  tile::KernelOp kernel = getKernel(launch);
   auto rank = cast<tile::RankOp>(kernel.getBody().front().front());
   auto offsets = cast<MemRefType>(rank.getOffsets().getType());
-  bool areRouted = llvm::all_of(
-      launches, [&](plan::LaunchOp launch) { return isRouted(launch, rank); });
   TokenChunks chunks = getChunks(rank, areRouted);
   auto counts = MemRefType::get({chunks.most, offsets.getDimSize(0) - 1},
                                 offsets.getElementType());
-  tile::KernelOp counting = makeCounting(kernel, counts, chunks.tokens);
-  tile::KernelOp own = kernel;
-  if (!areAll(kernel, launches)) {
-    own = kernel.clone();
-    own.setSymName((kernel.getSymName() + "_by_counts").str());
-    symbols.insert(own, std::next(kernel->getIterator()));
-  }
+  CountedKernels kernels{makeCounting(kernel, counts, chunks.tokens),
+                         kernel.clone()};
+  kernels.ranking.setSymName((kernel.getSymName() + "_by_counts").str());
+  symbols.insert(kernels.ranking, std::next(kernel->getIterator()));
   // Behind the other ins; in the same place in every launch.
-  plan::LaunchOp first = launches.front();
-  for (plan::LaunchOp launch : launches) {
-    Value buffer = getCounts(launch, counting);
+  if (succeeded(takeCounts(kernels.ranking, launch.getIns().size(), counts,
+                           chunks.tokens)))
+    return kernels;
+  erase(kernels);
+  return failure();
+}
+
+void SplitRanking::erase(CountedKernels &kernels) {
+  for (tile::KernelOp kernel : {kernels.counting, kernels.ranking})
+    if (kernel)
+      symbols.erase(kernel);
+  kernels = {};
+}
+
+FailureOr<std::string> SplitRanking::build(const RewriteSite &site) {
+  FailureOr<CountedKernels> kernels =
+      makeKernels(site.getLaunch(), areRouted(site));
+  if (failed(kernels))
+    return failure();
+  built = *kernels;
+  return std::string();
+}
+
+std::optional<PredictedChange> SplitRanking::predict(const RewriteSite &site) {
+  if (getMostSlots(areRouted(site)))
+    return std::nullopt;
+  PredictedChange change{getPoints(site)};
+  std::tie(change.before, change.after) =
+      predict(site.getLaunch(), built, change.points);
+  change.price = getKernelPrice(built.counting) +
+                 getKernelPrice(built.ranking) -
+                 getPriceOf(site.getLaunch(), site);
+  return change;
+}
+
+LogicalResult SplitRanking::commit(const RewriteSite &site) {
+  tile::KernelOp kernel = getKernel(site.getLaunch());
+  auto rank = cast<tile::RankOp>(kernel.getBody().front().front());
+  bool replaces = areAll(site);
+  for (const RewriteSite::Place &place : site.places) {
+    plan::LaunchOp launch = place.front();
+    Value buffer = getCounts(launch, built.counting);
     SmallVector<Value> ins{getPassed(launch, rank.getIds())};
     if (Value valid = getPassed(launch, rank.getNumValidTokens()))
       ins.push_back(valid);
     OpBuilder builder(launch);
-    plan::LaunchOp::create(builder, launch.getLoc(), counting.getSymName(),
-                           launch.getStream(), ins, buffer,
-                           /*dependent=*/false);
+    plan::LaunchOp::create(builder, launch.getLoc(),
+                           built.counting.getSymName(), launch.getStream(), ins,
+                           buffer, /*dependent=*/false);
+    launch.getInsMutable().append(buffer);
+    launch.setKernel(replaces ? kernel.getSymName()
+                              : built.ranking.getSymName());
   }
-  unsigned number = first.getIns().size();
+  if (replaces)
+    replaceKernel(kernel, built.ranking);
+  built = {};
+  return success();
+}
+
+void SplitRanking::leave(const RewriteSite &) { erase(built); }
+
+bool SplitRanking::pays(ArrayRef<plan::LaunchOp> launches) {
+  double saved = 0, price = 0;
+  bool areAll = true;
   for (plan::LaunchOp launch : launches) {
-    launch.getInsMutable().append(getCounts(launch, counting));
-    launch.setKernel(own.getSymName());
+    tile::RankOp rank = getRank(launch);
+    auto variant = cast<plan::VariantOp>(launch->getParentOp());
+    int64_t max = variant.getMaxTokens();
+    std::optional<int64_t> first = getFirstTokens(launch, rank);
+    areAll &= first && *first <= int64_t(variant.getMinTokens());
+    if (!first || *first > max)
+      continue;
+    FailureOr<CountedKernels> kernels =
+        makeKernels(launch, isRouted(launch, rank));
+    if (failed(kernels))
+      return false;
+    SmallVector<TokenPoint> points;
+    for (const TokenPoint &point : Objective::getPoints(variant, {}))
+      if (point.tokens >= *first)
+        points.push_back(point);
+    auto [before, after] = predict(launch, *kernels, points);
+    saved += context.objective.getSaved(before, after, points);
+    price =
+        getKernelPrice(kernels->counting) + getKernelPrice(kernels->ranking);
+    erase(*kernels);
   }
-  return takeCounts(own, number, counts, chunks.tokens);
+  tile::KernelOp kernel = getKernel(launches.front());
+  return saved > price - (areAll ? getKernelPrice(kernel) : 0);
 }
 
 void SplitRanking::cut() {
+  llvm::MapVector<Operation *, SmallVector<plan::LaunchOp>> launches;
+  for (plan::LaunchOp launch : getVariantLaunches(context.module))
+    if (getRank(launch))
+      launches[getKernel(launch)].push_back(launch);
+  llvm::DenseSet<Operation *> paying;
+  for (auto &[kernel, own] : launches)
+    if (getMostSlots(/*isRouted=*/false) || pays(own))
+      paying.insert(kernel);
   splitVariants(context.module,
                 [&](plan::LaunchOp launch) -> std::optional<int64_t> {
-                  if (tile::RankOp rank = getRank(launch))
-                    return getFirstTokens(launch, rank);
-                  return std::nullopt;
+                  tile::RankOp rank = getRank(launch);
+                  if (!rank || !paying.contains(getKernel(launch)))
+                    return std::nullopt;
+                  return getFirstTokens(launch, rank);
                 });
 }
 
 std::vector<RewriteSite> SplitRanking::match() {
-  return matchKernels<tile::RankOp>([&](plan::LaunchOp launch, tile::RankOp) {
-    tile::RankOp rank = getRank(launch);
-    return rank &&
-           getFirstTokens(launch, rank) <=
-               static_cast<int64_t>(
-                   cast<plan::VariantOp>(launch->getParentOp()).getMinTokens());
-  });
+  auto matchUpTo = [&](auto getTokens) {
+    return matchKernels<tile::RankOp>([&](plan::LaunchOp launch, tile::RankOp) {
+      tile::RankOp rank = getRank(launch);
+      if (!rank)
+        return false;
+      std::optional<int64_t> first = getFirstTokens(launch, rank);
+      auto variant = cast<plan::VariantOp>(launch->getParentOp());
+      return first && *first <= static_cast<int64_t>(getTokens(variant));
+    });
+  };
+  std::vector<RewriteSite> sites =
+      matchUpTo([](plan::VariantOp variant) { return variant.getMinTokens(); });
+  // Variants that stay whole are asked about, too, so that it is told why.
+  llvm::StringSet<> kernels;
+  for (const RewriteSite &site : sites)
+    kernels.insert(site.getLaunch().getKernel());
+  for (RewriteSite &site : matchUpTo(
+           [](plan::VariantOp variant) { return variant.getMaxTokens(); }))
+    if (!kernels.contains(site.getLaunch().getKernel()))
+      sites.push_back(std::move(site));
+  return sites;
 }
 
 std::unique_ptr<LaunchRewrite> moec::makeSplitRanking(RewriteContext &context) {

@@ -13,6 +13,7 @@
 #include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Rewrites/SplitLargeGroups.h"
 #include "moec/Analysis/Schedules.h"
+#include "moec/Analysis/Spills.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -95,8 +96,25 @@ private:
       diagnostic << "cannot run as " << given << ": " << reason;
       return nullptr;
     }
+    if (forced)
+      warnOfSpills(op, *schedule, given);
     wasGiven = true;
     return schedule;
+  }
+
+  /// Who forces a config may have one that is not tried, but is told so.
+  void warnOfSpills(Operation &op, const Schedule &schedule,
+                    tile::ConfigAttr config) {
+    const auto *knows = schedule.as<KnowsSpills>();
+    std::string reason =
+        knows ? knows->whySpills(&op,
+                                 bringsMaps ? config.withMapRows(true) : config)
+              : std::string();
+    if (!reason.empty())
+      op.emitWarning() << "kernel '" << kernel.getSymName()
+                       << "' may spill registers with the config that is "
+                          "forced: "
+                       << reason;
   }
 
   /// Sets the config that is forced: what it leaves out is as it would be
@@ -134,6 +152,7 @@ private:
     const Schedule *schedule = findSchedule(target, config.getSchedule());
     bool mayComeInOrder = product && product.getSource() && schedule &&
                           schedule->as<PermutesRows>() && kernel.getLoadAttr();
+    bringsMaps = mayComeInOrder && config.getMapRows();
     return mayComeInOrder ? config.withMapRows(false) : config;
   }
 
@@ -208,6 +227,8 @@ private:
   const ForcedConfig *forced;
   const ModelChoices &choices;
   bool wasGiven = false;
+  /// Whether a forced config has maps of rows that are not in order yet.
+  bool bringsMaps = false;
 };
 
 struct TileAssignConfig

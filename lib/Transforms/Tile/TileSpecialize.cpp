@@ -16,6 +16,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Threading.h"
 #include "moec/Analysis/Cost.h"
+#include "moec/Analysis/Device.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringMap.h"
@@ -264,8 +265,8 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
 
 double Specializer::getBest(size_t point) const {
   // Those that no model is about take about nothing but their launch.
-  constexpr double launchUs = 2.5;
-  double us = launchUs * double(seen.size() - kernels.size());
+  double us = getDeviceRates(target)->getLaunchTime() *
+              double(seen.size() - kernels.size());
   for (const ModelledKernel &kernel : kernels)
     us += kernel.getBest(point);
   return us;

@@ -24,6 +24,8 @@ static double getRows(Value offsets, tile::LoadAttr load, int64_t tokens,
 double sm80::predictQuantize(tile::QuantizeOp op, tile::LoadAttr load,
                              int64_t tokens, Routing routing,
                              const DeviceRates &device) {
+  if (!load)
+    return 0;
   auto input = cast<MemRefType>(op.getInput().getType());
   double elementBytes = double(input.getElementTypeBitWidth()) / 8;
   constexpr double codeBytes = 1, scaleBytes = 4;
@@ -38,6 +40,8 @@ double sm80::predictQuantize(tile::QuantizeOp op, tile::LoadAttr load,
 double sm80::predictGatherRows(tile::GatherRowsOp op, tile::LoadAttr load,
                                int64_t tokens, Routing routing,
                                const DeviceRates &device) {
+  if (!load)
+    return 0;
   double rows = getRows(op.getOffsets(), load, tokens, routing);
   double rowBytes = 0;
   for (Value input : op.getInputs()) {

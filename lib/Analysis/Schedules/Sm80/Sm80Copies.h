@@ -12,11 +12,11 @@
 
 namespace moec::sm80 {
 
-/// `CopiesRows::predict` of sm80.quantize.
+/// `PredictsTime::predict` of sm80.quantize.
 double predictQuantize(tile::QuantizeOp op, tile::LoadAttr load, int64_t tokens,
                        Routing routing, const DeviceRates &device);
 
-/// `CopiesRows::predict` of sm80.gather_rows.
+/// `PredictsTime::predict` of sm80.gather_rows.
 double predictGatherRows(tile::GatherRowsOp op, tile::LoadAttr load,
                          int64_t tokens, Routing routing,
                          const DeviceRates &device);

@@ -11,6 +11,7 @@
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H
 
 #include "../ScheduleTables.h"
+#include "moec/Analysis/Cost.h"
 #include "moec/Analysis/Rewrites/FollowPhase.h"
 #include "moec/Analysis/Rewrites/SplitRanking.h"
 #include "moec/Analysis/Sm80.h"
@@ -49,6 +50,11 @@ std::optional<JoinedConfigs> rankRouted(mlir::Operation *first,
                                         tile::LoadAttr load);
 std::string whyNotRanked(mlir::Operation *first, mlir::Operation *second,
                          tile::LoadAttr load);
+
+/// `PredictsTime::predict` of sm80.count_slots and sm80.rank.
+double predictCountSlots(tile::CountSlotsOp op, int64_t tokens,
+                         const DeviceRates &device);
+double predictRank(tile::RankOp op, int64_t tokens, const DeviceRates &device);
 
 std::optional<JoinedConfigs> quantizeAhead(mlir::Operation *first,
                                            mlir::Operation *second,

@@ -7,6 +7,8 @@
 
 #include "Sm80Routing.h"
 
+#include "moec/Analysis/Device.h"
+
 using namespace mlir;
 using namespace moec;
 using namespace moec::sm80;
@@ -30,7 +32,7 @@ struct TopKSchedule final
 struct CountSlotsSchedule final
     : ScheduleWith<ScheduleOf<countSlotsIllegal, chooseCountSlots,
                               countSlotsGrid, chunkBlock>,
-                   FollowsPhase> {
+                   FollowsPhase, PredictsTime> {
   CountSlotsSchedule() : ScheduleWith("sm80.count_slots", "tile.count_slots") {}
   std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
                                       tile::LoadAttr load) const override {
@@ -40,11 +42,18 @@ struct CountSlotsSchedule final
                        tile::LoadAttr load) const override {
     return whyNotCounted(first, second, load);
   }
+  double predict(Operation *op, tile::LoadAttr, int64_t tokens, Routing,
+                 const DeviceRates &device) const override {
+    return predictCountSlots(cast<tile::CountSlotsOp>(op), tokens, device);
+  }
+  double getLaunchTime(const DeviceRates &device) const override {
+    return device.getRankingLaunchTime();
+  }
 };
 
 struct RankSchedule final
     : ScheduleWith<ScheduleOf<rankIllegal, chooseRank, rankGrid, chunkBlock>,
-                   ReadsCounts, FollowsPhase> {
+                   ReadsCounts, FollowsPhase, PredictsTime> {
   RankSchedule() : ScheduleWith("sm80.rank", "tile.rank") {}
   std::optional<TokenChunks> chunks(tile::RankOp op, tile::ConfigAttr config,
                                     bool isRouted) const override {
@@ -57,6 +66,13 @@ struct RankSchedule final
   std::string whyApart(Operation *first, Operation *second,
                        tile::LoadAttr load) const override {
     return whyNotRanked(first, second, load);
+  }
+  double predict(Operation *op, tile::LoadAttr, int64_t tokens, Routing,
+                 const DeviceRates &device) const override {
+    return predictRank(cast<tile::RankOp>(op), tokens, device);
+  }
+  double getLaunchTime(const DeviceRates &device) const override {
+    return device.getRankingLaunchTime();
   }
 };
 

@@ -469,7 +469,7 @@ struct TensorScaleSchedule final : Schedule {
 struct QuantizeSchedule final
     : ScheduleWith<ScheduleOf<quantizeIllegal, chooseQuantize, quantizeGrid,
                               quantizeBlock>,
-                   CopiesRows> {
+                   PredictsTime> {
   QuantizeSchedule() : ScheduleWith("sm80.quantize", "tile.quantize") {}
   double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
                  Routing routing, const DeviceRates &device) const override {
@@ -481,7 +481,7 @@ struct QuantizeSchedule final
 struct GatherRowsSchedule final
     : ScheduleWith<ScheduleOf<gatherRowsIllegal, chooseGatherRows,
                               gatherRowsGrid, gatherRowsBlock>,
-                   CopiesRows> {
+                   PredictsTime> {
   GatherRowsSchedule() : ScheduleWith("sm80.gather_rows", "tile.gather_rows") {}
   double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
                  Routing routing, const DeviceRates &device) const override {

@@ -63,6 +63,19 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
          std::to_string(ptxas::kMaxLines) + " are tried";
 }
 
+/// Why two consumers are better than three; empty if they may not be.
+std::string isForTwo(const Contract &shape) {
+  // Two are faster with higher ones (H100: 1579 and 1796 us of gpt-oss-120b at
+  // 4096 tokens).
+  constexpr int64_t maxRowsOfThree = 96;
+  if (shape.getConsumers() <= Contract::kConsumers ||
+      shape.getMaxHeight() <= maxRowsOfThree)
+    return {};
+  return "tile_rows up to " + std::to_string(shape.getMaxHeight()) +
+         " are for two consumers; three are tried with " +
+         std::to_string(maxRowsOfThree) + " at most";
+}
+
 /// Why registers would not suffice; empty if they do, as ptxas has been seen to
 /// find.
 std::string spills(tile::ContractOp op, const Contract &shape) {
@@ -74,14 +87,6 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            " accumulators leave too few registers for scales; at most " +
            std::to_string(ptxas::kPromotedHeights) + " with " +
            std::to_string(ptxas::kPromotedSums) + " are tried";
-  // Two are faster with higher ones (H100: 1579 and 1796 us of gpt-oss-120b at
-  // 4096 tokens).
-  constexpr int64_t maxRowsOfThree = 96;
-  if (shape.getConsumers() > Contract::kConsumers &&
-      shape.getMaxHeight() > maxRowsOfThree)
-    return "tile_rows up to " + std::to_string(shape.getMaxHeight()) +
-           " are for two consumers; three are tried with " +
-           std::to_string(maxRowsOfThree) + " at most";
   int64_t rows =
       std::accumulate(shape.tileRows.begin(), shape.tileRows.end(), int64_t(0));
   if (shape.getConsumers() > Contract::kConsumers &&
@@ -280,6 +285,8 @@ std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
   Contract shape(op, config);
   if (whyNot.empty())
     whyNot = takesLong(op, shape);
+  if (whyNot.empty())
+    whyNot = isForTwo(shape);
   return whyNot.empty() ? spills(op, shape) : whyNot;
 }
 
@@ -426,4 +433,9 @@ tile::ConfigAttr sm90::chooseContract(Operation *op, const Target &target) {
   constexpr int64_t maxStages = 8;
   return makeConfig(contract, target, n, tileRows, getSteps(contract).back(),
                     mapRows, maxStages);
+}
+
+std::string sm90::whySpills(Operation *op, tile::ConfigAttr config) {
+  auto contract = cast<tile::ContractOp>(op);
+  return spills(contract, Contract(contract, config));
 }

@@ -30,6 +30,9 @@ std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
 /// About how many lines of PTX the epilogues have; each height has its own.
 int64_t estimateLines(tile::ContractOp op, const Contract &shape);
 
+/// `KnowsSpills::whySpills` of sm90.contract.
+std::string whySpills(mlir::Operation *op, tile::ConfigAttr config);
+
 /// The config of choice of sm90.contract: the best candidate for the
 /// kernel's load, or, without one, one that suits any.
 tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);

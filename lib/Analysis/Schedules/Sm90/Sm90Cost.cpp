@@ -410,3 +410,12 @@ std::unique_ptr<CostModel> sm90::makeContractCost(Operation *op,
   return std::make_unique<ContractCost>(cast<tile::ContractOp>(op), load,
                                         target);
 }
+
+/// The table of groups is made and the first bytes are on their way while the
+/// launches before still run. That counting goes on meanwhile, too, is left
+/// out: the first product counts no more than the ranking before it, but the
+/// second one's CTAs begin where those of the first have ended.
+double sm90::predictCounting(int64_t ids, const DeviceRates &device) {
+  return device.prologueUs + device.firstBytesUs -
+         double(ids) * device.countSlotUs;
+}

@@ -20,6 +20,9 @@ std::unique_ptr<CostModel> makeContractCost(mlir::Operation *op,
                                             tile::LoadAttr load,
                                             const Target &target);
 
+/// `CountsIds::predictSaved` of sm90.contract.
+double predictCounting(int64_t ids, const DeviceRates &device);
+
 } // namespace moec::sm90
 
 #endif // MOEC_LIB_ANALYSIS_SCHEDULES_SM90_SM90COST_H

@@ -14,6 +14,7 @@
 #include "moec/Analysis/Rewrites/CountIds.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Sm90.h"
+#include "moec/Analysis/Spills.h"
 #include "moec/Dialect/Moe/Fragments.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -310,6 +311,18 @@ std::string registersIllegal(const Contract &shape) {
   return {};
 }
 
+/// The highest tiles, where weight rows are on the side of 64, whose sums fit.
+std::string describeHighest(Contract shape, int64_t maxAccumulators) {
+  if (shape.rowsOnM)
+    return {};
+  constexpr int64_t multiple = 8;
+  int64_t rows = shape.getMaxHeight();
+  for (; rows > multiple && shape.getAccumulators() > maxAccumulators;
+       shape.tileRows.assign({rows}))
+    rows -= multiple;
+  return ", as with tile_rows up to " + number(rows);
+}
+
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
@@ -343,7 +356,8 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   if (accumulators > maxAccumulators)
     return "tile_columns = " + number(shape.n) + ", tile_rows up to " +
            number(shape.getMaxHeight()) + " needs " + number(accumulators) +
-           " accumulators per thread; give at most " + number(maxAccumulators);
+           " accumulators per thread; give at most " + number(maxAccumulators) +
+           describeHighest(shape, maxAccumulators);
   if (shape.mapRows && contract.getSource())
     return "map_rows = true, but rows come by 'source', which no map knows";
   if (shape.stages < Contract::kMinStages ||
@@ -412,7 +426,7 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 
 struct ContractSchedule final
     : ScheduleWith<Schedule, ModelsTime, CountsIds, JoinsProducts, PermutesRows,
-                   SplitsLargeGroups> {
+                   SplitsLargeGroups, KnowsSpills> {
   ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
@@ -442,6 +456,12 @@ struct ContractSchedule final
   std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
                                        const Target &target) const override {
     return sm90::makeContractCost(op, load, target);
+  }
+  std::string whySpills(Operation *op, tile::ConfigAttr config) const override {
+    return sm90::whySpills(op, config);
+  }
+  double predictSaved(int64_t ids, const DeviceRates &device) const override {
+    return sm90::predictCounting(ids, device);
   }
   std::optional<JoinedConfigs> join(tile::ContractOp first,
                                     tile::ContractOp second,

@@ -1,0 +1,59 @@
+//===- Sm80RoutingCost.cpp - how long slots take to be ranked ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// CTAs work side by side and do not talk, so that a launch takes what one CTA
+// does with a whole chunk. How tokens are routed does not matter.
+
+#include "Sm80Routing.h"
+
+#include "moec/Analysis/Device.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+/// How the slots of a call are cut.
+struct CutSlots {
+  CutSlots(Value ids, TokenChunks chunks, int64_t tokens) {
+    int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);
+    int64_t chunkTokens = std::max(llvm::divideCeil(tokens, chunks.most),
+                                   uint64_t(chunks.tokens));
+    slots = tokens * topK;
+    ofChunk = std::min(slots, chunkTokens * topK);
+    numChunks = llvm::divideCeil(tokens, chunkTokens);
+  }
+  int64_t slots, ofChunk, numChunks;
+};
+
+} // namespace
+
+double sm80::predictCountSlots(tile::CountSlotsOp op, int64_t tokens,
+                               const DeviceRates &device) {
+  CountSlots shape(op, op.getConfigAttr());
+  CutSlots cut(op.getIds(), shape.chunks, tokens);
+  int64_t panels = llvm::divideCeil(shape.numLocal, shape.panel);
+  return device.rankUs + double(panels * cut.ofChunk) * device.countSlotUs;
+}
+
+double sm80::predictRank(tile::RankOp op, int64_t tokens,
+                         const DeviceRates &device) {
+  Rank shape(op, op.getConfigAttr());
+  CutSlots cut(op.getIds(), shape.chunks, tokens);
+  if (cut.slots <= shape.getFewSlots())
+    return device.rankUs;
+  int64_t counters = (shape.getRuns() + 1) * shape.getStride();
+  double us = double(counters) * device.rankCounterUs;
+  if (shape.hasCounts)
+    us += double(cut.numChunks * shape.panel) * device.readCountUs;
+  else if (cut.numChunks > 1)
+    us += device.otherSlotsUs +
+          double(cut.slots - cut.ofChunk) * device.countSlotUs;
+  int64_t panels = llvm::divideCeil(shape.numLocal, shape.panel);
+  return device.rankUs + double(cut.ofChunk) * device.rankSlotUs +
+         double(panels) * us;
+}
