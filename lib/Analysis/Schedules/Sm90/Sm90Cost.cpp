@@ -122,9 +122,11 @@ double getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
     return 0;
   using moe::Fragments;
   Fragments format(op.getWeightQuantAttr());
-  if (format.codes == Fragments::Codes::Int4)
-    return device.decodeInt4Clk +
-           (format.hasZeroPoints ? device.decodeZeroPointsClk : 0);
+  if (format.codes == Fragments::Codes::Int4) {
+    // Zero points are 16 instructions more, and scales that are sums 40.
+    double more = format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
+    return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
+  }
   return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
                                                   : device.decodeMxfp4Clk;
 }
