@@ -116,8 +116,9 @@ double Work::getLongest(double count, double deviations, bool hasQueue) const {
                   count * most);
 }
 
-/// Clocks of issue for decoding a unit of weights to registers; 0 of others.
-double getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
+} // namespace
+
+double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   if (!hasFragments(op.getWeightQuantAttr()))
     return 0;
   using moe::Fragments;
@@ -130,6 +131,8 @@ double getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
                                                   : device.decodeMxfp4Clk;
 }
+
+namespace {
 
 class ContractCost : public CostModel {
 public:
