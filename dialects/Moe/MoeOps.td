@@ -237,10 +237,10 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   let summary = "weights in the order of tensor cores";
   let description = [{
     Brings weights of `quant` into `packing`, which is `fragments` or `fragments_f16` by what they are multiplied with,
-    bf16 or f16: codes keep their number of bytes, in the order that docs/decoded-products.md has; scales and zero points become bytes beside each other, one scale at least for every 64
-    contracted elements; and each row gets a number of its own, `row_scale`, which is 2^r times what is one number for
-    all of the row: its scale of `channel`, or `global_scale`. Weights are constant, so that a plan does this once, ahead
-    of all runs, into prepared tensors.
+    bf16 or f16: codes keep their number of bytes, in the order that docs/decoded-products.md has; scales and zero
+    points become bytes beside each other, one scale at least for every 64 contracted elements; and each row gets a
+    number of its own, `row_scale`, which is 2^r times what is one number for all of the row: its scale of `channel`, or
+    `global_scale`. Weights are constant, so that a plan does this once, ahead of all runs, into prepared tensors.
 
     | `packing`, `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
     |---|---|---|---|
