@@ -136,7 +136,20 @@ def Moe_Granularity : Moe_Enum<"Granularity", "which elements share a scale", [
 def Moe_Packing : Moe_Enum<"Packing", "how elements of less than a byte lie in memory", [
   I32EnumCase<"None", 0, "none">,
   I32EnumCase<"Pairs", 1, "pairs">,
-  I32EnumCase<"Fragments", 2, "fragments">]>;
+  I32EnumCase<"Fragments", 2, "fragments">,
+  I32EnumCase<"FragmentsF16", 3, "fragments_f16">]>;
+
+def Moe_PackingAttr : EnumAttr<Moe_Dialect, Moe_Packing, "packing"> {
+  let summary = "how elements of less than a byte lie in memory";
+  let description = [{
+    What `packing` of `#moe.quant` is, where it stands by itself.
+
+    ```mlir
+    #moe.packing<fragments_f16>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
+}
 
 /// Sizes in brackets, so that they can stand between other parameters.
 def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
@@ -158,7 +171,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
     | `zero_point` | false; true with integer storage only |
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
-    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of them: the same bytes in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
+    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of them to be multiplied by bf16, or `fragments_f16`, by f16: the same bytes in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
     | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
 
     The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is

@@ -236,21 +236,24 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "weights in the order of tensor cores";
   let description = [{
-    Brings weights of `quant` into `packing = fragments`: codes keep their number of bytes, in the order that
-    docs/decoded-products.md has; scales and zero points become bytes beside each other, one scale at least for every 64
-    contracted elements; and each row gets a number of its own, `row_scale`, which is 2^r times what is one number for
-    all of the row: its scale of `channel`, or `global_scale`. Weights are constant, so that a plan does this once, ahead
-    of all runs, into prepared tensors.
+    Brings weights of `quant` into `packing`, which is `fragments` or `fragments_f16` by what they are multiplied with,
+    bf16 or f16: codes keep their number of bytes, in the order that docs/decoded-products.md has; scales and zero
+    points become bytes beside each other, one scale at least for every 64 contracted elements; and each row gets a
+    number of its own, `row_scale`, which is 2^r times what is one number for all of the row: its scale of `channel`, or
+    `global_scale`. Weights are constant, so that a plan does this once, ahead of all runs, into prepared tensors.
 
-    | `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
+    | `packing`, `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
     |---|---|---|---|
-    | f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
-    | i4, perhaps with zero points | bf16, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+    | `fragments`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
+    | `fragments`, i4, perhaps with zero points | bf16 or f16, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+    | `fragments_f16`, i4, likewise | likewise | 24, and 20 in every second 8 rows | 2^-8, exclusive |
 
     A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
-    counted. A row whose scales are 2^127 and 2^-127 loses the latter. A scale that is no number, or infinite,
-    makes its row's number NaN; a bf16 below 2^-126 counts as 0. The codes of a group of f8E4M3FN scale 0 become 0, of a
-    negative one their signs change.
+    counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and i4 with scales of
+    f16), below 0 too. A row whose scales are 2^127 and 2^-127 loses the latter, and one whose kept scales are f16 loses
+    those that are 2^30 times smaller than its largest. A scale that is no number, or infinite, makes its row's number
+    NaN; a bf16 below 2^-126 counts as 0. The codes of a group of f8E4M3FN scale 0 become 0, of a negative one their
+    signs change.
 
     With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64, G elements
     per scale, and B bytes per row (docs/decoded-products.md):
@@ -274,7 +277,8 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   let arguments = (ins
     Moe_ByteTensor:$weight, Moe_ScaleTensor:$scale,
     Optional<Moe_ByteTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
-    OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant);
+    OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
+    DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing);
   let results = (outs Moe_ByteTensor:$packed, Moe_ByteTensor:$packed_scale, Moe_F32Tensor:$row_scale);
   let assemblyFormat = [{
     $quant $weight `,` $scale (`zero_point` `(` $zero_point^ `:` type($zero_point) `)`)?

@@ -355,6 +355,7 @@ def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
     Tile_OptI8In:$zero_point, Tile_OptF32In:$global_scale,
     Tile_I8Out:$packed, Tile_I8Out:$packed_scale, Tile_F32Out:$row_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
+    DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     $quant `tokens` `(` $tokens `)` `ins` `(` $weight `,` $scale `:` type($weight) `,` type($scale) `)`

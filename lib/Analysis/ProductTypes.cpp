@@ -7,6 +7,8 @@
 
 #include "moec/Analysis/ProductTypes.h"
 
+#include "moec/Dialect/Moe/Fragments.h"
+
 using namespace mlir;
 using namespace moec;
 
@@ -53,7 +55,7 @@ Elements moec::getElements(moe::QuantAttr quant) {
 }
 
 bool moec::hasFragments(moe::QuantAttr quant) {
-  return quant && quant.getPacking() == moe::Packing::Fragments;
+  return quant && moe::isFragments(quant.getPacking());
 }
 
 ScaleTime moec::getScaleTime(moe::QuantAttr quant) {

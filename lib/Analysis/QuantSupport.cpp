@@ -93,12 +93,13 @@ bool areNative(const QuantProduct &product) {
   return areFloat8Products(product.input, product.weight);
 }
 
-/// Weights of 4 bits in whole units, with inputs of bf16, whose exponents hold
-/// all products of codes and scales.
+/// Weights of 4 bits in whole units, with inputs of bf16 or f16.
 bool areFragments(const QuantProduct &product) {
   moe::QuantAttr weight = product.weight;
-  return !product.input && weight && product.inputType.isBF16() &&
-         moe::Fragments::whyNot(weight).empty() &&
+  Type input = product.inputType;
+  return !product.input && weight && (input.isBF16() || input.isF16()) &&
+         moe::Fragments::whyNot(weight, moe::Fragments::getPacking(input))
+             .empty() &&
          moe::Fragments::whyNot(product.rows, product.depth, product.layout)
              .empty();
 }
@@ -124,7 +125,8 @@ constexpr ProductCapability kProducts[] = {
      "tensor cores multiply e4m3", kNative},
     {Architecture::Hopper, areFragments, moe::Way::Repack,
      "once, ahead of all runs, weights are brought into the order in which "
-     "tensor cores take them from registers, where they become bf16",
+     "tensor cores take them from registers, where they become the input's "
+     "type",
      kDecoded},
     {Architecture::Hopper, areDecoded, moe::Way::Decode,
      "elements become the other operand's type, or f16, in registers, exactly",

@@ -92,6 +92,7 @@ struct RepackArguments {
   OptionalRef zeroPoint, globalScale;
   TensorRef packed, packedScale, rowScale;
   moe::QuantAttr quant;
+  moe::Packing packing;
   moe::WeightLayoutAttr layout;
 };
 moert::Status repack(const RepackArguments &arguments);

@@ -187,6 +187,7 @@ Status Machine::runRepack(OpT op) {
   arguments.packedScale = at(op.getPackedScale());
   arguments.rowScale = at(op.getRowScale());
   arguments.quant = op.getQuant();
+  arguments.packing = op.getPacking();
   arguments.layout = op.getLayoutAttr();
   return repack(arguments);
 }

@@ -10,8 +10,6 @@
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
-#include "llvm/ADT/bit.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,7 +62,7 @@ private:
                MutableArrayRef<double> values) const;
   bool hasFragments() const {
     return arguments.weightQuant &&
-           arguments.weightQuant.getPacking() == moe::Packing::Fragments;
+           moe::isFragments(arguments.weightQuant.getPacking());
   }
   /// Where the scale of an element is kept, or its zero point.
   const uint8_t *getScaleBytes(int64_t group, int64_t weightRow,
@@ -142,11 +140,6 @@ static double decodeE2M1(int64_t code) {
   return code < 8 ? magnitudes[code] : -magnitudes[code - 8];
 }
 
-static double getBFloat(int64_t bits) {
-  constexpr int64_t below = 16;
-  return llvm::bit_cast<float>(uint32_t(bits << below));
-}
-
 const uint8_t *
 Matmul::getScaleBytes(int64_t group, int64_t weightRow, int64_t element,
                       int64_t moe::Fragments::ScalePlace::*byte) const {
@@ -188,7 +181,7 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
           &bits,
           getScaleBytes(group, weightRow, i, &Fragments::ScalePlace::zeroPoint),
           sizeof(bits));
-      zeroPoint = std::ldexp(getBFloat(bits), int(format.getExponent(unitRow)));
+      zeroPoint = format.decodeZeroPoint(bits, unitRow);
     }
     values[i] = double(code) - zeroPoint;
   }
@@ -248,7 +241,7 @@ double Matmul::getWeightScale(int64_t group, int64_t weightRow,
         format.getScaleBytes());
     int64_t unitRow =
         Fragments::getUnitRow(weightRow, weightRows, arguments.layout);
-    return std::ldexp(getBFloat(format.decodeScale(kept)),
+    return std::ldexp(format.decodeScale(kept),
                       -int(format.getExponent(unitRow))) *
            loadAt(*arguments.weightGlobalScale, group * weightRows + weightRow);
   }

@@ -25,15 +25,16 @@ namespace moec::interpreter {
 
 using moe::Fragments;
 
-/// Bits of a bf16: 7 below its exponent. Above the largest number there is no
-/// other.
-static constexpr int64_t kDigits = 7, kOne = 0x3F80, kLargest = 0x7F7F,
-                         kSign = 0x8000;
+/// The exponents of 1, as a bf16 or f32 has it, and of what is no number.
+static constexpr int64_t kOne = 127, kNoNumber = 255;
+/// The sign of a kept bf16 or f16.
+static constexpr int64_t kSign = 0x8000;
 
 namespace {
 
-/// A row's scale of a group as the bits of a bf16, whose sign is apart. An
-/// exponent of 0 stands for 2^-127, where all scales are powers of two.
+/// A row's scale of a group as exponent and first digits, before it is kept;
+/// its sign is apart. An exponent of 0 stands for 2^-127, where all scales are
+/// powers of two.
 struct GroupScale {
   int64_t bits;
   bool isNegative;
@@ -43,8 +44,9 @@ struct GroupScale {
 class MatrixRepacker {
 public:
   MatrixRepacker(const RepackArguments &arguments, int64_t matrix)
-      : arguments(arguments), format(arguments.quant),
-        rows(arguments.weight.shape.end()[-2]),
+      : arguments(arguments),
+        format(Fragments::getQuant(arguments.quant, arguments.packing)),
+        digits(format.getDigits()), rows(arguments.weight.shape.end()[-2]),
         rowBytes(arguments.weight.shape.back()),
         depth(moe::getRowWidth(arguments.quant, rowBytes)),
         firstRow(matrix * rows),
@@ -73,7 +75,7 @@ private:
 
   const RepackArguments &arguments;
   Fragments format;
-  int64_t rows, rowBytes, depth, firstRow;
+  int64_t digits, rows, rowBytes, depth, firstRow;
   const uint8_t *codes;
   std::vector<uint8_t> packed, packedScale;
   std::vector<float> rowScale;
@@ -83,12 +85,14 @@ private:
 
 GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
   if (!format.matrixGroup)
-    return {kOne, false};
+    return {kOne << digits, false};
   int64_t index = getScaleIndex(row, element);
   if (format.scales == Fragments::Scales::E8M0)
-    return {arguments.scale.as<uint8_t>()[index] << kDigits, false};
-  int64_t bits = llvm::bit_cast<uint32_t>(loadAt(arguments.scale, index)) >> 16;
-  return {bits & ~kSign, (bits & kSign) != 0};
+    return {arguments.scale.as<uint8_t>()[index] << digits, false};
+  constexpr int64_t singleDigits = 23;
+  float scale = loadAt(arguments.scale, index);
+  int64_t bits = llvm::bit_cast<uint32_t>(std::fabs(scale));
+  return {bits >> (singleDigits - digits), std::signbit(scale)};
 }
 
 int64_t MatrixRepacker::getZeroPoint(int64_t row, int64_t element) const {
@@ -139,13 +143,13 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
     uint8_t *bytes = &packedScale[place.firstRow * format.getRowBytes(depth)];
     GroupScale scale = getScale(row, i);
     bool isZero =
-        format.scales != Fragments::Scales::E8M0 && scale.bits >> kDigits == 0;
+        format.scales != Fragments::Scales::E8M0 && scale.bits >> digits == 0;
     int64_t bits =
-        scale.bits + ((format.getExponent(unitRow) - excess) << kDigits);
-    if (isZero || bits < format.getLeastKept(unitRow) << kDigits)
+        scale.bits + (format.getExponent(unitRow) - excess) * (1 << digits);
+    if (isZero || bits < format.getLeastKept(unitRow) << digits)
       bits = 0;
-    int64_t kept = format.encodeScale(std::min(bits, kLargest));
-    if (format.scales == Fragments::Scales::BF16 && scale.isNegative)
+    int64_t kept = format.encodeScale(std::min(bits, format.getLargestKept()));
+    if (format.areNumbers() && scale.isNegative)
       kept |= kSign;
     memcpy(bytes + place.byte, &kept, format.getScaleBytes());
     int64_t zeroPoint = format.encodeZeroPoint(getZeroPoint(row, i), unitRow);
@@ -158,11 +162,12 @@ void MatrixRepacker::runRow(int64_t row) {
   bool isFinite = true;
   for (int64_t i = 0; i < depth; i += format.group) {
     int64_t bits = getScale(row, i).bits;
-    isFinite &= bits <= kLargest;
+    isFinite &= bits >> digits < kNoNumber;
     if (!isZero(row, i))
-      largest = std::max(largest, bits >> kDigits);
+      largest = std::max(largest, bits >> digits);
   }
-  int64_t excess = std::max<int64_t>(largest - format.getLargestExponent(), 0);
+  int64_t excess =
+      std::max(largest - format.getLargestExponent(), format.getLeastExcess());
   pack(row, excess);
   float factor = getFactor(row);
   // What is finite stays so, for it may be that of zeros.

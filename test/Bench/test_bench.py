@@ -34,6 +34,10 @@ TINY = {
          "intermediate_size": 128, "dtype": "bf16", "routing": SOFTMAX},
         {"name": "tiny_int4", "num_experts": 4, "top_k": 2, "hidden_size": 128,
          "intermediate_size": 128, "dtype": "int4_group32", "routing": SOFTMAX},
+        {"name": "tiny_tensor", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "fp8_tensor", "routing": SOFTMAX},
+        {"name": "tiny_channel", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "fp8_channel", "routing": SOFTMAX},
         {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
          "intermediate_size": 64, "dtype": "bf16"},
     ],
@@ -43,6 +47,8 @@ TINY = {
         {"layer": "tiny", "tokens": [20], "zipf_exponent": 1.0},
         {"layer": "tiny_fp8", "tokens": [5]},
         {"layer": "impossible", "tokens": [1]},
+        {"layer": "tiny_tensor", "tokens": [5], "on_demand": True},
+        {"layer": "tiny_channel", "tokens": [5], "on_demand": True},
         {"layer": "tiny_single", "tokens": [20], "routing": "one", "on_demand": True},
         {"layer": "tiny_int4", "tokens": [5], "on_demand": True},
     ],
@@ -166,7 +172,8 @@ def test_bad_options(options, message):
 
 @pytest.mark.parametrize("change,message", [
     (lambda table: table.pop("rows"), "the lists 'layers' and 'rows'"),
-    (lambda table: table["layers"][0].update(dtype="f64"), "expected bf16, fp8_block128, mxfp4, nvfp4"),
+    (lambda table: table["layers"][0].update(dtype="f64"),
+     "expected bf16, fp8_block128, fp8_tensor, fp8_channel, mxfp4, nvfp4"),
     (lambda table: table["layers"][0].update(top_k=9), "1 <= top_k <= num_experts"),
     (lambda table: table["rows"][0].update(layer="other"), "there is no layer of that name"),
     (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),
@@ -218,6 +225,20 @@ def test_weights_of_four_bits(data, tmp_path):
     assert row["bytes"] >= experts * 9 / 16 and row["bytes"] < experts * 9 / 16 * 1.1
     refused = run_tiny(data, "--rows=tiny_int*")
     assert refused.returncode != 0
+
+
+@pytest.mark.parametrize("name", ["tiny_tensor", "tiny_channel"])
+def test_fp8_of_whole_rows(name, data, tmp_path):
+    path = tmp_path / "record.json"
+    done = run_tiny(data, f"--rows={name}", f"--json={path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read(path)["rows"]
+    assert row["status"] == "measured" and row["error"] < 0.05, row
+    # Weights are bytes, and scales of whole rows are not counted.
+    assert row["bytes"] == row["experts_touched"] * 3 * 128 * 128 + 4 * 5 * 128
+    spec = json.loads(run_tiny(data, f"--rows={name}", "--spec").stdout)
+    kind = {"tiny_tensor": "tensor", "tiny_channel": "token"}[name]
+    assert spec["quantization"]["activation"]["scale"] == kind
 
 
 def test_resumes(data, tmp_path):

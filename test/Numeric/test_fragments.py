@@ -26,6 +26,9 @@ def int4(scale, scale_dtype="bf16", zero_point=False):
 
 
 INT4 = {"quantization": int4({"group": 32})}
+INT4_F16 = {"quantization": int4({"group": 32}, "f16")}
+POINTS_F16 = {"quantization": int4({"group": 32}, "f16", zero_point=True)}
+HALF = {"dtype": "f16"}
 #: Weight rows of a CTA, units of a step of the first product, heights, stages.
 THREE, TWO, FOUR = (192, 5, "8+24", 3), (128, 1, "16", 4), (256, 5, "8+16", 3)
 #: Fields that differ, tokens, hard input, what its products' configs have.
@@ -56,6 +59,21 @@ FRAGMENTS = {
     # One product of 4 bits, the other one as it is, and the other way round.
     "int4_w13": ({"quantization": int4({"group": 32}) | {"w2": None}}, 11, None, THREE),
     "int4_w2": ({"quantization": int4({"group": 32}) | {"w13": None}}, 11, None, THREE),
+    # Scales of f16, which a bf16 is the sum of two for; and products of f16.
+    "int4_f16": ({"quantization": int4({"group": 64}, "f16"), **SHARED}, 40, None, THREE),
+    "int4_32_f16_zero_points": (POINTS_F16, 11, "zero_point_ends", FOUR),
+    "int4_f16_scale_ends": (INT4_F16, 11, "scale_ends", TWO),
+    "int4_f16_nan_scales": (INT4_F16, 11, "nan_scales", THREE),
+    "f16_64": (HALF | {"quantization": int4({"group": 64}, "f16"), **SHARED}, 40, None, THREE),
+    "f16_32": (HALF | INT4_F16 | {"gate_up_order": "interleaved"}, 11, None, FOUR),
+    "f16_32_zero_points": (HALF | POINTS_F16, 11, "zero_point_ends", TWO),
+    "f16_bf16": (HALF | INT4, 11, "zero_groups", THREE),
+    "f16_channel": (HALF | {"quantization": int4("channel", "f16")}, 11, "scale_ends", THREE),
+    "f16_channel_zero_points": (HALF | {"quantization": int4("channel", "f32", zero_point=True)}, 1,
+                                None, THREE),
+    "f16_scale_ends": (HALF | INT4_F16, 11, "scale_ends", THREE),
+    "f16_nan_scales": (HALF | INT4_F16, 11, "nan_scales", THREE),
+    "f16_zeros": (HALF | POINTS_F16, 11, "zero_weights", THREE),
     "nvfp4": ({"quantization": {"weight": "nvfp4"}} | SHARED, 40, None, THREE),
     "nvfp4_interleaved": ({"quantization": {"weight": "nvfp4"}, "gate_up_order": "interleaved"}, 11,
                           None, FOUR),

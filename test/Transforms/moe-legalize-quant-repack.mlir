@@ -1,5 +1,5 @@
 // Weights of 4 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the input
-// is bf16; elsewhere, and on other targets, they are decoded as they are.
+// is bf16, or f16 and the weights int4; elsewhere, and on other targets, they are decoded as they are.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=SM80
@@ -74,15 +74,43 @@ func.func @global_scale(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "inpu
   return %y : tensor<?x192xbf16>
 }
 
-// Scales of f16 have more digits than the bf16 that codes become.
+// Scales of f16 are kept as such.
+// CHECK-LABEL: func.func @half_scales
+// CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}]} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>, weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = fragments, second_scale = f32>
+func.func @half_scales(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x1xf16> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf16>)
+      {weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Inputs of f16 have an order of their own, which the plan's launch and the phase know.
+// CHECK-LABEL: func.func @halves
+// CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}], packing = #moe.packing<fragments_f16>} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>, weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = fragments_f16, second_scale = f32>
+// TILE-LABEL: plan.program @halves
+// TILE:         tile.repack <{{.*}}> {{.*}}, packing = #moe.packing<fragments_f16>}
+func.func @halves(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x1xf16> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf16>)
+      {weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xf16>
+  return %y : tensor<?x192xf16>
+}
+
+// Scales of f32 have more digits than either.
 // CHECK-LABEL: func.func @digits
 // CHECK-NOT:     moe.repack
 // CHECK:         way = #moe.way<decode>
 func.func @digits(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
-    %s: tensor<192x1xf16> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
-  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf16>)
-      {weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs>,
+    %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf32>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 128], packing = pairs>,
        moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
 }

@@ -155,6 +155,23 @@ protected:
          })",
         p.experts, p.hidden));
   }
+  /// Rows in order, with weights that are decoded to registers; bytes of
+  /// scales of 64 elements.
+  tile::ContractOp makeDecoded(Products p, StringRef quant,
+                               int64_t scaleBytes) {
+    return parse(llvm::formatv(
+        R"(tile.kernel @k(%x: memref<?x{3}xbf16>, %w: memref<{0}x{2}x{4}xi8>,
+             %s: memref<{0}x{2}x{5}xi8>, %r: memref<{0}x{2}xf32>,
+             %o: memref<{1}xi32>, %y: memref<?x{2}xbf16>, %t: i64) {{
+           tile.contract tokens(%t) ins(%x, %w : memref<?x{3}xbf16>, memref<{0}x{2}x{4}xi8>)
+             weight_scale(%s : memref<{0}x{2}x{5}xi8>) weight_global_scale(%r : memref<{0}x{2}xf32>)
+             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{2}xbf16>)
+             {{weight_quant = #moe.quant<{6}, packing = fragments, second_scale = f32>, way = #moe.way<repack>}
+           tile.return
+         })",
+        p.experts, p.experts + 1, p.hidden, p.intermediate, p.intermediate / 2,
+        p.intermediate / 64 * scaleBytes, quant));
+  }
   tile::ContractOp parse(const std::string &text) {
     parsed.push_back(std::make_unique<ParsedModule>(text));
     tile::ContractOp found;
@@ -531,6 +548,35 @@ TEST_F(CostTest, KernelsHaveAPrice) {
   auto [gather, ordered] = makeOrdered(kQwen30);
   EXPECT_EQ(getPrice(makeFirst(kQwen30)), getPrice(ordered));
   EXPECT_LT(getPrice(gather), getPrice(ordered) / 10);
+}
+
+/// A height is the dearer the longer weights are decoded.
+TEST_F(CostTest, HeightsHaveAPrice) {
+  auto getPrice = [&](tile::ContractOp op) {
+    std::vector<double> prices;
+    for (const Candidate &candidate : enumerate(op, kQwen30, 1025, 4096)) {
+      if (!candidate.whyNot.empty() ||
+          !isa<tile::Sm90ContractAttr>(candidate.config))
+        continue;
+      auto heights = asContract(candidate.config).getTileRows().size();
+      prices.push_back(candidate.price / double(heights));
+    }
+    EXPECT_GT(prices.size(), 10u);
+    for (double price : prices)
+      EXPECT_DOUBLE_EQ(price, prices.front());
+    return prices.front();
+  };
+  double plain = getPrice(makeFirst(kQwen30));
+  double int4 = getPrice(makeDecoded(
+      kQwen30,
+      "storage = i4, scale = bf16, granularity = group, block = [1, 128]", 2));
+  double nvfp4 = getPrice(makeDecoded(
+      kQwen30,
+      "storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = "
+      "[1, 16]",
+      4));
+  EXPECT_GT(int4, 2 * plain);
+  EXPECT_GT(nvfp4, 1.2 * int4);
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

@@ -33,10 +33,13 @@ protected:
     Type e8m0 = Float8E8M0FNUType::get(&context);
     Type e4m3 = Float8E4M3FNType::get(&context);
     Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
-    Type bf16 = BFloat16Type::get(&context);
+    Type bf16 = BFloat16Type::get(&context), f16 = Float16Type::get(&context);
     mxfp4 = makeQuant(e2m1, e8m0, 32);
     nvfp4 = makeQuant(e2m1, e4m3, 16, /*hasZeroPoints=*/false, f32);
     int4 = makeQuant(i4, bf16, 32);
+    halves = {Fragments::getQuant(makeQuant(i4, f16, 128), Packing::Fragments),
+              Fragments::getQuant(makeQuant(i4, f16, 128, true),
+                                  Packing::FragmentsF16)};
     quants = {mxfp4,
               nvfp4,
               int4,
@@ -44,7 +47,9 @@ protected:
               makeQuant(i4, bf16, 32, /*hasZeroPoints=*/true),
               makeQuant(i4, bf16, 64, /*hasZeroPoints=*/true),
               makeQuant(i4, f32, 0),
-              makeQuant(i4, f32, 0, true)};
+              makeQuant(i4, f32, 0, true),
+              halves[0],
+              halves[1]};
   }
 
   /// Scales of groups, or (0) of rows.
@@ -62,7 +67,8 @@ protected:
   MLIRContext context;
   std::vector<WeightLayoutAttr> layouts;
   QuantAttr mxfp4, nvfp4, int4;
-  std::vector<QuantAttr> quants;
+  /// Scales of f16: of codes that become bf16, and f16.
+  std::vector<QuantAttr> halves, quants;
 };
 
 constexpr int64_t kRows = 256, kDepth = 256;
@@ -156,6 +162,24 @@ TEST_F(FragmentsTest, NibblesAreNumbers) {
             float(std::ldexp(255, -129)));
 }
 
+/// The same of an f16.
+TEST_F(FragmentsTest, NibblesAreHalves) {
+  Fragments format(halves[1]);
+  auto toHalf = [](int64_t bits) {
+    return APFloat(APFloat::IEEEhalf(), APInt(16, bits)).convertToDouble();
+  };
+  for (int64_t unitRow : {0, 8}) {
+    for (int64_t code = 0; code < 16; ++code)
+      EXPECT_EQ(toHalf(unitRow ? code << 4 : code),
+                std::ldexp(code, -int(format.getExponent(unitRow))));
+    for (int64_t zeroPoint = 0; zeroPoint < 256; ++zeroPoint)
+      EXPECT_EQ(format.decodeZeroPoint(
+                    format.encodeZeroPoint(zeroPoint, unitRow), unitRow),
+                double(zeroPoint));
+  }
+  EXPECT_EQ(toHalf(format.encodeZeroPoint(255, 8)), std::ldexp(255, -20));
+}
+
 /// Every e4m3 is kept exactly, whatever the largest of its row.
 TEST_F(FragmentsTest, ScalesAreKeptExactly) {
   Fragments format(nvfp4);
@@ -167,26 +191,63 @@ TEST_F(FragmentsTest, ScalesAreKeptExactly) {
       int64_t bits = llvm::bit_cast<uint32_t>(float(number)) >> 16;
       if (excess < 7 && std::isinf(float(number)))
         continue;
-      EXPECT_EQ(format.decodeScale(format.encodeScale(bits)), bits);
+      EXPECT_EQ(format.decodeScale(format.encodeScale(bits)), toFloat(bits));
       EXPECT_LT(format.encodeScale(bits), 256);
     }
 }
 
+/// Every f16 is kept exactly, beside a largest one that is up to 2^15 times as
+/// large.
+TEST_F(FragmentsTest, HalvesAreKeptExactly) {
+  for (QuantAttr quant : halves) {
+    Fragments format(quant);
+    int64_t digits = format.getDigits();
+    for (int64_t code = 1; code < 0x7C00; ++code) {
+      APFloat scale(APFloat::IEEEhalf(), APInt(16, code));
+      double number = scale.convertToDouble();
+      int64_t bits = llvm::bit_cast<uint32_t>(float(number)) >> (23 - digits);
+      for (int64_t larger : {0, 15}) {
+        int64_t excess =
+            (bits >> digits) + larger - format.getLargestExponent();
+        ASSERT_GE(excess, format.getLeastExcess());
+        int64_t shift = format.getExponent(/*unitRow=*/0) - excess;
+        int64_t kept = bits + shift * (1 << digits);
+        ASSERT_GE(kept, format.getLeastKept(0) << digits);
+        ASSERT_LE(kept, format.getLargestKept());
+        EXPECT_EQ(format.decodeScale(format.encodeScale(kept)),
+                  std::ldexp(number, int(shift)));
+        EXPECT_LT(format.encodeScale(kept), 0x7C00);
+      }
+    }
+    EXPECT_EQ(format.encodeScale(0), 0);
+    EXPECT_EQ(format.decodeScale(0), 0);
+  }
+}
+
 TEST_F(FragmentsTest, RefusesOtherFormats) {
-  EXPECT_EQ(Fragments::whyNot(mxfp4), "");
-  EXPECT_EQ(Fragments::whyNot(nvfp4), "");
-  Type i4 = IntegerType::get(&context, 4);
+  constexpr Packing packing = Packing::Fragments, other = Packing::FragmentsF16;
+  EXPECT_EQ(Fragments::whyNot(mxfp4, packing), "");
+  EXPECT_EQ(Fragments::whyNot(nvfp4, packing), "");
+  EXPECT_EQ(Fragments::whyNot(nvfp4, other),
+            "f16 has too few exponents for the scales of f4E2M1FN");
+  EXPECT_EQ(Fragments::whyNot(int4, Packing::Pairs),
+            "'pairs' is no order of fragments; 'fragments' and 'fragments_f16' "
+            "are");
+  Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
   Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
-  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 0)), "");
-  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 128)),
-            "i4 becomes bf16 times the scale of its group, and scales of f16 "
-            "have more digits than bf16");
-  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 96)),
-            "i4 has scales of rows, of groups of 32 or of multiples of 64");
-  EXPECT_EQ(
-      Fragments::whyNot(makeQuant(mxfp4.getStorage(), mxfp4.getScale(), 64)),
-      "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of "
-      "groups of 16");
+  for (Packing either : {packing, other}) {
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 0), either), "");
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 128), either), "");
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128), either),
+              "i4 becomes a number of 16 bits times the scale of its group, "
+              "which is kept as bf16 or f16, and scales of f32 are neither");
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 96), either),
+              "i4 has scales of rows, of groups of 32 or of multiples of 64");
+  }
+  EXPECT_EQ(Fragments::whyNot(
+                makeQuant(mxfp4.getStorage(), mxfp4.getScale(), 64), packing),
+            "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of "
+            "groups of 16");
 }
 
 /// A block's runs are of gate and of up where these are halves.

@@ -174,7 +174,7 @@ private:
         builder, op.getLoc(), tokens, get(op.getWeight()), get(op.getScale()),
         get(op.getZeroPoint()), get(op.getGlobalScale()), get(op.getPacked()),
         get(op.getPackedScale()), get(op.getRowScale()), op.getLayoutAttr(),
-        op.getQuantAttr(), tile::ConfigAttr());
+        op.getQuantAttr(), op.getPackingAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::RowMapOp op) {

@@ -240,12 +240,13 @@ static SmallVector<Value> getMembers(ImplicitLocOpBuilder &b, Value sums) {
   return members;
 }
 
-Value AsyncEmitter::multiplyAsync(int64_t width, ValueRange a, Value c,
-                                  int64_t step, Value sums) {
+Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ValueRange a,
+                                  Value c, int64_t step, Value sums) {
   assert(2 * cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() ==
              size_t(width) &&
          "a thread has half as many sums");
-  return multiplyFragments(b, getMembers(b, sums), a, getDescriptor(c, step));
+  return multiplyFragments(b, element, getMembers(b, sums), a,
+                           getDescriptor(c, step));
 }
 
 SmallVector<Value> AsyncEmitter::getSums(Value sums) {

@@ -98,10 +98,11 @@ public:
   mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
                             mlir::Value c, int64_t step, mlir::Value sums,
                             bool isFirst = false);
-  /// The same with 64 rows of bf16 of which the thread has the fragments `a`,
-  /// of 16 elements (four i32), which stay as they are until a wait.
-  mlir::Value multiplyAsync(int64_t width, mlir::ValueRange a, mlir::Value c,
-                            int64_t step, mlir::Value sums);
+  /// The same with 64 rows of bf16 or f16 of which the thread has the fragments
+  /// `a`, of 16 elements (four i32), which stay as they are until a wait.
+  mlir::Value multiplyAsync(mlir::Type element, int64_t width,
+                            mlir::ValueRange a, mlir::Value c, int64_t step,
+                            mlir::Value sums);
   /// The members of `sums`, after a wait.
   llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
   /// Stores 8x8 matrices of 16-bit elements (one i32 each, 1, 2 or 4), perhaps

@@ -76,8 +76,8 @@ Value moec::multiplyE4M3(ImplicitLocOpBuilder &b, ValueRange old, Value a,
       .getResult(0);
 }
 
-Value moec::multiplyFragments(ImplicitLocOpBuilder &b, ValueRange old,
-                              ValueRange a, Value c) {
+Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
+                              ValueRange old, ValueRange a, Value c) {
   size_t count = old.size();
   auto name = [](size_t i) { return "$" + std::to_string(i); };
   auto list = [&](size_t first, size_t size) {
@@ -93,17 +93,19 @@ Value moec::multiplyFragments(ImplicitLocOpBuilder &b, ValueRange old,
     constraints += std::to_string(i) + ",";
   for (size_t i = 0; i < a.size(); ++i)
     constraints += "r,";
+  std::string type = element.isF16() ? "f16" : "bf16";
   std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
                      "wgmma.mma_async.sync.aligned.m64n" +
-                     std::to_string(2 * count) + "k16.f32.bf16.bf16 " +
-                     list(0, count) + ", " + list(2 * count, a.size()) + ", " +
+                     std::to_string(2 * count) + "k16.f32." + type + "." +
+                     type + " " + list(0, count) + ", " +
+                     list(2 * count, a.size()) + ", " +
                      name(2 * count + a.size()) + ", p, 1, 1, 0;\n}\n";
   SmallVector<Value> operands(old);
   llvm::append_range(operands, a);
   operands.push_back(c);
-  auto type = LLVM::LLVMStructType::getLiteral(
+  auto sums = LLVM::LLVMStructType::getLiteral(
       b.getContext(), SmallVector<Type>(count, b.getF32Type()));
-  return LLVM::InlineAsmOp::create(b, type, operands, text, constraints + "l",
+  return LLVM::InlineAsmOp::create(b, sums, operands, text, constraints + "l",
                                    /*has_side_effects=*/true,
                                    /*is_align_stack=*/false,
                                    LLVM::TailCallKind::None,

@@ -8,7 +8,10 @@
 #include "moec/Dialect/Moe/Fragments.h"
 
 #include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <cmath>
 
 using namespace mlir;
 using llvm::APFloat;
@@ -28,9 +31,19 @@ static std::string show(Type type) {
   return text;
 }
 
+bool isFragments(Packing packing) {
+  return packing == Packing::Fragments || packing == Packing::FragmentsF16;
+}
+
+Packing Fragments::getPacking(Type input) {
+  return input.isF16() ? Packing::FragmentsF16 : Packing::Fragments;
+}
+
 /// A code times its scale has few digits.
 static std::string whyNotE2M1(Type scale, Granularity granularity,
-                              int64_t group) {
+                              int64_t group, Packing packing) {
+  if (packing == Packing::FragmentsF16)
+    return "f16 has too few exponents for the scales of f4E2M1FN";
   constexpr int64_t ofMx = 32, ofNv = 16;
   int64_t expected = isa<Float8E8M0FNUType>(scale)  ? ofMx
                      : isa<Float8E4M3FNType>(scale) ? ofNv
@@ -42,9 +55,9 @@ static std::string whyNotE2M1(Type scale, Granularity granularity,
 }
 
 std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
-                              int64_t group) {
+                              int64_t group, Packing packing) {
   if (isa<Float4E2M1FNType>(storage))
-    return whyNotE2M1(scale, granularity, group);
+    return whyNotE2M1(scale, granularity, group, packing);
   bool isFloat = isa<Float32Type, Float16Type, BFloat16Type>(scale);
   if (granularity == Granularity::Channel && isFloat)
     return {};
@@ -53,21 +66,25 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
       (group != least && group % kDepth != 0))
     return "i4 has scales of rows, of groups of 32 or of multiples of " +
            std::to_string(kDepth);
-  if (!scale.isBF16())
-    return "i4 becomes bf16 times the scale of its group, and scales of " +
-           show(scale) + " have more digits than bf16";
+  if (!scale.isBF16() && !scale.isF16())
+    return "i4 becomes a number of 16 bits times the scale of its group, which "
+           "is kept as bf16 or f16, and scales of " +
+           show(scale) + " are neither";
   return {};
 }
 
-std::string Fragments::whyNot(QuantAttr quant) {
-  if (quant.getPacking() != Packing::Pairs)
+std::string Fragments::whyNot(QuantAttr pairs, Packing packing) {
+  if (!isFragments(packing))
+    return "'" + stringifyPacking(packing).str() +
+           "' is no order of fragments; 'fragments' and 'fragments_f16' are";
+  if (pairs.getPacking() != Packing::Pairs)
     return "weights are not of 4 bits in pairs";
   // The row's number has that of the matrix.
-  bool hasSecond = isa<Float8E4M3FNType>(quant.getScale());
-  if (bool(quant.getSecondScale()) != hasSecond)
+  bool hasSecond = isa<Float8E4M3FNType>(pairs.getScale());
+  if (bool(pairs.getSecondScale()) != hasSecond)
     return "f8E4M3FN scales have a second scale, and others have none";
-  return whyNot(quant.getStorage(), quant.getScale(), quant.getGranularity(),
-                quant.getBlock().empty() ? 0 : quant.getBlock()[1]);
+  return whyNot(pairs.getStorage(), pairs.getScale(), pairs.getGranularity(),
+                pairs.getBlock().empty() ? 0 : pairs.getBlock()[1], packing);
 }
 
 std::string Fragments::whyNot(int64_t rows, int64_t depth,
@@ -86,20 +103,33 @@ std::string Fragments::whyNot(int64_t rows, int64_t depth,
   return {};
 }
 
-QuantAttr Fragments::getQuant(QuantAttr pairs) {
+QuantAttr Fragments::getQuant(QuantAttr pairs, Packing packing) {
   MLIRContext *context = pairs.getContext();
   return QuantAttr::get(context, pairs.getStorage(), pairs.getScale(),
                         pairs.getGranularity(), pairs.getBlock(),
-                        pairs.getZeroPoint(), pairs.getDynamic(),
-                        Packing::Fragments, Float32Type::get(context));
+                        pairs.getZeroPoint(), pairs.getDynamic(), packing,
+                        Float32Type::get(context));
+}
+
+/// Of channels, groups have 1.
+static Fragments::Scales getKeptScales(QuantAttr quant) {
+  Type scale = quant.getScale();
+  if (isa<Float8E8M0FNUType>(scale))
+    return Fragments::Scales::E8M0;
+  if (isa<Float8E4M3FNType>(scale))
+    return Fragments::Scales::E5M3;
+  bool areOfGroups = quant.getGranularity() == Granularity::Group;
+  bool areF16 = quant.getPacking() == Packing::FragmentsF16;
+  return areF16 || (areOfGroups && scale.isF16()) ? Fragments::Scales::F16
+                                                  : Fragments::Scales::BF16;
 }
 
 Fragments::Fragments(QuantAttr quant)
     : codes(isa<Float4E2M1FNType>(quant.getStorage()) ? Codes::E2M1
                                                       : Codes::Int4),
-      scales(isa<Float8E8M0FNUType>(quant.getScale())  ? Scales::E8M0
-             : isa<Float8E4M3FNType>(quant.getScale()) ? Scales::E5M3
-                                                       : Scales::BF16),
+      numbers(quant.getPacking() == Packing::FragmentsF16 ? Numbers::F16
+                                                          : Numbers::BF16),
+      scales(getKeptScales(quant)),
       matrixGroup(quant.getGranularity() == Granularity::Group
                       ? quant.getBlock()[1]
                       : 0),
@@ -152,7 +182,7 @@ ArrayRef<int64_t> Fragments::getBits(Codes codes, int64_t pair) {
   static constexpr int64_t e2m1[4][4] = {
       {15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};
   // Bits 0 to 7 of a bf16 count in steps of 2^-133, the lowest of the exponent
-  // too.
+  // too, and bits 0 to 10 of an f16 in steps of 2^-24.
   static constexpr int64_t int4[4][4] = {
       {3, 2, 1, 0}, {7, 6, 5, 4}, {11, 10, 9, 8}, {15, 14, 13, 12}};
   return codes == Codes::E2M1 ? e2m1[pair] : int4[pair];
@@ -160,28 +190,43 @@ ArrayRef<int64_t> Fragments::getBits(Codes codes, int64_t pair) {
 
 int64_t Fragments::getExponent(int64_t unitRow) const {
   // 0.5 is a subnormal number of 2^-126 of it. Int4 counts the lowest bit of a
-  // bf16, or the fifth.
-  constexpr int64_t e2m1 = 126, int4 = 133, nibble = 4;
+  // number of 16 bits, or the fifth.
+  constexpr int64_t e2m1 = 126, ofBF16 = 133, ofF16 = 24, nibble = 4;
   if (codes == Codes::E2M1)
     return e2m1;
-  return int4 - nibble * getParity(unitRow);
+  return (numbers == Numbers::F16 ? ofF16 : ofBF16) -
+         nibble * getParity(unitRow);
 }
 
+/// The exponent of the largest bf16, and of the largest f16 as a bf16 has it.
+constexpr int64_t kLargestBF16 = 254, kLargestF16 = 142;
+
 int64_t Fragments::getLargestExponent() const {
-  constexpr int64_t largest = 254;
-  return largest - getExponent(/*unitRow=*/0);
+  return (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
+         getExponent(/*unitRow=*/0);
 }
 
 int64_t Fragments::getLeastKept(int64_t unitRow) const {
+  if (scales == Scales::F16)
+    return getKeptBias() + 1;
   // 8 times a scale is subtracted of what has been int4, and is exact where the
   // scale itself is no subnormal number.
   return codes == Codes::Int4 ? getExponent(unitRow) + 1 : 1;
 }
 
-/// Bits of a bf16 below its exponent.
-constexpr int64_t kDigits = 7;
-/// Those of `E5M3`.
-constexpr int64_t kFewDigits = 3;
+int64_t Fragments::getLeastExcess() const {
+  // 2^r is a normal number.
+  constexpr int64_t least = -126;
+  return scales == Scales::F16 ? least : 0;
+}
+
+int64_t Fragments::getLargestKept() const {
+  int64_t exponent = numbers == Numbers::F16 ? kLargestF16 : kLargestBF16;
+  return ((exponent + 1) << getDigits()) - 1;
+}
+
+/// Bits of a bf16 below its exponent, and of `E5M3`.
+constexpr int64_t kDigits = 7, kFewDigits = 3;
 
 int64_t Fragments::encodeScale(int64_t bits) const {
   switch (scales) {
@@ -192,28 +237,49 @@ int64_t Fragments::encodeScale(int64_t bits) const {
            (kDigits - kFewDigits);
   case Scales::BF16:
     return bits;
+  case Scales::F16:
+    return std::max<int64_t>(bits - (getKeptBias() << getDigits()), 0);
   }
   llvm_unreachable("all scales are listed");
 }
 
-int64_t Fragments::decodeScale(int64_t kept) const {
+static double getNumber(const llvm::fltSemantics &semantics, int64_t bits) {
+  constexpr unsigned width = 16;
+  return APFloat(semantics, llvm::APInt(width, bits)).convertToDouble();
+}
+
+double Fragments::decodeScale(int64_t kept) const {
   switch (scales) {
   case Scales::E8M0:
-    return kept << kDigits;
+    return getNumber(APFloat::BFloat(), kept << kDigits);
   case Scales::E5M3:
-    return (kept << (kDigits - kFewDigits)) + (kLeastExponent << kDigits);
+    return getNumber(APFloat::BFloat(), (kept << (kDigits - kFewDigits)) +
+                                            (kLeastExponent << kDigits));
   case Scales::BF16:
-    return kept;
+    return getNumber(APFloat::BFloat(), kept);
+  case Scales::F16:
+    return std::ldexp(getNumber(APFloat::IEEEhalf(), kept),
+                      int(getKeptBias() - kF16Bias));
   }
   llvm_unreachable("all scales are listed");
+}
+
+static const llvm::fltSemantics &getSemantics(Fragments::Numbers numbers) {
+  return numbers == Fragments::Numbers::F16 ? APFloat::IEEEhalf()
+                                            : APFloat::BFloat();
 }
 
 int64_t Fragments::encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const {
-  constexpr int64_t dropped = 16;
-  APFloat number(APFloat::IEEEsingle(), zeroPoint);
-  number =
-      scalbn(number, -int(getExponent(unitRow)), APFloat::rmNearestTiesToEven);
-  return number.bitcastToAPInt().getSExtValue() >> dropped;
+  APFloat number(std::ldexp(double(zeroPoint), -int(getExponent(unitRow))));
+  bool losesInfo;
+  number.convert(getSemantics(numbers), APFloat::rmNearestTiesToEven,
+                 &losesInfo);
+  return number.bitcastToAPInt().getSExtValue();
+}
+
+double Fragments::decodeZeroPoint(int64_t kept, int64_t unitRow) const {
+  return std::ldexp(getNumber(getSemantics(numbers), kept),
+                    int(getExponent(unitRow)));
 }
 
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,

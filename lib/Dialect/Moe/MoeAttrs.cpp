@@ -164,23 +164,23 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
     return emitError() << "'storage' is " << storage
                        << ", of which two elements lie in a byte; write "
                           "'packing = pairs'";
-  if (packing == Packing::Fragments) {
+  if (isFragments(packing)) {
     if (!secondScale)
-      return emitError()
-             << "'packing' is 'fragments', whose rows have a number "
-                "each; write 'second_scale = f32'";
-    std::string reason = Fragments::whyNot(storage, scale, granularity,
-                                           block.empty() ? 0 : block[1]);
+      return emitError() << "'packing' is '" << stringifyPacking(packing)
+                         << "', whose rows have a number each; write "
+                            "'second_scale = f32'";
+    std::string reason = Fragments::whyNot(
+        storage, scale, granularity, block.empty() ? 0 : block[1], packing);
     if (!reason.empty())
-      return emitError() << "'packing' is 'fragments', but " << reason
-                         << "; write 'packing = pairs'";
+      return emitError() << "'packing' is '" << stringifyPacking(packing)
+                         << "', but " << reason << "; write 'packing = pairs'";
   }
   if (!secondScale)
     return success();
   if (!secondScale.isF32())
     return emitError() << "'second_scale' is " << secondScale
                        << "; f32 is accepted";
-  if (packing != Packing::Fragments && granularity != Granularity::Group &&
+  if (!isFragments(packing) && granularity != Granularity::Group &&
       granularity != Granularity::Block)
     return emitError() << "'second_scale' is a factor of the scales of groups "
                           "or blocks, of which granularity '"

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
@@ -396,11 +397,11 @@ LogicalResult LayerVerifier::verifyProductQuant(ProductQuantAttr quant) {
     return check.error(nameQuant("weight") +
                        " must not be 'dynamic' or of granularity 'token'; "
                        "weights are quantized beforehand");
-  if (weight.getPacking() == Packing::Fragments)
-    return check.error(nameQuant("weight") +
-                       " has 'packing = fragments', an order that "
-                       "'moe-legalize-quant' brings weights into; write "
-                       "'packing = pairs'");
+  if (isFragments(weight.getPacking()))
+    return check.error(nameQuant("weight") + " has 'packing = ")
+           << stringifyPacking(weight.getPacking())
+           << "', an order that 'moe-legalize-quant' brings weights into; "
+              "write 'packing = pairs'";
   return success();
 }
 

@@ -259,9 +259,8 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
     return check.error("has '" + attribute + "'; give '" + name +
                        "_scale' too");
   std::string scaleName = (name + "_scale").str();
-  Type scaleType = quant.getPacking() == Packing::Fragments
-                       ? getMemoryType(quant)
-                       : quant.getScale();
+  Type scaleType =
+      isFragments(quant.getPacking()) ? getMemoryType(quant) : quant.getScale();
   return failure(failed(check.checkElement(scaleName, scale, scaleType,
                                            "as '" + attribute + "' says")) ||
                  failed(check.checkShape(scaleName, scale, scaleShape)));
@@ -271,8 +270,7 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                         const MatmulOperands &o,
                                         ArrayRef<Dim> group) {
   int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
-  bool hasFragments =
-      o.weightQuant && o.weightQuant.getPacking() == Packing::Fragments;
+  bool hasFragments = o.weightQuant && isFragments(o.weightQuant.getPacking());
   SmallVector<Dim> input, weight, globalScale;
   if (o.way && !o.inputQuant && !o.weightQuant)
     return check.error("has 'way', which is one of quantized operands; remove "
@@ -299,6 +297,16 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
     if (o.weightQuant.getDynamic())
       return check.error("has a dynamic 'weight_quant'; weights are quantized "
                          "ahead of time: remove 'dynamic'");
+    if (hasFragments && !o.inputQuant) {
+      Type element = getElementType(o.input);
+      Packing packing = o.weightQuant.getPacking();
+      if ((!element.isBF16() && !element.isF16()) ||
+          Fragments::getPacking(element) != packing)
+        return check.error("has 'weight_quant' in 'packing = ")
+               << stringifyPacking(packing) << "', an order for inputs of "
+               << (packing == Packing::FragmentsF16 ? "f16" : "bf16")
+               << ", but 'input' has elements of " << element;
+    }
     weight = SmallVector<Dim>(group);
     if (hasFragments)
       weight.append({{"n", n},

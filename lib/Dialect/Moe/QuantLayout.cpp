@@ -7,6 +7,7 @@
 
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "moec/Dialect/Moe/Fragments.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -100,7 +101,7 @@ int64_t getNumSecondScales(QuantAttr quant, int64_t rows,
                            WeightLayoutAttr layout) {
   if (!quant.getSecondScale())
     return 0;
-  if (quant.getPacking() == Packing::Fragments)
+  if (isFragments(quant.getPacking()))
     return rows;
   return hasHalves(layout) ? 2 : 1;
 }

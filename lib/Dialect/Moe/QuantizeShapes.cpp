@@ -94,7 +94,8 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
 
 LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   OperandChecker check(op);
-  if (std::string reason = Fragments::whyNot(o.quant); !reason.empty())
+  if (std::string reason = Fragments::whyNot(o.quant, o.packing);
+      !reason.empty())
     return check.error("'quant' is ")
            << o.quant << ", which has no order of fragments: " << reason;
   auto type = cast<ShapedType>(o.weight.getType());
@@ -116,9 +117,9 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   codes.append({{"n", n}, {"(k / 2)", shape.back()}});
   scales.append(
       {{"n", n}, {"(scales of a row)", getNumScaleColumns(o.quant, k)}});
+  Fragments format(Fragments::getQuant(o.quant, o.packing));
   packedScales.append(
-      {{"n", n},
-       {"(bytes of a row's scales)", Fragments(o.quant).getRowBytes(k)}});
+      {{"n", n}, {"(bytes of a row's scales)", format.getRowBytes(k)}});
   rows.push_back({"n", n});
   globalScales.push_back(
       {"(scales of a matrix)", getNumSecondScales(o.quant, n, o.layout)});

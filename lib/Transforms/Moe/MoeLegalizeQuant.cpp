@@ -74,20 +74,24 @@ struct MoeLegalizeQuant
     auto rowScale = RankedTensorType::get(type.getShape().drop_back(),
                                           builder.getF32Type());
     moe::QuantAttr quant = product.getWeightQuantAttr();
+    moe::Packing packing =
+        moe::Fragments::getPacking(QuantProduct(product).inputType);
+    moe::QuantAttr packed = moe::Fragments::getQuant(quant, packing);
     int64_t depth = moe::getRowWidth(quant, type.getShape().back());
     SmallVector<int64_t> scaleShape(type.getShape());
-    scaleShape.back() = moe::Fragments(quant).getRowBytes(depth);
-    auto op = moe::RepackOp::create(
-        builder, product.getLoc(), type, type.clone(scaleShape), rowScale,
-        weight, scale, product.getWeightZeroPoint(),
-        product.getWeightGlobalScale(), product.getLayoutAttr(), quant);
+    scaleShape.back() = moe::Fragments(packed).getRowBytes(depth);
+    auto op = moe::RepackOp::create(builder, product.getLoc(), type,
+                                    type.clone(scaleShape), rowScale, weight,
+                                    scale, product.getWeightZeroPoint(),
+                                    product.getWeightGlobalScale(),
+                                    product.getLayoutAttr(), quant, packing);
     if (auto argument = dyn_cast<BlockArgument>(weight))
       nameResults(op, argument);
     product.getWeightMutable().assign(op.getPacked());
     product.getWeightScaleMutable().assign(op.getPackedScale());
     product.getWeightZeroPointMutable().clear();
     product.getWeightGlobalScaleMutable().assign(op.getRowScale());
-    product.setWeightQuantAttr(moe::Fragments::getQuant(quant));
+    product.setWeightQuantAttr(packed);
   }
 
   /// The name of a layer's argument; null if it has none.

@@ -12,7 +12,7 @@ func.func @repack(%w: tensor<2x128x32xi8>, %s: tensor<2x128x2xf8E8M0FNU>) -> ten
 // -----
 
 func.func @storage(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
-  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes bf16 times the scale of its group, and scales of f8E8M0FNU have more digits than bf16}}
+  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, and scales of f8E8M0FNU are neither}}
   %p, %ps, %r = moe.repack <storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
       : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
@@ -86,8 +86,48 @@ func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', but i4 becomes bf16 times the scale of its group, and scales of f16 have more digits than bf16; write 'packing = pairs'}}
-func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>}
+// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, and scales of f32 are neither; write 'packing = pairs'}}
+func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'fragments_f16', but f16 has too few exponents for the scales of f4E2M1FN; write 'packing = pairs'}}
+func.func private @quant_f16() attributes {quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_f16, second_scale = f32>}
+
+// -----
+
+// Scales of f16 are kept in two bytes for either order.
+// CHECK-LABEL: func.func @packing
+// CHECK:         moe.repack {{.*}} {packing = #moe.packing<fragments_f16>} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+// CHECK:         moe.repack {{.*}} packing = pairs> %{{.*}}, %{{.*}} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+func.func @packing(%w: tensor<128x64xi8>, %s: tensor<128x1xf16>) -> (tensor<128xf32>, tensor<128xf32>) {
+  %p, %ps, %r = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
+      {packing = #moe.packing<fragments_f16>}
+      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+  %q, %qs, %t = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
+      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+  return %r, %t : tensor<128xf32>, tensor<128xf32>
+}
+
+// -----
+
+func.func @no_order(%w: tensor<128x64xi8>, %s: tensor<128x1xf16>) {
+  // expected-error@+1 {{which has no order of fragments: 'pairs' is no order of fragments; 'fragments' and 'fragments_f16' are}}
+  %p, %ps, %r = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
+      {packing = #moe.packing<pairs>}
+      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+  return
+}
+
+// -----
+
+func.func @input(%x: tensor<?x128xbf16>, %w: tensor<128x64xi8>, %s: tensor<128x4xi8>, %r: tensor<128xf32>) -> tensor<?x128xbf16> {
+  // expected-error@+1 {{has 'weight_quant' in 'packing = fragments_f16', an order for inputs of f16, but 'input' has elements of 'bf16'}}
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<128x64xi8> weight_scale(%s : tensor<128x4xi8>)
+      weight_global_scale(%r : tensor<128xf32>)
+      {weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = fragments_f16, second_scale = f32>} -> tensor<?x128xbf16>
+  return %y : tensor<?x128xbf16>
+}
 
 // -----
 

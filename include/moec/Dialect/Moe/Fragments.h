@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `packing = fragments` of `#moe.quant`: a matrix of 4-bit weights as Hopper's
-// tensor cores take it from registers (docs/decoded-products.md). It has the
+// `packing = fragments` and `fragments_f16` of `#moe.quant`: a matrix of 4-bit
+// weights as Hopper's tensor cores take it from registers, to multiply it by
+// bf16 or by f16 (docs/decoded-products.md). It has the
 // bytes of `pairs`, in another order: rows go in blocks of 64, each of them two
 // *runs* of 32 rows that follow one another in memory; with gate and up halves
 // one run is of either. A block's bytes stay where its runs were.
@@ -18,10 +19,10 @@
 // threads have of a unit: of two rows that are 8 apart, group by group, the
 // scales, then the zero points.
 //
-// A code is a bf16 of few bits, small by a power of two (`getExponent`), and a
-// stored scale is greater by as much, and less by 2^r, where r is one number
-// for a row. A scale for all of a row, or of a matrix, is a factor of the row's
-// own number, an f32 that sums are multiplied with.
+// A code is a bf16 or f16 of few bits, small by a power of two (`getExponent`),
+// and a stored scale is greater by as much, and less by 2^r, where r is one
+// number for a row. A scale for all of a row, or of a matrix, is a factor of
+// the row's own number, an f32 that sums are multiplied with.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +32,9 @@
 #include "moec/Dialect/Moe/Moe.h"
 
 namespace moec::moe {
+
+/// Whether elements are in an order of fragments.
+bool isFragments(Packing packing);
 
 class Fragments {
 public:
@@ -42,20 +46,25 @@ public:
   /// Two rows that are 8 apart, one of either in a byte's halves.
   static constexpr int64_t kQuadRows = 2;
 
+  /// The order of weights that are multiplied by elements of that type, bf16 or
+  /// f16.
+  static Packing getPacking(mlir::Type input);
+
   /// Why weights of 4 bits with such scales, of `group` neighbours where these
-  /// are of groups, have no such order; empty if they have.
+  /// are of groups, have not the order `packing`; empty if they have.
   static std::string whyNot(mlir::Type storage, mlir::Type scale,
-                            Granularity granularity, int64_t group);
-  /// Why weights of `quant`, in pairs, have none.
-  static std::string whyNot(QuantAttr quant);
+                            Granularity granularity, int64_t group,
+                            Packing packing);
+  /// Why weights of `pairs`, in pairs, have it not.
+  static std::string whyNot(QuantAttr pairs, Packing packing);
   /// Why a matrix of so many elements has none; empty if it has.
   static std::string whyNot(int64_t rows, int64_t depth,
                             WeightLayoutAttr layout);
 
-  /// What `packing = fragments` makes of weights in pairs.
-  static QuantAttr getQuant(QuantAttr pairs);
+  /// What the order `packing` makes of weights in pairs.
+  static QuantAttr getQuant(QuantAttr pairs, Packing packing);
 
-  /// Of weights that have such an order, or are in it.
+  /// Of weights in an order of fragments.
   explicit Fragments(QuantAttr quant);
 
   //===--- Codes ---===//
@@ -63,32 +72,59 @@ public:
   /// Sign, exponent and mantissa of e2m1, or a number from 0 to 15.
   enum class Codes { E2M1, Int4 };
   Codes codes;
+  /// What they become on their way to tensor cores.
+  enum class Numbers { BF16, F16 };
+  Numbers numbers;
 
-  /// By how many powers of two a code, as the bits of a bf16, is less than its
-  /// number, in a row of a unit.
+  /// By how many powers of two a code, as the bits of such a number, is less
+  /// than its own, in a row of a unit.
   int64_t getExponent(int64_t unitRow) const;
 
   //===--- Scales ---===//
 
   /// What a scale of a group is kept as: the exponent of a bf16, of 8 bits; the
-  /// lowest 5 bits of the exponent, with 3 of mantissa; a bf16.
-  enum class Scales { E8M0, E5M3, BF16 };
+  /// lowest 5 bits of the exponent, with 3 of mantissa; a bf16; an f16, which
+  /// has few exponents: where codes become bf16 it stands for 2^112 times its
+  /// number, and for two bf16 whose sum that is.
+  enum class Scales { E8M0, E5M3, BF16, F16 };
   Scales scales;
   /// Contracted elements of a unit that share a scale; those that share one in
   /// a matrix may be more, 0 standing for all of a row.
   int64_t group, matrixGroup;
   bool hasZeroPoints;
 
-  /// The exponent that the lowest of `E5M3` stands for, as a bf16 has it.
+  // Before it is kept, a scale is an exponent as a bf16 or f32 has it, behind
+  // which are the first bits of the mantissa.
+
+  /// The exponent that the lowest of `E5M3` stands for.
   static constexpr int64_t kLeastExponent = 235;
-  /// What a bf16 has as its exponent: of the largest scale of a row that has
-  /// r = 0, for one greater by `getExponent` is a bf16 too; and of the least
-  /// that is kept so, others being 0.
+  /// Bits of the mantissa.
+  int64_t getDigits() const { return scales == Scales::F16 ? 10 : 7; }
+  /// Exponents: of the largest scale of a row that has r = 0, for one greater
+  /// by `getExponent` can be kept; and of the least that is kept so, others
+  /// being 0.
   int64_t getLargestExponent() const;
   int64_t getLeastKept(int64_t unitRow) const;
+  /// The least r.
+  int64_t getLeastExcess() const;
+  /// The largest that is kept, its mantissa too.
+  int64_t getLargestKept() const;
+  /// By how much the exponent of an f16 is less than that of a bf16 of the same
+  /// number, and than that of a scale which is kept as f16.
+  static constexpr int64_t kF16Bias = 112;
+  int64_t getKeptBias() const {
+    return numbers == Numbers::F16 ? kF16Bias : 2 * kF16Bias;
+  }
 
   int64_t getGroups() const { return kDepth / group; }
-  int64_t getScaleBytes() const { return scales == Scales::BF16 ? 2 : 1; }
+  bool areNumbers() const {
+    return scales == Scales::BF16 || scales == Scales::F16;
+  }
+  /// Whether they are multiplied as the sum of two bf16.
+  bool haveRests() const {
+    return scales == Scales::F16 && numbers == Numbers::BF16;
+  }
+  int64_t getScaleBytes() const { return areNumbers() ? 2 : 1; }
   int64_t getZeroPointBytes() const { return hasZeroPoints ? 2 : 0; }
   /// Of a row of a unit, and of two rows.
   int64_t getRowBytes() const {
@@ -100,14 +136,16 @@ public:
     return depth / kDepth * getRowBytes();
   }
 
-  /// A scale as it is kept, of the bits of a bf16 that is not negative and has
-  /// been made greater.
+  /// A scale as it is kept, of one that is not negative and has been made
+  /// greater.
   int64_t encodeScale(int64_t bits) const;
-  /// The other way round.
-  int64_t decodeScale(int64_t kept) const;
-  /// A zero point as it is kept: the bits of the bf16 that the code of that
-  /// number would be.
+  /// The number that a kept scale, perhaps negative, stands for.
+  double decodeScale(int64_t kept) const;
+  /// A zero point as it is kept: the bits of the bf16 or f16 that the code of
+  /// that number would be.
   int64_t encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const;
+  /// The other way round.
+  double decodeZeroPoint(int64_t kept, int64_t unitRow) const;
 
   //===--- Places ---===//
 

@@ -93,12 +93,13 @@ struct RepackOperands {
         zeroPoint(op.getZeroPoint()), globalScale(op.getGlobalScale()),
         packed(op.getPacked()), packedScale(op.getPackedScale()),
         rowScale(op.getRowScale()), layout(op.getLayoutAttr()),
-        quant(op.getQuantAttr()) {}
+        quant(op.getQuantAttr()), packing(op.getPacking()) {}
 
   mlir::Value weight, scale, zeroPoint, globalScale, packed, packedScale,
       rowScale;
   WeightLayoutAttr layout;
   QuantAttr quant;
+  Packing packing;
 };
 llvm::LogicalResult verifyRepack(mlir::Operation *op, const RepackOperands &o);
 

@@ -116,18 +116,23 @@ double Work::getLongest(double count, double deviations, bool hasQueue) const {
                   count * most);
 }
 
-/// Clocks of issue for decoding a unit of weights to registers; 0 of others.
-double getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
+} // namespace
+
+double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   if (!hasFragments(op.getWeightQuantAttr()))
     return 0;
   using moe::Fragments;
   Fragments format(op.getWeightQuantAttr());
-  if (format.codes == Fragments::Codes::Int4)
-    return device.decodeInt4Clk +
-           (format.hasZeroPoints ? device.decodeZeroPointsClk : 0);
+  if (format.codes == Fragments::Codes::Int4) {
+    // Zero points are 16 instructions more, and scales that are sums 40.
+    double more = format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
+    return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
+  }
   return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
                                                   : device.decodeMxfp4Clk;
 }
+
+namespace {
 
 class ContractCost : public CostModel {
 public:

@@ -15,6 +15,10 @@ namespace moec::sm90 {
 /// About how many lines of PTX one result takes in the epilogue.
 int64_t estimateEpilogue(tile::ContractOp op);
 
+/// Clocks of a multiprocessor's issue for decoding a unit of weights to
+/// registers; 0 of others.
+double getDecodeClk(tile::ContractOp op, const DeviceRates &device);
+
 /// The model of sm90.contract and sm80.gemv.
 std::unique_ptr<CostModel> makeContractCost(mlir::Operation *op,
                                             tile::LoadAttr load,

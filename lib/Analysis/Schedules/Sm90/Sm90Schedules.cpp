@@ -146,9 +146,13 @@ std::string sm90::declineQuant(tile::ContractOp op) {
       "tensor cores take " + describeFloat8Products() +
       ", or 16 bits with weights in fragments; others are decoded, by "
       "sm80.contract";
-  if (!input && weight.getPacking() == moe::Packing::Pairs)
-    if (std::string whyNot = moe::Fragments::whyNot(weight); !whyNot.empty())
+  if (!input && weight.getPacking() == moe::Packing::Pairs) {
+    moe::Packing packing = moe::Fragments::getPacking(
+        cast<MemRefType>(op.getInput().getType()).getElementType());
+    if (std::string whyNot = moe::Fragments::whyNot(weight, packing);
+        !whyNot.empty())
       reason += "; these weights have no fragments: " + whyNot;
+  }
   return reason;
 }
 

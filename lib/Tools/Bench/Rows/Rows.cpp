@@ -38,14 +38,26 @@ double BenchLayer::getExpertElements() const {
 
 static constexpr WeightFormat kFormats[] = {
     kPlainWeights,
-    {"fp8_block128", R"("fp8_block128")", 1 + 4.0 / (128 * 128), true},
-    {"mxfp4", R"("mxfp4")", 0.5 + 1.0 / 32, false},
-    {"nvfp4", R"("nvfp4")", 0.5 + 1.0 / 16, false},
+    {"fp8_block128", R"({"weight": "fp8_block128"})", 1 + 4.0 / (128 * 128),
+     true},
+    {"fp8_tensor",
+     R"({"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+         "activation": {"dtype": "fp8_e4m3", "scale": "tensor",
+                        "static": true}})",
+     1, true},
+    {"fp8_channel",
+     R"({"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     1, true},
+    {"mxfp4", R"({"weight": "mxfp4"})", 0.5 + 1.0 / 32, false},
+    {"nvfp4", R"({"weight": "nvfp4"})", 0.5 + 1.0 / 16, false},
     {"int4_group32",
-     R"({"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"})",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 32},
+                    "scale_dtype": "bf16"}})",
      0.5 + 2.0 / 32, false},
     {"int4_group128",
-     R"({"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16"})",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 128},
+                    "scale_dtype": "bf16"}})",
      0.5 + 2.0 / 128, false},
 };
 
@@ -69,8 +81,8 @@ std::string BenchLayer::printSpec(int64_t maxTokens, bool withRouter) const {
   if (withRouter)
     spec["routing"] = llvm::json::Object(routing);
   if (!format->quantization.empty())
-    spec["quantization"] = llvm::json::Object{
-        {"weight", llvm::cantFail(llvm::json::parse(format->quantization))}};
+    spec["quantization"] =
+        llvm::cantFail(llvm::json::parse(format->quantization));
   if (localExperts < numExperts) {
     llvm::json::Array local;
     for (int64_t i = 0; i < localExperts; ++i)
@@ -98,8 +110,9 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
     return format.name == dtype;
   });
   if (layer.format == std::end(kFormats)) {
-    path.field("dtype").report("expected bf16, fp8_block128, mxfp4, nvfp4, "
-                               "int4_group32 or int4_group128");
+    path.field("dtype").report("expected bf16, fp8_block128, fp8_tensor, "
+                               "fp8_channel, mxfp4, nvfp4, int4_group32 or "
+                               "int4_group128");
     return false;
   }
   if (const llvm::json::Object *routing =

@@ -21,10 +21,11 @@ namespace moec::bench {
 /// What weights of a layer may be, as rows.json calls it.
 struct WeightFormat {
   llvm::StringLiteral name;
-  /// What specs have as `quantization.weight`, JSON; empty for weights that are
-  /// not quantized.
+  /// What specs have as `quantization`, JSON; empty for weights that are not
+  /// quantized.
   llvm::StringLiteral quantization;
-  /// Bytes of an element, with its share of the scales.
+  /// Bytes of an element, with its share of the scales; without it where whole
+  /// rows share one.
   double bytes;
   /// Products are of 8 bits.
   bool isFp8;

@@ -12,10 +12,11 @@
 // ptxas serializes both (C7513). Other consumers' products run meanwhile.
 //
 // A word has four pairs of codes. A mask takes a pair, perhaps after a shift,
-// to where a bf16 stands for its number times a small power of two. A product
-// with the scale, whose exponent is higher by as much, makes it whole: of e2m1
-// exactly, and of int4 less its zero point, which is subtracted exactly, with
-// one rounding.
+// to where a bf16 or f16 stands for its number times a small power of two. A
+// product with the scale, whose exponent is higher by as much, makes it whole:
+// of e2m1 exactly, and of int4 less its zero point, which is subtracted
+// exactly, with one rounding. A scale with more digits than a bf16 is the sum
+// of two.
 
 #include "Sm90Products.h"
 
@@ -42,17 +43,18 @@ constexpr int64_t kRegisters = 4;
 
 /// A unit before the last step: words of two small numbers each, of all
 /// products one after the other; of two scales each, of both rows of one group
-/// after the other; and, of the same, what is added to products with them, or
-/// nothing.
+/// after the other; and, of the same, what scales are greater by, and what is
+/// added to products with them, or nothing.
 struct OpenUnit {
-  SmallVector<Value> numbers, scales, addends;
+  SmallVector<Value> numbers, scales, rests, addends;
 };
 
 /// Makes fragments of a thread's share of units.
 class UnitDecoder {
 public:
   UnitDecoder(AsyncEmitter &emitter, const Fragments &format)
-      : emitter(emitter), b(emitter.b), format(format) {}
+      : emitter(emitter), b(emitter.b), format(format),
+        hasF16(format.numbers == Fragments::Numbers::F16) {}
 
   /// Takes apart a vector of four i32, and one i32 or a vector of several.
   OpenUnit open(Value codes, Value scales);
@@ -65,7 +67,10 @@ private:
   static constexpr int64_t kRows = Fragments::kQuadRows;
 
   Word word(Value value) { return {&b, value}; }
-  VectorType getPairType() { return VectorType::get(2, b.getBF16Type()); }
+  Type getNumberType() {
+    return hasF16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
+  }
+  VectorType getPairType() { return VectorType::get(2, getNumberType()); }
   Value toPair(Value word) {
     return LLVM::BitcastOp::create(b, getPairType(), word);
   }
@@ -75,13 +80,28 @@ private:
   Value makePair(double number) {
     return arith::ConstantOp::create(
         b, DenseElementsAttr::get(getPairType(),
-                                  b.getFloatAttr(b.getBF16Type(), number)));
+                                  b.getFloatAttr(getNumberType(), number)));
+  }
+  /// 8 as a code of a row (0 or 1 of a thread's two) stands for it, twice.
+  Value getMiddle(int64_t row) {
+    constexpr int64_t unitRows[kRows] = {0, 8};
+    return makePair(std::ldexp(8.0, -int(format.getExponent(unitRows[row]))));
+  }
+  /// `pair * other + addend`, of words, rounded once; without an addend the
+  /// product.
+  Value multiply(Value pair, Value other, Value addend = {}) {
+    // Adding -0 changes nothing.
+    return toWord(
+        math::FmaOp::create(b, toPair(pair), toPair(other),
+                            addend ? toPair(addend) : makePair(-0.0)));
   }
   /// A byte or two of some words, from that byte on, as both halves of one;
   /// a byte is the lower one there.
   Value spread(ArrayRef<Value> words, int64_t byte, int64_t bytes);
   /// The scale of that number, twice.
   Value getScale(ArrayRef<Value> words, int64_t number);
+  /// The first digits of a kept f16, as a bf16, twice, and the others.
+  std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
   /// The pair of register `i`, as small numbers.
   Value move(Word codes, int64_t i);
   /// The number of the scale of a register.
@@ -92,6 +112,7 @@ private:
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
   Fragments format;
+  bool hasF16;
 };
 
 Value UnitDecoder::spread(ArrayRef<Value> words, int64_t byte, int64_t bytes) {
@@ -110,6 +131,7 @@ Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   Word kept = word(spread(words, number * bytes, bytes));
   switch (format.scales) {
   case Fragments::Scales::BF16:
+  case Fragments::Scales::F16:
     return kept.value;
   case Fragments::Scales::E8M0:
     return (kept << kDigits).value;
@@ -120,6 +142,29 @@ Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   }
   }
   llvm_unreachable("all scales are listed");
+}
+
+std::pair<Value, Value> UnitDecoder::split(ArrayRef<Value> words,
+                                           int64_t number) {
+  // Digits that a bf16 has of an f32.
+  constexpr int64_t first = 0xFFFF0000, perWord = 2;
+  Value halves = LLVM::BitcastOp::create(
+      b, VectorType::get(perWord, b.getF16Type()), words[number / perWord]);
+  Value kept =
+      castFloat(b, vector::ExtractOp::create(b, halves, number % perWord),
+                b.getF32Type());
+  Value whole = arith::MulFOp::create(
+      b, kept, emitter.f32(std::ldexp(1.0, int(Fragments::kF16Bias))));
+  auto toBits = [&](Value single) -> Value {
+    return arith::BitcastOp::create(b, b.getI32Type(), single);
+  };
+  Value bits = toBits(whole);
+  Value rest = arith::SubFOp::create(
+      b, whole,
+      arith::BitcastOp::create(b, b.getF32Type(), (word(bits) & first).value));
+  constexpr int64_t upperHalf = 2, bytes = 2;
+  return {spread(bits, upperHalf, bytes),
+          spread(toBits(rest), upperHalf, bytes)};
 }
 
 Value UnitDecoder::move(Word codes, int64_t i) {
@@ -150,11 +195,18 @@ OpenUnit UnitDecoder::open(Value codes, Value scales) {
   int64_t count = kRows * format.getGroups();
   SmallVector<Value> zeroPoints;
   for (int64_t i = 0; i < count; ++i) {
-    unit.scales.push_back(getScale(words, i));
-    int64_t bytes = format.getZeroPointBytes();
-    if (bytes)
-      zeroPoints.push_back(
-          spread(words, count * format.getScaleBytes() + i * bytes, bytes));
+    if (format.haveRests()) {
+      auto [scale, rest] = split(words, i);
+      unit.scales.push_back(scale);
+      unit.rests.push_back(rest);
+    } else {
+      unit.scales.push_back(getScale(words, i));
+    }
+    if (int64_t bytes = format.getZeroPointBytes())
+      zeroPoints.push_back(toPair(
+          spread(words, count * format.getScaleBytes() + i * bytes, bytes)));
+    else if (format.haveRests())
+      zeroPoints.push_back(getMiddle(i % kRows));
   }
   for (int64_t product = 0; product < kProducts; ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
@@ -162,22 +214,20 @@ OpenUnit UnitDecoder::open(Value codes, Value scales) {
           move(word(vector::ExtractOp::create(b, codes, product)), i);
       if (!zeroPoints.empty())
         number = toWord(arith::SubFOp::create(
-            b, toPair(number), toPair(zeroPoints[getNumber(product, i)])));
+            b, toPair(number), zeroPoints[getNumber(product, i)]));
       unit.numbers.push_back(number);
     }
   // 8 times a scale is exact, and so is the rest of a fused multiplication but
   // for the end.
   if (format.codes == Fragments::Codes::Int4 && zeroPoints.empty())
     for (auto [i, scale] : llvm::enumerate(unit.scales)) {
-      constexpr int64_t unitRows[kRows] = {0, 8};
-      double middle =
-          std::ldexp(-8.0, -int(format.getExponent(unitRows[i % kRows])));
-      unit.addends.push_back(toWord(math::FmaOp::create(
-          b, toPair(scale), makePair(middle), makePair(-0.0))));
+      Value middle = arith::NegFOp::create(b, getMiddle(i % kRows));
+      unit.addends.push_back(multiply(scale, toWord(middle)));
     }
   // Ahead of the wait, whatever LLVM would like.
   SmallVector<Value> all = unit.numbers;
   llvm::append_range(all, unit.scales);
+  llvm::append_range(all, unit.rests);
   llvm::append_range(all, unit.addends);
   ArrayRef<Value> tied(all = tieWords(b, all));
   auto take = [&](SmallVector<Value> &some) {
@@ -186,23 +236,24 @@ OpenUnit UnitDecoder::open(Value codes, Value scales) {
   };
   take(unit.numbers);
   take(unit.scales);
+  take(unit.rests);
   take(unit.addends);
   return unit;
 }
 
 SmallVector<Value> UnitDecoder::close(const OpenUnit &unit) {
-  // Adding -0 changes nothing.
-  Value zero = makePair(-0.0);
   // Behind the wait.
   SmallVector<Value> scales = tieWords(b, unit.scales);
   SmallVector<Value> fragments;
   for (int64_t product = 0; product < kProducts; ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
-      int64_t number = getNumber(product, i);
-      fragments.push_back(toWord(math::FmaOp::create(
-          b, toPair(unit.numbers[product * kRegisters + i]),
-          toPair(scales[number]),
-          unit.addends.empty() ? zero : toPair(unit.addends[number]))));
+      int64_t at = getNumber(product, i);
+      Value number = unit.numbers[product * kRegisters + i], addend;
+      if (format.haveRests())
+        addend = multiply(number, unit.rests[at]);
+      else if (!unit.addends.empty())
+        addend = unit.addends[at];
+      fragments.push_back(multiply(number, scales[at], addend));
     }
   return fragments;
 }
@@ -230,6 +281,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
   Value ownCodes = offset(Contract::kUnitBytes, inRun, codeBytes);
   Value ownScales = offset(shape.unitScaleBytes,
                            emitter.divide(inRun, rowThreads), scaleBytes);
+  Type inputElement = getElementType(emitter.operand(contract.op.getInput()));
   UnitDecoder decoder(emitter, format);
   auto codesType = VectorType::get(kProducts, b.getI32Type());
   Type scalesType = b.getI32Type();
@@ -277,7 +329,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
           emitter.fenceProducts();
           for (int64_t product = 0; product < kProducts; ++product)
             sums[block] =
-                emitter.multiplyAsync(width,
+                emitter.multiplyAsync(inputElement, width,
                                       ArrayRef<Value>(fragments).slice(
                                           product * kRegisters, kRegisters),
                                       rows, product, sums[block]);

@@ -28,17 +28,15 @@ namespace {
 constexpr int64_t kRuns = Fragments::kRows / Fragments::kRunRows;
 constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
 
-/// Bits of a bf16: 7 below its exponent; 1; the largest number, above which is
-/// no other; the sign.
-constexpr int64_t kDigits = 7, kOne = 0x3F80, kLargest = 0x7F7F, kSign = 0x8000;
-/// Bits of an f32 below those of a bf16.
-constexpr int64_t kBelow = 16;
-/// The exponent of an f32 that is 1, and the bits below it.
-constexpr int64_t kBias = 127, kSingleDigits = 23;
+/// Bits of an f32 below those of a bf16, and below its exponent; its exponent
+/// where it is 1, and where it is no number.
+constexpr int64_t kBelow = 16, kSingleDigits = 23, kBias = 127, kNoNumber = 255;
+/// The sign of a kept bf16 or f16.
+constexpr int64_t kSign = 0x8000;
 
-/// A row's scale of a group, i32: as the bits of a bf16, an exponent of 0
-/// standing for 2^-127 where all scales are powers of two; and its sign, as a
-/// bf16 has it.
+/// A row's scale of a group, i32: exponent and first digits, before it is kept,
+/// an exponent of 0 standing for 2^-127 where all scales are powers of two; and
+/// its sign, as a bf16 has it.
 struct GroupScale {
   Word bits, sign;
 };
@@ -47,7 +45,8 @@ class Sm90Repack {
 public:
   Sm90Repack(tile::RepackOp op, AsyncEmitter &emitter)
       : op(op), emitter(emitter), b(emitter.b), shape(op),
-        format(op.getQuant()), shared(emitter.dynamicShared()) {}
+        format(Fragments::getQuant(op.getQuant(), op.getPacking())),
+        digits(format.getDigits()), shared(emitter.dynamicShared()) {}
 
   void emit();
 
@@ -76,7 +75,9 @@ private:
   //===--- What a row's element (i32) has; rows are those of shared memory
   //---===//
 
-  /// What lies where the scale of an element is in a memref, as i32.
+  /// The indices of the scale of an element, or of its zero point.
+  SmallVector<Value> getScaleIndices(Value sharedRow, Value element);
+  /// What lies there in a memref, as i32.
   Word loadOfElement(Value memref, Value sharedRow, Value element);
   GroupScale loadScale(Value sharedRow, Value element);
   Word loadZeroPoint(Value sharedRow, Value element);
@@ -115,6 +116,7 @@ private:
   ImplicitLocOpBuilder &b;
   sm90::Repack shape;
   Fragments format;
+  int64_t digits;
   Value shared;
   /// The CTA's matrix and block; index and i32.
   Value matrix, block;
@@ -175,35 +177,50 @@ Word Sm90Repack::loadByte(Value offset) {
 // Scales and zero points
 //===----------------------------------------------------------------------===//
 
-Word Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
+SmallVector<Value> Sm90Repack::getScaleIndices(Value sharedRow, Value element) {
   SmallVector<Value> indices = getIndices(getMatrixRow(sharedRow));
   indices.push_back(format.matrixGroup ? emitter.toIndex(emitter.divide(
                                              element, format.matrixGroup))
                                        : emitter.index(0));
+  return indices;
+}
+
+Word Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
   int64_t bits = getElementType(memref).getIntOrFloatBitWidth();
   Value loaded =
       emitter.load(b.getIntegerType(bits),
-                   emitter.address(emitter.operand(memref), indices), bits / 8);
+                   emitter.address(emitter.operand(memref),
+                                   getScaleIndices(sharedRow, element)),
+                   bits / 8);
   return word(arith::ExtUIOp::create(b, b.getI32Type(), loaded));
 }
 
 GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   if (!format.matrixGroup)
-    return {word(kOne), word(0)};
+    return {word(kBias << digits), word(0)};
+  if (format.areNumbers()) {
+    Word bits = toBits(emitter.loadF32(emitter.operand(op.getScale()),
+                                       getScaleIndices(sharedRow, element)));
+    constexpr int64_t magnitude = 0x7FFFFFFF;
+    return {(bits & magnitude) >> (kSingleDigits - digits),
+            (bits >> kBelow) & kSign};
+  }
   Word loaded = loadOfElement(op.getScale(), sharedRow, element);
   switch (format.scales) {
   case Fragments::Scales::E8M0:
-    return {loaded << kDigits, word(0)};
+    return {loaded << digits, word(0)};
   case Fragments::Scales::BF16:
-    return {loaded & (kSign - 1), loaded & kSign};
+  case Fragments::Scales::F16:
+    break;
   case Fragments::Scales::E5M3: {
     // Exponent and mantissa as an f32 has them, 2^120 of which is the number.
     constexpr int64_t distance = 20, signDistance = 8, notANumber = 0x7F;
     Word magnitude = loaded & notANumber;
     Value number = arith::MulFOp::create(
         b, toSingle(magnitude << distance).value, emitter.f32(0x1p120));
-    Word bits = word(isEqual(magnitude, notANumber))
-                    .choose(word(kLargest + 1), toBits(number) >> kBelow);
+    Word bits =
+        word(isEqual(magnitude, notANumber))
+            .choose(word(kNoNumber << digits), toBits(number) >> kBelow);
     return {bits, (loaded << signDistance) & kSign};
   }
   }
@@ -248,24 +265,28 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   GroupScale scale = loadScale(sharedRow, element);
   Value excess =
       emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes);
-  Word bits = scale.bits + (format.getExponent(unitRow) << kDigits);
-  bits = bits - (word(excess) << kDigits);
-  int64_t least = format.getLeastKept(unitRow) << kDigits;
+  Word bits = scale.bits + (format.getExponent(unitRow) << digits);
+  bits = bits - (word(excess) << digits);
+  int64_t least = format.getLeastKept(unitRow) << digits;
   bits = bits.isGreater(least - 1).choose(bits, word(0));
   // The row's own number says where there is a NaN.
-  bits = bits.min(kLargest);
+  bits = bits.min(format.getLargestKept());
   if (format.scales != Fragments::Scales::E8M0)
-    bits = scale.bits.isGreater((1 << kDigits) - 1).choose(bits, word(0));
+    bits = scale.bits.isGreater((1 << digits) - 1).choose(bits, word(0));
   switch (format.scales) {
   case Fragments::Scales::E8M0:
-    return bits >> kDigits;
+    return bits >> digits;
   case Fragments::Scales::E5M3: {
     constexpr int64_t missing = 4;
-    Word fromLeast = bits + -(Fragments::kLeastExponent << kDigits);
+    Word fromLeast = bits + -(Fragments::kLeastExponent << digits);
     return max(fromLeast, word(0)) >> missing;
   }
   case Fragments::Scales::BF16:
     return bits | scale.sign;
+  case Fragments::Scales::F16: {
+    Word rebiased = bits + -(format.getKeptBias() << digits);
+    return max(rebiased, word(0)) | scale.sign;
+  }
   }
   llvm_unreachable("all scales are listed");
 }
@@ -275,7 +296,13 @@ Word Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
   Value number = arith::UIToFPOp::create(
       b, b.getF32Type(), loadZeroPoint(sharedRow, element).value);
   double power = std::ldexp(1.0, -int(format.getExponent(unitRow)));
-  return toBits(arith::MulFOp::create(b, number, emitter.f32(power))) >> kBelow;
+  number = arith::MulFOp::create(b, number, emitter.f32(power));
+  if (format.numbers == Fragments::Numbers::BF16)
+    return toBits(number) >> kBelow;
+  Value half = castFloat(b, number, b.getF16Type());
+  return word(arith::ExtUIOp::create(
+      b, b.getI32Type(),
+      arith::BitcastOp::create(b, b.getIntegerType(16), half)));
 }
 
 void Sm90Repack::findExcess() {
@@ -291,8 +318,8 @@ void Sm90Repack::findExcess() {
           return SmallVector<Value>{max(word(carried[0]), counted).value,
                                     max(word(carried[1]), scale).value};
         });
-    Word excess = (word(largest[0]) >> kDigits) + -format.getLargestExponent();
-    excess = max(excess, word(0));
+    Word excess = (word(largest[0]) >> digits) + -format.getLargestExponent();
+    excess = max(excess, word(format.getLeastExcess()));
     emitter.store(excess.value, excessAddress(row), kWordBytes);
     storeRowScale(row, excess.value, largest[1]);
   });
@@ -331,7 +358,7 @@ void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
   scale = arith::MaximumFOp::create(
       b, arith::MinimumFOp::create(b, scale, emitter.f32(most)),
       emitter.f32(-most));
-  Word bits = check(word(largest), kLargest, toBits(scale));
+  Word bits = check(word(largest), (kNoNumber << digits) - 1, toBits(scale));
   if (factor)
     bits = check(toBits(factor) & 0x7FFFFFFF, infinite - 1, bits);
   emitter.storeF32(toSingle(bits).value, emitter.operand(op.getRowScale()),
