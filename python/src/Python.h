@@ -76,7 +76,7 @@ std::string show(PyObject *object);
 bool checkCount(const char *function, Py_ssize_t count, Py_ssize_t least,
                 Py_ssize_t most);
 
-using Method = PyObject *(*)(PyObject *self, PyObject *const *arguments,
+using Method = PyObject *(*)(PyObject * self, PyObject *const *arguments,
                              Py_ssize_t count);
 /// A method that takes arguments by position.
 inline PyMethodDef makeMethod(const char *name, Method method,

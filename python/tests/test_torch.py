@@ -56,6 +56,12 @@ class TorchCase:
                       "num_valid_tokens", "input_ids"))
 
 
+@pytest.fixture(autouse=True)
+def no_graphs_of_before() -> None:
+    """A line that tests compile for each device and entry is compiled anew for the first."""
+    torch._dynamo.reset()
+
+
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
     return request.param

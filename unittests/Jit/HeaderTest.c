@@ -10,6 +10,5 @@
 size_t sizesInC(void);
 
 size_t sizesInC(void) {
-  return sizeof(moejit_options) + sizeof(moejit_source) +
-         sizeof(moejit_report);
+  return sizeof(moejit_options) + sizeof(moejit_source) + sizeof(moejit_report);
 }

@@ -214,14 +214,11 @@ TEST(PtxasLimits, CandidatesDoNotSpill) {
 /// registers, of which a CTA has `n`.
 std::string fromRegisters(bool isMapped, int64_t n, int64_t step,
                           const std::string &config) {
-  std::vector<std::string> arguments{"%x: memref<?x2880xbf16>",
-                                     "%w: memref<6x2880x1440xi8>",
-                                     "%ws: memref<6x2880x90xi8>",
-                                     "%ww: memref<6x2880xf32>",
-                                     "%o: memref<7xi32>",
-                                     "%s: memref<?xi32>",
-                                     "%r: memref<?x1xf32>",
-                                     "%y: memref<?x2880xbf16>"};
+  std::vector<std::string> arguments{
+      "%x: memref<?x2880xbf16>",   "%w: memref<6x2880x1440xi8>",
+      "%ws: memref<6x2880x90xi8>", "%ww: memref<6x2880xf32>",
+      "%o: memref<7xi32>",         "%s: memref<?xi32>",
+      "%r: memref<?x1xf32>",       "%y: memref<?x2880xbf16>"};
   return kernel(
       arguments,
       "tile.contract tokens(%t) ins(%x, %w : memref<?x2880xbf16>, "
