@@ -1,11 +1,13 @@
 """The GoogleTest programs, each in shards of which one runs on each core."""
 
 import os
+import sys
 
-import lit.formats
+sys.path.insert(0, os.path.dirname(__file__))
+from lit_shards import Shards  # noqa: E402
 
 config.name = "moec-unit"
-config.test_format = lit.formats.GoogleTest(".", "Tests")
+config.test_format = Shards(".", "Tests")
 config.test_source_root = config.test_exec_root = config.moec_unittests_dir
 for name, value in os.environ.items():
     if name == "HOME" or name.startswith(("MOEC_", "ASAN_", "UBSAN_", "LSAN_")):
