@@ -30,3 +30,8 @@ def install(
                     setattr(sys.modules[".".join(parts[: depth - 1])], parts[depth - 1], made)
         for key, value in names.items():
             setattr(sys.modules[path], key, value)
+
+
+def take(*values: Any) -> dict[str, Any]:
+    """Classes and functions by their names."""
+    return {each.__name__: each for each in values}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 import torch
+from fake_modules import take
 
 
 class MoeRunnerBackend(enum.Enum):
@@ -171,9 +172,6 @@ class HookRegistry:
 def list_modules() -> dict[str, dict[str, Any]]:
     """What moec.sglang imports, by module."""
     moe = "sglang.srt.layers.moe"
-
-    def take(*values: Any) -> dict[str, Any]:
-        return {each.__name__: each for each in values}
 
     return {
         f"{moe}.moe_runner": take(MoeRunner, MoeRunnerConfig, register_moe_runner_core),

@@ -11,6 +11,7 @@ import enum
 from typing import Any, Optional
 
 import torch
+from fake_modules import take
 
 # vllm.platforms
 
@@ -485,9 +486,6 @@ def register_quantization_config(quantization: str) -> Any:
 def list_modules() -> dict[str, dict[str, Any]]:
     """What moec.vllm imports, by module."""
     layers = "vllm.model_executor.layers"
-
-    def take(*values: Any) -> dict[str, Any]:
-        return {each.__name__: each for each in values}
 
     return {
         "vllm.platforms": {"current_platform": current_platform},

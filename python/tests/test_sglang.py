@@ -212,9 +212,8 @@ def test_the_plugin_is_switched_on_by_name(engine: Any, monkeypatch: pytest.Monk
 def test_imports_where_sglang_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if importlib.util.find_spec("sglang"):
-        pytest.skip("SGLang is installed")
     fake_modules.install(monkeypatch, "moec.sglang", {})
+    monkeypatch.setitem(sys.modules, "sglang", None)
     plugin = importlib.import_module("moec.sglang")
     with pytest.raises(ImportError, match="moec.sglang needs SGLang 0.5.23"):
         plugin.register()

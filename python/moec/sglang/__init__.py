@@ -11,7 +11,8 @@ moec does not support runs in SGLang's own kernel, and the log says why.
 from __future__ import annotations
 
 import logging
-import os
+
+from ..engine_plugin import run_plugin
 
 __all__ = ["plugin", "register"]
 
@@ -34,12 +35,5 @@ def register() -> None:
 
 
 def plugin() -> None:
-    """The entry point: register(), where SGLANG_PLUGINS names moec. That moec is installed is no reason
-    to change an engine."""
-    named = os.environ.get("SGLANG_PLUGINS", "").split(",")
-    if "moec" not in (name.strip() for name in named):
-        return
-    try:
-        register()
-    except ImportError as error:
-        _logger.warning("moec: SGLang keeps its own experts: %s", error)
+    """The entry point: register(), where SGLANG_PLUGINS names moec."""
+    run_plugin("SGLang", "SGLANG_PLUGINS", register, _logger)

@@ -11,7 +11,8 @@ moec does not support keeps the kernel that vLLM chose, and the log says why.
 from __future__ import annotations
 
 import logging
-import os
+
+from ..engine_plugin import run_plugin
 
 __all__ = ["plugin", "register"]
 
@@ -34,12 +35,5 @@ def register() -> None:
 
 
 def plugin() -> None:
-    """The entry point: register(), where VLLM_PLUGINS names moec. That moec is installed is no reason to
-    change an engine."""
-    named = os.environ.get("VLLM_PLUGINS", "").split(",")
-    if "moec" not in (name.strip() for name in named):
-        return
-    try:
-        register()
-    except ImportError as error:
-        _logger.warning("moec: vLLM keeps its own experts: %s", error)
+    """The entry point: register(), where VLLM_PLUGINS names moec."""
+    run_plugin("vLLM", "VLLM_PLUGINS", register, _logger)

@@ -67,7 +67,8 @@ def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
 
 
 class _MoecExperts(mk.FusedMoEExpertsModular):
-    """What both formats share. A layer is made with the first call, for the weights of the call."""
+    """What both formats share. A layer is made with the first call, for the weights of the call. A format
+    says how large its output is and what elements workspace2 needs (_shape), and runs (_run)."""
 
     def __init__(
         self,
@@ -168,6 +169,47 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
         if self.post_gemm2_hook is not None:
             raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
 
+    def workspace_shapes(
+        self,
+        M: int,
+        N: int,
+        K: int,
+        topk: int,
+        global_num_experts: int,
+        local_num_experts: int,
+        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
+        activation: MoEActivation,
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        output, size = self._shape(M, K, topk, local_num_experts)
+        return (0,), (size,), output
+
+    def apply(
+        self,
+        output: torch.Tensor,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        activation: MoEActivation,
+        global_num_experts: int,
+        expert_map: Optional[torch.Tensor],
+        a1q_scale: Optional[torch.Tensor],
+        a2_scale: Optional[torch.Tensor],
+        workspace13: torch.Tensor,
+        workspace2: torch.Tensor,
+        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
+        apply_router_weight_on_input: bool,
+    ) -> None:
+        self._check(activation, a1q_scale)
+        if apply_router_weight_on_input:
+            # prepare() has multiplied the input.
+            topk_weights = torch.ones_like(topk_weights)
+        self._run(
+            output, hidden_states, (w1, w2), (topk_weights, topk_ids), expert_map,
+            expert_tokens_meta, _as_workspace(workspace2),
+        )
+
 
 def _as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
     """Memory of vLLM's for a layer, None where there is none that a layer can use."""
@@ -193,45 +235,20 @@ class MoecExperts(_MoecExperts):
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceNoOP()
 
-    def workspace_shapes(
-        self,
-        M: int,
-        N: int,
-        K: int,
-        topk: int,
-        global_num_experts: int,
-        local_num_experts: int,
-        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
-        activation: MoEActivation,
-    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        return (0,), (self._count_workspace(M, K, topk),), (M, K)
+    def _shape(self, rows: int, hidden: int, top_k: int, experts: int) -> tuple[tuple[int, ...], int]:
+        return (rows, hidden), self._count_workspace(rows, hidden, top_k)
 
-    def apply(
+    def _run(
         self,
         output: torch.Tensor,
         hidden_states: torch.Tensor,
-        w1: torch.Tensor,
-        w2: torch.Tensor,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-        activation: MoEActivation,
-        global_num_experts: int,
+        weights: tuple[torch.Tensor, torch.Tensor],
+        choice: tuple[torch.Tensor, torch.Tensor],
         expert_map: Optional[torch.Tensor],
-        a1q_scale: Optional[torch.Tensor],
-        a2_scale: Optional[torch.Tensor],
-        workspace13: torch.Tensor,
-        workspace2: torch.Tensor,
-        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
-        apply_router_weight_on_input: bool,
+        meta: Optional[mk.ExpertTokensMetadata],
+        workspace: Optional[torch.Tensor],
     ) -> None:
-        self._check(activation, a1q_scale)
-        if apply_router_weight_on_input:
-            # prepare() has multiplied the input.
-            topk_weights = torch.ones_like(topk_weights)
-        self.experts.run(
-            hidden_states, w1, w2, topk_weights, topk_ids, expert_map, output,
-            _as_workspace(workspace2),
-        )
+        self.experts.run(hidden_states, *weights, *choice, expert_map, output, workspace)
 
 
 class MoecBatchedExperts(_MoecExperts):
@@ -255,46 +272,25 @@ class MoecBatchedExperts(_MoecExperts):
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceDelegate()
 
-    def workspace_shapes(
-        self,
-        M: int,
-        N: int,
-        K: int,
-        topk: int,
-        global_num_experts: int,
-        local_num_experts: int,
-        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
-        activation: MoEActivation,
-    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    def _shape(self, rows: int, hidden: int, top_k: int, experts: int) -> tuple[tuple[int, ...], int]:
         assert self.max_num_tokens is not None and self.num_dispatchers is not None
         rows = self.max_num_tokens * self.num_dispatchers
-        size = self._count_workspace(local_num_experts * rows, K, 1)
-        return (0,), (size,), (local_num_experts, rows, K)
+        return (experts, rows, hidden), self._count_workspace(experts * rows, hidden, 1)
 
-    def apply(
+    def _run(
         self,
         output: torch.Tensor,
         hidden_states: torch.Tensor,
-        w1: torch.Tensor,
-        w2: torch.Tensor,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-        activation: MoEActivation,
-        global_num_experts: int,
+        weights: tuple[torch.Tensor, torch.Tensor],
+        choice: tuple[torch.Tensor, torch.Tensor],
         expert_map: Optional[torch.Tensor],
-        a1q_scale: Optional[torch.Tensor],
-        a2_scale: Optional[torch.Tensor],
-        workspace13: torch.Tensor,
-        workspace2: torch.Tensor,
-        expert_tokens_meta: Optional[mk.ExpertTokensMetadata],
-        apply_router_weight_on_input: bool,
+        meta: Optional[mk.ExpertTokensMetadata],
+        workspace: Optional[torch.Tensor],
     ) -> None:
-        self._check(activation, a1q_scale)
-        if expert_tokens_meta is None or expert_tokens_meta.expert_num_tokens is None:
+        if meta is None or meta.expert_num_tokens is None:
             raise InvalidArgument("expert_tokens_meta: expert_num_tokens on the device expected")
-        counts = expert_tokens_meta.expert_num_tokens
         run_batched(
-            self.experts, hidden_states, w1, w2, counts, output, _as_workspace(workspace2)
+            self.experts, hidden_states, *weights, meta.expert_num_tokens, output, workspace
         )
 
 
