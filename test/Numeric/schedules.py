@@ -38,8 +38,10 @@ WHOLE = {
     "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8",
 }
 #: Cases that alone have kernels of some schedule and dtype, or some tile.
-ALONE = {"weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64", "strided_f16",
-         "int8_tensor_tokens_90"}
+ALONE = {
+    "weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64",
+    "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
+}
 
 
 def _share_out(cases: list[Case]) -> list[tuple[str, Case]]:
