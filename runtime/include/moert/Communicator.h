@@ -1,0 +1,77 @@
+//===- Communicator.h - who moves rows between ranks ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_COMMUNICATOR_H
+#define MOERT_COMMUNICATOR_H
+
+#include "moert/DType.h"
+#include "moert/Device.h"
+#include "moert/Mesh.h"
+#include "moert/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace moert {
+
+/// One tensor of a collective. `count` elements are those of one rank: what it
+/// sends to an all-gather and an all-reduce, what it gets of a reduce-scatter.
+/// With n ranks an all-gather receives, and a reduce-scatter sends, n times as
+/// many, in the order of ranks.
+struct CollectivePart {
+  const void *send = nullptr;
+  void *receive = nullptr;
+  DType dtype = DType::F32;
+  int64_t count = 0;
+};
+
+/// What all ranks of an axis do together: parts go in one call.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::AllGather;
+  MeshAxis axis = MeshAxis::Data;
+  const CollectivePart *parts = nullptr;
+  size_t numParts = 0;
+  /// For messages: "variants[0].steps[4]".
+  std::string where;
+};
+
+/// One rank's connection to all others of a mesh. Calls on one object are made
+/// one at a time, and all ranks make the same calls in the same order. No call
+/// waits for ever: a rank that does not come within the limit that the
+/// communicator was made with is named in the error of every other rank. After
+/// an error the communicator is broken: each later call answers the first
+/// error, and a new one has to be made.
+class Communicator {
+public:
+  virtual ~Communicator();
+
+  virtual const Mesh &mesh() const = 0;
+  /// 0 .. mesh().numRanks() - 1.
+  virtual int64_t rank() const = 0;
+
+  /// Success where all ranks say the same `what`, a short text such as a hash;
+  /// else both texts are in the error. Waits for all ranks.
+  virtual Status agree(const std::string &subject, const std::string &what) = 0;
+
+  /// Gives the collective to the stream, behind what it has. On a device whose
+  /// streams are asynchronous it returns at once, so that it can be captured,
+  /// and what goes wrong later is what check() answers. Sums are of elements of
+  /// f32, bf16 or f16; an all-gather takes any type of whole bytes.
+  virtual Status run(Stream &stream, const Collective &collective) = 0;
+
+  /// Success as long as nobody is known to have failed. Waits for nothing.
+  virtual Status check() = 0;
+
+  /// Breaks the communicator on this rank: what other ranks wait for fails with
+  /// `reason`, and what this one has given to streams ends.
+  virtual void abort(const std::string &reason) = 0;
+};
+
+} // namespace moert
+
+#endif // MOERT_COMMUNICATOR_H

@@ -1,0 +1,14 @@
+//===- Communicator.cpp - who moves rows between ranks ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Communicator.h"
+
+namespace moert {
+
+Communicator::~Communicator() = default;
+
+} // namespace moert
