@@ -261,15 +261,36 @@ def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format">
 def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
   let summary = "the ranks that share a layer";
   let description = [{
-    `num_ranks` devices, this one being `rank` (default 0), `0 <= rank < num_ranks`. Only one rank is
-    compiled so far; the verifier of the layer refuses more.
+    `dp * tp` ranks (docs/parallel.md): `dp` groups with tokens of their own, of `tp` ranks each, which all have the
+    tokens of their group. Rank r is number `r % tp` of group `r / tp`. With `num_experts` each rank has whole experts,
+    out of so many; without (0, the default) a part of every expert.
 
     ```mlir
-    #moe.mesh<num_ranks = 8, rank = 3>
+    #moe.mesh<dp = 4, tp = 2, num_experts = 64>
     ```
   }];
-  let parameters = (ins "int64_t":$num_ranks, DefaultValuedParameter<"int64_t", "0">:$rank);
+  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$tp,
+                        DefaultValuedParameter<"int64_t", "0">:$num_experts);
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t getNumRanks() const { return getDp() * getTp(); }
+  }];
+}
+
+def Moe_Axis : Moe_Enum<"Axis", "an axis of the mesh", [
+  I32EnumCase<"Dp", 0, "dp">,
+  I32EnumCase<"Tp", 1, "tp">]>;
+
+def Moe_AxisAttr : EnumAttr<Moe_Dialect, Moe_Axis, "axis"> {
+  let summary = "an axis of the mesh";
+  let description = [{
+    `dp`: groups with tokens of their own; `tp`: ranks of a group, which have the same tokens.
+
+    ```mlir
+    #moe.axis<dp>
+    ```
+  }];
+  let assemblyFormat = "`<` $value `>`";
 }
 
 def Moe_PlacementAttr : AttrDef<Moe_Dialect, "Placement"> {

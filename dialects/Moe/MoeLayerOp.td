@@ -95,7 +95,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       quantized weight (`w13`, `w2`, `shared_w13`, `shared_w2`). The others are of type D, as their inputs are.
     - `shared_scale`: the shared expert's output is multiplied by it, behind its gate and ahead of the
       rounding to D (formula 10).
-    - `format` (only `standard` so far), `mesh` (only one rank so far): absent is the same.
+    - `format` (only `standard` so far), `mesh` (one rank if absent): weights are those of one rank.
     - `max_tokens` (default 16384): T of a run is 0 to `max_tokens`; `max_tokens * k` fits 31 bits.
 
     Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out
@@ -157,6 +157,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Optional<Moe_DataTensor>:$latent_down,
     Optional<Moe_DataTensor>:$latent_up,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
+    Optional<Moe_I32Tensor>:$local_ids,
     OptionalAttr<Moe_RoutingAttr>:$routing,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$weight_quant,
@@ -186,6 +187,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `input_ids` `(` $input_ids `:` type($input_ids) `)`
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `local_ids` `(` $local_ids `:` type($local_ids) `)`
       | `latent_down` `(` $latent_down `:` type($latent_down) `)`
       | `latent_up` `(` $latent_up `:` type($latent_up) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`

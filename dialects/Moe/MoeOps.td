@@ -288,14 +288,79 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]> {
+def Moe_DispatchOp : Moe_Op<"dispatch", [Pure,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "rows of all ranks of an axis, on each of them";
+  let description = [{
+    Each of `inputs` has `T x ...` elements on every rank of `axis`; its result is those of all ranks, one after the
+    other in their order: row `i * T + t` is row t of rank i. What is of another size than T (`num_valid_tokens`, `1 x
+    i32`) is put together likewise. T is the same on all ranks (docs/parallel.md).
+
+    ```mlir
+    %rows, %all_ids = moe.dispatch <dp> %x, %ids : tensor<?x2048xbf16>, tensor<?x8xi32>
+        -> tensor<?x2048xbf16>, tensor<?x8xi32>
+    ```
+  }];
+  let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = "$axis $inputs attr-dict `:` type($inputs) `->` type($results)";
+  let hasVerifier = 1;
+}
+
+def Moe_CombineOp : Moe_Op<"combine", [Pure, AllTypesMatch<["input", "result"]>, Moe_NamedResult]> {
+  let summary = "sums of partial rows over the ranks of an axis";
+  let description = [{
+    `input` is a part of a sum on each rank of `axis`. Over `tp` every rank gets the sum; over `dp`, where the rows are
+    those of all ranks as `moe.dispatch` puts them together, each gets the sum of its own rows. Sums are rounded to the
+    element type, in an order of the ranks that does not change from run to run.
+
+    ```mlir
+    %y = moe.combine <dp> %partial : tensor<?x2048xbf16>
+    ```
+  }];
+  let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input);
+  let results = (outs Moe_DataTensor:$result);
+  let assemblyFormat = "$axis $input attr-dict `:` type($input)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis), [{
+    build($_builder, $_state, input.getType(), axis, input);
+  }]>];
+}
+
+def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
+  let summary = "ids of experts as those of this rank's weights";
+  let description = [{
+    `result[t, j] = table[ids[t, j]]`; -1 if that id is not one of the table, or if row t does not count. Without
+    `table` ids that count stay. Where `num_valid_tokens` has D elements, rows are D runs of `T / D`, of which the
+    first `num_valid_tokens[d]` of run d count; all rows count without it.
+
+    | operand, result | type | |
+    |---|---|---|
+    | `ids`, `result` | `T x k x i32` | |
+    | `table` | `E x i32` | of each expert the place of its weights here, -1 if they are elsewhere; optional |
+    | `num_valid_tokens` | `D x i32` | optional; D divides T |
+
+    ```mlir
+    %local = moe.place_ids %ids : tensor<?x8xi32> table(%t : tensor<64xi32>)
+    ```
+  }];
+  let arguments = (ins Moe_I32Tensor:$ids, Optional<Moe_I32Tensor>:$table,
+                       Optional<Moe_I32Tensor>:$num_valid_tokens);
+  let results = (outs Moe_I32Tensor:$result);
+  let assemblyFormat = [{
+    $ids `:` type($ids) (`table` `(` $table^ `:` type($table) `)`)?
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)? attr-dict `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Moe_RowMapOp : Moe_Op<"row_map", [Pure, AttrSizedOperandSegments, IsolatedFromAbove, Moe_NamedResult]> {
   let summary = "an elementwise map of rows";
   let description = [{
-    `result[t, c] = cast(body(input[t, c], rows[t]...))`, in f32 and rounded once.
+    `result[t, c] = cast(body(input[t, c], rows[t]..., elementwise[t, c]...))`, in f32 and rounded once.
 
-    `input` and `result` are `T x W` of one type, `rows` any number of `T x 1 x f32`. The arguments of
-    the region are the element and one value of each row operand. Llama 4's weight on the input is
-    `body(x, w) = x * w`.
+    `input` and `result` are `T x W` of one type, `rows` any number of `T x 1 x f32`, `elementwise` any number of
+    `T x W`. The arguments of the region are the element, one value of each row operand and one of each elementwise
+    operand. Llama 4's weight on the input is `body(x, w) = x * w`.
 
     ```mlir
     %y = moe.row_map %x : tensor<?x2048xbf16> rows(%w : tensor<?x1xf32>) {
@@ -305,11 +370,13 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, IsolatedFromAbove, Moe_NamedResult]>
     } -> tensor<?x2048xbf16>
     ```
   }];
-  let arguments = (ins Moe_DataTensor:$input, Variadic<Moe_F32Tensor>:$row_operands);
+  let arguments = (ins Moe_DataTensor:$input, Variadic<Moe_F32Tensor>:$row_operands,
+                       Variadic<Moe_DataTensor>:$elementwise_operands);
   let results = (outs Moe_DataTensor:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $input `:` type($input) (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
+    (`elementwise` `(` $elementwise_operands^ `:` type($elementwise_operands) `)`)?
     custom<ScalarRegion>($body) attr-dict `->` type($result)
   }];
   let hasVerifier = 1;

@@ -61,4 +61,39 @@ def Plan_RoleAttr : EnumAttr<Plan_Dialect, Plan_Role, "role"> {
   let assemblyFormat = "$value";
 }
 
+def Plan_CollectiveKind : I32Enum<"CollectiveKind", "what ranks do together", [
+  I32EnumCase<"AllGather", 0, "all_gather">,
+  I32EnumCase<"ReduceScatter", 1, "reduce_scatter">,
+  I32EnumCase<"AllReduce", 2, "all_reduce">]> {
+  let cppNamespace = "::moec::plan";
+}
+
+def Plan_CollectiveKindAttr : EnumAttr<Plan_Dialect, Plan_CollectiveKind, "collective_kind"> {
+  let assemblyFormat = "$value";
+}
+
+def Plan_MeshAttr : AttrDef<Plan_Dialect, "Mesh"> {
+  let mnemonic = "mesh";
+  let summary = "the ranks that share a program";
+  let description = [{
+    `dp * tp` ranks, as in `#moe.mesh`.
+
+    ```mlir
+    #plan.mesh<dp = 4, tp = 2>
+    ```
+  }];
+  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$tp);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Plan_Axis : I32Enum<"Axis", "an axis of the mesh", [
+  I32EnumCase<"Dp", 0, "dp">,
+  I32EnumCase<"Tp", 1, "tp">]> {
+  let cppNamespace = "::moec::plan";
+}
+
+def Plan_AxisAttr : EnumAttr<Plan_Dialect, Plan_Axis, "axis"> {
+  let assemblyFormat = "$value";
+}
+
 #endif

@@ -25,6 +25,9 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
     max_tokens` in ascending order without gap or overlap. `max_tokens` bounds the token count T of a
     run, `1 .. 2^31 - 1`; T = 0 is legal.
 
+    With a `mesh` all its ranks run the program, and `tokens` are the rows that experts see: `dp` times the tokens of a
+    rank, which are the same on all (docs/parallel.md).
+
     The verifier checks what needs no device: order, names, ranges, that `rows` are never negative,
     that every launch reads what the caller bound or an earlier launch wrote, that inputs and weights
     are not written and that every variant writes every output. That steps on several streams are
@@ -45,9 +48,9 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$max_tokens);
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$max_tokens, OptionalAttr<Plan_MeshAttr>:$mesh);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name `max_tokens` $max_tokens attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name `max_tokens` $max_tokens (`mesh` $mesh^)? attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
 }
 
@@ -155,6 +158,8 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
     read; `outs` are written, in whole or in the part that their readers look at, and are not among
     the `ins`. `stream` is 0 if unsaid.
 
+    `tokens` is what the kernel is told, where it is not the token count of the run.
+
     A `dependent` launch may begin before the step before it on its stream, which is a launch too, has
     ended: its kernel waits for that end itself, and with it for all that is before (docs/gpu.md).
     `plan-overlap-launches` says so where the target's kernels can.
@@ -166,10 +171,31 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DefaultValuedAttr<I64Attr, "0">:$stream,
-                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, UnitAttr:$dependent);
+                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, UnitAttr:$dependent,
+                       OptionalAttr<Plan_ExprAttr>:$tokens);
   let assemblyFormat = [{
-    $kernel (`stream` $stream^)? (`dependent` $dependent^)? `ins` `(` ($ins^ `:` type($ins))? `)`
+    $kernel (`tokens` $tokens^)? (`stream` $stream^)? (`dependent` $dependent^)? `ins` `(` ($ins^ `:` type($ins))? `)`
     `outs` `(` ($outs^ `:` type($outs))? `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Plan_CollectiveOp : Plan_Op<"collective", [SameVariadicOperandSize, HasParent<"VariantOp">]> {
+  let summary = "what all ranks of an axis do together";
+  let description = [{
+    With n ranks on `axis`, each of `outs` is made from the one of `ins` at its place, in one call: `all_gather` has n
+    times as many rows, those of rank 0 first; `reduce_scatter` the sums of this rank's n-th of the rows; `all_reduce`
+    the sums of all. `stream` is 0 if unsaid. All ranks walk the same variant, so that they order collectives alike;
+    those of different streams are ordered by events (`moert::verifyPlan`).
+
+    ```mlir
+    plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
+    ```
+  }];
+  let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
+                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs);
+  let assemblyFormat = [{
+    $kind $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)` attr-dict
   }];
   let hasVerifier = 1;
 }

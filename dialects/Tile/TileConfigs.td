@@ -142,6 +142,10 @@ def Tile_CpuRankAttr : Tile_Config<"cpu", "rank", "CpuRank", []> {
   let summary = "how cpu.rank places slots: one CTA does";
 }
 
+def Tile_CpuPlaceIdsAttr : Tile_Config<"cpu", "place_ids", "CpuPlaceIds", [Tile_RowsPerCta]> {
+  let summary = "how cpu.place_ids places ids";
+}
+
 def Tile_CpuRowMapAttr : Tile_Config<"cpu", "row_map", "CpuRowMap", [Tile_Lanes, Tile_RowsPerCta]> {
   let summary = "how cpu.row_map maps rows";
 }
@@ -207,6 +211,11 @@ def Tile_Sm80CountSlotsAttr : Tile_Config<"sm80", "count_slots", "Sm80CountSlots
 
 def Tile_Sm80RankAttr : Tile_Config<"sm80", "rank", "Sm80Rank", [Tile_Threads, Tile_TokensPerCta, Tile_ExpertsAtOnce]> {
   let summary = "how sm80.rank places slots";
+}
+
+def Tile_Sm80PlaceIdsAttr : Tile_Config<"sm80", "place_ids", "Sm80PlaceIds", [
+    Tile_Number<"slots_per_cta", "ids that one CTA places, by a thread each">]> {
+  let summary = "how sm80.place_ids places ids";
 }
 
 def Tile_Sm80RowMapAttr : Tile_Config<"sm80", "row_map", "Sm80RowMap", [Tile_ColumnsPerCta, Tile_VectorWidth]> {

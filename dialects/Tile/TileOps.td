@@ -367,7 +367,27 @@ def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
+def Tile_PlaceIdsOp : Tile_Phase<"place_ids", [AttrSizedOperandSegments]> {
+  let summary = "ids of experts as those of this rank's weights";
+  let description = [{
+    The formula of `moe.place_ids`, on memrefs of the same shapes, for `tokens` rows.
+
+    ```mlir
+    tile.place_ids tokens(%tokens) ins(%ids : memref<?x8xi32>) table(%t : memref<64xi32>)
+        outs(%local : memref<?x8xi32>)
+    ```
+  }];
+  let arguments = (ins I64:$tokens, Tile_I32In:$ids, Tile_OptI32In:$table, Tile_OptI32In:$num_valid_tokens,
+                       Tile_I32Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $ids `:` type($ids) `)` (`table` `(` $table^ `:` type($table) `)`)?
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    `outs` `(` $result `:` type($result) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_RowMapOp : Tile_Phase<"row_map", [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "an elementwise map of rows";
   let description = [{
     The formula of `moe.row_map`, on memrefs of the same shapes, for `tokens` rows.
@@ -384,11 +404,13 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [IsolatedFromAbove]> {
   let arguments = (ins
     I64:$tokens, Tile_In:$input,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
+    Arg<Variadic<AnyMemRef>, "read", [MemRead]>:$elementwise_operands,
     Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
     (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
+    (`elementwise` `(` $elementwise_operands^ `:` type($elementwise_operands) `)`)?
     `outs` `(` $result `:` type($result) `)` custom<ScalarRegion>($body) attr-dict
   }];
   let hasVerifier = 1;

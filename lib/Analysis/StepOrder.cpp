@@ -26,7 +26,8 @@ StepOrder::StepOrder(plan::VariantOp variant) {
   };
   for (auto [index, op] : llvm::enumerate(block)) {
     int64_t stream = llvm::TypeSwitch<Operation *, int64_t>(&op)
-                         .Case<plan::LaunchOp, plan::RecordOp, plan::WaitOp>(
+                         .Case<plan::LaunchOp, plan::CollectiveOp, plan::RecordOp,
+                               plan::WaitOp>(
                              [](auto step) { return step.getStream(); })
                          .Default([](Operation *) { return 0; });
     llvm::BitVector &past = at(streams, stream);

@@ -81,6 +81,7 @@ LogicalResult moec::decomposeLayers(ModuleOp module,
     return failure();
   return runPasses(module, options, [](OpPassManager &manager) {
     manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
+    manager.addNestedPass<func::FuncOp>(createMoeParallelizePass());
   });
 }
 

@@ -61,6 +61,7 @@ FailureOr<Level> moec::detectLevel(ModuleOp module) {
 void moec::buildMoeToPlanPipeline(OpPassManager &manager, StringRef target,
                                   bool keepAllBuffers) {
   manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
+  manager.addNestedPass<func::FuncOp>(createMoeParallelizePass());
   MoeLegalizeQuantPassOptions quant;
   quant.target = target.str();
   manager.addNestedPass<func::FuncOp>(createMoeLegalizeQuantPass(quant));

@@ -92,6 +92,8 @@ public:
       : program(program), module(program->getParentOfType<ModuleOp>()) {
     plan.target = target.str();
     plan.maxTokens = program.getMaxTokens();
+    if (plan::MeshAttr mesh = program.getMeshAttr())
+      plan.mesh = {mesh.getDp(), mesh.getTp()};
   }
 
   FailureOr<moert::Plan> run() {
@@ -189,10 +191,12 @@ private:
         for (OperandRange values : {launch.getIns(), launch.getOuts()})
           for (Value value : values)
             args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
-        args.push_back(moert::Argument::ofScalar(tokens));
+        args.push_back(moert::Argument::ofScalar(getTokens(launch, tokens)));
         step =
             moert::Step::launch(*kernel, std::move(args), launch.getStream());
         step.dependent = launch.getDependent();
+      } else if (auto collective = dyn_cast<plan::CollectiveOp>(op)) {
+        step = convertCollective(collective);
       } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
         step = moert::Step::record(record.getEvent(), record.getStream());
         includeIndex(plan.numEvents, step.event);
@@ -200,13 +204,36 @@ private:
         step = moert::Step::wait(wait.getEvent(), wait.getStream());
         includeIndex(plan.numEvents, step.event);
       } else {
-        return op.emitOpError("is no step; plan.launch, plan.record and "
-                              "plan.wait are");
+        return op.emitOpError("is no step; plan.launch, plan.collective, "
+                              "plan.record and plan.wait are");
       }
       includeIndex(plan.numStreams, step.stream);
       steps.push_back(std::move(step));
     }
     return success();
+  }
+
+  static moert::Expr getTokens(plan::LaunchOp launch,
+                               const moert::Expr &tokens) {
+    plan::ExprAttr own = launch.getTokensAttr();
+    return own ? own.getExpr() : tokens;
+  }
+
+  moert::Step convertCollective(plan::CollectiveOp op) {
+    std::vector<moert::Argument> args;
+    for (auto [in, out] : llvm::zip(op.getIns(), op.getOuts()))
+      for (Value value : {in, out})
+        args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
+    auto kind = moert::CollectiveKind::AllGather;
+    if (op.getKind() == plan::CollectiveKind::ReduceScatter)
+      kind = moert::CollectiveKind::ReduceScatter;
+    else if (op.getKind() == plan::CollectiveKind::AllReduce)
+      kind = moert::CollectiveKind::AllReduce;
+    return moert::Step::collective(kind,
+                                   op.getAxis() == plan::Axis::Dp
+                                       ? moert::MeshAxis::Data
+                                       : moert::MeshAxis::Tensor,
+                                   std::move(args), op.getStream());
   }
 
   /// A kernel's code may rely on there never being more tokens than its `load`
@@ -216,11 +243,18 @@ private:
         module, launch.getKernelAttr().getAttr()));
     auto variant = dyn_cast<plan::VariantOp>(launch->getParentOp());
     tile::LoadAttr load = kernel ? kernel.getLoadAttr() : nullptr;
-    if (!load || !variant ||
-        static_cast<int64_t>(variant.getMaxTokens()) <= load.getMaxTokens())
+    if (!load || !variant)
+      return success();
+    moert::Result<int64_t> most =
+        getTokens(launch, moert::Expr::tokens())
+            .maxOver(variant.getMinTokens(), variant.getMaxTokens());
+    if (!most)
+      return launch.emitOpError("has tokens that have no largest number: ")
+             << most.status().message();
+    if (*most <= static_cast<int64_t>(load.getMaxTokens()))
       return success();
     return launch.emitOpError("launches @")
-           << launch.getKernel() << " for up to " << variant.getMaxTokens()
+           << launch.getKernel() << " for up to " << *most
            << " tokens, and the kernel's 'load' has at most "
            << load.getMaxTokens()
            << "; launch another kernel, or make this one for more";
@@ -229,8 +263,16 @@ private:
   FailureOr<int64_t> getKernel(plan::LaunchOp launch) {
     auto [it, isNew] =
         kernels.try_emplace(launch.getKernel(), plan.kernels.size());
-    if (!isNew)
-      return it->second;
+    plan::ExprAttr tokens = launch.getTokensAttr();
+    if (!isNew) {
+      if (kernelTokens[it->second] == tokens)
+        return it->second;
+      return launch.emitOpError("launches @")
+             << launch.getKernel()
+             << ", which another launch has other 'tokens' for; give each a "
+                "kernel of its own";
+    }
+    kernelTokens.push_back(tokens);
     moert::KernelDecl decl;
     decl.name = launch.getKernel().str();
     decl.grid = 1;
@@ -239,6 +281,8 @@ private:
     if (auto kernel = dyn_cast_or_null<tile::KernelOp>(callee)) {
       if (plan::ExprAttr grid = kernel.getGridAttr()) {
         decl.grid = grid.getExpr();
+        if (tokens)
+          decl.grid = decl.grid.withTokens(tokens.getExpr());
         decl.block = kernel.getBlock().value_or(0);
         decl.shared = kernel.getShared().value_or(0);
         decl.resident = kernel.getResident();
@@ -270,6 +314,8 @@ private:
   moert::Plan plan;
   DenseMap<Value, int64_t> tensors;
   llvm::StringMap<int64_t> kernels;
+  /// Per kernel of the plan: what its launches say of tokens.
+  SmallVector<plan::ExprAttr> kernelTokens;
 };
 
 } // namespace

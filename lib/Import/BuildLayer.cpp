@@ -52,6 +52,8 @@ private:
   };
   Quants getQuants();
   moe::PlacementAttr getPlacement();
+  /// None for one rank.
+  moe::MeshAttr getMesh();
   /// None for a factor of 1.
   FloatAttr getSharedScale();
 
@@ -279,6 +281,14 @@ moe::PlacementAttr LayerBuilder::getPlacement() {
                                  *spec.placement->localExperts);
 }
 
+moe::MeshAttr LayerBuilder::getMesh() {
+  if (!spec.parallel)
+    return {};
+  return moe::MeshAttr::get(
+      builder.getContext(), spec.parallel->dp, spec.parallel->tp,
+      spec.parallel->hasWholeExperts() ? spec.numExperts : 0);
+}
+
 FloatAttr LayerBuilder::getSharedScale() {
   if (!spec.sharedExperts || spec.sharedExperts->scale == 1.0)
     return {};
@@ -317,9 +327,10 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*shared_w2_input_scale=*/get("shared_experts.w2_input_scale"),
       /*shared_gate=*/get("shared_experts.gate"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
-      /*num_valid_tokens=*/get("num_valid_tokens"), getRouting(), getLayout(),
+      /*num_valid_tokens=*/get("num_valid_tokens"),
+      /*local_ids=*/get("placement.local_ids"), getRouting(), getLayout(),
       quants.weight, quants.activation, quants.byProduct,
-      /*format=*/moe::ActivationFormatAttr(), /*mesh=*/moe::MeshAttr(),
+      /*format=*/moe::ActivationFormatAttr(), getMesh(),
       getPlacement(), getActivationParams(builder.getContext(), spec),
       getSharedScale(),
       /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),

@@ -38,6 +38,8 @@ public:
     checkActivation();
     checkQuantization();
     checkPlacement();
+    if (spec.parallel)
+      checkParallel();
   }
 
 private:
@@ -75,6 +77,11 @@ private:
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
   void checkPlacement();
+  void checkParallel();
+  void checkExpertLists();
+  /// Whether ranks have equal parts of a size, in whole scales.
+  void checkShare(StringRef field, int64_t size, int64_t ranks,
+                  ArrayRef<StringRef> weights);
 
   const LayerSpec &spec;
   const RoutingSpec &routing;
@@ -276,6 +283,87 @@ void Checker::checkPlacement() {
                          " twice");
     seen.set(id);
   }
+}
+
+void Checker::checkShare(StringRef field, int64_t size, int64_t ranks,
+                         ArrayRef<StringRef> weights) {
+  int64_t unit = 1;
+  for (StringRef weight : weights)
+    if (const std::optional<QuantizationSpec> &quantization =
+            spec.getQuantization(weight)) {
+      const OperandQuantization &operand = quantization->weight;
+      int64_t scaled = weight.ends_with("w13") ? operand.blockRows
+                                               : operand.blockColumns;
+      unit = std::lcm(unit, std::max<int64_t>(scaled, 1));
+      if (quantization->activation)
+        unit = std::lcm(
+            unit, std::max<int64_t>(quantization->activation->blockColumns, 1));
+      if (getElementBits(operand.storage) < 8)
+        unit = std::lcm(unit, int64_t(2));
+    }
+  require(size % (ranks * unit) == 0, field,
+          show(field) + " is split over " + Twine(ranks) +
+              " ranks and must be a multiple of " + Twine(ranks * unit) +
+              (unit > 1 ? ", so that each has whole scales" : ""));
+}
+
+void Checker::checkExpertLists() {
+  const ParallelSpec &parallel = *spec.parallel;
+  StringRef field = "parallel.experts";
+  if (int64_t(parallel.lists.size()) != parallel.getNumRanks())
+    return require(false, field,
+                   "'parallel.experts' has " + Twine(parallel.lists.size()) +
+                       " lists, but there are dp * tp = " +
+                       Twine(parallel.getNumRanks()) + " ranks");
+  SmallBitVector seen(spec.numExperts);
+  for (auto [rank, list] : enumerate(parallel.lists)) {
+    if (list.size() != parallel.lists.front().size())
+      return require(false, field,
+                     "'parallel.experts' gives rank 0 " +
+                         Twine(parallel.lists.front().size()) +
+                         " experts and rank " + Twine(rank) + " " +
+                         Twine(list.size()) + "; give all as many");
+    for (int64_t id : list) {
+      if (id >= spec.numExperts)
+        return require(false, field,
+                       "'parallel.experts' names expert " + Twine(id) +
+                           ", but there are only " + Twine(spec.numExperts) +
+                           " (" + show("num_experts") + ")");
+      if (seen.test(id))
+        return require(false, field,
+                       "'parallel.experts' names expert " + Twine(id) +
+                           " twice");
+      seen.set(id);
+    }
+  }
+  require(seen.all(), field,
+          "'parallel.experts' has expert " + Twine(seen.find_first_unset()) +
+              " on no rank");
+}
+
+void Checker::checkParallel() {
+  const ParallelSpec &parallel = *spec.parallel;
+  int64_t ranks = parallel.getNumRanks();
+  require(!spec.placement, "placement",
+          "'placement' is of one rank by itself, and 'parallel' places the "
+          "experts; give one of them");
+  require(spec.numZeroExperts == 0 || ranks == 1, "num_zero_experts",
+          show("num_zero_experts") +
+              " cannot be spread over ranks, each of which would add their "
+              "share; drop 'parallel'");
+  if (parallel.placement == ExpertPlacement::Listed)
+    checkExpertLists();
+  else if (parallel.hasWholeExperts())
+    require(spec.numExperts % ranks == 0, "num_experts",
+            show("num_experts") + " must be a multiple of the " + Twine(ranks) +
+                " ranks (dp * tp), or 'parallel.experts' a list for each");
+  else
+    checkShare("intermediate_size", spec.intermediateSize, ranks,
+               {"experts.w13", "experts.w2"});
+  if (spec.sharedExperts)
+    checkShare("shared_experts.intermediate_size",
+               spec.sharedExperts->intermediateSize, parallel.tp,
+               {"shared_experts.w13", "shared_experts.w2"});
 }
 
 } // namespace

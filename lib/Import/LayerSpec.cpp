@@ -161,7 +161,41 @@ bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }
 int64_t LayerSpec::getNumLocalExperts() const {
   if (placement && placement->localExperts)
     return placement->localExperts->size();
-  return numExperts;
+  if (!parallel || !parallel->hasWholeExperts())
+    return numExperts;
+  if (parallel->placement == ExpertPlacement::Listed)
+    return parallel->lists.empty() ? 0 : parallel->lists.front().size();
+  return numExperts / parallel->getNumRanks();
+}
+
+int64_t LayerSpec::getLocalIntermediateSize() const {
+  if (!parallel || parallel->hasWholeExperts())
+    return intermediateSize;
+  return intermediateSize / parallel->getNumRanks();
+}
+
+int64_t LayerSpec::getLocalSharedSize() const {
+  return sharedExperts->intermediateSize / (parallel ? parallel->tp : 1);
+}
+
+std::vector<int64_t> LayerSpec::getExpertsOf(int64_t rank) const {
+  if (parallel && parallel->placement == ExpertPlacement::Listed)
+    return parallel->lists[rank];
+  std::vector<int64_t> experts(getNumLocalExperts());
+  bool isStrided =
+      parallel && parallel->placement == ExpertPlacement::RoundRobin;
+  bool isWhole = !parallel || !parallel->hasWholeExperts();
+  for (auto [i, expert] : enumerate(experts))
+    expert = isWhole     ? i
+             : isStrided ? i * parallel->getNumRanks() + rank
+                         : rank * experts.size() + i;
+  return experts;
+}
+
+LayerSpec LayerSpec::getWhole() const {
+  LayerSpec whole = *this;
+  whole.parallel.reset();
+  return whole;
 }
 
 ArrayRef<StringLiteral> LayerSpec::getExpertWeights() const {

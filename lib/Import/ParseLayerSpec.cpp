@@ -140,11 +140,63 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader,
   return spec;
 }
 
+/// The lists of `parallel.experts`.
+std::vector<std::vector<int64_t>> readExpertLists(FieldReader &reader,
+                                                  const json::Value &lists) {
+  std::vector<std::vector<int64_t>> read;
+  for (const json::Value &list : lists.elements) {
+    read.emplace_back();
+    for (const json::Value &element : list.elements) {
+      std::optional<int64_t> id = element.getInteger();
+      if (id && *id >= 0 && *id < limits::kMaxExperts) {
+        read.back().push_back(*id);
+        continue;
+      }
+      reader.error("experts", "'parallel.experts' must list ids of experts, "
+                              "not " +
+                                  describeValue(element));
+      return read;
+    }
+    if (read.back().empty())
+      reader.error("experts", "'parallel.experts' must have a list of ids for "
+                              "each rank, not " +
+                                  describeValue(list));
+  }
+  return read;
+}
+
+ParallelSpec readParallel(FieldReader &reader) {
+  ParallelSpec spec;
+  spec.dp = reader.getInteger("dp", 1, limits::kMaxRanks, 1);
+  spec.tp = reader.getInteger("tp", 1, limits::kMaxRanks, 1);
+  if (const json::Value *experts = reader.get("experts")) {
+    StringRef name =
+        experts->kind == json::Value::Kind::String ? experts->text : "";
+    reader.getContext().origins["parallel.experts"] = {"'parallel.experts'",
+                                                       experts->range};
+    if (name == "linear") {
+      spec.placement = ExpertPlacement::Linear;
+    } else if (name == "round_robin") {
+      spec.placement = ExpertPlacement::RoundRobin;
+    } else if (experts->kind == json::Value::Kind::Array) {
+      spec.placement = ExpertPlacement::Listed;
+      spec.lists = readExpertLists(reader, *experts);
+    } else {
+      reader.error("experts", "'parallel.experts' must be \"linear\", "
+                              "\"round_robin\" or a list of ids for each "
+                              "rank, not " +
+                                  describeValue(*experts));
+    }
+  }
+  reader.refuseUnknown();
+  return spec;
+}
+
 PlacementSpec readPlacement(FieldReader &reader) {
   PlacementSpec spec;
   if (reader.getInteger("num_ranks", 1, limits::kMaxExperts, 1) != 1)
-    reader.error("num_ranks", "'placement.num_ranks' must be 1: layers over "
-                              "several ranks are not compiled yet");
+    reader.error("num_ranks", "'placement.num_ranks' must be 1: the ranks of a "
+                              "layer are what 'parallel' says");
   if (const json::Value *list = reader.getList("local_experts")) {
     std::vector<int64_t> ids;
     for (const json::Value &element : list->elements) {
@@ -210,6 +262,8 @@ LayerSpec readLayer(FieldReader &reader) {
     spec.sharedExperts = readSharedExperts(*shared, spec.quantization);
   if (auto placement = enter(reader, "placement"))
     spec.placement = readPlacement(*placement);
+  if (auto parallel = enter(reader, "parallel"))
+    spec.parallel = readParallel(*parallel);
   reader.refuseUnknown();
   return spec;
 }

@@ -122,6 +122,8 @@ public:
     addExperts();
     addSharedExperts();
     addLatent();
+    if (spec.parallel && spec.parallel->hasWholeExperts())
+      add("placement.local_ids", {spec.numExperts}, TensorType::I32);
     add("output", {kTokenDimension, spec.hiddenSize}, layerType,
         TensorRole::Output);
     return std::move(tensors);
@@ -217,11 +219,12 @@ private:
   void addExperts() {
     int64_t numExperts = spec.getNumLocalExperts();
     int64_t width = spec.getExpertWidth();
-    int64_t rows = spec.getFirstProductRows(spec.intermediateSize);
+    int64_t size = spec.getLocalIntermediateSize();
+    int64_t rows = spec.getFirstProductRows(size);
     addQuantized("experts.w13", {numExperts, rows, width}, hasHalves());
     if (spec.expertBias)
       add("experts.w13_bias", {numExperts, rows}, layerType);
-    addQuantized("experts.w2", {numExperts, width, spec.intermediateSize});
+    addQuantized("experts.w2", {numExperts, width, size});
     if (spec.expertBias)
       add("experts.w2_bias", {numExperts, width}, layerType);
   }
@@ -229,7 +232,7 @@ private:
   void addSharedExperts() {
     if (!spec.sharedExperts)
       return;
-    int64_t size = spec.sharedExperts->intermediateSize;
+    int64_t size = spec.getLocalSharedSize();
     addQuantized("shared_experts.w13",
                  {spec.getFirstProductRows(size), spec.hiddenSize},
                  hasHalves());

@@ -101,10 +101,19 @@ moert::Status repack(const RepackArguments &arguments);
 struct RowMapArguments {
   int64_t tokens = 0;
   TensorRef input;
-  llvm::SmallVector<TensorRef> rowOperands;
+  llvm::SmallVector<TensorRef> rowOperands, elementwiseOperands;
   TensorRef result;
 };
 moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
+
+/// moe.place_ids and tile.place_ids.
+struct PlaceIdsArguments {
+  int64_t tokens = 0;
+  TensorRef ids;
+  OptionalRef table, numValidTokens;
+  TensorRef result;
+};
+moert::Status placeIds(const PlaceIdsArguments &arguments);
 
 /// Rows that are quantized, or that a scale is found for.
 struct QuantizedRows {

@@ -148,8 +148,20 @@ Status Machine::runRowMap(OpT op, int64_t count, Value result) {
   arguments.tokens = count;
   arguments.input = at(op.getInput());
   arguments.rowOperands = all(op.getRowOperands());
+  arguments.elementwiseOperands = all(op.getElementwiseOperands());
   arguments.result = at(result);
   return rowMap(arguments, *body);
+}
+
+template <typename OpT>
+Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
+  PlaceIdsArguments arguments;
+  arguments.tokens = count;
+  arguments.ids = at(op.getIds());
+  arguments.table = maybe(op.getTable());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.result = at(result);
+  return placeIds(arguments);
 }
 
 /// Finds the scale of a tensor, or quantizes by that one or by scales of its
@@ -255,6 +267,13 @@ Status Machine::run(moe::RowMapOp op) {
   return runRowMap(op, input.shape[0], op.getResult());
 }
 
+Status Machine::run(moe::PlaceIdsOp op) {
+  TensorRef ids = at(op.getIds());
+  if (Status status = allocate(op.getResult(), ids.shape); !status)
+    return status;
+  return runPlaceIds(op, ids.shape[0], op.getResult());
+}
+
 Status Machine::run(moe::TensorScaleOp op) {
   if (Status status = allocate(op.getScale(), {1}); !status)
     return status;
@@ -350,7 +369,7 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::TensorScaleOp, moe::QuantizeOp, moe::RepackOp,
+            moe::PlaceIdsOp, moe::TensorScaleOp, moe::QuantizeOp, moe::RepackOp,
             moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(
@@ -369,6 +388,9 @@ Status Machine::runOp(Operation &op) {
           [&](tile::ContractOp t) { return onTile(t, [&] { return run(t); }); })
       .Case([&](tile::RowMapOp t) {
         return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
+      })
+      .Case([&](tile::PlaceIdsOp t) {
+        return onTile(t, [&] { return runPlaceIds(t, tokens, t.getResult()); });
       })
       .Case([&](tile::RepackOp t) {
         return onTile(t, [&] { return runRepack(t); });

@@ -56,6 +56,8 @@ private:
   template <typename OpT>
   moert::Status runRowMap(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
+  moert::Status runPlaceIds(OpT op, int64_t count, mlir::Value result);
+  template <typename OpT>
   moert::Status runQuantize(OpT op, int64_t rows);
   template <typename OpT>
   moert::Status runRepack(OpT op);
@@ -69,6 +71,7 @@ private:
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);
   moert::Status run(moe::RowMapOp op);
+  moert::Status run(moe::PlaceIdsOp op);
   moert::Status run(moe::TensorScaleOp op);
   moert::Status run(moe::RepackOp op);
   moert::Status run(moe::QuantizeOp op);

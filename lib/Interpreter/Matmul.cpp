@@ -396,16 +396,21 @@ Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body) {
   for (const TensorRef &operand : arguments.rowOperands)
     if (Status status = checkRows("rows", operand, arguments.tokens); !status)
       return status;
+  for (const TensorRef &operand : arguments.elementwiseOperands)
+    if (Status status = checkRows("elementwise", operand, arguments.tokens);
+        !status)
+      return status;
   int64_t width = arguments.input.rowSize();
   std::vector<float> row(width), values;
   for (int64_t t = 0; t < arguments.tokens; ++t) {
     load(arguments.input, t * width, MutableArrayRef<float>(row));
-    values.assign(1, 0.0f);
-    for (const TensorRef &operand : arguments.rowOperands)
-      values.push_back(loadAt(operand, t * operand.rowSize()));
-    for (float &value : row) {
-      values[0] = value;
-      value = body.evaluate(values);
+    for (int64_t c = 0; c < width; ++c) {
+      values.assign(1, row[c]);
+      for (const TensorRef &operand : arguments.rowOperands)
+        values.push_back(loadAt(operand, t * operand.rowSize()));
+      for (const TensorRef &operand : arguments.elementwiseOperands)
+        values.push_back(loadAt(operand, t * width + c));
+      row[c] = body.evaluate(values);
     }
     store(arguments.result, t * width, row);
   }

@@ -175,6 +175,36 @@ Status gatherRows(const GatherRowsArguments &arguments) {
   return Status::ok();
 }
 
+Status placeIds(const PlaceIdsArguments &arguments) {
+  int64_t tokens = arguments.tokens;
+  for (auto [name, tensor] : {std::pair<const char *, TensorRef>(
+                                  "ids", arguments.ids),
+                              {"result", arguments.result}})
+    if (Status status = checkRows(name, tensor, tokens); !status)
+      return status;
+  int64_t topK = arguments.ids.shape[1];
+  int64_t runs =
+      arguments.numValidTokens ? arguments.numValidTokens->shape[0] : 1;
+  if (tokens % runs != 0)
+    return invalidArgument(std::to_string(tokens) +
+                           " tokens are no multiple of the " +
+                           std::to_string(runs) + " in num_valid_tokens");
+  for (int64_t slot = 0; slot < tokens * topK; ++slot) {
+    int64_t token = slot / topK, length = tokens / runs;
+    int64_t id = arguments.ids.as<int32_t>()[slot];
+    if (arguments.table)
+      id = id >= 0 && id < arguments.table->shape[0]
+               ? arguments.table->as<int32_t>()[id]
+               : -1;
+    if (arguments.numValidTokens &&
+        token % length >=
+            arguments.numValidTokens->as<int32_t>()[token / length])
+      id = -1;
+    arguments.result.as<int32_t>()[slot] = static_cast<int32_t>(id);
+  }
+  return Status::ok();
+}
+
 static Status checkUnpermute(const UnpermuteArguments &arguments) {
   int64_t width = arguments.result.rowSize();
   for (auto [name, tensor] :

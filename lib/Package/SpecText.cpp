@@ -125,6 +125,27 @@ void printQuantization(const ExpertQuantization &quantization,
   });
 }
 
+void printParallel(const ParallelSpec &parallel, llvm::json::OStream &json) {
+  json.attribute("dp", parallel.dp);
+  json.attribute("tp", parallel.tp);
+  switch (parallel.placement) {
+  case ExpertPlacement::Split:
+    return;
+  case ExpertPlacement::Linear:
+    return json.attribute("experts", "linear");
+  case ExpertPlacement::RoundRobin:
+    return json.attribute("experts", "round_robin");
+  case ExpertPlacement::Listed:
+    return json.attributeArray("experts", [&] {
+      for (const std::vector<int64_t> &list : parallel.lists)
+        json.array([&] {
+          for (int64_t id : list)
+            json.value(id);
+        });
+    });
+  }
+}
+
 void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   const LayerSpec none;
   Fields fields(json);
@@ -172,6 +193,9 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
           json.value(id);
       });
     });
+  if (spec.parallel)
+    json.attributeObject("parallel",
+                         [&] { printParallel(*spec.parallel, json); });
 }
 
 } // namespace

@@ -91,6 +91,11 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   } else if (auto op = dyn_cast<tile::RowMapOp>(phase)) {
     work.bytes = double(tokens) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getResult()));
+    for (Value operand : op.getElementwiseOperands())
+      work.bytes += double(tokens) * getRowBytes(operand);
+  } else if (auto op = dyn_cast<tile::PlaceIdsOp>(phase)) {
+    work.bytes = double(tokens) *
+                 (getRowBytes(op.getIds()) + getRowBytes(op.getResult()));
   } else if (auto op = dyn_cast<tile::QuantizeOp>(phase)) {
     work.bytes = (op.getOffsets() ? slots : double(tokens)) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getQuantized()) +

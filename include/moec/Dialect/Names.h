@@ -25,6 +25,9 @@ inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
 inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
 /// On the function whose layers were decomposed: the bound of the token count.
 inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
+/// On the function whose layers were decomposed: the ranks that run it, a
+/// `#moe.mesh`.
+inline constexpr llvm::StringLiteral kMeshAttr = "moe.mesh";
 /// On a layer's function: the keys of the config.json that were read past by
 /// order of the user, an array of strings.
 inline constexpr llvm::StringLiteral kIgnoredFieldsAttr = "moe.ignored_fields";

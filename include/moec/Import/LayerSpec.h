@@ -35,6 +35,7 @@ namespace limits {
 constexpr int64_t kMaxWidth = int64_t(1) << 20;
 constexpr int64_t kMaxExperts = int64_t(1) << 16;
 constexpr int64_t kMaxTopK = int64_t(1) << 10;
+constexpr int64_t kMaxRanks = int64_t(1) << 10;
 constexpr int64_t kMaxTokens = int64_t(1) << 24;
 constexpr int64_t kMaxVocabulary = int64_t(1) << 24;
 } // namespace limits
@@ -247,6 +248,26 @@ struct PlacementSpec {
   std::optional<std::vector<int64_t>> localExperts;
 };
 
+/// How routed experts are spread over the ranks of a layer.
+enum class ExpertPlacement {
+  Split,      ///< a part of every expert on each
+  Linear,     ///< whole experts: neighbours
+  RoundRobin, ///< whole experts: every so manieth
+  Listed,     ///< whole experts, as `ParallelSpec::lists` says
+};
+
+/// The spec's `parallel` object (docs/parallel.md).
+struct ParallelSpec {
+  /// Groups of ranks with tokens of their own, and ranks of a group.
+  int64_t dp = 1, tp = 1;
+  ExpertPlacement placement = ExpertPlacement::Split;
+  /// With `Listed`: the experts of each rank, all of one number.
+  std::vector<std::vector<int64_t>> lists;
+
+  int64_t getNumRanks() const { return dp * tp; }
+  bool hasWholeExperts() const { return placement != ExpertPlacement::Split; }
+};
+
 /// A layer.
 struct LayerSpec {
   /// Symbol name of the layer's function.
@@ -282,6 +303,7 @@ struct LayerSpec {
   /// That of the routed experts.
   ExpertQuantization quantization;
   std::optional<PlacementSpec> placement;
+  std::optional<ParallelSpec> parallel;
 
   /// R: rows of the router.
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }
@@ -289,6 +311,14 @@ struct LayerSpec {
   int64_t getExpertWidth() const { return latentSize.value_or(hiddenSize); }
   /// Experts whose weights are here.
   int64_t getNumLocalExperts() const;
+  /// I and S of the weights that are here.
+  int64_t getLocalIntermediateSize() const;
+  int64_t getLocalSharedSize() const;
+  /// With `parallel`: global ids of the experts whose weights a rank has, in
+  /// their order.
+  std::vector<int64_t> getExpertsOf(int64_t rank) const;
+  /// The layer on one rank.
+  LayerSpec getWhole() const;
   /// Whether an expert has gate and up rows.
   bool isGated() const;
   /// N: rows of `w13` for an intermediate size.

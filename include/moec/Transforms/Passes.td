@@ -26,6 +26,17 @@ def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
                            "::mlir::math::MathDialect"];
 }
 
+def MoeParallelizePass : Pass<"moe-parallelize", "::mlir::func::FuncOp"> {
+  let summary = "spread a layer over the ranks of its mesh";
+  let description = [{
+    Of a function with `moe.mesh` (which `moe-decompose` takes from the layer), by the rules of docs/parallel.md: over
+    `dp` a `moe.dispatch` ahead of what is done for the rows of all ranks, from the permutation to the sum over a
+    token's experts, and a `moe.combine` behind it; over `tp` a `moe.combine` of what is returned. Bounds of tokens are
+    multiplied by `dp`. Nothing without a mesh of several ranks, or where there is a `moe.combine` already.
+  }];
+  let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect"];
+}
+
 def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {
   let summary = "choose how the target multiplies quantized operands";
   let description = [{

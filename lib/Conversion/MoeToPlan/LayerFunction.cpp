@@ -47,6 +47,11 @@ LogicalResult LayerFunction::analyze(func::FuncOp function) {
   if (maxTokens < 1)
     return func.emitOpError("has ")
            << kMaxTokensAttr << " = " << maxTokens << "; give at least 1";
+  ownTokens = moert::Expr::tokens();
+  if (auto attr = func->getAttrOfType<MeshAttr>(kMeshAttr)) {
+    mesh = attr;
+    ownTokens = moert::Expr::ceilDiv(ownTokens, mesh.getDp());
+  }
   if (failed(checkArguments()) || failed(checkOps()) || failed(checkResults()))
     return failure();
   formGroups();
@@ -85,7 +90,8 @@ LogicalResult LayerFunction::checkArguments() {
       return fail("('" + name.getValue() +
                   "') is a weight with a dynamic dimension; weights have "
                   "constant shapes");
-    rows[arg] = moert::Expr::tokens();
+    rows[arg] = ownTokens;
+    rowTokens[arg] = ownTokens;
   }
   return success();
 }
@@ -112,12 +118,16 @@ LogicalResult LayerFunction::checkOps() {
     if (isa<LayerOp>(op))
       return op.emitOpError("cannot become a plan as a whole; run "
                             "moe-decompose first");
-    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RepackOp, RowMapOp,
-             TensorScaleOp, QuantizeOp, UnpermuteOp>(op))
+    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RepackOp, PlaceIdsOp,
+             RowMapOp, TensorScaleOp, QuantizeOp, UnpermuteOp, DispatchOp,
+             CombineOp>(op))
       return op.emitOpError("cannot become a kernel; a layer's function holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.repack, moe.row_map, moe.tensor_scale, "
-                            "moe.quantize and moe.unpermute only");
+                            "moe.repack, moe.place_ids, moe.row_map, "
+                            "moe.tensor_scale, moe.quantize, moe.unpermute, "
+                            "moe.dispatch and moe.combine only");
+    if (failed(checkMesh(op)))
+      return failure();
     if (auto repack = dyn_cast<RepackOp>(op))
       if (failed(checkWeights(repack)))
         return failure();
@@ -132,11 +142,35 @@ LogicalResult LayerFunction::checkOps() {
   return success();
 }
 
+/// What ranks do together needs several of them.
+LogicalResult LayerFunction::checkMesh(Operation &op) {
+  std::optional<Axis> axis;
+  if (auto dispatch = dyn_cast<DispatchOp>(op))
+    axis = dispatch.getAxis();
+  else if (auto combine = dyn_cast<CombineOp>(op))
+    axis = combine.getAxis();
+  if (!axis)
+    return success();
+  int64_t ranks = !mesh ? 1 : *axis == Axis::Dp ? mesh.getDp() : mesh.getTp();
+  if (ranks > 1)
+    return success();
+  return op.emitOpError("is over axis '")
+         << stringifyAxis(*axis) << "', which has one rank; give the function "
+         << kMeshAttr << " = #moe.mesh<" << stringifyAxis(*axis)
+         << " = 2> or more";
+}
+
 /// Verifiers let no number of rows but the tokens' be dynamic.
 void LayerFunction::inferRows(Operation &op) {
   auto setRows = [&](Value result, Value like, int64_t factor = 1) {
     moert::Expr count = rows.lookup(like) * factor;
     rows[result] = count;
+    moert::Expr tokens = rowTokens.lookup(like);
+    rowTokens[result] = tokens;
+  };
+  auto setTokens = [&](Value result, const moert::Expr &tokens) {
+    if (cast<RankedTensorType>(result.getType()).isDynamicDim(0))
+      rows[result] = rowTokens[result] = tokens;
   };
   TypeSwitch<Operation *>(&op)
       .Case([&](RouteOp route) {
@@ -154,6 +188,14 @@ void LayerFunction::inferRows(Operation &op) {
         Value source = matmul.getSource();
         setRows(matmul.getResult(), source ? source : matmul.getInput());
       })
+      .Case([&](PlaceIdsOp place) { setRows(place.getResult(), place.getIds()); })
+      .Case([&](DispatchOp dispatch) {
+        for (Value result : dispatch.getResults())
+          setTokens(result, dispatch.getAxis() == Axis::Dp
+                                ? moert::Expr::tokens()
+                                : ownTokens);
+      })
+      .Case([&](CombineOp combine) { setTokens(combine.getResult(), ownTokens); })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](QuantizeOp quantize) {
         setRows(quantize.getQuantized(), quantize.getInput());
@@ -226,6 +268,10 @@ void LayerFunction::formGroups() {
         group.outs.push_back(result);
       }
     }
+    group.tokens = moert::Expr::tokens();
+    for (Value in : group.ins)
+      if (auto found = rowTokens.find(in); found != rowTokens.end())
+        group.tokens = found->second;
     groups.push_back(std::move(group));
   }
 }

@@ -26,8 +26,14 @@ struct KernelGroup {
   /// Whether it runs once, ahead of all runs: it brings weights into another
   /// order.
   bool prepares() const { return llvm::isa<moe::RepackOp>(ops.front()); }
+  /// Whether it is no kernel but what ranks do together.
+  bool isCollective() const {
+    return llvm::isa<moe::DispatchOp, moe::CombineOp>(ops.front());
+  }
   /// Base of the symbol; made unique when the kernel is made.
   std::string name;
+  /// What its kernel is told to be the number of tokens.
+  moert::Expr tokens;
 };
 
 /// A function of pipeline ops, checked and cut into kernels.
@@ -47,6 +53,8 @@ public:
     return func->getRegion(0).front().getTerminator()->getOperands();
   }
   int64_t getMaxTokens() const { return maxTokens; }
+  /// The ranks that run it; null for one.
+  moe::MeshAttr getMesh() const { return mesh; }
 
   /// The number of rows of a value whose first dimension is dynamic.
   const moert::Expr &getRows(mlir::Value value) const {
@@ -65,6 +73,7 @@ private:
   mlir::LogicalResult checkResults();
   mlir::LogicalResult checkOps();
   mlir::LogicalResult checkWeights(moe::RepackOp op);
+  mlir::LogicalResult checkMesh(mlir::Operation &op);
   void inferRows(mlir::Operation &op);
   void formGroups();
 
@@ -72,7 +81,12 @@ private:
   int64_t maxTokens = 0;
   llvm::SmallVector<mlir::Operation *> ops;
   llvm::SmallVector<KernelGroup, 0> groups;
+  moe::MeshAttr mesh;
+  /// Tokens of a rank.
+  moert::Expr ownTokens;
   llvm::DenseMap<mlir::Value, moert::Expr> rows;
+  /// The tokens that rows of a value are for.
+  llvm::DenseMap<mlir::Value, moert::Expr> rowTokens;
   llvm::DenseMap<mlir::Value, int64_t> producers;
 };
 

@@ -35,11 +35,16 @@ public:
   void run() {
     func::FuncOp func = layer.getFunc();
     builder.setInsertionPointAfter(func);
+    plan::MeshAttr mesh;
+    if (moe::MeshAttr ranks = layer.getMesh(); ranks && ranks.getNumRanks() > 1)
+      mesh = plan::MeshAttr::get(builder.getContext(), ranks.getDp(),
+                                 ranks.getTp());
     program = plan::ProgramOp::create(builder, loc, func.getName(),
-                                      layer.getMaxTokens());
+                                      layer.getMaxTokens(), mesh);
     builder.setInsertionPointAfter(program);
     for (const KernelGroup &group : layer.getGroups())
-      kernels.push_back(emitKernel(group));
+      kernels.push_back(group.isCollective() ? StringAttr()
+                                             : emitKernel(group));
     builder.setInsertionPointToStart(&program.getBody().emplaceBlock());
     emitTensors();
     emitBuffers();
@@ -187,10 +192,33 @@ private:
         result.push_back(memory.lookup(value));
       return result;
     };
+    SmallVector<Value> ins = toMemory(group.ins), outs = toMemory(group.outs);
+    if (group.isCollective())
+      return emitCollective(group.ops.front(), stream, ins, outs);
+    plan::ExprAttr tokens;
+    if (group.tokens != moert::Expr::tokens())
+      tokens = plan::ExprAttr::get(builder.getContext(), group.tokens.str());
     plan::LaunchOp::create(builder, group.ops.front()->getLoc(),
                            FlatSymbolRefAttr::get(kernels[index]),
-                           builder.getI64IntegerAttr(stream),
-                           toMemory(group.ins), toMemory(group.outs));
+                           builder.getI64IntegerAttr(stream), ins, outs,
+                           /*dependent=*/false, tokens);
+  }
+
+  void emitCollective(Operation *op, int64_t stream, ValueRange ins,
+                      ValueRange outs) {
+    auto kind = plan::CollectiveKind::AllGather;
+    moe::Axis axis;
+    if (auto dispatch = dyn_cast<moe::DispatchOp>(op)) {
+      axis = dispatch.getAxis();
+    } else {
+      axis = cast<moe::CombineOp>(op).getAxis();
+      kind = axis == moe::Axis::Dp ? plan::CollectiveKind::ReduceScatter
+                                   : plan::CollectiveKind::AllReduce;
+    }
+    plan::CollectiveOp::create(
+        builder, op->getLoc(), kind,
+        axis == moe::Axis::Dp ? plan::Axis::Dp : plan::Axis::Tp, stream, ins,
+        outs);
   }
 
   const LayerFunction &layer;

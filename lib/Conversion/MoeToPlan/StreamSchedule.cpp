@@ -58,6 +58,8 @@ private:
                              : SmallVector<Value, 1>{};
     if (auto matmul = dyn_cast<GroupedMatmulOp>(group.ops.front()))
       return SmallVector<Value, 1>(matmul.getElementwiseOperands());
+    if (auto map = dyn_cast<RowMapOp>(group.ops.front()))
+      return SmallVector<Value, 1>(map.getElementwiseOperands());
     return {};
   }
 

@@ -108,15 +108,16 @@ private:
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RepackOp, moe::RowMapOp, moe::TensorScaleOp,
+                  moe::RepackOp, moe::PlaceIdsOp, moe::RowMapOp,
+                  moe::TensorScaleOp,
                   moe::QuantizeOp, moe::UnpermuteOp>(
                 [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError("has no phase at level tile; a plan.kernel holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.repack, moe.row_map, moe.tensor_scale, "
-                            "moe.quantize and moe.unpermute only");
+                            "moe.repack, moe.place_ids, moe.row_map, "
+                            "moe.tensor_scale, moe.quantize and moe.unpermute only");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
     return success();
@@ -177,10 +178,17 @@ private:
         op.getQuantAttr(), op.getPackingAttr(), tile::ConfigAttr());
   }
 
+  Operation *create(moe::PlaceIdsOp op) {
+    return tile::PlaceIdsOp::create(
+        builder, op.getLoc(), tokens, get(op.getIds()), get(op.getTable()),
+        get(op.getNumValidTokens()), get(op.getResult()), tile::ConfigAttr());
+  }
+
   Operation *create(moe::RowMapOp op) {
     auto phase = tile::RowMapOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()),
-        get(op.getRowOperands()), get(op.getResult()), tile::ConfigAttr());
+        get(op.getRowOperands()), get(op.getElementwiseOperands()),
+        get(op.getResult()), tile::ConfigAttr());
     cloneScalarRegion(op.getBody(), phase.getBody());
     return phase;
   }

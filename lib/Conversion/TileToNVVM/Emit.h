@@ -44,6 +44,7 @@ mlir::LogicalResult emitSm80Gemv(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80CountSlots(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80PlaceIds(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80TensorScale(mlir::Operation *phase,
                                         KernelBody body);

@@ -43,6 +43,7 @@ constexpr Emission kEmissions[] = {
     {"sm80.top_k", emitSm80TopK},
     {"sm80.count_slots", emitSm80CountSlots},
     {"sm80.rank", emitSm80Rank},
+    {"sm80.place_ids", emitSm80PlaceIds},
     {"sm80.row_map", emitSm80RowMap},
     {"sm80.tensor_scale", emitSm80TensorScale},
     {"sm80.quantize", emitSm80Quantize},

@@ -24,6 +24,7 @@ mlir::LogicalResult requireLanes(mlir::Operation *op, int64_t lanes);
 mlir::LogicalResult emitContract(tile::ContractOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
+mlir::LogicalResult emitPlaceIds(tile::PlaceIdsOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitTensorScale(tile::TensorScaleOp op,
                                     KernelEmitter &emitter);

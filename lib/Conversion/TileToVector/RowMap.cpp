@@ -34,7 +34,11 @@ LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
         zero, emitter.index(columns), lanes, columns,
         [&](Value column, Value mask) {
           args[0] = emitter.loadVector(input, {row, column}, lanes, mask);
-          FailureOr<Value> value = emitter.inlineRegion(op.getBody(), args);
+          SmallVector<Value> all(args);
+          for (Value operand : op.getElementwiseOperands())
+            all.push_back(emitter.loadVector(emitter.operand(operand),
+                                             {row, column}, lanes, mask));
+          FailureOr<Value> value = emitter.inlineRegion(op.getBody(), all);
           if (failed(value))
             status = failure();
           else

@@ -32,6 +32,7 @@ LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
       .Case([&](tile::ContractOp op) { return emitContract(op, emitter); })
       .Case([&](tile::TopKOp op) { return emitTopK(op, emitter); })
       .Case([&](tile::RankOp op) { return emitRank(op, emitter); })
+      .Case([&](tile::PlaceIdsOp op) { return emitPlaceIds(op, emitter); })
       .Case([&](tile::RowMapOp op) { return emitRowMap(op, emitter); })
       .Case(
           [&](tile::TensorScaleOp op) { return emitTensorScale(op, emitter); })

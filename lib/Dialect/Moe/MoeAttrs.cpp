@@ -205,14 +205,18 @@ LogicalResult ActivationFormatAttr::verify(EmitError emitError, Format format,
   return success();
 }
 
-LogicalResult MeshAttr::verify(EmitError emitError, int64_t numRanks,
-                               int64_t rank) {
-  if (numRanks < 1)
-    return emitError() << "'num_ranks' is " << numRanks
-                       << "; at least 1 is accepted";
-  if (rank < 0 || rank >= numRanks)
-    return emitError() << "'rank' is " << rank << "; 0 to " << numRanks - 1
-                       << " is accepted";
+LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t tp,
+                               int64_t numExperts) {
+  // So many that no product of sizes overflows; there are no machines of it.
+  constexpr int64_t kMost = int64_t(1) << 16;
+  for (auto [name, size] : {std::pair{"dp", dp}, {"tp", tp}})
+    if (size < 1 || size > kMost)
+      return emitError() << "'" << name << "' is " << size << "; give 1 to "
+                         << kMost;
+  if (numExperts < 0)
+    return emitError() << "'num_experts' is " << numExperts
+                       << "; give the number of experts of the whole layer, or "
+                          "0 for a part of every expert on each rank";
   return success();
 }
 

@@ -24,8 +24,11 @@ using namespace moec::moe;
 int64_t LayerOp::getNumLocalExperts() { return getDim(getW13(), 0); }
 
 int64_t LayerOp::getNumExperts() {
-  return getPlacement() ? getPlacement()->getNumExperts()
-                        : getNumLocalExperts();
+  if (getPlacement())
+    return getPlacement()->getNumExperts();
+  if (getMesh() && getMesh()->getNumExperts() > 0)
+    return getMesh()->getNumExperts();
+  return getNumLocalExperts();
 }
 
 int64_t LayerOp::getNumRouted() {
@@ -87,6 +90,7 @@ private:
   LogicalResult verifyRouting();
   LogicalResult verifyShared();
   LogicalResult verifyQuantization();
+  LogicalResult verifyMesh();
   LogicalResult verifyQuants();
   LogicalResult verifyProductQuant(ProductQuantAttr quant);
   /// One of the four weights with what its quantization may need.
@@ -144,12 +148,27 @@ LogicalResult LayerVerifier::verifyAttributes() {
     return check.error("'format' is '")
            << stringifyFormat(format->getFormat())
            << "'; only 'standard' is compiled so far: remove 'format'";
-  if (auto mesh = op.getMesh(); mesh && mesh->getNumRanks() != 1)
-    return check.error("'mesh' has ")
-           << mesh->getNumRanks()
-           << " ranks; only 1 is compiled so far: split the experts by "
-              "'placement' and run one layer per rank";
-  return verifyQuants();
+  return failure(failed(verifyMesh()) || failed(verifyQuants()));
+}
+
+LogicalResult LayerVerifier::verifyMesh() {
+  std::optional<MeshAttr> mesh = op.getMesh();
+  bool placesIds = mesh && mesh->getNumExperts() > 0;
+  if (placesIds != bool(op.getLocalIds()))
+    return check.error("takes 'local_ids' with a 'mesh' that has "
+                       "'num_experts', and only then");
+  if (!mesh)
+    return success();
+  if (op.getPlacement())
+    return check.error("has 'mesh' and 'placement'; which experts a rank of a "
+                       "mesh has is what 'local_ids' says: remove 'placement'");
+  if (op.getNumZeroExperts() > 0 && mesh->getNumRanks() > 1)
+    return check.error("has 'num_zero_experts' and a 'mesh' of several ranks, "
+                       "each of which would add their share; remove 'mesh'");
+  if (!placesIds)
+    return success();
+  return check.checkShape("local_ids", op.getLocalIds(),
+                          {{"num_experts", mesh->getNumExperts()}});
 }
 
 LogicalResult LayerVerifier::verifyActivation() {

@@ -40,6 +40,20 @@ void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
       setName(result, name);
 }
 
+void CombineOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultName(*this, setName);
+}
+void PlaceIdsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultName(*this, setName);
+}
+
+void DispatchOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  for (OpResult result : getOperation()->getResults())
+    if (StringRef name = getResultName(*this, result.getResultNumber());
+        !name.empty())
+      setName(result, name);
+}
+
 void RepackOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   for (OpResult result : getOperation()->getResults())
     if (StringRef name = getResultName(*this, result.getResultNumber());
@@ -93,6 +107,37 @@ LogicalResult GroupedMatmulOp::verifyRegions() {
 
 LogicalResult RepackOp::verify() {
   return verifyRepack(*this, RepackOperands(*this));
+}
+
+/// Rows of one rank and of all.
+static LogicalResult verifyAlike(Operation *op, Type one, Type all,
+                                 size_t index) {
+  auto from = dyn_cast<RankedTensorType>(one),
+       to = dyn_cast<RankedTensorType>(all);
+  if (from && to && from.getRank() > 0 && from.getRank() == to.getRank() &&
+      from.getElementType() == to.getElementType() &&
+      from.getShape().drop_front() == to.getShape().drop_front() &&
+      from.isDynamicDim(0) == to.isDynamicDim(0))
+    return success();
+  return op->emitOpError("input ")
+         << index << " is " << one << " and its result " << all
+         << "; give them one type, but for the rows where those are static";
+}
+
+LogicalResult DispatchOp::verify() {
+  if (getInputs().empty() || getInputs().size() != getResults().size())
+    return emitOpError("has ")
+           << getInputs().size() << " inputs and " << getResults().size()
+           << " results; give one result for each input, at least one";
+  for (auto [i, input, result] :
+       llvm::enumerate(getInputs().getTypes(), getResults().getTypes()))
+    if (failed(verifyAlike(*this, input, result, i)))
+      return failure();
+  return success();
+}
+
+LogicalResult PlaceIdsOp::verify() {
+  return verifyPlaceIds(*this, PlaceIdsOperands(*this));
 }
 
 LogicalResult RowMapOp::verify() {

@@ -404,6 +404,22 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
   return verifyEpilogue(check, op, o);
 }
 
+LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
+  OperandChecker check(op);
+  if (failed(check.checkShape("ids", o.ids, {tokensDim(), {"top_k"}})) ||
+      failed(check.checkShape("result", o.result,
+                              {tokensDim(), {"top_k", getDim(o.ids, 1)}})))
+    return failure();
+  if (!o.table && !o.numValidTokens)
+    return op->emitOpError("changes nothing; give a 'table', "
+                           "'num_valid_tokens' or both");
+  if (o.table && failed(check.checkShape("table", o.table, {{"num_experts"}})))
+    return failure();
+  return success(!o.numValidTokens ||
+                 succeeded(check.checkShape("num_valid_tokens",
+                                            o.numValidTokens, {{"ranks"}})));
+}
+
 LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
   OperandChecker check(op);
   if (failed(check.checkShape("input", o.input, {tokensDim(), {"width"}})) ||
@@ -417,6 +433,13 @@ LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
     arguments.push_back(nameOf("rows", i));
     if (failed(
             check.checkShape(arguments.back(), value, {tokensDim(), {"1", 1}})))
+      return failure();
+  }
+  for (auto [i, value] : llvm::enumerate(o.elementwise)) {
+    arguments.push_back(nameOf("elementwise", i));
+    if (failed(
+            check.checkShape(arguments.back(), value,
+                             {tokensDim(), {"width", getDim(o.input, 1)}})))
       return failure();
   }
   return verifyScalarArguments(op, o.body, "body", arguments);

@@ -189,6 +189,30 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
+LogicalResult CollectiveOp::verify() {
+  if (getStreamAttr() && getStreamAttr().getInt() < 0)
+    return emitOpError("stream ")
+           << getStreamAttr().getInt()
+           << " is not a stream; they are numbered from 0";
+  if (getIns().empty())
+    return emitOpError("moves nothing; give at least one pair of 'ins' and "
+                       "'outs'");
+  for (auto [i, in, out] : llvm::enumerate(getIns(), getOuts())) {
+    auto from = cast<MemRefType>(in.getType());
+    auto to = cast<MemRefType>(out.getType());
+    if (from.getRank() < 1 || from.getRank() != to.getRank() ||
+        from.getElementType() != to.getElementType() ||
+        from.getShape().drop_front() != to.getShape().drop_front())
+      return emitOpError("ins[")
+             << i << "] is " << from << " and outs[" << i << "] is " << to
+             << "; they may differ in the first dimension alone";
+    if (llvm::is_contained(getIns(), out))
+      return emitOpError("reads and writes the same tensor; 'outs' must not be "
+                         "among 'ins'");
+  }
+  return success();
+}
+
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
       *this, getKernelAttr());

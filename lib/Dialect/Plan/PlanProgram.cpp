@@ -57,8 +57,12 @@ private:
   LogicalResult verifyPrepare(PrepareOp prepare);
   LogicalResult verifyVariant(VariantOp variant);
   LogicalResult verifyInPlace(TensorOp tensor);
-  LogicalResult verifyLaunch(LaunchOp launch, llvm::DenseSet<Value> &written,
-                             bool prepares);
+  LogicalResult verifyCollective(CollectiveOp op,
+                                 llvm::DenseSet<Value> &written);
+  /// A launch or a collective.
+  template <typename StepOp>
+  LogicalResult verifyStep(StepOp step, llvm::DenseSet<Value> &written,
+                           bool prepares);
 
   LogicalResult enter(Operation &op, Section next) {
     if (next < section)
@@ -161,9 +165,10 @@ LogicalResult ProgramVerifier::verifyInPlace(TensorOp tensor) {
 }
 
 /// The ins of a launch must hold something; its outs do afterwards.
-LogicalResult ProgramVerifier::verifyLaunch(LaunchOp launch,
-                                            llvm::DenseSet<Value> &written,
-                                            bool prepares) {
+template <typename StepOp>
+LogicalResult ProgramVerifier::verifyStep(StepOp launch,
+                                          llvm::DenseSet<Value> &written,
+                                          bool prepares) {
   for (Value operand : launch.getOperands()) {
     TensorOp by = overwritten.lookup(operand);
     if (by && (!prepares || written.contains(by.getTensor()) ||
@@ -175,7 +180,7 @@ LogicalResult ProgramVerifier::verifyLaunch(LaunchOp launch,
   for (Value in : launch.getIns())
     if (!written.contains(in)) {
       InFlightDiagnostic diag =
-          launch.emitOpError("reads memory that no launch has written yet");
+          launch.emitOpError("reads memory that no step has written yet");
       diag.attachNote(in.getLoc()) << "the memory is here";
       return diag;
     }
@@ -214,7 +219,7 @@ LogicalResult ProgramVerifier::verifyPrepare(PrepareOp prepare) {
                           : operand.getDefiningOp<BufferOp>().getName())
                << "'";
     }
-    if (failed(verifyLaunch(launch, ready, /*prepares=*/true)))
+    if (failed(verifyStep(launch, ready, /*prepares=*/true)))
       return failure();
   }
   return success();
@@ -231,14 +236,61 @@ LogicalResult ProgramVerifier::verifyVariant(VariantOp variant) {
            << max << " tokens; 'max_tokens' of the program is " << maxTokens;
   nextTokens = max + 1;
   llvm::DenseSet<Value> written = ready;
-  for (LaunchOp launch : variant.getBody().getOps<LaunchOp>())
-    if (failed(verifyLaunch(launch, written, /*prepares=*/false)))
-      return failure();
+  for (Operation &op : variant.getBody().front()) {
+    if (auto launch = dyn_cast<LaunchOp>(op))
+      if (failed(verifyStep(launch, written, /*prepares=*/false)))
+        return failure();
+    if (auto collective = dyn_cast<CollectiveOp>(op))
+      if (failed(verifyCollective(collective, written)))
+        return failure();
+  }
   for (TensorOp output : outputs)
     if (!written.contains(output.getTensor()))
       return variant.emitOpError("never writes the output '")
              << output.getName() << "'; launch a kernel with it in 'outs'";
   return success();
+}
+
+/// Rows of the ins and outs agree with the mesh, at each token count that a
+/// group may have.
+LogicalResult
+ProgramVerifier::verifyCollective(CollectiveOp op,
+                                  llvm::DenseSet<Value> &written) {
+  MeshAttr mesh = program.getMeshAttr();
+  int64_t ranks = !mesh                        ? 1
+                  : op.getAxis() == Axis::Dp ? mesh.getDp()
+                                             : mesh.getTp();
+  if (ranks < 2)
+    return op.emitOpError("is over axis '")
+           << stringifyAxis(op.getAxis())
+           << "', which has one rank; give the program a 'mesh' that has more, "
+              "or drop the collective";
+  auto getRows = [](Value value) {
+    auto type = cast<MemRefType>(value.getType());
+    if (!type.isDynamicDim(0))
+      return moert::Expr(type.getDimSize(0));
+    Operation *memory = value.getDefiningOp();
+    auto tensor = dyn_cast<TensorOp>(memory);
+    ExprAttr rows =
+        tensor ? tensor.getRowsAttr() : cast<BufferOp>(memory).getRowsAttr();
+    return rows ? rows.getExpr() : moert::Expr(0);
+  };
+  int64_t toOne = op.getKind() == CollectiveKind::ReduceScatter ? ranks : 1;
+  int64_t toAll = op.getKind() == CollectiveKind::AllGather ? ranks : 1;
+  for (auto [i, in, out] : llvm::enumerate(op.getIns(), op.getOuts()))
+    for (int64_t tokens : {mesh.getDp(), 2 * mesh.getDp()}) {
+      moert::Result<int64_t> from = getRows(in).evaluate(tokens);
+      moert::Result<int64_t> to = getRows(out).evaluate(tokens);
+      if (from && to && *from * toAll == *to * toOne)
+        continue;
+      return op.emitOpError("ins[")
+             << i << "] has " << getRows(in).str() << " rows and outs[" << i
+             << "] " << getRows(out).str() << "; " << ranks
+             << " ranks make that " << (toOne > 1 ? "one of " : "")
+             << (toOne > 1 ? toOne : toAll)
+             << (toOne > 1 ? "" : " times as many");
+    }
+  return verifyStep(op, written, /*prepares=*/false);
 }
 
 } // namespace
@@ -300,9 +352,13 @@ LogicalResult VariantOp::verifyRegions() {
         continue;
       if (launch.getDependent())
         return emitNotAfterLaunch(launch);
+    } else if (auto collective = dyn_cast<CollectiveOp>(op)) {
+      stream = collective.getStream();
+      launching.erase(stream);
     } else {
       return op.emitOpError("is not allowed in a 'plan.variant'; it holds "
-                            "'plan.launch', 'plan.record' and 'plan.wait'");
+                            "'plan.launch', 'plan.collective', 'plan.record' "
+                            "and 'plan.wait'");
     }
     // Only stream 0 is the caller's.
     if (!started.contains(stream))

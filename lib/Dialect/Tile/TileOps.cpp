@@ -76,8 +76,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, RowMapOp,
-           TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp>(op))
+  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, PlaceIdsOp,
+           RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -352,6 +352,12 @@ LogicalResult RepackOp::verify() {
   if (failed(moe::verifyRepack(*this, moe::RepackOperands(*this))))
     return failure();
   return verifySeparate(*this, {getPacked(), getPackedScale(), getRowScale()});
+}
+
+LogicalResult PlaceIdsOp::verify() {
+  if (failed(moe::verifyPlaceIds(*this, moe::PlaceIdsOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getResult());
 }
 
 LogicalResult RowMapOp::verify() {

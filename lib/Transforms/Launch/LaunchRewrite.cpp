@@ -29,6 +29,7 @@ std::vector<RewriteSite> LaunchRewrite::matchPairs(
   for (plan::LaunchOp second : getVariantLaunches(context.module)) {
     auto first = dyn_cast_or_null<plan::LaunchOp>(second->getPrevNode());
     if (!first || first == taken || first.getStream() != second.getStream() ||
+        first.getTokensAttr() || second.getTokensAttr() ||
         !accepts(first, second))
       continue;
     sites.push_back(RewriteSite::Place{first, second});

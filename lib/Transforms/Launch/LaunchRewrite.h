@@ -128,7 +128,8 @@ protected:
     llvm::MapVector<mlir::Operation *, llvm::SmallVector<plan::LaunchOp>> found;
     context.module.walk([&](plan::LaunchOp launch) {
       auto phase = getPhase<OpTy>(launch);
-      if (phase && accepts(launch, phase))
+      // Times and bounds are of the tokens of a run.
+      if (phase && !launch.getTokensAttr() && accepts(launch, phase))
         found[getKernel(launch)].push_back(launch);
     });
     std::vector<RewriteSite> sites;

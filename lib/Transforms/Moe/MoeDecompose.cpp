@@ -311,13 +311,21 @@ void LayerDecomposer::permute() {
   DenseI64ArrayAttr local;
   if (PlacementAttr placement = layer.getPlacementAttr())
     local = b.getDenseI64ArrayAttr(placement.getLocal());
+  Value placed = ids;
+  int64_t numExperts = layer.getNumExperts();
+  if (Value table = layer.getLocalIds()) {
+    auto place = PlaceIdsOp::create(b, ids.getType(), ids, table, Value());
+    setNames(place, {"local_ids"});
+    placed = place.getResult();
+    numExperts = layer.getNumLocalExperts();
+  }
   int64_t topK = layer.getTopK();
   auto op = PermuteOp::create(
       b, tensorOf({layer.getNumLocalExperts() + 1}, b.getI32Type()),
       tensorOf({kTokens, topK}, b.getI32Type()),
       tensorOf({kPositions}, b.getI32Type()),
-      tensorOf({kPositions, 1}, b.getF32Type()), ids, weights,
-      layer.getNumValidTokens(), b.getI64IntegerAttr(layer.getNumExperts()),
+      tensorOf({kPositions, 1}, b.getF32Type()), placed, weights,
+      layer.getNumValidTokens(), b.getI64IntegerAttr(numExperts),
       b.getI64IntegerAttr(layer.getNumZeroExperts()), local);
   setNames(op, {"expert_offsets", "position", "source", "row_weight"});
   offsets = op.getOffsets();
@@ -337,7 +345,8 @@ void LayerDecomposer::makeExpertInput() {
   expertInput = latentInput;
   if (!layer.getWeightOnInput())
     return;
-  auto op = RowMapOp::create(b, latentInput.getType(), latentInput, weights);
+  auto op = RowMapOp::create(b, latentInput.getType(), latentInput, weights,
+                             /*elementwise_operands=*/ValueRange());
   setNames(op, {"weighted_input"});
   OpBuilder::InsertionGuard guard(b);
   Type f32 = b.getF32Type();
@@ -487,11 +496,24 @@ struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
     SmallVector<LayerOp> layers;
     func.walk([&](LayerOp layer) { layers.push_back(layer); });
     for (LayerOp layer : layers) {
-      if (failed(checkStorage(layer)) || failed(checkMaxTokens(func, layer)))
+      if (failed(checkStorage(layer)) || failed(checkMaxTokens(func, layer)) ||
+          failed(checkMesh(func, layer)))
         return signalPassFailure();
       resolveParams(layer);
       LayerDecomposer(layer).run();
     }
+  }
+
+  /// So are the ranks that run it.
+  static LogicalResult checkMesh(func::FuncOp func, LayerOp layer) {
+    auto before = func->getAttrOfType<MeshAttr>(kMeshAttr);
+    if (before && before != layer.getMeshAttr())
+      return layer.emitOpError("is not of the mesh ")
+             << before << " of function @" << func.getName()
+             << "; give all its layers one mesh";
+    if (layer.getMeshAttr())
+      func->setAttr(kMeshAttr, layer.getMeshAttr());
+    return success();
   }
 
   /// The bound is a fact about the whole function from here on.

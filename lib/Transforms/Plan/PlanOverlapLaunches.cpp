@@ -26,8 +26,8 @@ static void overlapLaunches(Block &steps) {
         .Case([&](plan::LaunchOp launch) {
           launch.setDependent(!launching.insert(launch.getStream()).second);
         })
-        .Case<plan::RecordOp, plan::WaitOp>(
-            [&](auto event) { launching.erase(event.getStream()); });
+        .Case<plan::CollectiveOp, plan::RecordOp, plan::WaitOp>(
+            [&](auto step) { launching.erase(step.getStream()); });
 }
 
 namespace {

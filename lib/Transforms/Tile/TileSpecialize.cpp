@@ -42,14 +42,27 @@ struct Span {
   size_t first, last;
 };
 
+/// The tokens that a launch tells its kernel when a run has `tokens`.
+int64_t getLaunchTokens(plan::LaunchOp launch, int64_t tokens) {
+  plan::ExprAttr own = launch.getTokensAttr();
+  moert::Result<int64_t> told =
+      own ? own.getExpr().evaluate(tokens) : moert::Result<int64_t>(tokens);
+  return told ? *told : tokens;
+}
+
 /// A kernel whose config depends on its load.
 class ModelledKernel {
 public:
-  ModelledKernel(tile::KernelOp kernel, Operation *phase,
+  ModelledKernel(plan::LaunchOp launch, tile::KernelOp kernel, Operation *phase,
                  const ModelsTime &schedule, const Target &target,
                  tile::LoadAttr load, ArrayRef<int64_t> points)
-      : kernel(kernel), load(load), isGrouped(load.getExperts() > 1),
-        candidates(evaluateCandidates(phase, schedule, target, load, points)) {
+      : launch(launch), kernel(kernel), load(load),
+        isGrouped(load.getExperts() > 1),
+        candidates(evaluateCandidates(
+            phase, schedule, target, load,
+            llvm::map_to_vector(points, [&](int64_t tokens) {
+              return getLaunchTokens(launch, tokens);
+            }))) {
     llvm::erase_if(candidates,
                    [](const Candidate &c) { return !c.whyNot.empty(); });
     if (candidates.empty())
@@ -83,6 +96,8 @@ public:
     return choose(span).us[point] - best[point];
   }
 
+  /// One that launches it.
+  plan::LaunchOp launch;
   tile::KernelOp kernel;
   tile::LoadAttr load;
   /// Whether it is of experts.
@@ -205,14 +220,19 @@ Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
 
 /// Side by side: each takes a while.
 void Specializer::addKernels() {
-  SmallVector<std::pair<tile::ContractOp, tile::LoadAttr>> phases;
+  struct Found {
+    plan::LaunchOp launch;
+    tile::ContractOp phase;
+    tile::LoadAttr load;
+  };
+  SmallVector<Found> phases;
   for (auto launch : variant.getBody().getOps<plan::LaunchOp>())
-    if (auto found = findPhase(launch); found.second)
-      phases.push_back(found);
+    if (auto [phase, load] = findPhase(launch); load)
+      phases.push_back({launch, phase, load});
   std::vector<std::optional<ModelledKernel>> models(phases.size());
   parallelFor(variant.getContext(), 0, phases.size(), [&](size_t i) {
-    auto [phase, load] = phases[i];
-    models[i].emplace(phase->getParentOfType<tile::KernelOp>(), phase,
+    auto [launch, phase, load] = phases[i];
+    models[i].emplace(launch, phase->getParentOfType<tile::KernelOp>(), phase,
                       *getSchedulesFor(target, phase).front()->as<ModelsTime>(),
                       target, load, points);
   });
@@ -259,8 +279,9 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
     // A token may name an expert twice only where it has to.
     experts = std::max(experts, topK);
   }
-  return tile::LoadAttr::get(variant.getContext(), variant.getMinTokens(),
-                             variant.getMaxTokens(), topK, experts);
+  return tile::LoadAttr::get(
+      variant.getContext(), getLaunchTokens(launch, variant.getMinTokens()),
+      getLaunchTokens(launch, variant.getMaxTokens()), topK, experts);
 }
 
 double Specializer::getBest(size_t point) const {
@@ -411,9 +432,10 @@ void Specializer::specialize(ModelledKernel &kernel, ArrayRef<Span> spans) {
           (kernel.kernel.getSymName() + "_t" + Twine(maxTokens)).str());
       symbols.insert(copy, kernel.kernel->getIterator());
     }
-    copy.setLoadAttr(tile::LoadAttr::get(variant.getContext(), minTokens,
-                                         maxTokens, kernel.load.getTopK(),
-                                         kernel.load.getExperts()));
+    copy.setLoadAttr(tile::LoadAttr::get(
+        variant.getContext(), getLaunchTokens(kernel.launch, minTokens),
+        getLaunchTokens(kernel.launch, maxTokens), kernel.load.getTopK(),
+        kernel.load.getExperts()));
     for (Span span : spans)
       if (own.first <= span.first && span.last <= own.last)
         inSpans.push_back(FlatSymbolRefAttr::get(copy.getSymNameAttr()));

@@ -93,7 +93,8 @@ void replaceLaunch(plan::LaunchOp launch, ArrayRef<Phase> phases) {
     };
     plan::LaunchOp::create(
         builder, launch.getLoc(), FlatSymbolRefAttr::get(phase.symbol),
-        launch.getStreamAttr(), select(phase.ins), select(phase.outs));
+        launch.getStreamAttr(), select(phase.ins), select(phase.outs),
+        /*dependent=*/UnitAttr(), launch.getTokensAttr());
   }
   launch.erase();
 }

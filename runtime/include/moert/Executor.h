@@ -8,6 +8,7 @@
 #ifndef MOERT_EXECUTOR_H
 #define MOERT_EXECUTOR_H
 
+#include "moert/Communicator.h"
 #include "moert/Device.h"
 #include "moert/Plan.h"
 #include "moert/Workspace.h"
@@ -115,7 +116,14 @@ public:
   /// long as it is used; null: in memory of the executor's own again.
   Status useWorkspace(std::shared_ptr<SharedWorkspace> workspace, int slot);
 
-  /// Runs the variant for `tokens` in the slot of a shared workspace, else in a
+  /// What the collectives of a plan of several ranks go through; needed before
+  /// the first run of one. Asks all ranks whether they have the same plan, so
+  /// that all of them call this; it lives as long as it is used. Runs that are
+  /// not complete are waited for.
+  Status useCommunicator(std::shared_ptr<Communicator> communicator);
+
+  /// Runs the variant for `tokens` (those of a group of `mesh.dp` ranks, each
+  /// of which has as many) in the slot of a shared workspace, else in a
   /// workspace that the executor owns and grows as needed, or in the caller's.
   /// `stream`, where given, takes the
   /// place of the executor's first stream: the run begins after what was given
@@ -161,6 +169,9 @@ private:
     size_t numArgs = 0;
     size_t firstMap = 0;
     size_t numMaps = 0;
+    /// Of a collective; its parts are in resolvedParts.
+    Collective collective = {};
+    size_t firstPart = 0;
   };
 
   /// A tensor map and what it was made from.
@@ -184,6 +195,8 @@ private:
                       int64_t tokens);
   Status resolveStep(const Step &step, int64_t tokens);
   Status resolveLaunch(const Step &step, int64_t tokens, ResolvedStep &made);
+  Status resolveCollective(const Step &step, int64_t tokens,
+                           ResolvedStep &made);
   bool mayBeginEarly(const Step &step) const;
   Status resolveMaps(const Step &step, int64_t tokens);
   Status encodeWeightMaps(int64_t tensor, const Binding &binding);
@@ -210,12 +223,14 @@ private:
   std::unique_ptr<Buffer> ownWorkspace;
   std::shared_ptr<SharedWorkspace> sharedWorkspace;
   int sharedSlot = 0;
+  std::shared_ptr<Communicator> communicator;
   /// The most tokens that ownWorkspace serves.
   int64_t ownWorkspaceTokens = -1;
   /// The latest run, kept because the next is most often the same.
   std::vector<ResolvedStep> resolved;
   std::vector<uint64_t> resolvedArgs;
   std::vector<TensorMap> resolvedMaps;
+  std::vector<CollectivePart> resolvedParts;
   /// By kernel, map and tensor.
   std::map<std::tuple<int64_t, size_t, int64_t>, EncodedMap> encodedMaps;
   WorkspaceView resolvedWorkspace;

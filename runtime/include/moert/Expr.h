@@ -56,6 +56,9 @@ public:
   /// The next multiple of `factor`, which is a positive constant.
   static Expr roundUp(const Expr &a, int64_t factor);
 
+  /// The expression with `value` in the place of `tokens`.
+  Expr withTokens(const Expr &value) const;
+
   /// Parses `text`; a failure names the column and what was expected there.
   static Result<Expr> parse(std::string_view text);
 

@@ -10,6 +10,7 @@
 
 #include "moert/DType.h"
 #include "moert/Expr.h"
+#include "moert/Mesh.h"
 #include "moert/Status.h"
 
 #include <cstdint>
@@ -121,10 +122,13 @@ struct Argument {
 };
 
 struct Step {
-  enum class Kind : uint8_t { Launch, RecordEvent, WaitEvent };
+  enum class Kind : uint8_t { Launch, RecordEvent, WaitEvent, Collective };
 
   static Step launch(int64_t kernel, std::vector<Argument> args,
                      int64_t stream = 0);
+  /// `args` are pairs of an input and an output.
+  static Step collective(CollectiveKind kind, MeshAxis axis,
+                         std::vector<Argument> args, int64_t stream = 0);
   static Step record(int64_t event, int64_t stream);
   static Step wait(int64_t event, int64_t stream);
 
@@ -138,6 +142,9 @@ struct Step {
   bool dependent = false;
   /// RecordEvent, WaitEvent: 0 .. numEvents-1.
   int64_t event = -1;
+  /// Collective: what the ranks of `axis` do with each pair of `args`.
+  CollectiveKind collectiveKind = CollectiveKind::AllGather;
+  MeshAxis axis = MeshAxis::Data;
 };
 
 /// The steps that serve minTokens <= tokens <= maxTokens. A step comes after
@@ -154,7 +161,11 @@ struct Variant {
 struct Plan {
   /// What the kernels were compiled for: "cpu", "sm_90a", ...
   std::string target;
+  /// Tokens are those of the `mesh.dp` ranks of a group together, each of which
+  /// has as many: a multiple of that number.
   int64_t maxTokens = 0;
+  /// The ranks that run the plan.
+  Mesh mesh;
   int64_t numSlots = 0;
   int64_t numStreams = 1;
   int64_t numEvents = 0;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Executor.h"
+#include "../plan/PlanDigest.h"
 #include "../support/Check.h"
 
 #include <chrono>
@@ -86,6 +87,7 @@ Status Executor::createStreams() {
 Result<std::unique_ptr<Executor>> Executor::clone() const {
   std::unique_ptr<Executor> copy(new Executor(device, options));
   copy->thePlan = thePlan;
+  copy->communicator = communicator;
   copy->module = module;
   copy->kernels = kernels;
   copy->prepared = prepared;
@@ -146,6 +148,25 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
     ownWorkspace.reset();
     ownWorkspaceTokens = -1;
   }
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
+  if (!made)
+    return invalidArgument("useCommunicator: null; give one for the mesh " +
+                           thePlan->mesh.str());
+  if (!(made->mesh() == thePlan->mesh))
+    return invalidArgument("useCommunicator: it is for the mesh " +
+                           made->mesh().str() + ", and the layer for " +
+                           thePlan->mesh.str() + "; give one of that mesh");
+  MOERT_CHECK(synchronize());
+  resolvedTokens = lastTokens = -1;
+  MOERT_CHECK(made->agree("the layer's plan", digestPlan(*thePlan)));
+  communicator = std::move(made);
   return Status::ok();
 }
 
@@ -300,6 +321,14 @@ Status Executor::checkReadyNow(int64_t tokens) const {
         "0 to max_tokens = " + std::to_string(thePlan->maxTokens) +
         " tokens are accepted; compile with a larger "
         "max_tokens or split the batch");
+  if (tokens % thePlan->mesh.dp != 0)
+    return invalidArgument("tokens are those of a group of " +
+                           std::to_string(thePlan->mesh.dp) +
+                           " ranks; give a multiple of that");
+  if (thePlan->mesh.numRanks() > 1 && !communicator)
+    return invalidArgument("the layer is for the ranks of " +
+                           thePlan->mesh.str() +
+                           "; call useCommunicator() first");
   if (!isPrepared)
     return invalidArgument("the weights are not prepared; call "
                            "prepareWeights() first");
@@ -371,9 +400,12 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
   resolved.clear();
   resolvedArgs.clear();
   resolvedMaps.clear();
+  resolvedParts.clear();
   for (size_t i = 0; i < steps.size(); ++i)
     if (Status status = resolveStep(steps[i], tokens); !status)
       return status.withContext(stepName(where, i));
+  for (size_t i = 0; i < steps.size(); ++i)
+    resolved[i].collective.where = stepName(where, i);
   return Status::ok();
 }
 
@@ -383,6 +415,8 @@ Status Executor::resolveStep(const Step &step, int64_t tokens) {
   made.stream = step.stream;
   if (step.kind == Step::Kind::Launch)
     return resolveLaunch(step, tokens, made);
+  if (step.kind == Step::Kind::Collective)
+    return resolveCollective(step, tokens, made);
   made.event = events[step.event].get();
   return Status::ok();
 }
@@ -438,6 +472,32 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
   return resolveMaps(step, tokens);
 }
 
+Status Executor::resolveCollective(const Step &step, int64_t tokens,
+                                   ResolvedStep &made) {
+  made.firstPart = resolvedParts.size();
+  for (size_t i = 0; i < step.args.size(); i += 2) {
+    int64_t in = step.args[i].tensor, out = step.args[i + 1].tensor;
+    // What one rank sends, or gets of all that is summed.
+    const TensorDecl &one =
+        thePlan
+            ->tensors[step.collectiveKind == CollectiveKind::ReduceScatter
+                          ? out
+                          : in];
+    int64_t count = 1;
+    for (const Expr &size : one.shape) {
+      Result<int64_t> value = size.evaluate(tokens);
+      if (!value)
+        return value.status();
+      count *= *value;
+    }
+    resolvedParts.push_back({addresses[in], addresses[out], one.dtype, count});
+  }
+  made.collective.kind = step.collectiveKind;
+  made.collective.axis = step.axis;
+  made.collective.numParts = resolvedParts.size() - made.firstPart;
+  return Status::ok();
+}
+
 Status Executor::runResolved(Stream &first, int64_t variant) {
   for (size_t i = 0; i < resolved.size(); ++i)
     if (Status status = runStep(resolved[i], first); !status)
@@ -453,6 +513,11 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
     return device.record(stream, *step.event);
   case Step::Kind::WaitEvent:
     return device.wait(stream, *step.event);
+  case Step::Kind::Collective: {
+    Collective collective = step.collective;
+    collective.parts = resolvedParts.data() + step.firstPart;
+    return communicator->run(stream, collective);
+  }
   case Step::Kind::Launch:
     break;
   }

@@ -45,7 +45,9 @@ packSteps(fb::FlatBufferBuilder &builder, const std::vector<Step> &steps) {
                                        builder.CreateString(arg.scalar.str())));
     packed.push_back(schema::CreateStep(
         builder, static_cast<schema::StepKind>(step.kind), step.stream,
-        step.kernel, builder.CreateVector(args), step.event, step.dependent));
+        step.kernel, builder.CreateVector(args), step.event, step.dependent,
+        static_cast<schema::CollectiveKind>(step.collectiveKind),
+        static_cast<schema::MeshAxis>(step.axis)));
   }
   return builder.CreateVector(packed);
 }
@@ -86,7 +88,7 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
       builder, builder.CreateString(plan.target), plan.maxTokens, plan.numSlots,
       plan.numStreams, plan.numEvents, builder.CreateVector(tensors),
       builder.CreateVector(kernels), builder.CreateVector(variants),
-      packSteps(builder, plan.prepare));
+      packSteps(builder, plan.prepare), plan.mesh.dp, plan.mesh.tp);
 }
 
 static fb::Offset<schema::Program> packProgram(fb::FlatBufferBuilder &builder,

@@ -59,8 +59,16 @@ static Status readStep(const schema::Step &from, const std::string &where,
                        Step &step) {
   if (from.kind() > schema::StepKind::MAX)
     return wrong(where + ".kind", std::to_string(static_cast<int>(from.kind())),
-                 "0 to 2");
+                 "0 to 3");
+  if (from.collective() > schema::CollectiveKind::MAX)
+    return wrong(where + ".collective",
+                 std::to_string(static_cast<int>(from.collective())), "0 to 2");
+  if (from.axis() > schema::MeshAxis::MAX)
+    return wrong(where + ".axis", std::to_string(static_cast<int>(from.axis())),
+                 "0 to 1");
   step.kind = static_cast<Step::Kind>(from.kind());
+  step.collectiveKind = static_cast<CollectiveKind>(from.collective());
+  step.axis = static_cast<MeshAxis>(from.axis());
   step.stream = from.stream();
   step.kernel = from.kernel();
   step.event = from.event();
@@ -106,6 +114,7 @@ static Status readPlan(const schema::Plan &from, const std::string &where,
   plan.numSlots = from.num_slots();
   plan.numStreams = from.num_streams();
   plan.numEvents = from.num_events();
+  plan.mesh = {from.dp(), from.tp()};
   for (fb::uoffset_t i = 0; i < from.tensors()->size(); ++i)
     MOERT_CHECK(readTensor(*from.tensors()->Get(i), at(where + ".tensors", i),
                            plan.tensors.emplace_back()));

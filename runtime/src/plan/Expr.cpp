@@ -98,6 +98,24 @@ Expr Expr::roundUp(const Expr &a, int64_t factor) {
   return mul(ceilDiv(a, factor), factor);
 }
 
+Expr Expr::withTokens(const Expr &value) const {
+  std::vector<Expr> stack;
+  for (const Instr &instr : code) {
+    if (instr.op == Op::Constant) {
+      stack.emplace_back(instr.value);
+      continue;
+    }
+    if (instr.op == Op::Tokens) {
+      stack.push_back(value);
+      continue;
+    }
+    Expr b = std::move(stack.back());
+    stack.pop_back();
+    stack.back() = combine(instr.op, std::move(stack.back()), b);
+  }
+  return std::move(stack.back());
+}
+
 bool Expr::isConstant() const {
   return code.size() == 1 && code[0].op == Op::Constant;
 }

@@ -34,6 +34,17 @@ Step Step::launch(int64_t kernel, std::vector<Argument> args, int64_t stream) {
   return step;
 }
 
+Step Step::collective(CollectiveKind kind, MeshAxis axis,
+                      std::vector<Argument> args, int64_t stream) {
+  Step step;
+  step.kind = Kind::Collective;
+  step.stream = stream;
+  step.args = std::move(args);
+  step.collectiveKind = kind;
+  step.axis = axis;
+  return step;
+}
+
 Step Step::record(int64_t event, int64_t stream) {
   Step step;
   step.kind = Kind::RecordEvent;

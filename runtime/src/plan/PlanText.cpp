@@ -20,6 +20,10 @@ public:
     writer.StartObject();
     field("target", plan.target);
     field("max_tokens", plan.maxTokens);
+    if (plan.mesh.numRanks() > 1) {
+      field("dp", plan.mesh.dp);
+      field("tp", plan.mesh.tp);
+    }
     field("streams", plan.numStreams);
     list("variants", plan.variants, [&](const Variant &variant) {
       field("min_tokens", variant.minTokens);
@@ -77,6 +81,10 @@ private:
       return;
     case Step::Kind::WaitEvent:
       field("wait", step.event);
+      return;
+    case Step::Kind::Collective:
+      field("collective", std::string(collectiveKindName(step.collectiveKind)));
+      field("axis", std::string(meshAxisName(step.axis)));
       return;
     }
   }

@@ -23,6 +23,7 @@ namespace moert {
 namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxRanks = 1 << 16;
 constexpr int64_t kMaxStreams = 64;
 constexpr int64_t kMaxEvents = 1024;
 /// All of a plan's sizes and grids together, so that a small file is not the
@@ -87,6 +88,11 @@ private:
     if (plan.target.empty())
       return wrong("target", "empty", "the name of a target, such as \"cpu\",");
     MOERT_CHECK(checkRange("max_tokens", plan.maxTokens, 1, kMaxInt32));
+    MOERT_CHECK(checkRange("mesh.dp", plan.mesh.dp, 1, kMaxRanks));
+    MOERT_CHECK(checkRange("mesh.tp", plan.mesh.tp, 1, kMaxRanks));
+    if (plan.maxTokens % plan.mesh.dp != 0)
+      return wrong("max_tokens", num(plan.maxTokens),
+                   "a multiple of mesh.dp, " + num(plan.mesh.dp) + ",");
     MOERT_CHECK(checkRange("num_streams", plan.numStreams, 1, kMaxStreams));
     MOERT_CHECK(checkRange("num_events", plan.numEvents, 0, kMaxEvents));
     return checkRange("num_slots", plan.numSlots, 0,
@@ -330,6 +336,8 @@ private:
             "; let that stream wait for an event of stream 0 first");
       if (step.kind == Step::Kind::Launch) {
         MOERT_CHECK(verifyLaunch(step, context));
+      } else if (step.kind == Step::Kind::Collective) {
+        MOERT_CHECK(verifyCollective(step, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -343,11 +351,99 @@ private:
                                ", which no earlier step records");
       MOERT_CHECK(verifyDependent(step, context, isAfterLaunch[step.stream]));
       MOERT_CHECK(verifyResident(variant, i, where, order));
+      MOERT_CHECK(verifyOneOrder(variant, i, where, order));
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     MOERT_CHECK(verifyJoin(variant, where, order));
     MOERT_CHECK(verifyOutputs(variant, where));
     return verifySlots(variant, where, order);
+  }
+
+  /// The elements of a tensor at the largest number of tokens of a variant, and
+  /// at the smallest that is a number of tokens of a group.
+  Result<std::pair<int64_t, int64_t>> countAtEnds(const TensorDecl &tensor,
+                                                  int64_t first,
+                                                  int64_t last) const {
+    auto count = [&](int64_t tokens) -> Result<int64_t> {
+      int64_t elements = 1;
+      for (const Expr &size : tensor.shape) {
+        Result<int64_t> value = size.evaluate(tokens);
+        if (!value)
+          return value.status();
+        elements *= *value;
+      }
+      return elements;
+    };
+    Result<int64_t> least = count(first), most = count(last);
+    if (!least || !most)
+      return (least ? most : least).status();
+    return std::pair(*least, *most);
+  }
+
+  Status verifyCollective(const Step &step, const StepContext &context) const {
+    int64_t ranks = plan.mesh.size(step.axis);
+    if (context.isPrepare || ranks < 2)
+      return wrong(context.where + ".kind", "a collective",
+                   context.isPrepare
+                       ? std::string("a launch (weights are prepared alone)")
+                       : std::string("a launch (mesh.") +
+                             meshAxisName(step.axis) + " is 1)");
+    if (step.args.empty() || step.args.size() % 2 != 0)
+      return wrong(context.where + ".args",
+                   "a list of " + std::to_string(step.args.size()),
+                   "pairs of an input and an output, at least one,");
+    int64_t dp = plan.mesh.dp;
+    int64_t first = (context.minTokens + dp - 1) / dp * dp;
+    int64_t last = context.maxTokens / dp * dp;
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      std::string where = at(context.where + ".args", i);
+      MOERT_CHECK(verifyArgument(step.args[i], where, context));
+      if (step.args[i].kind != Argument::Kind::Tensor)
+        return wrong(where, "a scalar", "a tensor");
+      if (i % 2 == 0 || first > last)
+        continue;
+      const TensorDecl &in = plan.tensors[step.args[i - 1].tensor];
+      const TensorDecl &out = plan.tensors[step.args[i].tensor];
+      auto from = countAtEnds(in, first, last);
+      auto to = countAtEnds(out, first, last);
+      if (!from || !to)
+        return (from ? to : from).status().withContext("plan: " + where);
+      if (in.dtype != out.dtype)
+        return wrong(where, std::string("of type ") + dtypeName(out.dtype),
+                     std::string("a tensor of ") + dtypeName(in.dtype));
+      int64_t toAll =
+          step.collectiveKind == CollectiveKind::AllGather ? ranks : 1;
+      int64_t toOne =
+          step.collectiveKind == CollectiveKind::ReduceScatter ? ranks : 1;
+      if (from->first * toAll != to->first * toOne ||
+          from->second * toAll != to->second * toOne)
+        return wrong(where,
+                     "'" + out.name + "' of " + num(to->second) +
+                         " elements for " + num(from->second) + " of '" +
+                         in.name + "'",
+                     std::string(collectiveKindName(step.collectiveKind)) +
+                         " of " + num(ranks) + " ranks, which makes " +
+                         num(from->second * toAll / toOne) + ",");
+    }
+    return Status::ok();
+  }
+
+  /// Two ranks may begin with different ones of two collectives that nothing
+  /// orders, and wait for each other for ever.
+  Status verifyOneOrder(const Variant &variant, size_t index,
+                        const std::string &where,
+                        const StepOrder &order) const {
+    if (variant.steps[index].kind != Step::Kind::Collective)
+      return Status::ok();
+    for (size_t i = 0; i < index; ++i)
+      if (variant.steps[i].kind == Step::Kind::Collective &&
+          !order.before(i, index))
+        return invalidArgument("plan: " + at(where + ".steps", i) + " and " +
+                               at(where + ".steps", index) +
+                               " are collectives of which neither is complete "
+                               "before the other begins; let one stream wait "
+                               "for the other");
+    return Status::ok();
   }
 
   /// A dependent launch waits for the kernel before it alone, so that one must
@@ -393,7 +489,8 @@ private:
   Status verifyJoin(const Variant &variant, const std::string &where,
                     const StepOrder &order) const {
     for (size_t i = 0; i < variant.steps.size(); ++i)
-      if (variant.steps[i].kind == Step::Kind::Launch &&
+      if ((variant.steps[i].kind == Step::Kind::Launch ||
+           variant.steps[i].kind == Step::Kind::Collective) &&
           !order.beforeNext(i, 0))
         return invalidArgument(
             "plan: " + at(where + ".steps", i) + " on stream " +

@@ -103,15 +103,27 @@ struct RepackOperands {
 };
 llvm::LogicalResult verifyRepack(mlir::Operation *op, const RepackOperands &o);
 
+/// `moe.place_ids`, `tile.place_ids`.
+struct PlaceIdsOperands {
+  template <typename OpTy>
+  explicit PlaceIdsOperands(OpTy op)
+      : ids(op.getIds()), table(op.getTable()),
+        numValidTokens(op.getNumValidTokens()), result(op.getResult()) {}
+
+  mlir::Value ids, table, numValidTokens, result;
+};
+llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
+                                   const PlaceIdsOperands &o);
+
 /// `moe.row_map`, `tile.row_map`.
 struct RowMapOperands {
   template <typename OpTy>
   explicit RowMapOperands(OpTy op)
       : input(op.getInput()), result(op.getResult()), rows(op.getRowOperands()),
-        body(op.getBody()) {}
+        elementwise(op.getElementwiseOperands()), body(op.getBody()) {}
 
   mlir::Value input, result;
-  mlir::ValueRange rows;
+  mlir::ValueRange rows, elementwise;
   mlir::Region &body;
 };
 llvm::LogicalResult verifyRowMap(mlir::Operation *op, const RowMapOperands &o);

@@ -179,11 +179,12 @@ moert::Expr contractGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
 int64_t getRowsPerCta(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
-            tile::CpuGatherRowsAttr, tile::CpuGatherReduceAttr>(
+            tile::CpuPlaceIdsAttr, tile::CpuGatherRowsAttr,
+            tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getRowsPerCta(); });
 }
 
-/// The lanes of one of them but cpu.gather_rows.
+/// The lanes of one of them that has some.
 int64_t getLanes(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
@@ -199,7 +200,7 @@ std::string rowsIllegal(Operation *, tile::ConfigAttr config,
   return needsTargetLanes(getLanes(config), target);
 }
 
-std::string gatherRowsIllegal(Operation *, tile::ConfigAttr config,
+std::string onlyRowsIllegal(Operation *, tile::ConfigAttr config,
                               const Target &) {
   return needsPositive("rows_per_cta", getRowsPerCta(config));
 }
@@ -224,6 +225,10 @@ std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr attr,
 
 tile::ConfigAttr chooseTopK(Operation *op, const Target &target) {
   return tile::CpuTopKAttr::get(op->getContext(), target.lanes, 8);
+}
+
+tile::ConfigAttr choosePlaceIds(Operation *op, const Target &) {
+  return tile::CpuPlaceIdsAttr::get(op->getContext(), 16);
 }
 
 tile::ConfigAttr chooseRowMap(Operation *op, const Target &target) {
@@ -309,6 +314,11 @@ struct RankSchedule final : ScheduleOf<rankIllegal, chooseRank, rankGrid> {
   RankSchedule() : ScheduleOf("cpu.rank", "tile.rank") {}
 };
 
+struct PlaceIdsSchedule final
+    : ScheduleOf<onlyRowsIllegal, choosePlaceIds, rowsGrid> {
+  PlaceIdsSchedule() : ScheduleOf("cpu.place_ids", "tile.place_ids") {}
+};
+
 struct RowMapSchedule final : ScheduleOf<rowsIllegal, chooseRowMap, rowsGrid> {
   RowMapSchedule() : ScheduleOf("cpu.row_map", "tile.row_map") {}
 };
@@ -319,7 +329,7 @@ struct QuantizeSchedule final
 };
 
 struct GatherRowsSchedule final
-    : ScheduleOf<gatherRowsIllegal, chooseGatherRows, gatherRowsGrid> {
+    : ScheduleOf<onlyRowsIllegal, chooseGatherRows, gatherRowsGrid> {
   GatherRowsSchedule() : ScheduleOf("cpu.gather_rows", "tile.gather_rows") {}
 };
 
@@ -335,6 +345,7 @@ ArrayRef<const Schedule *> moec::getCpuSchedules() {
   static const ContractSchedule contract;
   static const TopKSchedule topK;
   static const RankSchedule rank;
+  static const PlaceIdsSchedule placeIds;
   static const RowMapSchedule rowMap;
   static const TensorScaleSchedule tensorScale;
   static const QuantizeSchedule quantize;
@@ -342,6 +353,6 @@ ArrayRef<const Schedule *> moec::getCpuSchedules() {
   static const GatherReduceSchedule gatherReduce;
   static const Schedule *const all[] = {&contract,   &topK,        &rank,
                                         &rowMap,     &tensorScale, &quantize,
-                                        &gatherRows, &gatherReduce};
+                                        &gatherRows, &gatherReduce, &placeIds};
   return all;
 }

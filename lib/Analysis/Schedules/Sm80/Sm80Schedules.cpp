@@ -431,12 +431,51 @@ int64_t gatherRowsBlock(Operation *, tile::ConfigAttr config) {
   return getGatherWarps(config) * kWarp;
 }
 
+//===----------------------------------------------------------------------===//
+// sm80.place_ids
+//===----------------------------------------------------------------------===//
+
+int64_t getSlotsPerCta(tile::ConfigAttr config) {
+  return cast<tile::Sm80PlaceIdsAttr>(config).getSlotsPerCta();
+}
+
+std::string placeIdsIllegal(Operation *, tile::ConfigAttr config,
+                            const Target &) {
+  constexpr int64_t maxThreads = 1024;
+  int64_t slots = getSlotsPerCta(config);
+  if (slots > 0 && slots <= maxThreads && slots % kWarp == 0)
+    return {};
+  return "slots_per_cta = " + number(slots) + "; give a multiple of " +
+         number(kWarp) + " up to " + number(maxThreads);
+}
+
+tile::ConfigAttr choosePlaceIds(Operation *op, const Target &) {
+  constexpr int64_t slots = 256;
+  return tile::Sm80PlaceIdsAttr::get(op->getContext(), slots);
+}
+
+moert::Expr placeIdsGrid(Operation *op, tile::ConfigAttr config,
+                         const Target &) {
+  auto ids = cast<tile::PlaceIdsOp>(op).getIds();
+  return positionBlocks(cast<MemRefType>(ids.getType()).getDimSize(1),
+                        getSlotsPerCta(config));
+}
+
+int64_t placeIdsBlock(Operation *, tile::ConfigAttr config) {
+  return getSlotsPerCta(config);
+}
+
 struct ContractSchedule final
     : ScheduleOf<contractIllegal, chooseContract, contractGrid, contractBlock> {
   ContractSchedule() : ScheduleOf("sm80.contract", "tile.contract") {}
   int64_t shared(Operation *op, tile::ConfigAttr config) const override {
     return contractShared(op, config);
   }
+};
+
+struct PlaceIdsSchedule final
+    : ScheduleOf<placeIdsIllegal, choosePlaceIds, placeIdsGrid, placeIdsBlock> {
+  PlaceIdsSchedule() : ScheduleOf("sm80.place_ids", "tile.place_ids") {}
 };
 
 struct RowMapSchedule final
@@ -502,6 +541,7 @@ struct GatherReduceSchedule final
 ArrayRef<const Schedule *> moec::getSm80Schedules() {
   static const GemvSchedule gemv;
   static const ContractSchedule contract;
+  static const PlaceIdsSchedule placeIds;
   static const RowMapSchedule rowMap;
   static const TensorScaleSchedule tensorScale;
   static const QuantizeSchedule quantize;
@@ -510,7 +550,7 @@ ArrayRef<const Schedule *> moec::getSm80Schedules() {
   static const std::vector<const Schedule *> all = [] {
     std::vector<const Schedule *> schedules{&contract, &gemv};
     llvm::append_range(schedules, getRoutingSchedules());
-    schedules.insert(schedules.end(), {&rowMap, &tensorScale, &quantize,
+    schedules.insert(schedules.end(), {&placeIds, &rowMap, &tensorScale, &quantize,
                                        &gatherRows, &gatherReduce});
     return schedules;
   }();

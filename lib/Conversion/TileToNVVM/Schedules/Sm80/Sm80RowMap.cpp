@@ -37,6 +37,9 @@ LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
           emitter.loadF32(emitter.operand(operand), {token, emitter.index(0)});
       args.push_back(emitter.splat(scalar, lanes));
     }
+    for (Value operand : op.getElementwiseOperands())
+      args.push_back(emitter.loadVector(emitter.operand(operand),
+                                        {token, column}, lanes));
     FailureOr<Value> value = emitter.inlineRegion(op.getBody(), args);
     if (failed(value))
       status = failure();

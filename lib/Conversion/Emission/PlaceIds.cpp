@@ -1,0 +1,51 @@
+//===- PlaceIds.cpp - one id as that of this rank's weights -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlaceIds.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Whether a token is one of those that count in its run.
+static Value isCounted(Value counts, KernelEmitter &emitter, Value token) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  int64_t runs = cast<MemRefType>(counts.getType()).getDimSize(0);
+  // There is a token, so that a run has one.
+  Value length =
+      arith::DivUIOp::create(b, emitter.tokens(), emitter.index(runs));
+  Value run = arith::DivUIOp::create(b, token, length);
+  Value place = arith::RemUIOp::create(b, token, length);
+  Value count = emitter.loadIndex(counts, ValueRange{run});
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, place, count);
+}
+
+void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
+                        Value token, Value choice) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value none = emitter.i32(-1);
+  Value id = emitter.loadI32(emitter.operand(op.getIds()), {token, choice});
+  if (Value table = emitter.operand(op.getTable())) {
+    int64_t experts = cast<MemRefType>(table.getType()).getDimSize(0);
+    // As a number without a sign an id below 0 is a large one.
+    Value isKnown = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, id,
+                                          emitter.i32(experts));
+    id = emitter
+             .choose(
+                 isKnown, b.getI32Type(),
+                 [&]() -> SmallVector<Value> {
+                   Value row =
+                       arith::IndexCastOp::create(b, b.getIndexType(), id);
+                   return {emitter.loadI32(table, ValueRange{row})};
+                 },
+                 [&]() -> SmallVector<Value> { return {none}; })
+             .front();
+  }
+  if (Value counts = emitter.operand(op.getNumValidTokens()))
+    id = arith::SelectOp::create(b, isCounted(counts, emitter, token), id,
+                                 none);
+  emitter.storeI32(id, emitter.operand(op.getResult()), {token, choice});
+}

@@ -1,0 +1,33 @@
+//===- Sm80PlaceIds.cpp - the schedule sm80.place_ids -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A thread owns an id.
+
+#include "../../../Emission/PlaceIds.h"
+#include "../../Emit.h"
+#include "../../ThreadEmitter.h"
+
+using namespace mlir;
+using namespace moec;
+
+LogicalResult moec::emitSm80PlaceIds(Operation *phase, KernelBody body) {
+  auto op = cast<tile::PlaceIdsOp>(phase);
+  ThreadEmitter emitter(body.func, body.kernel, body.threads);
+  ImplicitLocOpBuilder &b = emitter.b;
+  auto config = cast<tile::Sm80PlaceIdsAttr>(op.getConfigAttr());
+  int64_t topK = cast<MemRefType>(op.getIds().getType()).getDimSize(1);
+  Value slot = emitter.add(emitter.mul(emitter.cta(), config.getSlotsPerCta()),
+                           emitter.toIndex(emitter.thread()));
+  Value isSlot =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ult, slot,
+                            emitter.mul(emitter.tokens(), topK));
+  emitter.ifThen(isSlot, [&] {
+    Value width = emitter.index(topK);
+    emitPlacedId(op, emitter, arith::DivUIOp::create(b, slot, width),
+                 arith::RemUIOp::create(b, slot, width));
+  });
+  return success();
+}

@@ -1,0 +1,37 @@
+//===- PlanDigest.cpp - whether two plans are one ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanDigest.h"
+#include "../support/Sha256.h"
+#include "moert/PlanText.h"
+
+namespace moert {
+
+static void addArguments(const std::vector<Step> &steps, std::string &text) {
+  for (const Step &step : steps) {
+    for (const Argument &arg : step.args)
+      text += ' ' + (arg.kind == Argument::Kind::Tensor
+                         ? std::to_string(arg.tensor)
+                         : arg.scalar.str());
+    text += '\n';
+  }
+}
+
+std::string digestPlan(const Plan &plan) {
+  // The text for people leaves out what steps are given.
+  std::string text = printPlan(plan);
+  for (const Variant &variant : plan.variants)
+    addArguments(variant.steps, text);
+  addArguments(plan.prepare, text);
+  std::string digits;
+  for (uint8_t byte : sha256(text.data(), text.size()))
+    for (int shift : {4, 0})
+      digits += "0123456789abcdef"[byte >> shift & 15];
+  return digits;
+}
+
+} // namespace moert
