@@ -501,15 +501,15 @@ TEST(LocalGroupTest, WrongPartsAreErrorsOnAllRanks) {
       {{{nullptr, &value, DType::F32, 1}}, "send is null, with a count of 1"},
       {{{&value, nullptr, DType::F32, 1}}, "receive is null"},
   };
-  for (const auto &[parts, expected] : cases)
+  for (const auto &test : cases)
     expectAllSay(runRanks({1, 2}, kLongLimit,
                           [&](const Rank &rank) {
                             if (rank.index == 0)
                               return rank.step("other");
                             return rank.run(CollectiveKind::AllReduce,
-                                            MeshAxis::Tensor, parts, "s");
+                                            MeshAxis::Tensor, test.first, "s");
                           }),
-                 StatusCode::InvalidArgument, {expected});
+                 StatusCode::InvalidArgument, {test.second});
   expectAllSay(runRanks({1, 1}, kLongLimit,
                         [&](const Rank &rank) {
                           return rank.run(

@@ -25,7 +25,7 @@ namespace moert {
 /// The first failure breaks the group for all ranks: calls that differ (kind,
 /// axis, place in the plan, parts), a rank that did not come within the limit,
 /// one whose communicator is gone, or abort().
-class LocalGroup {
+class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 public:
   /// `limitSeconds` is how long a rank waits for the others in one call.
   static Result<std::shared_ptr<LocalGroup>> create(const Mesh &mesh,

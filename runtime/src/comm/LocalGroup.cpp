@@ -51,7 +51,7 @@ std::string describeDifference(int64_t rank, const Request &request,
          std::to_string(otherRank) + " has " + text(other);
 }
 
-class Group : public LocalGroup, public std::enable_shared_from_this<Group> {
+class Group : public LocalGroup {
 public:
   Group(const Mesh &mesh, double limitSeconds)
       : mesh(mesh), limitSeconds(limitSeconds),
@@ -188,8 +188,8 @@ Result<std::unique_ptr<Communicator>> Group::join(int64_t rank,
                            " has joined before; each rank joins once, and a "
                            "rank that has left needs a new group");
   member(rank).joined = true;
-  return std::unique_ptr<Communicator>(
-      std::make_unique<LocalCommunicator>(shared_from_this(), rank, device));
+  return std::unique_ptr<Communicator>(std::make_unique<LocalCommunicator>(
+      std::static_pointer_cast<Group>(shared_from_this()), rank, device));
 }
 
 void Group::leave(int64_t rank) {
