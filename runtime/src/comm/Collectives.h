@@ -1,0 +1,48 @@
+//===- Collectives.h - what all communicators check and say -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_COMM_COLLECTIVES_H
+#define MOERT_SRC_COMM_COLLECTIVES_H
+
+#include "moert/Communicator.h"
+
+#include <vector>
+
+namespace moert {
+
+/// Success for a mesh of at least one rank whose number of ranks can be
+/// counted.
+Status checkMesh(const Mesh &mesh);
+
+/// Success for a limit of more than 0 seconds.
+Status checkLimit(double seconds);
+
+/// Success where each part has addresses, a count and a type that the kind
+/// takes, and sizes in bytes can be counted. The message begins with `where`.
+Status checkCollective(const Mesh &mesh, const Collective &collective);
+
+/// Bytes that one rank sends to an all-gather and an all-reduce, and gets of a
+/// reduce-scatter.
+size_t partBytes(const CollectivePart &part);
+
+/// "all_gather over dp".
+std::string describe(const Collective &collective);
+
+/// How two ranks' calls differ, in words, or nothing: "rank 0 has 2 parts, rank
+/// 1 has 3".
+std::string describeDifference(int64_t rank, const Collective &call,
+                               int64_t otherRank, const Collective &otherCall);
+
+/// "rank 3", "ranks 1, 2 and 5".
+std::string ranksText(const std::vector<int64_t> &ranks);
+
+/// "0.5 s".
+std::string secondsText(double seconds);
+
+} // namespace moert
+
+#endif // MOERT_SRC_COMM_COLLECTIVES_H

@@ -1,0 +1,393 @@
+//===- LocalGroup.cpp - ranks that are threads of a process -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/LocalGroup.h"
+#include "../support/Check.h"
+#include "Collectives.h"
+#include "RankSum.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+namespace moert {
+
+LocalGroup::~LocalGroup() = default;
+
+namespace {
+
+/// What a rank has come for: a collective, or a text to compare.
+struct Request {
+  const Collective *collective = nullptr;
+  const std::string *subject = nullptr;
+  const std::string *what = nullptr;
+
+  std::string where() const {
+    return collective ? collective->where + " (" + describe(*collective) + ")"
+                      : *subject;
+  }
+};
+
+std::string describeDifference(int64_t rank, const Request &request,
+                               int64_t otherRank, const Request &other) {
+  if (request.collective && other.collective)
+    return moert::describeDifference(rank, *request.collective, otherRank,
+                                     *other.collective);
+  bool bothAgree = !request.collective && !other.collective;
+  if (bothAgree && *request.subject == *other.subject &&
+      *request.what == *other.what)
+    return "";
+  auto text = [](const Request &request) {
+    return request.collective ? request.where()
+                              : *request.subject + " '" + *request.what + "'";
+  };
+  return "rank " + std::to_string(rank) + " has " + text(request) + ", rank " +
+         std::to_string(otherRank) + " has " + text(other);
+}
+
+class Group : public LocalGroup {
+public:
+  Group(const Mesh &mesh, double limitSeconds)
+      : mesh(mesh), limitSeconds(limitSeconds),
+        members(static_cast<size_t>(mesh.numRanks())) {}
+
+  Result<std::unique_ptr<Communicator>> join(int64_t rank,
+                                             Device &device) override;
+  void leave(int64_t rank);
+
+  /// Waits until all ranks have come with such a request, calls `work`, and
+  /// returns when all ranks are done with theirs. Until then the requests of
+  /// other ranks, and the memory that they name, can be read.
+  template <typename Work>
+  Status meet(int64_t rank, const Request &request, Work work);
+
+  Status check() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return failure;
+  }
+
+  /// The first failure, which is `status` if there is no earlier one.
+  Status fail(Status status) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return failLocked(std::move(status));
+  }
+
+  const Collective &collective(int64_t rank) const {
+    return *member(rank).request->collective;
+  }
+
+  const Mesh mesh;
+
+private:
+  struct Member {
+    bool joined = false;
+    bool left = false;
+    /// What the rank waits for.
+    const Request *request = nullptr;
+  };
+
+  Member &member(int64_t rank) { return members[static_cast<size_t>(rank)]; }
+  const Member &member(int64_t rank) const {
+    return members[static_cast<size_t>(rank)];
+  }
+
+  /// The ranks for which `test` of the member holds.
+  template <typename Test>
+  std::vector<int64_t> ranksThat(Test test) const {
+    std::vector<int64_t> ranks;
+    for (int64_t rank = 0; rank < mesh.numRanks(); ++rank)
+      if (test(member(rank)))
+        ranks.push_back(rank);
+    return ranks;
+  }
+
+  Status failLocked(Status status);
+  Status checkOthers(int64_t rank, const Request &request) const;
+  Status describeMissing(const Request &request) const;
+
+  const double limitSeconds;
+  std::mutex mutex;
+  /// One of the things below has changed.
+  std::condition_variable changed;
+  std::vector<Member> members;
+  /// Ranks that wait for others to come.
+  size_t numWaiting = 0;
+  /// Ranks that are not done with the call in which all have met.
+  size_t numWorking = 0;
+  /// Calls in which all ranks have met.
+  uint64_t numMet = 0;
+  /// Success as long as the group is whole.
+  Status failure;
+};
+
+class LocalCommunicator : public Communicator {
+public:
+  LocalCommunicator(std::shared_ptr<Group> group, int64_t rank, Device &device)
+      : group(std::move(group)), ownRank(rank), device(device) {}
+  ~LocalCommunicator() override { group->leave(ownRank); }
+
+  const Mesh &mesh() const override { return group->mesh; }
+  int64_t rank() const override { return ownRank; }
+
+  Status agree(const std::string &subject, const std::string &what) override {
+    Request request;
+    request.subject = &subject;
+    request.what = &what;
+    return group->meet(ownRank, request, [] {});
+  }
+
+  Status run(Stream &stream, const Collective &collective) override;
+
+  Status check() override { return group->check(); }
+
+  void abort(const std::string &reason) override {
+    (void)group->fail(unavailable("rank " + std::to_string(ownRank) +
+                                  " has aborted: " + reason));
+  }
+
+private:
+  void receive(const Collective &collective, size_t part, char *out) const;
+
+  const std::shared_ptr<Group> group;
+  const int64_t ownRank;
+  Device &device;
+  /// What is received while other ranks may read memory that it goes to.
+  std::vector<char> staging;
+};
+
+} // namespace
+
+Result<std::shared_ptr<LocalGroup>> LocalGroup::create(const Mesh &mesh,
+                                                       double limitSeconds) {
+  MOERT_CHECK(checkMesh(mesh));
+  MOERT_CHECK(checkLimit(limitSeconds));
+  return std::shared_ptr<LocalGroup>(
+      std::make_shared<Group>(mesh, limitSeconds));
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks that meet
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<Communicator>> Group::join(int64_t rank,
+                                                  Device &device) {
+  if (rank < 0 || rank >= mesh.numRanks())
+    return outOfRange("rank " + std::to_string(rank) + " joins a group of " +
+                      mesh.str() + ", which has the ranks 0 to " +
+                      std::to_string(mesh.numRanks() - 1));
+  std::lock_guard<std::mutex> lock(mutex);
+  MOERT_CHECK(failure);
+  if (member(rank).joined)
+    return invalidArgument("rank " + std::to_string(rank) +
+                           " has joined before; each rank joins once, and a "
+                           "rank that has left needs a new group");
+  member(rank).joined = true;
+  return std::unique_ptr<Communicator>(std::make_unique<LocalCommunicator>(
+      std::static_pointer_cast<Group>(shared_from_this()), rank, device));
+}
+
+void Group::leave(int64_t rank) {
+  std::lock_guard<std::mutex> lock(mutex);
+  member(rank).left = true;
+  std::vector<int64_t> waiting =
+      ranksThat([](const Member &member) { return member.request != nullptr; });
+  if (numWaiting > 0 && failure.isOk())
+    (void)failLocked(unavailable(
+        member(waiting[0]).request->where() + ": rank " + std::to_string(rank) +
+        " has left, its communicator is gone, while " + ranksText(waiting) +
+        " wait; look for an earlier error of rank " + std::to_string(rank)));
+}
+
+Status Group::failLocked(Status status) {
+  if (failure.isOk()) {
+    failure = std::move(status);
+    changed.notify_all();
+  }
+  return failure;
+}
+
+/// Success where nobody is known not to come, and those that wait have come for
+/// the same.
+Status Group::checkOthers(int64_t rank, const Request &request) const {
+  std::vector<int64_t> gone =
+      ranksThat([](const Member &member) { return member.left; });
+  if (!gone.empty())
+    return unavailable(request.where() + ": " + ranksText(gone) +
+                       " left before this call, for which rank " +
+                       std::to_string(rank) +
+                       " has come; all ranks make the same calls");
+  for (int64_t other = 0; other < mesh.numRanks(); ++other)
+    if (member(other).request) {
+      // In the order of ranks, whoever came first.
+      const Request &otherRequest = *member(other).request;
+      std::string difference =
+          rank < other ? describeDifference(rank, request, other, otherRequest)
+                       : describeDifference(other, otherRequest, rank, request);
+      if (!difference.empty())
+        return invalidArgument(request.where() +
+                               ": ranks differ: " + difference +
+                               "; give all ranks the same package and the "
+                               "same number of tokens");
+      break;
+    }
+  return Status::ok();
+}
+
+Status Group::describeMissing(const Request &request) const {
+  std::vector<int64_t> missing =
+      ranksThat([](const Member &member) { return member.request == nullptr; });
+  std::vector<int64_t> neverJoined =
+      ranksThat([](const Member &member) { return !member.joined; });
+  return unavailable(
+      request.where() + ": " + ranksText(missing) + " did not come within " +
+      secondsText(limitSeconds) +
+      (neverJoined.empty() ? ""
+                           : " (" + ranksText(neverJoined) + " never joined)") +
+      "; look for an earlier error there, or give a longer limit");
+}
+
+template <typename Work>
+Status Group::meet(int64_t rank, const Request &request, Work work) {
+  std::unique_lock<std::mutex> lock(mutex);
+  MOERT_CHECK(failure);
+  if (Status status = checkOthers(rank, request); !status)
+    return failLocked(std::move(status));
+  member(rank).request = &request;
+  if (numWaiting + 1 == members.size()) {
+    numWaiting = 0;
+    numWorking = members.size();
+    ++numMet;
+    changed.notify_all();
+  } else {
+    ++numWaiting;
+    uint64_t metBefore = numMet;
+    // What steady_clock can count is far less than a double.
+    auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::duration<double>(std::min(limitSeconds, 1e9)));
+    bool inTime =
+        changed.wait_until(lock, std::chrono::steady_clock::now() + limit, [&] {
+          return numMet != metBefore || !failure.isOk();
+        });
+    if (!inTime)
+      (void)failLocked(describeMissing(request));
+    if (numMet == metBefore)
+      return failure;
+  }
+  lock.unlock();
+  work();
+  lock.lock();
+  // Whatever has failed, nobody returns while another rank reads its memory:
+  // the work of each is to copy and add, which ends by itself.
+  if (--numWorking == 0) {
+    for (Member &member : members)
+      member.request = nullptr;
+    changed.notify_all();
+  } else {
+    changed.wait(lock, [&] { return numWorking == 0; });
+  }
+  return failure;
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+/// Elements that a rank receives, as a multiple of a part's count.
+static size_t receivedParts(const Mesh &mesh, const Collective &collective) {
+  return collective.kind == CollectiveKind::AllGather
+             ? static_cast<size_t>(mesh.size(collective.axis))
+             : 1;
+}
+
+static size_t sentParts(const Mesh &mesh, const Collective &collective) {
+  return collective.kind == CollectiveKind::ReduceScatter
+             ? static_cast<size_t>(mesh.size(collective.axis))
+             : 1;
+}
+
+/// Whether a rank writes what others read.
+static bool overlaps(const Mesh &mesh, const Collective &collective) {
+  for (size_t i = 0; i < collective.numParts; ++i)
+    for (size_t j = 0; j < collective.numParts; ++j) {
+      const CollectivePart &to = collective.parts[i];
+      const CollectivePart &from = collective.parts[j];
+      auto receive = reinterpret_cast<uintptr_t>(to.receive);
+      auto send = reinterpret_cast<uintptr_t>(from.send);
+      if (receive < send + partBytes(from) * sentParts(mesh, collective) &&
+          send < receive + partBytes(to) * receivedParts(mesh, collective))
+        return true;
+    }
+  return false;
+}
+
+void LocalCommunicator::receive(const Collective &collective, size_t part,
+                                char *out) const {
+  size_t bytes = partBytes(collective.parts[part]);
+  if (bytes == 0)
+    return;
+  std::vector<const void *> sources;
+  int64_t size = mesh().size(collective.axis);
+  for (int64_t i = 0; i < size; ++i) {
+    int64_t peer = mesh().peer(collective.axis, ownRank, i);
+    auto *source =
+        static_cast<const char *>(group->collective(peer).parts[part].send);
+    if (collective.kind == CollectiveKind::ReduceScatter)
+      source +=
+          bytes * static_cast<size_t>(mesh().index(collective.axis, ownRank));
+    sources.push_back(source);
+  }
+  if (collective.kind == CollectiveKind::AllGather) {
+    for (size_t i = 0; i < sources.size(); ++i)
+      memcpy(out + i * bytes, sources[i], bytes);
+    return;
+  }
+  const CollectivePart &own = collective.parts[part];
+  sumRanks(own.dtype, sources, out, static_cast<size_t>(own.count));
+}
+
+Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
+  MOERT_CHECK(check());
+  Status ready = checkCollective(mesh(), collective);
+  if (ready)
+    ready = device.synchronize(stream).withContext(collective.where);
+  if (!ready)
+    return group->fail(ready.withContext("rank " + std::to_string(ownRank)));
+
+  bool isStaged = overlaps(mesh(), collective);
+  size_t factor = receivedParts(mesh(), collective), stagedBytes = 0;
+  if (isStaged)
+    for (size_t i = 0; i < collective.numParts; ++i)
+      stagedBytes += partBytes(collective.parts[i]) * factor;
+  staging.resize(stagedBytes);
+
+  Request request;
+  request.collective = &collective;
+  Status status = group->meet(ownRank, request, [&] {
+    char *staged = staging.data();
+    for (size_t i = 0; i < collective.numParts; ++i) {
+      const CollectivePart &part = collective.parts[i];
+      receive(collective, i,
+              isStaged ? staged : static_cast<char *>(part.receive));
+      if (isStaged)
+        staged += partBytes(part) * factor;
+    }
+  });
+  if (!status || !isStaged)
+    return status;
+  const char *staged = staging.data();
+  for (size_t i = 0; i < collective.numParts; ++i) {
+    size_t bytes = partBytes(collective.parts[i]) * factor;
+    if (bytes > 0)
+      memcpy(collective.parts[i].receive, staged, bytes);
+    staged += bytes;
+  }
+  return Status::ok();
+}
+
+} // namespace moert
