@@ -170,8 +170,9 @@ ParallelSpec readParallel(FieldReader &reader) {
   spec.dp = reader.getInteger("dp", 1, limits::kMaxRanks, 1);
   spec.tp = reader.getInteger("tp", 1, limits::kMaxRanks, 1);
   if (const json::Value *experts = reader.get("experts")) {
-    StringRef name =
-        experts->kind == json::Value::Kind::String ? experts->text : "";
+    StringRef name;
+    if (experts->kind == json::Value::Kind::String)
+      name = experts->text;
     reader.getContext().origins["parallel.experts"] = {"'parallel.experts'",
                                                        experts->range};
     if (name == "linear") {

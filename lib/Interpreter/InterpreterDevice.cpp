@@ -219,11 +219,24 @@ static Result<std::vector<Parameter>> describeLaunch(ModuleOp module,
   });
   if (!launch)
     return notFound("no plan.launch names it, so its sizes are not known");
+  // The tokens of a run, by those that the kernel is told.
+  Expr tokens = Expr::tokens();
+  if (plan::ExprAttr told = launch.getTokensAttr()) {
+    plan::MeshAttr mesh = launch->getParentOfType<plan::ProgramOp>().getMeshAttr();
+    int64_t dp = mesh ? mesh.getDp() : 1;
+    if (told.getExpr() != Expr::ceilDiv(tokens, dp))
+      return invalidArgument("its launch has tokens <\"" +
+                             told.getText().str() +
+                             "\">; the interpreter knows those of one rank, " +
+                             Expr::ceilDiv(tokens, dp).str());
+    tokens = tokens * Expr(dp);
+  }
   std::vector<Parameter> parameters;
   for (Value value : launch->getOperands()) {
     Result<Parameter> parameter = describeParameter(value);
     if (!parameter)
       return parameter.status();
+    parameter->rows = parameter->rows.withTokens(tokens);
     parameters.push_back(*parameter);
   }
   return std::move(parameters);

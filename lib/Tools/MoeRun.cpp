@@ -11,6 +11,7 @@
 #include "Run/LoadTensors.h"
 #include "Run/OpenDevice.h"
 #include "Run/Options.h"
+#include "Run/RankRun.h"
 #include "Run/Timing.h"
 #include "moec/Jit/Jit.h"
 #include "moec/Package/SpecText.h"
@@ -461,6 +462,53 @@ bool readInputOf(Session &session, const MoeRunOptions &options) {
   return options.isPackage() || readInput(session, options);
 }
 
+/// Runs a layer of several ranks, and compares what each group of ranks gets.
+bool runRanks(Session &session, const MoeRunOptions &options) {
+  if (!session.source.spec || session.package)
+    return options.complain("a layer of several ranks is run from a JSON "
+                            "description, whose weights are cut by rank");
+  RankRunOptions ranks;
+  ranks.run.tokens = options.tokens;
+  ranks.run.repeat = options.repeat;
+  ranks.run.careful = options.check || options.bisect;
+  ranks.run.poison = ranks.run.careful && !options.isSimulated();
+  ranks.run.compile =
+      options.getCompileOptions(*session.devices.front());
+  ranks.seed = options.seed;
+  ranks.validTokens.assign(options.rankTokens.begin(),
+                           options.rankTokens.end());
+  if (options.hasValidTokens())
+    ranks.validTokens.assign(session.plan.mesh.dp, options.validTokens);
+  ranks.limitSeconds = double(options.rankLimit);
+  ranks.devices = session.devices;
+  moert::Result<std::unique_ptr<RankRun>> run =
+      RankRun::create(*session.source.spec, *session.source.module, ranks);
+  if (!run)
+    return options.complain(run.status().message());
+  SmallVector<ExecutedLevel> levels{options.level};
+  if (options.bisect)
+    levels = {ExecutedLevel::Plan, ExecutedLevel::Tile, ExecutedLevel::LLVM};
+  for (ExecutedLevel level : levels) {
+    if (options.bisect)
+      llvm::outs() << llvm::formatv("level {0,-5} ", stringify(level));
+    FailureOr<std::vector<RunResult>> results = (*run)->run(level);
+    if (failed(results))
+      return false;
+    llvm::outs() << llvm::formatv("{0} ranks ({1}), {2} tokens each\n",
+                                  session.plan.mesh.numRanks(),
+                                  session.plan.mesh.str(), options.tokens);
+    if (!options.check && !options.bisect)
+      continue;
+    if (!(*run)->check(*results))
+      return !options.bisect
+                 ? false
+                 : options.complain("first wrong at level '" +
+                                    stringify(level) + "': look at " +
+                                    getPassesBefore(level));
+  }
+  return true;
+}
+
 /// Loads the layer, and lists its tensors or runs it.
 bool runOne(Session &session, const MoeRunOptions &options) {
   session.context = std::make_unique<MLIRContext>(options.makeRegistry());
@@ -477,8 +525,12 @@ bool runOne(Session &session, const MoeRunOptions &options) {
       printSignature(session.plan);
     return true;
   }
+  if (session.plan.mesh.numRanks() > 1)
+    return runRanks(session, options);
   if (!checkPlan(session, options))
     return false;
+  if (!options.rankTokens.empty())
+    return options.complain("--rank-tokens: the layer has no 'parallel'");
   moert::Result<std::vector<HostTensor>> tensors =
       allocateTensors(session.plan, options.tokens);
   if (!tensors)

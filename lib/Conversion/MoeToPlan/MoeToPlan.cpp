@@ -201,7 +201,7 @@ private:
     plan::LaunchOp::create(builder, group.ops.front()->getLoc(),
                            FlatSymbolRefAttr::get(kernels[index]),
                            builder.getI64IntegerAttr(stream), ins, outs,
-                           /*dependent=*/false, tokens);
+                           /*dependent=*/UnitAttr(), tokens);
   }
 
   void emitCollective(Operation *op, int64_t stream, ValueRange ins,
@@ -215,10 +215,12 @@ private:
       kind = axis == moe::Axis::Dp ? plan::CollectiveKind::ReduceScatter
                                    : plan::CollectiveKind::AllReduce;
     }
+    MLIRContext *context = builder.getContext();
     plan::CollectiveOp::create(
-        builder, op->getLoc(), kind,
-        axis == moe::Axis::Dp ? plan::Axis::Dp : plan::Axis::Tp, stream, ins,
-        outs);
+        builder, op->getLoc(), plan::CollectiveKindAttr::get(context, kind),
+        plan::AxisAttr::get(context, axis == moe::Axis::Dp ? plan::Axis::Dp
+                                                           : plan::Axis::Tp),
+        builder.getI64IntegerAttr(stream), ins, outs);
   }
 
   const LayerFunction &layer;

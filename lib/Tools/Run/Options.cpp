@@ -26,6 +26,14 @@ bool MoeRunOptions::makeSense() const {
     return complain("--threads must not be negative");
   if (hasValidTokens() && (validTokens < 0 || validTokens > tokens))
     return complain("--valid-tokens must lie between 0 and --tokens");
+  if (hasValidTokens() && !rankTokens.empty())
+    return complain("--rank-tokens says it of each group of ranks; leave out "
+                    "--valid-tokens");
+  for (int64_t valid : rankTokens)
+    if (valid < 0 || valid > tokens)
+      return complain("--rank-tokens must lie between 0 and --tokens");
+  if (rankLimit <= 0)
+    return complain("--rank-limit must be above 0");
   if (isGiven(target) && isPackage())
     return complain("--target: a package is compiled already");
   if (isGiven(kernels.devicePart) && isPackage())

@@ -73,6 +73,16 @@ struct MoeRunOptions : ToolOptions {
           "num_valid_tokens, which a JSON description gets if it has "
           "none"),
       llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::list<int64_t> rankTokens{
+      "rank-tokens", llvm::cl::CommaSeparated, llvm::cl::value_desc("V,..."),
+      llvm::cl::desc("Of a layer with 'parallel': --valid-tokens of each group "
+                     "of ranks, of which there are dp"),
+      llvm::cl::cat(category)};
+  NumberOption<int64_t> rankLimit{
+      "rank-limit", llvm::cl::value_desc("S"),
+      llvm::cl::desc("Seconds that a rank waits for the others in one call "
+                     "(default: 60)"),
+      llvm::cl::init(60), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
       "device",
       llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED|sim:FIRST-LAST"),
@@ -162,7 +172,7 @@ struct MoeRunOptions : ToolOptions {
   /// What the options change about a JSON description.
   SpecOverrides getSpecOverrides() const {
     SpecOverrides overrides = getOverrides();
-    if (hasValidTokens())
+    if (hasValidTokens() || !rankTokens.empty())
       overrides.numValidTokens = true;
     overrides.toCompile = !signature;
     return overrides;

@@ -163,6 +163,10 @@ Status PlanRun::start(bool keepAll) {
   if (!made)
     return made.status();
   executor = std::move(*made);
+  if (options.communicator)
+    if (Status status = executor->useCommunicator(options.communicator);
+        !status)
+      return status;
   for (auto [tensor, view] : llvm::zip(tensors, views))
     if (Status status = executor->bind(tensor.name, view); !status)
       return status;

@@ -34,6 +34,8 @@ struct RunOptions {
   /// Fill workspace and output with NaN before each run.
   bool poison = false;
   CompileOptions compile;
+  /// Of a layer of several ranks: how this one meets the others.
+  std::shared_ptr<moert::Communicator> communicator;
 
   /// Whether the device has memory of its own.
   bool isOnGpu() const { return !device->architecture().empty(); }

@@ -170,7 +170,7 @@ plan::LaunchOp PermuteRows::makeGather(plan::LaunchOp before,
   tile::KernelOp gather = getGatherKernel(types, topK, before.getLoc());
   return plan::LaunchOp::create(builder, before.getLoc(), gather.getSymName(),
                                 before.getStream(), ins, outs,
-                                /*dependent=*/false);
+                                /*dependent=*/false, /*tokens=*/{});
 }
 
 plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
@@ -193,7 +193,7 @@ plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
   OpBuilder builder(product);
   plan::LaunchOp::create(builder, product.getLoc(), permuted.getSymName(),
                          product.getStream(), ins, product.getOuts(),
-                         product.getDependent());
+                         product.getDependent(), /*tokens=*/{});
   return gather;
 }
 

@@ -167,7 +167,8 @@ LogicalResult QuantizeResults::commit(const RewriteSite &site) {
     OpBuilder builder(launch);
     plan::LaunchOp::create(builder, launch.getLoc(), launch.getKernel(),
                            launch.getStream(), launch.getIns(),
-                           quantization.getOuts(), launch.getDependent());
+                           quantization.getOuts(), launch.getDependent(),
+                           /*tokens=*/{});
   }
   replaceKernel(getKernel(site.getLaunch()), quantized);
   for (const RewriteSite::Place &place : site.places)

@@ -300,7 +300,7 @@ LogicalResult SplitRanking::commit(const RewriteSite &site) {
     OpBuilder builder(launch);
     plan::LaunchOp::create(builder, launch.getLoc(),
                            built.counting.getSymName(), launch.getStream(), ins,
-                           buffer, /*dependent=*/false);
+                           buffer, /*dependent=*/false, /*tokens=*/{});
     launch.getInsMutable().append(buffer);
     launch.setKernel(replaces ? kernel.getSymName()
                               : built.ranking.getSymName());

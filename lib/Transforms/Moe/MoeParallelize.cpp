@@ -169,10 +169,12 @@ void Parallelizer::dispatch() {
   setNames(dispatched, llvm::map_to_vector(inputs, [](Value input) {
              return ("all_" + getName(input)).str();
            }));
-  for (auto [input, result] : llvm::zip(inputs, dispatched.getResults()))
-    input.replaceUsesWithIf(result, [&](OpOperand &use) {
+  for (auto [i, input] : llvm::enumerate(inputs.getArrayRef())) {
+    Value own = input;
+    own.replaceUsesWithIf(dispatched.getResult(i), [&](OpOperand &use) {
       return expertOps.contains(use.getOwner());
     });
+  }
   if (counts)
     place.getNumValidTokensMutable().assign(dispatched.getResults().back());
 

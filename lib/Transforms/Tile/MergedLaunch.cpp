@@ -71,7 +71,8 @@ void MergedLaunch::replaceBy(tile::KernelOp kernel) {
   separate();
   OpBuilder builder(first);
   plan::LaunchOp::create(builder, first.getLoc(), kernel.getSymName(),
-                         first.getStream(), ins, outs, first.getDependent());
+                         first.getStream(), ins, outs, first.getDependent(),
+                         /*tokens=*/{});
   first->erase();
   second->erase();
 }

@@ -1,0 +1,104 @@
+//===- Shards.cpp - what a rank has of a layer's weights --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Shapes say it all: a dimension that is smaller on a rank is split over the
+// ranks, whatever a format packs into its elements.
+
+#include "moec/Import/Shards.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cstring>
+#include <numeric>
+
+using namespace llvm;
+
+namespace moec {
+
+static TensorShard makeShard(const LayerSpec &spec, const TensorInfo &whole,
+                             const TensorInfo &local, int64_t rank) {
+  TensorShard shard;
+  shard.whole = whole;
+  shard.local = local;
+  StringRef name = whole.name;
+  bool isShared = name.starts_with("shared_experts.");
+  const ParallelSpec &parallel = *spec.parallel;
+  if (name.starts_with("experts.") && parallel.hasWholeExperts() &&
+      whole.shape.front() == spec.numExperts) {
+    shard.experts = spec.getExpertsOf(rank);
+    return shard;
+  }
+  // Every rank has all of it, and their sums are added.
+  shard.isZero = name == "experts.w2_bias" && rank != 0;
+  for (auto [i, from, to] : enumerate(whole.shape, local.shape)) {
+    if (from == to)
+      continue;
+    shard.dimension = i;
+    shard.numParts = from / to;
+    shard.part = isShared ? rank % parallel.tp : rank;
+  }
+  bool hasHalves =
+      spec.isGated() && spec.gateUpOrder != GateUpOrder::Interleaved;
+  if (shard.dimension >= 0 && name.contains(".w13") && hasHalves)
+    shard.numRuns = 2;
+  return shard;
+}
+
+std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank) {
+  std::vector<TensorInfo> wholes = getTensorSignature(spec.getWhole());
+  std::vector<TensorShard> shards;
+  for (const TensorInfo &local : getTensorSignature(spec)) {
+    if (local.role != TensorRole::Weight)
+      continue;
+    auto whole = find_if(
+        wholes, [&](const TensorInfo &info) { return info.name == local.name; });
+    if (whole != wholes.end())
+      shards.push_back(makeShard(spec, *whole, local, rank));
+  }
+  return shards;
+}
+
+std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank) {
+  std::vector<int32_t> places(spec.numExperts, -1);
+  for (auto [place, expert] : enumerate(spec.getExpertsOf(rank)))
+    places[expert] = int32_t(place);
+  return places;
+}
+
+void copyShard(const TensorShard &shard, const uint8_t *whole,
+               uint8_t *local) {
+  auto multiply = [](auto begin, auto end) {
+    return std::accumulate(begin, end, int64_t(1), std::multiplies<>());
+  };
+  ArrayRef<int64_t> from = shard.whole.shape, to = shard.local.shape;
+  int64_t bytes = getStorageBits(shard.whole.type) / 8;
+  if (shard.isZero) {
+    std::memset(local, 0, size_t(multiply(to.begin(), to.end()) * bytes));
+    return;
+  }
+  if (!shard.experts.empty()) {
+    int64_t each = multiply(from.begin() + 1, from.end()) * bytes;
+    for (auto [place, expert] : enumerate(shard.experts))
+      std::memcpy(local + int64_t(place) * each, whole + expert * each,
+                  size_t(each));
+    return;
+  }
+  if (shard.dimension < 0) {
+    std::memcpy(local, whole,
+                size_t(multiply(from.begin(), from.end()) * bytes));
+    return;
+  }
+  const auto *split = from.begin() + shard.dimension;
+  int64_t outer = multiply(from.begin(), split);
+  int64_t inner = multiply(split + 1, from.end()) * bytes;
+  int64_t run = *split / shard.numRuns, share = run / shard.numParts;
+  for (int64_t i = 0; i < outer * shard.numRuns; ++i)
+    std::memcpy(local + i * share * inner,
+                whole + (i * run + shard.part * share) * inner,
+                size_t(share * inner));
+}
+
+} // namespace moec

@@ -1,0 +1,288 @@
+//===- RankRun.cpp - all ranks of a layer in this process -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RankRun.h"
+
+#include "../Progress.h"
+#include "Check.h"
+#include "PlanRun.h"
+#include "moec/Compiler/Levels.h"
+#include "moec/Compiler/PlanData.h"
+#include "moec/Import/BuildLayer.h"
+#include "moec/Import/Shards.h"
+#include "moec/Interpreter/InterpreterDevice.h"
+#include "moec/Package/BuildPackage.h"
+#include "moec/Package/SpecText.h"
+#include "moert/LocalGroup.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstring>
+#include <thread>
+
+using namespace mlir;
+using namespace moec;
+using moert::Result;
+using moert::Status;
+
+/// What every rank runs.
+struct RankRun::Compiled {
+  moert::Plan plan;
+  moert::ModuleImage image;
+  /// At levels that are interpreted.
+  OwningOpRef<ModuleOp> interpreted;
+};
+
+static HostTensor *find(std::vector<HostTensor> &tensors,
+                        llvm::StringRef name) {
+  auto found = llvm::find_if(
+      tensors, [&](const HostTensor &tensor) { return tensor.name == name; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+Result<std::unique_ptr<RankRun>>
+RankRun::create(const LayerSpec &spec, ModuleOp module,
+                const RankRunOptions &options) {
+  size_t dp = spec.parallel->dp;
+  if (!options.validTokens.empty() && options.validTokens.size() != dp)
+    return moert::invalidArgument(
+        "--rank-tokens has " + std::to_string(options.validTokens.size()) +
+        " numbers, but there are " + std::to_string(dp) +
+        " groups of ranks (parallel.dp)");
+  std::unique_ptr<RankRun> run(new RankRun(spec, module, options));
+  if (Status status = run->makeTensors(); !status)
+    return status;
+  return run;
+}
+
+Status RankRun::makeTensors() {
+  Progress progress("moe-run", "weights and activations are generated");
+  LayerSpec whole = spec.getWhole();
+  OwningOpRef<ModuleOp> layer = buildLayer(*module.getContext(), whole);
+  if (!layer)
+    return moert::internalError("the layer on one rank does not verify");
+  FailureOr<moert::Plan> plan = makePlan(*layer, options.run.compile);
+  if (failed(plan))
+    return moert::invalidArgument("the layer on one rank does not compile");
+  for (int64_t group = 0; group < spec.parallel->dp; ++group) {
+    auto tensors =
+        group == 0
+            ? allocateTensors(*plan, options.run.tokens)
+            : allocateTensors(*plan, options.run.tokens,
+                              {moert::TensorRole::Input});
+    if (!tensors)
+      return tensors.status();
+    if (HostTensor *valid = find(*tensors, "num_valid_tokens");
+        valid && !options.validTokens.empty()) {
+      *reinterpret_cast<int32_t *>(valid->data()) =
+          int32_t(options.validTokens[group]);
+      valid->isGiven = true;
+    }
+    GenerateOptions generate;
+    generate.seed = options.seed + uint64_t(group);
+    generate.numExperts = spec.getNumRouted();
+    if (Status status = generateTensors(*tensors, generate); !status)
+      return status;
+    groups.push_back(std::move(*tensors));
+  }
+  return Status::ok();
+}
+
+FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
+  Compiled compiled;
+  OwningOpRef<ModuleOp> copy = module.clone();
+  const CompileOptions &compile = options.run.compile;
+  moert::Device &device = *options.devices.front();
+  if (level == ExecutedLevel::Moe)
+    return module.emitError("of several ranks is not run at level moe, where "
+                            "nothing moves rows between them; run it with "
+                            "--level=plan, tile or llvm");
+  if (level != ExecutedLevel::LLVM) {
+    if (failed(lowerToLevel(
+            *copy, level == ExecutedLevel::Plan ? Level::Plan : Level::Tile,
+            compile)))
+      return failure();
+    FailureOr<moert::Plan> plan = translatePlan(*copy, "cpu");
+    if (failed(plan))
+      return failure();
+    compiled.plan = std::move(*plan);
+    compiled.interpreted = std::move(copy);
+    return compiled;
+  }
+  if (device.architecture().empty()) {
+    FailureOr<CompiledLayer> layer = compileForHost(*copy, compile);
+    if (failed(layer))
+      return failure();
+    compiled.plan = std::move(layer->plan);
+    compiled.image = std::move(layer->image);
+    return compiled;
+  }
+  FailureOr<moert::Package> package =
+      buildPackage(*copy, /*spec=*/std::nullopt, compile, /*architectures=*/{});
+  if (failed(package))
+    return failure();
+  Result<moert::PackageChoice> choice = moert::chooseImage(
+      *package, device.architecture(), device.takesMachineCode());
+  if (!choice)
+    return module.emitError(choice.status().message());
+  moert::PackageProgram &program = package->programs[choice->program];
+  compiled.image = program.images[choice->image].load();
+  compiled.plan = std::move(program.plan);
+  return compiled;
+}
+
+Result<std::vector<HostTensor>> RankRun::cut(const moert::Plan &plan,
+                                             int64_t rank) {
+  auto tensors = allocateTensors(
+      plan, plan.mesh.dp * options.run.tokens,
+      {moert::TensorRole::Input, moert::TensorRole::Weight,
+       moert::TensorRole::Output});
+  if (!tensors)
+    return tensors.status();
+  std::vector<TensorShard> shards = shardWeights(spec, rank);
+  std::vector<HostTensor> &inputs =
+      groups[plan.mesh.index(moert::MeshAxis::Data, rank)];
+  for (HostTensor &tensor : *tensors) {
+    if (tensor.role == moert::TensorRole::Output)
+      continue;
+    if (tensor.name == "placement.local_ids") {
+      std::vector<int32_t> ids = getLocalIds(spec, rank);
+      std::memcpy(tensor.data(), ids.data(), tensor.getNumBytes());
+      continue;
+    }
+    if (tensor.role == moert::TensorRole::Input) {
+      HostTensor *input = find(inputs, tensor.name);
+      if (input->getNumBytes() > 0)
+        std::memcpy(tensor.data(), input->data(), tensor.getNumBytes());
+      continue;
+    }
+    auto shard = llvm::find_if(shards, [&](const TensorShard &shard) {
+      return shard.local.name == tensor.name;
+    });
+    copyShard(*shard, find(groups.front(), tensor.name)->data(), tensor.data());
+  }
+  return tensors;
+}
+
+Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
+  int64_t numRanks = compiled.plan.mesh.numRanks();
+  Result<std::shared_ptr<moert::LocalGroup>> group =
+      moert::LocalGroup::create(compiled.plan.mesh, options.limitSeconds);
+  if (!group)
+    return group.status();
+  std::vector<RunResult> results(numRanks);
+  std::vector<Status> statuses(numRanks);
+  auto runRank = [&](int64_t rank) -> Status {
+    RunOptions run = options.run;
+    run.tokens *= compiled.plan.mesh.dp;
+    run.device = options.devices.front().get();
+    std::unique_ptr<moert::Device> interpreter;
+    if (compiled.interpreted) {
+      auto made = interpreter::createInterpreterDevice(*compiled.interpreted);
+      if (!made)
+        return made.status();
+      interpreter = std::move(*made);
+      run.device = interpreter.get();
+    }
+    Result<std::unique_ptr<moert::Communicator>> communicator =
+        (*group)->join(rank, *run.device);
+    if (!communicator)
+      return communicator.status();
+    run.communicator = std::move(*communicator);
+    Result<std::vector<HostTensor>> tensors = cut(compiled.plan, rank);
+    Status status = tensors.status();
+    if (tensors)
+      status = PlanRun(compiled.plan, *run.device, compiled.image, *tensors,
+                       run)
+                   .run(results[rank]);
+    if (!status)
+      run.communicator->abort(status.message());
+    return status;
+  };
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      statuses[rank] =
+          runRank(rank).withContext("rank " + std::to_string(rank));
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (Status &status : statuses)
+    if (!status)
+      return status;
+  return results;
+}
+
+FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
+  FailureOr<Compiled> compiled = compile(level);
+  if (failed(compiled))
+    return failure();
+  Progress progress("moe-run", "all ranks run");
+  Result<std::vector<RunResult>> results = runRanks(*compiled);
+  if (!results) {
+    llvm::errs() << "moe-run: error: " << results.status().message() << "\n";
+    return failure();
+  }
+  std::vector<RunResult> ofGroups;
+  const moert::Mesh &mesh = compiled->plan.mesh;
+  for (auto [rank, result] : llvm::enumerate(*results)) {
+    if (mesh.index(moert::MeshAxis::Tensor, int64_t(rank)) == 0) {
+      ofGroups.push_back(std::move(result));
+      continue;
+    }
+    const HostTensor &first = ofGroups.back().output;
+    if (first.getNumBytes() > 0 &&
+        std::memcmp(first.data(), result.output.data(), first.getNumBytes()) !=
+            0) {
+      llvm::errs() << "moe-run: error: rank " << rank
+                   << " has other bits than the first rank of its group\n";
+      return failure();
+    }
+  }
+  return ofGroups;
+}
+
+bool RankRun::check(const std::vector<RunResult> &results) {
+  std::string text = printLayerSpec(spec.getWhole());
+  for (auto [group, result] : llvm::enumerate(results)) {
+    ReferenceCheck check;
+    Status status = check.findReference();
+    if (status)
+      status = check.setSpec(text);
+    // The weights stay with the first group between checks.
+    std::vector<HostTensor> &inputs = groups[group];
+    std::vector<HostTensor> &first = groups.front();
+    std::vector<HostTensor> all;
+    std::vector<size_t> lent;
+    for (auto [i, tensor] : llvm::enumerate(first))
+      if (group > 0 && tensor.role == moert::TensorRole::Weight) {
+        all.push_back(std::move(tensor));
+        lent.push_back(i);
+      }
+    for (HostTensor &tensor : inputs)
+      all.push_back(std::move(tensor));
+    if (status)
+      status = check.setInputs(all);
+    for (auto [i, index] : llvm::enumerate(lent))
+      first[index] = std::move(all[i]);
+    for (auto [i, tensor] : llvm::enumerate(inputs))
+      tensor = std::move(all[lent.size() + i]);
+    if (!status) {
+      llvm::errs() << "moe-run: error: " << status.message() << "\n";
+      return false;
+    }
+    llvm::outs() << "ranks of group " << group << ": ";
+    llvm::outs().flush();
+    // The routing of a group is that of its own tokens, but places of experts
+    // are those of all.
+    RunResult output;
+    output.output = copyTensor("output", result.output.getView());
+    if (!check.compare(output))
+      return false;
+  }
+  return true;
+}

@@ -1,0 +1,69 @@
+//===- RankRun.h - all ranks of a layer in this process ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_RANKRUN_H
+#define MOEC_LIB_TOOLS_RUN_RANKRUN_H
+
+#include "HostTensor.h"
+#include "RunLevel.h"
+#include "moec/Import/LayerSpec.h"
+
+namespace moec {
+
+struct RankRunOptions {
+  /// `tokens` are those of a rank.
+  RunOptions run;
+  uint64_t seed = 0;
+  /// Tokens that count, per group of ranks; empty for all.
+  std::vector<int64_t> validTokens;
+  /// How long a rank waits for the others in one call.
+  double limitSeconds = 60;
+  /// The first is what compiled kernels run on: the host or a simulated GPU.
+  llvm::ArrayRef<std::unique_ptr<moert::Device>> devices;
+};
+
+/// A layer of several ranks, which are threads here. Weights are generated for
+/// the layer on one rank and cut; each group has hidden states of its own.
+class RankRun {
+public:
+  /// `module` holds the layer of `spec` and outlives this.
+  static moert::Result<std::unique_ptr<RankRun>>
+  create(const LayerSpec &spec, mlir::ModuleOp module,
+         const RankRunOptions &options);
+
+  /// The results of the groups of ranks, all of whose ranks have the same bits.
+  /// Prints what is wrong.
+  mlir::FailureOr<std::vector<RunResult>> run(ExecutedLevel level);
+
+  /// Compares each group's result with the reference for its tokens.
+  bool check(const std::vector<RunResult> &results);
+
+private:
+  RankRun(const LayerSpec &spec, mlir::ModuleOp module,
+          const RankRunOptions &options)
+      : spec(spec), module(module), options(options) {}
+
+  struct Compiled;
+
+  moert::Status makeTensors();
+  mlir::FailureOr<Compiled> compile(ExecutedLevel level);
+  /// The tensors that a rank binds.
+  moert::Result<std::vector<HostTensor>> cut(const moert::Plan &plan,
+                                             int64_t rank);
+  moert::Result<std::vector<RunResult>> runRanks(Compiled &compiled);
+
+  const LayerSpec &spec;
+  mlir::ModuleOp module;
+  RankRunOptions options;
+  /// Per group: the tensors of the layer on one rank, with its tokens. Those of
+  /// the first have the weights.
+  std::vector<std::vector<HostTensor>> groups;
+};
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_RANKRUN_H
