@@ -195,7 +195,7 @@ def Plan_CollectiveOp : Plan_Op<"collective", [SameVariadicOperandSize, HasParen
   let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
                        Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs);
   let assemblyFormat = [{
-    $kind $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)` attr-dict
+    `` $kind `` $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)` attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -480,7 +480,8 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   if (options.hasValidTokens())
     ranks.validTokens.assign(session.plan.mesh.dp, options.validTokens);
   ranks.limitSeconds = double(options.rankLimit);
-  ranks.devices = session.devices;
+  ranks.device = options.getDevice().str();
+  ranks.threads = options.threads;
   moert::Result<std::unique_ptr<RankRun>> run =
       RankRun::create(*session.source.spec, *session.source.module, ranks);
   if (!run)

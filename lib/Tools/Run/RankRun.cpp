@@ -9,6 +9,7 @@
 
 #include "../Progress.h"
 #include "Check.h"
+#include "OpenDevice.h"
 #include "PlanRun.h"
 #include "moec/Compiler/Levels.h"
 #include "moec/Compiler/PlanData.h"
@@ -54,9 +55,23 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
         " numbers, but there are " + std::to_string(dp) +
         " groups of ranks (parallel.dp)");
   std::unique_ptr<RankRun> run(new RankRun(spec, module, options));
-  if (Status status = run->makeTensors(); !status)
+  Status status = run->openDevices();
+  if (status)
+    status = run->makeTensors();
+  if (!status)
     return status;
   return run;
+}
+
+Status RankRun::openDevices() {
+  int64_t count = options.device == "host" ? 1 : spec.parallel->getNumRanks();
+  for (int64_t i = 0; i < count; ++i) {
+    auto device = openDevice(options.device, options.threads);
+    if (!device)
+      return device.status();
+    devices.push_back(std::move(*device));
+  }
+  return Status::ok();
 }
 
 Status RankRun::makeTensors() {
@@ -96,7 +111,7 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
   Compiled compiled;
   OwningOpRef<ModuleOp> copy = module.clone();
   const CompileOptions &compile = options.run.compile;
-  moert::Device &device = *options.devices.front();
+  moert::Device &device = *devices.front();
   if (level == ExecutedLevel::Moe)
     return module.emitError("of several ranks is not run at level moe, where "
                             "nothing moves rows between them; run it with "
@@ -179,7 +194,7 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   auto runRank = [&](int64_t rank) -> Status {
     RunOptions run = options.run;
     run.tokens *= compiled.plan.mesh.dp;
-    run.device = options.devices.front().get();
+    run.device = devices[size_t(rank) % devices.size()].get();
     std::unique_ptr<moert::Device> interpreter;
     if (compiled.interpreted) {
       auto made = interpreter::createInterpreterDevice(*compiled.interpreted);

@@ -22,8 +22,10 @@ struct RankRunOptions {
   std::vector<int64_t> validTokens;
   /// How long a rank waits for the others in one call.
   double limitSeconds = 60;
-  /// The first is what compiled kernels run on: the host or a simulated GPU.
-  llvm::ArrayRef<std::unique_ptr<moert::Device>> devices;
+  /// What compiled kernels run on: the host or a simulated GPU, as `--device`
+  /// names it.
+  std::string device = "host";
+  int threads = 0;
 };
 
 /// A layer of several ranks, which are threads here. Weights are generated for
@@ -47,6 +49,7 @@ private:
           const RankRunOptions &options)
       : spec(spec), module(module), options(options) {}
 
+  moert::Status openDevices();
   struct Compiled;
 
   moert::Status makeTensors();
@@ -59,6 +62,8 @@ private:
   const LayerSpec &spec;
   mlir::ModuleOp module;
   RankRunOptions options;
+  /// One per rank, but for the host, which is one for all.
+  std::vector<std::unique_ptr<moert::Device>> devices;
   /// Per group: the tensors of the layer on one rank, with its tokens. Those of
   /// the first have the weights.
   std::vector<std::vector<HostTensor>> groups;

@@ -130,8 +130,12 @@ void Parallelizer::dispatch() {
   if (permute.getIds().getDefiningOp<RouteOp>() ||
       (place && place.getIds().getDefiningOp<RouteOp>()))
     counts = {};
-  permute.getNumValidTokensMutable().clear();
   Value addend = unpermute.getAddend();
+  // Rows that do not count are zero where they are added, as their sums are.
+  if (auto shared = addend ? addend.getDefiningOp<GroupedMatmulOp>() : nullptr;
+      shared && permute.getNumValidTokens())
+    shared.getNumValidTokensMutable().assign(permute.getNumValidTokens());
+  permute.getNumValidTokensMutable().clear();
   unpermute.getNumValidTokensMutable().clear();
   unpermute.getAddendMutable().clear();
   if (counts && !place) {

@@ -14,9 +14,9 @@
 
 namespace moert {
 
-/// The ranks of a mesh as threads of one process, for devices whose memory the
-/// host reads and writes and whose streams are synchronous: the host device and
-/// the simulator.
+/// The ranks of a mesh as threads of one process, on any device: what they send
+/// goes through host memory, and each call waits for its stream. It is an
+/// oracle, not fast.
 ///
 /// All ranks of the mesh meet in every call, whatever its axis, and each copies
 /// what it receives. Sums are of f32, ranks added in their order, and rounded

@@ -153,11 +153,13 @@ public:
 
 private:
   void receive(const Collective &collective, size_t part, char *out) const;
+  Status copyOut(const Collective &collective,
+                 std::vector<CollectivePart> &parts);
 
   const std::shared_ptr<Group> group;
   const int64_t ownRank;
   Device &device;
-  /// What is received while other ranks may read memory that it goes to.
+  /// What is sent and received, part by part, in host memory.
   std::vector<char> staging;
 };
 
@@ -311,21 +313,6 @@ static size_t sentParts(const Mesh &mesh, const Collective &collective) {
              : 1;
 }
 
-/// Whether a rank writes what others read.
-static bool overlaps(const Mesh &mesh, const Collective &collective) {
-  for (size_t i = 0; i < collective.numParts; ++i)
-    for (size_t j = 0; j < collective.numParts; ++j) {
-      const CollectivePart &to = collective.parts[i];
-      const CollectivePart &from = collective.parts[j];
-      auto receive = reinterpret_cast<uintptr_t>(to.receive);
-      auto send = reinterpret_cast<uintptr_t>(from.send);
-      if (receive < send + partBytes(from) * sentParts(mesh, collective) &&
-          send < receive + partBytes(to) * receivedParts(mesh, collective))
-        return true;
-    }
-  return false;
-}
-
 void LocalCommunicator::receive(const Collective &collective, size_t part,
                                 char *out) const {
   size_t bytes = partBytes(collective.parts[part]);
@@ -359,33 +346,52 @@ Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
   if (!ready)
     return group->fail(ready.withContext("rank " + std::to_string(ownRank)));
 
-  bool isStaged = overlaps(mesh(), collective);
-  size_t factor = receivedParts(mesh(), collective), stagedBytes = 0;
-  if (isStaged)
-    for (size_t i = 0; i < collective.numParts; ++i)
-      stagedBytes += partBytes(collective.parts[i]) * factor;
-  staging.resize(stagedBytes);
-
+  std::vector<CollectivePart> parts(collective.parts,
+                                    collective.parts + collective.numParts);
+  Status copied = copyOut(collective, parts);
+  if (!copied)
+    return group->fail(copied.withContext("rank " + std::to_string(ownRank)));
+  Collective onHost = collective;
+  onHost.parts = parts.data();
   Request request;
-  request.collective = &collective;
-  Status status = group->meet(ownRank, request, [&] {
-    char *staged = staging.data();
-    for (size_t i = 0; i < collective.numParts; ++i) {
-      const CollectivePart &part = collective.parts[i];
-      receive(collective, i,
-              isStaged ? staged : static_cast<char *>(part.receive));
-      if (isStaged)
-        staged += partBytes(part) * factor;
-    }
-  });
-  if (!status || !isStaged)
-    return status;
-  const char *staged = staging.data();
-  for (size_t i = 0; i < collective.numParts; ++i) {
-    size_t bytes = partBytes(collective.parts[i]) * factor;
+  request.collective = &onHost;
+  MOERT_CHECK(group->meet(ownRank, request, [&] {
+    for (size_t i = 0; i < parts.size(); ++i)
+      receive(onHost, i, static_cast<char *>(parts[i].receive));
+  }));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    size_t bytes = partBytes(parts[i]) * receivedParts(mesh(), collective);
     if (bytes > 0)
-      memcpy(collective.parts[i].receive, staged, bytes);
-    staged += bytes;
+      copied = device.copyIn(collective.parts[i].receive, parts[i].receive,
+                             bytes);
+    if (!copied)
+      return group->fail(copied.withContext("rank " + std::to_string(ownRank)));
+  }
+  return Status::ok();
+}
+
+/// What is sent to host memory, where other ranks read it; `parts` are there
+/// afterwards.
+Status LocalCommunicator::copyOut(const Collective &collective,
+                                  std::vector<CollectivePart> &parts) {
+  size_t total = 0;
+  auto sentBytes = [&](const CollectivePart &part) {
+    return partBytes(part) * sentParts(mesh(), collective);
+  };
+  auto receivedBytes = [&](const CollectivePart &part) {
+    return partBytes(part) * receivedParts(mesh(), collective);
+  };
+  for (const CollectivePart &part : parts)
+    total += sentBytes(part) + receivedBytes(part);
+  staging.resize(total);
+  char *next = staging.data();
+  for (CollectivePart &part : parts) {
+    if (sentBytes(part) > 0)
+      MOERT_CHECK(device.copyOut(next, part.send, sentBytes(part)));
+    part.send = next;
+    next += sentBytes(part);
+    part.receive = next;
+    next += receivedBytes(part);
   }
   return Status::ok();
 }
