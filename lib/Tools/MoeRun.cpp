@@ -475,6 +475,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.compile =
       options.getCompileOptions(*session.devices.front());
   ranks.seed = options.seed;
+  ranks.inputs = options.inputs;
   ranks.validTokens.assign(options.rankTokens.begin(),
                            options.rankTokens.end());
   if (options.hasValidTokens())
@@ -498,6 +499,14 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
     llvm::outs() << llvm::formatv("{0} ranks ({1}), {2} tokens each\n",
                                   session.plan.mesh.numRanks(),
                                   session.plan.mesh.str(), options.tokens);
+    if (!options.outputs.empty()) {
+      RunResult all;
+      all.output = RankRun::concatenate(*results);
+      if (!options.accept(makeFoldersOf(options.outputs)))
+        return false;
+      if (moert::Status status = writeResult(options.outputs, all); !status)
+        return options.complain(status.message());
+    }
     if (!options.check && !options.bisect)
       continue;
     if (!(*run)->check(*results))

@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.contract, sm80.gemv, sm80.top_k, sm80.count_slots, sm80.rank, sm80.row_map, sm80.tensor_scale, sm80.quantize, sm80.gather_rows, sm80.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.contract, sm80.gemv, sm80.top_k, sm80.count_slots, sm80.rank, sm80.place_ids, sm80.row_map, sm80.tensor_scale, sm80.quantize, sm80.gather_rows, sm80.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32

@@ -9,6 +9,7 @@
 
 #include "../Progress.h"
 #include "Check.h"
+#include "LoadTensors.h"
 #include "OpenDevice.h"
 #include "PlanRun.h"
 #include "moec/Compiler/Levels.h"
@@ -75,35 +76,65 @@ Status RankRun::openDevices() {
 }
 
 Status RankRun::makeTensors() {
-  Progress progress("moe-run", "weights and activations are generated");
+  Progress progress("moe-run", "weights and activations are made");
+  int64_t tokens = spec.parallel->dp * options.run.tokens;
   LayerSpec whole = spec.getWhole();
+  whole.maxTokens = std::max(tokens, int64_t(1));
   OwningOpRef<ModuleOp> layer = buildLayer(*module.getContext(), whole);
   if (!layer)
     return moert::internalError("the layer on one rank does not verify");
   FailureOr<moert::Plan> plan = makePlan(*layer, options.run.compile);
   if (failed(plan))
     return moert::invalidArgument("the layer on one rank does not compile");
-  for (int64_t group = 0; group < spec.parallel->dp; ++group) {
-    auto tensors =
-        group == 0
-            ? allocateTensors(*plan, options.run.tokens)
-            : allocateTensors(*plan, options.run.tokens,
-                              {moert::TensorRole::Input});
-    if (!tensors)
-      return tensors.status();
-    if (HostTensor *valid = find(*tensors, "num_valid_tokens");
-        valid && !options.validTokens.empty()) {
-      *reinterpret_cast<int32_t *>(valid->data()) =
-          int32_t(options.validTokens[group]);
-      valid->isGiven = true;
-    }
-    GenerateOptions generate;
-    generate.seed = options.seed + uint64_t(group);
-    generate.numExperts = spec.getNumRouted();
-    if (Status status = generateTensors(*tensors, generate); !status)
+  Result<std::vector<HostTensor>> all = allocateTensors(*plan, tokens);
+  if (!all)
+    return all.status();
+  if (!options.inputs.empty()) {
+    Result<moert::Checkpoint> file = moert::Checkpoint::open(options.inputs);
+    if (!file)
+      return file.status();
+    LayerRequest request = makeRequest(whole);
+    request.inputsAreRequired = true;
+    if (Status status = loadTensors(*all, *file, request); !status)
       return status;
-    groups.push_back(std::move(*tensors));
   }
+  GenerateOptions generate;
+  generate.seed = options.seed;
+  generate.numExperts = spec.getNumRouted();
+  if (Status status = generateTensors(*all, generate); !status)
+    return status;
+  return cutGroups(std::move(*all));
+}
+
+Status RankRun::cutGroups(std::vector<HostTensor> all) {
+  int64_t dp = spec.parallel->dp;
+  for (int64_t group = 0; group < dp; ++group) {
+    std::vector<HostTensor> &tensors = groups.emplace_back();
+    for (const HostTensor &tensor : all) {
+      if (tensor.role == moert::TensorRole::Weight)
+        continue;
+      HostTensor &own = tensors.emplace_back();
+      own.name = tensor.name;
+      own.role = tensor.role;
+      own.dtype = tensor.dtype;
+      own.shape = tensor.shape;
+      bool isCount = tensor.name == "num_valid_tokens";
+      if (!isCount)
+        own.shape[0] /= dp;
+      if (Status status = own.allocate(); !status)
+        return status;
+      if (isCount)
+        *reinterpret_cast<int32_t *>(own.data()) =
+            int32_t(options.validTokens.empty() ? options.run.tokens
+                                                : options.validTokens[group]);
+      else if (own.getNumBytes() > 0)
+        std::memcpy(own.data(), tensor.data() + group * own.getNumBytes(),
+                    own.getNumBytes());
+    }
+  }
+  for (HostTensor &tensor : all)
+    if (tensor.role == moert::TensorRole::Weight)
+      groups.front().push_back(std::move(tensor));
   return Status::ok();
 }
 
@@ -259,6 +290,23 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
     }
   }
   return ofGroups;
+}
+
+HostTensor RankRun::concatenate(const std::vector<RunResult> &results) {
+  HostTensor all;
+  const HostTensor &first = results.front().output;
+  all.name = first.name;
+  all.role = first.role;
+  all.dtype = first.dtype;
+  all.shape = first.shape;
+  all.shape[0] *= int64_t(results.size());
+  if (!all.allocate())
+    return all;
+  for (auto [i, result] : llvm::enumerate(results))
+    if (first.getNumBytes() > 0)
+      std::memcpy(all.data() + i * first.getNumBytes(), result.output.data(),
+                  first.getNumBytes());
+  return all;
 }
 
 bool RankRun::check(const std::vector<RunResult> &results) {

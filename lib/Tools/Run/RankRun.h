@@ -18,6 +18,9 @@ struct RankRunOptions {
   /// `tokens` are those of a rank.
   RunOptions run;
   uint64_t seed = 0;
+  /// A file of tensors of the layer on one rank, with the rows of all groups
+  /// one after the other; empty for generated ones.
+  std::string inputs;
   /// Tokens that count, per group of ranks; empty for all.
   std::vector<int64_t> validTokens;
   /// How long a rank waits for the others in one call.
@@ -28,8 +31,8 @@ struct RankRunOptions {
   int threads = 0;
 };
 
-/// A layer of several ranks, which are threads here. Weights are generated for
-/// the layer on one rank and cut; each group has hidden states of its own.
+/// A layer of several ranks, which are threads here. Tensors are those of the
+/// layer on one rank for the tokens of all groups, and cut.
 class RankRun {
 public:
   /// `module` holds the layer of `spec` and outlives this.
@@ -40,6 +43,9 @@ public:
   /// The results of the groups of ranks, all of whose ranks have the same bits.
   /// Prints what is wrong.
   mlir::FailureOr<std::vector<RunResult>> run(ExecutedLevel level);
+
+  /// The outputs of all groups, one after the other.
+  static HostTensor concatenate(const std::vector<RunResult> &results);
 
   /// Compares each group's result with the reference for its tokens.
   bool check(const std::vector<RunResult> &results);
@@ -53,6 +59,8 @@ private:
   struct Compiled;
 
   moert::Status makeTensors();
+  /// The rows of each group of what calls bring.
+  moert::Status cutGroups(std::vector<HostTensor> all);
   mlir::FailureOr<Compiled> compile(ExecutedLevel level);
   /// The tensors that a rank binds.
   moert::Result<std::vector<HostTensor>> cut(const moert::Plan &plan,

@@ -64,15 +64,15 @@ module @product_quant attributes {test.values = {
 // CHECK-LABEL: module @ranks
 // CHECK-SAME: batched = #moe.activation_format<format = batched_experts>
 // CHECK-SAME: contiguous = #moe.activation_format<format = contiguous, alignment = 128>
-// CHECK-SAME: mesh = #moe.mesh<num_ranks = 8, rank = 3>
-// CHECK-SAME: one = #moe.mesh<num_ranks = 1>
+// CHECK-SAME: mesh = #moe.mesh<dp = 4, tp = 2, num_experts = 64>
+// CHECK-SAME: one = #moe.mesh<tp = 3>
 // CHECK-SAME: placement = #moe.placement<8, local = [4, 5, 6, 7]>
 // CHECK-SAME: standard = #moe.activation_format<format = standard>
 module @ranks attributes {test.values = {
   batched = #moe.activation_format<format = batched_experts>,
   contiguous = #moe.activation_format<format = contiguous, alignment = 128>,
-  mesh = #moe.mesh<num_ranks = 8, rank = 3>,
-  one = #moe.mesh<num_ranks = 1, rank = 0>,
+  mesh = #moe.mesh<dp = 4, tp = 2, num_experts = 64>,
+  one = #moe.mesh<dp = 1, tp = 3, num_experts = 0>,
   placement = #moe.placement<8, local = [4, 5, 6, 7]>,
   standard = #moe.activation_format<format = standard, alignment = 1>
 }} {}

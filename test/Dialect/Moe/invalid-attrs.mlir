@@ -115,13 +115,18 @@ module attributes {test.a = #moe.activation_format<format = standard, alignment 
 
 // -----
 
-// expected-error@+1 {{'num_ranks' is 0; at least 1 is accepted}}
-module attributes {test.a = #moe.mesh<num_ranks = 0>} {}
+// expected-error@+1 {{'dp' is 0; give 1 to 65536}}
+module attributes {test.a = #moe.mesh<dp = 0>} {}
 
 // -----
 
-// expected-error@+1 {{'rank' is 2; 0 to 1 is accepted}}
-module attributes {test.a = #moe.mesh<num_ranks = 2, rank = 2>} {}
+// expected-error@+1 {{'tp' is 65537; give 1 to 65536}}
+module attributes {test.a = #moe.mesh<tp = 65537>} {}
+
+// -----
+
+// expected-error@+1 {{'num_experts' is -1; give the number of experts of the whole layer, or 0 for a part of every expert on each rank}}
+module attributes {test.a = #moe.mesh<num_experts = -1>} {}
 
 // -----
 

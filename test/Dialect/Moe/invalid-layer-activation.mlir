@@ -17,14 +17,29 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'mesh' has 2 ranks; only 1 is compiled so far: split the experts by 'placement' and run one layer per rank}}
+  // expected-error@+1 {{takes 'local_ids' with a 'mesh' that has 'num_experts', and only then}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
       activation {
       ^bb0(%g: f32, %u: f32):
         moe.yield %g : f32
-      } {layout = #moe.weight_layout<order = gate_up>, mesh = #moe.mesh<num_ranks = 2>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+      } {layout = #moe.weight_layout<order = gate_up>, mesh = #moe.mesh<dp = 2, num_experts = 4>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<6x16xf32>, %w13: tensor<4x24x16xf32>,
+    %w2: tensor<4x16x12xf32>) {
+  // expected-error@+1 {{has 'num_zero_experts' and a 'mesh' of several ranks, each of which would add their share; remove 'mesh'}}
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<6x16xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        moe.yield %g : f32
+      } {layout = #moe.weight_layout<order = gate_up>, mesh = #moe.mesh<dp = 2>, num_zero_experts = 2 : i64, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
   return
 }
 

@@ -89,13 +89,12 @@ func.func @logits_hash(%x: tensor<?x16xf32>, %logits: tensor<?x4xf32>, %ids: ten
 
 // CHECK-LABEL: func.func @ids
 func.func @ids(%x: tensor<?x16xf16>, %ids: tensor<?x1xi32>, %weights: tensor<?x1xf32>,
-    %w13: tensor<2x24x16xf16>, %w2: tensor<2x16x12xf16>) -> tensor<?x16xf16> {
+    %w13: tensor<2x24x16xf16>, %w2: tensor<2x16x12xf16>, %local: tensor<8xi32>) -> tensor<?x16xf16> {
   // CHECK: moe.layer %{{[a-z0-9]+}} : tensor<?x16xf16>
   // CHECK-SAME: ids(%{{[a-z0-9]+}} : tensor<?x1xi32>)
   // CHECK-SAME: weights(%{{[a-z0-9]+}} : tensor<?x1xf32>)
   // CHECK: } {format = #moe.activation_format<format = standard>,
   // CHECK-SAME: layout = #moe.weight_layout<order = interleaved>,
-  // CHECK-SAME: mesh = #moe.mesh<num_ranks = 1>,
   // CHECK-SAME: placement = #moe.placement<8, local = [5, 2]>, weight_on_input}
   %0 = moe.layer %x : tensor<?x16xf16> ids(%ids : tensor<?x1xi32>)
       weights(%weights : tensor<?x1xf32>)
@@ -104,8 +103,18 @@ func.func @ids(%x: tensor<?x16xf16>, %ids: tensor<?x1xi32>, %weights: tensor<?x1
       ^bb0(%g: f32, %u: f32):
         moe.yield %g : f32
       } {format = #moe.activation_format<format = standard>,
-         layout = #moe.weight_layout<order = interleaved>, mesh = #moe.mesh<num_ranks = 1>,
-         placement = #moe.placement<8, local = [5, 2]>, weight_on_input} -> tensor<?x16xf16>
+         layout = #moe.weight_layout<order = interleaved>, placement = #moe.placement<8, local = [5, 2]>, weight_on_input} -> tensor<?x16xf16>
+  // CHECK: moe.layer
+  // CHECK-SAME: local_ids(%{{[a-z0-9]+}} : tensor<8xi32>)
+  // CHECK: mesh = #moe.mesh<dp = 2, tp = 2, num_experts = 8>
+  %1 = moe.layer %x : tensor<?x16xf16> ids(%ids : tensor<?x1xi32>)
+      weights(%weights : tensor<?x1xf32>) local_ids(%local : tensor<8xi32>)
+      experts(%w13, %w2 : tensor<2x24x16xf16>, tensor<2x16x12xf16>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        moe.yield %g : f32
+      } {layout = #moe.weight_layout<order = interleaved>,
+         mesh = #moe.mesh<dp = 2, tp = 2, num_experts = 8>} -> tensor<?x16xf16>
   return %0 : tensor<?x16xf16>
 }
 
@@ -306,6 +315,27 @@ func.func @row_map(%x: tensor<?x16xf16>, %w: tensor<?x1xf32>) {
   ^bb0(%v: f32):
     moe.yield %v : f32
   } {moe.name = ["weighted_input"]} -> tensor<?x16xf16>
+  // CHECK: moe.row_map %{{[a-z0-9]+}} : tensor<?x16xf16> elementwise(%{{[a-z0-9]+}} : tensor<?x16xf16>) {
+  %2 = moe.row_map %x : tensor<?x16xf16> elementwise(%x : tensor<?x16xf16>) {
+  ^bb0(%v: f32, %e: f32):
+    %y = arith.addf %v, %e : f32
+    moe.yield %y : f32
+  } -> tensor<?x16xf16>
+  return
+}
+
+// CHECK-LABEL: func.func @ranks
+func.func @ranks(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %valid: tensor<1xi32>, %table: tensor<8xi32>) {
+  // CHECK: %[[D:.*]]:3 = moe.dispatch <dp> %{{[a-z0-9]+}}, %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<?x16xf16>, tensor<?x2xi32>, tensor<1xi32> -> tensor<?x16xf16>, tensor<?x2xi32>, tensor<4xi32>
+  %all:3 = moe.dispatch <dp> %x, %ids, %valid : tensor<?x16xf16>, tensor<?x2xi32>, tensor<1xi32>
+      -> tensor<?x16xf16>, tensor<?x2xi32>, tensor<4xi32>
+  // CHECK: moe.place_ids %[[D]]#1 : tensor<?x2xi32> table(%{{[a-z0-9]+}} : tensor<8xi32>) num_valid_tokens(%[[D]]#2 : tensor<4xi32>) -> tensor<?x2xi32>
+  %0 = moe.place_ids %all#1 : tensor<?x2xi32> table(%table : tensor<8xi32>) num_valid_tokens(%all#2 : tensor<4xi32>)
+      -> tensor<?x2xi32>
+  // CHECK: moe.combine <dp> %[[D]]#0 : tensor<?x16xf16>
+  %1 = moe.combine <dp> %all#0 : tensor<?x16xf16>
+  // CHECK: moe.combine <tp>
+  %2 = moe.combine <tp> %1 : tensor<?x16xf16>
   return
 }
 

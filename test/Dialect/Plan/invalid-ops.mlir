@@ -51,7 +51,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is not allowed in a 'plan.variant'; it holds 'plan.launch', 'plan.record' and 'plan.wait'}}
+    // expected-error@+1 {{is not allowed in a 'plan.variant'; it holds 'plan.launch', 'plan.collective', 'plan.record' and 'plan.wait'}}
     %c = arith.constant 0 : i64
   }
 }

@@ -166,7 +166,7 @@ plan.program @layer max_tokens 64 {
   // expected-note@+1 {{the memory is here}}
   %b = plan.buffer "b" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{reads memory that no launch has written yet}}
+    // expected-error@+1 {{reads memory that no step has written yet}}
     plan.launch @k ins(%b : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -287,7 +287,7 @@ plan.program @layer max_tokens 64 {
 
   }
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{reads memory that no launch has written yet}}
+    // expected-error@+1 {{reads memory that no step has written yet}}
     plan.launch @k ins(%p : memref<2x4xf32>) outs(%y : memref<?x8xf32>)
   }
 }

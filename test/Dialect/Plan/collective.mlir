@@ -1,0 +1,71 @@
+// What ranks do together, through the printer and back, and what is refused.
+// RUN: moe-opt %s -split-input-file -verify-diagnostics | FileCheck %s
+
+// CHECK: plan.program @layer max_tokens 64 mesh <dp = 2, tp = 2> {
+plan.program @layer max_tokens 64 mesh <dp = 2, tp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %all = plan.buffer "all" rows <"tokens"> : memref<?x8xf32>
+  %part = plan.buffer "part" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // CHECK: plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%all : memref<?x8xf32>)
+    plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%all : memref<?x8xf32>)
+    // CHECK: plan.collective reduce_scatter dp ins(%all : memref<?x8xf32>) outs(%part : memref<?x8xf32>)
+    plan.collective reduce_scatter dp ins(%all : memref<?x8xf32>) outs(%part : memref<?x8xf32>)
+    // CHECK: plan.record event 0 stream 0
+    plan.record event 0 stream 0
+    plan.wait event 0 stream 1
+    // CHECK: plan.collective all_reduce tp stream 1 ins(%part : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    plan.collective all_reduce tp stream 1 ins(%part : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    plan.record event 1 stream 1
+    plan.wait event 1 stream 0
+    // CHECK: plan.launch @k tokens <"ceildiv(tokens, 2)"> ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+    plan.launch @k tokens <"ceildiv(tokens, 2)"> ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{is over axis 'tp', which has one rank; give the program a 'mesh' that has more, or drop the collective}}
+    plan.collective all_reduce tp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 4> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{ins[0] has ceildiv(tokens, 2) rows and outs[0] tokens; 4 ranks make that 4 times as many}}
+    plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf16>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{they may differ in the first dimension alone}}
+    plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf16>)
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  // expected-note@+1 {{the memory is here}}
+  %a = plan.buffer "a" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{reads memory that no step has written yet}}
+    plan.collective all_gather dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}

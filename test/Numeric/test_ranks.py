@@ -1,0 +1,181 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers over several ranks, which are threads of one process, against the layer on one rank.
+
+Tensors are those of all groups of ranks together, so that the reference knows nothing of ranks.
+"""
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from cases import BASE
+from runs import ALL_CASES, TIMEOUT, binary
+
+from moec.reference import LayerSpec, TensorFile, check, generate, signature, write_tensors
+
+#: Ranks with tokens of their own, ranks with the same ones.
+MESHES = [(2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (8, 1), (4, 2), (2, 4), (1, 8), (16, 1), (4, 4), (1, 16)]
+LAYERS = {
+    "logits": {},
+    "gate_shared_bias": {
+        "dtype": "bf16", "entry": "gate", "expert_bias": True,
+        "shared_experts": {"intermediate_size": 64, "gate": "sigmoid", "scale": 0.5},
+    },
+    "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
+    "interleaved": {"gate_up_order": "interleaved", "expert_bias": True},
+    "weight_on_input": {"top_k": 1, "routing": {"score": "sigmoid", "weight_on_input": True}},
+    "fp8_block": {"dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128"},
+    "int4": {"dtype": "bf16", "quantization": {"weight": {"dtype": "int4", "scale": {"group": 16}}}},
+    "fp8_channel": {
+        "dtype": "bf16",
+        "quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+                         "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Ranks:
+    dp: int
+    tp: int
+    experts: object = None
+
+    @property
+    def field(self) -> dict:
+        field = {"dp": self.dp, "tp": self.tp}
+        return field if self.experts is None else field | {"experts": self.experts}
+
+
+def spec_of(**fields) -> dict:
+    model = BASE | {"num_experts": 16, "intermediate_size": 64, "max_tokens": 512} | fields
+    if model["entry"] == "ids":
+        model["routing"] = {}
+    return model
+
+
+def run(folder, model: dict, ranks: Ranks, inputs, tokens: int, *options: str) -> subprocess.CompletedProcess:
+    """Runs the ranks; `tokens` are those of one."""
+    spec, given = folder / "ranks.json", folder / "in.safetensors"
+    spec.write_text(json.dumps(model | {"parallel": ranks.field}))
+    write_tensors(given, inputs)
+    command = [str(binary("moe-run")), str(spec), f"--inputs={given}", f"--outputs={folder}/out.safetensors",
+               f"--tokens={tokens}", *options]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT)
+
+
+def verify(folder, model: dict, ranks: Ranks, tokens: int = 5, seed: int = 1, ids=None, options=()) -> None:
+    spec = LayerSpec.from_json(model)
+    inputs = generate(spec, tokens * ranks.dp, seed)
+    if ids is not None:
+        inputs["topk_ids"] = ids.astype(np.int32)
+    done = run(folder, model, ranks, inputs, tokens, *options)
+    assert done.returncode == 0, done.stdout
+    given, made = TensorFile(folder / "in.safetensors"), TensorFile(folder / "out.safetensors")
+    made.require(signature.outputs(spec), given.require(signature.inputs(spec)), optional=True)
+    report = check(spec, given, made)
+    assert report.ok, "\n".join([report.summary(), *report.failures, done.stdout])
+
+
+@pytest.mark.parametrize("experts", ["linear", "round_robin", None], ids=str)
+@pytest.mark.parametrize(("dp", "tp"), MESHES)
+def test_meshes(dp, tp, experts, tmp_path):
+    verify(tmp_path, spec_of(shared_experts={"intermediate_size": 32}), Ranks(dp, tp, experts))
+
+
+#: Blocks of 128 are in two parts of 256 rows; of tokens' scales each rank has those of its part, which the
+#: reference knows nothing of.
+SPLIT = {"fp8_block": Ranks(2, 1), "fp8_channel": None}
+
+
+@pytest.mark.parametrize(("layer", "ranks"), [
+    pytest.param(layer, ranks, id=f"{layer}-{ranks.dp}x{ranks.tp}-{ranks.experts}")
+    for layer in LAYERS
+    for ranks in (Ranks(2, 2, "linear"), Ranks(4, 1, "round_robin"), SPLIT.get(layer, Ranks(2, 2))) if ranks
+])
+def test_layers(layer, ranks, tmp_path):
+    verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
+
+
+def distributions(rng: np.random.Generator, tokens: int, experts: int, top_k: int, ranks: int):
+    """Where 40 batches send their tokens."""
+    def draw(weights):
+        return np.stack([rng.choice(experts, top_k, replace=False, p=weights / weights.sum()) for _ in range(tokens)])
+
+    per_rank = experts // ranks
+    for exponent in np.linspace(0, 3, 24):
+        yield draw(rng.permutation(np.arange(1, experts + 1) ** -exponent))
+    for rank in range(4):
+        # One rank has all the work.
+        first = rank * ranks // 4 * per_rank
+        yield first + rng.integers(0, per_rank, (tokens, top_k))
+    for expert in (0, experts - 1):
+        yield np.full((tokens, top_k), expert)
+    for share in (0.25, 0.5, 0.75, 1.0):
+        # Slots that name nobody.
+        ids = draw(np.ones(experts))
+        yield np.where(rng.random(ids.shape) < share, -1, ids)
+    for bad in (experts, 2**31 - 1, -(2**31)):
+        ids = draw(np.ones(experts))
+        ids[:, 0] = bad
+        yield ids
+    for first in (0, 1, 2):
+        # Every token goes to all ranks, or as many as it can.
+        yield (first + np.arange(top_k) * per_rank + np.zeros((tokens, 1), int)) % experts
+
+
+#: Each batch on one number of ranks; on all of them every night.
+BATCHES = [(ranks, number) for i, ranks in enumerate((2, 4, 8, 16)) for number in range(40)
+           if ALL_CASES or number % 4 == i]
+
+
+@pytest.mark.parametrize(("ranks", "number"), BATCHES)
+def test_distributions(ranks, number, tmp_path):
+    model = spec_of(entry="ids", top_k=4)
+    rng = np.random.default_rng(number)
+    batches = list(distributions(rng, 3 * ranks, 16, 4, ranks))
+    assert len(batches) == 40
+    verify(tmp_path, model, Ranks(ranks, 1, "linear"), tokens=3, seed=number, ids=batches[number])
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+@pytest.mark.parametrize("ranks", [Ranks(4, 1, "linear"), Ranks(2, 2), Ranks(1, 4, "linear")], ids=str)
+def test_few_tokens(tokens, ranks, tmp_path):
+    verify(tmp_path, spec_of(), ranks, tokens=tokens)
+
+
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+@pytest.mark.parametrize("counts", ["0,3,7,1", "0,0,0,0", "7,0,0,0"])
+def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
+    """Rows of ranks that have fewer are padding: zero, and nobody's work."""
+    model = spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32})
+    inputs = generate(LayerSpec.from_json(model), 28, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 7, f"--rank-tokens={counts}", "--check")
+    assert done.returncode == 0, done.stdout
+    made = TensorFile(tmp_path / "out.safetensors")
+    made.require(signature.outputs(LayerSpec.from_json(model)), 28, optional=True)
+    output = np.asarray(made["output"][...]).reshape(4, 7, -1)
+    for rows, count in zip(output, map(int, counts.split(","))):
+        assert not rows[count:].any() and (count == 0 or rows[:count].any())
+
+
+def test_experts_by_list(tmp_path):
+    lists = [[5, 0, 9, 12], [1, 15, 2, 3], [4, 6, 7, 8], [10, 11, 13, 14]]
+    verify(tmp_path, spec_of(), Ranks(4, 1, lists))
+
+
+@pytest.mark.parametrize("level", ["plan", "tile"])
+def test_levels(level, tmp_path):
+    model = spec_of(**LAYERS["gate_shared_bias"])
+    verify(tmp_path, model, Ranks(2, 2, "linear"), options=(f"--level={level}",))
+
+
+@pytest.mark.parametrize("layer", ["gate_shared_bias", "fp8_block"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_simulated(target, layer, tmp_path):
+    """The kernels for GPUs; what they leave to collectives is seen by the ranks."""
+    model = spec_of(**LAYERS[layer])
+    ranks = Ranks(2, 2, "linear")
+    verify(tmp_path, model, ranks, options=("--device=sim:0", f"--target={target}", "--max-tokens=16"))
