@@ -37,6 +37,14 @@ static std::string parseError(const std::string &text) {
   return expr.status().message();
 }
 
+TEST(ExprTest, TakesAnotherCountInThePlaceOfTokens) {
+  Expr own = parsed("ceildiv(tokens, 4)");
+  EXPECT_EQ(parsed("tokens * 8 + min(tokens, 3)").withTokens(own).str(),
+            "ceildiv(tokens, 4) * 8 + min(ceildiv(tokens, 4), 3)");
+  EXPECT_EQ(parsed("tokens * 8").withTokens(Expr(2)), Expr(16));
+  EXPECT_EQ(parsed("5").withTokens(own), Expr(5));
+}
+
 TEST(ExprTest, Evaluates) {
   EXPECT_EQ(valueOf("0", 5), 0);
   EXPECT_EQ(valueOf(" tokens ", 5), 5);

@@ -215,6 +215,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         quantization=quantization,
         local_experts=_parse_placement(fields.object("placement")),
     )
+    _check_parallel(fields.object("parallel"))
     fields.finish()
     return LayerSpec(**spec)
 
@@ -318,6 +319,18 @@ def _parse_placement(fields: Fields | None) -> tuple[int, ...] | None:
     if any(type(expert) is not int for expert in local):
         raise SpecError("field 'placement.local_experts': expected integers")
     return tuple(local)
+
+
+def _check_parallel(fields: Fields | None) -> None:
+    """Ranks change nothing about what a layer computes for the tokens of one of them."""
+    if fields is None:
+        return
+    fields.integer("dp", 1)
+    fields.integer("tp", 1)
+    experts = fields.raw("experts") if fields.has("experts") else "linear"
+    fields.finish()
+    if not isinstance(experts, list) and experts not in ("linear", "round_robin"):
+        raise SpecError("field 'parallel.experts': expected \"linear\", \"round_robin\" or lists of ids")
 
 
 def _require(holds: bool, message: str) -> None:

@@ -1,0 +1,116 @@
+//===- ShardsTest.cpp - tests of what a rank has of weights -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Import/Shards.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+using namespace moec;
+
+namespace {
+
+LayerSpec makeSpec(ParallelSpec parallel) {
+  LayerSpec spec;
+  spec.hiddenSize = 2;
+  spec.numExperts = 4;
+  spec.topK = 1;
+  spec.intermediateSize = 4;
+  spec.expertBias = true;
+  spec.sharedExperts = SharedExpertsSpec();
+  spec.sharedExperts->intermediateSize = 2;
+  spec.activation = getDefaultActivation(Activation::Silu);
+  spec.parallel = std::move(parallel);
+  return spec;
+}
+
+/// A rank's part of a tensor of f32 whose elements are 0, 1, 2, ...
+std::vector<float> cut(const LayerSpec &spec, int64_t rank,
+                       const std::string &name) {
+  for (const TensorShard &shard : shardWeights(spec, rank)) {
+    if (shard.local.name != name)
+      continue;
+    auto count = [](const TensorInfo &info) {
+      return std::accumulate(info.shape.begin(), info.shape.end(), int64_t(1),
+                             std::multiplies<>());
+    };
+    std::vector<float> whole(count(shard.whole)), local(count(shard.local), -1);
+    std::iota(whole.begin(), whole.end(), 0.0f);
+    copyShard(shard, reinterpret_cast<const uint8_t *>(whole.data()),
+              reinterpret_cast<uint8_t *>(local.data()));
+    return local;
+  }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+using Floats = std::vector<float>;
+
+} // namespace
+
+TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
+  LayerSpec spec = makeSpec({1, 2, ExpertPlacement::Split, {}});
+  spec.numExperts = 1;
+  // Gate rows 0 to 3, up rows 4 to 7, of two elements each.
+  EXPECT_EQ(cut(spec, 0, "experts.w13"), (Floats{0, 1, 2, 3, 8, 9, 10, 11}));
+  EXPECT_EQ(cut(spec, 1, "experts.w13"), (Floats{4, 5, 6, 7, 12, 13, 14, 15}));
+  EXPECT_EQ(cut(spec, 1, "experts.w13_bias"), (Floats{2, 3, 6, 7}));
+  EXPECT_EQ(cut(spec, 0, "experts.w2"), (Floats{0, 1, 4, 5}));
+  EXPECT_EQ(cut(spec, 1, "experts.w2"), (Floats{2, 3, 6, 7}));
+  // Sums of ranks are added: one of them has the bias.
+  EXPECT_EQ(cut(spec, 0, "experts.w2_bias"), (Floats{0, 1}));
+  EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{0, 0}));
+  spec.gateUpOrder = GateUpOrder::Interleaved;
+  EXPECT_EQ(cut(spec, 1, "experts.w13"),
+            (Floats{8, 9, 10, 11, 12, 13, 14, 15}));
+}
+
+TEST(ShardsTest, EachRankHasWholeExperts) {
+  LayerSpec spec = makeSpec({2, 1, ExpertPlacement::RoundRobin, {}});
+  EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{2, 3, 6, 7}));
+  EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, 0, -1, 1}));
+  spec.parallel->placement = ExpertPlacement::Linear;
+  EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, -1, 0, 1}));
+  spec.parallel->placement = ExpertPlacement::Listed;
+  spec.parallel->lists = {{3, 0}, {2, 1}};
+  EXPECT_EQ(cut(spec, 0, "experts.w2_bias"), (Floats{6, 7, 0, 1}));
+  EXPECT_EQ(getLocalIds(spec, 0), (std::vector<int32_t>{1, -1, -1, 0}));
+}
+
+/// The shared expert is split over the ranks that have the same tokens alone.
+TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
+  LayerSpec spec = makeSpec({2, 2, ExpertPlacement::Linear, {}});
+  for (int64_t rank : {1, 3})
+    EXPECT_EQ(cut(spec, rank, "shared_experts.w2"), (Floats{1, 3}));
+  EXPECT_EQ(cut(spec, 2, "shared_experts.w13"), (Floats{0, 1, 4, 5}));
+  EXPECT_EQ(cut(spec, 3, "gate.weight").size(), 8u);
+}
+
+TEST(ShardsTest, BytesThatHoldTwoElementsAreNotParted) {
+  LayerSpec spec = makeSpec({1, 2, ExpertPlacement::Split, {}});
+  OperandQuantization int4;
+  int4.storage = StorageType::Int4;
+  int4.granularity = Granularity::Group;
+  int4.blockRows = 1;
+  int4.blockColumns = 2;
+  QuantizationSpec quantization;
+  quantization.weight = int4;
+  spec.quantization.w13 = spec.quantization.w2 = quantization;
+  for (const TensorShard &shard : shardWeights(spec, 1)) {
+    if (shard.local.name == "experts.w2") {
+      EXPECT_EQ(shard.local.shape, (std::vector<int64_t>{4, 2, 1}));
+      std::vector<uint8_t> whole = {0, 1, 2, 3}, local(2, 9);
+      TensorShard one = shard;
+      one.whole.shape[0] = one.local.shape[0] = 1;
+      copyShard(one, whole.data(), local.data());
+      EXPECT_EQ(local, (std::vector<uint8_t>{1, 3}));
+    }
+    if (shard.local.name == "experts.w2_scale")
+      EXPECT_EQ(shard.numParts, 2);
+  }
+}

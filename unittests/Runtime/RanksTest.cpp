@@ -1,0 +1,254 @@
+//===- RanksTest.cpp - plans of several ranks -------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/Executor.h"
+#include "moert/HostDevice.h"
+#include "moert/LocalGroup.h"
+#include "moert/Package.h"
+#include "moert/PlanText.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+using namespace moert;
+
+namespace {
+
+constexpr int64_t kRanks = 3;
+enum TensorIndex { X, All, Y };
+
+/// y is the sum over ranks of x, of each rank's own rows, by way of what all
+/// ranks have; without kernels.
+Plan makePlan() {
+  Plan plan;
+  plan.target = "cpu";
+  plan.mesh = {kRanks, 1};
+  plan.maxTokens = 4 * kRanks;
+  plan.numSlots = 1;
+  Expr own = Expr::ceilDiv(Expr::tokens(), kRanks);
+  plan.tensors = {
+      {"x", DType::F32, {own, 2}, TensorRole::Input},
+      {"all", DType::F32, {Expr::tokens(), 2}, TensorRole::Workspace, 0},
+      {"y", DType::F32, {own, 2}, TensorRole::Output},
+  };
+  auto pair = [](int64_t in, int64_t out) {
+    return std::vector<Argument>{Argument::ofTensor(in),
+                                 Argument::ofTensor(out)};
+  };
+  plan.variants = {
+      {0, plan.maxTokens,
+       {Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
+                         pair(X, All)),
+        Step::collective(CollectiveKind::ReduceScatter, MeshAxis::Data,
+                         pair(All, Y))}}};
+  return plan;
+}
+
+Step &step(Plan &plan, size_t i) { return plan.variants[0].steps[i]; }
+
+void expectRefused(const Plan &plan, const std::string &message) {
+  Status status = verifyPlan(plan);
+  ASSERT_FALSE(status) << "accepted; expected: " << message;
+  EXPECT_NE(status.message().find(message), std::string::npos)
+      << status.message();
+}
+
+struct Rank {
+  std::vector<float> x = std::vector<float>(8), y = std::vector<float>(8, -1);
+  std::unique_ptr<Executor> executor;
+};
+
+class RanksTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    Result<std::unique_ptr<Device>> created = createHostDevice(1);
+    ASSERT_TRUE(created);
+    device = std::move(*created);
+    Result<std::shared_ptr<LocalGroup>> made =
+        LocalGroup::create({kRanks, 1}, /*limitSeconds=*/20);
+    ASSERT_TRUE(made) << made.status().toString();
+    group = std::move(*made);
+  }
+
+  /// The statuses of what every rank does in a thread of its own.
+  template <typename Body>
+  std::vector<Status> onRanks(Body body) {
+    std::vector<Status> statuses(kRanks);
+    std::vector<std::thread> threads;
+    for (int64_t rank = 0; rank < kRanks; ++rank)
+      threads.emplace_back([&, rank] { statuses[rank] = body(rank); });
+    for (std::thread &thread : threads)
+      thread.join();
+    return statuses;
+  }
+
+  Status start(Rank &rank, int64_t number, Plan plan = makePlan()) {
+    ModuleImage image;
+    image.lookup = [](const std::string &name) -> Result<HostKernelFn> {
+      return notFound(name);
+    };
+    Result<std::unique_ptr<Executor>> made =
+        Executor::create(std::move(plan), *device, image);
+    if (!made)
+      return made.status();
+    rank.executor = std::move(*made);
+    for (size_t i = 0; i < rank.x.size(); ++i)
+      rank.x[i] = static_cast<float>(100 * number) + static_cast<float>(i);
+    for (auto [name, data] : {std::pair("x", rank.x.data()), {"y", rank.y.data()}})
+      if (Status status =
+              rank.executor->bind(name, {data, DType::F32, {4, 2}, {}});
+          !status)
+        return status;
+    return rank.executor->prepareWeights().status();
+  }
+
+  Status join(Rank &rank, int64_t number) {
+    Result<std::unique_ptr<Communicator>> joined =
+        group->join(number, *device);
+    if (!joined)
+      return joined.status();
+    return rank.executor->useCommunicator(std::move(*joined));
+  }
+
+  std::unique_ptr<Device> device;
+  std::shared_ptr<LocalGroup> group;
+  Rank ranks[kRanks];
+};
+
+} // namespace
+
+TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
+  for (const Status &status : onRanks([&](int64_t r) {
+         Status started = start(ranks[r], r);
+         return started ? join(ranks[r], r) : started;
+       }))
+    ASSERT_TRUE(status) << status.toString();
+  // Tokens are those of all ranks; counts down and up, so that what was
+  // resolved before is resolved anew.
+  for (int64_t own : {4, 1, 0, 3}) {
+    for (Rank &rank : ranks)
+      rank.y.assign(8, -1);
+    for (const Status &status : onRanks([&](int64_t r) {
+           return ranks[r].executor->run(own * kRanks);
+         }))
+      ASSERT_TRUE(status) << status.toString();
+    for (int64_t r = 0; r < kRanks; ++r)
+      for (int64_t i = 0; i < 8; ++i)
+        EXPECT_EQ(ranks[r].y[i], i < 2 * own
+                                     ? static_cast<float>(kRanks) * ranks[r].x[i]
+                                     : -1.0f);
+  }
+}
+
+TEST_F(RanksTest, WhatARunNeedsIsSaid) {
+  ASSERT_TRUE(start(ranks[0], 0));
+  Status alone = ranks[0].executor->run(kRanks);
+  EXPECT_NE(alone.message().find("dp 3 x tp 1; call useCommunicator() first"),
+            std::string::npos)
+      << alone.message();
+  Status uneven = ranks[0].executor->run(4);
+  EXPECT_NE(uneven.message().find("a group of 3 ranks; give a multiple"),
+            std::string::npos)
+      << uneven.message();
+  Result<std::shared_ptr<LocalGroup>> other = LocalGroup::create({1, 2}, 1);
+  ASSERT_TRUE(other);
+  Status wrong = ranks[0].executor->useCommunicator(
+      std::move(*(*other)->join(0, *device)));
+  EXPECT_NE(wrong.message().find("the mesh dp 1 x tp 2, and the layer for dp 3"),
+            std::string::npos)
+      << wrong.message();
+  EXPECT_FALSE(ranks[0].executor->useCommunicator(nullptr));
+}
+
+TEST_F(RanksTest, RanksOfOtherPlansAreRefusedAtOnce) {
+  Plan other = makePlan();
+  step(other, 1).args[1] = Argument::ofTensor(Y);
+  other.maxTokens = 8 * kRanks;
+  other.variants[0].maxTokens = other.maxTokens;
+  std::vector<Status> statuses = onRanks([&](int64_t r) {
+    Status started = start(ranks[r], r, r == 2 ? other : makePlan());
+    return started ? join(ranks[r], r) : started;
+  });
+  for (const Status &status : statuses) {
+    EXPECT_FALSE(status);
+    EXPECT_NE(status.message().find("the layer's plan"), std::string::npos)
+        << status.message();
+  }
+}
+
+TEST(RankPlanTest, AccountsForEveryElement) {
+  EXPECT_TRUE(verifyPlan(makePlan())) << verifyPlan(makePlan()).message();
+  Plan plan = makePlan();
+  plan.mesh = {2, 1};
+  expectRefused(plan, "variants[0].steps[0].args[1] is 'all' of 24 elements for "
+                      "8 of 'x'; all_gather of 2 ranks, which makes 16,");
+}
+
+TEST(RankPlanTest, RefusesWhatNoRankCouldDo) {
+  Plan plan = makePlan();
+  plan.mesh = {1, kRanks};
+  expectRefused(plan, "variants[0].steps[0].kind is a collective; a launch "
+                      "(mesh.dp is 1) is accepted");
+  plan = makePlan();
+  plan.maxTokens = plan.variants[0].maxTokens = 13;
+  expectRefused(plan, "max_tokens is 13; a multiple of mesh.dp, 3,");
+  plan = makePlan();
+  step(plan, 0).args.pop_back();
+  expectRefused(plan, "steps[0].args is a list of 1; pairs of an input");
+  plan = makePlan();
+  step(plan, 0).args[0] = Argument::ofTokens();
+  expectRefused(plan, "steps[0].args[0] is a scalar; a tensor");
+  plan = makePlan();
+  plan.tensors[All].dtype = DType::BF16;
+  expectRefused(plan, "steps[0].args[1] is of type bf16; a tensor of f32");
+  plan = makePlan();
+  plan.prepare = {step(plan, 0)};
+  expectRefused(plan, "prepare[0]");
+}
+
+/// Ranks that begin with different ones would wait for each other for ever.
+TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
+  Plan plan = makePlan();
+  plan.numStreams = 2;
+  plan.numEvents = 2;
+  plan.numSlots = 2;
+  plan.tensors.push_back({"more", DType::F32, {Expr::tokens(), 2},
+                          TensorRole::Workspace, 1});
+  std::vector<Step> &steps = plan.variants[0].steps;
+  Step beside = Step::collective(
+      CollectiveKind::AllGather, MeshAxis::Data,
+      {Argument::ofTensor(X), Argument::ofTensor(3)}, /*stream=*/1);
+  steps.insert(steps.begin(), {Step::record(0, 0), Step::wait(0, 1), beside,
+                               Step::record(1, 1)});
+  steps.push_back(Step::wait(1, 0));
+  expectRefused(plan, "steps[2] and variants[0].steps[4] are collectives of "
+                      "which neither is complete before the other begins");
+  // Behind the wait they are in one order on every rank.
+  std::rotate(steps.begin() + 4, steps.end() - 1, steps.end());
+  EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
+}
+
+TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
+  Package package;
+  package.programs.resize(1);
+  package.programs[0].plan = makePlan();
+  package.programs[0].plan.target = "sm_90a";
+  std::string text = ".version 8.0\n";
+  package.programs[0].images = {
+      {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
+  std::string path = ::testing::TempDir() + "/ranks.moepkg";
+  Status written = writePackage(path, package);
+  ASSERT_TRUE(written) << written.toString();
+  Result<Package> read = Package::open(path);
+  ASSERT_TRUE(read) << read.status().toString();
+  const Plan &plan = read->programs[0].plan;
+  EXPECT_EQ(plan.mesh, makePlan().mesh);
+  EXPECT_EQ(printPlan(plan), printPlan(package.programs[0].plan));
+  EXPECT_NE(printPlan(plan).find("\"collective\":\"reduce_scatter\""),
+            std::string::npos);
+}
