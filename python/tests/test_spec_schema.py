@@ -91,9 +91,11 @@ def test_every_field_of_the_reader_is_in_the_schema():
         },
         quantization={"weight": "fp8_block128", "w13": None, "w2": "fp8_block128"},
         placement={"num_ranks": 1, "local_experts": [3, 0]},
+        parallel={"dp": 2, "tp": 2, "experts": [[0, 1], [2, 3], [1, 0], [3, 2]]},
     )
     VALIDATOR.validate(value)
     LayerSpec.from_json(value)
+    assert set(value["parallel"]) == set(SCHEMA["$defs"]["parallel"]["properties"])
     used = set(value["routing"]) | {"hash_vocab_size"}
     assert used == set(SCHEMA["$defs"]["routing"]["properties"])
     assert set(value["shared_experts"]) == set(

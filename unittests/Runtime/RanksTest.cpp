@@ -238,7 +238,7 @@ TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   package.programs.resize(1);
   package.programs[0].plan = makePlan();
   package.programs[0].plan.target = "sm_90a";
-  std::string text = ".version 8.0\n";
+  std::string text = ".version 8.0\n.target sm_90a\n";
   package.programs[0].images = {
       {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
   std::string path = ::testing::TempDir() + "/ranks.moepkg";
