@@ -267,15 +267,22 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
     // The kernel that writes the offsets counts rows per expert.
     Value offsets =
         launch.getIns()[cast<BlockArgument>(phase.getOffsets()).getArgNumber()];
+    plan::LaunchOp ranking = findWriter(launch, offsets);
     tile::RankOp rank;
-    for (auto writer : variant.getBody().getOps<plan::LaunchOp>())
-      if (llvm::is_contained(writer.getOuts(), offsets))
-        if (auto kernel = symbols.lookup<tile::KernelOp>(writer.getKernel()))
-          kernel.walk([&](tile::RankOp op) { rank = op; });
+    if (tile::KernelOp kernel =
+            ranking ? getKernel(ranking, symbols) : nullptr)
+      kernel.walk([&](tile::RankOp op) { rank = op; });
     if (!rank)
       return {};
     topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
     experts = rank.getNumExperts() + rank.getNumZeroExperts();
+    // Ids that were placed may be of experts of other ranks.
+    if (plan::LaunchOp placing =
+            findWriter(ranking, getPassed(ranking, rank.getIds())))
+      if (auto place = getPhase<tile::PlaceIdsOp>(placing, symbols);
+          place && place.getTable())
+        experts =
+            cast<MemRefType>(place.getTable().getType()).getDimSize(0);
     // A token may name an expert twice only where it has to.
     experts = std::max(experts, topK);
   }
