@@ -13,6 +13,7 @@
 #include "Run/Options.h"
 #include "Run/RankRun.h"
 #include "Run/Timing.h"
+#include "moec/Import/BuildLayer.h"
 #include "moec/Jit/Jit.h"
 #include "moec/Package/SpecText.h"
 #include "moec/Tools/Tools.h"
@@ -462,11 +463,23 @@ bool readInputOf(Session &session, const MoeRunOptions &options) {
   return options.isPackage() || readInput(session, options);
 }
 
+double getSlowestMedian(llvm::ArrayRef<RunResult> results) {
+  double slowest = 0;
+  for (const RunResult &result : results)
+    slowest = std::max(slowest, result.seconds[result.seconds.size() / 2]);
+  return slowest;
+}
+
 /// Runs a layer of several ranks, and compares what each group of ranks gets.
 bool runRanks(Session &session, const MoeRunOptions &options) {
-  if (!session.source.spec || session.package)
+  if (!session.source.spec)
     return options.complain("a layer of several ranks is run from a JSON "
                             "description, whose weights are cut by rank");
+  OwningOpRef<ModuleOp> module = std::move(session.source.module);
+  if (!module)
+    module = buildLayer(*session.context, *session.source.spec);
+  if (!module)
+    return false;
   RankRunOptions ranks;
   ranks.run.tokens = options.tokens;
   ranks.run.repeat = options.repeat;
@@ -483,8 +496,13 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.limitSeconds = double(options.rankLimit);
   ranks.device = options.getDevice().str();
   ranks.threads = options.threads;
+  ranks.run.graph = options.graph;
+  if (session.package) {
+    ranks.program = &session.package->programs[session.choice.program];
+    ranks.image = &ranks.program->images[session.choice.image];
+  }
   moert::Result<std::unique_ptr<RankRun>> run =
-      RankRun::create(*session.source.spec, *session.source.module, ranks);
+      RankRun::create(*session.source.spec, *module, ranks);
   if (!run)
     return options.complain(run.status().message());
   SmallVector<ExecutedLevel> levels{options.level};
@@ -496,9 +514,14 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
     FailureOr<std::vector<RunResult>> results = (*run)->run(level);
     if (failed(results))
       return false;
-    llvm::outs() << llvm::formatv("{0} ranks ({1}), {2} tokens each\n",
+    llvm::outs() << llvm::formatv("{0} ranks ({1}), {2} tokens each",
                                   session.plan.mesh.numRanks(),
                                   session.plan.mesh.str(), options.tokens);
+    if (!results->front().seconds.empty())
+      llvm::outs() << llvm::formatv(
+          ", {0} timed: median of the slowest rank {1:f3} ms", options.repeat,
+          getSlowestMedian(*results) * 1e3);
+    llvm::outs() << "\n";
     if (!options.outputs.empty()) {
       RunResult all;
       all.output = RankRun::concatenate(*results);

@@ -24,8 +24,8 @@ TARGETS = ("sm_80", "sm_90a")
 #: Dtypes of layers that a schedule has no kernels for.
 IMPOSSIBLE = {("sm90.contract", "f32"), ("sm90.repack", "f32")}
 
-#: Schedules that layers as small as the cases never have: test_gather_rows.py runs them.
-TOO_LARGE = {"sm80.gather_rows"}
+#: Schedules that the cases never have, which are small and of one rank: test_gather_rows.py and test_ranks.py run them.
+ELSEWHERE = {"sm80.gather_rows", "sm80.place_ids"}
 
 #: Cases with the kernels of all ranges of tokens: their tiles are in no case with those for its own
 #: tokens alone (test_schedules.py sees to it).
@@ -133,7 +133,7 @@ def count_cases(cases: list[tuple[str, Case]]) -> Counts:
     counts = Counter({
         (target, schedule, dtype): 0
         for target in TARGETS for schedule in known(target) for dtype in DTYPES
-        if (schedule, dtype) not in IMPOSSIBLE and schedule not in TOO_LARGE
+        if (schedule, dtype) not in IMPOSSIBLE and schedule not in ELSEWHERE
     })
     models: dict[tuple[str, str, tuple[str, ...]], list[Case]] = {}
     for target, case in cases:

@@ -20,6 +20,7 @@
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
 #include "moert/LocalGroup.h"
+#include "moert/NcclCommunicator.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -38,6 +39,52 @@ struct RankRun::Compiled {
   /// At levels that are interpreted.
   OwningOpRef<ModuleOp> interpreted;
 };
+
+namespace {
+
+/// How ranks find each other.
+class Connector {
+public:
+  Connector(const moert::Mesh &mesh, double limitSeconds)
+      : mesh(mesh), limitSeconds(limitSeconds) {}
+
+  Status open(bool usesNccl) {
+    if (!usesNccl) {
+      auto made = moert::LocalGroup::create(mesh, limitSeconds);
+      if (made)
+        group = std::move(*made);
+      return made.status();
+    }
+    auto made = moert::makeNcclUniqueId();
+    if (made)
+      id = *made;
+    return made.status();
+  }
+
+  /// Called by each rank in a thread of its own.
+  Result<std::unique_ptr<moert::Communicator>> connect(int64_t rank,
+                                                       moert::Device &device) {
+    if (group)
+      return group->join(rank, device);
+    moert::NcclOptions options;
+    options.mesh = mesh;
+    options.rank = rank;
+    options.ordinal = int(rank);
+    options.limitSeconds = limitSeconds;
+    auto made = moert::NcclCommunicator::create(options, id);
+    if (!made)
+      return made.status();
+    return std::unique_ptr<moert::Communicator>(std::move(*made));
+  }
+
+private:
+  moert::Mesh mesh;
+  double limitSeconds;
+  std::shared_ptr<moert::LocalGroup> group;
+  moert::NcclUniqueId id = {};
+};
+
+} // namespace
 
 static HostTensor *find(std::vector<HostTensor> &tensors,
                         llvm::StringRef name) {
@@ -67,7 +114,10 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
 Status RankRun::openDevices() {
   int64_t count = options.device == "host" ? 1 : spec.parallel->getNumRanks();
   for (int64_t i = 0; i < count; ++i) {
-    auto device = openDevice(options.device, options.threads);
+    std::string name = options.device;
+    if (usesNccl())
+      name += ":" + std::to_string(i);
+    auto device = openDevice(name, options.threads);
     if (!device)
       return device.status();
     devices.push_back(std::move(*device));
@@ -159,6 +209,11 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
     compiled.interpreted = std::move(copy);
     return compiled;
   }
+  if (options.program) {
+    compiled.plan = options.program->plan;
+    compiled.image = options.image->load();
+    return compiled;
+  }
   if (device.architecture().empty()) {
     FailureOr<CompiledLayer> layer = compileForHost(*copy, compile);
     if (failed(layer))
@@ -216,10 +271,9 @@ Result<std::vector<HostTensor>> RankRun::cut(const moert::Plan &plan,
 
 Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   int64_t numRanks = compiled.plan.mesh.numRanks();
-  Result<std::shared_ptr<moert::LocalGroup>> group =
-      moert::LocalGroup::create(compiled.plan.mesh, options.limitSeconds);
-  if (!group)
-    return group.status();
+  Connector connector(compiled.plan.mesh, options.limitSeconds);
+  if (Status status = connector.open(usesNccl()); !status)
+    return status;
   std::vector<RunResult> results(numRanks);
   std::vector<Status> statuses(numRanks);
   auto runRank = [&](int64_t rank) -> Status {
@@ -235,7 +289,7 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
       run.device = interpreter.get();
     }
     Result<std::unique_ptr<moert::Communicator>> communicator =
-        (*group)->join(rank, *run.device);
+        connector.connect(rank, *run.device);
     if (!communicator)
       return communicator.status();
     run.communicator = std::move(*communicator);
@@ -280,6 +334,10 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
       ofGroups.push_back(std::move(result));
       continue;
     }
+    // The times of a group are those of its slowest rank.
+    std::vector<double> &seconds = ofGroups.back().seconds;
+    for (auto [slowest, own] : llvm::zip(seconds, result.seconds))
+      slowest = std::max(slowest, own);
     const HostTensor &first = ofGroups.back().output;
     if (first.getNumBytes() > 0 &&
         std::memcmp(first.data(), result.output.data(), first.getNumBytes()) !=

@@ -25,10 +25,13 @@ struct RankRunOptions {
   std::vector<int64_t> validTokens;
   /// How long a rank waits for the others in one call.
   double limitSeconds = 60;
-  /// What compiled kernels run on: the host or a simulated GPU, as `--device`
-  /// names it.
+  /// What compiled kernels run on, as `--device` names it: "cuda" is a GPU for
+  /// each rank, between which NCCL moves rows; "cuda:N" one for all.
   std::string device = "host";
   int threads = 0;
+  /// Kernels for the device, where there are some already.
+  const moert::PackageProgram *program = nullptr;
+  const moert::PackageImage *image = nullptr;
 };
 
 /// A layer of several ranks, which are threads here. Tensors are those of the
@@ -55,6 +58,7 @@ private:
           const RankRunOptions &options)
       : spec(spec), module(module), options(options) {}
 
+  bool usesNccl() const { return options.device == "cuda"; }
   moert::Status openDevices();
   struct Compiled;
 

@@ -69,3 +69,8 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
     plan.collective all_gather dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
+
+// -----
+
+// CHECK: module attributes {test.mesh = #plan.mesh<tp = 2>}
+module attributes {test.mesh = #plan.mesh<dp = 1, tp = 2>} {}

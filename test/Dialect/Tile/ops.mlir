@@ -144,6 +144,23 @@ tile.kernel @rows(%x: memref<?x16xf16>, %w: memref<?x1xf32>, %y: memref<?x16xf16
   tile.return
 }
 
+// CHECK-LABEL: tile.kernel @place
+tile.kernel @place(%ids: memref<?x2xi32>, %table: memref<8xi32>, %valid: memref<4xi32>, %x: memref<?x16xf16>,
+    %e: memref<?x16xf16>, %placed: memref<?x2xi32>, %y: memref<?x16xf16>, %tokens: i64) {
+  // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8xi32>) num_valid_tokens(%{{[a-z0-9]+}} : memref<4xi32>) outs(%{{[a-z0-9]+}} : memref<?x2xi32>) {config = #tile.sm80_place_ids<slots_per_cta = 64>}
+  tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) table(%table : memref<8xi32>)
+      num_valid_tokens(%valid : memref<4xi32>) outs(%placed : memref<?x2xi32>)
+      {config = #tile.sm80_place_ids<slots_per_cta = 64>}
+  // CHECK: tile.row_map {{.*}} elementwise(%{{[a-z0-9]+}} : memref<?x16xf16>) outs(
+  tile.row_map tokens(%tokens) ins(%x : memref<?x16xf16>) elementwise(%e : memref<?x16xf16>)
+      outs(%y : memref<?x16xf16>) {
+      ^bb0(%v: f32, %o: f32):
+        %z = arith.addf %v, %o : f32
+        tile.yield %z : f32
+      }
+  tile.return
+}
+
 // CHECK-LABEL: tile.kernel private @reduce
 tile.kernel private @reduce(%rows: memref<?x16xbf16>, %position: memref<?x2xi32>,
     %x: memref<?x16xbf16>, %weights: memref<?x2xf32>, %addend: memref<?x16xbf16>,
